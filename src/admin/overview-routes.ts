@@ -1,7 +1,7 @@
 // The dashboard on the admin listener, the overview document it shows, and the admin actions of operators with `adminToken`.
 // The document is built at most once a second, however many clients read it.
 //
-// GET / and /dashboard (the page)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
+// GET / and the files of the page (dashboard-files.ts)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { Mistake } from '../config/load.ts';
@@ -12,6 +12,7 @@ import { dayOf, type Ledger } from '../billing/index.ts';
 import { readJson, respond, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
+import { DashboardFiles } from './dashboard-files.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
 import { recordAct } from './recorded-service.ts';
 
@@ -72,7 +73,7 @@ class Fresh<T> {
   }
 }
 
-const PAGES = new Set(['/', '/dashboard']);
+const PAGES = new Set(['/dashboard']);
 /** `/house` is the deprecated name of `/overview`, kept for one release. */
 const DOCUMENTS = new Set(['/overview', '/house']);
 /** `Deprecation` (RFC 9745) with the date of the release that renamed the path, and its successor (RFC 5829). */
@@ -81,6 +82,7 @@ const ACTIONS: ReadonlySet<string> = new Set(['/crns/drain', '/crns/eject', '/cr
 
 export class OverviewRoutes {
   readonly #options: OverviewRoutesOptions;
+  readonly #files = new DashboardFiles();
   readonly #overview: Fresh<Overview>;
   readonly #spent: Fresh<string | null>;
   #tokens: AdminTokens;
@@ -100,6 +102,7 @@ export class OverviewRoutes {
 
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
+    if (this.#files.answer(req, res, path)) return true;
     const isAction = ACTIONS.has(path);
     if (!isAction && !DOCUMENTS.has(path) && !PAGES.has(path)) return false;
     const methods = isAction ? ['POST'] : ['GET', 'HEAD'];

@@ -79,7 +79,7 @@ async function openView(
   options: Parameters<typeof openPage>[2] = {},
   expected?: RegExp,
 ): Promise<Page> {
-  const page = await openPage(t, adminUrl, options, expected);
+  const page = await openPage(t, `${adminUrl}/dashboard`, options, expected);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByLabel('Admin token').fill(token);
   await page.keyboard.press('Enter');
@@ -103,7 +103,7 @@ async function confirm(page: Page, button: string, fields: Readonly<Record<strin
 
 t.test('views need a token, which stays in this tab and is sent as a header alone', async (t) => {
   const running = await start(t);
-  const page = await openPage(t, `${running.adminUrl}/#/accounts`, {}, /status of 401/);
+  const page = await openPage(t, `${running.adminUrl}/dashboard#/accounts`, {}, /status of 401/);
   const asked: { url: string; authorization: string | undefined }[] = [];
   page.on('request', (request) => {
     const { authorization } = request.headers();

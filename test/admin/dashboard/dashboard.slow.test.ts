@@ -44,22 +44,22 @@ t.test('the policy names the script and the style, and nothing is loaded from el
   t.notMatch(dashboardPolicy, /unsafe|\*|https?:/);
   t.notMatch(dashboardPage, /(src|href)="(https?:)?\/\//);
   const { adminUrl } = await start(t);
-  for (const path of ['/', '/dashboard']) {
+  for (const path of ['/dashboard']) {
     const answer = await fetch(adminUrl + path);
     t.same([answer.status, answer.headers.get('content-security-policy')], [200, dashboardPolicy], path);
     t.equal(await answer.text(), dashboardPage);
   }
-  const page = await openPage(t, adminUrl);
+  const page = await openPage(t, `${adminUrl}/dashboard`);
   const asked: string[] = [];
   page.on('request', (request) => asked.push(new URL(request.url()).pathname));
   await page.reload();
   await shows(page, '#status', /^Live$/);
-  t.same([...new Set(asked)], ['/', '/overview']);
+  t.same([...new Set(asked)], ['/dashboard', '/overview']);
 });
 
 t.test('shows the overview and updates it', async (t) => {
   const { url, adminUrl, hosts } = await start(t);
-  const page = await openPage(t, adminUrl);
+  const page = await openPage(t, `${adminUrl}/dashboard`);
   await shows(page, '#about', /^\d+\.\d+\.\d+, ready, up \d+ s$/);
   for (const host of hosts) t.match(await row(page, 'crns', host.url).textContent(), /● up/);
   t.match(await row(page, 'models', MODEL).textContent(), /–/);
@@ -83,7 +83,7 @@ t.test('shows the overview and updates it', async (t) => {
 
 t.test('changes texts in place: what has the focus keeps it', async (t) => {
   const { url, adminUrl, hosts } = await start(t);
-  const page = await openPage(t, adminUrl);
+  const page = await openPage(t, `${adminUrl}/dashboard`);
   await shows(page, '#status', /^Live$/);
   const name = `Drain ${hosts[0]?.url}`;
   await page.getByRole('button', { name }).focus();
@@ -99,7 +99,7 @@ t.test('changes texts in place: what has the focus keeps it', async (t) => {
 
 t.test('a name that is markup stays text', async (t) => {
   const { url, adminUrl } = await start(t);
-  const page = await openPage(t, adminUrl);
+  const page = await openPage(t, `${adminUrl}/dashboard`);
   await (await chat(url, { model: HOSTILE })).text();
   await until('counted', async () => ((await row(page, 'models', HOSTILE).textContent()) ?? '').endsWith('1000'));
   t.equal(await page.locator('img').count(), 0);
@@ -108,7 +108,7 @@ t.test('a name that is markup stays text', async (t) => {
 
 t.test('drains and returns a CRN by keyboard alone, with token and confirmation', async (t) => {
   const { adminUrl, hosts, gateway } = await start(t);
-  const page = await openPage(t, adminUrl, {}, /status of 401/);
+  const page = await openPage(t, `${adminUrl}/dashboard`, {}, /status of 401/);
   await shows(page, '#status', /^Live$/);
   const url = hosts[1]?.url ?? '';
   const standing = (): string | undefined => gateway.crns().find((crn) => crn.url === url)?.standing;
@@ -147,7 +147,7 @@ t.test('drains and returns a CRN by keyboard alone, with token and confirmation'
 
 t.test('ejects for the given time, and shows what is wrong with it', async (t) => {
   const { adminUrl, hosts, gateway } = await start(t);
-  const page = await openPage(t, adminUrl, {}, /status of 422/);
+  const page = await openPage(t, `${adminUrl}/dashboard`, {}, /status of 422/);
   const url = hosts[0]?.url ?? '';
   await shows(page, '#status', /^Live$/);
   await page.getByRole('button', { name: `Eject ${url}` }).click();
@@ -163,7 +163,7 @@ t.test('ejects for the given time, and shows what is wrong with it', async (t) =
 
 t.test('without a token in the settings actions are disabled, and the page says why', async (t) => {
   const { adminUrl } = await start(t, { adminToken: null });
-  const page = await openPage(t, adminUrl);
+  const page = await openPage(t, `${adminUrl}/dashboard`);
   await shows(page, '#why', /Admin actions are disabled: adminToken is not set/);
   t.equal(await page.locator('#why').isVisible(), true);
   const buttons = page.locator('#crns button, #reload');
@@ -176,7 +176,7 @@ t.test('without a token in the settings actions are disabled, and the page says 
 
 t.test('shows when the gateway is gone, and pauses on demand', async (t) => {
   const { adminUrl, gateway } = await start(t);
-  const page = await openPage(t, adminUrl, {}, /ERR_CONNECTION/);
+  const page = await openPage(t, `${adminUrl}/dashboard`, {}, /ERR_CONNECTION/);
   await page.clock.install();
   await page.reload();
   await shows(page, '#status', /^Live$/);
@@ -200,7 +200,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await (await chat(url, { model: HOSTILE })).text();
     await chat(url, { model: 'gone' });
     // What axe does to look at a page, the policy of this one forbids.
-    const page = await openPage(t, adminUrl, { colorScheme, bypassCSP: true, ...PHONE });
+    const page = await openPage(t, `${adminUrl}/dashboard`, { colorScheme, bypassCSP: true, ...PHONE });
     const violations = async (): Promise<string[]> => {
       const { violations: found } = (await page.evaluate('axe.run()')) as {
         violations: { id: string; nodes: unknown[] }[];

@@ -1,0 +1,177 @@
+// Every CRN with standing and reason, load and cache, and the actions of operators.
+
+import type { VNode } from 'preact';
+import { Live } from '../components/live.tsx';
+import { Page } from '../components/page.tsx';
+import { Bar, Sparkline } from '../components/sparkline.tsx';
+import { Standing } from '../components/standing.tsx';
+import { type Column, Table } from '../components/table.tsx';
+import { CrnButtons, useActionNote } from '../crn-actions.tsx';
+import { capacityOf, firstByteOf, modelsOf, prefillOf, standingOf } from '../crns.ts';
+import type { CrnDocument, OverviewDocument } from '../documents.ts';
+import { agoText, bytesText, countText, latencyText, rateText, shareText } from '../format.ts';
+import { attemptsOf, PLACES } from '../overview-poll.ts';
+import { href, route, setQuery } from '../router.ts';
+import { useStore } from '../store.ts';
+
+interface Row {
+  readonly crn: CrnDocument;
+  readonly word: string;
+  readonly reason: string;
+  readonly nowMs: number;
+  readonly enabled: boolean;
+}
+
+const lastAttempts = ({ crn }: Row): number => attemptsOf(crn.url).at(-1) ?? 0;
+
+const COLUMNS: readonly Column<Row>[] = [
+  {
+    name: 'CRN',
+    class: 'name',
+    cell: ({ crn }) => (
+      <>
+        <a href={href(`/crns/${encodeURIComponent(crn.url)}`)}>{crn.url}</a>
+        <small>{modelsOf(crn)}</small>
+      </>
+    ),
+    sort: ({ crn }) => crn.url,
+  },
+  {
+    name: 'Standing',
+    class: 'reason',
+    cell: ({ reason, word }) => (
+      <>
+        <Standing word={word} />
+        {reason !== '' && <small>{reason}</small>}
+      </>
+    ),
+    sort: ({ word }) => word,
+  },
+  { name: 'In flight', numeric: true, cell: ({ crn }) => countText(crn.inFlight), sort: ({ crn }) => crn.inFlight },
+  {
+    name: 'Attempts/s',
+    numeric: true,
+    cell: (row) => (
+      <>
+        {rateText(lastAttempts(row))}
+        <Sparkline values={attemptsOf(row.crn.url)} places={PLACES} />
+      </>
+    ),
+    sort: lastAttempts,
+  },
+  {
+    name: 'First byte',
+    title: 'Moving average by which CRNs are picked',
+    numeric: true,
+    cell: ({ crn }) => latencyText(firstByteOf(crn)),
+    sort: ({ crn }) => firstByteOf(crn),
+  },
+  {
+    name: 'Cache hits',
+    title: 'Share of prompts that was in its cache: as it reports, and as the gateway predicted',
+    numeric: true,
+    cell: ({ crn }) => (
+      <>
+        {shareText(crn.reportedHit)}
+        <small>predicted {shareText(crn.predictedHit)}</small>
+        {crn.reportedHit !== null && <Bar share={crn.reportedHit} tone="line-6" />}
+      </>
+    ),
+    sort: ({ crn }) => crn.reportedHit,
+  },
+  {
+    name: 'Backlog',
+    title: 'Bytes of prompts that wait for prefill, and prefill per second',
+    numeric: true,
+    cell: ({ crn }) => {
+      const prefill = prefillOf(crn);
+      return (
+        <>
+          {bytesText(crn.backlogBytes)}
+          <small>{prefill === null ? 'prefill unknown' : `prefill ${bytesText(prefill)}/s`}</small>
+        </>
+      );
+    },
+    sort: ({ crn }) => crn.backlogBytes,
+  },
+  {
+    name: 'Cache size',
+    title: 'Bytes of prompts that its cache is expected to hold',
+    numeric: true,
+    cell: ({ crn }) => bytesText(capacityOf(crn)),
+    sort: ({ crn }) => capacityOf(crn),
+  },
+  {
+    name: 'Failures',
+    numeric: true,
+    cell: ({ crn, nowMs }) => (
+      <>
+        {countText(crn.failures)}
+        <small>
+          {crn.lastFailure == null ? `of ${countText(crn.attempts)}` : agoText(crn.lastFailure.dateMs, nowMs)}
+        </small>
+      </>
+    ),
+    sort: ({ crn }) => crn.failures,
+  },
+  { name: 'Failovers', numeric: true, cell: ({ crn }) => countText(crn.failovers), sort: ({ crn }) => crn.failovers },
+  { name: 'Actions', cell: ({ crn, enabled }) => <CrnButtons url={crn.url} enabled={enabled} /> },
+];
+
+export interface CrnTableProps {
+  readonly overview: OverviewDocument;
+  readonly crns: readonly CrnDocument[];
+  /** With a filter. */
+  readonly isWhole?: boolean;
+}
+
+export function CrnTable({ crns, isWhole = false, overview }: CrnTableProps): VNode {
+  const { dateMs: nowMs, orders: enabled } = overview;
+  const { query } = useStore(route);
+  const all = crns.map((crn): Row => ({ crn, nowMs, enabled, ...standingOf(crn, nowMs) }));
+  const words = [...new Set(all.map(({ word }) => word))].toSorted();
+  const wanted = isWhole ? (query.get('standing') ?? '') : '';
+  const rows = wanted === '' ? all : all.filter(({ word }) => word === wanted);
+  return (
+    <Table
+      id="crns"
+      caption="Compute resource nodes"
+      columns={COLUMNS}
+      rows={rows}
+      keyOf={({ crn }) => crn.url}
+      empty={wanted === '' ? 'No CRNs are configured.' : `No CRN is ${wanted}.`}
+      {...(isWhole && {
+        filterText: ({ crn, reason, word }: Row) => `${crn.url} ${modelsOf(crn)} ${word} ${reason}`,
+        controls: (
+          <label>
+            Standing{' '}
+            <select value={wanted} onChange={(event) => setQuery('standing', event.currentTarget.value)}>
+              <option value="">all</option>
+              {[...new Set([...words, ...(wanted === '' ? [] : [wanted])])].map((word) => (
+                <option key={word}>{word}</option>
+              ))}
+            </select>
+          </label>
+        ),
+      })}
+    />
+  );
+}
+
+export function CrnsView(): VNode {
+  return (
+    <Page title="CRNs">
+      <Live>{(overview) => <AllCrns overview={overview} />}</Live>
+    </Page>
+  );
+}
+
+function AllCrns({ overview }: { readonly overview: OverviewDocument }): VNode {
+  const note = useActionNote(overview.orders);
+  return (
+    <>
+      {note !== null && <p class="note">{note}</p>}
+      <CrnTable overview={overview} crns={overview.crns} isWhole />
+    </>
+  );
+}

@@ -1,0 +1,36 @@
+// The views of the dashboard, in the order of the navigation.
+
+import type { ComponentType } from 'preact';
+import { CrnView } from './crn.tsx';
+import { CrnsView } from './crns.tsx';
+import { ModelView } from './model.tsx';
+import { ModelsView } from './models.tsx';
+import { OverviewView } from './overview.tsx';
+import { SearchView } from './search.tsx';
+import { ThreadsView } from './threads.tsx';
+
+export interface ViewProps {
+  /** Parameters of the path, decoded. */
+  readonly params: Readonly<Record<string, string>>;
+}
+
+export interface View {
+  /** Pattern of the path behind `#`; a step such as `:url` is a parameter. */
+  readonly path: string;
+  readonly name: string;
+  readonly component: ComponentType<ViewProps>;
+  /** Group in the navigation; a view without one is reached from others. */
+  readonly group?: 'Traffic' | 'Accounts' | 'Gateway';
+  /** `token`: for those who are signed in. `token if set`: the same where the gateway has admin tokens, else for everyone. */
+  readonly needs?: 'token' | 'token if set';
+}
+
+export const VIEWS: readonly View[] = [
+  { path: '/', name: 'Overview', component: OverviewView, group: 'Traffic' },
+  { path: '/models', name: 'Models', component: ModelsView, group: 'Traffic' },
+  { path: '/models/:model', name: 'Model', component: ModelView },
+  { path: '/crns', name: 'CRNs', component: CrnsView, group: 'Traffic' },
+  { path: '/crns/:url', name: 'CRN', component: CrnView },
+  { path: '/search', name: 'Search and fetch', component: SearchView, group: 'Traffic' },
+  { path: '/threads', name: 'Threads', component: ThreadsView, group: 'Gateway' },
+];
