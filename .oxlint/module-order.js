@@ -18,6 +18,7 @@ const LAYERS = [
   ['telemetry'],
   ['net'],
   ['actor', 'config', 'errors.ts'],
+  ['node-version.ts'],
 ];
 
 /** Packages with one owner each. */

@@ -1,20 +1,21 @@
 #!/usr/bin/env node
 // Checks the Node.js version before it loads anything that an older Node.js could not parse.
-const major = Number(process.versions.node.split('.')[0]);
-if (major < 22) {
-  process.stderr.write(`headrace needs Node.js 22 or newer; this is ${process.versions.node}.\n`);
+try {
+  await import('../dist/src/node-version.js');
+} catch (error) {
+  const isUnbuilt = error.code === 'ERR_MODULE_NOT_FOUND';
+  process.stderr.write(isUnbuilt ? 'headrace is not built: run "npm run build" first.\n' : `${error.message}\n`);
   process.exit(1);
 }
 
 // Garbage collection without V8's four helper threads. They help nobody where every core runs an event loop: while they
 // mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag only counts
-// when a process starts, so servers replace themselves once by the same process with the flag. Below Node.js 22.15 that is
-// impossible and they go on without it. A Node.js that does not know the flag would not start, so later versions are left
-// alone.
+// when a process starts, so servers replace themselves once by the same process with the flag, which Windows cannot do. A Node.js
+// that does not know the flag would not start, so later versions are left alone.
 const SINGLE_THREADED_GC = '--single-threaded-gc';
 const LAST_MAJOR = 24;
 const SERVERS = ['serve', 'host'];
-const canReplace = process.execve !== undefined && process.platform !== 'win32' && major <= LAST_MAJOR;
+const canReplace = process.platform !== 'win32' && Number(process.versions.node.split('.')[0]) <= LAST_MAJOR;
 const isFirst = process.send === undefined && !process.execArgv.includes(SINGLE_THREADED_GC);
 if (SERVERS.includes(process.argv[2]) && canReplace && isFirst) {
   const { execArgv, execPath, argv, env } = process;

@@ -1,5 +1,6 @@
 // Public API of the package `headrace`: the gateway, the model host, types of search engines and pages, and the error table.
 // Re-exports only.
+import './node-version.ts';
 export type { Settings, SettingsInput } from './config/settings.ts';
 export type { Mistake } from './config/load.ts';
 export { type ErrorCode, type ErrorEntry, ERRORS, type ErrorSource, HeadraceError } from './errors.ts';

@@ -1,5 +1,6 @@
 // Public API of `headrace/testkit`, for tests of services built on Headrace: test actor systems with a manual clock, and model
 // hosts with faults. Re-exports only.
+import './node-version.ts';
 export * from './actor/testkit.ts';
 export {
   createHost,

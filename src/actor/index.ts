@@ -1,5 +1,7 @@
 // The public names of the actor kernel, published as `headrace/actor`. Test aids are in `testkit.ts`.
 
+import '../node-version.ts';
+
 export type { Actor, Behavior, Context, Signal, SpawnOptions } from './behavior.ts';
 export { EscalatedError } from './cell.ts';
 export { createManualClock, createSeededRandom, systemClock, systemEpochMs, systemRandom } from './clock.ts';

@@ -206,7 +206,7 @@ export const SCHEMA = section('General', {
   server: setting(
     choice(['auto', 'uws', 'node']),
     'auto',
-    "HTTP server; auto and node are the gateway's own, uws is uWebSockets.js.",
+    "HTTP server; auto and node are the gateway's own, uws is the optional package uWebSockets.js.",
     RESTART,
   ),
   servicePrefix: setting(string(SEGMENT), 'svc', 'First segment of the paths of the gateway itself.', RESTART),

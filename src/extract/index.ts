@@ -1,4 +1,6 @@
 // Public surface of extraction, published as `headrace/clean`.
 
+import '../node-version.ts';
+
 export { clean } from './clean.ts';
 export type { CleanJob, CleanOptions, CleanPage, PageExtra, PageFormat, PageLink, PageMetadata } from './page.ts';

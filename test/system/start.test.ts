@@ -19,18 +19,23 @@ function claiming(node: string): string[] {
   return ['--import', `data:text/javascript,${encodeURIComponent(code)}`];
 }
 
-t.test('an older Node.js gets a message of one sentence', async (t) => {
-  const cli = await runCli(t, ['demo'], { execArgv: claiming('20.20.0') });
-  t.strictSame(cli.exit, { code: 1, signal: null });
-  t.equal(cli.stderr, 'headrace needs Node.js 22 or newer; this is 20.20.0.\n');
-  t.equal(cli.stdout, '');
-});
+for (const version of ['20.20.0', '22.12.0', '22.18.0', '23.11.1']) {
+  t.test(`Node.js ${version} gets a message of one sentence`, async (t) => {
+    const sentence = `headrace needs Node.js 22.19 or newer, except 23; this is ${version}.`;
+    const cli = await runCli(t, ['demo'], { execArgv: claiming(version) });
+    t.strictSame(cli.exit, { code: 1, signal: null });
+    t.equal(cli.stderr, `${sentence}\n`);
+    t.equal(cli.stdout, '');
+  });
+}
 
-t.test('a newer Node.js starts', async (t) => {
-  const cli = await runCli(t, ['--version'], { execArgv: claiming('26.0.0') });
-  t.strictSame(cli.exit, ENDED);
-  t.match(cli.stdout, /^headrace \d+\.\d+\.\d+\n$/);
-});
+for (const version of ['22.19.0', '24.0.0', '26.0.0']) {
+  t.test(`Node.js ${version} starts`, async (t) => {
+    const cli = await runCli(t, ['--version'], { execArgv: claiming(version) });
+    t.strictSame(cli.exit, ENDED);
+    t.match(cli.stdout, /^headrace \d+\.\d+\.\d+\n$/);
+  });
+}
 
 t.test('a mistake of the command line is one sentence and exit code 1', async (t) => {
   const cli = await runCli(t, ['serve']);

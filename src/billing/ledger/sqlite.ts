@@ -38,10 +38,17 @@ function loadDriver(): typeof import('node:sqlite') {
   try {
     const driver = process.getBuiltinModule('node:sqlite') as typeof import('node:sqlite') | undefined;
     if (driver !== undefined) return driver;
-    throw new LedgerError('driver-missing', 'This Node.js has no node:sqlite: use Node.js 22.13 or newer');
+    throw new LedgerError('driver-missing', 'This Node.js has no node:sqlite: use Node.js 22.19 or newer');
   } finally {
     Object.defineProperty(process, 'emitWarning', original);
   }
+}
+
+/** A statement with plain `?` parameters. */
+interface Prepared {
+  readonly statement: StatementSync;
+  /** Index of the value of each parameter; null where values are bound in their order. */
+  readonly order: readonly number[] | null;
 }
 
 class SqliteSession implements Session {
@@ -49,35 +56,33 @@ class SqliteSession implements Session {
   readonly holdsWriteLock = true;
   readonly #connection: DatabaseSync;
   /** By their SQL text. */
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #statements = new Map<string, Prepared>();
 
   constructor(connection: DatabaseSync) {
     this.#connection = connection;
   }
 
   async all(sql: string, params: readonly Cell[] = []): Promise<Row[]> {
-    const statement = this.#statements.get(sql) ?? this.#prepare(sql);
-    return statement.all(...params) as Row[];
+    return this.#select(this.#prepared(sql), params);
   }
 
   async find({ sqlite }: Lookup, keys: readonly string[]): Promise<Row[]> {
-    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
-    return statement.all(JSON.stringify(keys)) as Row[];
+    return this.#select(this.#prepared(sqlite), [JSON.stringify(keys)]);
   }
 
   async match({ columns, sqlite }: Match, rows: readonly Row[]): Promise<Row[]> {
-    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
+    const prepared = this.#prepared(sqlite);
     const found: Row[] = [];
     const values: Cell[] = [];
     for (const row of rows) {
       for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
-      found.push(...(statement.all(...values) as Row[]));
+      found.push(...this.#select(prepared, values));
     }
     return found;
   }
 
   async write({ columns, sqlite }: Write, rows: readonly Row[]): Promise<void> {
-    const statement = this.#statements.get(sqlite) ?? this.#prepare(sqlite);
+    const { statement } = this.#prepared(sqlite);
     const values: Cell[] = [];
     for (const row of rows) {
       for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
@@ -94,11 +99,24 @@ class SqliteSession implements Session {
     // Watchers of other processes poll: SQLite cannot wake them.
   }
 
-  #prepare(sql: string): StatementSync {
-    const statement = this.#connection.prepare(sql.replaceAll(/\$(\d+)/g, '?$1'));
+  #select({ order, statement }: Prepared, values: readonly Cell[]): Row[] {
+    return statement.all(...(order === null ? values : order.map((at) => values[at] as Cell))) as Row[];
+  }
+
+  /** Makes numbered parameters plain ones: Node.js 22.19 takes numbered ones as named, which no position binds. */
+  #prepared(sql: string): Prepared {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    const order: number[] = [];
+    const plain = sql.replaceAll(/[$?](\d+)/g, (_, number: string) => {
+      order.push(Number(number) - 1);
+      return '?';
+    });
+    const statement = this.#connection.prepare(plain);
     statement.setReadBigInts(true);
-    this.#statements.set(sql, statement);
-    return statement;
+    const prepared = { statement, order: order.every((at, position) => at === position) ? null : order };
+    this.#statements.set(sql, prepared);
+    return prepared;
   }
 }
 
