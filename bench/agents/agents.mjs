@@ -99,7 +99,7 @@ export const AGENTS = {
         '[model_providers.headrace]',
         'name = "Headrace"',
         `base_url = "${url}/v1"`,
-        'env_key = "HEADRACE_KEY"',
+        'env_key = "HEADRACE_API_KEY"',
         'wire_api = "responses"',
         `supports_websockets = ${supportsWebSockets}`,
       ];
@@ -107,7 +107,7 @@ export const AGENTS = {
       return {
         // The commands are those of the script, and its own sandbox does not start in every container.
         args: ['exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', TASK],
-        env: { HEADRACE_KEY: key },
+        env: { HEADRACE_API_KEY: key },
       };
     },
   },

@@ -1,6 +1,6 @@
 // The page at `GET /docs`: one HTML text without external assets that renders the OpenAPI document and has a form for each
 // endpoint. Script and style are constants, so that the content security policy allows them by hash and nothing else.
-import { pagePolicy } from './page-policy.ts';
+import { escapeMarkup, pagePolicy } from './page-policy.ts';
 import { docsScript } from './docs-script.ts';
 import { docsStyle } from './docs-style.ts';
 
@@ -19,7 +19,7 @@ export function docsPage(openapiPath: string): string {
 <link rel="icon" href="data:,">
 <style>${docsStyle}</style>
 </head>
-<body data-openapi="${escapeAttribute(openapiPath)}">
+<body data-openapi="${escapeMarkup(openapiPath)}">
 <a class="skip" href="#endpoints">Skip to the endpoints</a>
 <header><div class="bar">
 <h1 class="brand">Headrace API<small id="version"></small></h1>
@@ -31,16 +31,10 @@ export function docsPage(openapiPath: string): string {
 </div></header>
 <div class="page">
 <nav id="nav" aria-label="Endpoints"></nav>
-<main id="endpoints" tabindex="-1"><p class="lead">Reading the description…</p><noscript>This page needs scripts; the same facts are in <a href="${escapeAttribute(openapiPath)}">the OpenAPI document</a>.</noscript></main>
+<main id="endpoints" tabindex="-1"><p class="lead">Reading the description…</p><noscript>This page needs scripts; the same facts are in <a href="${escapeMarkup(openapiPath)}">the OpenAPI document</a>.</noscript></main>
 </div>
 <script>${docsScript}</script>
 </body>
 </html>
 `;
-}
-
-const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '"': '&quot;', '<': '&lt;', '>': '&gt;' };
-
-function escapeAttribute(text: string): string {
-  return text.replace(/[&"<>]/g, (char) => ENTITIES[char] ?? char);
 }

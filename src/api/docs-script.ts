@@ -27,15 +27,21 @@ function render(api) {
   };
 
   function typeName(schema) {
-    if (schema.anyOf) return schema.anyOf.map((one) => typeName(resolve(one))).join(' or ');
+    if (schema.anyOf) return [...new Set(schema.anyOf.map((one) => typeName(resolve(one))))].join(' or ');
     if (schema.type === 'array') return 'array of ' + typeName(resolve(schema.items));
     return schema.format ? schema.type + ' (' + schema.format + ')' : schema.type || 'any';
   }
 
+  /** The schemas that a value may have, arrays by their items. */
+  function variants(schema) {
+    if (schema.anyOf) return schema.anyOf.flatMap((one) => variants(resolve(one)));
+    return schema.type === 'array' ? variants(resolve(schema.items || {})) : [schema];
+  }
+
   function limits(schema) {
-    const inner = schema.type === 'array' ? resolve(schema.items) : {};
+    const words = variants(schema).flatMap((one) => one.enum || []);
     const rows = [
-      ['one of', (schema.enum || inner.enum || []).join(', ')], ['default', JSON.stringify(schema.default)],
+      ['one of', words.join(', ')], ['such as', schema.title === 'ModelId' ? schema.examples.slice(0, 5).join(', ') : ''], ['default', JSON.stringify(schema.default)],
       ['at least', schema.minimum], ['above', schema.exclusiveMinimum], ['at most', schema.maximum],
       ['below', schema.exclusiveMaximum], ['shortest', schema.minLength], ['longest', schema.maxLength],
       ['fewest', schema.minItems], ['most', schema.maxItems], ['pattern', schema.pattern],
@@ -51,8 +57,17 @@ function render(api) {
     if (text) row.append(' ', el('span', { class: 'limits' }, text));
     const about = given.description || schema.description;
     if (about) row.append(prose(about, 'note'));
-    const inner = fields(schema.type === 'array' ? resolve(schema.items) : schema, above);
-    if (inner) row.append(inner);
+    const objects = variants(schema).filter((one) => one.properties || one.additionalProperties);
+    for (const one of objects) {
+      const inner = fields(one, above);
+      if (!inner) continue;
+      const kind = one.properties && one.properties.type && one.properties.type.const;
+      // Long parts open on demand: a reader sees the members of one level first.
+      const title = objects.length > 1 ? kind || one.description || one.title : undefined;
+      if (title) row.append(el('details', { class: 'variant' }, el('summary', {}, el('code', {}, title), kind ? ' ' + one.description : ''), inner));
+      else if (above.length > 1) row.append(el('details', { class: 'variant' }, el('summary', {}, 'Members'), inner));
+      else row.append(inner);
+    }
     return row;
   }
 
@@ -63,8 +78,8 @@ function render(api) {
     const required = schema.required || [];
     const rows = Object.entries(schema.properties || {}).map(([name, field]) =>
       fieldRow(name, field, required.includes(name), path));
-    if (schema.additionalProperties === true) rows.push(el('li', {}, el('span', { class: 'type' }, 'any other field')));
-    else if (schema.additionalProperties) rows.push(fieldRow('(any key)', schema.additionalProperties, false, path));
+    if (schema.additionalProperties === true && above.length === 0) rows.push(el('li', {}, el('span', { class: 'type' }, 'and other members')));
+    else if (typeof schema.additionalProperties === 'object') rows.push(fieldRow('(any key)', schema.additionalProperties, false, path));
     return rows.length ? el('ul', { class: 'fields' }, ...rows) : undefined;
   }
 
@@ -105,39 +120,113 @@ function render(api) {
   const shellQuoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
   const headerFor = { bearer: 'Authorization: Bearer ', apiKey: 'x-api-key: ' };
 
-  /** The form that sends a request, and the command line that does the same. */
+  const EXAMPLE_PATHS = { model: 'ModelId', full_path: 'v1/embeddings' };
+  const modelIds = ((api.components.schemas.ModelId || {}).examples) || [];
+
+  /** Code that sends the request: by curl, and by the official SDKs where they have a method for it. */
+  function snippets(url, method, scheme, body, sdk) {
+    const parts = ['curl ' + shellQuoted(url)];
+    if (method !== 'get' && !body) parts.push('-X ' + method.toUpperCase());
+    if (scheme) parts.push('-H "' + headerFor[scheme] + '$HEADRACE_API_KEY"');
+    if (body) parts.push("-H 'content-type: application/json'", '-d ' + shellQuoted(compact(body)));
+    const found = [['curl', parts.join(' ')]];
+    let value;
+    try { value = JSON.parse(body); } catch { return found; }
+    if (!sdk || !value) return found;
+    const root = base.href.replace(/\/$/, '');
+    const baseUrl = JSON.stringify(sdk.package === 'openai' ? root + '/v1' : root);
+    const name = { openai: 'OpenAI', anthropic: 'Anthropic' }[sdk.package];
+    const streams = value.stream === true;
+    const python = Object.entries(value).map(([key, one]) => '    ' + key + '=' + pythonOf(one, '    ') + ',\n').join('');
+    found.push(['Python', 'import os\nfrom ' + sdk.package + ' import ' + name + '\n\n' +
+      'client = ' + name + '(base_url=' + baseUrl + ', api_key=os.environ["HEADRACE_API_KEY"])\n' +
+      'answer = client.' + sdk.method + '(\n' + python + ')\n' +
+      (streams ? 'for event in answer:\n    print(event)' : 'print(answer)')]);
+    const from = sdk.package === 'openai' ? 'openai' : '@anthropic-ai/sdk';
+    const camel = sdk.method.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
+    found.push(['JavaScript', 'import ' + name + " from '" + from + "';\n\n" +
+      'const client = new ' + name + '({ baseURL: ' + baseUrl + ', apiKey: process.env.HEADRACE_API_KEY });\n' +
+      'const answer = await client.' + camel + '(' + JSON.stringify(value, null, 2) + ');\n' +
+      (streams ? 'for await (const event of answer) console.log(event);' : 'console.log(answer);')]);
+    return found;
+  }
+
+  function pythonOf(value, indent) {
+    if (value === null) return 'None';
+    if (typeof value === 'boolean') return value ? 'True' : 'False';
+    if (typeof value !== 'object') return JSON.stringify(value);
+    const inner = indent + '    ';
+    const items = Array.isArray(value) ? value.map((one) => pythonOf(one, inner))
+      : Object.entries(value).map(([key, one]) => JSON.stringify(key) + ': ' + pythonOf(one, inner));
+    const [open, close] = Array.isArray(value) ? '[]' : '{}';
+    const line = open + items.join(', ') + close;
+    return line.length + indent.length < 88 ? line : open + '\n' + items.map((item) => inner + item + ',\n').join('') + indent + close;
+  }
+
+  /** The form that sends a request, and code that does the same. */
   function tryIt(path, method, operation) {
-    const inPath = (operation.parameters || []).filter((one) => one.in === 'path');
-    const inputs = inPath.map(({ name }) => el('input', { name, required: '', autocomplete: 'off', placeholder: name }));
+    const parameters = (operation.parameters || []).filter((one) => one.in !== 'cookie');
+    const inputs = parameters.map((one) => {
+      const input = el('input', { name: one.name, autocomplete: 'off', spellcheck: 'false', ...(one.in === 'path' && { required: '' }) });
+      const given = EXAMPLE_PATHS[one.name];
+      if (one.in === 'path' && given) input.value = given === 'ModelId' ? modelIds[0] || '' : given;
+      return input;
+    });
     const media = operation.requestBody && operation.requestBody.content['application/json'];
+    const examples = (media && media.examples) || {};
     const body = media && el('textarea', { spellcheck: 'false' });
-    if (body) body.value = JSON.stringify(sample(media.schema), null, 2);
+    const first = Object.values(examples)[0];
+    const show = (value) => { body.value = JSON.stringify(value, null, 2); };
+    if (body) {
+      show(first ? first.value : sample(media.schema));
+      body.rows = Math.min(24, body.value.split('\n').length + 1);
+    }
+    const choice = Object.keys(examples).length > 1 && el('select', {},
+      ...Object.entries(examples).map(([name, { summary }]) => el('option', { value: name }, summary)));
     const scheme = Object.keys((operation.security || [])[0] || {})[0];
 
     const url = () => {
       let filled = path;
-      inPath.forEach(({ name }, i) => {
+      const query = new URLSearchParams();
+      parameters.forEach(({ name, in: where }, i) => {
         const value = inputs[i].value;
-        if (value) filled = filled.replace('{' + name + '}', () => value.split('/').map(encodeURIComponent).join('/'));
+        if (!value) return;
+        if (where === 'query') query.set(name, value);
+        else filled = filled.replace('{' + name + '}', () => value.split('/').map(encodeURIComponent).join('/'));
       });
-      return decodeBraces(new URL(filled.replace(/^\//, ''), base).href);
+      const shown = query.size > 0 ? '?' + query : '';
+      return decodeBraces(new URL(filled.replace(/^\//, ''), base).href) + shown;
     };
     const decodeBraces = (text) => text.replaceAll('%7B', '{').replaceAll('%7D', '}');
-    const command = el('pre', { tabindex: '0', 'aria-label': 'curl command' });
-    const showCommand = () => {
-      const parts = ['curl ' + shellQuoted(url())];
-      if (scheme) parts.push('-H "' + headerFor[scheme] + '$HEADRACE_API_KEY"');
-      if (body) parts.push("-H 'content-type: application/json'", '-d ' + shellQuoted(compact(body.value)));
-      command.textContent = parts.join(' ');
+    const code = el('pre', { tabindex: '0', 'aria-label': 'Code' });
+    const tabs = el('div', { class: 'tabs', role: 'group', 'aria-label': 'Language' });
+    let language = 'curl';
+    const showCode = () => {
+      const found = snippets(url(), method, scheme, body && body.value, operation['x-headrace-sdk']);
+      const shown = found.find(([name]) => name === language) || found[0];
+      code.textContent = shown[1];
+      // Pressed buttons stay where they are, so that focus stays on them.
+      if (tabs.childElementCount !== found.length) {
+        tabs.replaceChildren(...found.map(([name]) => {
+          const button = el('button', { type: 'button' }, name);
+          button.addEventListener('click', () => { language = name; showCode(); });
+          return button;
+        }));
+      }
+      [...tabs.children].forEach((button) => button.setAttribute('aria-pressed', String(button.textContent === shown[0])));
+      tabs.hidden = found.length < 2;
     };
     const send = el('button', { class: 'main', type: 'submit' }, 'Send');
     const stop = el('button', { type: 'button', disabled: '' }, 'Stop');
     const outcome = el('span', { class: 'outcome', role: 'status' });
     const answer = el('pre', { tabindex: '0', 'aria-label': 'Answer', hidden: '' });
     const labelled = (text, input) => el('label', {}, text, input);
-    const form = el('form', {}, ...inputs.map((input, i) => labelled(inPath[i].name, input)),
-      body ? labelled('Request body', body) : '', el('div', { class: 'actions' }, send, stop, outcome), answer);
-    form.addEventListener('input', showCommand);
+    const form = el('form', {}, ...inputs.map((input, i) => labelled(parameters[i].name, input)),
+      choice ? labelled('Example', choice) : '', body ? labelled('Request body', body) : '',
+      el('div', { class: 'actions' }, send, stop, outcome), answer);
+    if (choice) choice.addEventListener('change', () => show(examples[choice.value].value));
+    form.addEventListener('input', showCode);
+    form.addEventListener('change', showCode);
     form.addEventListener('submit', (event) => {
       event.preventDefault();
       const headers = {};
@@ -146,8 +235,9 @@ function render(api) {
       if (body) headers['content-type'] = 'application/json';
       run(url(), { method: method.toUpperCase(), headers, body: body && body.value }, { send, stop, outcome, answer });
     });
-    showCommand();
-    return [el('h3', {}, 'Command line'), copyable(command), el('h3', {}, 'Try it'), form];
+    showCode();
+    const isSocket = '101' in operation.responses;
+    return isSocket ? [] : [el('h3', {}, 'Code'), tabs, copyable(code), el('h3', {}, 'Try it'), form];
   }
 
   function endpoint(path, method, operation) {
@@ -160,15 +250,16 @@ function render(api) {
       if (operation.description) inside.append(prose(operation.description));
       const parameters = (operation.parameters || []).map((one) =>
         fieldRow(one.name, { ...one.schema, description: ['In the ' + one.in + '.', one.description || ''].join(' ') }, one.required, []));
-      if (parameters.length) inside.append(el('h3', {}, 'Parameters'), el('ul', { class: 'fields' }, ...parameters));
       const media = operation.requestBody && operation.requestBody.content['application/json'];
       const bodyFields = media && fields(resolve(media.schema));
+      inside.append(...tryIt(path, method, operation));
+      if (parameters.length) inside.append(el('h3', {}, 'Parameters'), el('ul', { class: 'fields' }, ...parameters));
       if (bodyFields) inside.append(el('h3', {}, 'Request body'), bodyFields);
-      inside.append(...tryIt(path, method, operation), el('h3', {}, 'Answers'), answers(operation));
+      inside.append(el('h3', {}, 'Answers'), answers(operation));
       box.append(inside);
     };
     box.addEventListener('toggle', fill, { once: true });
-    const link = el('a', { href: '#' + encodeURIComponent(operation.operationId) }, path);
+    const link = el('a', { href: '#' + encodeURIComponent(operation.operationId) }, path, method === 'post' ? '' : el('small', {}, method.toUpperCase()));
     const words = [method, path, operation.summary, operation.description].join(' ').toLowerCase();
     return { box, link, words };
   }

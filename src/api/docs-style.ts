@@ -34,7 +34,7 @@ header::after { content: ''; display: block; height: 2px; background: linear-gra
 .brand { font-weight: 650; letter-spacing: -.01em; font-size: 1.1rem; margin: 0; }
 .brand small { font-weight: 400; color: var(--quiet); font-size: .8rem; margin-left: .35rem; }
 .bar input { flex: 1 1 11rem; min-width: 0; }
-input, textarea, button {
+input, textarea, button, select {
   font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: 7px; padding: .4rem .7rem;
 }
 input::placeholder { color: var(--quiet); opacity: 1; }
@@ -51,6 +51,7 @@ nav h2 { font-size: .75rem; font-weight: 600; color: var(--quiet); margin: 1.1re
 nav h2:first-child { margin-top: 0; }
 nav a { display: block; padding: .15rem 0; color: inherit; text-decoration: none; font-family: var(--mono); font-size: .8rem; overflow-wrap: anywhere; }
 nav a:hover { color: var(--water); }
+nav a small { margin-left: .4rem; color: var(--quiet); font-size: .7rem; }
 .lead { max-width: 62ch; margin: 0 0 .5rem; color: var(--quiet); }
 main h2 { font-size: 1.25rem; letter-spacing: -.01em; margin: 2rem 0 .7rem; }
 h3 { font-size: .9rem; margin: 1.4rem 0 .4rem; }
@@ -82,12 +83,18 @@ section[hidden], details[hidden], nav a[hidden] { display: none; }
 .answers summary { cursor: pointer; }
 .answers .status { font-family: var(--mono); font-weight: 600; margin-right: .6rem; }
 
+.variant summary { cursor: pointer; font-size: .85rem; color: var(--quiet); padding: .15rem 0; }
+.tabs { display: flex; gap: .4rem; margin-bottom: .4rem; }
+.tabs[hidden] { display: none; }
+.tabs button { font-size: .8rem; padding: .15rem .7rem; }
+.tabs button[aria-pressed='true'] { border-color: var(--water); color: var(--water); font-weight: 600; }
+
 .copyable { position: relative; }
 pre { margin: 0; background: var(--wash); border-radius: 8px; padding: .8rem 1rem; overflow: auto; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 28rem; }
 .copyable pre { padding-right: 5.2rem; }
 .copyable button { position: absolute; top: .45rem; right: .45rem; font-size: .8rem; padding: .2rem .6rem; }
 form label { display: block; font-size: .85rem; margin: .5rem 0 .25rem; }
-form input { width: 100%; }
+form input, form select { width: 100%; }
 .actions { display: flex; align-items: center; gap: .6rem; margin: .7rem 0; flex-wrap: wrap; }
 .outcome { font-size: .875rem; color: var(--quiet); }
 .bad { color: var(--bad); }

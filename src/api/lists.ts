@@ -7,36 +7,44 @@ import type { ApiDeps } from './deps.ts';
 
 const JSON_HEADERS = ['content-type', 'application/json'];
 
-/** Serialized answers by list, held as long as their snapshot. */
+/** Serialized answers by name, held as long as their snapshot. */
 const rendered = new WeakMap<ApiDeps, Map<string, Buffer>>();
 
-function respondList(exchange: Exchange, deps: ApiDeps, list: string, make: () => unknown): void {
+/** Responds with a text, or a value as JSON, that is made once for a snapshot. */
+export function respondRendered(
+  exchange: Exchange,
+  deps: ApiDeps,
+  name: string,
+  make: () => unknown,
+  headers: readonly string[] = JSON_HEADERS,
+): void {
   let lists = rendered.get(deps);
   if (lists === undefined) {
     lists = new Map();
     rendered.set(deps, lists);
   }
-  let bytes = lists.get(list);
+  let bytes = lists.get(name);
   if (bytes === undefined) {
-    bytes = Buffer.from(JSON.stringify(make()));
-    lists.set(list, bytes);
+    const made = make();
+    bytes = Buffer.from(typeof made === 'string' ? made : JSON.stringify(made));
+    lists.set(name, bytes);
   }
-  exchange.respond(200, JSON_HEADERS, bytes);
+  exchange.respond(200, headers, bytes);
 }
 
 /** `GET /svc/models`: every configured model with all its servers, healthy or not. */
 export function discovery(exchange: Exchange, deps: ApiDeps): void {
-  respondList(exchange, deps, 'discovery', () => discoveryMap(deps.catalog));
+  respondRendered(exchange, deps, 'discovery', () => discoveryMap(deps.catalog));
 }
 
 /** `GET /v1/models`: the OpenAI list; clients of the messages dialect get the shape of theirs. */
 export function models(exchange: Exchange, deps: ApiDeps): void {
   const created = deps.createdS;
   if (exchange.header('anthropic-version') !== undefined) {
-    respondList(exchange, deps, 'anthropic', () => anthropicList(deps.catalog, { created }));
+    respondRendered(exchange, deps, 'anthropic', () => anthropicList(deps.catalog, { created }));
   } else {
     const { ownedBy } = deps.settings;
-    respondList(exchange, deps, 'openai', () => openAiList(deps.catalog, { created, ownedBy }));
+    respondRendered(exchange, deps, 'openai', () => openAiList(deps.catalog, { created, ownedBy }));
   }
 }
 
@@ -53,7 +61,7 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
 /** `GET /aggregator/models`: 503 before prices are known, since aggregators would believe an empty list. */
 export function aggregator(exchange: Exchange, deps: ApiDeps): void {
   if (deps.stage === 'starting') throw new HeadraceError('HR_LIST_NOT_READY', { headers: ['retry-after', '30'] });
-  respondList(exchange, deps, 'aggregator', () => aggregatorList(deps.catalog, { created: deps.createdS }));
+  respondRendered(exchange, deps, 'aggregator', () => aggregatorList(deps.catalog, { created: deps.createdS }));
 }
 
 function decode(text: string): string {

@@ -2,6 +2,7 @@
 // the error table.
 import { ERRORS } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
+import { type DialectDoc, exampleBody, type ExampleModel, modelIdSchema, type RequestExample } from './dialect-docs.ts';
 import type { JsonSchema, ObjectSchema, Schema } from './schema.ts';
 import { toJsonSchema } from './schema.ts';
 
@@ -25,6 +26,10 @@ export interface RouteDoc {
   readonly auth: 'none' | 'key';
   /** The body; the answers 400, 408, 413 and 422 follow from it. */
   readonly request?: Schema;
+  /** Schemas of the dialect that the path speaks, in place of `request` and of the schema of the answer 200. */
+  readonly dialect?: DialectDoc;
+  /** Bodies that work as they stand, by name. */
+  readonly examples?: Readonly<Record<string, RequestExample>>;
   readonly responses: Readonly<Record<number, ResponseDoc>>;
   /** Whether the 2xx answer may also be a stream of server-sent events. */
   readonly streams?: boolean;
@@ -79,14 +84,18 @@ const errorBody: ObjectSchema<{ detail: string }> = {
 const BODY_STATUSES = [400, 408, 413, 422];
 const STATUSES_WITH_RETRY_AFTER = new Set([429, 503]);
 
-/** Describes `routes` under the configured prefixes. Routes and tags keep their order. */
-export function openapiDocument(routes: readonly RouteDoc[], prefixes: PathPrefixes): OpenApiDocument {
-  const schemas: Record<string, JsonSchema> = { ...validationSchemas() };
+/** Describes `routes` under the configured prefixes, with examples for `models`. Routes and tags keep their order. */
+export function openapiDocument(
+  routes: readonly RouteDoc[],
+  prefixes: PathPrefixes,
+  models: readonly ExampleModel[] = [],
+): OpenApiDocument {
+  const schemas: Record<string, JsonSchema> = { ...validationSchemas(), ModelId: modelIdSchema(models) };
   const paths: Record<string, Record<string, JsonSchema>> = {};
   const ids = new Set<string>();
   for (const route of routes) {
     const path = withPrefixes(route.path, prefixes);
-    const operation = { operationId: operationId(route.method, path, ids), ...describe(route, path, schemas) };
+    const operation = { operationId: operationId(route.method, path, ids), ...describe(route, path, schemas, models) };
     (paths[path] ??= {})[route.method.toLowerCase()] = operation;
   }
   return {
@@ -123,7 +132,13 @@ function operationId(method: string, path: string, taken: Set<string>): string {
   return id;
 }
 
-function describe(route: RouteDoc, path: string, schemas: Record<string, JsonSchema>): JsonSchema {
+function describe(
+  route: RouteDoc,
+  path: string,
+  schemas: Record<string, JsonSchema>,
+  models: readonly ExampleModel[],
+): JsonSchema {
+  Object.assign(schemas, route.dialect?.components);
   const parameters = [...pathParameters(path), ...queryParameters(route), ...cookieParameters(route)];
   return {
     tags: [route.tag],
@@ -131,11 +146,29 @@ function describe(route: RouteDoc, path: string, schemas: Record<string, JsonSch
     ...(route.description === undefined ? {} : { description: route.description }),
     security: route.auth === 'key' ? [{ bearer: [] }, { apiKey: [] }] : [],
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(route.request === undefined
-      ? {}
-      : { requestBody: { required: true, content: jsonContent(toJsonSchema(route.request, schemas)) } }),
+    ...(route.request === undefined ? {} : { requestBody: requestBody(route, route.request, schemas, models) }),
+    ...(route.dialect?.sdk === undefined ? {} : { 'x-headrace-sdk': route.dialect.sdk }),
     responses: operationResponses(route, schemas),
   };
+}
+
+function requestBody(
+  { dialect, examples = {} }: RouteDoc,
+  request: Schema,
+  schemas: Record<string, JsonSchema>,
+  models: readonly ExampleModel[],
+): JsonSchema {
+  const schema = dialect === undefined ? toJsonSchema(request, schemas) : refTo(dialect.request);
+  const shown = Object.entries(examples).map(([name, example]) => [
+    name,
+    { summary: example.summary, value: exampleBody(example, models) },
+  ]);
+  const media = { schema, ...(shown.length > 0 && { examples: Object.fromEntries(shown) }) };
+  return { required: true, content: { 'application/json': media } };
+}
+
+function refTo(component: string): JsonSchema {
+  return { $ref: `#/components/schemas/${component}` };
 }
 
 function pathParameters(path: string): JsonSchema[] {
@@ -177,19 +210,24 @@ function operationResponses(route: RouteDoc, schemas: Record<string, JsonSchema>
       : {
           description: doc.description,
           headers: headersOf(status),
-          ...content(doc, route.streams === true && status < 300, schemas),
+          ...content(doc, status < 300 ? route : {}, schemas),
         };
   }
   responses['default'] = errorResponse(0, 'Any other error.', schemas);
   return responses;
 }
 
-function content(doc: ResponseDoc, streams: boolean, schemas: Record<string, JsonSchema>): JsonSchema {
+function content(
+  doc: ResponseDoc,
+  { dialect, streams = false }: Pick<RouteDoc, 'dialect' | 'streams'>,
+  schemas: Record<string, JsonSchema>,
+): JsonSchema {
   const media: JsonSchema = {};
-  if (doc.schema !== undefined)
+  if (dialect !== undefined) media['application/json'] = { schema: refTo(dialect.answer) };
+  else if (doc.schema !== undefined)
     media[doc.contentType ?? 'application/json'] = { schema: toJsonSchema(doc.schema, schemas) };
   else if (doc.contentType !== undefined) media[doc.contentType] = {};
-  if (streams) media['text/event-stream'] = { schema: { type: 'string' } };
+  if (streams) media['text/event-stream'] = { schema: { type: 'string', description: dialect?.stream } };
   return Object.keys(media).length === 0 ? {} : { content: media };
 }
 

@@ -21,3 +21,10 @@ export function pagePolicy(script: string, style: string): string {
 function hashSource(text: string): string {
   return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
+
+const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '"': '&quot;', '<': '&lt;', '>': '&gt;' };
+
+/** A text as it stands in markup, also in an attribute within double quotes. */
+export function escapeMarkup(text: string): string {
+  return text.replace(/[&"<>]/g, (char) => ENTITIES[char] ?? char);
+}

@@ -17,11 +17,13 @@ import {
 } from './account.ts';
 import { countTokens } from './count-tokens.ts';
 import { credits } from './credits.ts';
+import { DIALECT_DOCS, OTHER_EXAMPLES } from './dialect-docs.ts';
 import { docsPage, docsPolicy } from './docs-page.ts';
 import { fetchPage } from './fetch.ts';
 import { authCheck, health } from './health.ts';
+import { index, INDEX } from './index-page.ts';
 import { forward } from './inference.ts';
-import { aggregator, discovery, model, models } from './lists.ts';
+import { aggregator, discovery, model, models, respondRendered } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { pathFault } from '../upstream/index.ts';
 import { refuse } from './refuse.ts';
@@ -35,7 +37,7 @@ import {
   RESPONSE_PARAMETERS,
 } from './responses.ts';
 import { responseSocket } from './response-socket.ts';
-import { search } from './search.ts';
+import { search, searchSchemaOf } from './search.ts';
 import { unservedReason } from './unserved-paths.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 
@@ -66,16 +68,18 @@ const PURCHASED: Schema = {
   },
 };
 
-const COUNT: Schema = {
-  type: 'object',
-  fields: { input_tokens: { type: 'integer', required: true, description: 'Tokens of the whole prompt' } },
-};
-
 const COOKIE = {
   name: AFFINITY_COOKIE,
   description: 'JSON object text from model id to the base URL of the server that served it; send back what you get.',
   default: '{}',
 };
+
+/** What the document says about the dialect of a path. */
+function documented(path: string): Pick<RouteDoc, 'dialect' | 'examples'> {
+  const dialect = DIALECT_DOCS[path];
+  const examples = dialect?.examples ?? OTHER_EXAMPLES[path];
+  return { ...(dialect !== undefined && { dialect }), ...(examples !== undefined && { examples }) };
+}
 
 function proxied(path: string, summary: string, streams: boolean): Route {
   return {
@@ -85,8 +89,9 @@ function proxied(path: string, summary: string, streams: boolean): Route {
     tag: 'Inference',
     auth: 'key',
     request: proxyRequest,
+    ...documented(path),
     responses: {
-      200: { description: 'The answer of a server that runs the model, byte for byte' },
+      200: { description: 'The answer of a server that runs the model' },
       404: { description: 'No such model' },
       502: { description: 'The servers refuse the credentials of the gateway' },
       503: { description: 'All servers of the model failed' },
@@ -150,37 +155,6 @@ const STORED_RESPONSES: readonly Route[] = [
 
 /** All public endpoints, in the order in which the documents show them. */
 export const ROUTES: readonly Route[] = [
-  {
-    method: 'POST',
-    path: '/search',
-    summary: 'Search: several engines at once, one merged answer',
-    tag: 'Search',
-    auth: 'key',
-    request: searchRequest,
-    responses: {
-      200: { description: 'Results; engines that failed are named in `meta`' },
-      503: { description: 'Every engine asked has failed' },
-    },
-    serve: search,
-  },
-  {
-    method: 'POST',
-    path: '/search/fetch',
-    summary: 'Fetch: a page as clean text or Markdown',
-    tag: 'Search',
-    auth: 'key',
-    request: fetchRequest,
-    responses: {
-      200: { description: 'Final URL, title, content and word count' },
-      400: { description: 'The address may not be fetched' },
-      403: { description: 'robots.txt disallows the page, where the gateway asks for it' },
-      415: { description: 'The page is not text' },
-      502: { description: 'The page could not be fetched or read' },
-      503: { description: 'Too many pages are waiting' },
-      504: { description: 'The page took too long' },
-    },
-    serve: fetchPage,
-  },
   proxied('/v1/chat/completions', 'Chat completion, OpenAI-compatible', true),
   proxied('/v1/completions', 'Text completion, OpenAI-compatible', true),
   proxied('/v1/responses', 'Responses, OpenAI-compatible', true),
@@ -207,8 +181,9 @@ export const ROUTES: readonly Route[] = [
     tag: 'Inference',
     auth: 'key',
     request: proxyRequest,
+    ...documented('/v1/messages/count_tokens'),
     responses: {
-      200: { description: '`input_tokens`; an estimate where `x-headrace-estimate` is `true`', schema: COUNT },
+      200: { description: '`input_tokens`; an estimate where `x-headrace-estimate` is `true`' },
       404: { description: 'No such model' },
     },
     serve: countTokens,
@@ -252,6 +227,37 @@ export const ROUTES: readonly Route[] = [
     auth: 'none',
     responses: { 200: { description: 'The list' }, 503: { description: 'Prices are not loaded yet' } },
     serve: aggregator,
+  },
+  {
+    method: 'POST',
+    path: '/search',
+    summary: 'Search: several engines at once, one merged answer',
+    tag: 'Search',
+    auth: 'key',
+    request: searchRequest,
+    responses: {
+      200: { description: 'Results; engines that failed are named in `meta`' },
+      503: { description: 'Every engine asked has failed' },
+    },
+    serve: search,
+  },
+  {
+    method: 'POST',
+    path: '/search/fetch',
+    summary: 'Fetch: a page as clean text or Markdown',
+    tag: 'Search',
+    auth: 'key',
+    request: fetchRequest,
+    responses: {
+      200: { description: 'Final URL, title, content and word count' },
+      400: { description: 'The address may not be fetched' },
+      403: { description: 'robots.txt disallows the page, where the gateway asks for it' },
+      415: { description: 'The page is not text' },
+      502: { description: 'The page could not be fetched or read' },
+      503: { description: 'Too many pages are waiting' },
+      504: { description: 'The page took too long' },
+    },
+    serve: fetchPage,
   },
   {
     method: 'GET',
@@ -336,6 +342,16 @@ export const ROUTES: readonly Route[] = [
   },
   {
     method: 'GET',
+    path: '/',
+    summary: 'Where to find what: a page for browsers, JSON for other clients',
+    tag: 'Service',
+    auth: 'none',
+    responses: { 200: { description: 'Addresses relative to this one', schema: INDEX } },
+    serve: index,
+    extra: true,
+  },
+  {
+    method: 'GET',
     path: '/openapi.json',
     summary: 'This description, OpenAPI 3.1',
     tag: 'Service',
@@ -356,10 +372,16 @@ export const ROUTES: readonly Route[] = [
   },
 ];
 
+/** The document names the models and the search engines of this gateway. */
 function openapi(exchange: Exchange, deps: ApiDeps): void {
-  const { servicePrefix, listingPrefix } = deps.settings;
-  const document = openapiDocument(ROUTES, { servicePrefix, listingPrefix });
-  exchange.respond(200, ['content-type', 'application/json'], Buffer.from(JSON.stringify(document)));
+  respondRendered(exchange, deps, 'openapi', () => {
+    const { search, ...prefixes } = deps.settings;
+    const routes = ROUTES.map((each) =>
+      each.path === '/search' ? { ...each, request: searchSchemaOf(search) } : each,
+    );
+    const models = deps.catalog.map(({ id, capabilities = [] }) => ({ id, capabilities }));
+    return openapiDocument(routes, prefixes, models);
+  });
 }
 
 function docs(exchange: Exchange): void {

@@ -234,7 +234,12 @@ export const creditPurchase: ObjectSchema<CreditPurchase> = {
   type: 'object',
   name: 'CreditPurchase',
   fields: {
-    address: { type: 'string', required: true, description: 'The account address that receives the credits.' },
+    address: {
+      type: 'string',
+      required: true,
+      description: 'The account address that receives the credits.',
+      example: '0x1111111111111111111111111111111111111111',
+    },
     amount: { type: 'number', required: true, description: 'The price in USD.', example: 5 },
   },
 };
@@ -253,7 +258,13 @@ export function searchRequestOf(allowed: readonly string[], preset: readonly str
     type: 'object',
     name: 'SearchRequest',
     fields: {
-      query: { type: 'string', required: true, minLength: 1, description: 'The search text.' },
+      query: {
+        type: 'string',
+        required: true,
+        minLength: 1,
+        description: 'The search text.',
+        example: 'How does a water mill work?',
+      },
       engines: {
         type: 'array',
         items: { type: 'enum', values: allowed },

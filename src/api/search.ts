@@ -24,7 +24,7 @@ const ANONYMOUS = '';
 
 const searchEndpoint: PaidEndpoint<SearchQuery> = {
   read(exchange, { settings }, body) {
-    return queryOf(readBody(schemaOf(settings.search), body, exchange.contentType));
+    return queryOf(readBody(searchSchemaOf(settings.search), body, exchange.contentType));
   },
   price({ input: { engines } }, billing) {
     return unmeteredRange(engines.reduce((sum, engine) => sum + priceOf(engine, billing), 0));
@@ -50,7 +50,7 @@ export const search: Endpoint = paid(searchEndpoint);
 
 /** The same for the library: validates `input`, searches, resolves with the same object. */
 export async function searchFor(deps: ApiDeps, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
-  const query = queryOf(readValue(schemaOf(deps.settings.search), input));
+  const query = queryOf(readValue(searchSchemaOf(deps.settings.search), input));
   return await callWhole(signal, (done) => start(deps, query, ANONYMOUS, done));
 }
 
@@ -65,7 +65,8 @@ function start({ search }: ApiDeps, query: SearchQuery, account: string, done: W
 /** Made once for the settings of a snapshot. */
 const schemas = new WeakMap<Settings['search'], ObjectSchema<SearchRequest>>();
 
-function schemaOf(settings: Settings['search']): ObjectSchema<SearchRequest> {
+/** The schema of a search over the engines of a gateway. */
+export function searchSchemaOf(settings: Settings['search']): ObjectSchema<SearchRequest> {
   let schema = schemas.get(settings);
   if (schema === undefined) {
     const { ids, engines, default: preset } = settings;

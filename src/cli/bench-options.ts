@@ -135,7 +135,7 @@ export function addBenchOptions(command: Command): void {
       new Option('--body <json>', 'further members of every body').argParser(objectOf('--body')).default({}, '{}'),
     )
     .addOption(new Option('--headers <json>', 'further headers').argParser(headers).default({}, '{}'))
-    .option('--key <key>', 'bearer token; better in HEADRACE_KEY, which no list of processes shows')
+    .option('--key <key>', 'bearer token; better in HEADRACE_API_KEY, which no list of processes shows')
     .addOption(time('--timeout <time>', 'longest time of a request').default(600_000, '10m'))
     .option('--make <file>', 'writes --requests (default 1000) of a workload: .jsonl a trace at --rate, else ShareGPT')
     .optionsGroup('Report:')

@@ -98,7 +98,9 @@ async function measure(
   io: CliIo,
 ): Promise<LoadReport | null> {
   const { run: settings, limits, url } = plan;
-  const { headers, key = io.env['HEADRACE_KEY'], seed, timeout: timeoutMs, truth } = options;
+  // HEADRACE_KEY is the deprecated name, kept for one release.
+  const { headers, key = io.env['HEADRACE_API_KEY'] ?? io.env['HEADRACE_KEY'] } = options;
+  const { seed, timeout: timeoutMs, truth } = options;
   const { arrivals, dialect, model, stream, warmUpMs } = settings;
   const startedAt = new Date(systemClock.now()).toISOString();
   const recorder = new Recorder(limits);

@@ -21,7 +21,7 @@ t.test('runs a load and leaves a table, JSON, CSV and a page', async (t) => {
       ...['--json', `${folder}/r.json`, '--csv', `${folder}/r.csv`, '--html', `${folder}/r.html`],
       ...['--fail-on', 'errors>0%,goodput<100%'],
     ],
-    { env: { HEADRACE_KEY: 'hr_one' } },
+    { env: { HEADRACE_API_KEY: 'hr_one' } },
   );
   t.strictSame(cli.exit, { code: 0, signal: null }, cli.stderr + cli.stdout);
   t.match(cli.stdout, /closed loop, 2 users; synthetic.*\n\n {2}requests {3}12 ok, 0 failed/);

@@ -4,7 +4,7 @@ import { runCli } from '../support/cli.ts';
 const GOOD = `
 models:
   atlas-27b: { servers: ["http://10.0.0.1:9001", "http://10.0.0.2:9001"] }
-keys: { static: [{ key: "\${CLIENT_KEY}", account: demo }] }
+keys: { static: [{ key: "\${HEADRACE_API_KEY}", account: demo }] }
 timeouts: { connect: 5s }
 `;
 const BAD = `
@@ -16,7 +16,9 @@ thread: 2
 
 t.test('a good file is explained, without its keys, and exits 0', async (t) => {
   const folder = t.testdir({ 'headrace.yaml': GOOD });
-  const cli = await runCli(t, ['check', '--config', `${folder}/headrace.yaml`], { env: { CLIENT_KEY: 'hr_secret' } });
+  const cli = await runCli(t, ['check', '--config', `${folder}/headrace.yaml`], {
+    env: { HEADRACE_API_KEY: 'hr_secret' },
+  });
   t.strictSame(cli.exit, { code: 0, signal: null });
   t.match(cli.stdout, /atlas-27b\s+http:\/\/10\.0\.0\.1:9001, http:\/\/10\.0\.0\.2:9001/);
   t.match(cli.stdout, /timeouts\.connect\s+5s \(default 3s\)/);
@@ -27,7 +29,7 @@ t.test('a good file is explained, without its keys, and exits 0', async (t) => {
 t.test('flags and environment count as they would for serve', async (t) => {
   const folder = t.testdir({ 'headrace.yaml': GOOD });
   const cli = await runCli(t, ['check', '-c', `${folder}/headrace.yaml`, '--health.interval', '7s'], {
-    env: { CLIENT_KEY: 'hr_secret', HEADRACE_THREADS: '3' },
+    env: { HEADRACE_API_KEY: 'hr_secret', HEADRACE_THREADS: '3' },
   });
   t.match(cli.stdout, /threads\s+3, HTTP server auto/);
   t.match(cli.stdout, /every 7s/);

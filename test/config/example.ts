@@ -1,6 +1,6 @@
 // A configuration file that uses most sections.
 
-export const EXAMPLE_ENV: Readonly<Record<string, string>> = { CLIENT_KEY: 'hr_example_client_key' };
+export const EXAMPLE_ENV: Readonly<Record<string, string>> = { HEADRACE_API_KEY: 'hr_example_client_key' };
 
 export const EXAMPLE_YAML: string = `
 # two machines run the same model; a third one embeds
@@ -26,13 +26,13 @@ routing: { affinity: true, stickiness: 4, retryBudget: 0.2 }
 timeouts: { connect: 3s, headers: 600s, firstByte: null, idle: 60s }
 keys:
   required: true
-  static: [{ key: "\${CLIENT_KEY}", account: demo }]
+  static: [{ key: "\${HEADRACE_API_KEY}", account: demo }]
 store: sqlite:./headrace.db
 search:
   timeout: 10s
   engines:
     engine_a: { kind: worker, url: http://127.0.0.1:9101 }
-    engine_b: { kind: brave, apiKey: "\${CLIENT_KEY}" }
+    engine_b: { kind: brave, apiKey: "\${HEADRACE_API_KEY}" }
   pricing: { engine_a: "0.005" }
 fetch: { timeout: 15s, maxBytes: 10MB, allow: [] }
 payments: null

@@ -39,7 +39,7 @@ t.test('the example configuration names the schema in its first line, and both a
   const [, path] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(text) ?? [];
   t.equal(new URL(path ?? '', file).href, new URL('headrace.schema.json', root).href);
   t.ok(accepts(parse(text)), JSON.stringify(accepts.errors));
-  t.match(loadConfigText(text, 'headrace.example.yaml', { CLIENT_KEY: 'k', BRAVE_API_KEY: 'b' }), {
+  t.match(loadConfigText(text, 'headrace.example.yaml', { HEADRACE_API_KEY: 'k', BRAVE_API_KEY: 'b' }), {
     settings: { models: { 'atlas-27b': { capabilities: ['chat', 'tools'] } } },
   });
 });

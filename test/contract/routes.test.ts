@@ -94,7 +94,7 @@ onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get the list in its 
 });
 
 onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with detail only', async (t, { ask }) => {
-  for (const path of ['/', '/nope', '/health/', '/HEALTH', '/v1', '/svc/models/x', '//health', '/%68ealth']) {
+  for (const path of ['/nope', '/index.html', '/health/', '/HEALTH', '/v1', '/svc/models/x', '//health', '/%68ealth']) {
     const answer = await ask({ path });
     t.match(answer, { status: 404, headers: { 'x-headrace-error': 'HR_ROUTE_NOT_FOUND' } }, path);
     t.same(answer.json(), { detail: 'Not Found' }, path);

@@ -29,9 +29,8 @@ const MARK = '=== ';
 /** Environment variables that the documentation names. */
 const ENV: Readonly<Record<string, string>> = {
   PATH: process.env['PATH'] ?? '',
-  CLIENT_KEY: 'hr_demo',
+  HEADRACE_API_KEY: 'hr_demo',
   SECOND_KEY: 'second',
-  HEADRACE_KEY: 'hr_demo',
   HEADRACE_ADMIN_TOKEN: ADMIN_TOKEN,
   BRAVE_API_KEY: 'brave',
   COLLECTOR_TOKEN: 'collector',

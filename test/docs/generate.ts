@@ -56,6 +56,7 @@ interface SchemaNode {
   readonly default?: unknown;
   readonly enum?: readonly string[];
   readonly items?: SchemaNode;
+  readonly anyOf?: readonly SchemaNode[];
   readonly properties?: Readonly<Record<string, SchemaNode>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: boolean | SchemaNode;
@@ -107,10 +108,10 @@ function operations(): string {
     const schema = schemaOf(node);
     return Object.entries(schema.properties ?? {}).map(([name, field]) => [
       `\`${name}\``,
-      typeOf(schemaOf(field)),
+      field.$ref?.endsWith('/ModelId') === true ? 'string' : typeOf(field),
       schema.required?.includes(name) === true ? 'yes' : '',
       field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``,
-      field.description ?? '',
+      field.description ?? schemaOf(field).description ?? '',
     ]);
   };
   const statuses = (responses: Operation['responses']): string[][] =>
@@ -165,6 +166,8 @@ function operations(): string {
 function typeOf(schema: SchemaNode): string {
   const { type, items, minimum, maximum, minItems, maxItems, minLength, maxLength } = schema;
   if (schema.enum !== undefined) return `one of ${schema.enum.map((word) => `\`${word}\``).join(', ')}`;
+  if (schema.$ref !== undefined) return `\`${schema.$ref.split('/').at(-1) ?? ''}\``;
+  if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(typeOf))].join(', or ');
   if (type === 'array')
     return `array of ${items === undefined ? 'any' : typeOf(items)}${range('items', minItems, maxItems)}`;
   return `${type ?? 'any'}${range('', minimum, maximum)}${range('characters', minLength, maxLength)}`;

@@ -84,8 +84,8 @@ for (const command of COMMANDS) {
 writeFileSync(`${ROOT}docs/demo.svg`, recordingSvg(recording.outputs, TERMINAL));
 
 const load = [
-  `HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model atlas-27b --rate 6 --turns 3 --duration ${LOAD_MS}ms`,
-  `HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model finch-3b --rate 2 --duration ${LOAD_MS}ms`,
+  `HEADRACE_API_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model atlas-27b --rate 6 --turns 3 --duration ${LOAD_MS}ms`,
+  `HEADRACE_API_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model finch-3b --rate 2 --duration ${LOAD_MS}ms`,
   `for i in $(seq 20); do curl -s localhost:8080/search ${ASK} -d '{"query": "turbine '$i'", "engines": ["engine_a", "engine_b", "engine_c", "engine_d"]}'; done`,
   `curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
 ].map((command) => ended(start(command, () => {})));
