@@ -10,7 +10,7 @@
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { createAdminService, type AdminService, type AdminServiceDeps } from './admin-service.ts';
-import type { Fields } from './admin-requests.ts';
+import { type Fields, queryFields } from './admin-requests.ts';
 import { type AdminIdentity, type AdminRole, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { type List, LISTS, nextCursor } from './lists.ts';
 import { recordedService } from './recorded-service.ts';
@@ -312,15 +312,6 @@ function takeFormat(query: URLSearchParams, accept: string | undefined, hasForma
   const format = FORMATS.find((each) => each === formats[0]);
   if (formats.length === 1 && format !== undefined) return format;
   throw invalid(entry('query', `must be one of ${FORMATS.join(', ')}`, 'format'));
-}
-
-function queryFields(query: URLSearchParams): Fields {
-  const fields = new Map<string, string>();
-  for (const [name, value] of query) {
-    if (fields.has(name)) throw invalid(entry('query', 'is given twice', name));
-    fields.set(name, value);
-  }
-  return Object.fromEntries(fields);
 }
 
 /** Undefined when the client has gone. An empty body is valid where no field is required. */

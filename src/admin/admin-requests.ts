@@ -4,6 +4,7 @@
 
 import { parseDuration } from '../config/units.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
+import { type LogPlace, type LogQuery, readPlace } from '../telemetry/request-ring.ts';
 import {
   type AdminActQuery,
   BUDGET_PERIODS,
@@ -29,6 +30,19 @@ import {
 
 /** Fields as they came: texts, or the values of a JSON body. */
 export type Fields = Readonly<Record<string, unknown>>;
+
+/** The fields of a query. Throws HR_REQUEST_INVALID for one that is given twice. */
+export function queryFields(query: URLSearchParams): Fields {
+  const fields = new Map<string, string>();
+  for (const [name, value] of query) {
+    if (fields.has(name)) {
+      const validation = [{ loc: ['query', name], msg: 'is given twice', type: 'value_error' }];
+      throw new HeadraceError('HR_REQUEST_INVALID', { validation });
+    }
+    fields.set(name, value);
+  }
+  return Object.fromEntries(fields);
+}
 
 /** Where fields came from: the first step of `loc` in error entries. */
 export type Source = 'body' | 'query' | 'path';
@@ -420,6 +434,60 @@ export function readRequestQuery(fields: Fields): RequestRecordQuery {
     ...(limit !== undefined && { limit }),
     ...(after !== undefined && { before: after }),
   });
+}
+
+const LOG_FIELDS = [
+  'limit',
+  'before',
+  'after',
+  'model',
+  'account',
+  'crn',
+  'status',
+  'code',
+  'endpoint',
+  'q',
+  'slowerThan',
+];
+const LOG_ROWS = 100;
+const MOST_LOG_ROWS = 500;
+const MAX_FILTER = 300;
+const STATUS_WORDS = 'a status such as 404, a class such as 5xx, or error: what failed, broke off or was aborted';
+
+/** Fields: limit, before, after, model, account, crn, status, code, endpoint, q, slowerThan. */
+export function readLogQuery(fields: Fields): LogQuery {
+  const reader = new FieldReader(fields, 'query', LOG_FIELDS);
+  const text = (name: string): string => {
+    const must = `1 to ${MAX_FILTER} characters`;
+    return reader.text(name, must, (value) => (value !== '' && value.length <= MAX_FILTER ? value : undefined)) ?? '';
+  };
+  const place = (name: string): LogPlace | null =>
+    reader.text(name, 'the cursor of a row', (value) => readPlace(value) ?? undefined) ?? null;
+  const [before, after] = [place('before'), place('after')];
+  if (before !== null && after !== null) reader.refuse('after', 'must not stand beside before');
+  const status = reader.text('status', STATUS_WORDS, statusesOf);
+  const slowerThanMs = reader.text('slowerThan', 'a duration with its unit, such as 2s or 500ms', (value) =>
+    /[a-z]$/i.test(value) ? parseDuration(value) : undefined,
+  );
+  return reader.end({
+    limit: reader.integer('limit', 1, MOST_LOG_ROWS) ?? LOG_ROWS,
+    ...{ before, after, upToUs: Infinity },
+    ...{ model: text('model'), account: text('account'), crn: text('crn'), endpoint: text('endpoint') },
+    ...{ code: text('code'), text: text('q'), slowerThanMs: slowerThanMs ?? 0 },
+    ...(status ?? ANY_STATUS),
+  });
+}
+
+type Statuses = Pick<LogQuery, 'minStatus' | 'maxStatus' | 'failed'>;
+
+const ANY_STATUS: Statuses = { minStatus: 0, maxStatus: 999, failed: false };
+
+function statusesOf(text: string): Statuses | undefined {
+  if (text === 'error') return { ...ANY_STATUS, failed: true };
+  const [, digit, rest] = /^([1-5])(xx|\d\d)$/i.exec(text) ?? [];
+  if (digit === undefined || rest === undefined) return undefined;
+  if (rest.toLowerCase() !== 'xx') return { minStatus: Number(text), maxStatus: Number(text), failed: false };
+  return { minStatus: Number(digit) * 100, maxStatus: Number(digit) * 100 + 99, failed: false };
 }
 
 /** Fields: actor, action, subject, from, to, limit, cursor. */

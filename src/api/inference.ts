@@ -71,10 +71,16 @@ import {
 } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
+import { TextRecorder } from './text-recorder.ts';
 import { TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
 const NO_EDITS: readonly BodyEdit[] = [];
+
+/** Most characters of a name that are kept for logs. */
+const MAX_ALIAS = 128;
+/** Most failed attempts of a request that are kept for logs. */
+const MAX_FAILURES = 8;
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
@@ -99,6 +105,7 @@ type InferenceRequest = PaidRequest<InferenceInput>;
 /** The model that a request names. Throws 404 when there is none of that name. */
 export function findModel(exchange: Exchange, { table }: ApiDeps, name: string): Model {
   const model = table.find(name);
+  if (model?.id !== name) exchange.alias = name.slice(0, MAX_ALIAS);
   if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: name.slice(0, 128) });
   exchange.model = model.id;
@@ -181,7 +188,9 @@ function beginBackground(
 
 function start(request: InferenceRequest, settlement: RequestSettlement): void {
   const { deps, exchange, input } = request;
-  const downstream = recorded(exchange, deps, input.origin);
+  const { promptLength, prompts, size } = deps.settings.requestLog;
+  let downstream = recorded(exchange, deps, input.origin);
+  if (prompts && size > 0) downstream = new TextRecorder(exchange, downstream, input.body, promptLength);
   new Failover(deps.failover, new Forwarding(request, settlement), downstream).start();
 }
 
@@ -394,7 +403,9 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     return this.#cells.gaps;
   }
 
-  onAttempt({ charged, form, isHedge, matched, member: { url }, number }: Attempt): readonly string[] {
+  onAttempt(attempt: Attempt): readonly string[] {
+    const { charged, form, isHedge, matched, number } = attempt;
+    const { url } = attempt.member;
     const exchange = this.#exchange;
     const translation = form.translator?.name ?? '';
     const { metrics, pickerSettings, recent } = this.#deps;
@@ -404,7 +415,9 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       exchange.predictedHit = shareOf(predicted, charged);
     }
     if (number === 1) {
-      metrics.pick(this.candidates.affinity);
+      const { affinity } = this.candidates;
+      metrics.pick(affinity);
+      exchange.affinity = affinity;
     } else if (!isHedge) {
       metrics.failover(this.model, this.#cause);
       recent.failover(exchange.crn);
@@ -413,6 +426,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     exchange.crn = url;
     exchange.translation = translation;
     exchange.attempts = number;
+    exchange.attempt = attempt;
     return this.#trace?.begin(url, number, translation) ?? NO_HEADERS;
   }
 
@@ -422,8 +436,18 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#cause = failure ?? verdict;
     this.#trace?.end(attempt.number, failure, this.usage);
     if (verdict === 'ok') this.#learn(attempt);
+    if (failure !== null) this.#noteFailure(attempt, failure);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
     this.#deps.reporter.report(attempt, verdict, failure);
+  }
+
+  #noteFailure({ member, sentMs }: Attempt, failure: string): void {
+    const exchange = this.#exchange;
+    const { receivedMs } = exchange;
+    const failures = (exchange.failures ??= []);
+    if (failures.length === MAX_FAILURES) return;
+    const endMs = this.#deps.clock.now() - receivedMs;
+    failures.push({ crn: member.url, failure, sentMs: sentMs > 0 ? sentMs - receivedMs : null, endMs });
   }
 
   /** Compares the cached tokens that the CRN reports with what was predicted when it was chosen. */
@@ -449,6 +473,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const waitedMs = begunMs - sentMs;
     this.#exchange.crn = member.url;
     this.#exchange.translation = form.translator?.name ?? '';
+    this.#exchange.attempt = attempt;
     reporter.begun(attempt);
     // The begin of a stream shows how busy a CRN is; that of a whole answer shows how long the answer was.
     if (this.stream || this.dialect === undefined) {

@@ -53,6 +53,7 @@ const HOST_OR_BLOCK: Pattern = {
     /^(?:[^\s/:@]+|\[?[0-9A-Fa-f:.]+\]?|(?:\d{1,3}\.){3}\d{1,3}\/(?:[12]?\d|3[0-2])|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\/(?:\d\d?|1[01]\d|12[0-8]))$/,
   hint: 'a host name, an address or a CIDR block, such as "10.1.0.0/16"',
 };
+const HOST_NAME: Pattern = { pattern: /^[^\s/:@,]+$/, hint: 'a host name without a port' };
 const STORE: Pattern = {
   pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
   hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
@@ -152,7 +153,7 @@ const ADMIN_TOKEN = section('One token of an operator.', {
     choice(['viewer', 'operator', 'owner']),
     'What it allows: viewer reads, operator also runs accounts, keys and servers, owner also moves money.',
   ),
-  sha256: required(string(SHA256), 'SHA-256 of the token; `headrace admins token` makes both.'),
+  sha256: required(string(SHA256), 'SHA-256 of the token; `headrace admins token` makes both.', SECRET),
 });
 
 const WEBHOOK = section('One receiver of events.', {
@@ -178,6 +179,11 @@ export const SCHEMA = section('General', {
     '127.0.0.1:9090',
     'Admin interface (metrics, dashboard) as HOST:PORT.',
     RESTART,
+  ),
+  adminHosts: setting(
+    list(string(HOST_NAME)),
+    [],
+    'Further host names under which the admin interface is reached, such as that of a proxy.',
   ),
   adminToken: setting(
     nullable(string(TOKEN)),
@@ -620,6 +626,24 @@ export const SCHEMA = section('General', {
       'Finished requests that are logged, one line each at level info: none, failed ones, all.',
     ),
     sample: setting(number({ max: 1 }), 1, 'Share of the requests without an error that is logged.'),
+  }),
+  requestLog: section('Request log', {
+    size: setting(
+      integer({ max: 1_000_000 }),
+      10_000,
+      'Last finished requests that each ingress thread keeps in memory; 0 turns the request log off.',
+    ),
+    prompts: setting(
+      boolean(),
+      false,
+      'Whether prompts and answers are kept with them, for operators to read. They may be personal data.',
+    ),
+    promptLength: setting(
+      integer({ min: 1, max: 100_000 }),
+      2000,
+      'Characters that are kept of a prompt, its last ones, and of an answer, its first ones.',
+    ),
+    clientAddress: setting(boolean(), false, 'Whether the IP address of the peer is kept with them.'),
   }),
   telemetry: section('Telemetry', {
     otlp: section('Traces', {

@@ -23,7 +23,7 @@ import { explain } from '../api/explain.ts';
 import { decoratorFor, refuse } from '../api/refuse.ts';
 import { Router } from '../api/routes.ts';
 import type { ApiDeps, Billing } from '../api/deps.ts';
-import { TokenSizes } from '../dialect/index.ts';
+import { dialectOf, TokenSizes } from '../dialect/index.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
@@ -58,10 +58,12 @@ import {
 import { configureEngines, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
+import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import { type ResponseService, StoredResponses } from '../responses/index.ts';
 import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
-import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
+import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
+import { liveRequest } from './live-request.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
 
@@ -101,6 +103,13 @@ export interface PlaneAccounts {
 /** Connections to one CRN that count tokens at the same time; further counts wait for one. */
 const COUNTING_CONNECTIONS = 8;
 
+/** Requests under way that one thread lists. */
+const MOST_LIVE = 1000;
+/** Rows that may have one request id, which clients may choose. */
+const MOST_ENTRIES = 20;
+/** Route of the health of the gateway. */
+const HEALTH = '/health';
+
 export class DataPlane {
   /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
   readonly budget: BodyBudget;
@@ -136,6 +145,8 @@ export class DataPlane {
   readonly #responses: StoredResponses | null;
   #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
   #searchKey = '';
+  #ring: RequestRing | null = null;
+  #ringKey = '';
   /** Requests without a complete answer. */
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
@@ -213,6 +224,7 @@ export class DataPlane {
           });
     this.#recorder = accounts === null ? null : new RequestRecorder(accounts.requestLog, clock);
     this.#recorded = snapshot.settings.costLog.requests;
+    this.#configureRing(snapshot);
     const { responses, system } = options;
     this.#responses = responses === null ? null : new StoredResponses({ system, ...responses, thread });
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
@@ -256,6 +268,7 @@ export class DataPlane {
     this.#configureSearch(snapshot);
     this.#observer.configure(snapshot.settings);
     this.#recorded = snapshot.settings.costLog.requests;
+    this.#configureRing(snapshot);
     this.#budgets = new Map();
     this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
     const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
@@ -318,6 +331,25 @@ export class DataPlane {
     return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
   }
 
+  /** Requests under way, the oldest first. */
+  live(): LivePart {
+    const exchanges = this.#exchanges.list();
+    const nowMs = this.#options.clock.now();
+    const oldest = [...exchanges].sort((one, other) => one.receivedMs - other.receivedMs).slice(0, MOST_LIVE);
+    const requests = oldest.map((exchange) => liveRequest(exchange, nowMs, epochMs(), this.#options.thread));
+    return { count: exchanges.length, requests };
+  }
+
+  /** Rows of the request log. */
+  log(query: LogQuery): LogPart {
+    return this.#ring?.page(query) ?? { rows: [], sinceMs: null };
+  }
+
+  /** Rows of a request id or of a cursor, the newest first. */
+  logEntries(id: string): LogEntry[] {
+    return this.#ring?.find(id, MOST_ENTRIES) ?? [];
+  }
+
   /** Where a request would go. It is neither counted nor logged. */
   async explain({ account, ...request }: ExplainRequest): Promise<ExplainAnswer> {
     const handler = (exchange: Exchange): void => explain(exchange, this.#deps, account);
@@ -347,7 +379,8 @@ export class DataPlane {
 
   readonly #closed = (exchange: Exchange): void => {
     this.#exchanges.delete(exchange);
-    const elapsedMs = this.#options.clock.now() - exchange.receivedMs;
+    const nowMs = this.#options.clock.now();
+    const elapsedMs = nowMs - exchange.receivedMs;
     const { aborted, endpoint, errorCode, firstPieceMs, model, span } = exchange;
     const status = aborted && exchange.status === 0 ? 499 : exchange.status;
     const cells = this.#metrics.of(endpoint, model);
@@ -357,6 +390,8 @@ export class DataPlane {
     if (firstPieceMs > 0) this.#metrics.streamEnded();
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
     if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);
+    // Probes of load balancers would leave no place for others.
+    if (this.#ring !== null && (endpoint !== HEALTH || status !== 200)) this.#ring.add(exchange, status, nowMs);
     if (this.#recorded !== 'off') this.#record(exchange, status, elapsedMs);
     if (this.#whenIdle === null || this.#exchanges.size > 0) return;
     this.#whenIdle();
@@ -386,6 +421,18 @@ export class DataPlane {
       durationMs: Math.round(elapsedMs),
       firstByteMs: firstPieceMs > 0 ? Math.round(firstPieceMs - receivedMs) : null,
     });
+  }
+
+  /** Another size or other fields begin the log anew. */
+  #configureRing({ settings }: Snapshot): void {
+    const { clientAddress, size } = settings.requestLog;
+    const key = `${size} ${clientAddress}`;
+    if (key === this.#ringKey) return;
+    const { clock, thread } = this.#options;
+    this.#ringKey = key;
+    const now = (): number => clock.now();
+    this.#ring =
+      size === 0 ? null : new RequestRing({ size, clientAddress, thread, now, epochMs, dialectOf: dialectName });
   }
 
   #makeDeps(snapshot: Snapshot): ApiDeps {
@@ -516,4 +563,8 @@ export class DataPlane {
 function admissionSettings({ settings: { routing } }: Snapshot): AdmissionSettings {
   const { holdBytes, holdMs, holdRequests, holdTimeoutMs } = routing;
   return { holdMs, timeoutMs: holdTimeoutMs, requests: holdRequests, bytes: holdBytes };
+}
+
+function dialectName(endpoint: string): string | null {
+  return dialectOf(endpoint)?.name ?? null;
 }

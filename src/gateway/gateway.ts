@@ -16,6 +16,7 @@ import {
   ExplainRoutes,
   OverviewRoutes,
   PlaygroundRoutes,
+  RequestRoutes,
   type ReloadAnswer,
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
@@ -165,6 +166,7 @@ class RunningGateway implements ServedGateway {
   readonly #overview: OverviewRoutes;
   readonly #explain: ExplainRoutes;
   readonly #playground: PlaygroundRoutes;
+  readonly #requests: RequestRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
@@ -203,6 +205,14 @@ class RunningGateway implements ServedGateway {
       maxBodyBytes: () => local.limits.maxBodyBytes,
       explain: (request) => this.#control.readings.explain(request),
     });
+    this.#requests = new RequestRoutes({
+      tokens: new AdminTokens(settings),
+      epochMs: systemEpochMs,
+      size: () => this.#settings.requestLog.size,
+      live: () => this.#control.readings.live(),
+      log: (query) => this.#control.readings.log(query),
+      entries: (id) => this.#control.readings.logEntries(id),
+    });
     const server = {
       ...{ handler: local.handler, onRefused: local.refused, decorate: local.decorate, clock: systemClock },
       ...{ limits: local.limits, budget: local.budget },
@@ -236,6 +246,8 @@ class RunningGateway implements ServedGateway {
         address,
         deps,
         hosts,
+        // Before the records of the ledger, whose ids are those of clients.
+        this.#requests,
         this.#accounts,
         this.#overview,
         this.#explain,
@@ -291,6 +303,7 @@ class RunningGateway implements ServedGateway {
     this.#overview.configure(tokens);
     this.#explain.configure(tokens);
     this.#playground.configure(tokens);
+    this.#requests.configure(tokens);
     return { applied: reloadable, needRestart: restart };
   }
 

@@ -5,9 +5,10 @@ import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
 import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
-import type { ExplainAnswer, ExplainRequest, PlaneReport } from '../admin/index.ts';
+import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** Time that the answer to a drain may take between threads, beyond the drain itself. */
@@ -33,6 +34,9 @@ export type IngressCommand =
   | { readonly type: 'CutTimeout' }
   | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
   | { readonly type: 'Report'; readonly replyTo: Ref<PlaneReport> }
+  | { readonly type: 'Live'; readonly replyTo: Ref<LivePart> }
+  | { readonly type: 'Log'; readonly query: LogQuery; readonly replyTo: Ref<LogPart> }
+  | { readonly type: 'LogEntry'; readonly id: string; readonly replyTo: Ref<LogEntry[]> }
   | { readonly type: 'Explain'; readonly request: ExplainRequest; readonly replyTo: Ref<ExplainAnswer> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
@@ -102,6 +106,15 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
         case 'Report':
           command.replyTo.tell(plane.report());
           break;
+        case 'Live':
+          command.replyTo.tell(plane.live());
+          break;
+        case 'Log':
+          command.replyTo.tell(plane.log(command.query));
+          break;
+        case 'LogEntry':
+          command.replyTo.tell(plane.logEntries(command.id));
+          break;
         case 'Explain':
           void plane.explain(command.request).then((answer) => command.replyTo.tell(answer));
           break;
@@ -147,6 +160,15 @@ export function askReport<M>(
 ): Promise<PlaneReport | null> {
   const answer = ask<M, PlaneReport>(ref, (replyTo) => wrap({ type: 'Report', replyTo }), { timeoutMs });
   return answer.catch(() => null);
+}
+
+/** Asks an ingress for its requests; null when it does not answer in time. */
+export function askRequests<M, Answer>(
+  ref: Ref<M>,
+  message: (replyTo: Ref<Answer>) => M,
+  timeoutMs: number,
+): Promise<Answer | null> {
+  return ask<M, Answer>(ref, message, { timeoutMs }).catch(() => null);
 }
 
 /** Asks an ingress where a request would go; rejects when it does not answer in time. */

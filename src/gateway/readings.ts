@@ -6,21 +6,27 @@ import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEvents, KvEventStatus, ModelTableData } from '../routing/index.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { DataPlane } from './data-plane.ts';
 import {
   cachesOf,
   type CrnStatus,
   type ExplainAnswer,
   type ExplainRequest,
+  type Gathered,
   type Gauges,
   type KvEventOverview,
+  type LivePart,
   type OverviewParts,
   statusOf,
 } from '../admin/index.ts';
-import { askExplain, askMetrics, askReport } from './ingress.ts';
+import { askExplain, askMetrics, askReport, askRequests } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 
 const TIMEOUT_MS = 2000;
+
+/** The clocks of threads differ by less. */
+const CLOCK_SKEW_MS = 5;
 
 interface MetricsSource {
   metrics(): MetricsSnapshot;
@@ -79,6 +85,32 @@ export class Readings {
     const { local, now } = this.#sources;
     const [thread] = now().threads;
     return thread === undefined ? local.explain(request) : askExplain(thread, passOn, request, TIMEOUT_MS);
+  }
+
+  /** Requests under way, by thread. */
+  live(): Promise<Gathered<LivePart>> {
+    return this.#gather(this.#sources.local.live(), (replyTo) => passOn({ type: 'Live', replyTo }));
+  }
+
+  /** Rows of the request log, by thread. */
+  log(asked: LogQuery): Promise<Gathered<LogPart>> {
+    const { local, now } = this.#sources;
+    // A thread alone has its rows in the order of their ends.
+    const upToUs = now().threads.length === 0 ? Infinity : (local.deps.clock.now() - CLOCK_SKEW_MS) * 1000;
+    const query = { ...asked, upToUs };
+    return this.#gather(local.log(query), (replyTo) => passOn({ type: 'Log', query, replyTo }));
+  }
+
+  /** Rows of a request id or of a cursor, by thread. */
+  logEntries(id: string): Promise<Gathered<LogEntry[]>> {
+    return this.#gather(this.#sources.local.logEntries(id), (replyTo) => passOn({ type: 'LogEntry', id, replyTo }));
+  }
+
+  async #gather<Part>(own: Part, message: (replyTo: Ref<Part>) => ThreadCommand): Promise<Gathered<Part>> {
+    const asked = this.#sources.now().threads.map((ref) => askRequests(ref, message, TIMEOUT_MS));
+    const answers = await Promise.all(asked);
+    const parts = answers.filter((part) => part !== null);
+    return { parts: [own, ...parts], missing: answers.length - parts.length };
   }
 
   /** The parts of the overview; a thread that does not answer in time is left out. */

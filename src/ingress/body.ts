@@ -122,7 +122,8 @@ export class Body {
   readonly #expectedBytes: number;
   readonly #startMs: number;
   #keyless = false;
-  #receivedBytes = 0;
+  /** Also of a body that was refused. */
+  receivedBytes = 0;
   #bytes: Buffer = NO_BYTES;
   /** Bytes taken from the budget: the size of `#bytes`. */
   #reserved = 0;
@@ -145,7 +146,7 @@ export class Body {
   /** Adds a copy of `piece`. */
   append(piece: Uint8Array, isLast: boolean, nowMs: number): void {
     this.complete = isLast;
-    this.#receivedBytes += piece.byteLength;
+    this.receivedBytes += piece.byteLength;
     if (this.settled) return;
     this.lastPieceMs = nowMs;
     const length = this.#length + piece.byteLength;
@@ -164,7 +165,7 @@ export class Body {
 
   /** Whether the client has sent a part of the body. */
   get begun(): boolean {
-    return this.#receivedBytes > 0;
+    return this.receivedBytes > 0;
   }
 
   /**
@@ -172,7 +173,7 @@ export class Body {
    * closing a socket with unread bytes resets it, and the client loses the response (RFC 9112 §9.6).
    */
   get abandoned(): boolean {
-    const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.#receivedBytes;
+    const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.receivedBytes;
     return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
   }
 
@@ -247,7 +248,7 @@ export class Body {
 
   /** Whether the whole body has arrived more slowly than a client without a key may send. */
   #tooSlow(nowMs: number): boolean {
-    return this.#receivedBytes < (nowMs - this.#startMs - KEYLESS_GRACE_MS) * KEYLESS_BYTES_PER_MS;
+    return this.receivedBytes < (nowMs - this.#startMs - KEYLESS_GRACE_MS) * KEYLESS_BYTES_PER_MS;
   }
 }
 

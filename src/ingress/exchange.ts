@@ -4,6 +4,7 @@
 
 import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
+import type { FailedAttempt, RequestTexts } from '../telemetry/request-ring.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
 import type { ClientSocket, SocketListener } from './web-socket.ts';
@@ -22,7 +23,23 @@ export interface ExchangeListener {
   onCut(): void;
   /** The exchange is over. Called once for every exchange, also after the response was handed over. */
   onEnded(cause: EndCause): void;
+  /** The client has to read before it gets more. */
+  readonly isFull?: boolean;
 }
+
+/** The attempt on a CRN that was made last, or whose answer passes. Monotonic milliseconds, 0 before. */
+export interface ExchangeAttempt {
+  readonly sentMs: number;
+  readonly begunMs: number;
+}
+
+/**
+ * Where an exchange stands. `reading`: its body comes in. `waiting`: for a CRN that can take it. `connecting`, `sent`: to a CRN. `begun`:
+ * the answer of the CRN has begun, and nothing of it has left. `streaming`: the answer passes. `draining`: the client has to read. `running`:
+ * another endpoint than those of models is at work.
+ */
+export type ExchangePhase =
+  'reading' | 'waiting' | 'connecting' | 'sent' | 'begun' | 'streaming' | 'draining' | 'running';
 
 /** The money of one request. What was charged is 0 until it is closed. */
 export interface ExchangeSettlement {
@@ -162,6 +179,8 @@ export abstract class Exchange implements RequestHead {
   /** Names for metrics and logs: the route and, once known, the configured model. */
   endpoint = 'other';
   model = '';
+  /** The name by which the client asked for the model, where that is not its id; also of a model that is not known. */
+  alias = '';
   /** The request has no key where one is required. To be set before the body is read, whose memory is then limited further. */
   keyless = false;
   /** Account of the key or of the wallet; empty without either. */
@@ -171,6 +190,11 @@ export abstract class Exchange implements RequestHead {
   /** The CRN of the last attempt, and the number of attempts. */
   crn = '';
   attempts = 0;
+  attempt: ExchangeAttempt | null = null;
+  /** The first attempts that failed; null when none has. */
+  failures: FailedAttempt[] | null = null;
+  /** Why the first CRN was chosen; empty without one. */
+  affinity = '';
   /** Name of the translation in which the CRN was asked; '' where it was asked as the client wrote it. */
   translation = '';
   /** How long the request waited for a CRN with a short backlog, in milliseconds; 0 when it did not. */
@@ -184,6 +208,8 @@ export abstract class Exchange implements RequestHead {
   bytesIn = 0;
   /** The span of this request when it is traced. */
   span: Span | null = null;
+  /** Asked when the request is over; null where texts are not kept. */
+  texts: { texts(): RequestTexts } | null = null;
 
   /** Set by the server adapter when the request has a body. */
   protected requestBody: Body | null = null;
@@ -277,6 +303,21 @@ export abstract class Exchange implements RequestHead {
   /** The client has gone before it had the whole response. */
   get aborted(): boolean {
     return this.endCause === 'gone';
+  }
+
+  get phase(): ExchangePhase {
+    const { attempt, requestBody } = this;
+    if (this.handedOver || this.listener?.isFull === true) return 'draining';
+    if (requestBody !== null && !requestBody.settled) return 'reading';
+    if (this.committed) return 'streaming';
+    if (attempt === null) return this.model === '' ? 'running' : 'waiting';
+    if (attempt.begunMs > 0) return 'begun';
+    return attempt.sentMs > 0 ? 'sent' : 'connecting';
+  }
+
+  /** Bytes of the body of the request that have come. */
+  get receivedBytes(): number {
+    return this.requestBody?.receivedBytes ?? this.bytesIn;
   }
 
   /** Whether the client reads trailer fields (RFC 9110, section 6.5.1) and this server can send them. */

@@ -108,6 +108,10 @@ export class ResponseRecorder implements Downstream, ExchangeListener {
     this.#exchange.listener = listener === null ? null : this;
   }
 
+  get isFull(): boolean {
+    return this.#listener?.isFull === true;
+  }
+
   get handedOver(): boolean {
     return this.#exchange.handedOver;
   }

@@ -124,7 +124,7 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
 }
 
 /** Exact USD of pico-USD, as text: JSON numbers are read as doubles. */
-function usdDecimal(pico: number): string {
+export function usdDecimal(pico: number): string {
   const digits = String(Math.ceil(pico)).padStart(13, '0');
   const fraction = digits.slice(-12).replace(/0+$/, '');
   return `${digits.slice(0, -12)}.${fraction.padEnd(2, '0')}`;

@@ -154,6 +154,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     hedge.start(this.#deps.timeouts.connectMs, false);
   }
 
+  get isFull(): boolean {
+    return this.#full;
+  }
+
   onWritable(): void {
     this.#full = false;
     this.#attempt?.resume();

@@ -7,6 +7,8 @@ import { resolvedName } from '../../src/config/value-types.ts';
 const DEFAULTS: Settings = {
   listen: { host: '0.0.0.0', port: 8080 },
   admin: { host: '127.0.0.1', port: 9090 },
+  adminHosts: [],
+  requestLog: { size: 10_000, prompts: false, promptLength: 2000, clientAddress: false },
   adminToken: null,
   adminTokens: [],
   webhooks: { endpoints: {}, lowBalance: null, allow: [], timeoutMs: 15_000, retentionMs: 2_592_000_000 },

@@ -1,0 +1,184 @@
+// Keeps what was asked and answered as text, for the request log where the setting `requestLog.prompts` allows it. The answer passes
+// unchanged; up to 1 MiB of it is copied, and read once the request is over.
+
+import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import { parseEvents } from '../net/sse.ts';
+import type { RequestTexts } from '../telemetry/request-ring.ts';
+import type { Downstream } from '../upstream/index.ts';
+
+/** Most bytes of an answer that are copied. An event of a stream takes some 200 bytes for a token. */
+const COPIED_BYTES = 1024 * 1024;
+
+export class TextRecorder implements Downstream, ExchangeListener {
+  readonly #exchange: Exchange;
+  readonly #downstream: Downstream;
+  readonly #body: Buffer;
+  readonly #length: number;
+  #listener: ExchangeListener | null = null;
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+
+  /** `length`: characters that are kept of the prompt and of the answer. */
+  constructor(exchange: Exchange, downstream: Downstream, body: Buffer, length: number) {
+    this.#exchange = exchange;
+    this.#downstream = downstream;
+    this.#body = body;
+    this.#length = length;
+    exchange.texts = this;
+  }
+
+  texts(): RequestTexts {
+    const prompt = promptText(this.#body);
+    const answer = answerText(Buffer.concat(this.#pieces).toString());
+    return { prompt: flat(prompt.slice(-this.#length)), answer: flat(answer.slice(0, this.#length)) };
+  }
+
+  get listener(): ExchangeListener | null {
+    return this.#listener;
+  }
+
+  set listener(listener: ExchangeListener | null) {
+    this.#listener = listener;
+    this.#downstream.listener = listener === null ? null : this;
+  }
+
+  get isFull(): boolean {
+    return this.#listener?.isFull === true;
+  }
+
+  get handedOver(): boolean {
+    return this.#downstream.handedOver;
+  }
+
+  get committed(): boolean {
+    return this.#downstream.committed;
+  }
+
+  get errorCode(): string {
+    return this.#downstream.errorCode;
+  }
+
+  set errorCode(code: string) {
+    this.#downstream.errorCode = code;
+  }
+
+  get bytesOut(): number {
+    return this.#downstream.bytesOut;
+  }
+
+  set bytesOut(bytes: number) {
+    this.#downstream.bytesOut = bytes;
+  }
+
+  start(status: number, headers: readonly string[], contentLength: number): void {
+    this.#downstream.start(status, headers, contentLength);
+  }
+
+  write(chunk: Uint8Array): boolean {
+    this.#copy(chunk);
+    return this.#downstream.write(chunk);
+  }
+
+  end(chunk?: Uint8Array): void {
+    if (chunk !== undefined) this.#copy(chunk);
+    this.#downstream.end(chunk);
+  }
+
+  destroy(): void {
+    this.#exchange.destroy();
+  }
+
+  onWritable(): void {
+    this.#listener?.onWritable();
+  }
+
+  onCut(): void {
+    this.#listener?.onCut();
+  }
+
+  onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
+    this.#listener?.onEnded(cause);
+  }
+
+  #copy(chunk: Uint8Array): void {
+    const rest = COPIED_BYTES - this.#bytes;
+    if (rest <= 0) return;
+    const piece = Buffer.from(chunk.subarray(0, rest));
+    this.#pieces.push(piece);
+    this.#bytes += piece.byteLength;
+  }
+}
+
+/** A part of a text keeps all of it in memory. */
+function flat(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+/** The text of a request body in any dialect, one paragraph for each message; of an unknown form its JSON. */
+export function promptText(body: Buffer): string {
+  const text = body.toString();
+  const request = parsed(text);
+  if (!isRecord(request)) return text;
+  const { input, instructions, messages, prompt, system } = request;
+  const asked = messages ?? input ?? prompt;
+  if (asked === undefined) return text;
+  const parts = [system, instructions, ...(Array.isArray(asked) ? (asked as unknown[]) : [asked])];
+  return parts
+    .map((part) => {
+      const content = contentText(part);
+      return isRecord(part) && typeof part['role'] === 'string' ? `${part['role']}: ${content}` : content;
+    })
+    .filter((part) => part !== '')
+    .join('\n\n');
+}
+
+/** The text of an answer in any dialect, a stream or whole; of an unknown form as it came. */
+export function answerText(text: string): string {
+  const whole = parsed(text);
+  if (isRecord(whole)) return contentText(whole) || text;
+  const found: string[] = [];
+  for (const { data } of parseEvents(text)) {
+    const event = parsed(data);
+    if (!isRecord(event)) continue;
+    // The last events of responses repeat all of what came before.
+    const isRepeat =
+      typeof event['type'] === 'string' && /\.(?:done|completed|added|created|in_progress)$/.test(event['type']);
+    if (!isRepeat) found.push(deltaText(event));
+  }
+  return found.join('') || text;
+}
+
+function deltaText(event: Readonly<Record<string, unknown>>): string {
+  const { choices, content, delta } = event;
+  if (Array.isArray(choices)) {
+    return choices.map((choice) => (isRecord(choice) ? contentText(choice['delta'] ?? choice['text']) : '')).join('');
+  }
+  return contentText(delta ?? content);
+}
+
+/** Members that hold text, in the order in which models write them. */
+const TEXT_MEMBERS = [
+  ...['reasoning_content', 'reasoning', 'thinking', 'summary', 'content', 'text', 'refusal', 'output'],
+  ...['message', 'choices', 'tool_calls', 'function', 'name', 'arguments', 'partial_json', 'input', 'query'],
+];
+
+/** The texts of a message or a part of one; pictures and files are left out. */
+function contentText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.map(contentText).join('');
+  if (!isRecord(value)) return '';
+  const texts = TEXT_MEMBERS.map((name) => contentText(value[name])).filter((text) => text !== '');
+  return texts.join(typeof value['name'] === 'string' ? ' ' : '');
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,261 @@
+// Requests under way and the request log on the admin listener: what they show, parameters, pages, and who may read them.
+
+import t, { type Test } from 'tap';
+import { hashToken } from '../../src/admin/index.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+import { createGateway } from '../../src/gateway/gateway.ts';
+import type { Host, HostSettings } from '../../src/host/index.ts';
+import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
+
+interface Row {
+  readonly requestId: string;
+  readonly cursor: string;
+  readonly [name: string]: unknown;
+}
+
+interface Page {
+  readonly data: Row[];
+  readonly next: string | null;
+  readonly completeSinceMs: number | null;
+  readonly missingThreads: number;
+}
+
+interface Started {
+  readonly url: string;
+  readonly adminUrl: string;
+  readonly hosts: readonly Host[];
+  readonly get: <T = Page>(path: string, token?: string) => Promise<{ status: number; body: T; response: Response }>;
+}
+
+async function start(
+  t: Test,
+  settings: SettingsInput = {},
+  hostSettings: readonly Partial<HostSettings>[] = [{}],
+): Promise<Started> {
+  const hosts = await startHosts(t, hostSettings);
+  const gateway = createGateway(settingsFor(hosts, { admin: '127.0.0.1:0', ...settings }));
+  t.teardown(() => gateway.close());
+  const { url, adminUrl } = await gateway.listen();
+  await gateway.ready();
+  const get = async <T>(path: string, token?: string): Promise<{ status: number; body: T; response: Response }> => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const response = await fetch(`${adminUrl}${path}`, { headers });
+    return { status: response.status, body: (await response.json()) as T, response };
+  };
+  return { url, adminUrl: adminUrl ?? '', hosts, get };
+}
+
+async function ask(url: string, id: string, more: Parameters<typeof chat>[1] = {}): Promise<void> {
+  const response = await chat(url, { ...more, headers: { 'x-request-id': id, ...more.headers } });
+  await response.text();
+}
+
+t.test('a finished request is in the log', async (t) => {
+  const { url, hosts, get } = await start(t);
+  await ask(url, 'whole');
+  await ask(url, 'stream', { stream: true });
+  await ask(url, 'unknown', { model: 'atlas-28b' });
+  const { status, body, response } = await get('/requests/log');
+  t.equal(status, 200);
+  t.equal(response.headers.get('cache-control'), 'no-store');
+  t.match(body, {
+    next: null,
+    missingThreads: 0,
+    completeSinceMs: null,
+    size: 10_000,
+    data: [
+      {
+        requestId: 'unknown',
+        status: 404,
+        code: 'HR_ROUTE_UNKNOWN_MODEL',
+        model: null,
+        alias: 'atlas-28b',
+        attempts: 0,
+      },
+      {
+        requestId: 'stream',
+        status: 200,
+        streamed: true,
+        firstByteMs: Number,
+        dialect: 'chat-completions',
+        affinity: String,
+      },
+      {
+        ...{ requestId: 'whole', endpoint: '/v1/chat/completions', model: MODEL, account: 'tests', crn: hosts[0]?.url },
+        ...{
+          attempts: 1,
+          status: 200,
+          streamed: false,
+          aborted: false,
+          durationMs: Number,
+          sentMs: Number,
+          alias: null,
+        },
+      },
+    ],
+  });
+  t.notMatch(JSON.stringify(body), KEY, 'no key');
+  t.match((await get<Row>('/requests/log/stream')).body, {
+    requestId: 'stream',
+    others: [],
+    texts: { kept: false, prompt: null },
+  });
+  t.match((await get<Row>(`/requests/log/${body.data[2]?.cursor}`)).body, { requestId: 'whole' });
+  t.match(await get('/requests/log/none'), { status: 404, body: { detail: /no request of this id/ } });
+  t.match(await get('/requests/log/%zz'), { status: 404 });
+});
+
+t.test('an attempt that failed is told with its reason', async (t) => {
+  const { url, hosts, get } = await start(t, { routing: { affinity: false } }, [{}, {}]);
+  await hosts[0]?.setFault([{ fault: { status: 500 } }]);
+  // Whichever CRN comes first: in the end one request has met both.
+  let turn = 0;
+  await until('a request that left the first CRN', async () => {
+    await ask(url, `turn-${turn++}`);
+    const { body } = await get(`/requests/log?crn=${encodeURIComponent(hosts[0]?.url ?? '')}`);
+    return body.data.length > 0;
+  });
+  const { body } = await get(`/requests/log?q=status+500`);
+  t.match(body.data[0], {
+    ...{ status: 200, attempts: 2, crn: hosts[1]?.url },
+    failures: [{ crn: hosts[0]?.url, failure: 'status 500', sentMs: Number, endMs: Number }],
+  });
+});
+
+t.test('requests under way are listed with where they stand', async (t) => {
+  const { url, get } = await start(t, {}, [{ timeToFirstTokenMs: 0, interTokenMs: 30_000 }]);
+  const abort = new AbortController();
+  const answer = await chat(url, { stream: true, headers: { 'x-request-id': 'running' }, signal: abort.signal });
+  await answer.body?.getReader().read();
+  interface Live {
+    readonly count: number;
+    readonly data: readonly Row[];
+  }
+  t.match((await get<Live>('/requests/live')).body, {
+    ...{ count: 1, missingThreads: 0 },
+    data: [
+      {
+        ...{
+          requestId: 'running',
+          phase: 'streaming',
+          endpoint: '/v1/chat/completions',
+          model: MODEL,
+          account: 'tests',
+        },
+        ...{
+          attempts: 1,
+          ageMs: Number,
+          sinceMs: Number,
+          sentMs: Number,
+          firstByteMs: Number,
+          bytesIn: Number,
+          thread: 0,
+        },
+      },
+    ],
+  });
+  abort.abort();
+  await until('the request has ended', async () => (await get<Live>('/requests/live')).body.count === 0);
+  t.match((await get('/requests/log?status=error')).body.data, [{ requestId: 'running', aborted: true, status: 200 }]);
+});
+
+t.test('pages go on without gaps or repeats over threads while requests end', async (t) => {
+  const { url, get } = await start(t, { threads: 2 });
+  const some = (from: number, to: number): Promise<void[]> =>
+    Promise.all(Array.from({ length: to - from }, (_, i) => ask(url, `r${from + i}`)));
+  await some(0, 30);
+  await until('all are in the log', async () => (await get('/requests/log')).body.data.length === 30);
+  const seen: string[] = [];
+  let next: string | null = '';
+  for (let from = 30; next !== null; from += 5) {
+    const { body }: { body: Page } = await get(`/requests/log?limit=7${next === '' ? '' : `&before=${next}`}`);
+    seen.push(...body.data.map(({ requestId }) => requestId));
+    next = body.next;
+    await some(from, from + 5);
+  }
+  t.same(seen.sort(), Array.from({ length: 30 }, (_, i) => `r${i}`).sort());
+  const { body } = await get('/requests/log?limit=500');
+  const oldest = body.data.at(-1);
+  const behind = await get(`/requests/log?limit=500&after=${oldest?.cursor}`);
+  t.same(
+    behind.body.data.map(({ cursor }) => cursor),
+    body.data
+      .slice(0, -1)
+      .map(({ cursor }) => cursor)
+      .reverse(),
+  );
+});
+
+t.test('parameters that are wrong are named, all at once', async (t) => {
+  const { get } = await start(t);
+  const { status, body } = await get<{ detail: { loc: string[]; msg: string }[] }>(
+    '/requests/log?limit=501&before=x&status=7xx&slowerThan=2&q=&modle=a',
+  );
+  t.equal(status, 422);
+  t.same(
+    body.detail.map(({ loc, msg }) => `${loc.join('.')} ${msg}`),
+    [
+      'query.modle is not a field here',
+      'query.before must be the cursor of a row',
+      'query.status must be a status such as 404, a class such as 5xx, or error: what failed, broke off or was aborted',
+      'query.slowerThan must be a duration with its unit, such as 2s or 500ms',
+      'query.limit must be a whole number from 1 to 500',
+      'query.q must be 1 to 300 characters',
+    ],
+  );
+  t.match(await get('/requests/log?before=1-1-1&after=1-1-1'), { status: 422 });
+  t.match(await get('/requests/log?q=a&q=b'), { status: 422, body: { detail: [{ msg: 'is given twice' }] } });
+  t.match(await get('/requests/live?x=1'), { status: 422 });
+  for (const right of ['status=404', 'status=5xx', 'status=error', 'slowerThan=500ms', 'limit=1', 'q=a%20b'])
+    t.equal((await get(`/requests/log?${right}`)).status, 200, right);
+});
+
+const TOKENS: SettingsInput = {
+  adminToken: 'sesame',
+  adminTokens: [{ name: 'vera', role: 'viewer', sha256: hashToken('look').toString('hex') }],
+};
+
+t.test('with admin tokens a viewer reads, and only an operator reads prompts', async (t) => {
+  const requestLog = { prompts: true, promptLength: 20 };
+  const { url, adminUrl, get } = await start(t, { ...TOKENS, requestLog });
+  await ask(url, 'kept', { text: 'The first part of a long question. Where does the water go?' });
+  await ask(url, 'kept-stream', { stream: true });
+  for (const path of ['/requests/live', '/requests/log', '/requests/log/kept']) {
+    const refused = await get(path);
+    t.equal(refused.status, 401, path);
+    t.equal(refused.response.headers.get('www-authenticate'), 'Bearer');
+    t.equal((await get(path, 'wrong')).status, 401, path);
+    t.equal((await get(path, 'look')).status, 200, path);
+    t.equal(
+      (await fetch(adminUrl + path, { method: 'POST', headers: { authorization: 'Bearer sesame' } })).status,
+      405,
+      path,
+    );
+  }
+  t.match((await get('/requests/log/kept', 'look')).body, { texts: { kept: true, prompt: null, answer: null } });
+  const { body } = await get<{ texts: { prompt: string; answer: string } }>('/requests/log/kept', 'sesame');
+  t.match(body.texts, { kept: true, prompt: /does the water go\?$/, answer: /\S/ });
+  t.ok(body.texts.prompt.length <= 20 && body.texts.answer.length <= 20);
+  t.match((await get('/requests/log/kept-stream', 'sesame')).body, { texts: { prompt: /water go\?$/, answer: /\S/ } });
+  t.notMatch((await get('/requests/log', 'sesame')).body, { data: [{ texts: Object }] }, 'lists have none');
+});
+
+t.test('without admin tokens prompts are not readable, and by default not kept', async (t) => {
+  const open = await start(t, { requestLog: { prompts: true } });
+  await ask(open.url, 'a');
+  t.match((await open.get('/requests/log/a')).body, { texts: { kept: true, prompt: null, answer: null } });
+  const closed = await start(t, TOKENS);
+  await ask(closed.url, 'a');
+  t.match((await closed.get('/requests/log/a', 'sesame')).body, { texts: { kept: false, prompt: null, answer: null } });
+});
+
+t.test('health probes are not in the log, and size 0 turns it off', async (t) => {
+  const { url, get } = await start(t);
+  t.equal((await fetch(`${url}/health`)).status, 200);
+  await (await fetch(`${url}/v1/models`)).text();
+  t.match((await get('/requests/log')).body.data, [{ endpoint: '/v1/models', method: 'GET' }]);
+  t.equal((await get('/requests/log')).body.data.length, 1);
+  const off = await start(t, { requestLog: { size: 0 } });
+  await ask(off.url, 'a');
+  t.match((await off.get('/requests/log')).body, { size: 0, data: [] });
+});
