@@ -3,7 +3,14 @@
 import { systemEpochMs as epochMs } from '../actor/index.ts';
 import type { ApiDeps } from '../api/deps.ts';
 import { type DialectWord, dialectWords } from '../config/dialect-bits.ts';
-import { type BlockIndex, type Board, type CrnEvent, STANDING_WORDS, type ModelTableData } from '../routing/index.ts';
+import {
+  type BlockIndex,
+  type Board,
+  type CrnEvent,
+  STANDING_WORDS,
+  type ModelTableData,
+  type ProbeResult,
+} from '../routing/index.ts';
 import { EngineBoard } from '../search/index.ts';
 import { type CacheNumbers, CrnMetrics } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -22,10 +29,23 @@ export interface CrnStatus {
   readonly dialects: readonly DialectWord[] | null;
   /** Dialects that it was found to lack, where none are declared. */
   readonly lacks: readonly DialectWord[];
+  /** Of the last probe of the CRN; null before the first. */
+  readonly lastProbe: ProbeStatus | null;
 }
 
-/** Every model on every CRN of the table. `nowMs`: by the clock of the thread. */
-export function statusOf(table: ModelTableData, board: Board, nowMs: number): CrnStatus[] {
+/** What a CRN answered to its last probe. */
+export interface ProbeStatus extends ProbeResult {
+  /** When its answer came, in milliseconds since 1970. */
+  readonly dateMs: number;
+}
+
+/** Every model on every CRN of the table. `probes`: by base URL. `nowMs`: by the clock of the thread. */
+export function statusOf(
+  table: ModelTableData,
+  board: Board,
+  probes: ReadonlyMap<string, ProbeStatus>,
+  nowMs: number,
+): CrnStatus[] {
   return table.models.flatMap((model) =>
     model.members.map((member) => ({
       model: model.id,
@@ -35,6 +55,7 @@ export function statusOf(table: ModelTableData, board: Board, nowMs: number): Cr
       firstByteMs: board.firstByteMs(member.member),
       dialects: member.dialects === 0 ? null : dialectWords(member.dialects),
       lacks: member.dialects === 0 ? dialectWords(board.lacks(member.server, nowMs)) : [],
+      lastProbe: probes.get(member.url) ?? null,
     })),
   );
 }
@@ -67,6 +88,7 @@ export class Gauges {
   readonly #cells: EngineCells;
   readonly #engines: EngineBoard;
   readonly #ejectedUntilMs = new Map<string, number>();
+  readonly #probes = new Map<string, ProbeStatus>();
 
   constructor(cells: EngineCells) {
     this.#cells = cells;
@@ -83,6 +105,21 @@ export class Gauges {
     } else if (event.type === 'returned' || (event.type === 'probed' && !event.ejected)) {
       this.#ejectedUntilMs.delete(event.url);
     }
+  }
+
+  /** A round of probes of a CRN is over. */
+  probed(url: string, result: ProbeResult): void {
+    this.#probes.set(url, { ...result, dateMs: epochMs() });
+  }
+
+  /** The last probe of each CRN, by base URL. */
+  get probes(): ReadonlyMap<string, ProbeStatus> {
+    return this.#probes;
+  }
+
+  /** Forgets CRNs that are no more. */
+  keep(urls: ReadonlySet<string>): void {
+    for (const url of this.#probes.keys()) if (!urls.has(url)) this.#probes.delete(url);
   }
 
   /** Ends of the ejections of these CRNs, in milliseconds since 1970; one in the past waits for its trial. */

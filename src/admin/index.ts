@@ -8,7 +8,7 @@ export { type Admin, openAdmin } from './admin.ts';
 export { type ExplainAnswer, type ExplainRequest, ExplainRoutes } from './explain-routes.ts';
 export { type List, LISTS, nextCursor } from './lists.ts';
 export { recordedService } from './recorded-service.ts';
-export { cachesOf, type CrnStatus, Gauges, statusOf } from './gauges.ts';
+export { cachesOf, type CrnStatus, Gauges, type ProbeStatus, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
 export { type Gathered, type LivePart, type LiveRequest, RequestRoutes } from './request-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';

@@ -6,8 +6,8 @@ import type { Stage } from '../api/deps.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { CrnStatus } from './gauges.ts';
-import { MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
+import type { CrnStatus, ProbeStatus } from './gauges.ts';
+import { type CrnFailure, MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
 
 /** Answer of `GET /overview`. Dates in milliseconds since 1970, counts since the start of the process. */
 export interface Overview {
@@ -56,6 +56,10 @@ export interface CrnOverview {
   readonly failovers: number;
   /** End of its ejection; null when it is not ejected. */
   readonly ejectedUntilMs: number | null;
+  /** What it answered to its last probe; null before the first. */
+  readonly lastProbe: ProbeStatus | null;
+  /** Why a request failed there last, or was refused; null when none has. */
+  readonly lastFailure: CrnFailure | null;
   /** What its KV events tell; null without events. */
   readonly kvEvents: KvEventOverview | null;
   /** Share of the bytes of prompts that it was expected to have in its cache, since the start; null without requests. */
@@ -280,6 +284,7 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
   const byUrl = new Map<string, CrnStatus[]>();
   for (const crn of crns) byUrl.set(crn.url, [...(byUrl.get(crn.url) ?? []), crn]);
   const failovers = planes.flatMap(({ recent }) => recent.failovers);
+  const failures = lastFailures(planes);
   const sumOf = (series: string, url: string, label = '', word = ''): number =>
     all.sum(series, (labels) => labels['crn'] === url && (label === '' || labels[label] === word));
   const cacheOf = (url: string, model: string): CacheNumbers | undefined =>
@@ -300,6 +305,8 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
     failures: all.sum('headrace_upstream_attempts_total', ({ crn, verdict }) => crn === url && verdict === 'failed'),
     failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
     ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
+    lastProbe: members[0]?.lastProbe ?? null,
+    lastFailure: failures.get(url) ?? null,
     kvEvents: kvEvents.get(url) ?? null,
     lacks: [...new Set(members.flatMap(({ lacks }) => lacks))],
     models: members.map(({ dialects, model, standing, firstByteMs }) => {
@@ -307,6 +314,15 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
       return { model, standing, firstByteMs, capacityBytes, bytesPerS, dialects };
     }),
   }));
+}
+
+/** The last failure of each CRN in any thread. */
+function lastFailures(planes: OverviewParts['planes']): ReadonlyMap<string, CrnFailure> {
+  const last = new Map<string, CrnFailure>();
+  for (const [url, failure] of planes.flatMap(({ recent }) => recent.crnFailures)) {
+    if (failure.dateMs >= (last.get(url)?.dateMs ?? -Infinity)) last.set(url, failure);
+  }
+  return last;
 }
 
 function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {

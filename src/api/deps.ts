@@ -82,6 +82,8 @@ export interface ApiDeps {
   /** Unix time in seconds of the process start, shown as `created` of models without their own. */
   readonly createdS: number;
   readonly board: Board;
+  /** Why the last probe of a CRN failed, in plain words, by base URL. */
+  readonly probeReasons: ReadonlyMap<string, string>;
   readonly reporter: Reporter;
   readonly picker: PickerDeps;
   readonly pickerSettings: PickerSettings;

@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
-import { STANDING } from '../routing/index.ts';
+import { type Standing, STANDING } from '../routing/index.ts';
 import type { ApiDeps } from './deps.ts';
 import { authenticate } from './pipeline.ts';
 
@@ -18,7 +18,35 @@ export function health(exchange: Exchange, deps: ApiDeps): void {
     keys_loaded: deps.keys.size > 0,
     healthy_models: healthyModels(deps),
     prices_loaded: deps.catalog.some((model) => model.pricing !== undefined),
+    ...degraded(deps),
   });
+}
+
+/** Why a CRN whose last probe was good may not be asked. */
+function otherReason(standing: Standing): string {
+  return standing === STANDING.drained ? 'drained' : 'ejected or recovering';
+}
+
+/** Models in the details, and reasons of a model: a few, since whoever reads them looks elsewhere for more. */
+const MOST_DEGRADED = 20;
+const MOST_REASONS = 3;
+
+/** Models with CRNs that may not be asked, and why; nothing where all may be. */
+function degraded({ board, probeReasons, table }: ApiDeps): object {
+  const models = [];
+  for (const { id, members } of table.models) {
+    const down = members.filter(({ member }) => board.standing(member) < STANDING.capable);
+    if (down.length === 0) continue;
+    const reasons = new Set(down.map(({ member, url }) => probeReasons.get(url) ?? otherReason(board.standing(member))));
+    models.push({
+      model: id,
+      servers: members.length,
+      up: members.length - down.length,
+      reasons: [...reasons].slice(0, MOST_REASONS),
+    });
+    if (models.length === MOST_DEGRADED) break;
+  }
+  return models.length === 0 ? {} : { degraded_models: models };
 }
 
 /** Models with at least one CRN that may be asked. */

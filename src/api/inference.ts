@@ -438,7 +438,17 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (verdict === 'ok') this.#learn(attempt);
     if (failure !== null) this.#noteFailure(attempt, failure);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
-    this.#deps.reporter.report(attempt, verdict, failure);
+    if (verdict === 'ok') this.#deps.reporter.report(attempt, verdict, failure);
+    else this.#deps.reporter.report(attempt, verdict, failure, this.#noteFailure(attempt));
+  }
+
+  /** The reason of a failure or refusal, for the overview; undefined where it says nothing about the CRN. */
+  #noteFailure(attempt: Attempt): string | undefined {
+    const { reason } = attempt;
+    if (reason === null) return undefined;
+    const { requestId } = this.#exchange;
+    this.#deps.recent.attemptFailed(attempt.member.url, { reason, model: this.model, requestId });
+    return reason;
   }
 
   #noteFailure({ member, sentMs }: Attempt, failure: string): void {

@@ -55,6 +55,19 @@ const HEALTH: Schema = {
     keys_loaded: { type: 'boolean' },
     healthy_models: { type: 'integer' },
     prices_loaded: { type: 'boolean' },
+    degraded_models: {
+      type: 'array',
+      description: 'Models with servers that may not be asked, where there are any',
+      items: {
+        type: 'object',
+        fields: {
+          model: { type: 'string' },
+          servers: { type: 'integer' },
+          up: { type: 'integer', description: 'Servers that may be asked' },
+          reasons: { type: 'array', items: { type: 'string' }, description: 'Why the others may not be' },
+        },
+      },
+    },
   },
 };
 

@@ -224,7 +224,23 @@ function crnCells(overview: Overview, rates: Rates | null): Cell<CrnOverview>[] 
     ['ATTEMPTS', ({ url }) => rateText(rates?.crns[url])],
     ['FAILURES', ({ failures }) => failures],
     ['FAILOVERS', ({ failovers }) => failovers],
+    ...reasonCells(overview),
   ];
+}
+
+/** Why CRNs do not answer, where any does not. */
+function reasonCells({ crns, dateMs }: Overview): Cell<CrnOverview>[] {
+  const cells: Cell<CrnOverview>[] = [];
+  if (crns.some(({ lastProbe }) => lastProbe !== null && lastProbe.reason !== null))
+    cells.push(['LAST PROBE', ({ lastProbe }) => lastProbe?.reason ?? 'ok']);
+  if (crns.some(({ lastFailure }) => lastFailure !== null)) {
+    cells.push([
+      'LAST FAILURE',
+      ({ lastFailure }) =>
+        lastFailure === null ? '–' : `${lastFailure.reason}, ${durationText(dateMs - lastFailure.dateMs)} ago`,
+    ]);
+  }
+  return cells;
 }
 
 /** What was found to be translated, where anything was. */

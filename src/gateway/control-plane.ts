@@ -14,7 +14,6 @@ import {
   Board,
   type BoardMemory,
   createBoardMemory,
-  type CrnEvent,
   type CrnOverride,
   crnRegistry,
   type CrnRegistryCommand,
@@ -22,12 +21,12 @@ import {
   KvEvents,
   type OverrideResult,
   type ModelTableData,
+  type ProbeResult,
   probe,
   readCrnReport,
-  STANDING,
-  STANDING_WORDS,
 } from '../routing/index.ts';
 import { describeEvent, type Log } from '../telemetry/log.ts';
+import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
 import { EngineCells } from '../search/index.ts';
@@ -79,6 +78,9 @@ export class ControlPlane {
   readonly #kvEvents: KvEvents;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
+  readonly #crnLog: CrnLog;
+  /** Why the last probe of a CRN failed, by base URL. */
+  readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
   readonly #registry: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
@@ -117,6 +119,7 @@ export class ControlPlane {
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1, settings.routing.indexBytes);
     this.#board = new Board(this.#memory, 0);
     this.#blockIndex = new BlockIndex(this.#memory.blocks);
+    this.#crnLog = new CrnLog(log, clock);
     this.#feedback = new CacheFeedback(this.#memory, this.#blockIndex);
     this.#kvEvents = new KvEvents({ index: this.#blockIndex, feedback: this.#feedback, clock, log });
     this.#bodyMemory = createBodyMemory(threads + 1);
@@ -189,14 +192,16 @@ export class ControlPlane {
         report: (url, apiKey, timeoutMs) => readCrnReport(this.#client, url, apiKey, timeoutMs),
         onTable: (table) => {
           this.#table = table;
+          this.#forgetCrns(new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url))));
           this.#kvEvents.configure(this.#eventSources, table);
           this.#publish();
           this.#configured.resolve();
         },
         onEvent: (event) => {
           this.#gauges.note(event);
-          logCrn(this.#options.log, event);
+          this.#crnLog.note(event);
         },
+        onProbeResult: (url, result) => this.#noteProbe(url, result),
         onProbed: () => {
           this.#crnsJudged = true;
           this.#checkReady();
@@ -204,6 +209,23 @@ export class ControlPlane {
       }),
       { name: 'crns' },
     );
+  }
+
+  #noteProbe(url: string, result: ProbeResult): void {
+    const reason = result.ok ? null : result.reason;
+    this.#gauges.probed(url, result);
+    if (reason === (this.#probeReasons.get(url) ?? null)) return;
+    if (reason === null) this.#probeReasons.delete(url);
+    else this.#probeReasons.set(url, reason);
+    this.local.noteProbe(url, reason);
+    for (const ref of this.#threads) ref.tell(passOn({ type: 'Probed', url, reason }));
+  }
+
+  /** What was noted of CRNs that are in no table any more. */
+  #forgetCrns(urls: ReadonlySet<string>): void {
+    this.#gauges.keep(urls);
+    this.#crnLog.keep(urls);
+    for (const url of this.#probeReasons.keys()) if (!urls.has(url)) this.#probeReasons.delete(url);
   }
 
   /** Resolves when the data planes know the configured models. */
@@ -296,6 +318,7 @@ export class ControlPlane {
   /** Ends what serves requests, whatever is in flight. The process may end once it resolves. */
   async abort(): Promise<void> {
     this.#server?.close();
+    this.#crnLog.close();
     this.#kvEvents.close();
     this.local.close();
     for (const ref of this.#threads) this.#system.stop(ref);
@@ -321,6 +344,7 @@ export class ControlPlane {
       catalog: mergeModels(this.#settings, this.#discovered, this.hosts.registered).catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
+      probeReasons: this.#probeReasons,
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
       via: this.#via,
@@ -469,24 +493,6 @@ export class ControlPlane {
       this.#responses.threadGone(thread);
     }
     if (this.#running.size === 0) this.#ended?.resolve();
-  }
-}
-
-function logCrn(log: Log, event: CrnEvent): void {
-  if (event.type === 'standing') {
-    const { model, standing, url } = event;
-    const level = standing === STANDING.down ? 'warn' : 'info';
-    log[level]({ crn: url, model, standing: STANDING_WORDS.get(standing) }, 'CRN standing changed');
-  } else if (event.type === 'ejected') {
-    log.warn({ crn: event.url, forMs: Math.round(event.forMs), failure: event.failure }, 'CRN ejected');
-  } else if (event.type === 'left out') {
-    log.error({ crn: event.url, model: event.model }, 'CRN left out: there are more CRNs than the board has cells');
-  } else if (event.type === 'drained') {
-    log.warn({ crn: event.url }, 'CRN drained');
-  } else if (event.type === 'returned') {
-    log.info({ crn: event.url }, 'CRN returned');
-  } else if (event.type === 'restarted') {
-    log.info({ crn: event.url }, 'CRN restarted: its KV cache is taken for empty');
   }
 }
 

@@ -154,6 +154,8 @@ export class DataPlane {
   readonly #counting = new BufferedClient(COUNTING_CONNECTIONS);
   readonly #tokenCounter: TokenCounter;
   #budgets = new Map<string, RetryBudget>();
+  /** Why the last probe of a CRN failed, by base URL. */
+  #probeReasons = new Map<string, string>();
   #cors: Cors;
   readonly #detached: DetachedOptions;
   #deps: ApiDeps;
@@ -234,6 +236,7 @@ export class DataPlane {
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#detached = { handler: this.handler, clock, limits: this.limits, budget: this.budget };
+    this.#probeReasons = new Map(snapshot.probeReasons);
     this.#deps = this.#makeDeps(snapshot);
   }
 
@@ -262,6 +265,7 @@ export class DataPlane {
   /** Takes over a new snapshot. Requests that have begun keep the old one. */
   configure(snapshot: Snapshot): void {
     this.#keys.configure(snapshot.keys);
+    this.#probeReasons = new Map(snapshot.probeReasons);
     this.#deps = this.#makeDeps(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
@@ -283,6 +287,12 @@ export class DataPlane {
   updateBilling(update: BillingUpdate): void {
     if (update.type === 'Keys') this.#keys.update(update.change);
     else this.#limits?.updateBudgets(update.change);
+  }
+
+  /** The last probe of a CRN has failed for this reason; null: it was good. */
+  noteProbe(url: string, reason: string | null): void {
+    if (reason === null) this.#probeReasons.delete(url);
+    else this.#probeReasons.set(url, reason);
   }
 
   /** Settles requests in flight, and reports what was spent to the lease manager. */
@@ -455,6 +465,7 @@ export class DataPlane {
       accountReader: this.#options.accounts?.accountReader ?? null,
       createdS: snapshot.createdS,
       board: this.#board,
+      probeReasons: this.#probeReasons,
       reporter: this.#reporter,
       search: this.#search,
       pages: this.#pages,

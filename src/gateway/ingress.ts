@@ -26,6 +26,8 @@ export type ServerChoice = 'auto' | 'uws' | 'node';
 export type IngressCommand =
   | { readonly type: 'Configure'; readonly snapshot: Snapshot }
   | { readonly type: 'Billing'; readonly update: BillingUpdate }
+  /** The last probe of a CRN failed for another reason than the one before; null: it was good. */
+  | { readonly type: 'Probed'; readonly url: string; readonly reason: string | null }
   /** Cuts off what is in flight after `withinMs`. Answers when every request has ended and what it cost was reported. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Lingered' }
@@ -79,6 +81,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           break;
         case 'Billing':
           plane.updateBilling(command.update);
+          break;
+        case 'Probed':
+          plane.noteProbe(command.url, command.reason);
           break;
         case 'Drain':
           server?.drain();

@@ -60,8 +60,8 @@ export class Readings {
 
   /** Every model on every CRN. */
   crns(): CrnStatus[] {
-    const { board, local, now } = this.#sources;
-    return statusOf(now().table, board, local.deps.clock.now());
+    const { board, gauges, local, now } = this.#sources;
+    return statusOf(now().table, board, gauges.probes, local.deps.clock.now());
   }
 
   #caches(): CacheNumbers[] {

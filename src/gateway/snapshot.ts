@@ -21,6 +21,8 @@ export interface Snapshot {
   readonly catalog: readonly CatalogModel[];
   readonly keys: readonly KeyRecord[];
   readonly stage: Stage;
+  /** Why the last probe of a CRN failed, in plain words, by base URL; CRNs whose probe was good are left out. */
+  readonly probeReasons: ReadonlyMap<string, string>;
   /** Cells of search engines on their board, by engine id. */
   readonly engineCells: Readonly<Record<string, number>>;
   /** Unix time of the process start in seconds. */

@@ -52,7 +52,7 @@ export type CrnRegistryCommand =
     }
   | { readonly type: 'Event'; readonly event: CrnEvent };
 
-export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
+export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'onProbeResult' | 'probe'> {
   readonly memory: BoardMemory;
   readonly blockIndex: BlockIndex;
   readonly feedback: CacheFeedback;
@@ -276,7 +276,7 @@ class CrnRegistry {
     members: ReadonlyMap<string, number>,
     settings: CrnRegistrySettings,
   ): Ref<CrnCommand> {
-    const { board, feedback, probe, report } = this.#deps;
+    const { board, feedback, onProbeResult, probe, report } = this.#deps;
     return this.#context.spawn(
       crn(
         {
@@ -290,6 +290,7 @@ class CrnRegistry {
           board,
           feedback,
           probe,
+          onProbeResult,
           report: (asked, timeoutMs) => report(asked, this.#apiKeyOf(asked), timeoutMs),
           rates: this.#rates,
           peers: (model) => this.#peers(model, url),

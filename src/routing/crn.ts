@@ -9,6 +9,7 @@ import { Breaker, type BreakerSettings, type FailureRates } from './breaker.ts';
 import { type Board, STANDING, type Standing } from './board.ts';
 import type { CacheFeedback } from './cache-feedback.ts';
 import { type CrnReport, NO_REPORT, ProcessIdentity } from './crn-report.ts';
+import { errorReason } from './failure-reason.ts';
 import type { Failure, Outcome, Verdict } from './outcome.ts';
 import { isRefused, type ProbeAnswer } from './probe.ts';
 
@@ -50,6 +51,17 @@ export interface CrnDeps {
   /** Whether an operator has drained this CRN. This state outlives the actor. */
   readonly isDrained: (url: string) => boolean;
   readonly onEvent: (event: CrnEvent) => void;
+  /** A round of probes is over. */
+  readonly onProbeResult: (url: string, result: ProbeResult) => void;
+}
+
+/** What a CRN answered to a round of probes. */
+export interface ProbeResult {
+  readonly ok: boolean;
+  /** What the answer lacks, in plain words, of the first model that has a reason; null when all is well. */
+  readonly reason: string | null;
+  /** Until the last answer, or until the last probe was given up. */
+  readonly latencyMs: number;
 }
 
 /**
@@ -65,9 +77,24 @@ export type OverrideResult = 'done' | 'no such CRN';
 
 /** A change of a CRN, for logs and metrics. `probed`: its first probes are complete. */
 export type CrnEvent =
-  | { readonly type: 'standing'; readonly url: string; readonly model: string; readonly standing: Standing }
+  /** Also when it is first found down, and when it is down for another reason than before. */
+  | {
+      readonly type: 'standing';
+      readonly url: string;
+      readonly model: string;
+      readonly standing: Standing;
+      /** Why it is down, in plain words; null in any other standing. */
+      readonly reason: string | null;
+    }
   | { readonly type: 'probed'; readonly url: string; readonly ejected: boolean }
-  | { readonly type: 'ejected'; readonly url: string; readonly forMs: number; readonly failure: string }
+  | {
+      readonly type: 'ejected';
+      readonly url: string;
+      readonly forMs: number;
+      readonly failure: string;
+      /** Of the last failure, in plain words. */
+      readonly reason: string;
+    }
   | { readonly type: 'returned'; readonly url: string }
   | { readonly type: 'drained'; readonly url: string }
   /** Another process answers: its KV cache is empty. */
@@ -90,8 +117,12 @@ const FAST_SHARE = 0.2;
 /** Each trial that hangs doubles the time until another one is offered, up to this many times the first. */
 const MAX_PATIENCE = 6;
 
-/** No response to a probe. `refused`: nothing listens there. */
-type Unanswered = 'refused' | 'silent';
+/** No response to a probe. */
+interface Unanswered {
+  /** Nothing listens there: the process of the CRN has ended. */
+  readonly isRefused: boolean;
+  readonly reason: string;
+}
 
 /** How far a CRN has been away since its last report. `ended`: its process has. `failing`: it may have. */
 type Absence = 'none' | 'failing' | 'ended';
@@ -112,6 +143,10 @@ interface MemberState {
   probed: Standing | null;
   /** Consecutive probes that disagree with `probed`. */
   streak: number;
+  /** Why the last probe was bad; null when it was good, and before the first. */
+  reason: string | null;
+  /** The reason of the last event with the standing down; undefined before the first. */
+  toldReason: string | null | undefined;
 }
 
 /** The standing by the status of one probe; null is no response. */
@@ -167,6 +202,10 @@ class Crn {
   #openProbes = 0;
   #probed = false;
   #probeSentMs = 0;
+  /** Why a probe of this round was no success. */
+  #roundReason: string | null = null;
+  #roundFailed = false;
+  #ejectionReason = '';
   /** Whether a probe of this round has had a response, whatever its status. */
   #heard = false;
   /** When the last rounds of probes without any response were sent; at most `fall`. */
@@ -185,7 +224,13 @@ class Crn {
     this.#settings = settings;
     this.#deps = deps;
     this.#context = context;
-    this.#members = settings.members.map((member) => ({ ...member, probed: null, streak: 0 }));
+    this.#members = settings.members.map((member) => ({
+      ...member,
+      probed: null,
+      streak: 0,
+      reason: null,
+      toldReason: undefined,
+    }));
     this.#perModel = settings.health.path.includes('{model}');
     const cells = this.#members.map(({ member }) => member);
     this.#breaker = new Breaker(settings.ejection, cells, deps.rates);
@@ -203,23 +248,38 @@ class Crn {
     this.#openProbes = targets.length;
     this.#probeSentMs = this.#context.clock.now();
     this.#heard = false;
+    this.#roundReason = null;
+    this.#roundFailed = false;
     for (const model of targets) {
       const path = model === null ? health.path : health.path.replace('{model}', () => encodeURIComponent(model));
       this.#context.pipe(
         this.#deps.probe(url + path, health.timeoutMs),
         (answer) => ({ type: 'Probed', model, answer }),
-        (error) => ({ type: 'Probed', model, answer: isRefused(error) ? 'refused' : 'silent' }),
+        (error) => ({
+          type: 'Probed',
+          model,
+          answer: { isRefused: isRefused(error), reason: errorReason(error, health.timeoutMs) },
+        }),
       );
     }
   }
 
   probed(model: string | null, answer: ProbeAnswer | Unanswered): void {
-    const status = typeof answer === 'string' ? null : answer.status;
+    const status = 'status' in answer ? answer.status : null;
     this.#noteProcess(answer);
-    for (const state of this.#members) if (model === null || state.model === model) this.#note(state, status);
+    for (const state of this.#members) {
+      if (model === null || state.model === model) this.#note(state, status, answer.reason);
+    }
     if (status !== null) this.#hear();
+    this.#roundReason ??= answer.reason;
+    if (probedStanding(status) === STANDING.down) this.#roundFailed = true;
     this.#openProbes--;
     if (this.#openProbes > 0) return;
+    this.#deps.onProbeResult(this.#settings.url, {
+      ok: !this.#roundFailed,
+      reason: this.#roundReason,
+      latencyMs: this.#context.clock.now() - this.#probeSentMs,
+    });
     if (!this.#heard) this.#noteSilence();
     if (!this.#probed) {
       this.#probed = true;
@@ -232,13 +292,13 @@ class Crn {
     this.#context.timers.once('probe', delayMs, { type: 'Probe' });
   }
 
-  outcome({ count, epoch, failure, member, trial, verdict }: Outcome): void {
+  outcome({ count, epoch, failure, member, reason, trial, verdict }: Outcome): void {
     if (verdict === 'ok') this.#hear();
     if (ENDING_FAILURES.has(failure)) this.#noteAbsence('failing');
     // Requests that began before the last ejection, trial or return say nothing about the time after it.
     if (epoch !== this.#deps.board.epoch(member)) return;
     if (this.#ejection === 'trial') {
-      if (trial) this.#endTrial(verdict, failure);
+      if (trial) this.#endTrial(verdict, failure, reason);
       return;
     }
     if (this.#ejection !== 'none') return;
@@ -248,7 +308,7 @@ class Crn {
     const due = this.#breaker.failed(member, now, this.#peers(member));
     // A failed request is a reason to probe at once.
     this.probe();
-    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed');
+    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed', reason);
   }
 
   /** What the CRN says about itself. `absence`: how far it had been away when it was asked. */
@@ -298,8 +358,8 @@ class Crn {
   }
 
   #noteProcess(answer: ProbeAnswer | Unanswered): void {
-    if (typeof answer === 'string') {
-      this.#noteAbsence(answer === 'refused' ? 'ended' : 'failing');
+    if (!('status' in answer)) {
+      this.#noteAbsence(answer.isRefused ? 'ended' : 'failing');
       return;
     }
     const { instance, isLoading, status } = answer;
@@ -371,7 +431,7 @@ class Crn {
   override(override: CrnOverride): void {
     const { url } = this.#settings;
     if (override.action === 'eject') {
-      this.#eject('operator', override.forMs);
+      this.#eject('operator', 'by an operator', override.forMs);
       return;
     }
     if (override.action === 'return') {
@@ -388,9 +448,9 @@ class Crn {
     return state === undefined ? [] : this.#deps.peers(state.model);
   }
 
-  #endTrial(verdict: Verdict, failure: Failure | null): void {
+  #endTrial(verdict: Verdict, failure: Failure | null, reason: string | undefined): void {
     if (verdict === 'failed') {
-      this.#eject(failure ?? 'failed');
+      this.#eject(failure ?? 'failed', reason);
     } else if (verdict === 'ok') {
       this.#turn('none');
       this.#deps.onEvent({ type: 'returned', url: this.#settings.url });
@@ -402,12 +462,13 @@ class Crn {
     }
   }
 
-  #eject(failure: string, wantedMs: number | null = null): void {
+  #eject(failure: string, reason: string = failure, wantedMs: number | null = null): void {
     const nextMs = this.#breaker.eject(this.#context.clock.now(), this.#context.random());
     const forMs = wantedMs ?? nextMs;
     this.#context.timers.once('release', forMs, { type: 'Release' });
+    this.#ejectionReason = `ejected: ${reason}`;
     this.#turn('ejected');
-    this.#deps.onEvent({ type: 'ejected', url: this.#settings.url, forMs, failure });
+    this.#deps.onEvent({ type: 'ejected', url: this.#settings.url, forMs, failure, reason });
   }
 
   /** Begins a new epoch. Threads that see its standing must see its number, and no trial before both. */
@@ -421,8 +482,9 @@ class Crn {
     this.#publishAll();
   }
 
-  #note(state: MemberState, status: number | null): void {
+  #note(state: MemberState, status: number | null, reason: string | null): void {
     const { rise, fall } = this.#settings.health;
+    state.reason = reason;
     const seen = probedStanding(status);
     const good = seen !== STANDING.down;
     const turns = state.probed !== null && good !== (state.probed !== STANDING.down);
@@ -448,9 +510,19 @@ class Crn {
   #publish(state: MemberState): void {
     const { board, onEvent } = this.#deps;
     const standing = this.#standingOf(state);
-    if (board.standing(state.member) === standing) return;
+    const isDown = standing === STANDING.down;
+    const reason = isDown ? this.#downReasonOf(state) : null;
+    const isTold = !isDown || state.probed === null || reason === state.toldReason;
+    if (board.standing(state.member) === standing && isTold) return;
     board.setStanding(state.member, standing, this.#context.clock.now());
-    onEvent({ type: 'standing', url: this.#settings.url, model: state.model, standing });
+    state.toldReason = reason;
+    onEvent({ type: 'standing', url: this.#settings.url, model: state.model, standing, reason });
+  }
+
+  /** A probe that turned out well while the member is down says nothing about why it is. */
+  #downReasonOf({ probed, reason, toldReason }: MemberState): string | null {
+    if (probed === null || probed === STANDING.down) return reason ?? toldReason ?? null;
+    return this.#ejectionReason;
   }
 
   #standingOf(state: MemberState): Standing {

@@ -83,6 +83,8 @@ export interface Outcome {
   readonly trial: boolean;
   readonly verdict: Verdict;
   readonly failure: Failure | null;
+  /** Why it failed, in plain words, where that is known. */
+  readonly reason?: string | undefined;
   /** Requests with this outcome; more than 1 only for successes. */
   readonly count: number;
 }
@@ -264,7 +266,12 @@ export class Reporter {
    * Reports the outcome of an attempt, once for each. That of a trial is sent whatever its verdict. Keeps the board: a failed or
    * busy CRN is expected to answer later, and one that does not know a model is passed over for it.
    */
-  report({ member: { member }, epoch, trial }: Choice, verdict: Verdict, failure: Failure | null): void {
+  report(
+    { member: { member }, epoch, trial }: Choice,
+    verdict: Verdict,
+    failure: Failure | null,
+    reason?: string,
+  ): void {
     if (verdict === 'failed' || failure === 'busy') this.#board.noteFailure(member, this.#clock.now());
     else if (verdict === 'ok') this.#board.noteSuccess(member, this.#clock.now());
     if (failure === 'model unknown' && epoch === this.#board.epoch(member)) this.#board.noteModelUnknown(member);
@@ -272,7 +279,7 @@ export class Reporter {
       this.#succeeded(member, epoch);
     } else if (verdict !== 'neutral' || trial) {
       this.#flushOne(member);
-      this.#send({ member, epoch, trial, verdict, failure, count: 1 });
+      this.#send({ member, epoch, trial, verdict, failure, reason, count: 1 });
     }
   }
 

@@ -3,6 +3,7 @@
 
 import { type BufferedClient, TooLongError } from '../net/buffered-client.ts';
 import { DispatchError, type DispatchFault } from '../net/client.ts';
+import { errorReason, statusReason } from './failure-reason.ts';
 
 /** Longest answer of a probe in bytes. */
 const PROBE_BYTES = 64 * 1024;
@@ -18,9 +19,9 @@ export interface ProbeAnswer {
   readonly instance: string;
   /** It loads its model, so that its process has just begun. */
   readonly isLoading: boolean;
+  /** Why it is no success, in plain words; null when it is one. */
+  readonly reason: string | null;
 }
-
-const UNREADABLE: ProbeAnswer = { status: 0, instance: '', isLoading: false };
 
 /** A longer identity counts as none. */
 const MAX_INSTANCE_CHARS = 128;
@@ -36,12 +37,20 @@ export async function probe(client: BufferedClient, url: string, timeoutMs: numb
   try {
     const { body, status } = await client.get(url, timeoutMs, PROBE_BYTES);
     const text = body.byteLength <= READ_BYTES ? body.toString('utf8') : '';
-    return { status, instance: instanceIn(text), isLoading: status === 503 && LOADING.test(text) };
+    const isLoading = status === 503 && LOADING.test(text);
+    return { status, instance: instanceIn(text), isLoading, reason: reasonOf(status, isLoading, url) };
   } catch (error) {
-    if (error instanceof TooLongError) return UNREADABLE;
-    if (error instanceof DispatchError && UNREADABLE_ANSWERS.has(error.fault)) return UNREADABLE;
-    throw error;
+    const isResponse =
+      error instanceof TooLongError || (error instanceof DispatchError && UNREADABLE_ANSWERS.has(error.fault));
+    if (!isResponse) throw error;
+    return { status: 0, instance: '', isLoading: false, reason: errorReason(error, timeoutMs) };
   }
+}
+
+function reasonOf(status: number, isLoading: boolean, url: string): string | null {
+  if (status >= 200 && status < 300 && status !== 202) return null;
+  const reason = statusReason(status, new URL(url).pathname);
+  return status === 202 ? `${reason}: the model is not loaded` : isLoading ? `${reason}: loading its model` : reason;
 }
 
 /** Whether nothing listened where a probe went: the process of the CRN has ended. */

@@ -1,5 +1,5 @@
-// Recent failures of one data plane, bounded: requests that ended as an error, why each engine failed last, and how often a
-// request left a CRN for another.
+// Recent failures of one data plane, bounded: requests that ended as an error, why each engine and each CRN failed last, and how
+// often a request left a CRN for another.
 
 /** Errors a thread remembers; also how many the overview shows. */
 export const MOST_ERRORS = 100;
@@ -32,6 +32,21 @@ export interface EngineTrouble {
   readonly dateMs: number;
 }
 
+/** Why a request to a CRN failed last, or was refused by it. */
+export interface CrnFailure {
+  /** In milliseconds since 1970. */
+  readonly dateMs: number;
+  /** In plain words, such as `connection refused`. */
+  readonly reason: string;
+  /** Configured id. */
+  readonly model: string;
+  /** As in `RecentError`. */
+  readonly requestId: string;
+}
+
+/** CRNs that a thread remembers failures of; past it the one that failed first is forgotten. */
+const MOST_CRNS = 4096;
+
 /** Recent failures of one thread. */
 export interface RecentReport {
   /** Newest last. */
@@ -39,6 +54,8 @@ export interface RecentReport {
   readonly troubles: readonly EngineTrouble[];
   /** Failovers by the CRN they left. */
   readonly failovers: readonly (readonly [crn: string, count: number])[];
+  /** The last failure of each CRN. */
+  readonly crnFailures: readonly (readonly [crn: string, failure: CrnFailure])[];
 }
 
 /** An exchange that is over. */
@@ -51,6 +68,7 @@ export class Recent {
   #oldest = 0;
   readonly #troubles = new Map<string, EngineTrouble>();
   readonly #failovers = new Map<string, number>();
+  readonly #crnFailures = new Map<string, CrnFailure>();
 
   /** `epochMs`: milliseconds since 1970. */
   constructor(epochMs: () => number) {
@@ -76,8 +94,22 @@ export class Recent {
     this.#failovers.set(crn, (this.#failovers.get(crn) ?? 0) + 1);
   }
 
+  /** An attempt at this CRN has failed. */
+  attemptFailed(crn: string, failure: Omit<CrnFailure, 'dateMs'>): void {
+    // The newest is the last one in the map.
+    this.#crnFailures.delete(crn);
+    this.#crnFailures.set(crn, { dateMs: this.#epochMs(), ...failure });
+    const [oldest] = this.#crnFailures.keys();
+    if (this.#crnFailures.size > MOST_CRNS && oldest !== undefined) this.#crnFailures.delete(oldest);
+  }
+
   report(): RecentReport {
     const errors = [...this.#errors.slice(this.#oldest), ...this.#errors.slice(0, this.#oldest)];
-    return { errors, troubles: [...this.#troubles.values()], failovers: [...this.#failovers] };
+    return {
+      errors,
+      troubles: [...this.#troubles.values()],
+      failovers: [...this.#failovers],
+      crnFailures: [...this.#crnFailures],
+    };
   }
 }

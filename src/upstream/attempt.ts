@@ -8,6 +8,7 @@ import type { Connection, DispatchError, DispatchFault, DispatchHandler, Dispatc
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import {
+  attemptReason,
   type Board,
   type Candidate,
   classifyBody,
@@ -164,6 +165,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
 
   readonly #deps: AttemptDeps;
   readonly #request: UpstreamRequest;
+  /** Why the connection failed. */
+  #cause: unknown = null;
   readonly #deadline: Deadline;
   #connection: AttemptConnection | null = null;
   /** Copies, but for the last one while `#borrows`. */
@@ -293,6 +296,18 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     return this.#splitter?.midEvent === false && this.judge.finished;
   }
 
+  /** Why it failed or was refused, in plain words; null where that says nothing about the CRN. */
+  get reason(): string | null {
+    const { failure, head, path } = this;
+    return attemptReason({
+      failure,
+      path,
+      status: head?.status ?? 0,
+      cause: this.#cause,
+      timeouts: this.#deps.timeouts,
+    });
+  }
+
   /** The first pieces of the answer, until `take`. */
   get held(): readonly Buffer[] {
     return this.#held;
@@ -393,6 +408,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   onResponseError({ cause, fault }: DispatchError): void {
     const phase = this.#phase;
     this.#connection = null;
+    this.#cause = cause;
     this.#deadline.clear();
     this.#phase = 'closed';
     if (fault === 'internal') this.onDefect(cause);

@@ -77,6 +77,8 @@ t.test('CRNs have attempts a second, threads the share of time in which they wer
     failovers: 0,
     ejectedUntilMs: null,
     kvEvents: null,
+    lastProbe: null,
+    lastFailure: null,
     predictedHit: null,
     reportedHit: null,
     backlogBytes: 0,

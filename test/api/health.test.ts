@@ -15,7 +15,13 @@ t.test('health is starting until every CRN has been probed, then ok, then draini
   await gateway.ready();
   const ready = await gateway.inject({ path: '/health' });
   t.equal(ready.status, 200);
-  t.same(ready.json(), { status: 'ok', keys_loaded: true, healthy_models: 0, prices_loaded: false });
+  t.same(ready.json(), {
+    status: 'ok',
+    keys_loaded: true,
+    healthy_models: 0,
+    prices_loaded: false,
+    degraded_models: [{ model: MODEL, servers: 1, up: 0, reasons: ['timeout after 100 ms'] }],
+  });
 
   const closed = gateway.close();
   const draining = await gateway.inject({ path: '/health' });
@@ -40,7 +46,11 @@ t.test('health counts the models that have a usable CRN, and reports whether pri
   const pricing = { prompt: '1', completion: '2' };
   const models = { [MODEL]: { servers: [host.url], pricing }, other: { servers: ['http://127.0.0.1:1'] } };
   const { ask } = await open(t, 'inject', { models, health: { fall: 1 } }, host);
-  t.match((await ask({ path: '/health' })).json(), { healthy_models: 1, prices_loaded: true });
+  t.match((await ask({ path: '/health' })).json(), {
+    healthy_models: 1,
+    prices_loaded: true,
+    degraded_models: [{ model: 'other', servers: 1, up: 0, reasons: ['connection refused'] }],
+  });
 });
 
 t.test('the key check accepts x-api-key and is free of charge', async (t) => {

@@ -26,6 +26,8 @@ const OVERVIEW: Overview = {
       failovers: 1,
       ejectedUntilMs: 70_000,
       kvEvents: null,
+      lastProbe: null,
+      lastFailure: null,
       predictedHit: 0.934,
       reportedHit: null,
       backlogBytes: 20_480,
@@ -63,6 +65,19 @@ t.test('the dialects that CRNs were found to lack are shown where there are any'
   const shown = screenLines({ ...OVERVIEW, crns: [{ ...(crn as CrnOverview), lacks }] }, null).join('\n');
   t.match(shown, /STANDING +LACKS +IN FLIGHT/);
   t.match(shown, / messages,responses +3 /);
+});
+
+t.test('why CRNs do not answer is shown where any does not', async (t) => {
+  t.notMatch(screenLines(OVERVIEW, null).join('\n'), /FAILOVERS +LAST/);
+  const [crn] = OVERVIEW.crns;
+  const lastProbe = { dateMs: 9000, ok: false, reason: 'connection refused', latencyMs: 1 };
+  const lastFailure = { dateMs: 4000, reason: '500 at /v1/chat/completions', model: 'a', requestId: 'r1' };
+  const failing = { ...(crn as CrnOverview), lastProbe, lastFailure };
+  const well = { ...failing, url: 'http://y', lastProbe: { ...lastProbe, ok: true, reason: null }, lastFailure: null };
+  const shown = screenLines({ ...OVERVIEW, crns: [failing, well] }, null).join('\n');
+  t.match(shown, /FAILOVERS +LAST PROBE +LAST FAILURE$/m);
+  t.match(shown, / connection refused +500 at \/v1\/chat\/completions, 6 s ago$/m);
+  t.match(shown, /^http:\/\/y .* ok +–$/m);
 });
 
 t.test('a screen has everything of the overview, with rates once there are two', async (t) => {

@@ -16,7 +16,7 @@ import type { Failure } from '../../src/routing/outcome.ts';
 import { probe, type ProbeAnswer } from '../../src/routing/probe.ts';
 
 const HASHES: Int32Array = Int32Array.from({ length: 16 }, (_, at) => Math.imul(at + 1, 0x9e3779b1));
-const UP: ProbeAnswer = { status: 200, instance: '', isLoading: false };
+const UP: ProbeAnswer = { status: 200, instance: '', isLoading: false, reason: null };
 const REPORT_MS = 5 * 60_000;
 
 const REFUSED: DispatchError = new DispatchError(
@@ -71,6 +71,7 @@ class Fixture {
             return Promise.resolve(this.report);
           },
           onEvent: (event) => this.events.push(event),
+          onProbeResult: () => undefined,
           ...deps,
         },
       ),

@@ -1,5 +1,6 @@
-// Self-signed certificate and private key for `secure.test`, its subdomains and 127.0.0.1. For tests only: the key is public.
+// Self-signed certificates with their private keys. For tests only: the keys are public.
 
+/** For `secure.test`, its subdomains and 127.0.0.1. */
 export const CERTIFICATE: string = `-----BEGIN CERTIFICATE-----
 MIIBeTCCAR+gAwIBAgIBATAKBggqhkjOPQQDAjAWMRQwEgYDVQQDDAtzZWN1cmUu
 dGVzdDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowFjEUMBIGA1UE
@@ -15,4 +16,22 @@ export const KEY: string = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgABnboObEWKgoY5XX
 /q9650NOf6XrJNMyZVl/+Noq8PGhRANCAARi7zrbIfeuP5Ko7khuKYFVNoIqt3Jg
 emRac6Ryl5iFfQ14Ezbq0leLAxsfA+OeGpjAYLMGHGfrqtJhYzqoPryJ
+-----END PRIVATE KEY-----`;
+
+/** A certificate for 127.0.0.1 and `expired.test` that ended in 2021, and its key. */
+export const EXPIRED_CERTIFICATE: string = `-----BEGIN CERTIFICATE-----
+MIIBajCCARGgAwIBAgIBATAKBggqhkjOPQQDAjAXMRUwEwYDVQQDDAxleHBpcmVk
+LnRlc3QwHhcNMjAwMTAxMDAwMDAwWhcNMjEwMTAxMDAwMDAwWjAXMRUwEwYDVQQD
+DAxleHBpcmVkLnRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATqQngJZxb0
+OleZKMK3rTnpM72H7GdRQh0/PpdpeC+Owl7W0kIMKQo7DMZwGBy6LTTp8T5acyrA
+L7gQ8rMzvyY6o04wTDAdBgNVHREEFjAUggxleHBpcmVkLnRlc3SHBH8AAAEwDAYD
+VR0TBAUwAwEB/zAdBgNVHQ4EFgQU5MB5R6hs9Rjf/fIY8Y5GSOs+i1QwCgYIKoZI
+zj0EAwIDRwAwRAIgCGIu5RABszIGO243w773y4fka0i1rOURxqqSyHgjdo4CIATT
+GcCQvvvRsq4uP/TTFCO62spn7b1rs0GZ647ppjcR
+-----END CERTIFICATE-----`;
+
+export const EXPIRED_KEY: string = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgAW+Uo/u2kBZYE4nL
+l8jJg4r40EQzGYs8D60T4HD60TOhRANCAATqQngJZxb0OleZKMK3rTnpM72H7GdR
+Qh0/PpdpeC+Owl7W0kIMKQo7DMZwGBy6LTTp8T5acyrAL7gQ8rMzvyY6
 -----END PRIVATE KEY-----`;

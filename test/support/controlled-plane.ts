@@ -117,6 +117,7 @@ export class ControlledPlane {
     const settings: Settings = resolved.settings;
     const models = hasModel ? [{ id: MODEL, members: this.members, budget: 0 }] : [];
     return {
+      probeReasons: new Map(),
       ...{ settings, table: { version: 1, models }, catalog: [], keys: [], stage: 'ready', engineCells: {} },
       ...{ createdS: 0, via: 'headrace-0' },
     };

@@ -6,11 +6,20 @@ import type { ProbeAnswer } from '../../src/routing/probe.ts';
 
 const NO_BLOCKS: CachedBlocks = { capacity: () => 0, setCapacity: () => undefined, clear: () => undefined };
 
-export function silentDeps(memory: BoardMemory): { feedback: CacheFeedback; report: () => Promise<CrnReport> } {
-  return { feedback: new CacheFeedback(memory, NO_BLOCKS), report: () => Promise.resolve(NO_REPORT) };
+export function silentDeps(memory: BoardMemory): {
+  feedback: CacheFeedback;
+  report: () => Promise<CrnReport>;
+  onProbeResult: () => undefined;
+} {
+  return {
+    feedback: new CacheFeedback(memory, NO_BLOCKS),
+    report: () => Promise.resolve(NO_REPORT),
+    onProbeResult: () => undefined,
+  };
 }
 
 /** An answer that says nothing but its status. */
 export function answerOf(status: number): ProbeAnswer {
-  return { status, instance: '', isLoading: false };
+  const reason = status >= 200 && status < 300 ? null : `${status} at /health`;
+  return { status, instance: '', isLoading: false, reason };
 }

@@ -40,6 +40,23 @@ t.test('forgets the oldest first once the list is full', async (t) => {
   t.same([ids[0], ids.at(-1)], ['r3', `r${MOST_ERRORS + 2}`]);
 });
 
+t.test('keeps why each CRN failed last, of a bounded number of CRNs', async (t) => {
+  let nowMs = 1;
+  const recent = new Recent(() => nowMs++);
+  const failure = { reason: 'connection refused', model: 'm', requestId: 'r1' };
+  recent.attemptFailed('http://x', failure);
+  recent.attemptFailed('http://y', failure);
+  recent.attemptFailed('http://x', { ...failure, reason: '500 at /v1/chat/completions', requestId: 'r2' });
+  t.same(recent.report().crnFailures, [
+    ['http://y', { dateMs: 2, ...failure }],
+    ['http://x', { dateMs: 3, reason: '500 at /v1/chat/completions', model: 'm', requestId: 'r2' }],
+  ]);
+  for (let at = 0; at < 5000; at++) recent.attemptFailed(`http://${at}`, failure);
+  const { crnFailures } = recent.report();
+  t.equal(crnFailures.length, 4096);
+  t.equal(crnFailures.at(-1)?.[0], 'http://4999');
+});
+
 t.test('keeps why each engine failed last, and counts failovers by the CRN they left', async (t) => {
   let nowMs = 1;
   const recent = new Recent(() => nowMs++);
