@@ -37,7 +37,9 @@ function degraded({ board, probeReasons, table }: ApiDeps): object {
   for (const { id, members } of table.models) {
     const down = members.filter(({ member }) => board.standing(member) < STANDING.capable);
     if (down.length === 0) continue;
-    const reasons = new Set(down.map(({ member, url }) => probeReasons.get(url) ?? otherReason(board.standing(member))));
+    const reasons = new Set(
+      down.map(({ member, url }) => probeReasons.get(url) ?? otherReason(board.standing(member))),
+    );
     models.push({
       model: id,
       servers: members.length,
