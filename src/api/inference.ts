@@ -439,11 +439,11 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (failure !== null) this.#noteFailure(attempt, failure);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
     if (verdict === 'ok') this.#deps.reporter.report(attempt, verdict, failure);
-    else this.#deps.reporter.report(attempt, verdict, failure, this.#noteFailure(attempt));
+    else this.#deps.reporter.report(attempt, verdict, failure, this.#noteReason(attempt));
   }
 
   /** The reason of a failure or refusal, for the overview; undefined where it says nothing about the CRN. */
-  #noteFailure(attempt: Attempt): string | undefined {
+  #noteReason(attempt: Attempt): string | undefined {
     const { reason } = attempt;
     if (reason === null) return undefined;
     const { requestId } = this.#exchange;
