@@ -436,7 +436,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.#cause = failure ?? verdict;
     this.#trace?.end(attempt.number, failure, this.usage);
     if (verdict === 'ok') this.#learn(attempt);
-    if (failure !== null) this.#noteFailure(attempt, failure);
+    if (failure !== null) this.#recordFailure(attempt, failure);
     this.#deps.metrics.attempt(member.url, verdict, failure ?? '');
     if (verdict === 'ok') this.#deps.reporter.report(attempt, verdict, failure);
     else this.#deps.reporter.report(attempt, verdict, failure, this.#noteReason(attempt));
@@ -451,7 +451,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     return reason;
   }
 
-  #noteFailure({ member, sentMs }: Attempt, failure: string): void {
+  #recordFailure({ member, sentMs }: Attempt, failure: string): void {
     const exchange = this.#exchange;
     const { receivedMs } = exchange;
     const failures = (exchange.failures ??= []);
