@@ -3,12 +3,14 @@
 //
 // GET /metrics  Prometheus text      GET /status  CRNs and stage as JSON      GET /health  200 while the process lives
 // With the token of hosts: GET /keys/snapshot, POST /hosts, DELETE /hosts/NAME (see host-routes.ts).
+// Every path refuses what a page of another site sends: see page-guard.ts.
 // The dashboard, its document and admin actions: see overview-routes.ts. With `adminToken`: accounts (account-routes.ts).
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mergeMetrics, METRICS_CONTENT_TYPE, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import { respond, respondJson } from './admin-exchange.ts';
+import { PageGuard, type PageGuardOptions } from './page-guard.ts';
 import { type Address, listenError } from '../ingress/server.ts';
 
 /** A running admin listener. */
@@ -27,11 +29,16 @@ export interface AdminRoutes {
 export interface AdminDeps {
   status(): object;
   metrics(): Promise<MetricsSnapshot[]>;
+  /** Default: no further names, no tokens. */
+  readonly guard?: Omit<PageGuardOptions, 'listenHost'>;
 }
+
+const NO_EXEMPTIONS = { hosts: () => [], isTrusted: () => false };
 
 /** Opens the admin listener. Rejects with a readable message when it cannot listen. */
 export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly AdminRoutes[]): Promise<Admin> {
-  const server = createServer((req, res) => answer(req, res, deps, routes));
+  const guard = new PageGuard({ ...(deps.guard ?? NO_EXEMPTIONS), listenHost: address.host });
+  const server = createServer((req, res) => answer(req, res, deps, guard, routes));
   return new Promise((resolve, reject) => {
     const refuse = (error: Error): void => reject(listenError(address, error));
     server.once('error', refuse);
@@ -43,8 +50,20 @@ export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly
   });
 }
 
-function answer(req: IncomingMessage, res: ServerResponse, deps: AdminDeps, routes: readonly AdminRoutes[]): void {
+function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  deps: AdminDeps,
+  guard: PageGuard,
+  routes: readonly AdminRoutes[],
+): void {
   const [path = '/', text] = (req.url ?? '/').split('?', 2);
+  const refusal = guard.refusal(req, path);
+  if (refusal !== null) {
+    // The body of a refused request is not read.
+    respondJson(res, 403, { detail: refusal }, { connection: 'close' });
+    return;
+  }
   const query = new URLSearchParams(text);
   if (routes.some((routes) => routes.answer(req, res, path, query))) return;
   if (req.method !== 'GET' && req.method !== 'HEAD') {

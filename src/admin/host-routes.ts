@@ -96,6 +96,11 @@ export class HostRoutes {
     };
   }
 
+  /** Whether a value of `Authorization` has the token of hosts. */
+  isTrusted(authorization: string | undefined): boolean {
+    return this.#isGood?.(authorization) === true;
+  }
+
   close(): void {
     this.#distribution?.close();
     this.#registry.close();

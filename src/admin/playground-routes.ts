@@ -112,8 +112,6 @@ export class PlaygroundRoutes {
       respondJson(res, 404, {
         detail: 'the playground has /playground/v1/…, /playground/search and /playground/fetch',
       });
-    } else if (!isSameOrigin(req)) {
-      respondJson(res, 403, { detail: 'the playground answers pages of its own origin only' });
     } else if (this.#hasAdminToken(req)) {
       const detail = 'this is an admin token: the playground needs an API key, as clients of the public port do';
       respondJson(res, 401, { detail }, { 'www-authenticate': 'Bearer' });
@@ -184,14 +182,6 @@ export class PlaygroundRoutes {
     const keys = [headers['x-api-key'], headers['api-key']].map((key) => `Bearer ${String(key)}`);
     return [headers.authorization, ...keys].some((credential) => this.#tokens.identify(credential) !== null);
   }
-}
-
-/** Whether a request comes from the console itself, or from no page at all. Pages elsewhere have the public port and its CORS. */
-function isSameOrigin({ headers }: IncomingMessage): boolean {
-  const { host, origin } = headers;
-  const site = headers['sec-fetch-site'];
-  if (site !== undefined && site !== 'same-origin' && site !== 'none') return false;
-  return origin === undefined || origin.replace(/^https?:\/\//, '') === host;
 }
 
 /** Adds to the head of the response what the gateway knows of the way of the request by then. */

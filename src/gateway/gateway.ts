@@ -161,6 +161,7 @@ class RunningGateway implements ServedGateway {
   readonly #log: Log;
   readonly #resolve: (input: SettingsInput) => Settings;
   #settings: Settings;
+  #tokens: AdminTokens;
   #admin: Admin | null = null;
   readonly #accounts: AccountRoutes;
   readonly #overview: OverviewRoutes;
@@ -177,6 +178,7 @@ class RunningGateway implements ServedGateway {
     setHeaderLimit(settings.limits.headerBytes);
     this.#log = log;
     this.#settings = settings;
+    this.#tokens = new AdminTokens(settings);
     this.#resolve = resolve;
     this.#control = new ControlPlane({
       settings,
@@ -195,18 +197,18 @@ class RunningGateway implements ServedGateway {
       ledger: () => this.#control.ledger,
       dateMs: () => Math.floor(systemEpochMs()),
       randomBytes,
-      tokens: new AdminTokens(settings),
+      tokens: this.#tokens,
       log,
     });
-    this.#overview = openOverview(this.#control, new AdminTokens(settings), options.reload ?? null, log);
+    this.#overview = openOverview(this.#control, this.#tokens, options.reload ?? null, log);
     const { local } = this.#control;
     this.#explain = new ExplainRoutes({
-      tokens: new AdminTokens(settings),
+      tokens: this.#tokens,
       maxBodyBytes: () => local.limits.maxBodyBytes,
       explain: (request) => this.#control.readings.explain(request),
     });
     this.#requests = new RequestRoutes({
-      tokens: new AdminTokens(settings),
+      tokens: this.#tokens,
       epochMs: systemEpochMs,
       size: () => this.#settings.requestLog.size,
       live: () => this.#control.readings.live(),
@@ -219,7 +221,7 @@ class RunningGateway implements ServedGateway {
     };
     const draining = (): boolean => this.#closing !== null;
     this.nodeListener = createNodeListener(server, draining);
-    this.#playground = new PlaygroundRoutes({ server, tokens: new AdminTokens(settings), draining });
+    this.#playground = new PlaygroundRoutes({ server, tokens: this.#tokens, draining });
   }
 
   async listen(): Promise<Listening> {
@@ -241,6 +243,11 @@ class RunningGateway implements ServedGateway {
       const deps = {
         status: () => ({ stage: this.#control.stage, crns: readings.crns(), hosts: hosts.status() }),
         metrics: () => readings.metrics(),
+        guard: {
+          hosts: () => this.#settings.adminHosts,
+          isTrusted: (authorization: string | undefined) =>
+            this.#tokens.identify(authorization) !== null || hosts.isTrusted(authorization),
+        },
       };
       this.#admin = await openAdmin(
         address,
@@ -299,6 +306,7 @@ class RunningGateway implements ServedGateway {
     this.#log.level = settings.log.level;
     this.#control.apply(this.#settings);
     const tokens = new AdminTokens(this.#settings);
+    this.#tokens = tokens;
     this.#accounts.configure(tokens);
     this.#overview.configure(tokens);
     this.#explain.configure(tokens);
