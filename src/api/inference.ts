@@ -451,13 +451,13 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     return reason;
   }
 
-  #recordFailure({ member, sentMs }: Attempt, failure: string): void {
+  #recordFailure({ member, reason, sentMs }: Attempt, failure: string): void {
     const exchange = this.#exchange;
     const { receivedMs } = exchange;
     const failures = (exchange.failures ??= []);
     if (failures.length === MAX_FAILURES) return;
     const endMs = this.#deps.clock.now() - receivedMs;
-    failures.push({ crn: member.url, failure, sentMs: sentMs > 0 ? sentMs - receivedMs : null, endMs });
+    failures.push({ crn: member.url, failure, reason, sentMs: sentMs > 0 ? sentMs - receivedMs : null, endMs });
   }
 
   /** Compares the cached tokens that the CRN reports with what was predicted when it was chosen. */

@@ -9,6 +9,8 @@ export interface FailedAttempt {
   readonly crn: string;
   /** A word of the metrics, such as `connect` or `status 503`. */
   readonly failure: string;
+  /** The same for people, such as `connection refused`; null where it says nothing about the CRN. */
+  readonly reason: string | null;
   readonly sentMs: number | null;
   readonly endMs: number;
 }
@@ -428,7 +430,7 @@ export class RequestRing {
       extra.path,
       extra.traceId,
       extra.client,
-      ...extra.failures.map(({ failure }) => failure),
+      ...extra.failures.map(({ failure, reason }) => `${failure} ${reason ?? ''}`),
     ];
     return more.some((text) => text.toLowerCase().includes(needle));
   }

@@ -118,7 +118,7 @@ t.test('an attempt that failed is told with its reason', async (t) => {
   const { body } = await get(`/requests/log?q=status+500`);
   t.match(body.data[0], {
     ...{ status: 200, attempts: 2, crn: hosts[1]?.url },
-    failures: [{ crn: hosts[0]?.url, failure: 'status 500', sentMs: Number, endMs: Number }],
+    failures: [{ crn: hosts[0]?.url, failure: 'status 500', reason: String, sentMs: Number, endMs: Number }],
   });
 });
 

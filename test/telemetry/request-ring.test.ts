@@ -77,7 +77,9 @@ t.test('a row has the names, times, tokens and cost of a request', async (t) => 
 
 t.test('what few requests have is in their rows alone', async (t) => {
   const { ring: made } = ring({ clientAddress: true });
-  const failures = [{ crn: 'http://10.0.0.2:8000', failure: 'connect', sentMs: null, endMs: 3.04 }];
+  const failures = [
+    { crn: 'http://10.0.0.2:8000', failure: 'connect', reason: 'connection refused', sentMs: null, endMs: 3.04 },
+  ];
   const long = 'x'.repeat(128);
   const span = { traceId: '4bf92f3577b34da6a3ce929d0e0e4736' };
   made.add(
@@ -95,7 +97,9 @@ t.test('what few requests have is in their rows alone', async (t) => {
         client: '192.0.2.7',
         dialect: null,
       },
-      failures: [{ crn: 'http://10.0.0.2:8000', failure: 'connect', sentMs: null, endMs: 3 }],
+      failures: [
+        { crn: 'http://10.0.0.2:8000', failure: 'connect', reason: 'connection refused', sentMs: null, endMs: 3 },
+      ],
     },
   ]);
   const bare = { ...REQUEST, settlement: null, attempt: null, firstPieceMs: 0, predictedHit: -1, credential: null };
@@ -139,7 +143,9 @@ t.test('filters', async (t) => {
   add('plain', {});
   add('model', { model: 'other-model', alias: 'Their-Name' });
   add('account', { account: 'acme' });
-  add('failed over', { failures: [{ crn: 'http://10.0.0.9:8000', failure: 'status 503', sentMs: 1, endMs: 2 }] });
+  add('failed over', {
+    failures: [{ crn: 'http://10.0.0.9:8000', failure: 'status 503', reason: null, sentMs: 1, endMs: 2 }],
+  });
   add('missing', { errorCode: 'HR_ROUTE_UNKNOWN_MODEL' }, 404);
   add('late', { errorCode: 'HR_ROUTE_ALL_FAILED' }, 503);
   add('gone', { aborted: true }, 200);
