@@ -80,6 +80,7 @@ function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): 
   let chat: Readonly<Record<string, unknown>> | null | undefined;
   return {
     model: input.model.id,
+    keyChecked: deps.settings.keys.required,
     path: query === '' ? exchange.path : `${exchange.path}?${query}`,
     body: input.body,
     headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),

@@ -18,6 +18,7 @@ import {
   type PromptBlocks,
   renamedForm,
   responseIdOf,
+  scanBody,
   scanForm,
   type ScannedBody,
   type ScannedForm,
@@ -30,7 +31,7 @@ import {
 } from '../dialect/index.ts';
 import { exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
+import { type CookieSending, type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
 import {
   type Admission,
   AFFINITY_COOKIE,
@@ -71,6 +72,7 @@ import {
 } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
+import { NOT_AN_OBJECT, typeAdvice } from './schema.ts';
 import { TextRecorder } from './text-recorder.ts';
 import { TokenBudget } from './token-budget.ts';
 
@@ -119,10 +121,13 @@ const inference: PaidEndpoint<InferenceInput> = {
     const isPlain = dialectOf(path) === undefined;
     const form = isTyped && isPlain && isForm(contentType) ? scanForm(received, contentType) : null;
     if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
-    if (isTyped && form === null && !JSON_TYPE.test(contentType)) throw notJson(path);
+    if (isTyped && form === null && !JSON_TYPE.test(contentType)) throw notJson(path, contentType);
+    const deployed = exchange.deployment === '' ? null : findModel(exchange, deps, exchange.deployment);
     const { body, scan } =
-      form === null ? scannedBody(path, deps.settings, received) : { body: received, scan: form.scan };
-    const model = findModel(exchange, deps, scan.model);
+      form === null
+        ? scannedBody(path, deps.settings, deployed === null ? received : withModel(received, deployed, deps.settings))
+        : { body: received, scan: form.scan };
+    const model = deployed ?? findModel(exchange, deps, scan.model);
     const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
     return { ...read, model, form, budget: null, native: null, origin: null };
   },
@@ -250,11 +255,22 @@ function budgetOf({ deps, exchange, input }: InferenceRequest, billing: Billing,
   return input.budget;
 }
 
-function notJson(path: string): HeadraceError {
+/** The body with the model that its path names, where the body names none. */
+function withModel(body: Buffer, { id }: Model, { limits }: ApiDeps['settings']): Buffer {
+  const scan = scanBody(body, { maxDepth: limits.jsonDepth });
+  if (scan.ok || !scan.errors.some(({ loc, type }) => type === 'missing' && loc[1] === 'model')) return body;
+  const open = body.indexOf('{');
+  const isEmpty = /^\{\s*\}/.test(body.toString('latin1', open));
+  const model = Buffer.from(`{"model":${JSON.stringify(id)}${isEmpty ? '' : ','}`);
+  return Buffer.concat([model, body.subarray(open + 1)]);
+}
+
+function notJson(path: string, contentType: string): HeadraceError {
+  const sent = contentType.slice(0, 100);
   const entry =
     dialectOf(path) === undefined
-      ? { msg: 'Content-Type should be application/json or multipart/form-data', type: 'content_type' }
-      : { msg: 'Input should be a valid dictionary or object to extract fields from', type: 'model_attributes_type' };
+      ? { msg: `Content-Type should be application/json or multipart/form-data, not ${sent}`, type: 'content_type' }
+      : { msg: `${NOT_AN_OBJECT}: ${typeAdvice(sent)}`, type: 'model_attributes_type' };
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], ...entry }] });
 }
 
@@ -276,6 +292,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
   readonly approval: Approval | null;
+  readonly keyChecked: boolean;
   readonly url: string | undefined;
   readonly session: number;
   readonly holder: number;
@@ -364,6 +381,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.candidates = new Candidates(model, deps.picker, deps.pickerSettings, this);
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
+    this.keyChecked = deps.settings.keys.required;
     // A trace shows what the CRN counted, also where nobody is charged.
     const isMetered = charged || span !== null;
     const bytesPerToken = isMetered ? deps.tokenSizes.of(model.id) : 0;
@@ -509,8 +527,10 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     if (!settings.routing.affinity || this.candidates.preferredFit) return;
     const updated = writeAffinity(this.#preferred, table, this.model, member.url);
     if (updated === undefined) return;
-    const secure = settings.publicScheme === 'https';
-    headers.push('set-cookie', setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, secure));
+    headers.push(
+      'set-cookie',
+      setCookie(AFFINITY_COOKIE, updated, AFFINITY_MAX_AGE_S, sendingOf(this.#exchange, settings)),
+    );
   }
 
   /** The cost of a whole answer is known by now; that of others follows them, if the client reads trailers. */
@@ -579,6 +599,12 @@ function meaningOf(
   // Servers that speak the dialect may not know its other spellings.
   if (path === dialect.paths[0]) return 'taught';
   return translation === undefined ? 'passed' : 'believed';
+}
+
+/** Pages of a listed origin may send cookies (`Cors`), also from another site where https allows that. */
+function sendingOf({ origin }: Exchange, { cors, publicScheme }: ApiDeps['settings']): CookieSending {
+  if (publicScheme !== 'https') return 'plain';
+  return origin !== undefined && !cors.origins.includes('*') && cors.origins.includes(origin) ? 'cross-site' : 'secure';
 }
 
 /** Share of a prompt that is expected to come from a cache, from 0 to 1. */

@@ -26,7 +26,8 @@ import { forward } from './inference.ts';
 import { aggregator, discovery, model, models, respondRendered } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
 import { pathFault } from '../upstream/index.ts';
-import { refuse } from './refuse.ts';
+import { aliasedPath } from './path-aliases.ts';
+import { hasSdkMark, refuse } from './refuse.ts';
 import { creditPurchase, fetchRequest, proxyRequest, type Schema, searchRequest } from './schema.ts';
 import {
   cancelResponse,
@@ -459,10 +460,12 @@ export class Router {
   }
 
   #route(exchange: Exchange, cors: Cors): Route | undefined {
-    const { method, path } = exchange;
-    if (method === 'POST') return this.#named(exchange, this.#post(path));
-    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#other('GET', path));
-    if (method === 'DELETE') return this.#named(exchange, this.#other('DELETE', path));
+    const { method } = exchange;
+    if (method === 'POST') return this.#named(exchange, this.#post(exchange));
+    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#other('GET', exchange));
+    if (method === 'DELETE') return this.#named(exchange, this.#other('DELETE', exchange));
+    this.#unalias(exchange);
+    const { path } = exchange;
     if (method === 'OPTIONS') {
       exchange.respond(204, [...cors.preflight(exchange), 'allow', this.#allow(path)], new Uint8Array(0));
       return undefined;
@@ -477,11 +480,22 @@ export class Router {
     if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
   }
 
-  #post(path: string): Route {
+  /** Gives the exchange the path that its path stands for. False where it stands for itself. */
+  #unalias(exchange: Exchange): boolean {
+    const alias = aliasedPath(exchange.path, () => hasSdkMark(exchange));
+    if (alias === undefined) return false;
+    exchange.path = alias.path;
+    exchange.deployment = alias.model;
+    return true;
+  }
+
+  #post(exchange: Exchange): Route {
+    const { path } = exchange;
     // `*` and the like: CRNs could take it for something else than a path.
     if (!path.startsWith('/')) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
     const route = this.#find('POST', path);
     if (route !== undefined) return route;
+    if (this.#unalias(exchange)) return this.#post(exchange);
     if (this.#exact.GET.has(path)) throw this.#refusal(path);
     const fault = pathFault(path);
     if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
@@ -489,9 +503,11 @@ export class Router {
     return this.#catchAll;
   }
 
-  #other(method: 'GET' | 'DELETE', path: string): Route {
+  #other(method: 'GET' | 'DELETE', exchange: Exchange): Route {
+    const { path } = exchange;
     const route = this.#find(method, path);
     if (route !== undefined) return route;
+    if (this.#unalias(exchange)) return this.#other(method, exchange);
     if (METHODS.some((other) => this.#find(other, path) !== undefined)) throw this.#refusal(path);
     this.#served(path);
     if (method === 'DELETE') throw this.#refusal(path);

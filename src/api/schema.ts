@@ -69,7 +69,8 @@ export function unknownMembers(schema: Schema, value: unknown, path: Loc = []): 
 /** Records one mistake; the value that failed is not used. */
 type Report = (loc: Loc, type: string, msg: string) => void;
 
-const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
+/** What pydantic says of a body that is no object; also of one with another content type than JSON. */
+export const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
 
 function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknown {
   switch (schema.type) {
@@ -125,6 +126,13 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** What to do about a body of this type. It is not read as JSON: web pages of all origins may send forms and texts (Fetch, "CORS-safelisted"). */
+export function typeAdvice(contentType: string): string {
+  return `Content-Type should be application/json, not ${contentType}${
+    /urlencoded/i.test(contentType) ? ' (curl: --json, or -H "content-type: application/json")' : ''
+  }`;
+}
+
 /**
  * The JSON object in a request body, not checked any further, or the one mistake that keeps it from being one.
  * A request without a content type counts as JSON.
@@ -135,7 +143,7 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
   });
   if (body.length === 0) return mistake('missing', 'Field required');
   if (contentType !== undefined && !/^application\/([^;\s]+\+)?json\s*(;|$)/i.test(contentType.trim())) {
-    return mistake('model_attributes_type', NOT_AN_OBJECT);
+    return mistake('model_attributes_type', `${NOT_AN_OBJECT}: ${typeAdvice(contentType.slice(0, 100))}`);
   }
   // The decoder replaces bytes that are not UTF-8, and that character never occurs where JSON has syntax.
   const text = new TextDecoder().decode(body);

@@ -51,6 +51,9 @@ export class CrnLog {
       log.warn({ crn: event.url }, 'CRN drained');
     } else if (event.type === 'returned') {
       log.info({ crn: event.url }, 'CRN returned');
+    } else if (event.type === 'refused credentials') {
+      const advice = 'see apiKey of the model, and the keys that the CRN knows';
+      log.warn({ crn: event.url, advice }, 'CRN refuses the credentials of requests');
     } else if (event.type === 'restarted') {
       log.info({ crn: event.url }, 'CRN restarted: its KV cache is taken for empty');
     }

@@ -137,14 +137,18 @@ export abstract class Exchange implements RequestHead {
   /** @internal Index in the set of requests in flight. */
   slot = -1;
   readonly method: string;
-  readonly path: string;
+  /** As sent, until the router finds that it is another spelling of a path. */
+  path: string;
   readonly query: string;
   readonly headers: readonly string[];
   readonly remoteAddress: string;
+  /** The model that the path names, in the form of Azure's deployments; '' where it names none. */
+  deployment = '';
   /** `x-request-id`, else `x-client-request-id`, when it is safe; else a new UUID. */
   readonly requestId: string;
   /** The first header of each name. */
   readonly authorization: string | undefined;
+  /** `x-api-key`, else `api-key`, in which Azure's clients send it. */
   readonly apiKey: string | undefined;
   readonly contentType: string | undefined;
   readonly cookie: string | undefined;
@@ -232,6 +236,7 @@ export abstract class Exchange implements RequestHead {
     let clientId = '';
     let authorization: string | undefined;
     let apiKey: string | undefined;
+    let azureKey: string | undefined;
     let contentType: string | undefined;
     let cookie: string | undefined;
     let origin: string | undefined;
@@ -258,6 +263,9 @@ export abstract class Exchange implements RequestHead {
           break;
         case 'content-type':
           contentType ??= value;
+          break;
+        case 'api-key':
+          azureKey ??= value;
           break;
         case 'cookie':
           cookie ??= value;
@@ -289,7 +297,7 @@ export abstract class Exchange implements RequestHead {
     this.remoteAddress = head.remoteAddress;
     this.requestId = id || clientId || newId();
     this.authorization = authorization;
-    this.apiKey = apiKey;
+    this.apiKey = apiKey ?? azureKey;
     this.contentType = contentType;
     this.cookie = cookie;
     this.origin = origin;
@@ -438,7 +446,19 @@ function startsCookie(header: string, at: number): boolean {
   return before < 0 || header.charCodeAt(before) === 0x3b;
 }
 
+/**
+ * When a browser sends a cookie back. `cross-site`: also with requests of pages of other sites, in a jar of its own for each (CHIPS); needs
+ * https as `secure` does.
+ */
+export type CookieSending = 'plain' | 'secure' | 'cross-site';
+
+const SENDING: Readonly<Record<CookieSending, string>> = {
+  plain: 'SameSite=Lax',
+  secure: 'SameSite=Lax; Secure',
+  'cross-site': 'SameSite=None; Secure; Partitioned',
+};
+
 /** A Set-Cookie value for the whole site; `maxAgeS` in seconds. */
-export function setCookie(name: string, value: string, maxAgeS: number, secure: boolean): string {
-  return `${name}=${value}; Max-Age=${maxAgeS}; Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+export function setCookie(name: string, value: string, maxAgeS: number, sending: CookieSending): string {
+  return `${name}=${value}; Max-Age=${maxAgeS}; Path=/; HttpOnly; ${SENDING[sending]}`;
 }

@@ -97,6 +97,8 @@ export type CrnEvent =
     }
   | { readonly type: 'returned'; readonly url: string }
   | { readonly type: 'drained'; readonly url: string }
+  /** It refuses the credential of a request: the gateway's own, or one that the gateway has checked. */
+  | { readonly type: 'refused credentials'; readonly url: string }
   /** Another process answers: its KV cache is empty. */
   | { readonly type: 'restarted'; readonly url: string }
   /** The board has no cell for it, so it gets no requests. */
@@ -131,6 +133,9 @@ type Absence = 'none' | 'failing' | 'ended';
 const REPORT_MS = 5 * 60_000;
 /** The same for a CRN that was away. */
 const LEAST_REPORT_MS = 10_000;
+
+/** Least time between two events about refused credentials, in milliseconds. */
+const CREDENTIALS_MS = 60_000;
 
 /** Failures of requests behind which there may be a restart. */
 const ENDING_FAILURES: ReadonlySet<Failure | null> = new Set(['connect', 'reset', 'stale', 'truncated', 'unreachable']);
@@ -214,6 +219,7 @@ class Crn {
   readonly #instance = new ProcessIdentity();
   readonly #start = new ProcessIdentity();
   #hasServed = false;
+  #refusedMs = -Infinity;
   #absence: Absence = 'none';
   #report: CrnReport = NO_REPORT;
   #isReporting = false;
@@ -295,6 +301,7 @@ class Crn {
   outcome({ count, epoch, failure, member, reason, trial, verdict }: Outcome): void {
     if (verdict === 'ok') this.#hear();
     if (ENDING_FAILURES.has(failure)) this.#noteAbsence('failing');
+    if (failure === 'credentials') this.#noteCredentials();
     // Requests that began before the last ejection, trial or return say nothing about the time after it.
     if (epoch !== this.#deps.board.epoch(member)) return;
     if (this.#ejection === 'trial') {
@@ -309,6 +316,14 @@ class Crn {
     // A failed request is a reason to probe at once.
     this.probe();
     if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed', reason);
+  }
+
+  /** Reports refused credentials, at most once a minute. */
+  #noteCredentials(): void {
+    const now = this.#context.clock.now();
+    if (now - this.#refusedMs < CREDENTIALS_MS) return;
+    this.#refusedMs = now;
+    this.#deps.onEvent({ type: 'refused credentials', url: this.#settings.url });
   }
 
   /** What the CRN says about itself. `absence`: how far it had been away when it was asked. */

@@ -96,10 +96,11 @@ export interface Outcome {
 export type Handling = 'pass' | 'next-neutral' | 'next-failed' | 'read';
 
 /**
- * Classifies an answer by its final status. `ownCredential`: whether the request carried the gateway's credential for this CRN, so that
- * 401 and 403 are not the client's fault.
+ * Classifies an answer by its final status. `ownCredential`: whether the request carried the gateway's credential for this CRN, and
+ * `keyChecked`: whether the gateway has checked the client's. In both cases 401 and 403 are not the client's fault; a key that one CRN does not
+ * know yet says nothing about its health.
  */
-export function classifyStatus(status: number, ownCredential: boolean): Handling {
+export function classifyStatus(status: number, ownCredential: boolean, keyChecked: boolean): Handling {
   if (status >= 200 && status < 300) return 'pass';
   switch (status) {
     case 400:
@@ -111,7 +112,7 @@ export function classifyStatus(status: number, ownCredential: boolean): Handling
       return 'next-neutral';
     case 401:
     case 403:
-      return ownCredential ? 'next-failed' : 'pass';
+      return ownCredential ? 'next-failed' : keyChecked ? 'next-neutral' : 'pass';
     case 501:
       return 'pass';
     default:
@@ -277,7 +278,7 @@ export class Reporter {
     if (failure === 'model unknown' && epoch === this.#board.epoch(member)) this.#board.noteModelUnknown(member);
     if (verdict === 'ok' && !trial) {
       this.#succeeded(member, epoch);
-    } else if (verdict !== 'neutral' || trial) {
+    } else if (verdict !== 'neutral' || trial || failure === 'credentials') {
       this.#flushOne(member);
       this.#send({ member, epoch, trial, verdict, failure, reason, count: 1 });
     }

@@ -574,7 +574,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
 
   /** What is done with an answer by its status. An error is translated whole, and an unknown path is told by the body. */
   #handlingOf(status: number): Handling {
-    const handling = classifyStatus(status, this.member.apiKey !== undefined);
+    const handling = classifyStatus(status, this.member.apiKey !== undefined, this.#request.keyChecked);
     const isRead = status >= 300 && (this.form.translator !== null || this.#mayLack(status));
     return handling === 'pass' && isRead ? 'read' : handling;
   }

@@ -39,6 +39,8 @@ export interface UpstreamRequest extends RelayedRequest, RequestForm {
   /** Approval that is required before the first byte of a good answer leaves; null: none. */
   readonly approval: Approval | null;
   readonly listener: UpstreamListener;
+  /** The gateway has checked the client's key or payment: a CRN that refuses it does not tell of the client. */
+  readonly keyChecked: boolean;
   /** The form in another dialect, made at its first use; null when there is none, or when `untranslatable` says why not. */
   translated(): RequestForm | null;
   /** Why the request cannot be carried to another dialect, once that has been tried. */
@@ -234,7 +236,11 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     // A client that may come back later is told so, whatever others said.
     if (failure === 'dialect unknown') this.#lack ??= refusal;
-    else if (refusal !== null && (this.#refusal?.head.status !== 429 || refusal.head.status === 429))
+    else if (
+      refusal !== null &&
+      failure !== 'credentials' &&
+      (this.#refusal?.head.status !== 429 || refusal.head.status === 429)
+    )
       this.#refusal = refusal;
     if (failure !== 'dialect unknown') this.#onlyLacks = false;
     if (failure !== 'credentials') this.#onlyCredentials = false;

@@ -23,6 +23,7 @@ const REQUEST_FRAMING = [...HOP_BY_HOP, 'host', 'content-length', 'expect', 'x-r
 
 /** What is meant for the gateway alone: cookies, credentials and payments. The credential that was checked is added again. */
 const FOR_GATEWAY = [
+  'api-key',
   'authorization',
   'cookie',
   'payment-required',

@@ -9,6 +9,8 @@ import { classifyBody, type Member } from '../routing/index.ts';
 /** A request of `POST /v1/messages/count_tokens`. */
 export interface TokenCountRequest {
   readonly model: string;
+  /** The gateway has checked the client's key: a CRN that refuses it does not tell of the client. */
+  readonly keyChecked: boolean;
   /** Path and query. */
   readonly path: string;
   readonly body: Buffer;
@@ -96,7 +98,7 @@ export class TokenCounter {
         MAX_ANSWER_BYTES,
       );
       if (!this.#isMissing(member, request, WAYS.own, answer)) {
-        if (isForClient(answer, member)) return { member, tokens: null, answer };
+        if (isForClient(answer, member, request)) return { member, tokens: null, answer };
         throw new Error(`${url} answered ${answer.status}`);
       }
     }
@@ -177,9 +179,9 @@ function inputTokensIn(body: Buffer): number | undefined {
 }
 
 /** Whether an answer is the client's: a count, or a mistake in its request. */
-function isForClient({ status }: BufferedResponse, { apiKey }: Member): boolean {
+function isForClient({ status }: BufferedResponse, { apiKey }: Member, { keyChecked }: TokenCountRequest): boolean {
   if (status === 200) return true;
-  if (status === 401 || status === 403) return apiKey === undefined;
+  if (status === 401 || status === 403) return apiKey === undefined && !keyChecked;
   return status >= 400 && status < 500 && status !== 408 && status !== 425 && status !== 429;
 }
 

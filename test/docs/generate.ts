@@ -3,6 +3,7 @@
 
 import { format, resolveConfig } from 'prettier';
 import { openapiDocument } from '../../src/api/openapi.ts';
+import { PATH_ALIASES } from '../../src/api/path-aliases.ts';
 import { ROUTES } from '../../src/api/routes.ts';
 import { UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
 import { settingsTable } from '../../src/config/describe.ts';
@@ -181,6 +182,18 @@ function range(unit: string, least: number | undefined, most: number | undefined
   return `, ${words}${unit === '' ? '' : ` ${unit}`}`;
 }
 
+function pathAliases(): string {
+  const quoted = (text: string): string => text.replace(/\/[^\s,]*/g, (path) => `\`${path}\``);
+  return table(
+    ['Sent', 'Stands for', 'For'],
+    PATH_ALIASES.map(({ forSdks = false, meant, sent }) => [
+      quoted(sent),
+      quoted(meant),
+      forSdks ? 'SDKs only: model servers have others at these paths' : 'everybody',
+    ]),
+  );
+}
+
 function errors(): string {
   return table(
     ['Code', 'Status', 'Source', 'Retry', 'Sentence'],
@@ -273,6 +286,7 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/dialects.md', name: 'responses', write: () => fields(RESPONSES_TABLES) },
   { page: 'docs/errors.md', name: 'errors', write: errors },
   { page: 'docs/other-paths.md', name: 'other-paths', write: otherPaths },
+  { page: 'docs/other-paths.md', name: 'path-aliases', write: pathAliases },
   { page: 'docs/other-paths.md', name: 'unserved-paths', write: unservedPaths },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },

@@ -44,6 +44,13 @@ t.test('a standing is logged with its reason: down as a warning, anything else a
   fixture.log.close();
 });
 
+t.test('a CRN that refuses credentials is named in a warning with what to look at', async (t) => {
+  const fixture = new Fixture();
+  fixture.log.note({ type: 'refused credentials', url: 'http://x' });
+  t.match(fixture.lines, [{ level: 40, crn: 'http://x', advice: /apiKey/, msg: 'CRN refuses the credentials of requests' }]);
+  fixture.log.close();
+});
+
 t.test('a CRN that flaps is logged four times in ten seconds, then as it stands', async (t) => {
   const fixture = new Fixture();
   for (let round = 0; round < 50; round++) {

@@ -146,7 +146,10 @@ t.test('a path that only one server could serve is refused with its reason, what
       t.equal(response.status, 404, `${method} ${path}${below}`);
       t.equal(response.headers.get('x-headrace-error'), 'HR_ROUTE_UNSERVED');
       const message = `This path is not served: ${reason}`;
-      t.match(await response.json(), { detail: message, error: { message, code: 'HR_ROUTE_UNSERVED' } });
+      const error = path.startsWith('/v1/messages/')
+        ? { message, type: 'not_found_error' }
+        : { message, code: 'HR_ROUTE_UNSERVED' };
+      t.match(await response.json(), { detail: message, error });
     }
   }
   const socket = await fetch(`${url}/v1/realtime?model=whisper-1`);

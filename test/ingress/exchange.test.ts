@@ -187,12 +187,16 @@ t.test('a cookie that was set is read back', async () => {
   const value = fc.string().filter((text) => !text.includes(';') && text === text.trim());
   fc.assert(
     fc.property(value, fc.boolean(), (text, secure) => {
-      return readCookie(setCookie(NAME, text, 60, secure), NAME) === text;
+      return readCookie(setCookie(NAME, text, 60, secure ? 'secure' : 'plain'), NAME) === text;
     }),
   );
 });
 
 t.test('setCookie writes the attributes, Secure only when asked', async (t) => {
-  t.equal(setCookie('a', 'b', 1800, false), 'a=b; Max-Age=1800; Path=/; HttpOnly; SameSite=Lax');
-  t.equal(setCookie('a', 'b', 1800, true), 'a=b; Max-Age=1800; Path=/; HttpOnly; SameSite=Lax; Secure');
+  t.equal(setCookie('a', 'b', 1800, 'plain'), 'a=b; Max-Age=1800; Path=/; HttpOnly; SameSite=Lax');
+  t.equal(setCookie('a', 'b', 1800, 'secure'), 'a=b; Max-Age=1800; Path=/; HttpOnly; SameSite=Lax; Secure');
+  t.equal(
+    setCookie('a', 'b', 1800, 'cross-site'),
+    'a=b; Max-Age=1800; Path=/; HttpOnly; SameSite=None; Secure; Partitioned',
+  );
 });

@@ -100,10 +100,14 @@ class Fixture {
   }
 
   /** Outcomes of requests of the present epoch; of a CRN on trial: of the trial. */
-  async outcome(verdict: Verdict, times = 1, member = 0): Promise<void> {
+  async outcome(
+    verdict: Verdict,
+    times = 1,
+    member = 0,
+    failure: 'reset' | 'credentials' | null = verdict === 'failed' ? 'reset' : null,
+  ): Promise<void> {
     const choice = { epoch: this.board.epoch(member), trial: this.board.standing(member) === probing };
     for (let i = 0; i < times; i++) {
-      const failure = verdict === 'failed' ? 'reset' : null;
       this.ref.tell({ type: 'Outcome', outcome: { member, ...choice, verdict, failure, count: 1 } });
     }
     await this.test.settle();
@@ -269,6 +273,18 @@ t.test('consecutive failures eject, one good trial ends the ejection', async (t)
   t.equal(fixture.standing, up);
   t.equal(fixture.events.at(-1)?.type, 'returned');
   t.ok(fixture.board.warmth(0, fixture.test.clock.now(), 10_000) < 0.2, 'it warms up');
+});
+
+t.test('refused credentials are reported once a minute, and are no failure where the key was checked', async (t) => {
+  const fixture = new Fixture();
+  const refused = (): number => fixture.events.filter(({ type }) => type === 'refused credentials').length;
+  await fixture.settle();
+  await fixture.outcome('neutral', 100, 0, 'credentials');
+  t.equal(fixture.standing, up);
+  t.equal(refused(), 1);
+  await fixture.pass(60_000);
+  await fixture.outcome('neutral', 2, 0, 'credentials');
+  t.equal(refused(), 2);
 });
 
 t.test('a failed trial doubles the ejection', async (t) => {

@@ -21,18 +21,18 @@ const statuses = (from: number, to: number): number[] => Array.from({ length: to
 t.test('a client error is passed on and says nothing about the CRN, nor does 501', async (t) => {
   for (const status of [...statuses(402, 407), 409, 410, 413, 415, 422, 423, 424, 431, 451, 499, 501]) {
     if (status === 404 || status === 403) continue;
-    t.same([status, classifyStatus(status, true), verdictOf(status)], [status, 'pass', 'neutral']);
+    t.same([status, classifyStatus(status, true, false), verdictOf(status)], [status, 'pass', 'neutral']);
   }
 });
 
 t.test('a success is passed on', async (t) => {
   for (const status of [200, 201, 202, 204, 206]) {
-    t.same([classifyStatus(status, true), verdictOf(status)], ['pass', 'ok']);
+    t.same([classifyStatus(status, true, false), verdictOf(status)], ['pass', 'ok']);
   }
 });
 
 t.test('408, 425 and 429 go to the next CRN and say nothing about the health of this one', async (t) => {
-  for (const status of [408, 425, 429]) t.equal(classifyStatus(status, false), 'next-neutral');
+  for (const status of [408, 425, 429]) t.equal(classifyStatus(status, false, false), 'next-neutral');
   t.same(
     [408, 425, 429].map((status) => failureOf(status)),
     ['status 408', 'status 425', 'busy'],
@@ -42,27 +42,32 @@ t.test('408, 425 and 429 go to the next CRN and say nothing about the health of 
 t.test('every 5xx but 501 goes to the next CRN and counts as a failure', async (t) => {
   for (const status of statuses(500, 599)) {
     if (status === 501) continue;
-    t.same([classifyStatus(status, false), failureOf(status)], ['next-failed', `status ${status}`]);
+    t.same([classifyStatus(status, false, false), failureOf(status)], ['next-failed', `status ${status}`]);
   }
 });
 
 t.test('a redirect is never passed on and counts as a failure, as does what is no final status', async (t) => {
   for (const status of statuses(300, 399)) {
-    t.same([classifyStatus(status, false), failureOf(status)], ['next-failed', 'redirect']);
+    t.same([classifyStatus(status, false, false), failureOf(status)], ['next-failed', 'redirect']);
   }
-  for (const status of [101, 199, 600, 999]) t.equal(classifyStatus(status, false), 'next-failed');
+  for (const status of [101, 199, 600, 999]) t.equal(classifyStatus(status, false, false), 'next-failed');
 });
 
-t.test("401 and 403 for the gateway's credential are failures, those for a client's own are passed on", async (t) => {
-  for (const status of [401, 403]) {
-    t.same([classifyStatus(status, true), failureOf(status)], ['next-failed', 'credentials']);
-    t.same([classifyStatus(status, false), verdictOf(status)], ['pass', 'neutral']);
-  }
-});
+t.test(
+  "401 and 403 for the gateway's credential are failures, those for a client's own are passed on unless the gateway has checked them",
+  async (t) => {
+    for (const status of [401, 403]) {
+      t.same([classifyStatus(status, true, false), failureOf(status)], ['next-failed', 'credentials']);
+      t.same([classifyStatus(status, false, false), verdictOf(status)], ['pass', 'neutral']);
+      t.equal(classifyStatus(status, true, true), 'next-failed');
+      t.equal(classifyStatus(status, false, true), 'next-neutral', 'a key that the gateway has checked');
+    }
+  },
+);
 
 t.test('the body of a 400 or 404 decides whether another CRN may do better', async (t) => {
   t.same(
-    [400, 404].map((status) => classifyStatus(status, true)),
+    [400, 404].map((status) => classifyStatus(status, true, false)),
     ['read', 'read'],
   );
   const long = Buffer.from('{"error":{"code":"context_length_exceeded"}}');

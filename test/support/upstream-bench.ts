@@ -57,6 +57,7 @@ export interface Ask {
   readonly body?: Buffer | object;
   readonly stream?: boolean;
   readonly approval?: Approval;
+  readonly keyChecked?: boolean;
   /** To what the request can be translated; default null, nothing. */
   readonly translation?: Translation | null;
   readonly usage?: UsageWatch;
@@ -183,6 +184,7 @@ export class Bench {
     const request: UpstreamRequest & { untranslatable: HeadraceError | null } = {
       usage: ask.usage ?? null,
       approval: ask.approval ?? null,
+      keyChecked: ask.keyChecked ?? false,
       model: 'm',
       translator: null,
       unknownPath: ask.unknownPath ?? 'taught',

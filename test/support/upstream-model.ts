@@ -392,6 +392,7 @@ class Run {
   readonly #prompt: PromptHashes;
   readonly #attempts = new Map<Attempt, number>();
   readonly #path: string;
+  readonly #keyChecked: boolean;
   readonly #stream: boolean;
   /** What can be translated; null where nothing is. */
   readonly #translation: FakeTranslation | null;
@@ -416,6 +417,7 @@ class Run {
     this.#client.full = random() < 0.2;
     const consent = random() < 0.3 ? this.#pick(['given', 'given', 'refused', 'rejecting']) : '';
     this.#approval = consent === '' ? null : new ModelApproval(consent, this.#client);
+    this.#keyChecked = this.#approval !== null;
     this.#path = this.#pick([
       ...['/v1/chat/completions', '/v1/completions', '/v1/messages', '/v1/responses'],
       ...['/completion', '/v1/embeddings'],
@@ -784,7 +786,14 @@ class Run {
         }
         return translated;
       },
-      ...{ stream: this.#stream, choices: 1, usage: null, candidates, approval: this.#approval },
+      ...{
+        stream: this.#stream,
+        choices: 1,
+        usage: null,
+        candidates,
+        approval: this.#approval,
+        keyChecked: this.#keyChecked,
+      },
       budget: { deposit: () => undefined, withdraw: () => this.#retries-- > 0 },
       gaps: { observe: () => undefined },
       listener: {

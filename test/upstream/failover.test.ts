@@ -166,6 +166,27 @@ for (const status of [401, 403]) {
   });
 }
 
+for (const status of [401, 403]) {
+  t.test(
+    `${status} for a key that the gateway has checked is 502, and says nothing about the health of the CRN`,
+    async (t) => {
+      const servers = await hosts(t, { status }, { status });
+      const b = bench(t, servers);
+      const run = b.ask({ headers: ['authorization', 'Bearer theirs'], keyChecked: true });
+      await served(run);
+      t.equal(run.error?.code, 'HR_UPSTREAM_CREDENTIALS');
+      t.equal(run.downstream.status, 502);
+      t.same(run.attempts, [
+        [0, 'neutral', 'credentials'],
+        [1, 'neutral', 'credentials'],
+      ]);
+      const other = b.ask({ headers: ['authorization', 'Bearer theirs'] });
+      await served(other);
+      t.equal(other.downstream.status, status, 'an open gateway passes on what the CRN says of the key of its client');
+    },
+  );
+}
+
 t.test('a broken stream beside refused credentials is no matter of credentials alone', async (t) => {
   const servers = await hosts(t, { status: 401 }, { endAfter: 0 });
   const run = bench(t, servers, { apiKey: 'own' }).ask();
