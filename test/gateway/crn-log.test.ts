@@ -47,7 +47,9 @@ t.test('a standing is logged with its reason: down as a warning, anything else a
 t.test('a CRN that refuses credentials is named in a warning with what to look at', async (t) => {
   const fixture = new Fixture();
   fixture.log.note({ type: 'refused credentials', url: 'http://x' });
-  t.match(fixture.lines, [{ level: 40, crn: 'http://x', advice: /apiKey/, msg: 'CRN refuses the credentials of requests' }]);
+  t.match(fixture.lines, [
+    { level: 40, crn: 'http://x', advice: /apiKey/, msg: 'CRN refuses the credentials of requests' },
+  ]);
   fixture.log.close();
 });
 
