@@ -10,6 +10,7 @@ export { type List, LISTS, nextCursor } from './lists.ts';
 export { recordedService } from './recorded-service.ts';
 export { cachesOf, type CrnStatus, Gauges, type ProbeStatus, statusOf } from './gauges.ts';
 export { HostRoutes } from './host-routes.ts';
+export { ConfigurationRoutes } from './configuration-routes.ts';
 export { type Gathered, type LivePart, type LiveRequest, RequestRoutes } from './request-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
 export { PlaygroundRoutes } from './playground-routes.ts';

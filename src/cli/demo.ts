@@ -115,7 +115,8 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
     await closeHosts();
     throw new UsageError(sentenceOf(resolution.mistakes));
   }
-  const gateway = serveGateway(resolution.settings, { onFatal: () => serving.fail() });
+  const { settings, sources } = resolution;
+  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), sources });
   const serving = closeOnSignal(io, {
     close: async () => {
       await gateway.close();

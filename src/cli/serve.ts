@@ -44,12 +44,12 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
     io.exitCode = 1;
     return;
   }
-  const { settings } = resolution;
+  const { settings, sources } = resolution;
   const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
   const reload = async (): Promise<ReloadAnswer> =>
     apply(await loadConfigFile(file, io.env, overrides), file, gateway, log);
-  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload });
+  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
   const onException = (error: unknown): void => {
     log.fatal({ err: error }, 'the gateway cannot go on');
@@ -93,7 +93,7 @@ function apply(loaded: Resolution, file: string, gateway: ServedGateway, log: Lo
     log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
     return resolution;
   }
-  const { applied, needRestart } = gateway.reloadSettings(resolution.settings);
+  const { applied, needRestart } = gateway.reloadSettings(resolution.settings, resolution.sources);
   log.level = resolution.settings.log.level;
   log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
   return { applied, needRestart };

@@ -155,7 +155,8 @@ function recordFieldsOf(prefix: string, fields: Fields): (readonly [string, Sett
   });
 }
 
-function typeOf({ kind, words = [], items, nullable }: AnyType): string {
+/** What may be written for a value, in words. */
+export function typeOf({ kind, words = [], items, nullable }: AnyType): string {
   const { text } = items ?? {};
   const entry = KINDS[items?.kind ?? 'string'].name;
   const entries =

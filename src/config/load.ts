@@ -12,8 +12,20 @@ import { isPlain, open, type AnyType } from './value-types.ts';
 
 export type { Mistake } from './mistake.ts';
 
+/** Where a value comes from. `program`: from the object that `createGateway` was given. */
+export type SettingSource = 'default' | 'file' | 'program' | 'environment' | 'flag';
+
+/** By the path of the setting; those that are not named have their defaults. */
+export type SettingSources = Readonly<Record<string, SettingSource>>;
+
+/** Settings that can be used. */
+export interface ResolvedSettings {
+  readonly settings: Settings;
+  readonly sources: SettingSources;
+}
+
 /** Settings that can be used, or everything that is wrong with them. */
-export type Resolution = { readonly settings: Settings } | { readonly mistakes: readonly Mistake[] };
+export type Resolution = ResolvedSettings | { readonly mistakes: readonly Mistake[] };
 
 /** The content of a configuration text, or its syntax errors. */
 export type Parsed = { readonly input: unknown } | { readonly mistakes: readonly Mistake[] };
@@ -46,7 +58,26 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
   const settings =
     overrides.length === 0 && 'value' in checked ? checked.value : (SCHEMA.schema.parse(merged) as Settings);
   const conflicts = findConflicts(settings);
-  return conflicts.length > 0 ? { mistakes: conflicts } : { settings: freeze(settings) };
+  if (conflicts.length > 0) return { mistakes: conflicts };
+  return { settings: freeze(settings), sources: sourcesOf(file, env, flags) };
+}
+
+/** An empty variable counts as not set, and a section that is null as one that is absent. */
+function sourcesOf(file: unknown, env: Environment, flags: Flags): SettingSources {
+  const sources: Record<string, SettingSource> = {};
+  for (const row of SETTINGS) {
+    const { path } = row;
+    const variable = env[row.env];
+    if (flags[path] !== undefined) sources[path] = 'flag';
+    else if (variable !== undefined && variable !== '') sources[path] = 'environment';
+    else if (writtenAt(file, path) !== undefined) sources[path] = 'file';
+  }
+  return sources;
+}
+
+/** What stands at a path of a configuration; undefined where nothing does. */
+function writtenAt(input: unknown, path: string): unknown {
+  return path.split('.').reduce<unknown>((section, name) => (isPlain(section) ? section[name] : undefined), input);
 }
 
 /** Resolves one setting by its path, as `resolveSettings` does, whatever is wrong with the others. */
@@ -54,9 +85,7 @@ export function resolveSetting(path: string, input: unknown, env: Environment, f
   const row = SETTINGS.find((each) => each.path === path);
   if (row === undefined) throw new Error(`there is no setting ${path}`);
   const problems: Problems = new Map();
-  const written = path
-    .split('.')
-    .reduce<unknown>((section, name) => (isPlain(section) ? section[name] : undefined), input);
+  const written = writtenAt(input, path);
   const checked = check(row.setting, expandInput(written, env, problems), path, problems);
   const overrides = overridesOf(row, env, flags);
   const mistakes = [...('mistakes' in checked ? checked.mistakes : []), ...overrides.flatMap((each) => each.mistakes)];

@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { fetchPageFor } from '../api/fetch.ts';
 import {
+  ConfigurationRoutes,
   createAdminService,
   AccountRoutes,
   type Admin,
@@ -23,7 +24,8 @@ import type { Ledger } from '../billing/index.ts';
 import { searchFor } from '../api/search.ts';
 import { diffSettings, settingsInForce } from '../config/diff.ts';
 import { packageVersion, setHeaderLimit } from '../config/env.ts';
-import { type Mistake, resolveSettings } from '../config/load.ts';
+import { settingsInForceDocument } from '../config/in-force.ts';
+import { type Mistake, type ResolvedSettings, resolveSettings, type SettingSources } from '../config/load.ts';
 import type { Settings, SettingsInput } from '../config/settings.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
@@ -122,13 +124,14 @@ export interface GatewayOptions {
  * Probing begins at once; call `close()` to end it.
  */
 export function createGateway(input: SettingsInput, options: GatewayOptions = {}): Gateway {
-  const resolve = (given: SettingsInput): Settings => resolved({ ...EMBEDDED, ...given });
-  return new RunningGateway(resolve(input), options, resolve);
+  const resolve = (given: SettingsInput): ResolvedSettings => resolved({ ...EMBEDDED, ...given });
+  const { settings, sources } = resolve(input);
+  return new RunningGateway(settings, { ...options, sources }, resolve);
 }
 
 /** A gateway that is reloaded with resolved settings. */
 export interface ServedGateway extends Gateway {
-  reloadSettings(settings: Settings): Reloaded;
+  reloadSettings(settings: Settings, sources: SettingSources): Reloaded;
   /** Ends everything at once. Await it before an early exit: a process that exits while threads serve aborts. */
   abort(): Promise<void>;
 }
@@ -137,6 +140,8 @@ export interface ServedGateway extends Gateway {
 export interface ServeOptions extends GatewayOptions {
   /** Reads the configuration again and applies it, for `POST /reload` of the admin API. Default: not available. */
   readonly reload?: () => Promise<ReloadAnswer>;
+  /** Where the settings come from. Default: all are defaults. */
+  readonly sources?: SettingSources;
 }
 
 /** The same from settings that have been resolved already, with the defaults of the command line. */
@@ -150,17 +155,21 @@ const ADMIN_RETRY_MS = 250;
 /** Defaults of an embedded gateway where they differ from those of the command line. */
 const EMBEDDED: SettingsInput = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
 
-function resolved(input: SettingsInput): Settings {
+function resolved(input: SettingsInput): ResolvedSettings {
   const resolution = withEnginesChecked(resolveSettings(input));
   if ('mistakes' in resolution) throw new ConfigError(resolution.mistakes);
-  return resolution.settings;
+  const { settings, sources } = resolution;
+  return { settings, sources: Object.fromEntries(Object.keys(sources).map((path) => [path, 'program'])) };
 }
 
 class RunningGateway implements ServedGateway {
   readonly #control: ControlPlane;
   readonly #log: Log;
-  readonly #resolve: (input: SettingsInput) => Settings;
+  readonly #resolve: (input: SettingsInput) => ResolvedSettings;
   #settings: Settings;
+  #sources: SettingSources;
+  /** Paths of changes that wait for a restart. */
+  #pending: readonly string[] = [];
   #tokens: AdminTokens;
   #admin: Admin | null = null;
   readonly #accounts: AccountRoutes;
@@ -168,16 +177,18 @@ class RunningGateway implements ServedGateway {
   readonly #explain: ExplainRoutes;
   readonly #playground: PlaygroundRoutes;
   readonly #requests: RequestRoutes;
+  readonly #configuration: ConfigurationRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
 
-  constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => Settings) {
+  constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => ResolvedSettings) {
     const log = createLog(settings.log.level);
     setHeaderLimit(settings.limits.headerBytes);
     this.#log = log;
     this.#settings = settings;
+    this.#sources = options.sources ?? {};
     this.#tokens = new AdminTokens(settings);
     this.#resolve = resolve;
     this.#control = new ControlPlane({
@@ -214,6 +225,11 @@ class RunningGateway implements ServedGateway {
       live: () => this.#control.readings.live(),
       log: (query) => this.#control.readings.log(query),
       entries: (id) => this.#control.readings.logEntries(id),
+    });
+    this.#configuration = new ConfigurationRoutes({
+      tokens: this.#tokens,
+      reloadable: options.reload !== undefined,
+      settings: () => settingsInForceDocument(this.#settings, this.#sources, this.#pending),
     });
     const server = {
       ...{ handler: local.handler, onRefused: local.refused, decorate: local.decorate, clock: systemClock },
@@ -255,6 +271,7 @@ class RunningGateway implements ServedGateway {
         hosts,
         // Before the records of the ledger, whose ids are those of clients.
         this.#requests,
+        this.#configuration,
         this.#accounts,
         this.#overview,
         this.#explain,
@@ -297,12 +314,17 @@ class RunningGateway implements ServedGateway {
   }
 
   reload(input: SettingsInput): Reloaded {
-    return this.reloadSettings(this.#resolve(input));
+    const { settings, sources } = this.#resolve(input);
+    return this.reloadSettings(settings, sources);
   }
 
-  reloadSettings(settings: Settings): Reloaded {
+  reloadSettings(settings: Settings, sources: SettingSources): Reloaded {
     const { reloadable, restart } = diffSettings(this.#settings, settings);
     this.#settings = settingsInForce(this.#settings, settings);
+    // What waits for a restart is still what the former configuration says.
+    const kept = Object.fromEntries(restart.map((path) => [path, this.#sources[path] ?? 'default']));
+    this.#sources = { ...sources, ...kept };
+    this.#pending = restart;
     this.#log.level = settings.log.level;
     this.#control.apply(this.#settings);
     const tokens = new AdminTokens(this.#settings);
@@ -312,6 +334,7 @@ class RunningGateway implements ServedGateway {
     this.#explain.configure(tokens);
     this.#playground.configure(tokens);
     this.#requests.configure(tokens);
+    this.#configuration.configure(tokens);
     return { applied: reloadable, needRestart: restart };
   }
 

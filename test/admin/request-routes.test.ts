@@ -256,3 +256,23 @@ t.test('health probes are not in the log, and size 0 turns it off', async (t) =>
   await ask(off.url, 'a');
   t.match((await off.get('/requests/log')).body, { size: 0, data: [] });
 });
+
+t.test('the configuration in force is shown as documents are', async (t) => {
+  const { adminUrl, get } = await start(t);
+  interface Configuration {
+    readonly reloadable: boolean;
+    readonly settings: { path: string; value: unknown; source: string }[];
+  }
+  const { body, response } = await get<Configuration>('/configuration');
+  t.equal(response.headers.get('cache-control'), 'no-store');
+  t.equal(body.reloadable, false, 'an embedded gateway has no file');
+  const of = (path: string): unknown => body.settings.find((row) => row.path === path);
+  t.match(of('health.interval'), { value: '50ms', source: 'program' });
+  t.match(of('store'), { value: null, source: 'program' });
+  t.match(of('keys.static'), { value: [{ key: '(set)', account: 'tests' }] });
+  t.equal((await fetch(`${adminUrl}/configuration`, { method: 'POST' })).status, 405);
+  const guarded = await start(t, TOKENS);
+  t.equal((await guarded.get('/configuration')).status, 401);
+  t.equal((await guarded.get('/configuration', 'look')).status, 200);
+  t.notMatch(JSON.stringify((await guarded.get('/configuration', 'look')).body), /sesame/);
+});
