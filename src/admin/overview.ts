@@ -106,10 +106,23 @@ export interface ModelOverview {
   readonly failovers: number;
   /** Requests that wait for a CRN with a short backlog. */
   readonly waiting: number;
+  /** Of delivered answers; `cached` is a part of `input`. */
+  readonly tokens: TokenOverview;
+  /** What delivered answers have cost in USD: charged or paid, without a ledger by the prices of the model. */
+  readonly costUsd: number;
+  /** Bytes of prompts sent to CRNs, and those of them that the CRN was expected to have in its cache. */
+  readonly promptBytes: number;
+  readonly predictedBytes: number;
   /** Times from request to the end of its answer, cumulative by `boundsS`. */
   readonly duration: readonly number[];
   /** Times from request to the first piece of its stream, cumulative by `boundsS`. */
   readonly firstByte: readonly number[];
+}
+
+export interface TokenOverview {
+  readonly input: number;
+  readonly cached: number;
+  readonly output: number;
 }
 
 export interface EngineOverview {
@@ -335,10 +348,25 @@ function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {
       errors: all.sum('headrace_requests_total', (labels) => own(labels) && isFailure(labels)),
       failovers: all.sum('headrace_failovers_total', own),
       waiting: all.sum('headrace_held_requests', own),
+      tokens: {
+        input: tokensOf(all, model, 'input'),
+        cached: tokensOf(all, model, 'cached'),
+        output: tokensOf(all, model, 'output'),
+      },
+      costUsd: all.sum('headrace_cost_usd_total', own),
+      promptBytes: all.sum('headrace_locality_prompt_bytes_total', own),
+      predictedBytes: all.sum(
+        'headrace_locality_prompt_bytes_total',
+        (labels) => own(labels) && labels['predicted'] === 'hit',
+      ),
       duration: all.buckets('headrace_request_duration_seconds', own),
       firstByte: all.buckets('headrace_stream_first_byte_seconds', own),
     };
   });
+}
+
+function tokensOf(all: Numbers, model: string, type: keyof TokenOverview): number {
+  return all.sum('headrace_tokens_total', (labels) => labels['model'] === model && labels['type'] === type);
 }
 
 function isFailure({ status, code }: Labels): boolean {

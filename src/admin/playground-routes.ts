@@ -200,15 +200,15 @@ function explainHead(res: ServerResponse, exchange: Exchange): void {
 
 function answerOf(exchange: Exchange, nowMs: number): PlaygroundAnswer {
   const { aborted, attempts, account, crn, endpoint, errorCode, firstPieceMs, heldMs, model } = exchange;
-  const { cachedTokens, predictedHit, receivedMs, requestId, settlement, status, translation } = exchange;
+  const { cost, predictedHit, receivedMs, requestId, settlement, status, tokens, translation } = exchange;
   return {
     ...{ requestId, status: aborted && status === 0 ? 499 : status, code: errorCode, aborted },
     ...{ endpoint, model, account, crn, attempts, translation, heldMs },
     firstByteMs: firstPieceMs > 0 ? firstPieceMs - receivedMs : null,
     durationMs: nowMs - receivedMs,
     predictedHit: predictedHit < 0 ? null : predictedHit,
-    cachedTokens: cachedTokens < 0 ? null : cachedTokens,
-    costUsd: settlement === null ? null : exactUsdText(settlement.cost),
+    cachedTokens: tokens?.saysCached === true ? tokens.cachedTokens : null,
+    costUsd: settlement === null && cost === 0 ? null : exactUsdText(cost),
   };
 }
 

@@ -22,6 +22,16 @@ export interface ModelRates {
   /** Median and 99th percentile of the time to the first piece of a stream. */
   readonly firstByteP50Ms: number | null;
   readonly firstByteP99Ms: number | null;
+  /** Tokens of the answers that ended in this time; `cached` are a part of `input`. */
+  readonly inputTokensPerS: number;
+  readonly cachedTokensPerS: number;
+  readonly outputTokensPerS: number;
+  /** Share of the input tokens that came from caches, as CRNs report it; null without input. */
+  readonly cachedShare: number | null;
+  /** Share of the bytes of prompts that was expected in caches when CRNs were chosen; null without prompts. */
+  readonly predictedShare: number | null;
+  /** What an hour like this time costs. */
+  readonly usdPerHour: number;
 }
 
 /** How often per place; a count that went down belongs to a thread that was started anew and counts as it stands. */
@@ -52,6 +62,12 @@ export function quantileMs(boundsS: readonly number[], counts: readonly number[]
   return (lower + (upper - lower) * (inside > 0 ? (rank - below) / inside : 1)) * 1000;
 }
 
+/** What the answers of a model took, place by place: tokens, USD, bytes of prompts. */
+export function usedBy(model: Overview['models'][number]): number[] {
+  const { costUsd, predictedBytes, promptBytes, tokens } = model;
+  return [tokens.input, tokens.cached, tokens.output, costUsd, promptBytes, predictedBytes];
+}
+
 /** The rates between two documents of one gateway. */
 export function ratesBetween(before: Overview, after: Overview): Rates {
   const seconds = Math.max((after.dateMs - before.dateMs) / 1000, 0.001);
@@ -60,11 +76,14 @@ export function ratesBetween(before: Overview, after: Overview): Rates {
     const old = known.get(model.model);
     const [requests = 0, errors = 0] = growth(old && [old.requests, old.errors], [model.requests, model.errors]);
     const duration = growth(old?.duration, model.duration);
-    return { model: model.model, requests, errors, duration, firstByte: growth(old?.firstByte, model.firstByte) };
+    const used = growth(old && usedBy(old), usedBy(model));
+    return { model: model.model, requests, errors, duration, firstByte: growth(old?.firstByte, model.firstByte), used };
   });
   const rate = (parts: typeof grown): ModelRates => {
     const duration = sumOf(parts.map((part) => part.duration));
     const firstByte = sumOf(parts.map((part) => part.firstByte));
+    const used = sumOf(parts.map((part) => part.used));
+    const [input = 0, cached = 0, output = 0, usd = 0, promptBytes = 0, predictedBytes = 0] = used;
     return {
       requestsPerS: parts.reduce((sum, { requests }) => sum + requests, 0) / seconds,
       errorsPerS: parts.reduce((sum, { errors }) => sum + errors, 0) / seconds,
@@ -72,6 +91,12 @@ export function ratesBetween(before: Overview, after: Overview): Rates {
       p99Ms: quantileMs(after.boundsS, duration, 0.99),
       firstByteP50Ms: quantileMs(after.boundsS, firstByte, 0.5),
       firstByteP99Ms: quantileMs(after.boundsS, firstByte, 0.99),
+      inputTokensPerS: input / seconds,
+      cachedTokensPerS: cached / seconds,
+      outputTokensPerS: output / seconds,
+      cachedShare: input > 0 ? cached / input : null,
+      predictedShare: promptBytes > 0 ? predictedBytes / promptBytes : null,
+      usdPerHour: (usd * 3600) / seconds,
     };
   };
   const attempts = new Map(before.crns.map((crn) => [crn.url, crn.attempts]));

@@ -77,6 +77,8 @@ export interface ApiDeps {
   readonly catalog: readonly CatalogModel[];
   /** What is known of the tokens of models, for answers that nobody counts. */
   readonly tokenSizes: TokenSizes;
+  /** By configured model id; free models have none. */
+  readonly modelPrices: ReadonlyMap<string, ModelPrice>;
   /** In tokens, by configured model id, where it is known. */
   readonly contextLengths: ReadonlyMap<string, number>;
   /** Unix time in seconds of the process start, shown as `created` of models without their own. */

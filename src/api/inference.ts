@@ -11,10 +11,13 @@ import {
   edited,
   formBounds,
   isForm,
+  isNativePath,
+  isWithoutOutput,
   limitEdits,
   named,
   type NativeRequest,
   nativeRequest,
+  promptEstimate,
   type PromptBlocks,
   renamedForm,
   responseIdOf,
@@ -22,6 +25,7 @@ import {
   scanForm,
   type ScannedBody,
   type ScannedForm,
+  type TokenBounds,
   tokenBounds,
   type Translation,
   translationOf,
@@ -29,9 +33,17 @@ import {
   usageEdit,
   UsageWatch,
 } from '../dialect/index.ts';
-import { exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
+import { costOf, exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { type CookieSending, type Exchange, readCookie, setCookie, type TrailerSource } from '../ingress/exchange.ts';
+import {
+  type CookieSending,
+  type Exchange,
+  readCookie,
+  type RequestTokens,
+  setCookie,
+  type TokenSource,
+  type TrailerSource,
+} from '../ingress/exchange.ts';
 import {
   type Admission,
   AFFINITY_COOKIE,
@@ -74,7 +86,7 @@ import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
 import { NOT_AN_OBJECT, typeAdvice } from './schema.ts';
 import { TextRecorder } from './text-recorder.ts';
-import { TokenBudget } from './token-budget.ts';
+import { clampTokens, TokenBudget } from './token-budget.ts';
 
 const NO_HEADERS: readonly string[] = [];
 const NO_EDITS: readonly BodyEdit[] = [];
@@ -246,13 +258,19 @@ export const forward: Endpoint = paid(inference);
 function budgetOf({ deps, exchange, input }: InferenceRequest, billing: Billing, assumed: number): TokenBudget {
   const { body, form, model, scan } = input;
   const dialect = dialectOf(exchange.path);
-  const context = deps.contextLengths.get(model.id);
   if (dialect === undefined && form === null) input.native = nativeRequest(exchange.path, body, scan);
-  const bounds =
-    form === null ? tokenBounds(dialect, body, scan, context, input.native) : formBounds(body, form, context);
+  const bounds = boundsOf(dialect, input, deps.contextLengths.get(model.id));
   const unsaid = dialectLimit(dialect, scan) ?? assumed;
   input.budget = new TokenBudget(bounds, unsaid, billing.modelPrices.get(model.id));
   return input.budget;
+}
+
+function boundsOf(
+  dialect: Dialect | undefined,
+  { body, form, native, scan }: InferenceInput,
+  context: number | undefined,
+): TokenBounds {
+  return form === null ? tokenBounds(dialect, body, scan, context, native) : formBounds(body, form, context);
 }
 
 /** The body with the model that its path names, where the body names none. */
@@ -275,7 +293,7 @@ function notJson(path: string, contentType: string): HeadraceError {
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
-class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Meter, TrailerSource {
+class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Meter, TokenSource, TrailerSource {
   readonly model: string;
   readonly path: string;
   readonly lines: RequestLines;
@@ -288,7 +306,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly dialectBit: number;
   readonly translatedBit: number;
   untranslatable: HeadraceError | null = null;
-  readonly usage: UsageWatch | null;
+  readonly usage: UsageWatch;
   readonly candidates: Candidates;
   readonly budget: RetryBudget;
   readonly approval: Approval | null;
@@ -299,9 +317,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   readonly bytes: number;
   readonly #exchange: Exchange;
   readonly #modelCell: number;
-  /** As the client sent it, and what was found in it. */
-  readonly #received: Buffer;
-  readonly #scan: ScannedBody;
+  readonly #input: InferenceInput;
   /** Nothing but the text of the request is in its prompt: no attachment, and no earlier response. */
   readonly #isWholePrompt: boolean;
   readonly #settlement: RequestSettlement;
@@ -319,6 +335,10 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   /** Nothing of the answer is to come, so that what it took stands. */
   #isComplete = false;
   #spent: Spending | null = null;
+  /** What `spending` has counted last. */
+  #counted: RequestTokens | null = null;
+  /** Whether what the answer says of the cache is compared with what was predicted. */
+  readonly #teaches: boolean;
   /** How the last attempt ended. */
   #cause = '';
 
@@ -344,16 +364,16 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.dialect = dialect;
     this.#exchange = exchange;
     this.#modelCell = model.budget;
-    this.#received = body;
+    this.#input = input;
     // Of a file nobody knows what it is in bytes of prompt.
     this.bytes = form?.textBytes ?? body.byteLength;
-    this.#scan = scan;
     this.#deps = deps;
     this.#cells = deps.metrics.of(exchange.endpoint, model.id);
     this.stream = scan.stream;
     this.#preferred = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE));
     this.#trace = span === null ? null : new AttemptTrace(span, dialect, path, model.id);
     if (charged) settlement.meter = this;
+    exchange.tokenSource = this;
     exchange.bytesIn = body.byteLength;
     const isContinued = continuedResponse(dialect, body, scan) !== undefined;
     const continued = continuedBy(request);
@@ -377,19 +397,20 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
     this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
+    if (dialect === undefined && form === null && isNativePath(path)) input.native ??= nativeRequest(path, body, scan);
     this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);
     this.candidates = new Candidates(model, deps.picker, deps.pickerSettings, this);
     this.budget = deps.budget(model);
     this.approval = paid ? settlement : null;
+    this.#teaches = charged || (dialect !== undefined && deps.pickerSettings.affinity && deps.feedback.isDue());
+    this.usage = new UsageWatch({
+      strip: asking !== undefined,
+      bytesPerToken: deps.tokenSizes.of(model.id),
+      native: input.native?.api,
+      generates: dialect !== undefined || !isWithoutOutput(path),
+      readsEveryEvent: charged,
+    });
     this.keyChecked = deps.settings.keys.required;
-    // A trace shows what the CRN counted, also where nobody is charged.
-    const isMetered = charged || span !== null;
-    const bytesPerToken = isMetered ? deps.tokenSizes.of(model.id) : 0;
-    const teaches = dialect !== undefined && deps.pickerSettings.affinity;
-    this.usage =
-      isMetered || (teaches && deps.feedback.isDue())
-        ? new UsageWatch(asking !== undefined, bytesPerToken, input.native?.api)
-        : null;
   }
 
   get listener(): UpstreamListener {
@@ -398,7 +419,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   blocks(): PromptBlocks {
     const { account } = this.#exchange;
-    return promptOf(this.#deps.settings, this.model, account, this.#received, this.#scan, this.dialect);
+    const { body, scan } = this.#input;
+    return promptOf(this.#deps.settings, this.model, account, body, scan, this.dialect);
   }
 
   get isUntranslatable(): boolean {
@@ -480,8 +502,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   /** Compares the cached tokens that the CRN reports with what was predicted when it was chosen. */
   #learn({ charged, judge, matched, member }: Attempt): void {
-    const counted = this.usage?.counted(judge);
-    if (counted === undefined || counted.promptTokens === 0 || !this.#isWholePrompt) return;
+    const counted = this.#teaches && this.#isWholePrompt ? this.usage.counted(judge) : undefined;
+    if (counted === undefined || counted.promptTokens === 0) return;
     const { feedback, metrics } = this.#deps;
     const { promptTokens } = counted;
     const predictedBytes = blockBytes(matched);
@@ -489,7 +511,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const cachedTokens = counted.saysCached ? Math.min(counted.cachedTokens, promptTokens) : null;
     feedback.answered(this.#modelCell, member.member, { cachedTokens, predictedBytes, promptBytes, promptTokens });
     if (cachedTokens === null) return;
-    this.#exchange.cachedTokens = cachedTokens;
     const predictedTokens = Math.round(promptTokens * shareOf(predictedBytes, charged));
     metrics.cached(member.url, this.model, promptTokens, predictedTokens, cachedTokens);
   }
@@ -573,19 +594,51 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   spending(): Spending | null {
     if (this.#spent !== null) return this.#spent;
-    const { model, usage } = this;
-    if (usage?.delivered !== true) return null;
+    const { model } = this;
     const budget = this.#budget as TokenBudget;
-    const counted = usage.result(budget.bounds.promptTokens);
-    const tokens = budget.clamp(counted, this.#limit ?? budget.bounds.limit);
-    if (counted.measured && tokens === counted) {
-      this.#deps.tokenSizes.note(model, usage.streamedBytes, tokens.completionTokens);
-    }
+    const tokens = this.#countWithin(budget.bounds);
+    this.#counted = tokens;
+    if (tokens === null) return null;
     const { cachedTokens, completionTokens, measured, promptTokens } = tokens;
     const price = budget.priceVersion;
     const spent = { model, cost: budget.costOf(tokens), promptTokens, cachedTokens, completionTokens, measured, price };
     if (this.#isComplete) this.#spent = spent;
     return spent;
+  }
+
+  tokens(): RequestTokens | null {
+    if (this.#settlement?.kind === 'account') return this.#counted;
+    const { usage } = this;
+    if (!usage.delivered || !usage.isCountable) return null;
+    const { body, form, scan } = this.#input;
+    const { contextLengths, tokenSizes } = this.#deps;
+    const context = contextLengths.get(this.model);
+    const estimate = usage.isReported || form !== null ? 0 : promptEstimate(this.dialect, body, scan, context);
+    const counted = usage.result(estimate);
+    const { completionTokens, measured, promptTokens } = counted;
+    // No token is shorter than a byte: counts within these are within the bounds of the request too, which are expensive to know.
+    if (promptTokens > 0 && promptTokens <= body.byteLength && completionTokens <= usage.bytes) {
+      if (measured) tokenSizes.note(this.model, usage.streamedBytes, completionTokens);
+      return counted;
+    }
+    return this.#countWithin(boundsOf(this.dialect, this.#input, context));
+  }
+
+  priceOf(tokens: RequestTokens): number {
+    const price = this.#deps.modelPrices.get(this.model);
+    return price === undefined ? 0 : costOf(price, tokens);
+  }
+
+  /** The tokens of what has passed, estimated where they are not counted, as far as they can be right. Null: nothing has passed. */
+  #countWithin(bounds: TokenBounds): RequestTokens | null {
+    const { usage } = this;
+    if (!usage.delivered) return null;
+    const counted = usage.result(bounds.promptTokens);
+    const tokens = clampTokens(counted, bounds, this.#limit ?? bounds.limit);
+    if (counted.measured && tokens === counted) {
+      this.#deps.tokenSizes.note(this.model, usage.streamedBytes, tokens.completionTokens);
+    }
+    return tokens;
   }
 }
 

@@ -5,6 +5,20 @@ import { costOf, type ModelPrice, type Tokens } from '../billing/index.ts';
 import type { TokenBounds } from '../dialect/index.ts';
 import type { CostRange } from './pipeline.ts';
 
+/** What is believed of the tokens that a server reports: `limit` is that of one answer in the request that it got, if any. */
+export function clampTokens<T extends Tokens>(tokens: T, bounds: TokenBounds, limit: number | undefined): T {
+  const { answers, context, mostPromptTokens } = bounds;
+  const mostOutput = Math.min(limit ?? Infinity, context) * answers;
+  if (tokens.promptTokens <= mostPromptTokens && tokens.completionTokens <= mostOutput) return tokens;
+  const promptTokens = Math.min(tokens.promptTokens, mostPromptTokens);
+  return {
+    ...tokens,
+    promptTokens,
+    completionTokens: Math.min(tokens.completionTokens, mostOutput),
+    cachedTokens: Math.min(tokens.cachedTokens, promptTokens),
+  };
+}
+
 const FREE: ModelPrice = { prompt: 0, completion: 0, cachedPrompt: 0 };
 
 /** An answer shorter than this is of no use: a request whose credit allows less is refused. */
@@ -69,20 +83,6 @@ export class TokenBudget implements CostRange {
     if (output === this.output && limit !== undefined) return limit;
     if (output === context) return undefined;
     return limit === undefined ? this.#fitting(Math.max(output, 1)) : Math.max(output, 1);
-  }
-
-  /** What is charged of the tokens that a server reports: `limit` is the one that stands in the request, if any. */
-  clamp<T extends Tokens>(tokens: T, limit: number | undefined): T {
-    const { answers, context, mostPromptTokens } = this.bounds;
-    const mostOutput = Math.min(limit ?? Infinity, context) * answers;
-    if (tokens.promptTokens <= mostPromptTokens && tokens.completionTokens <= mostOutput) return tokens;
-    const promptTokens = Math.min(tokens.promptTokens, mostPromptTokens);
-    return {
-      ...tokens,
-      promptTokens,
-      completionTokens: Math.min(tokens.completionTokens, mostOutput),
-      cachedTokens: Math.min(tokens.cachedTokens, promptTokens),
-    };
   }
 
   costOf(tokens: Tokens): number {

@@ -6,6 +6,7 @@ import {
   found,
   type Found,
   memberTable,
+  parsedValue,
   promptsIn,
   scanMembers,
   type ScannedBody,
@@ -16,7 +17,6 @@ import {
 import { NATIVE_TEXTS } from './native.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';
-import { parsedValue, usageObject } from './usage-object.ts';
 
 /** Why a 2xx answer is a failure of the attempt. */
 export type AnswerFailure =
@@ -89,6 +89,11 @@ export class AnswerJudge {
   readonly dialect: Dialect | undefined;
   /** Answers that were asked for. */
   readonly choices: number;
+  /**
+   * Whether token counts may stand in the last piece of a stream and in those that follow: its output has ended, or an event has
+   * told counts. A field, since it is asked for every piece.
+   */
+  countsDue = false;
   #state: AnswerState = 'undecided';
   #useful = false;
   #complete = false;
@@ -100,7 +105,6 @@ export class AnswerJudge {
   /** The last bytes of an event that is longer than what is held; null outside such an event. */
   #longEvent: Buffer | null = null;
   readonly #counts: boolean;
-  readonly #countsText: boolean;
   readonly #heldBytes: number;
   #streams = false;
   #judged = false;
@@ -128,19 +132,11 @@ export class AnswerJudge {
   /**
    * @param dialect of the request; without one any event, and any byte of a whole answer, is useful
    * @param choices see {@link choicesOf}
-   * @param counts whether to read the token counts of a whole answer too. Default false
-   * @param countsText whether to count the bytes of generated text. Default: as `counts`
+   * @param counts whether to read the token counts of a whole answer too, and to count the bytes of generated text. Default false
    * @param heldBytes a longer whole answer has begun before its end
    */
-  constructor(
-    dialect: Dialect | undefined,
-    choices: number,
-    counts = false,
-    countsText: boolean = counts,
-    heldBytes: number = HELD_ANSWER_BYTES,
-  ) {
+  constructor(dialect: Dialect | undefined, choices: number, counts = false, heldBytes: number = HELD_ANSWER_BYTES) {
     this.#heldBytes = heldBytes;
-    this.#countsText = countsText;
     this.dialect = dialect;
     this.choices = choices;
     this.#counts = counts;
@@ -155,6 +151,7 @@ export class AnswerJudge {
     this.#countsRead = false;
     this.#useful = false;
     this.#finished = false;
+    this.countsDue = false;
     this.#complete = false;
     this.#reportedError = false;
     this.#bytes = 0;
@@ -163,7 +160,7 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
-    this.#text = this.#countsText && this.#streams ? new TextCounter(this.dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
+    this.#text = this.#counts && this.#streams ? new TextCounter(this.dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
       this.#judged = false;
@@ -313,7 +310,7 @@ export class AnswerJudge {
     // An array has an answer for each prompt, with counts of its own: they are estimated.
     this.#countsRead = this.#counts && end > 0;
     const { answerTexts } = this.dialect as Dialect;
-    if (this.#countsText && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
+    if (this.#counts && !(this.#usage !== undefined && this.#usage.completionTokens > 0)) {
       this.#answerText = textBytes(body, answerTexts);
     }
     this.#useful = end < 0 || first === OPEN_ARRAY || hasOutput(body, scan);
@@ -325,7 +322,7 @@ export class AnswerJudge {
     const dialect = this.dialect as Dialect;
     const start = spans[USAGE_AT] as number;
     if (dialect.name !== 'llama') {
-      if (start >= 0) this.#usage = dialect.usage({ usage: usageObject(body, start, spans[USAGE_AT + 1] as number) });
+      if (start >= 0) this.#usage = dialect.usage({ usage: parsedValue(body, start, spans[USAGE_AT + 1] as number) });
       return;
     }
     const members: Record<string, unknown> = {};
@@ -523,12 +520,13 @@ export class AnswerJudge {
     }
   }
 
-  #take({ begins, ended, error, last, useful }: EventReading): void {
+  #take({ begins, counts, ended, error, last, useful }: EventReading): void {
+    if (counts) this.countsDue = true;
     if (this.#state !== 'undecided' && this.#state !== 'begun') return;
     if (error) {
       this.#reportedError = true;
       if (this.#state === 'undecided') this.#state = 'error event';
-      else this.#finished = true;
+      else this.#finish();
       return;
     }
     if (useful) this.#takeUseful();
@@ -538,7 +536,7 @@ export class AnswerJudge {
       const all = this.#ended === null || this.#ended.size >= this.choices;
       const { endsWithChoices } = this.dialect as Dialect;
       // In a dialect without `[DONE]` a list of prompts is one choice or several, as the engine reads it.
-      if (all || endsWithChoices) this.#finished = true;
+      if (all || endsWithChoices) this.#finish();
       if (all && endsWithChoices) this.#complete = true;
     }
     if (!last) return;
@@ -546,8 +544,13 @@ export class AnswerJudge {
       this.#state = this.#onlyDone ? 'only done' : 'not begun';
       return;
     }
-    this.#finished = true;
+    this.#finish();
     this.#complete = true;
+  }
+
+  #finish(): void {
+    this.#finished = true;
+    this.countsDue = true;
   }
 
   #takeUseful(): void {
@@ -560,13 +563,14 @@ export class AnswerJudge {
 const NOT_SEARCHED = -2;
 
 /** One for all judges: it is read before the next event. */
-const READING: EventReading = { begins: false, useful: false, error: false, last: false, ended: [] };
+const READING: EventReading = { begins: false, useful: false, error: false, last: false, counts: false, ended: [] };
 
 function clearedReading(): EventReading {
   READING.begins = false;
   READING.useful = false;
   READING.error = false;
   READING.last = false;
+  READING.counts = false;
   READING.ended.length = 0;
   return READING;
 }

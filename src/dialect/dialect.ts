@@ -107,6 +107,8 @@ export interface EventReading {
   error: boolean;
   /** Nothing follows it. */
   last: boolean;
+  /** It has token counts, though more output or an end may follow. */
+  counts: boolean;
   /** Indexes of the choices that it ends. */
   readonly ended: number[];
 }

@@ -13,7 +13,7 @@ export {
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
 export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN } from './json-scan.ts';
 export { formBounds, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
-export { type NativeRequest, nativeRequest } from './native.ts';
+export { isNativePath, isWithoutOutput, type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
@@ -41,7 +41,7 @@ export {
 } from './response-object.ts';
 export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
 export { ResponseEcho } from './translation/response-echo.ts';
-export { type TokenBounds, tokenBounds } from './token-bounds.ts';
+export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, UsageWatch } from './usage.ts';
 export {
   type AnswerTranslator,

@@ -181,6 +181,15 @@ export function skipValue(body: Buffer, start: number, end: number, outer: numbe
   }
 }
 
+/** The JSON value at `[start, end)`; undefined when there is none. */
+export function parsedValue(bytes: Buffer, start: number, end: number): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8', start, end));
+  } catch {
+    return undefined;
+  }
+}
+
 /** The offset of the first byte at or behind `start` that is no JSON white space. */
 export function skipSpace(body: Buffer, start: number, end: number): number {
   let pos = start;

@@ -74,6 +74,7 @@ function readEvent(event: string, data: Readonly<Record<string, unknown>>, into:
       into.useful = isFilledBeside(delta, 'type');
       return;
     case 'message_delta':
+      into.counts = true;
       into.useful = isFilled(delta?.['stop_reason']);
       return;
     case 'message_stop':

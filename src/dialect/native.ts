@@ -64,6 +64,23 @@ const APIS: ReadonlyMap<string, NativeApi> = new Map([
   ['/generate_stream', GENERATE],
 ]);
 
+/** Whether requests to a path are answered as such servers do. */
+export function isNativePath(path: string): boolean {
+  return APIS.has(usualPath(path));
+}
+
+/** Paths whose answers hold vectors, scores and labels: whatever their size, nothing in them was generated. */
+const WITHOUT_OUTPUT: ReadonlySet<string> = new Set([
+  ...['/v1/embeddings', '/embeddings', '/embedding', '/embed', '/embed_all', '/embed_sparse', '/v2/embed'],
+  ...['/api/embed', '/api/embeddings', '/v1/rerank', '/v2/rerank', '/rerank', '/v1/reranking', '/reranking'],
+  ...['/v1/score', '/score', '/similarity', '/predict', '/classify', '/v1/classify', '/pooling', '/v1/moderations'],
+]);
+
+/** Whether a path answers with numbers about its input, so that input is all that its tokens are. */
+export function isWithoutOutput(path: string): boolean {
+  return WITHOUT_OUTPUT.has(usualPath(path));
+}
+
 /** Texts in the events of streams of such servers, and of those that speak like a dialect on another path. */
 export const NATIVE_TEXTS: readonly Buffer[] = textMembers(
   ...['content', 'arguments', 'reasoning_content', 'reasoning', 'refusal', 'text', 'response', 'thinking'],

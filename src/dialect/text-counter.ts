@@ -48,8 +48,10 @@ export class TextCounter {
   /** Bytes of an event before its text and from the closing quote on, as in the last one with one text; 0: not known. */
   #before = 0;
   #after = 0;
-  /** The last four bytes before the text, and the byte behind its closing quote. */
-  #opening = 0;
+  /** The last four bytes before the text, of which the last one is a quote, and the byte behind its closing quote. */
+  #opening1 = 0;
+  #opening2 = 0;
+  #opening3 = 0;
   #closing = 0;
 
   constructor(names: readonly Buffer[]) {
@@ -65,7 +67,10 @@ export class TextCounter {
       from <= to &&
       piece[to] === QUOTE &&
       piece[to + 1] === this.#closing &&
-      fourBytes(piece, from) === this.#opening;
+      piece[from - 1] === QUOTE &&
+      piece[from - 2] === this.#opening3 &&
+      piece[from - 3] === this.#opening2 &&
+      piece[from - 4] === this.#opening1;
     if (isLikeLast) this.bytes += to - from;
     else this.#search(piece.subarray(start, end));
   }
@@ -75,19 +80,11 @@ export class TextCounter {
     if (found.count !== 1 || found.start < 4 || found.start === found.end) return;
     this.#before = found.start;
     this.#after = event.length - found.end;
-    this.#opening = fourBytes(event, found.start);
+    this.#opening1 = event[found.start - 4] as number;
+    this.#opening2 = event[found.start - 3] as number;
+    this.#opening3 = event[found.start - 2] as number;
     this.#closing = event[found.end + 1] as number;
   }
-}
-
-/** The four bytes before `end`. */
-function fourBytes(bytes: Buffer, end: number): number {
-  return (
-    (bytes[end - 4] as number) |
-    ((bytes[end - 3] as number) << 8) |
-    ((bytes[end - 2] as number) << 16) |
-    ((bytes[end - 1] as number) << 24)
-  );
 }
 
 /** Bytes of a token of English on average; that of a model of which nothing is known. */

@@ -65,11 +65,7 @@ export function tokenBounds(
   native: NativeRequest | null = null,
 ): TokenBounds {
   const { spans } = scan;
-  let bytes = 0;
-  for (const at of PROMPT) {
-    const start = spans[at] as number;
-    if (start >= 0) bytes += (spans[at + 1] as number) - start;
-  }
+  let bytes = promptBytes(spans);
   const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
   const longest = context ?? Infinity;
   let mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
@@ -92,6 +88,30 @@ export function tokenBounds(
     free: perPrompt < longest ? Math.floor(longest - perPrompt) : longest,
     surelyFree: longest - Math.ceil(bytes / prompts / FEWEST_BYTES_PER_TOKEN) - TEMPLATE_TOKENS,
   };
+}
+
+/** `promptTokens` of `tokenBounds`, at a small part of its cost. */
+export function promptEstimate(
+  dialect: Dialect | undefined,
+  body: Buffer,
+  { spans }: ScannedBody,
+  context: number | undefined,
+): number {
+  if (dialect === undefined) return Math.ceil(body.byteLength / BYTES_PER_TOKEN);
+  const tokens = Math.ceil(promptBytes(spans) / BYTES_PER_TOKEN);
+  if (context === undefined || tokens <= context) return tokens;
+  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  return Math.min(tokens, context * prompts);
+}
+
+/** Bytes of the members that become prompt. */
+function promptBytes(spans: readonly number[]): number {
+  let bytes = 0;
+  for (const at of PROMPT) {
+    const start = spans[at] as number;
+    if (start >= 0) bytes += (spans[at + 1] as number) - start;
+  }
+  return bytes;
 }
 
 /** Whether all of the prompt is in the body: no attachment, no earlier response, and no system prompt that the server keeps. */

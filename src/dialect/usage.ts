@@ -4,9 +4,8 @@ import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
 import { chatCompletions, responses } from './openai.ts';
-import { type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import { parsedValue, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
-import { parsedValue, usageObject } from './usage-object.ts';
 
 const OPTION = '{"include_usage":true}';
 const MEMBER = `"stream_options":${OPTION},`;
@@ -80,7 +79,7 @@ export function usageIn(form: CountForm, bytes: Buffer): Usage | undefined {
   let total: Usage | undefined;
   for (let at = nextUsage(bytes, 0); at >= 0; at = nextUsage(bytes, at + 1)) {
     const end = skipValue(bytes, at, bytes.length, 0, USAGE_MAX_DEPTH);
-    if (end > 0) total = larger(total, form.usage({ usage: usageObject(bytes, at, end) }));
+    if (end > 0) total = larger(total, form.usage({ usage: parsedValue(bytes, at, end) }));
   }
   return total;
 }
@@ -132,8 +131,25 @@ const NOTHING: Buffer = Buffer.alloc(0);
 const UNCOUNTED: Usage = { promptTokens: 0, completionTokens: 0, cachedTokens: 0, saysCached: false };
 
 /** Tokens of a response, and whether the CRN counted them (or they are an estimate). */
-export interface Metered extends Omit<Usage, 'saysCached'> {
+export interface Metered extends Usage {
   readonly measured: boolean;
+}
+
+/** How an answer is watched. */
+export interface WatchOptions {
+  /** Removes events that hold usage only: the gateway asked for them, the client did not. Default false. */
+  readonly strip?: boolean;
+  /** Bytes of text that are one token on average, for what the CRN does not count. */
+  readonly bytesPerToken: number;
+  /** How its server counts, for a request without a dialect. */
+  readonly native?: NativeApi | undefined;
+  /** False: nothing in the answer was generated, as in one with embeddings. Default true. */
+  readonly generates?: boolean;
+  /**
+   * False: counts in the middle of a stream are read only if its first piece has some, so that its pieces cost next to nothing. A
+   * stream with all its events is counted the same. Default true.
+   */
+  readonly readsEveryEvent?: boolean;
 }
 
 /** Answers of paths without a dialect: embeddings and rankings count like chat completions, images and speech like responses. */
@@ -141,6 +157,9 @@ const OTHER: CountForm = {
   usageMembers: ['usage'],
   usage: (members) => chatCompletions.usage(members) ?? responses.usage(members),
 };
+
+/** Dialects whose events have names: those in the middle of a stream have no counts. */
+const ENDS_WITH_COUNTS: ReadonlySet<string> = new Set(['messages', 'responses']);
 
 /** Counts the tokens of what passes to the client: `begin`, then `data` or `events` for each piece; `result` has the sum. */
 export class UsageWatch {
@@ -152,9 +171,15 @@ export class UsageWatch {
   readonly #native: NativeApi | undefined;
   readonly #strip: boolean;
   readonly #bytesPerToken: number;
-  /** False: only what the CRN counts is read, at the end of an answer, and nothing is estimated. */
-  readonly estimates: boolean;
-  #judge: AnswerJudge | null = null;
+  readonly #generates: boolean;
+  readonly #readsEveryEvent: boolean;
+  /**
+   * Whether the next piece of a stream must be given to `events`. Others need not be, unless they end inside an event or the judge
+   * says that counts are due. A field, since it is asked for every piece.
+   */
+  isDue = true;
+  /** Of the answer that passes; null before the first. */
+  judge: AnswerJudge | null = null;
   #passed = false;
   #bytes = 0;
   /** Tokens of the answers that this one continues. */
@@ -165,33 +190,45 @@ export class UsageWatch {
   /** Last bytes of an answer that was cut by the network where a usage object may be. */
   #beforeCut: Buffer = NOTHING;
 
-  /**
-   * @param strip removes events that hold usage only: the gateway asked for them, the client did not
-   * @param bytesPerToken of text, for what the CRN does not count; 0: only what it counts is read, where it costs little, for `counted`
-   * @param native how its server counts, for a request without a dialect
-   */
-  constructor(strip: boolean, bytesPerToken: number, native?: NativeApi) {
-    this.estimates = bytesPerToken > 0;
+  constructor({ bytesPerToken, generates = true, native, readsEveryEvent = true, strip = false }: WatchOptions) {
     this.#native = native;
     this.#form = native ?? OTHER;
     this.#strip = strip;
     this.#bytesPerToken = bytesPerToken;
+    this.#generates = generates;
+    this.#readsEveryEvent = readsEveryEvent;
   }
 
   /** Bytes of text in a stream of a dialect; 0 when another CRN has continued it. */
   get streamedBytes(): number {
-    return this.#isDialect && this.#judge?.streams === true && this.#before === 0 ? this.#judge.textBytes : 0;
+    return this.#isDialect && this.judge?.streams === true && this.#before === 0 ? this.judge.textBytes : 0;
+  }
+
+  /** Bytes of the answer so far. */
+  get bytes(): number {
+    return this.judge?.bytes ?? 0;
+  }
+
+  /** Whether the answer has reported counts, of its prompt or of its output. */
+  get isReported(): boolean {
+    return (this.judge?.usage ?? this.#usage) !== undefined;
+  }
+
+  /** Whether the tokens of the answer are known or can be estimated: it has a dialect, an API that is known, or counts of its own. */
+  get isCountable(): boolean {
+    return this.#isDialect || this.#native !== undefined || !this.#generates || this.#usage !== undefined;
   }
 
   /** Whether output has passed. An answer without any is not charged. */
   get delivered(): boolean {
-    return this.#passed && (this.#before > 0 || this.#judge?.useful === true);
+    return this.#passed && (this.#before > 0 || this.judge?.useful === true);
   }
 
   /** An answer begins to pass; an earlier one is forgotten. Each piece is given to its judge first. */
   begin(judge: AnswerJudge): void {
     this.#before = 0;
     this.#passed = false;
+    this.isDue = true;
     this.#start(judge);
   }
 
@@ -203,7 +240,7 @@ export class UsageWatch {
 
   #start(judge: AnswerJudge): void {
     const { dialect } = judge;
-    this.#judge = judge;
+    this.judge = judge;
     this.#isDialect = dialect !== undefined;
     // Without a dialect the answer is read like one of chat completions.
     this.#dialect = dialect ?? chatCompletions;
@@ -211,7 +248,9 @@ export class UsageWatch {
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;
-    this.#lines = this.#isDialect || judge.streams ? null : new LineTextCounter(nativeTextBytes);
+    const hasLines = !this.#isDialect && !judge.streams && this.#generates;
+    this.#lines =
+      hasLines && (this.#native !== undefined || this.#readsEveryEvent) ? new LineTextCounter(nativeTextBytes) : null;
   }
 
   /** A piece of a whole answer. */
@@ -221,7 +260,7 @@ export class UsageWatch {
     this.#bytes += piece.byteLength;
     this.#lines?.add(piece);
     // The judge has read the counts of an answer that was held to its end.
-    if (this.estimates && this.#judge?.countsRead !== true) this.#read(piece, isFirst, true);
+    if (this.judge?.countsRead !== true) this.#read(piece, isFirst, true);
   }
 
   /**
@@ -230,31 +269,26 @@ export class UsageWatch {
    * @returns the bytes for the client: the same or fewer; undefined when none are left
    */
   events(piece: Buffer, midEvent = false): Buffer | undefined {
-    if (!this.estimates && !this.#mayCount()) return piece;
     const isLlama = this.#dialect.name === 'llama';
     const at = isLlama ? -1 : nextUsage(piece, 0);
+    // Servers that count in every event begin with the first one. In the messages dialect all but that stand at the end.
+    if (!this.#readsEveryEvent && !this.#passed) this.isDue = at >= 0 && !ENDS_WITH_COUNTS.has(this.#dialect.name);
     const isCut = this.#beforeCut.byteLength > 0;
     // All frames of the llama-style dialect have counts: the first one's prompt and the last one's answer are enough.
-    const isEnd = this.#native !== undefined || (isLlama && (!this.#passed || this.#judge?.finished === true));
+    const isEnd = this.#native !== undefined || (isLlama && (!this.#passed || this.judge?.finished === true));
     // Earlier events of a response repeat parts of its request, such as tools, in which a client could write counts of its own.
-    const isEarly = this.#dialect.name === 'responses' && this.#judge?.finished !== true;
+    const isEarly = this.#dialect.name === 'responses' && this.judge?.finished !== true;
     if (!isEarly && (at >= 0 || isEnd || isCut || midEvent)) this.#read(piece, !isCut, midEvent);
+    if (midEvent || this.#beforeCut.byteLength > 0) this.isDue = true;
     const passed = this.#strip && at >= 0 ? withoutUsageEvent(piece) : piece;
     if (passed !== undefined) this.#passed = true;
     return passed;
   }
 
-  /** Whether counts may stand in the next events: behind the end of the output, and in the messages dialect also before it. */
-  #mayCount(): boolean {
-    const isFirst = !this.#passed;
-    this.#passed = true;
-    return this.#judge?.finished === true || (isFirst && this.#dialect.name === 'messages');
-  }
-
   /** What the CRN has counted in a whole answer; undefined where it has not, or its counts are not those of the request. */
   counted(judge: AnswerJudge): Usage | undefined {
-    if (judge !== this.#judge || this.#before > 0 || !judge.finished || this.#isOneOfSeveral) return undefined;
-    return this.#judge.usage ?? this.#usage;
+    if (judge !== this.judge || this.#before > 0 || !judge.finished || this.#isOneOfSeveral) return undefined;
+    return this.judge.usage ?? this.#usage;
   }
 
   /** The tokens of what has passed. `promptTokens` is the estimate for a prompt that was not counted. */
@@ -264,36 +298,38 @@ export class UsageWatch {
     const prompt = Math.max(metered.promptTokens - this.#before, 0);
     const completionTokens = metered.completionTokens + this.#before;
     const cachedTokens = Math.min(metered.cachedTokens, prompt);
-    return { promptTokens: prompt || promptTokens, completionTokens, cachedTokens, measured: false };
+    const { saysCached } = metered;
+    return { promptTokens: prompt || promptTokens, completionTokens, cachedTokens, saysCached, measured: false };
   }
 
   #resultOfLast(promptTokens: number): Metered {
-    const bytes = this.#lines?.bytes ?? this.#judge?.textBytes ?? 0;
+    const bytes = this.#generates ? (this.#lines?.bytes ?? this.judge?.textBytes ?? 0) : 0;
     // A whole answer may repeat parts of its request too, and its counts come at its end.
-    const isPart = this.#isDialect && this.#judge?.streams === false && !this.#judge.finished;
-    const usage = this.#judge?.usage ?? (isPart ? undefined : this.#usage);
+    const isPart = this.#isDialect && this.judge?.streams === false && !this.judge.finished;
+    const usage = this.judge?.usage ?? (isPart ? undefined : this.#usage);
     const isFinal = usage !== undefined && this.#isFinal(usage);
-    const { cachedTokens, promptTokens: prompt, completionTokens: reported } = usage ?? UNCOUNTED;
+    const { cachedTokens, promptTokens: prompt, completionTokens: reported, saysCached } = usage ?? UNCOUNTED;
     const isKnown = this.#isDialect || this.#native !== undefined;
     // Of a path of which nothing is known no more is believed than was delivered: no token is shorter than a byte.
-    const completionTokens = isKnown ? reported : Math.min(reported, this.#judge?.bytes ?? 0);
+    const completionTokens = isKnown ? reported : Math.min(reported, this.judge?.bytes ?? 0);
     // Text is output: a count of 0 beside it is none. What other paths answer, such as embeddings, is not.
-    const isCounted = completionTokens > 0 || bytes === 0 || !(isKnown || this.#judge?.streams === true);
+    const isCounted = completionTokens > 0 || bytes === 0 || !(isKnown || this.judge?.streams === true);
     if (isFinal && isCounted && prompt > 0) {
-      return { promptTokens: prompt, completionTokens, cachedTokens, measured: true };
+      return { promptTokens: prompt, completionTokens, cachedTokens, saysCached, measured: true };
     }
     const estimate = isFinal && isCounted ? 0 : Math.ceil(bytes / this.#bytesPerToken);
     return {
       promptTokens: this.#isOneOfSeveral ? Math.max(prompt, promptTokens) : prompt || promptTokens,
       completionTokens: Math.max(estimate, completionTokens),
       cachedTokens,
+      saysCached,
       measured: false,
     };
   }
 
   /** Where counts have names of their own each of several answers has its own counts. */
   get #isOneOfSeveral(): boolean {
-    return hasNamedCounts(this.#form) && (this.#judge?.choices ?? 1) > 1;
+    return hasNamedCounts(this.#form) && (this.judge?.choices ?? 1) > 1;
   }
 
   #read(piece: Buffer, isFirst: boolean, cut: boolean): void {
@@ -313,7 +349,7 @@ export class UsageWatch {
   #isFinal({ completionTokens }: Usage): boolean {
     const { name } = this.#dialect;
     if (this.#isOneOfSeveral) return false;
-    if (this.#judge?.finished === true) return true;
+    if (this.judge?.finished === true) return true;
     return name === 'messages' ? completionTokens > 1 : name !== 'llama';
   }
 }

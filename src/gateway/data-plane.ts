@@ -56,7 +56,7 @@ import {
   type RetryBudgetSettings,
 } from '../routing/index.ts';
 import { configureEngines, SearchService } from '../search/index.ts';
-import { Metrics, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
@@ -395,6 +395,7 @@ export class DataPlane {
     const status = aborted && exchange.status === 0 ? 499 : exchange.status;
     const cells = this.#metrics.of(endpoint, model);
     cells.count(status, errorCode);
+    countUse(exchange, cells);
     cells.duration.observe(elapsedMs / 1000);
     if (aborted) this.#metrics.aborted(endpoint);
     if (firstPieceMs > 0) this.#metrics.streamEnded();
@@ -449,6 +450,9 @@ export class DataPlane {
     const { clock, random } = this.#options;
     const { settings } = snapshot;
     const { timeouts, limits, routing } = settings;
+    const modelPrices = new Map<string, ModelPrice>();
+    for (const { id, pricing } of snapshot.catalog)
+      if (pricing !== undefined) modelPrices.set(id, modelPriceOf(pricing));
     return {
       settings,
       stage: snapshot.stage,
@@ -458,7 +462,8 @@ export class DataPlane {
       contextLengths: new Map(
         snapshot.catalog.flatMap(({ contextLength, id }) => (contextLength === undefined ? [] : [[id, contextLength]])),
       ),
-      billing: this.#billingOf(snapshot),
+      modelPrices,
+      billing: this.#billingOf(snapshot, modelPrices),
       paymentProcessor: this.#paymentProcessor,
       tokenSizes: this.#tokenSizes,
       tokenCounter: this.#tokenCounter,
@@ -505,10 +510,8 @@ export class DataPlane {
     };
   }
 
-  #billingOf({ catalog, settings }: Snapshot): Billing | null {
+  #billingOf({ settings }: Snapshot, modelPrices: Billing['modelPrices']): Billing | null {
     if (this.#leases === null || this.#limits === null) return null;
-    const modelPrices = new Map<string, ModelPrice>();
-    for (const { id, pricing } of catalog) if (pricing !== undefined) modelPrices.set(id, modelPriceOf(pricing));
     const prices = Object.entries(settings.search.pricing).map(([id, usd]) => [id, picoPerCall(usd)] as const);
     return {
       leases: this.#leases,
@@ -569,6 +572,19 @@ export class DataPlane {
     }
     return pool;
   }
+}
+
+/** Counts what a request took, and notes it for those who write it down. */
+function countUse(exchange: Exchange, cells: RequestCells): void {
+  const { settlement, tokenSource } = exchange;
+  const tokens = tokenSource === null ? null : tokenSource.tokens();
+  if (tokens !== null) {
+    exchange.tokens = tokens;
+    cells.countTokens(tokens.promptTokens, tokens.cachedTokens, tokens.completionTokens);
+    if (settlement === null && tokenSource !== null) exchange.cost = tokenSource.priceOf(tokens);
+  }
+  if (settlement !== null) exchange.cost = settlement.cost;
+  if (exchange.cost > 0) cells.countCost(exchange.cost);
 }
 
 function admissionSettings({ settings: { routing } }: Snapshot): AdmissionSettings {

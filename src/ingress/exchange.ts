@@ -53,6 +53,27 @@ export interface ExchangeSettlement {
   close(): void;
 }
 
+/** Tokens of a request, as far as its answer was delivered. */
+export interface RequestTokens {
+  /** Of the whole prompt, its cached part included. */
+  readonly promptTokens: number;
+  /** 0 where `saysCached` is false. */
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Whether the server says how many came from its cache. */
+  readonly saysCached: boolean;
+  /** False when they are an estimate. */
+  readonly measured: boolean;
+}
+
+/** Knows the tokens of a request once it is over. */
+export interface TokenSource {
+  /** Null when nothing was delivered, or when the answer is not counted in tokens. */
+  tokens(): RequestTokens | null;
+  /** What tokens cost by the prices of the model, in pico-USD; 0 for a free one. */
+  priceOf(tokens: RequestTokens): number;
+}
+
 /** Knows the trailer fields of a response when its last byte is given. */
 export interface TrailerSource {
   /** A flat list: name, value, name, value. */
@@ -175,6 +196,8 @@ export abstract class Exchange implements RequestHead {
   settlement: ExchangeSettlement | null = null;
   /** Asked for trailer fields at the end of a response whose head announces them; see `acceptsTrailers`. */
   trailerSource: TrailerSource | null = null;
+  /** Set for requests to models; asked once, at the end. */
+  tokenSource: TokenSource | null = null;
 
   /** Status of the response, 0 before there is one. */
   status = 0;
@@ -203,9 +226,12 @@ export abstract class Exchange implements RequestHead {
   translation = '';
   /** How long the request waited for a CRN with a short backlog, in milliseconds; 0 when it did not. */
   heldMs = 0;
-  /** Share of the prompt that this CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */
+  /** Share of the prompt that this CRN was expected to have in its cache; -1: not known. */
   predictedHit = -1;
-  cachedTokens = -1;
+  /** What the request took, once it is over; null where nothing was delivered, or nothing is counted in tokens. */
+  tokens: RequestTokens | null = null;
+  /** What it cost in pico-USD, once it is over: what was charged or paid, else by the prices of the model. */
+  cost = 0;
   /** When the first piece of a stream was handed to the client, in milliseconds; 0 without a stream. */
   firstPieceMs = 0;
   /** Size of the body of the request as far as it is known. */

@@ -27,13 +27,18 @@ export class RequestCells {
   /** Seconds from a request sent to a CRN to the first byte of its stream; of the model, whatever the endpoint. */
   readonly firstByte: Distribution;
   readonly #requests: Counters;
+  readonly #use: ModelUse;
   readonly #endpoint: string;
   readonly #model: string;
+  /** Made with the first tokens. */
+  #tokens: TokenCells | null = null;
+  #cost: Cell | null = null;
   /** Requests that did not end as an error of the gateway, by status. */
   readonly #answered = new Map<number, Cell>();
 
-  constructor(requests: Counters, histograms: RequestHistograms, endpoint: string, model: string) {
+  constructor(requests: Counters, histograms: RequestHistograms, use: ModelUse, endpoint: string, model: string) {
     this.#requests = requests;
+    this.#use = use;
     this.#endpoint = endpoint;
     this.#model = model;
     this.duration = histograms.duration.at(endpoint, model);
@@ -51,6 +56,38 @@ export class RequestCells {
     }
     cell.value++;
   }
+
+  /** Counts the tokens of a request that has ended. `cached` is a part of `input`. */
+  countTokens(input: number, cached: number, output: number): void {
+    const cells = (this.#tokens ??= {
+      input: this.#use.tokens.at(this.#model, 'input'),
+      cached: this.#use.tokens.at(this.#model, 'cached'),
+      output: this.#use.tokens.at(this.#model, 'output'),
+    });
+    cells.input.value += input;
+    cells.cached.value += cached;
+    cells.output.value += output;
+  }
+
+  /** Counts what a request has cost, in pico-USD. */
+  countCost(pico: number): void {
+    this.#cost ??= this.#use.cost.at(this.#model);
+    this.#cost.value += pico / PICO_PER_USD;
+  }
+}
+
+const PICO_PER_USD = 1e12;
+
+interface TokenCells {
+  readonly input: Cell;
+  readonly cached: Cell;
+  readonly output: Cell;
+}
+
+/** What the answers of a model took, whatever the endpoint. */
+interface ModelUse {
+  readonly tokens: Counters;
+  readonly cost: Counters;
 }
 
 interface RequestHistograms {
@@ -94,6 +131,18 @@ export class Metrics {
       ['model'],
       GAP_BUCKETS,
       LOOKED_UP_EARLY,
+    ),
+  };
+  readonly #use: ModelUse = {
+    tokens: new Counters(
+      'headrace_tokens_total',
+      'Tokens of delivered answers by type: input (prompts), cached (the part of input that the CRN had in its cache), output',
+      ['model', 'type'],
+    ),
+    cost: new Counters(
+      'headrace_cost_usd_total',
+      'Cost of delivered answers in USD: what was charged or paid, without a ledger what the prices of the model come to',
+      ['model'],
     ),
   };
   readonly #cells = new Map<string, Map<string, RequestCells>>();
@@ -211,7 +260,7 @@ export class Metrics {
     }
     let cells = models.get(model);
     if (cells === undefined) {
-      cells = new RequestCells(this.#requests, this.#histograms, endpoint, model);
+      cells = new RequestCells(this.#requests, this.#histograms, this.#use, endpoint, model);
       models.set(model, cells);
     }
     return cells;
@@ -310,6 +359,8 @@ export class Metrics {
       this.#histograms.duration.json(),
       this.#histograms.firstPiece.json(),
       this.#histograms.gaps.json(),
+      this.#use.tokens.json(),
+      this.#use.cost.json(),
       this.#streams.json(),
       this.#histograms.firstByte.json(),
       this.#attempts.json(),

@@ -23,14 +23,25 @@ export interface FinishedRequest {
   readonly translation: string;
   /** Time that it waited for a CRN with a short backlog; 0 when it did not. */
   readonly heldMs: number;
-  /** Share of the prompt that the CRN was expected to have in its cache, and the cached tokens that it reports; -1: not known. */
+  /** Share of the prompt that the CRN was expected to have in its cache; -1: not known. */
   readonly predictedHit: number;
-  readonly cachedTokens: number;
+  /** Null where nothing was delivered, or nothing is counted in tokens. */
+  readonly tokens: {
+    readonly promptTokens: number;
+    readonly cachedTokens: number;
+    readonly completionTokens: number;
+    /** Whether the CRN says how many came from its cache. */
+    readonly saysCached: boolean;
+    /** False when they are an estimate. */
+    readonly measured: boolean;
+  } | null;
   readonly aborted: boolean;
   readonly account: string;
   readonly span: { readonly traceId: string } | null;
-  /** What was charged, in pico-USD; null where nobody pays. */
-  readonly settlement: { readonly cost: number } | null;
+  /** In pico-USD: what was charged or paid, else what the prices of the model come to. */
+  readonly cost: number;
+  /** Null where nobody pays. */
+  readonly settlement: object | null;
 }
 
 export interface RequestLogOptions {
@@ -96,7 +107,7 @@ function standardError(): Sink {
 }
 
 function lineOf(request: FinishedRequest, status: number, elapsedMs: number): object {
-  const { receivedMs, firstPieceMs, settlement, span } = request;
+  const { cost, receivedMs, firstPieceMs, settlement, span, tokens } = request;
   return {
     requestId: request.requestId,
     endpoint: request.endpoint,
@@ -111,16 +122,30 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     translation: request.translation || undefined,
     heldMs: request.heldMs > 0 ? tenths(request.heldMs) : undefined,
     predictedHit: request.predictedHit < 0 ? undefined : Math.round(request.predictedHit * 100) / 100,
-    cachedTokens: request.cachedTokens < 0 ? undefined : request.cachedTokens,
+    inputTokens: tokens?.promptTokens,
+    cachedTokens: tokens?.saysCached === true ? tokens.cachedTokens : undefined,
+    outputTokens: tokens?.completionTokens,
+    estimated: tokens?.measured === false || undefined,
+    tokensPerSecond: tokens === null ? undefined : speedOf(tokens.completionTokens, request, elapsedMs),
     streamed: firstPieceMs > 0,
     aborted: request.aborted,
     durationMs: tenths(elapsedMs),
     firstByteMs: firstPieceMs > 0 ? tenths(firstPieceMs - receivedMs) : undefined,
     bytesIn: request.bytesIn || undefined,
     bytesOut: request.bytesOut || undefined,
-    costUsd: settlement === null ? undefined : usdDecimal(settlement.cost),
+    costUsd: settlement === null && cost === 0 ? undefined : usdDecimal(cost),
     traceId: span?.traceId,
   };
+}
+
+/**
+ * Output tokens a second: of a stream from its first piece on, which has the first of them; of a whole answer over the time of its
+ * request. Undefined where there is nothing to divide.
+ */
+function speedOf(tokens: number, { firstPieceMs, receivedMs }: FinishedRequest, elapsedMs: number): number | undefined {
+  const made = firstPieceMs > 0 ? tokens - 1 : tokens;
+  const ms = firstPieceMs > 0 ? elapsedMs - (firstPieceMs - receivedMs) : elapsedMs;
+  return made > 0 && ms > 0 ? tenths((made * 1000) / ms) : undefined;
 }
 
 /** Exact USD of pico-USD, as text: JSON numbers are read as doubles. */

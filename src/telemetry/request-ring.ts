@@ -40,7 +40,14 @@ export interface EndedRequest {
   readonly translation: string;
   readonly heldMs: number;
   readonly predictedHit: number;
-  readonly cachedTokens: number;
+  readonly tokens: {
+    readonly promptTokens: number;
+    readonly cachedTokens: number;
+    readonly completionTokens: number;
+    readonly saysCached: boolean;
+  } | null;
+  /** In pico-USD. */
+  readonly cost: number;
   readonly firstPieceMs: number;
   readonly receivedMs: number;
   readonly bytesIn: number;
@@ -49,12 +56,7 @@ export interface EndedRequest {
   readonly remoteAddress: string;
   readonly span: { readonly traceId: string } | null;
   readonly texts: { texts(): RequestTexts } | null;
-  readonly settlement: {
-    readonly cost: number;
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    readonly completionTokens: number;
-  } | null;
+  readonly settlement: object | null;
 }
 
 /** A row of the request log. Null: not known, or there was none. Milliseconds count from the arrival, but for `dateMs`. */
@@ -276,7 +278,7 @@ export class RequestRing {
   /** A request has ended at `nowMs`. `status` is 499 where the client left first. */
   add(request: EndedRequest, status: number, nowMs: number): void {
     const columns = (this.#columns ??= new Columns(this.#size));
-    const { attempt, endpoint, firstPieceMs, path, receivedMs, requestId, settlement } = request;
+    const { attempt, endpoint, firstPieceMs, path, receivedMs, requestId, settlement, tokens } = request;
     const seq = this.#count++;
     const row = seq % this.#size;
     const idLength = requestId.length <= ID_BYTES ? requestId.length : 0;
@@ -290,10 +292,10 @@ export class RequestRing {
     columns.begunMs[row] = begunMs;
     columns.firstByteMs[row] = firstPieceMs > 0 ? firstPieceMs - receivedMs : begunMs;
     columns.predictedHit[row] = request.predictedHit;
-    columns.cost[row] = settlement === null ? -1 : settlement.cost;
-    columns.inputTokens[row] = settlement === null ? -1 : settlement.promptTokens;
-    columns.cachedTokens[row] = settlement === null ? request.cachedTokens : settlement.cachedTokens;
-    columns.outputTokens[row] = settlement === null ? -1 : settlement.completionTokens;
+    columns.cost[row] = settlement === null && request.cost === 0 ? -1 : request.cost;
+    columns.inputTokens[row] = tokens === null ? -1 : tokens.promptTokens;
+    columns.cachedTokens[row] = tokens === null || !tokens.saysCached ? -1 : tokens.cachedTokens;
+    columns.outputTokens[row] = tokens === null ? -1 : tokens.completionTokens;
     columns.bytesIn[row] = request.bytesIn;
     columns.bytesOut[row] = request.bytesOut;
     columns.status[row] = status;

@@ -20,6 +20,16 @@ export interface TracerOptions {
   readonly sink: (span: Span) => void;
 }
 
+/** Tokens as a CRN counts them. */
+interface CountedTokens {
+  /** Of the whole prompt, its cached part included. */
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Whether the CRN says how many came from its cache. */
+  readonly saysCached: boolean;
+}
+
 export class Span implements TraceContext {
   readonly traceId: string;
   readonly spanId: string;
@@ -64,8 +74,9 @@ export class Span implements TraceContext {
   }
 
   /** Token counts as the CRN gave them. */
-  usage({ promptTokens, completionTokens }: { promptTokens: number; completionTokens: number }): void {
+  usage({ cachedTokens, completionTokens, promptTokens, saysCached }: CountedTokens): void {
     this.set('gen_ai.usage.input_tokens', promptTokens).set('gen_ai.usage.output_tokens', completionTokens);
+    if (saysCached) this.set('gen_ai.usage.cache_read.input_tokens', cachedTokens);
   }
 
   /** Ends the span, once. `errorType` is empty without an error. */

@@ -211,10 +211,9 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.path = pathOf(member.url) + form.path;
     this.lines = linesFor(form.lines, member.apiKey);
     this.body = form.body;
-    const { usage } = request;
     const { choices, dialect, translator } = form;
     const heldBytes = translator === null ? undefined : MAX_TRANSLATED_BYTES;
-    this.judge = new AnswerJudge(dialect, choices, usage !== null, usage?.estimates, heldBytes);
+    this.judge = new AnswerJudge(dialect, choices, request.usage !== null, heldBytes);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
   }

@@ -117,8 +117,11 @@ export class Relay implements Expirable {
       this.#write(piece);
       return;
     }
-    let passed = usage === null ? piece : usage.events(piece, midEvent);
-    if (passed === undefined) return;
+    let passed: Buffer | undefined = piece;
+    if (usage !== null && (usage.isDue || midEvent || usage.judge?.countsDue === true)) {
+      passed = usage.events(piece, midEvent);
+      if (passed === undefined) return;
+    }
     if (this.translator !== null) {
       passed = this.translator.events(passed);
       if (passed.byteLength === 0) return;

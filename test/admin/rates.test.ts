@@ -11,7 +11,10 @@ function overview(
   models: Partial<Overview['models'][number]>[],
   more: Partial<Overview> = {},
 ): Overview {
-  const empty = { model: '', requests: 0, errors: 0, failovers: 0, waiting: 0, duration: [], firstByte: [] };
+  const empty = {
+    ...{ model: '', requests: 0, errors: 0, failovers: 0, waiting: 0, duration: [], firstByte: [] },
+    ...{ tokens: { input: 0, cached: 0, output: 0 }, costUsd: 0, promptBytes: 0, predictedBytes: 0 },
+  };
   return {
     dateMs,
     uptimeMs: dateMs,

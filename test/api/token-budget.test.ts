@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import t from 'tap';
-import { TokenBudget } from '../../src/api/token-budget.ts';
+import { clampTokens, TokenBudget } from '../../src/api/token-budget.ts';
 import { costOf, type ModelPrice } from '../../src/billing/index.ts';
 import type { TokenBounds } from '../../src/dialect/index.ts';
 
@@ -81,15 +81,20 @@ t.test('a wallet pays for the estimate of its prompt and the longest answer that
 t.test('counts of a server are cut to the bounds', (t) => {
   const budget = new TokenBudget(bounds({ answers: 2, context: 5000 }), 1000, PRICE);
   const counted = { promptTokens: 601, completionTokens: 101, cachedTokens: 999, measured: true };
-  t.same(budget.clamp(counted, 50), { promptTokens: 600, completionTokens: 100, cachedTokens: 600, measured: true });
-  t.same(budget.clamp({ ...counted, completionTokens: 1e8 }, undefined), {
+  t.same(clampTokens(counted, budget.bounds, 50), {
+    promptTokens: 600,
+    completionTokens: 100,
+    cachedTokens: 600,
+    measured: true,
+  });
+  t.same(clampTokens({ ...counted, completionTokens: 1e8 }, budget.bounds, undefined), {
     ...counted,
     promptTokens: 600,
     completionTokens: 10_000,
     cachedTokens: 600,
   });
   const honest = { promptTokens: 600, completionTokens: 100, cachedTokens: 9 };
-  t.equal(budget.clamp(honest, 50), honest);
+  t.equal(clampTokens(honest, budget.bounds, 50), honest);
   t.end();
 });
 
@@ -114,12 +119,13 @@ t.test('with all that it may cost in hand, no honest answer costs more', async (
         );
         const held = Math.floor(budget.least + share * (budget.most - budget.least));
         const written = budget.limitFor(held, Infinity);
-        const clamped = budget.clamp(reported, written ?? limit);
+        const clamped = clampTokens(reported, budget.bounds, written ?? limit);
         const fromEstimate = { ...clamped, promptTokens: Math.min(clamped.promptTokens, prompt) };
         return (
           budget.least <= budget.most &&
           budget.leastTokens <= budget.mostTokens &&
-          costOf(price, budget.clamp(reported, budget.limitFor(budget.most, Infinity) ?? limit)) <= budget.most &&
+          costOf(price, clampTokens(reported, budget.bounds, budget.limitFor(budget.most, Infinity) ?? limit)) <=
+            budget.most &&
           // With less in hand, an answer to a prompt that is no longer than estimated stays within it.
           (price.cachedPrompt > price.prompt || costOf(price, fromEstimate) <= held)
         );

@@ -44,10 +44,17 @@ const OVERVIEW: Overview = {
       errors: 1,
       failovers: 1,
       waiting: 37,
+      tokens: { input: 1000, cached: 250, output: 90 },
+      costUsd: 0.5,
+      promptBytes: 4000,
+      predictedBytes: 3000,
       duration: [0, 4, 4],
       firstByte: [4, 4, 4],
     },
-    { model: '', requests: 7, errors: 0, failovers: 0, waiting: 0, duration: [7, 7, 7], firstByte: [] },
+    {
+      ...{ model: '', requests: 7, errors: 0, failovers: 0, waiting: 0, duration: [7, 7, 7], firstByte: [] },
+      ...{ tokens: { input: 0, cached: 0, output: 0 }, costUsd: 0, promptBytes: 0, predictedBytes: 0 },
+    },
   ],
   engines: [
     { engine: 'e', standing: 'suspended', suspendedUntilMs: 40_000, reason: 'rate limited', answered: 1, failed: 2 },

@@ -123,7 +123,7 @@ function counted(path: string, body: string, type: string, pieces: readonly stri
   const { answers, api } = request(path, body);
   const judge = new AnswerJudge(undefined, answers, true);
   judge.begin({ status: 200, contentType: type, encoded: false, contentLength: -1 });
-  const watch = new UsageWatch(false, bytesPerToken, api);
+  const watch = new UsageWatch({ bytesPerToken, native: api });
   watch.begin(judge);
   for (const piece of pieces) {
     const bytes = Buffer.from(piece);

@@ -19,7 +19,8 @@ const REQUEST: FinishedRequest = {
   attempts: 2,
   heldMs: 20.04,
   predictedHit: 0.9345,
-  cachedTokens: 640,
+  tokens: { promptTokens: 700, cachedTokens: 640, completionTokens: 78, saysCached: true, measured: true },
+  cost: 0,
   aborted: false,
   account: 'team',
   span: null,
@@ -56,7 +57,10 @@ t.test('a request is one JSON object per line', async (t) => {
       translation: 'messages-chat',
       heldMs: 20,
       predictedHit: 0.93,
+      inputTokens: 700,
       cachedTokens: 640,
+      outputTokens: 78,
+      tokensPerSecond: 99.7,
       streamed: true,
       aborted: false,
       durationMs: 812.3,
@@ -82,14 +86,14 @@ t.test('fields without a value are left out', async (t) => {
     bytesIn: 0,
     bytesOut: 0,
     predictedHit: -1,
-    cachedTokens: -1,
+    tokens: null,
   };
   log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
   const [line = {}] = lines();
   t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
   for (const name of [
     ...['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'],
-    ...['predictedHit', 'cachedTokens', 'translation'],
+    ...['predictedHit', 'inputTokens', 'cachedTokens', 'outputTokens', 'tokensPerSecond', 'translation'],
   ])
     t.notOk(name in line);
 });
@@ -131,7 +135,7 @@ t.test('lines have level info: a log with a higher level has none', async (t) =>
 t.test('a line says what the request cost, exactly', async (t) => {
   const { log, lines } = logging();
   for (const cost of [0, 1, 925_000_000, 12_500_000_000_000])
-    log.finished({ ...REQUEST, settlement: { cost } }, 200, 1);
+    log.finished({ ...REQUEST, settlement: {}, cost }, 200, 1);
   log.finished(REQUEST, 200, 1);
   t.same(
     lines().map(({ costUsd }) => costUsd),

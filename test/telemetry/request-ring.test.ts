@@ -16,10 +16,11 @@ const CRN = 'http://10.0.0.1:8000';
 const REQUEST: EndedRequest = {
   ...{ requestId: 'id-1', method: 'POST', path: CHAT, endpoint: CHAT, model: 'atlas-27b', alias: '' },
   ...{ account: 'team', credential: 'key_1', crn: CRN, attempts: 1, failures: null, affinity: 'cache' },
-  ...{ errorCode: '', translation: '', heldMs: 0, predictedHit: 0.934, cachedTokens: -1 },
+  ...{ errorCode: '', translation: '', heldMs: 0, predictedHit: 0.934, cost: 925_000_000 },
   ...{ attempt: { sentMs: 1001, begunMs: 1040 }, receivedMs: 1000, firstPieceMs: 1050, bytesIn: 120, bytesOut: 3400 },
   ...{ aborted: false, remoteAddress: '192.0.2.7', span: null, texts: null },
-  settlement: { cost: 925_000_000, promptTokens: 90, cachedTokens: 64, completionTokens: 41 },
+  tokens: { promptTokens: 90, cachedTokens: 64, completionTokens: 41, saysCached: true },
+  settlement: {},
 };
 
 const ALL: LogQuery = {
@@ -102,7 +103,16 @@ t.test('what few requests have is in their rows alone', async (t) => {
       ],
     },
   ]);
-  const bare = { ...REQUEST, settlement: null, attempt: null, firstPieceMs: 0, predictedHit: -1, credential: null };
+  const bare = {
+    ...REQUEST,
+    settlement: null,
+    tokens: null,
+    cost: 0,
+    attempt: null,
+    firstPieceMs: 0,
+    predictedHit: -1,
+    credential: null,
+  };
   made.add({ ...bare, crn: '', attempts: 0, affinity: '', model: '', account: '' }, 200, 3000);
   t.match(made.page({ ...ALL, limit: 1 }).rows[0], {
     ...{ requestId: 'id-1', path: null, traceId: null, failures: [], model: null, account: null, key: null, crn: null },

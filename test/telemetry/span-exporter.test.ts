@@ -58,7 +58,7 @@ t.test('a span and its child are sent as OTLP JSON after two seconds', async (t)
   span.name = 'POST /v1/chat/completions';
   clock.advance(1.5);
   const child = span.child('chat atlas-27b', SPAN_KIND.client).set('server.port', 8000).set('empty', '');
-  child.usage({ promptTokens: 7, completionTokens: 11 });
+  child.usage({ promptTokens: 7, cachedTokens: 0, completionTokens: 11, saysCached: false });
   clock.advance(2);
   child.end('reset');
   span.set('ratio', 0.5).set('streamed', true).end();

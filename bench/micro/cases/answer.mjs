@@ -75,7 +75,7 @@ export async function cases(load) {
   const one = begun('chat-completions');
   const four = begun('chat-completions', 4);
   const watched = begun('chat-completions');
-  const watch = new UsageWatch(true);
+  const watch = new UsageWatch({ strip: true, bytesPerToken: 4 });
   watch.begin(watched);
   const judgeWhole = (counts) => {
     const judge = new AnswerJudge(DIALECTS['chat-completions'], 1, counts);

@@ -49,7 +49,7 @@ export async function cases(load) {
   };
   const watch = () => {
     const judge = new AnswerJudge(chat, 1);
-    const usage = new UsageWatch(false);
+    const usage = new UsageWatch({ bytesPerToken: 4 });
     judge.begin(HEAD);
     usage.begin(judge);
     for (const piece of CHAT) {

@@ -3,10 +3,12 @@
 // gateway becomes a text node: no markup is ever parsed. The admin token lives in the session storage of the tab.
 
 import { accountsScript } from './accounts-script.ts';
-import { durationText, growth, numberText, quantileMs, ratesBetween, sumOf, timeText } from '../rates.ts';
+import { durationText, growth, numberText, quantileMs, ratesBetween, sumOf, timeText, usedBy } from '../rates.ts';
 
 /** The functions that `headrace top` calls, as the browser runs them. */
-const RATES = [growth, sumOf, quantileMs, ratesBetween, numberText, timeText, durationText].map(String).join('\n');
+const RATES = [growth, sumOf, usedBy, quantileMs, ratesBetween, numberText, timeText, durationText]
+  .map(String)
+  .join('\n');
 
 const ELEMENTS = String.raw`
 const $ = (id) => document.getElementById(id);
