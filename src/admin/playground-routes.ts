@@ -2,7 +2,8 @@
 // request has the rights of the API key that it carries and no others: no admin token, no cookie and no origin passes.
 //
 // ANY /playground/v1/…  as /v1/…   POST /playground/search  as /search   POST /playground/fetch  as /search/fetch
-// GET /playground/answers/ID   what came of the request with this id, once its answer has ended
+// GET /playground/answers/ID   what came of the request with this id; waits for its end
+// GET /playground/target   the public API that it stands for
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { exactUsdText } from '../billing/index.ts';
@@ -14,6 +15,7 @@ import type { AdminTokens } from './admin-tokens.ts';
 
 const PREFIX = '/playground/';
 const ANSWERS = '/playground/answers/';
+const TARGET = '/playground/target';
 
 /** Public paths of what does not begin with `/v1/`. */
 const PUBLIC_PATHS: ReadonlyMap<string, string> = new Map([
@@ -71,10 +73,19 @@ export interface PlaygroundAnswer {
   readonly costUsd: string | null;
 }
 
+/** The public API that the playground stands for. */
+export interface PlaygroundTarget {
+  /** Base URL of the public port; null where this gateway opens none. */
+  readonly url: string | null;
+  /** Whether clients need an API key. */
+  readonly keyRequired: boolean;
+}
+
 export interface PlaygroundRoutesOptions {
   /** The public API of this thread. */
   readonly server: ServerOptions;
   readonly tokens: AdminTokens;
+  readonly target: () => PlaygroundTarget;
   /** The gateway is closing. */
   readonly draining: () => boolean;
 }
@@ -82,7 +93,8 @@ export interface PlaygroundRoutesOptions {
 export class PlaygroundRoutes {
   readonly #options: PlaygroundRoutesOptions;
   readonly #listener: (req: IncomingMessage, res: ServerResponse) => void;
-  readonly #answers = new Map<string, PlaygroundAnswer>();
+  /** By request id; those of requests that still run resolve when they end. */
+  readonly #answers = new Map<string, PlaygroundAnswer | Promise<PlaygroundAnswer>>();
   #tokens: AdminTokens;
   #running = 0;
   /** The response of the request that the listener is being given. */
@@ -103,8 +115,8 @@ export class PlaygroundRoutes {
   /** Answers a request to a path of the playground; false for any other path. */
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
     if (!path.startsWith(PREFIX)) return false;
-    if (path.startsWith(ANSWERS)) {
-      this.#respondAnswer(req, res, path.slice(ANSWERS.length));
+    if (path === TARGET || path.startsWith(ANSWERS)) {
+      void this.#respondOwn(req, res, path);
       return true;
     }
     const publicPath = path.startsWith('/playground/v1/') ? path.slice('/playground'.length) : PUBLIC_PATHS.get(path);
@@ -144,36 +156,39 @@ export class PlaygroundRoutes {
     const res = this.#opening;
     if (res !== null) explainHead(res, exchange);
     const { clock, handler } = this.#options.server;
+    const { promise, resolve } = Promise.withResolvers<PlaygroundAnswer>();
+    this.#remember(exchange.requestId, promise);
     handler(exchange);
     const closed = exchange.onClose;
     const close = (ended: Exchange): void => {
       closed?.(ended);
-      this.#note(ended, clock.now());
+      const answer = answerOf(ended, clock.now());
+      this.#remember(ended.requestId, answer);
+      resolve(answer);
     };
-    if (exchange.endCause === null) exchange.onClose = close;
-    else this.#note(exchange, clock.now());
+    exchange.onClose = close;
   }
 
-  #note(exchange: Exchange, nowMs: number): void {
-    const { requestId } = exchange;
+  #remember(requestId: string, answer: PlaygroundAnswer | Promise<PlaygroundAnswer>): void {
     this.#answers.delete(requestId);
-    this.#answers.set(requestId, answerOf(exchange, nowMs));
-    for (const [oldest] of this.#answers) {
+    this.#answers.set(requestId, answer);
+    for (const oldest of this.#answers.keys()) {
       if (this.#answers.size <= MAX_ANSWERS) break;
       this.#answers.delete(oldest);
     }
   }
 
-  #respondAnswer({ method }: IncomingMessage, res: ServerResponse, id: string): void {
-    const answer = this.#answers.get(decoded(id));
+  async #respondOwn({ method }: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+    const isTarget = path === TARGET;
+    const value = isTarget ? this.#options.target() : await this.#answers.get(decoded(path.slice(ANSWERS.length)));
     if (method !== 'GET' && method !== 'HEAD') {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
-    } else if (answer === undefined) {
+    } else if (value === undefined) {
       respondJson(res, 404, {
         detail: `no answer of the playground has this request id, among the last ${MAX_ANSWERS}`,
       });
     } else {
-      respondJson(res, 200, answer, { 'cache-control': 'no-store' });
+      respondJson(res, 200, value, { 'cache-control': 'no-store' });
     }
   }
 

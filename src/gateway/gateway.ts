@@ -172,6 +172,7 @@ class RunningGateway implements ServedGateway {
   #pending: readonly string[] = [];
   #tokens: AdminTokens;
   #admin: Admin | null = null;
+  #publicUrl: string | null = null;
   readonly #accounts: AccountRoutes;
   readonly #overview: OverviewRoutes;
   readonly #explain: ExplainRoutes;
@@ -237,15 +238,19 @@ class RunningGateway implements ServedGateway {
     };
     const draining = (): boolean => this.#closing !== null;
     this.nodeListener = createNodeListener(server, draining);
-    this.#playground = new PlaygroundRoutes({ server, tokens: this.#tokens, draining });
+    this.#playground = new PlaygroundRoutes({
+      ...{ server, tokens: this.#tokens, draining },
+      target: () => ({ url: this.#publicUrl, keyRequired: this.#settings.keys.required }),
+    });
   }
 
   async listen(): Promise<Listening> {
     try {
       const address = await this.#control.listen();
+      this.#publicUrl = addressUrl(address);
       const { admin } = this.#settings;
       if (admin !== null) await this.#openAdmin(admin);
-      return { url: addressUrl(address), adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+      return { url: this.#publicUrl, adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
     } catch (error) {
       this.#couldNotListen = true;
       throw error;

@@ -6,6 +6,8 @@ import { CrnsView } from './crns.tsx';
 import { ModelView } from './model.tsx';
 import { ModelsView } from './models.tsx';
 import { OverviewView } from './overview.tsx';
+import { PlaygroundFetchView, PlaygroundSearchView } from './playground-search.tsx';
+import { PlaygroundView } from './playground.tsx';
 import { SearchView } from './search.tsx';
 import { ThreadsView } from './threads.tsx';
 
@@ -32,5 +34,8 @@ export const VIEWS: readonly View[] = [
   { path: '/crns', name: 'CRNs', component: CrnsView, group: 'Traffic' },
   { path: '/crns/:url', name: 'CRN', component: CrnView },
   { path: '/search', name: 'Search and fetch', component: SearchView, group: 'Traffic' },
+  { path: '/playground', name: 'Playground', component: PlaygroundView, group: 'Traffic' },
+  { path: '/playground/search', name: 'Playground', component: PlaygroundSearchView },
+  { path: '/playground/fetch', name: 'Playground', component: PlaygroundFetchView },
   { path: '/threads', name: 'Threads', component: ThreadsView, group: 'Gateway' },
 ];
