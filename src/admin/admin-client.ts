@@ -2,8 +2,9 @@
 
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
-import { HeadraceError, type ValidationEntry, messageOf } from '../errors.ts';
+import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
+import { errorReason } from '../routing/index.ts';
 
 /** The gateway refused, or answered nothing that makes sense; the message is a sentence without the token. */
 export class AdminClientError extends Error {
@@ -14,10 +15,12 @@ export interface AdminClientOptions {
   /** Base URL of the admin listener, without a slash at its end. */
   readonly url: string;
   readonly token: string;
+  /** The time that `send` gives a request. */
+  readonly timeoutMs: number;
   readonly send: (request: BufferedRequest) => Promise<BufferedResponse>;
 }
 
-export function createAdminClient({ url, token, send }: AdminClientOptions): AdminService {
+export function createAdminClient({ url, token, timeoutMs, send }: AdminClientOptions): AdminService {
   const ask = async <T>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: Fields): Promise<T> => {
     const headers = {
       authorization: `Bearer ${token}`,
@@ -31,7 +34,7 @@ export function createAdminClient({ url, token, send }: AdminClientOptions): Adm
       ...(body !== undefined && { body: JSON.stringify(body) }),
     };
     const response = await send(request).catch((error: unknown) => {
-      throw new AdminClientError(`${url} does not answer (${messageOf(error)})`);
+      throw new AdminClientError(`${url} does not answer (${errorReason(error, timeoutMs)})`);
     });
     return valueOf<T>(response, url);
   };

@@ -53,7 +53,10 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
   const id = decode(exchange.path.slice('/v1/models/'.length));
   const name = deps.table.find(id)?.id ?? id;
   const found = deps.catalog.find((entry) => entry.id.toLowerCase() === name.toLowerCase());
-  if (found === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: id.slice(0, 128) });
+  if (found === undefined) {
+    exchange.alias = id.slice(0, 128);
+    throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: exchange.alias });
+  }
   const entry = openAiEntry(found, { created: deps.createdS, ownedBy: deps.settings.ownedBy });
   exchange.respond(200, JSON_HEADERS, Buffer.from(JSON.stringify(entry)));
 }

@@ -24,7 +24,7 @@ import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting } from '../config/load.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { TOKEN_VARIABLE } from './admin-address.ts';
+import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
 
@@ -233,11 +233,12 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
   if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
   const url = URL.parse(admin);
   if (url === null || !/^https?:$/.test(url.protocol))
-    throw new UsageError('--admin takes the URL of an admin listener');
+    throw new UsageError(`--admin takes the URL of an admin listener, such as ${DEFAULT_ADMIN}`);
   const client = new BufferedClient(1);
   const adminService = createAdminClient({
     url: admin.replace(/\/+$/, ''),
     token,
+    timeoutMs: REMOTE_TIMEOUT_MS,
     send: (request) => client.send(request, AbortSignal.timeout(REMOTE_TIMEOUT_MS), MAX_ANSWER_BYTES),
   });
   return { adminService, close: () => Promise.resolve(client.close()) };

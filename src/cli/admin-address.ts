@@ -11,6 +11,7 @@ export const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
 /** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL. */
 export function adminUrl(address: string, path: string): string {
   const admin = URL.parse(address);
-  if (admin === null || !/^https?:$/.test(admin.protocol)) throw new UsageError('--admin takes a URL');
+  if (admin === null || !/^https?:$/.test(admin.protocol))
+    throw new UsageError(`--admin takes a URL, such as ${DEFAULT_ADMIN}`);
   return admin.href.replace(/\/+$/, '') + path;
 }

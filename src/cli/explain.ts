@@ -5,6 +5,7 @@ import type { Command } from 'commander';
 import { type Column, numberText, printTable } from '../admin/index.ts';
 import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
+import { errorReason } from '../routing/index.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { adminUrl, DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -67,7 +68,10 @@ async function explain(file: string, options: ExplainOptions, io: CliIo): Promis
   const client = new BufferedClient(1);
   try {
     const request = { method: 'POST', url, headers, body } as const;
-    const response = await client.send(request, AbortSignal.timeout(TIMEOUT_MS), MAX_ANSWER_BYTES);
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    const response = await client.send(request, signal, MAX_ANSWER_BYTES).catch((error: unknown) => {
+      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
+    });
     const explanation = explanationIn(response);
     io.stdout.write(options.json === true ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(explanation));
   } catch (error) {

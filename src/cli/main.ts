@@ -2,6 +2,7 @@
 
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../config/env.ts';
+import { nearest } from '../config/spelling.ts';
 import { type CliIo, processIo, UsageError } from './io.ts';
 import { nameOf, orderArguments } from './options.ts';
 
@@ -161,6 +162,17 @@ async function programFor(argv: readonly string[], io: CliIo): Promise<Command> 
   return program;
 }
 
+/** A command that takes settings takes any option: a required one that is missing may be there in another spelling. */
+function misspeltOption(message: string, argv: readonly string[]): string | undefined {
+  const [required = ''] = /--[\w-]+/.exec(message) ?? [];
+  const given = argv.filter((word) => word.startsWith('--')).map(nameOf);
+  const misspelt = given.find(
+    (name) =>
+      name.length > 2 && (required.startsWith(name) || nearest(name.slice(2), [required.slice(2)]) !== undefined),
+  );
+  return misspelt === undefined ? undefined : `unknown option '${misspelt}' (Did you mean ${required}?)`;
+}
+
 function report(error: unknown, argv: readonly string[]): string {
   if (!(error instanceof CommanderError) && !(error instanceof UsageError))
     return `headrace: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`;
@@ -168,7 +180,9 @@ function report(error: unknown, argv: readonly string[]): string {
   if (error instanceof CommanderError && error.code === 'commander.help') return '';
   const name = argv.find((word) => Object.hasOwn(COMMANDS, word));
   const message = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
-  const isUnknownOption = error instanceof CommanderError && error.code === 'commander.unknownOption';
-  const sentence = isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message;
+  const code = error instanceof CommanderError ? error.code : '';
+  const isUnknownOption = code === 'commander.unknownOption';
+  const misspelt = code === 'commander.missingMandatoryOptionValue' ? misspeltOption(message, argv) : undefined;
+  const sentence = misspelt ?? (isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message);
   return `headrace: ${sentence}\nRun "headrace ${name === undefined ? '' : `${name} `}--help" for usage.\n`;
 }

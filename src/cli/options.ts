@@ -3,7 +3,7 @@
 
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import type { Mistake } from '../config/load.ts';
-import { parseDuration } from '../config/units.ts';
+import { durationProblem, parseDuration } from '../config/units.ts';
 import { UsageError } from './io.ts';
 
 /** Words and settings of a command line. */
@@ -127,7 +127,7 @@ export function port(text: string): number {
 export function durationMs(text: string): number {
   const valueMs = parseDuration(text);
   if (valueMs !== undefined) return valueMs;
-  throw new InvalidArgumentError('It must be a duration such as 30s or 250ms.');
+  throw new InvalidArgumentError(`It ${durationProblem(text)}.`);
 }
 
 export function yesOrNo(text: string): boolean {

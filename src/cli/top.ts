@@ -16,6 +16,7 @@ import {
   timeText,
 } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
+import { errorReason } from '../routing/index.ts';
 import { adminUrl, DEFAULT_ADMIN } from './admin-address.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { CliIo } from './io.ts';
@@ -97,7 +98,7 @@ async function readOverview(client: BufferedClient, url: string): Promise<Overvi
   const { status, body } = await client
     .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_OVERVIEW_BYTES)
     .catch((error: unknown) => {
-      throw new Error(`does not answer (${messageOf(error)})`);
+      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
     });
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
   try {

@@ -29,9 +29,22 @@ const BYTE_UNITS: readonly (readonly [string, number])[] = [
   ['B', 1],
 ];
 
-/** `5s`, `250ms`, `2m`, `1h`, `1d`, or a plain number of milliseconds. Whole milliseconds, or undefined. */
+/** `5s`, `250ms`, `2m`, `1h`, `1d`, or `0`, the only one without a unit. Whole milliseconds, or undefined. */
 export function parseDuration(raw: unknown): number | undefined {
-  return parseQuantity(raw, DURATION_UNITS);
+  const isBare = typeof raw === 'number' || (typeof raw === 'string' && /^[\s\d.]*$/.test(raw));
+  return isBare && Number(raw) !== 0 ? undefined : parseQuantity(raw, DURATION_UNITS);
+}
+
+/** What is wrong with a text or number that is no duration, as the end of a sentence. Repeats nothing but a short number. */
+export function durationProblem(raw: unknown): string {
+  if (!isBareNumber(raw)) return 'must be a duration, such as 250ms, 5s or 2m';
+  const digits = String(raw).trim();
+  return `has no unit: write ${digits}s for seconds or ${digits}ms for milliseconds`;
+}
+
+/** Longer numbers may be secrets in the wrong place, and are no durations. */
+function isBareNumber(raw: unknown): boolean {
+  return (typeof raw === 'string' || typeof raw === 'number') && /^\s*\d{1,6}(?:\.\d{1,3})?\s*$/.test(String(raw));
 }
 
 /** `10MB` (10^6), `100MiB` (2^20), `512B`, or a plain number of bytes. Whole bytes, or undefined. */

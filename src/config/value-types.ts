@@ -1,10 +1,18 @@
 // The types of setting values (duration, size, address and so on) as zod schemas, and the functions that make settings
 // of them: a type with a default, a description and traits. The message of an issue completes a sentence that begins
-// with the path of the setting. It never repeats the value, which may be a secret.
+// with the path of the setting. It never repeats the value, which may be a secret; only a short number without its unit is repeated.
 
 import { isIP } from 'node:net';
 import * as z from 'zod/mini';
-import { MAX_DURATION_MS, parseAddress, parseBytes, parseDuration, printBytes, printDuration } from './units.ts';
+import {
+  durationProblem,
+  MAX_DURATION_MS,
+  parseAddress,
+  parseBytes,
+  parseDuration,
+  printBytes,
+  printDuration,
+} from './units.ts';
 import type { Address } from './units.ts';
 
 /** How a value is written. `map` has names chosen by the user, `record` has fixed names. */
@@ -139,28 +147,38 @@ export function number(range?: Range): ValueType<number> {
   return { kind: 'number', schema, suffix: '', range: { min: 0, ...range } };
 }
 
-/** A number of the base unit, or text with a unit, such as `5s` or `100MiB`. */
+/** A number of the base unit, or text with a unit, such as `100MiB`. */
 export type Quantity = number | string;
 
-/** Milliseconds, from 1 or within `range`, to the longest time that a timer holds. */
-export function duration(range?: Range): ValueType<number, Quantity, 'Ms'> {
+/** Text with a unit, such as `5s`; only `0` needs none. */
+export type Duration = string | 0;
+
+/** Milliseconds, from 1 or within `range`, to the longest time that a timer holds. A number without a unit is refused. */
+export function duration(range?: Range): ValueType<number, Duration, 'Ms'> {
   const bounds = { min: 1, max: MAX_DURATION_MS, ...range };
-  const schema = quantity(parseDuration, printDuration, 'a duration, such as 250ms, 5s or 2m', bounds);
-  JSON_SCHEMA.add(schema, {
-    type: ['integer', 'string'],
-    pattern: String.raw`^\s*\d+(\.\d+)?\s*([mM]?[sS]|[mMhHdD])?\s*$|${VARIABLE}`,
-  });
+  const schema = quantity<Duration>(parseDuration, printDuration, durationProblem, bounds);
+  const withUnit = String.raw`\d+(\.\d+)?\s*([mM]?[sS]|[mMhHdD])`;
+  JSON_SCHEMA.add(
+    schema,
+    bounds.min > 0
+      ? { type: 'string', pattern: String.raw`^\s*${withUnit}\s*$|${VARIABLE}` }
+      : { type: ['integer', 'string'], maximum: 0, pattern: String.raw`^\s*(${withUnit}|0)\s*$|${VARIABLE}` },
+  );
   return { kind: 'duration', schema, suffix: 'Ms', range: bounds };
 }
 
 /** Bytes, from 1 or within `range`. */
 export function bytes(range?: Range): ValueType<number, Quantity> {
-  const schema = quantity(parseBytes, printBytes, 'a size, such as 64KiB, 10MB or 1GiB', { min: 1, ...range });
+  const bounds = { min: 1, ...range };
+  const problem = (): string => 'must be a size, such as 64KiB, 10MB or 1GiB';
+  const schema = quantity<Quantity>(parseBytes, printBytes, problem, bounds);
   JSON_SCHEMA.add(schema, {
     type: ['integer', 'string'],
+    minimum: bounds.min,
+    maximum: range?.max ?? Number.MAX_SAFE_INTEGER,
     pattern: String.raw`^\s*\d+(\.\d+)?\s*([kKmMgG][iI]?)?[bB]?\s*$|${VARIABLE}`,
   });
-  return { kind: 'bytes', schema, suffix: '', range: { min: 1, ...range } };
+  return { kind: 'bytes', schema, suffix: '', range: bounds };
 }
 
 /** Pico-USD are numbers up to 2^53 - 1: no larger amount can be charged at once. */
@@ -440,16 +458,14 @@ function numeric(type: z.ZodMiniNumber<number>, range: Range): z.ZodMiniType<num
   );
 }
 
-function quantity(
+function quantity<Input>(
   parse: (raw: unknown) => number | undefined,
   print: (value: number) => string,
-  noun: string,
+  problemOf: (raw: unknown) => string,
   range: Range,
-): z.ZodMiniType<number, Quantity> {
-  return preprocess<number, Quantity>(
-    (raw) => parse(raw) ?? (typeof raw === 'number' ? Number.NaN : raw),
-    bounded(z.int({ error: `must be ${noun}` }), range, print),
-  );
+): z.ZodMiniType<number, Input> {
+  const read = parsed<number, Input>((raw) => parse(raw) ?? { problem: problemOf(raw) });
+  return z.pipe(read, bounded(z.int(), range, print)) as never;
 }
 
 function bounded(

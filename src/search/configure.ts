@@ -1,7 +1,7 @@
 // Reads the section `search.engines` of the configuration: here the options that every engine has, in `engines/` those of
 // its kind. An embedder may put an engine of its own in the place of settings.
 
-import { parseDuration } from '../config/units.ts';
+import { durationProblem, parseDuration } from '../config/units.ts';
 import type { Engine, RateLimit, SearchType } from './engine.ts';
 import { MAX_ENGINES } from './engine-board.ts';
 import type { EngineSpec } from './engine-client.ts';
@@ -118,6 +118,7 @@ function positive(name: string, value: unknown): number {
 
 function readDuration(name: string, value: unknown): number {
   const ms = parseDuration(value);
-  if (ms === undefined || ms <= 0) throw new Error(`${name} must be a duration, such as 500ms or 2s`);
+  if (ms === undefined) throw new Error(`${name} ${durationProblem(value)}`);
+  if (ms <= 0) throw new Error(`${name} must be longer than 0`);
   return ms;
 }

@@ -1,5 +1,5 @@
 // The request log: one line per finished request, at level info. Each thread has its own. Lines hold names, numbers and
-// configured words; never a key, a header, a query or a part of a body.
+// configured words; never a key, a header, a query or a part of a body but the name of a model that is not known.
 
 import { destination, pino } from 'pino';
 import type { Log, LogLevel } from './log.ts';
@@ -11,6 +11,8 @@ export interface FinishedRequest {
   readonly method: string;
   readonly path: string;
   readonly model: string;
+  /** The name by which the client asked for the model, where that is not its id. */
+  readonly alias: string;
   readonly errorCode: string;
   readonly bytesIn: number;
   readonly bytesOut: number;
@@ -56,6 +58,9 @@ export interface RequestLogOptions {
 
 /** Paths are chosen by clients; longer ones than any endpoint has are cut. */
 const PATH_LENGTH = 200;
+
+/** Longer names of models are cut. */
+const NAME_LENGTH = 100;
 
 /** Pipes take lines of several threads whole up to this size (POSIX, PIPE_BUF). */
 const WRITE_BYTES = 4096;
@@ -114,6 +119,7 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     method: request.method,
     path: request.path.slice(0, PATH_LENGTH),
     model: request.model || undefined,
+    unknownModel: request.model === '' && request.alias !== '' ? shownName(request.alias) : undefined,
     status,
     code: request.errorCode || undefined,
     account: request.account || undefined,
@@ -146,6 +152,11 @@ function speedOf(tokens: number, { firstPieceMs, receivedMs }: FinishedRequest, 
   const made = firstPieceMs > 0 ? tokens - 1 : tokens;
   const ms = firstPieceMs > 0 ? elapsedMs - (firstPieceMs - receivedMs) : elapsedMs;
   return made > 0 && ms > 0 ? tenths((made * 1000) / ms) : undefined;
+}
+
+/** A name that a client has chosen: cut, without characters that a terminal would obey or not show. */
+function shownName(name: string): string {
+  return name.slice(0, NAME_LENGTH).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }
 
 /** Exact USD of pico-USD, as text: JSON numbers are read as doubles. */

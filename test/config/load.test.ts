@@ -226,6 +226,17 @@ t.test('a list or mapping that contains itself is a mistake', async (t) => {
   });
 });
 
+t.test('a duration without a unit is refused in the file, in the environment and on the command line', async (t) => {
+  const message = 'has no unit: write 60s for seconds or 60ms for milliseconds';
+  t.same(mistakesOf({ timeouts: { idle: 60 } }), [{ path: 'timeouts.idle', message }]);
+  t.same(mistakesOf({ timeouts: { firstByte: '60' } }), [
+    { path: 'timeouts.firstByte', message: `${message}, or null` },
+  ]);
+  t.same(mistakesOf({}, { HEADRACE_TIMEOUTS_IDLE: '60' }), [{ path: 'HEADRACE_TIMEOUTS_IDLE', message }]);
+  t.same(resolveSettings({}, {}, { 'timeouts.idle': '60' }), { mistakes: [{ path: '--timeouts.idle', message }] });
+  t.match(resolveSettings({ ejection: { slowStart: 0 } }), { settings: { ejection: { slowStartMs: 0 } } });
+});
+
 t.test('charges can be kept for years', async (t) => {
   t.match(resolveSettings({ retention: { charges: '400d' } }), {
     settings: { retention: { chargesMs: 400 * 86_400_000 } },

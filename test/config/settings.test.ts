@@ -162,7 +162,7 @@ const DEFAULTS: Settings = {
 /** The input type takes what a file may say. */
 const INPUT: SettingsInput = {
   listen: 8081,
-  timeouts: { connect: '1s', idle: 500, firstByte: null },
+  timeouts: { connect: '1s', idle: '500ms', firstByte: null },
   limits: { bodyBytes: '1MiB' },
   models: { m: { servers: ['http://gpu1:1'], context_length: 8, pricing: { prompt: '1', completion: '2' } } },
   keys: { static: [{ key: 'k', account: 'a' }] },

@@ -5,18 +5,44 @@ import {
   isPrivate,
   parseAddress,
   parseBytes,
+  durationProblem,
   parseDuration,
   printAddress,
   printBytes,
   printDuration,
 } from '../../src/config/units.ts';
 
-t.test('durations are read with their unit, plain numbers are milliseconds', async (t) => {
-  const read = ['250ms', '5s', '2m', '1h', '1d', '1.5s', ' 3 s ', '40', 40, '0ms', '2M'].map(parseDuration);
-  t.same(read, [250, 5_000, 120_000, 3_600_000, 86_400_000, 1_500, 3_000, 40, 40, 0, 120_000]);
-  for (const wrong of ['', 's', '5 seconds', '-5s', '5s5', -1, Number.NaN, 1e300, null, true, [5], {}]) {
+t.test('durations are read with their unit, and only 0 needs none', async (t) => {
+  const read = ['250ms', '5s', '2m', '1h', '1d', '1.5s', ' 3 s ', '0', 0, '0ms', '2M'].map(parseDuration);
+  t.same(read, [250, 5_000, 120_000, 3_600_000, 86_400_000, 1_500, 3_000, 0, 0, 0, 120_000]);
+  for (const wrong of [
+    '',
+    's',
+    '5 seconds',
+    '-5s',
+    '5s5',
+    -1,
+    Number.NaN,
+    1e300,
+    null,
+    true,
+    [5],
+    {},
+    '40',
+    40,
+    1.5,
+    '9007199254740991',
+  ]) {
     t.equal(parseDuration(wrong), undefined, JSON.stringify(wrong));
   }
+});
+
+t.test('the complaint about a duration without a unit proposes one', async (t) => {
+  for (const raw of [60, '60', ' 60 ']) {
+    t.equal(durationProblem(raw), 'has no unit: write 60s for seconds or 60ms for milliseconds');
+  }
+  t.equal(durationProblem('5 seconds'), 'must be a duration, such as 250ms, 5s or 2m');
+  t.notMatch(durationProblem('491827364501'), /4918/, 'a long number may be a secret');
 });
 
 t.test('sizes know decimal and binary units', async (t) => {

@@ -64,7 +64,7 @@ t.test('names every mistake by path and leaves the engine out', async (t) => {
     { path: 'search.engines.nothing', message: 'must be a mapping with a kind' },
     { path: 'search.engines.kindless', message: 'needs a kind' },
     { path: 'search.engines.weightless', message: 'weight must be above 0' },
-    { path: 'search.engines.endless', message: 'hedge must be a duration, such as 500ms or 2s' },
+    { path: 'search.engines.endless', message: 'hedge must be a duration, such as 250ms, 5s or 2m' },
     { path: 'search.engines.unlimited', message: 'rates must be a list of at most 4 limits' },
   ]);
 });

@@ -88,7 +88,7 @@ for (const server of SERVERS) {
     const connectMs = 1000;
     const { url, hosts, gateway } = await startSystem(t, {
       hosts: [{}, {}],
-      settings: { server, timeouts: { connect: connectMs } },
+      settings: { server, timeouts: { connect: `${connectMs}ms` } },
     });
     await Promise.all(hosts.map((host) => host.kill()));
     await until('all are down', () => gateway.crns().every(({ standing }) => standing === 'down'));

@@ -9,6 +9,7 @@ const REQUEST: FinishedRequest = {
   method: 'POST',
   path: '/v1/chat/completions',
   model: 'atlas-27b',
+  alias: 'atlas',
   errorCode: '',
   bytesIn: 120,
   bytesOut: 3400,
@@ -103,6 +104,22 @@ t.test('a long path is truncated', async (t) => {
   log.finished({ ...REQUEST, path: `/${'x'.repeat(9000)}` }, 404, 1);
   t.equal(String(lines()[0]?.['path']).length, 200);
 });
+
+t.test(
+  'a model that is not known is named as the client asked for it, cut and without control characters',
+  async (t) => {
+    const { log, lines } = logging();
+    const unknown = { ...REQUEST, model: '', errorCode: 'HR_ROUTE_UNKNOWN_MODEL' };
+    log.finished({ ...unknown, alias: 'gpt-5' }, 404, 1);
+    log.finished({ ...unknown, alias: `a\u001b[2J\n\u202e${'b'.repeat(300)}` }, 404, 1);
+    log.finished({ ...unknown, alias: '' }, 404, 1);
+    const [first, second, third] = lines();
+    t.match(first, { status: 404, unknownModel: 'gpt-5' });
+    t.notOk('model' in (first ?? {}));
+    t.equal(second?.['unknownModel'], `a?[2J??${'b'.repeat(93)}`);
+    t.notOk('unknownModel' in (third ?? {}));
+  },
+);
 
 const ERRORS: readonly [what: string, request: FinishedRequest, status: number][] = [
   ['a status of 400 and above', REQUEST, 429],
