@@ -17,7 +17,7 @@ export function respond(
   res: ServerResponse,
   status: number,
   contentType: string,
-  body: string,
+  body: string | Buffer,
   headers: OutgoingHttpHeaders = {},
 ): void {
   res.writeHead(status, { 'content-type': contentType, 'content-length': Buffer.byteLength(body), ...headers });

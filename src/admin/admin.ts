@@ -8,10 +8,18 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mergeMetrics, METRICS_CONTENT_TYPE, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import { promisify } from 'node:util';
+import { gzip, type ZlibOptions } from 'node:zlib';
+import { metricsProtobuf, metricsText, prefersProtobuf, PROTOBUF_TYPE, TEXT_TYPE } from '../telemetry/exposition.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { respond, respondJson } from './admin-exchange.ts';
 import { PageGuard, type PageGuardOptions } from './page-guard.ts';
 import { type Address, listenError } from '../ingress/server.ts';
+
+/** Names of buckets repeat, so that a scrape shrinks to a tenth and less at the lowest level already. */
+const ZIP = { level: 1 };
+const MIN_ZIPPED_BYTES = 1024;
+const zip = promisify(gzip) as (body: Buffer, options: ZlibOptions) => Promise<Buffer>;
 
 /** A running admin listener. */
 export interface Admin {
@@ -69,7 +77,7 @@ function answer(
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     respondJson(res, 405, { detail: 'Method Not Allowed' });
   } else if (path === '/metrics') {
-    void respondMetrics(res, deps);
+    void respondMetrics(req, res, deps);
   } else if (path === '/status') {
     respondJson(res, 200, deps.status());
   } else if (path === '/health') {
@@ -79,9 +87,18 @@ function answer(
   }
 }
 
-async function respondMetrics(res: ServerResponse, deps: AdminDeps): Promise<void> {
+async function respondMetrics({ headers }: IncomingMessage, res: ServerResponse, deps: AdminDeps): Promise<void> {
   try {
-    respond(res, 200, METRICS_CONTENT_TYPE, await mergeMetrics(await deps.metrics()));
+    const snapshots = await deps.metrics();
+    const isProtobuf = prefersProtobuf(headers.accept);
+    const body = isProtobuf ? metricsProtobuf(snapshots) : Buffer.from(metricsText(snapshots));
+    const isZipped =
+      body.length >= MIN_ZIPPED_BYTES &&
+      /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(headers['accept-encoding'] ?? '');
+    respond(res, 200, isProtobuf ? PROTOBUF_TYPE : TEXT_TYPE, isZipped ? await zip(body, ZIP) : body, {
+      vary: 'accept, accept-encoding',
+      ...(isZipped && { 'content-encoding': 'gzip' }),
+    });
   } catch (error) {
     respondJson(res, 500, { detail: String(error) });
   }

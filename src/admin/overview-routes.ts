@@ -13,6 +13,7 @@ import { readJson, respond, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
 import { DashboardFiles } from './dashboard-files.ts';
+import type { History } from './history.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
 import { recordAct } from './recorded-service.ts';
 
@@ -39,6 +40,7 @@ export interface OverviewRoutesOptions {
   /** When the process began, in milliseconds since 1970. */
   readonly startedMs: number;
   readonly parts: () => Promise<OverviewParts>;
+  readonly history: Pick<History, 'take' | 'recent'>;
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
   readonly spentOn: (day: string) => Promise<string | null>;
   /** Carries out an action; rejects when its actor does not answer. */
@@ -142,8 +144,9 @@ export class OverviewRoutes {
   }
 
   async #build(): Promise<Overview> {
-    const { epochMs, startedMs, parts, reload, version } = this.#options;
+    const { epochMs, history, startedMs, parts, reload, version } = this.#options;
     const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(epochMs())]);
+    history.take(gathered.planes.map(({ totals }) => totals));
     const dateMs = epochMs();
     return buildOverview(gathered, {
       dateMs,
@@ -152,6 +155,7 @@ export class OverviewRoutes {
       orders: this.#tokens.any,
       reloadable: reload !== null,
       spentTodayUsd,
+      recent: (model) => history.recent(model),
     });
   }
 

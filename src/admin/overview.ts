@@ -1,11 +1,13 @@
 // The overview: one JSON document of everything the dashboard and `headrace top` show. Built from the counters of every
-// thread, so it agrees with /metrics. Counts only ever go up; rates come from two documents (rates.ts). Pure.
+// thread, so it agrees with /metrics. Counts only ever go up; rates and quantiles of the last minute come with it. Pure.
 
 import type { DialectWord } from '../config/dialect-bits.ts';
 import type { Stage } from '../api/deps.ts';
-import type { FamilyJson } from '../telemetry/series.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
-import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { isError, type MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { Labels } from '../telemetry/series.ts';
+import type { ThreadTotals } from '../telemetry/totals.ts';
+import type { RecentFigures } from './history.ts';
 import type { CrnStatus, ProbeStatus } from './gauges.ts';
 import { type CrnFailure, MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
 
@@ -19,8 +21,8 @@ export interface Overview {
   readonly orders: boolean;
   /** Whether there is a configuration file to read again. */
   readonly reloadable: boolean;
-  /** Upper bounds in seconds of every histogram here; counts have one more place, for what is beyond. */
-  readonly boundsS: readonly number[];
+  /** The last minute of the whole gateway; quantiles are of requests that name a model. */
+  readonly recent: RecentFigures;
   /** Streams of which the client has a piece. */
   readonly streams: number;
   readonly threads: readonly ThreadOverview[];
@@ -113,10 +115,8 @@ export interface ModelOverview {
   /** Bytes of prompts sent to CRNs, and those of them that the CRN was expected to have in its cache. */
   readonly promptBytes: number;
   readonly predictedBytes: number;
-  /** Times from request to the end of its answer, cumulative by `boundsS`. */
-  readonly duration: readonly number[];
-  /** Times from request to the first piece of its stream, cumulative by `boundsS`. */
-  readonly firstByte: readonly number[];
+  /** The last minute. */
+  readonly recent: RecentFigures;
 }
 
 export interface TokenOverview {
@@ -170,6 +170,7 @@ export interface PlaneReport {
   readonly thread: number;
   readonly metrics: MetricsSnapshot;
   readonly recent: RecentReport;
+  readonly totals: ThreadTotals;
 }
 
 /** What the control plane gathers. */
@@ -193,20 +194,22 @@ export interface OverviewParts {
 /** What is known elsewhere. */
 export type OverviewFrame = Pick<Overview, 'dateMs' | 'uptimeMs' | 'version' | 'orders' | 'reloadable'> & {
   readonly spentTodayUsd: string | null;
+  /** The last minute of a model; null: of the gateway. */
+  readonly recent: (model: string | null) => RecentFigures;
 };
 
 /** Builds the document. */
-export function buildOverview(parts: OverviewParts, { spentTodayUsd, ...frame }: OverviewFrame): Overview {
+export function buildOverview(parts: OverviewParts, { recent, spentTodayUsd, ...frame }: OverviewFrame): Overview {
   const { stage, planes, accounts } = parts;
   const all = new Numbers(planes.flatMap(({ metrics }) => metrics));
   return {
     ...frame,
     stage,
-    boundsS: all.bounds('headrace_request_duration_seconds'),
+    recent: recent(null),
     streams: all.sum('headrace_streams_in_flight'),
     threads: planes.map(threadOf),
     crns: crnsOf(parts, all),
-    models: modelsOf(parts.crns, all),
+    models: modelsOf(parts.crns, all, recent),
     engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, parts, all)),
     fetch: fetchOf(new Numbers(parts.pages)),
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
@@ -227,24 +230,33 @@ function responsesOf(numbers: Numbers): ResponsesOverview {
   };
 }
 
-type Labels = Readonly<Record<string, string | number>>;
 type Matches = (labels: Labels) => boolean;
+
+interface Value {
+  readonly labels: Labels;
+  readonly value: number;
+}
 
 /** Questions to the numbers of several threads. */
 class Numbers {
-  readonly #values = new Map<string, FamilyJson['values'][number][]>();
+  readonly #values = new Map<string, Value[]>();
 
   constructor(families: MetricsSnapshot) {
-    for (const { name, values } of families) {
-      for (const value of values) {
-        const series = value.metricName ?? name;
-        const known = this.#values.get(series);
-        if (known === undefined) this.#values.set(series, [value]);
-        else known.push(value);
-      }
+    for (const family of families) {
+      const values: readonly Value[] =
+        family.type === 'histogram'
+          ? family.values.map(({ counts, labels }) => ({
+              labels,
+              value: counts.reduce((sum, count) => sum + count, 0),
+            }))
+          : family.values;
+      const known = this.#values.get(family.name);
+      if (known === undefined) this.#values.set(family.name, [...values]);
+      else for (const value of values) known.push(value);
     }
   }
 
+  /** The sum of a family; of a histogram, the number of observations. */
   sum(series: string, matches: Matches = () => true): number {
     return this.#of(series).reduce((sum, { labels, value }) => (matches(labels) ? sum + value : sum), 0);
   }
@@ -254,23 +266,7 @@ class Numbers {
     return [...new Set(this.#of(series).map(({ labels }) => String(labels[label])))];
   }
 
-  /** Upper bounds of a histogram, without the infinite one. */
-  bounds(histogram: string): number[] {
-    return this.words(`${histogram}_bucket`, 'le').flatMap((le) => (le === '+Inf' ? [] : [Number(le)]));
-  }
-
-  /** Cumulative counts of a histogram. */
-  buckets(histogram: string, matches: Matches): number[] {
-    const counts = new Map<string, number>();
-    for (const { labels, value } of this.#of(`${histogram}_bucket`)) {
-      if (!matches(labels)) continue;
-      const le = String(labels['le']);
-      counts.set(le, (counts.get(le) ?? 0) + value);
-    }
-    return [...counts.values()];
-  }
-
-  #of(series: string): readonly FamilyJson['values'][number][] {
+  #of(series: string): readonly Value[] {
     return this.#values.get(series) ?? [];
   }
 }
@@ -338,14 +334,17 @@ function lastFailures(planes: OverviewParts['planes']): ReadonlyMap<string, CrnF
   return last;
 }
 
-function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {
+function modelsOf(crns: readonly CrnStatus[], all: Numbers, recent: OverviewFrame['recent']): ModelOverview[] {
   const ids = new Set([...crns.map(({ model }) => model), ...all.words('headrace_requests_total', 'model')]);
   return Array.from(ids, (model) => {
     const own: Matches = (labels) => labels['model'] === model;
     return {
       model,
       requests: all.sum('headrace_requests_total', own),
-      errors: all.sum('headrace_requests_total', (labels) => own(labels) && isFailure(labels)),
+      errors: all.sum(
+        'headrace_requests_total',
+        (labels) => own(labels) && isError(Number(labels['status']), labels['code'] ?? ''),
+      ),
       failovers: all.sum('headrace_failovers_total', own),
       waiting: all.sum('headrace_held_requests', own),
       tokens: {
@@ -359,18 +358,13 @@ function modelsOf(crns: readonly CrnStatus[], all: Numbers): ModelOverview[] {
         'headrace_locality_prompt_bytes_total',
         (labels) => own(labels) && labels['predicted'] === 'hit',
       ),
-      duration: all.buckets('headrace_request_duration_seconds', own),
-      firstByte: all.buckets('headrace_stream_first_byte_seconds', own),
+      recent: recent(model),
     };
   });
 }
 
 function tokensOf(all: Numbers, model: string, type: keyof TokenOverview): number {
   return all.sum('headrace_tokens_total', (labels) => labels['model'] === model && labels['type'] === type);
-}
-
-function isFailure({ status, code }: Labels): boolean {
-  return Number(status) >= 500 || (Number(status) < 400 && code !== '');
 }
 
 function engineOf(
@@ -382,7 +376,7 @@ function engineOf(
 ): EngineOverview {
   const outcomes = (matches: (outcome: string) => boolean): number =>
     all.sum(
-      'headrace_search_engine_duration_seconds_count',
+      'headrace_search_engine_duration_seconds',
       (labels) => labels['engine'] === engine && matches(String(labels['outcome'])),
     );
   const last = planes
@@ -405,6 +399,6 @@ function fetchOf(pages: Numbers): FetchOverview {
     running: state('running'),
     queued: state('queued'),
     replaced: pages.sum('headrace_fetch_cleaners_replaced_total'),
-    pages: pages.sum('headrace_fetch_page_duration_seconds_count'),
+    pages: pages.sum('headrace_fetch_page_duration_seconds'),
   };
 }

@@ -179,18 +179,18 @@ type Cell<Row> = readonly [head: string, cell: (row: Row) => string | number];
  * request ids) cannot move the cursor: tables print no control characters.
  */
 export function screenLines(overview: Overview, rates: Rates | null): string[] {
-  const now = rates?.total;
+  const { recent } = overview;
   const spent = overview.ledger === null ? 'no ledger' : `${overview.ledger.spentTodayUsd ?? 'unknown'} USD`;
   const inFlight = overview.threads.reduce((sum, thread) => sum + thread.inFlight, 0);
   const { fetch } = overview;
   return [
     `headrace ${overview.version}, ${overview.stage}, up ${durationText(overview.uptimeMs)}`,
-    `requests ${rateText(now?.requestsPerS)}  errors ${rateText(now?.errorsPerS)}  in flight ${inFlight}` +
+    `requests ${rateText(recent.requestsPerS)}  errors ${rateText(recent.errorsPerS)}  in flight ${inFlight}` +
       `  streams ${overview.streams}  spent today ${spent}`,
-    `latency ${timeText(now?.p50Ms ?? null)} median, ${timeText(now?.p99Ms ?? null)} 99th` +
-      `  first byte ${timeText(now?.firstByteP50Ms ?? null)} median, ${timeText(now?.firstByteP99Ms ?? null)} 99th`,
+    `latency ${timeText(recent.latencyMs.p50)} median, ${timeText(recent.latencyMs.p99)} 99th` +
+      `  first byte ${timeText(recent.firstByteMs.p50)} median, ${timeText(recent.firstByteMs.p99)} 99th`,
     ...tableOf(crnCells(overview, rates), overview.crns),
-    ...tableOf(modelCells(rates), overview.models),
+    ...tableOf(MODEL_CELLS, overview.models),
     ...tableOf(engineCells(overview), overview.engines),
     ...tableOf(threadCells(overview, rates), overview.threads),
     '',
@@ -270,19 +270,16 @@ function standingOf({ models, ejectedUntilMs }: CrnOverview, dateMs: number): st
   return `${words}, ejected for ${durationText(ejectedUntilMs - dateMs)}`;
 }
 
-function modelCells(rates: Rates | null): Cell<Overview['models'][number]>[] {
-  const of = (model: string): Rates['models'][number] | undefined => rates?.models.find((one) => one.model === model);
-  return [
-    ['MODEL', ({ model }) => model || '(no model)'],
-    ['REQUESTS', ({ model }) => rateText(of(model)?.requestsPerS)],
-    ['MEDIAN', ({ model }) => timeText(of(model)?.p50Ms ?? null)],
-    ['99TH', ({ model }) => timeText(of(model)?.p99Ms ?? null)],
-    ['SO FAR', ({ requests }) => requests],
-    ['ERRORS', ({ errors }) => errors],
-    ['FAILOVERS', ({ failovers }) => failovers],
-    ['WAITING', ({ waiting }) => waiting],
-  ];
-}
+const MODEL_CELLS: readonly Cell<Overview['models'][number]>[] = [
+  ['MODEL', ({ model }) => model || '(no model)'],
+  ['REQUESTS', ({ recent }) => rateText(recent.requestsPerS)],
+  ['MEDIAN', ({ recent }) => timeText(recent.latencyMs.p50)],
+  ['99TH', ({ recent }) => timeText(recent.latencyMs.p99)],
+  ['SO FAR', ({ requests }) => requests],
+  ['ERRORS', ({ errors }) => errors],
+  ['FAILOVERS', ({ failovers }) => failovers],
+  ['WAITING', ({ waiting }) => waiting],
+];
 
 function engineCells({ dateMs }: Overview): Cell<EngineOverview>[] {
   return [

@@ -60,6 +60,7 @@ import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/m
 import { Recent } from '../telemetry/recent.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
+import type { ThreadTotals } from '../telemetry/totals.ts';
 import { type ResponseService, StoredResponses } from '../responses/index.ts';
 import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
@@ -125,6 +126,9 @@ export class DataPlane {
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
+  /** Differs from that of a plane which served as this thread before. */
+  readonly #generation: number = epochMs();
+  #reports = 0;
   readonly #threadMetrics: ThreadMetrics;
   /** The same for the overview: each reading begins the next interval, so that every reader needs its own. */
   readonly #overviewMetrics: ThreadMetrics;
@@ -338,7 +342,15 @@ export class DataPlane {
     this.#metrics.inFlight(this.inFlight);
     this.#metrics.connections(this.connections);
     const metrics = [...this.#metrics.snapshot(), ...this.#overviewMetrics.snapshot()];
-    return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
+    return { thread: this.#options.thread, metrics, recent: this.#recent.report(), totals: this.totals() };
+  }
+
+  /** What the history samples. */
+  totals(): ThreadTotals {
+    const inFlight = new Map<string, number>();
+    for (const { model } of this.#exchanges.list()) inFlight.set(model, (inFlight.get(model) ?? 0) + 1);
+    const { thread } = this.#options;
+    return { thread, generation: this.#generation, sequence: ++this.#reports, ...this.#metrics.totals(inFlight) };
   }
 
   /** Requests under way, the oldest first. */
@@ -397,7 +409,7 @@ export class DataPlane {
     cells.count(status, errorCode);
     countUse(exchange, cells);
     cells.duration.observe(elapsedMs / 1000);
-    if (aborted) this.#metrics.aborted(endpoint);
+    if (aborted) this.#metrics.aborted(endpoint, cells);
     if (firstPieceMs > 0) this.#metrics.streamEnded();
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
     if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);

@@ -14,6 +14,8 @@ import {
   AdminTokens,
   openAdmin,
   type CrnStatus,
+  History,
+  HistoryRoutes,
   ExplainRoutes,
   OverviewRoutes,
   PlaygroundRoutes,
@@ -174,6 +176,7 @@ class RunningGateway implements ServedGateway {
   #admin: Admin | null = null;
   #publicUrl: string | null = null;
   readonly #accounts: AccountRoutes;
+  readonly #history: History;
   readonly #overview: OverviewRoutes;
   readonly #explain: ExplainRoutes;
   readonly #playground: PlaygroundRoutes;
@@ -212,7 +215,13 @@ class RunningGateway implements ServedGateway {
       tokens: this.#tokens,
       log,
     });
-    this.#overview = openOverview(this.#control, this.#tokens, options.reload ?? null, log);
+    this.#history = new History({
+      clock: systemClock,
+      epochMs: systemEpochMs,
+      sample: () => this.#control.readings.history(),
+      log,
+    });
+    this.#overview = openOverview(this.#control, this.#history, this.#tokens, options.reload ?? null, log);
     const { local } = this.#control;
     this.#explain = new ExplainRoutes({
       tokens: this.#tokens,
@@ -249,7 +258,10 @@ class RunningGateway implements ServedGateway {
       const address = await this.#control.listen();
       this.#publicUrl = addressUrl(address);
       const { admin } = this.#settings;
-      if (admin !== null) await this.#openAdmin(admin);
+      if (admin !== null) {
+        this.#history.start();
+        await this.#openAdmin(admin);
+      }
       return { url: this.#publicUrl, adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
     } catch (error) {
       this.#couldNotListen = true;
@@ -279,6 +291,7 @@ class RunningGateway implements ServedGateway {
         this.#configuration,
         this.#accounts,
         this.#overview,
+        new HistoryRoutes(this.#history),
         this.#explain,
         this.#playground,
       );
@@ -344,6 +357,7 @@ class RunningGateway implements ServedGateway {
   }
 
   abort(): Promise<void> {
+    this.#history.close();
     return this.#control.abort();
   }
 
@@ -364,6 +378,7 @@ class RunningGateway implements ServedGateway {
     // No load balancer has to be told of a gateway that could not start.
     if (timeouts.unreadyMs > 0 && !this.#couldNotListen)
       await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
+    this.#history.close();
     await this.#control.close();
     this.#admin?.close();
   }
@@ -371,6 +386,7 @@ class RunningGateway implements ServedGateway {
 
 function openOverview(
   control: ControlPlane,
+  history: History,
   tokens: AdminTokens,
   reload: (() => Promise<ReloadAnswer>) | null,
   log: Log,
@@ -382,6 +398,7 @@ function openOverview(
     epochMs: systemEpochMs,
     startedMs: performance.timeOrigin,
     parts: () => control.readings.overview(),
+    history,
     spentOn: (day) => spentOn(control.ledger, day),
     override: (url, override) => control.override(url, override),
     reload,

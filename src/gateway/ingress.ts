@@ -6,6 +6,7 @@ import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
+import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
@@ -39,6 +40,7 @@ export type IngressCommand =
   | { readonly type: 'Live'; readonly replyTo: Ref<LivePart> }
   | { readonly type: 'Log'; readonly query: LogQuery; readonly replyTo: Ref<LogPart> }
   | { readonly type: 'LogEntry'; readonly id: string; readonly replyTo: Ref<LogEntry[]> }
+  | { readonly type: 'Totals'; readonly replyTo: Ref<ThreadTotals> }
   | { readonly type: 'Explain'; readonly request: ExplainRequest; readonly replyTo: Ref<ExplainAnswer> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
@@ -119,6 +121,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           break;
         case 'LogEntry':
           command.replyTo.tell(plane.logEntries(command.id));
+          break;
+        case 'Totals':
+          command.replyTo.tell(plane.totals());
           break;
         case 'Explain':
           void plane.explain(command.request).then((answer) => command.replyTo.tell(answer));

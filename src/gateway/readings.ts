@@ -6,15 +6,18 @@ import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEvents, KvEventStatus, ModelTableData } from '../routing/index.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { DataPlane } from './data-plane.ts';
 import {
   cachesOf,
+  type CrnGauges,
   type CrnStatus,
   type ExplainAnswer,
   type ExplainRequest,
   type Gathered,
   type Gauges,
+  type HistorySample,
   type KvEventOverview,
   type LivePart,
   type OverviewParts,
@@ -80,6 +83,22 @@ export class Readings {
     return [...own, ofControl, ...(await Promise.all(asked))];
   }
 
+  /** What the history samples; a thread that does not answer in time is left out. */
+  async history(): Promise<HistorySample> {
+    const { local, now } = this.#sources;
+    const { table, threads } = now();
+    const asked = await Promise.all(
+      threads.map((ref) =>
+        askRequests<ThreadCommand, ThreadTotals>(ref, (replyTo) => passOn({ type: 'Totals', replyTo }), TIMEOUT_MS),
+      ),
+    );
+    return {
+      threads: [local.totals(), ...asked.filter((totals) => totals !== null)],
+      models: table.models.map(({ id }) => id),
+      crns: gaugesOf(this.crns(), this.#caches()),
+    };
+  }
+
   /** Where a request would go, by a thread that serves requests: what prompts have in common is known to each by itself. */
   explain(request: ExplainRequest): Promise<ExplainAnswer> {
     const { local, now } = this.#sources;
@@ -132,6 +151,21 @@ export class Readings {
       responses: responses.metrics(),
     };
   }
+}
+
+/** What the models of each CRN have in common, or come to. */
+function gaugesOf(crns: readonly CrnStatus[], caches: readonly CacheNumbers[]): CrnGauges[] {
+  const gauges = new Map<string, { -readonly [Name in keyof CrnGauges]: CrnGauges[Name] }>();
+  for (const { firstByteMs, inFlight, url } of crns) {
+    const known = gauges.get(url);
+    if (known === undefined) gauges.set(url, { crn: url, inFlight, firstByteMs, backlogBytes: 0 });
+    else known.firstByteMs = Math.max(known.firstByteMs, firstByteMs);
+  }
+  for (const { backlogBytes, crn } of caches) {
+    const known = gauges.get(crn);
+    if (known !== undefined) known.backlogBytes += backlogBytes;
+  }
+  return [...gauges.values()];
 }
 
 function overviewOf({

@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
 import { configureEngines, type EngineReport, type EngineSpec } from '../search/index.ts';
-import { METRICS_CONTENT_TYPE } from '../telemetry/metrics.ts';
+import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
 import { CELL, ServedEngine } from './served-engine.ts';
@@ -149,10 +149,7 @@ class ServingWorker implements SearchWorker {
     } else if (path === '/health') {
       this.#health(res);
     } else {
-      this.#metrics.text().then(
-        (text) => this.#reply(res, 200, METRICS_CONTENT_TYPE, text),
-        () => res.destroy(),
-      );
+      this.#reply(res, 200, TEXT_TYPE, this.#metrics.text());
     }
   }
 

@@ -1,10 +1,10 @@
 // The metrics of a search worker: Prometheus text for `/metrics`, totals for `/health`.
 
-import { mergeMetrics } from '../telemetry/metrics.ts';
-import { Counters, Histograms } from '../telemetry/series.ts';
+import { metricsText } from '../telemetry/exposition.ts';
+import { type Bounds, Counters, Histograms } from '../telemetry/series.ts';
 
-/** Upper bounds in seconds: from an index in memory, which answers in milliseconds, to a service at the deadline. */
-const DURATION_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+/** From 1 ms, an index in memory, to 32 s, a service at the deadline. */
+const DURATIONS: Bounds = { from: -10, to: 5, perDoubling: 8 };
 
 export class WorkerMetrics {
   readonly #requests = new Counters(
@@ -16,7 +16,7 @@ export class WorkerMetrics {
     'headrace_search_worker_request_duration_seconds',
     'Time of a search from its head to its end',
     [],
-    DURATION_BUCKETS,
+    DURATIONS,
   );
   readonly #inFlight = new Counters('headrace_search_worker_in_flight', 'Searches without an answer', [], 'gauge');
   readonly #upstream = new Counters(
@@ -65,7 +65,7 @@ export class WorkerMetrics {
   }
 
   /** Prometheus text. */
-  text(): Promise<string> {
-    return mergeMetrics([[this.#requests.json(), this.#duration.json(), this.#inFlight.json(), this.#upstream.json()]]);
+  text(): string {
+    return metricsText([[this.#requests.json(), this.#duration.json(), this.#inFlight.json(), this.#upstream.json()]]);
   }
 }

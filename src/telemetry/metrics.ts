@@ -1,17 +1,33 @@
 // Metrics of one data plane. Every ingress thread counts for itself; the admin listener merges the threads' numbers. Label
 // values are configured words only: endpoints of the route table, model ids and CRN URLs of the configuration, error codes.
 
-import { AggregatorRegistry, Registry } from 'prom-client';
-import { type Cell, Counters, type Distribution, type FamilyJson, Histograms } from './series.ts';
-
-/** Upper bounds in seconds, from a cached token list to a long generation. */
-const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
-
-/** Upper bounds in seconds between two pieces of a stream: hundreds of tokens a second, down to one in a few seconds. */
-const GAP_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5, 10, 30];
+import { BUCKETS } from './exponential-buckets.ts';
+import {
+  type Bounds,
+  type Cell,
+  Counters,
+  type Distribution,
+  type FamilyJson,
+  type HistogramCounts,
+  Histograms,
+  trimCounts,
+} from './series.ts';
+import { CRN_COUNTS, MODEL_COUNTS, type ModelTotals, type ThreadTotals } from './totals.ts';
 
 /** Metrics of one thread; can be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
+
+/** From 1 ms, a cached token list, to 512 s, a long generation. Neighbours differ by 9 %. */
+const DURATIONS: Bounds = { from: -10, to: 9, perDoubling: 8 };
+
+/** From 1 ms to 128 s; who waits longer has given up or is beyond help. */
+const FIRST_BYTES: Bounds = { from: -10, to: 7, perDoubling: 8 };
+
+/** Between two pieces of a stream: from 1 ms, hundreds of tokens a second, to 32 s. */
+const GAPS: Bounds = { from: -10, to: 5, perDoubling: 8 };
+
+/** Of what is asked less often and has a limit in seconds: 4 ms to 64 s. Neighbours differ by 19 %. */
+const COARSE: Bounds = { from: -8, to: 6, perDoubling: 4 };
 
 /** For series that are looked up before it is known whether they are needed. */
 const LOOKED_UP_EARLY = { showsEmpty: false } as const;
@@ -46,6 +62,9 @@ export class RequestCells {
     this.gaps = histograms.gaps.at(model);
     this.firstByte = histograms.firstByte.at(model);
   }
+
+  /** Of the model on this endpoint. */
+  aborted = 0;
 
   /** Counts a request that has ended. `code` is empty unless the gateway made the error. */
   count(status: number, code: string): void {
@@ -90,6 +109,32 @@ interface ModelUse {
   readonly cost: Counters;
 }
 
+/** Whether a request counts as an error: answered with 500 and above, or broken behind its status. */
+export function isError(status: number, code: string): boolean {
+  return status >= 500 || (status < 400 && code !== '');
+}
+
+/** Values of the label `type`. */
+type TokenType = 'input' | 'cached' | 'output';
+
+/** What the totals of a model are made of. */
+interface ModelSums {
+  readonly counts: Float64Array;
+  readonly latency: Distribution[];
+  readonly firstByte: Distribution[];
+  readonly gap: Distribution[];
+  waiting: number;
+}
+
+function sumOf(distributions: readonly Distribution[]): HistogramCounts {
+  const [only] = distributions;
+  if (only !== undefined && distributions.length === 1) return only.counts();
+  const counts = new Float64Array(BUCKETS);
+  let sum = 0;
+  for (const distribution of distributions) sum += distribution.addTo(counts);
+  return { ...trimCounts(counts), sum };
+}
+
 interface RequestHistograms {
   readonly duration: Histograms;
   readonly firstPiece: Histograms;
@@ -108,28 +153,28 @@ export class Metrics {
       'headrace_request_duration_seconds',
       'Time from the head of a request to the end of its answer',
       ['endpoint', 'model'],
-      DURATION_BUCKETS,
+      DURATIONS,
       LOOKED_UP_EARLY,
     ),
     firstByte: new Histograms(
       'headrace_upstream_first_byte_seconds',
       'Time from a request sent to a CRN to the first byte of its stream',
       ['model'],
-      DURATION_BUCKETS,
+      FIRST_BYTES,
       LOOKED_UP_EARLY,
     ),
     firstPiece: new Histograms(
       'headrace_stream_first_byte_seconds',
       'Time from the head of a request to the first piece of its stream handed to the client',
       ['endpoint', 'model'],
-      DURATION_BUCKETS,
+      FIRST_BYTES,
       LOOKED_UP_EARLY,
     ),
     gaps: new Histograms(
       'headrace_stream_gap_seconds',
       'Time between two pieces of a stream handed to the client: inter-token time where a CRN sends a token a piece',
       ['model'],
-      GAP_BUCKETS,
+      GAPS,
       LOOKED_UP_EARLY,
     ),
   };
@@ -200,7 +245,7 @@ export class Metrics {
     'headrace_held_seconds',
     'Time that a request waited for a CRN with a short backlog, however the wait ended',
     ['model'],
-    DURATION_BUCKETS,
+    COARSE,
   );
   readonly #picks = new Counters(
     'headrace_routing_picks_total',
@@ -226,7 +271,7 @@ export class Metrics {
     'headrace_search_engine_duration_seconds',
     'Time of a search engine from question to report, by engine and outcome',
     ['engine', 'outcome'],
-    DURATION_BUCKETS,
+    COARSE,
   );
   readonly #inFlight = new Counters(
     'headrace_requests_in_flight',
@@ -266,8 +311,10 @@ export class Metrics {
     return cells;
   }
 
-  aborted(endpoint: string): void {
+  /** The client of a request left before its answer was complete. */
+  aborted(endpoint: string, cells: RequestCells): void {
     this.#aborted.at(endpoint).value++;
+    cells.aborted++;
   }
 
   attempt(crn: string, verdict: string, failure: string): void {
@@ -353,6 +400,83 @@ export class Metrics {
     this.#connectionsRefused.at().value = refused;
   }
 
+  /** Counts since the start, for the history. `inFlight`: requests without a complete answer by model. */
+  totals(inFlight: ReadonlyMap<string, number>): Pick<ThreadTotals, 'models' | 'crns' | 'crnCounts'> {
+    return { models: this.#modelTotals(inFlight), ...this.#crnTotals() };
+  }
+
+  #modelTotals(inFlight: ReadonlyMap<string, number>): ModelTotals[] {
+    const models = new Map<string, ModelSums>();
+    const of = (model: string): ModelSums => {
+      let sums = models.get(model);
+      if (sums === undefined) {
+        sums = { counts: new Float64Array(MODEL_COUNTS.length), latency: [], firstByte: [], gap: [], waiting: 0 };
+        models.set(model, sums);
+      }
+      return sums;
+    };
+    const add = (model: string, count: (typeof MODEL_COUNTS)[number], value: number): void => {
+      const { counts } = of(model);
+      const at = MODEL_COUNTS.indexOf(count);
+      counts[at] = (counts[at] as number) + value;
+    };
+    this.#requests.each(([, model = '', status, code = ''], { value }) => {
+      add(model, 'requests', value);
+      if (isError(Number(status), code)) add(model, 'errors', value);
+    });
+    for (const endpoints of this.#cells.values()) {
+      for (const [model, { aborted, duration, firstPiece, gaps }] of endpoints) {
+        if (aborted > 0) add(model, 'aborted', aborted);
+        const sums = of(model);
+        sums.latency.push(duration);
+        sums.firstByte.push(firstPiece);
+        // Of the model, whatever the endpoint.
+        sums.gap[0] = gaps;
+      }
+    }
+    this.#waiting.each(([model = ''], { value }) => {
+      of(model).waiting = value;
+    });
+    this.#use.tokens.each(([model = '', type], { value }) => add(model, type as TokenType, value));
+    this.#use.cost.each(([model = ''], { value }) => add(model, 'usd', value));
+    this.#promptBytes.each(([, model = '', predicted], { value }) => {
+      add(model, 'promptBytes', value);
+      if (predicted === 'hit') add(model, 'predictedBytes', value);
+    });
+    for (const model of inFlight.keys()) of(model);
+    return Array.from(models, ([model, { counts, firstByte, gap, latency, waiting }]) => ({
+      ...{ model, counts, waiting, inFlight: inFlight.get(model) ?? 0 },
+      histograms: [latency, firstByte, gap].map(sumOf),
+    }));
+  }
+
+  #crnTotals(): Pick<ThreadTotals, 'crns' | 'crnCounts'> {
+    const places = new Map<string, number>();
+    const values: number[] = [];
+    const add = (crn: string, count: (typeof CRN_COUNTS)[number], value: number): void => {
+      let place = places.get(crn);
+      if (place === undefined) {
+        place = values.length;
+        places.set(crn, place);
+        for (let at = 0; at < CRN_COUNTS.length; at++) values.push(0);
+      }
+      const at = place + CRN_COUNTS.indexOf(count);
+      values[at] = (values[at] as number) + value;
+    };
+    this.#attempts.each(([crn = '', verdict], { value }) => {
+      add(crn, 'attempts', value);
+      if (verdict === 'failed') add(crn, 'failures', value);
+    });
+    this.#promptBytes.each(([crn = '', , predicted], { value }) =>
+      add(crn, predicted === 'hit' ? 'hitBytes' : 'missBytes', value),
+    );
+    this.#promptTokens.each(([crn = ''], { value }) => add(crn, 'promptTokens', value));
+    this.#cachedTokens.each(([crn = '', , source], { value }) => {
+      if (source === 'reported') add(crn, 'cachedTokens', value);
+    });
+    return { crns: [...places.keys()], crnCounts: Float64Array.from(values) };
+  }
+
   snapshot(): MetricsSnapshot {
     return [
       this.#requests.json(),
@@ -400,7 +524,7 @@ export class PageMetrics {
     'headrace_fetch_page_duration_seconds',
     'Time of a page from request to clean text, by outcome: fetched, cached, shared, or a code of the error table',
     ['outcome'],
-    DURATION_BUCKETS,
+    COARSE,
   );
   readonly #cleaners = new Counters(
     'headrace_fetch_cleaners',
@@ -429,11 +553,3 @@ export class PageMetrics {
     return [this.#pages.json(), this.#cleaners.json(), this.#replaced.json()];
   }
 }
-
-/** Merges the metrics of threads into one Prometheus text. */
-export function mergeMetrics(snapshots: readonly MetricsSnapshot[]): Promise<string> {
-  return AggregatorRegistry.aggregate(snapshots.map((snapshot) => [...snapshot])).metrics();
-}
-
-/** Content type of the text. */
-export const METRICS_CONTENT_TYPE: string = Registry.PROMETHEUS_CONTENT_TYPE;

@@ -1,20 +1,48 @@
 // Counters and histograms for hot paths: a cell is looked up once through maps of interned label values, and counting is an
-// addition. prom-client formats and merges the families; counting with it would hash every label set.
+// addition. A family as JSON can be posted to another thread (see exposition.ts for what is made of it).
 
-/** One family in the JSON shape of prom-client's `getMetricsAsJSON`. */
-export interface FamilyJson {
+import { bucketOf, BUCKETS } from './exponential-buckets.ts';
+
+/** Words for the labels of a series. */
+export type Labels = Readonly<Record<string, string>>;
+
+interface FamilyHead {
   readonly name: string;
   readonly help: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
+  /** Names of the labels, in order. */
+  readonly labelNames: readonly string[];
+}
+
+/** A family of counters or gauges, as it is posted between threads. */
+export interface ValueFamily extends FamilyHead {
+  readonly type: 'counter' | 'gauge';
   /** How the values of several threads become one. */
   readonly aggregator: 'sum' | 'first';
-  /** Names of the labels, in order; not part of prom-client's shape. */
-  readonly labelNames: readonly string[];
-  readonly values: readonly {
-    readonly metricName?: string;
-    readonly labels: Readonly<Record<string, string | number>>;
-    readonly value: number;
-  }[];
+  readonly values: readonly { readonly labels: Labels; readonly value: number }[];
+}
+
+/** A family of histograms, as it is posted between threads. */
+export interface HistogramFamily extends FamilyHead {
+  readonly type: 'histogram';
+  /** Buckets whose upper bounds the text format has. */
+  readonly bounds: Bounds;
+  readonly values: readonly (HistogramCounts & { readonly labels: Labels })[];
+}
+
+export type FamilyJson = ValueFamily | HistogramFamily;
+
+/** Counts by bucket (see exponential-buckets.ts): those from the bucket `first` on, others are 0. */
+export interface HistogramCounts {
+  readonly first: number;
+  readonly counts: Float64Array;
+  readonly sum: number;
+}
+
+/** Upper bounds in the text format: `perDoubling` for each doubling from 2^`from` to 2^`to` seconds. */
+export interface Bounds {
+  readonly from: number;
+  readonly to: number;
+  readonly perDoubling: 1 | 2 | 4 | 8 | 16;
 }
 
 /** The value of a counter or gauge. */
@@ -60,35 +88,43 @@ abstract class Family<Leaf> {
 
   protected abstract make(): Leaf;
 
-  /** Every cell with its labels, in the order in which they were made. */
-  protected cells(): Iterable<readonly [Record<string, string>, Leaf]> {
-    return walk(this.#root, this.#labels, 0, {});
+  /** Visits every cell with the words of its labels, in the order in which they were made. `words` is reused. */
+  each(visit: (words: readonly string[], leaf: Leaf) => void): void {
+    walk(this.#root, [], visit);
+  }
+
+  /** What is made of every cell and its labels. */
+  protected map<T>(make: (labels: Labels, leaf: Leaf) => T): T[] {
+    const made: T[] = [];
+    this.each((words, leaf) => {
+      const labels: Record<string, string> = {};
+      for (const [at, name] of this.#labels.entries()) labels[name] = words[at] ?? '';
+      made.push(make(labels, leaf));
+    });
+    return made;
   }
 }
 
-function* walk<Leaf>(
-  node: Node<Leaf>,
-  names: readonly string[],
-  depth: number,
-  labels: Record<string, string>,
-): Generator<readonly [Record<string, string>, Leaf]> {
-  if (node.leaf !== undefined) yield [labels, node.leaf];
-  const name = names[depth];
-  if (name === undefined) return;
-  for (const [label, below] of node.below) yield* walk(below, names, depth + 1, { ...labels, [name]: label });
+function walk<Leaf>(node: Node<Leaf>, words: string[], visit: (words: readonly string[], leaf: Leaf) => void): void {
+  if (node.leaf !== undefined) visit(words, node.leaf);
+  for (const [word, below] of node.below) {
+    words.push(word);
+    walk(below, words, visit);
+    words.pop();
+  }
 }
 
 /** A family of counters or gauges. */
 export class Counters extends Family<Cell> {
-  readonly #head: Omit<FamilyJson, 'values'>;
+  readonly #head: Omit<ValueFamily, 'values'>;
 
   /** At most four labels. */
   constructor(
     name: string,
     help: string,
     labels: readonly string[],
-    type: 'counter' | 'gauge' = 'counter',
-    aggregator: FamilyJson['aggregator'] = 'sum',
+    type: ValueFamily['type'] = 'counter',
+    aggregator: ValueFamily['aggregator'] = 'sum',
   ) {
     super(labels);
     this.#head = { name, help, type, aggregator, labelNames: labels };
@@ -98,81 +134,86 @@ export class Counters extends Family<Cell> {
     return { value: 0 };
   }
 
-  json(): FamilyJson {
-    const values = [...this.cells()].map(([labels, { value }]) => ({ labels, value }));
-    return { ...this.#head, values };
+  json(): ValueFamily {
+    return { ...this.#head, values: this.map((labels, { value }) => ({ labels, value })) };
   }
 }
 
+/** The place of the sum behind the buckets. */
+const SUM = BUCKETS;
+
 /** The observations of one label set. */
 export class Distribution {
-  readonly #bounds: readonly number[];
-  readonly #counts: Float64Array;
-  #sum = 0;
-
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds;
-    this.#counts = new Float64Array(bounds.length + 1);
-  }
-
-  get isEmpty(): boolean {
-    return this.#counts.every((count) => count === 0);
-  }
+  readonly #counts = new Float64Array(BUCKETS + 1);
 
   observe(value: number): void {
-    const bounds = this.#bounds;
-    let bucket = 0;
-    while (bucket < bounds.length && value > (bounds[bucket] as number)) bucket++;
-    this.#counts[bucket] = (this.#counts[bucket] as number) + 1;
-    this.#sum += value;
+    const counts = this.#counts;
+    const bucket = bucketOf(value);
+    counts[bucket] = (counts[bucket] as number) + 1;
+    counts[SUM] = (counts[SUM] as number) + value;
   }
 
-  /** Cumulative buckets, sum and count, in the shape of Prometheus. */
-  values(name: string, labels: Readonly<Record<string, string>>): FamilyJson['values'] {
-    let count = 0;
-    const buckets = [...this.#bounds, '+Inf'].map((le, index) => {
-      count += this.#counts[index] as number;
-      return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: count };
-    });
-    return [
-      ...buckets,
-      { metricName: `${name}_sum`, labels, value: this.#sum },
-      { metricName: `${name}_count`, labels, value: count },
-    ];
+  /** The buckets from the first to the last that has a count; none when nothing was observed. */
+  counts(): HistogramCounts {
+    return { ...trimCounts(this.#counts), sum: this.#counts[SUM] as number };
   }
+
+  /** Adds the counts by bucket to `sums`; returns the sum of the observations. */
+  addTo(sums: Float64Array): number {
+    for (let bucket = 0; bucket < BUCKETS; bucket++) {
+      sums[bucket] = (sums[bucket] as number) + (this.#counts[bucket] as number);
+    }
+    return this.#counts[SUM] as number;
+  }
+}
+
+/** Adds counts to those of all buckets, or takes them off with the factor -1. */
+export function addCounts(
+  sums: Float64Array,
+  { first, counts }: Pick<HistogramCounts, 'first' | 'counts'>,
+  factor: 1 | -1 = 1,
+): void {
+  for (let at = 0; at < counts.length; at++) {
+    sums[first + at] = (sums[first + at] as number) + factor * (counts[at] as number);
+  }
+}
+
+/** A copy of the counts of all buckets without the empty ones at both ends. */
+export function trimCounts(all: Float64Array): Pick<HistogramCounts, 'first' | 'counts'> {
+  let first = 0;
+  while (first < BUCKETS && all[first] === 0) first++;
+  let end = BUCKETS;
+  while (end > first && all[end - 1] === 0) end--;
+  return { first, counts: all.slice(first, end) };
 }
 
 /** A family of histograms. */
 export class Histograms extends Family<Distribution> {
-  readonly #head: Pick<FamilyJson, 'name' | 'help' | 'labelNames'>;
-  readonly #bounds: readonly number[];
+  readonly #head: Omit<HistogramFamily, 'values'>;
   readonly #showsEmpty: boolean;
 
   /**
-   * `bounds`: upper bounds of the buckets, ascending, in the unit of the name. At most four labels. `showsEmpty`: whether a
-   * series shows from the first `at` on, or from its first observation on.
+   * `bounds`: what the text format shows; the range that values have in the unit of the name. At most four labels.
+   * `showsEmpty`: whether a series shows from the first `at` on, or from its first observation on.
    */
   constructor(
     name: string,
     help: string,
     labels: readonly string[],
-    bounds: readonly number[],
+    bounds: Bounds,
     { showsEmpty }: { readonly showsEmpty: boolean } = { showsEmpty: true },
   ) {
     super(labels);
-    this.#head = { name, help, labelNames: labels };
-    this.#bounds = bounds;
+    this.#head = { name, help, type: 'histogram', bounds, labelNames: labels };
     this.#showsEmpty = showsEmpty;
   }
 
   protected override make(): Distribution {
-    return new Distribution(this.#bounds);
+    return new Distribution();
   }
 
-  json(): FamilyJson {
-    const values = [...this.cells()].flatMap(([labels, cell]) =>
-      cell.isEmpty && !this.#showsEmpty ? [] : cell.values(this.#head.name, labels),
-    );
-    return { ...this.#head, type: 'histogram', aggregator: 'sum', values };
+  json(): HistogramFamily {
+    const values = this.map((labels, cell) => ({ labels, ...cell.counts() }));
+    return { ...this.#head, values: this.#showsEmpty ? values : values.filter(({ counts }) => counts.length > 0) };
   }
 }

@@ -11,6 +11,7 @@ import { openAdmin } from '../../src/admin/admin.ts';
 import { OverviewRoutes } from '../../src/admin/overview-routes.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 import { charge, openStore, requestRecord, START_MS, STORES, type StoreName, USAGE } from '../billing/ledger/stores.ts';
+import { NO_FIGURES } from '../support/metric-values.ts';
 
 const ROLES: readonly AdminRole[] = ['viewer', 'operator', 'owner'];
 
@@ -54,6 +55,7 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     epochMs: () => START_MS,
     startedMs: START_MS,
     parts: () => Promise.reject(new Error('not asked for')),
+    history: { take: () => {}, recent: () => NO_FIGURES },
     spentOn: async () => null,
     override: async (url) => (url === 'http://a' ? 'done' : 'no such CRN'),
     reload: async () => ({ applied: ['log.level'], needRestart: [] }),

@@ -8,7 +8,7 @@ import { createGateway } from '../../src/gateway/gateway.ts';
 import { BlockIndex, createBlockIndexMemory, MIN_INDEX_BYTES } from '../../src/routing/block-index.ts';
 import type { Host } from '../../src/host/index.ts';
 import { EngineBoard } from '../../src/search/index.ts';
-import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+import { metricsText } from '../../src/telemetry/exposition.ts';
 import { chat, MODEL, readStream, settingsFor, startHosts, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
 
@@ -163,9 +163,7 @@ t.test('an engine is suspended until its time has come', async (t) => {
   const nowMs = performance.timeOrigin + performance.now();
   for (const id of ['engine_c', 'engine_gone']) board.fail(cells[id] ?? 0, 0n, 'denied', nowMs);
   board.fail(cells['engine_b'] ?? 0, 0n, 'denied', nowMs - 86_400_000);
-  const series = seriesOf(
-    await mergeMetrics([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex, [])]),
-  );
+  const series = seriesOf(metricsText([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex, [])]));
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_a"}'), 0);
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_b"}'), 0, 'a trial is due');
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_c"}'), 1);
@@ -179,7 +177,7 @@ t.test('caches are shown as routing judges them; what is not known is absent', a
     { ...cache, crn: 'http://a', bytesPerS: 2000 },
     { ...cache, crn: 'http://b', bytesPerS: null },
   ];
-  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex, caches)]));
+  const series = seriesOf(metricsText([new Gauges(new EngineCells()).snapshot([], [], blockIndex, caches)]));
   t.equal(series.get('headrace_locality_capacity_bytes{crn="http://a",model="m"}'), 1024);
   t.equal(series.get('headrace_locality_backlog_bytes{crn="http://b",model="m"}'), 512);
   t.equal(series.get('headrace_locality_prefill_bytes_per_second{crn="http://a",model="m"}'), 2000);
@@ -194,7 +192,7 @@ t.test('the memory of the block index is shown by what its entries are worth', a
   blockIndex.enter(0, hashes, 100);
   blockIndex.enter(1, hashes, 60);
   blockIndex.clear(1);
-  const series = seriesOf(await mergeMetrics([new Gauges(new EngineCells()).snapshot([], [], blockIndex, [])]));
+  const series = seriesOf(metricsText([new Gauges(new EngineCells()).snapshot([], [], blockIndex, [])]));
   t.equal(series.get('headrace_locality_index_bytes{state="held"}'), 800);
   t.equal(series.get('headrace_locality_index_bytes{state="stale"}'), 480);
   t.equal(series.get('headrace_locality_index_bytes{state="free"}'), MIN_INDEX_BYTES - 1280);

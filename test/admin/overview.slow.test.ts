@@ -86,9 +86,12 @@ t.test('the document shows CRNs, models, threads, streams and the last errors', 
   );
   const atlas = now.models.find(({ model }) => model === MODEL);
   t.match(atlas, { requests: 1, errors: 0 });
-  t.equal(atlas?.duration.length, now.boundsS.length + 1);
-  t.equal(atlas?.duration.at(-1), 1);
-  t.equal(atlas?.firstByte.at(-1), 1);
+  const { recent } = now;
+  t.ok(recent.seconds > 0 && recent.seconds < 60, String(recent.seconds));
+  t.match(atlas?.recent, { seconds: recent.seconds, errorsPerS: 0, requestsPerS: 1 / recent.seconds });
+  t.equal(recent.requestsPerS, 2 / recent.seconds, 'the lost one names no model');
+  t.same(recent.latencyMs, atlas?.recent.latencyMs);
+  t.ok((recent.latencyMs.p50 ?? 0) > 0 && (recent.firstByteMs.p99 ?? 0) > 0 && (recent.gapMs.p50 ?? 0) > 0);
   t.match(now.threads, [{ thread: 0, inFlight: 1 }]);
   t.ok((now.threads[0]?.heapBytes ?? 0) > 0);
   t.match(now.errors, [{ requestId: 'lost-1', status: 404, code: 'HR_ROUTE_UNKNOWN_MODEL', crn: '' }]);

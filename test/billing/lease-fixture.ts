@@ -14,6 +14,7 @@ import type { Payer, Spending } from '../../src/billing/lease-cache.ts';
 import { leaseManager, type ReportedCharge } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { valuesOf } from '../support/metric-values.ts';
 
 interface Test {
   teardown(run: () => unknown): void;
@@ -144,6 +145,6 @@ export const away = (): Error => new Error('the store is away');
 
 /** The value of a metric without labels or with these. */
 export function valueOf(metrics: LedgerMetrics, name: string, labels: object = {}): number | undefined {
-  const family = metrics.snapshot().find((each) => each.name === name);
-  return family?.values.find((each) => JSON.stringify(each.labels) === JSON.stringify(labels))?.value;
+  return valuesOf(metrics.snapshot(), name).find((each) => JSON.stringify(each.labels) === JSON.stringify(labels))
+    ?.value;
 }

@@ -13,6 +13,7 @@ import { BackgroundResponse } from '../../src/responses/background-response.ts';
 import { createResponseMemory, responseStore } from '../../src/responses/response-store.ts';
 import { StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
+import { valuesOf } from '../support/metric-values.ts';
 
 const SEEDS = 120;
 const STEPS = 25;
@@ -156,9 +157,9 @@ t.test('every life of a background response ends once', async (t) => {
     t.ok(inner.endCause !== null, `nothing goes on to run; ${why}`);
     t.ok(removed ? log.includes('remove') : (RANK[found.status] ?? ENDED) === ENDED, why);
     for (const each of metrics) {
-      const gauge = each.snapshot().find(({ name }) => name === 'headrace_responses_background');
+      const running = valuesOf(each.snapshot(), 'headrace_responses_background');
       t.same(
-        gauge?.values.map(({ value }) => value).filter((value) => value !== 0),
+        running.filter(({ value }) => value !== 0),
         [],
         why,
       );

@@ -15,6 +15,7 @@ import {
 import { createResponseMemory, responseStore } from '../../src/responses/response-store.ts';
 import { StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
+import { valuesOf } from '../support/metric-values.ts';
 
 const SETTINGS = { ttlMs: 1e9, accountBytes: 1e9, background: 1, backgroundPerAccount: 1 };
 
@@ -88,10 +89,8 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
     ...{ ledger, problems, onApply: null, isOpen: true, settle },
     count: (name, label = '') =>
-      metrics
-        .snapshot()
-        .find((family) => family.name === name)
-        ?.values.find(({ labels }) => label === '' || Object.values(labels).includes(label))?.value ?? 0,
+      valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
+        ?.value ?? 0,
     ask: async <T>(question: Promise<T>) => {
       let outcome: { readonly value: Awaited<T> | string } | undefined;
       question.then(

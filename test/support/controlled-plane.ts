@@ -15,6 +15,7 @@ import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
 import { EngineCells } from '../../src/search/index.ts';
 import { serving } from './serving.ts';
+import { valuesOf } from './metric-values.ts';
 
 const MODEL = 'm';
 
@@ -126,10 +127,11 @@ export class ControlledPlane {
   /** Requests that wait, and how waits have ended, as metrics say it. */
   get held(): Readonly<Record<string, number>> {
     const found: Record<string, number> = {};
-    for (const { name, values } of this.plane.metrics()) {
-      if (name === 'headrace_held_requests' && values[0] !== undefined) found['waiting'] = values[0].value;
-      if (name !== 'headrace_held_requests_total') continue;
-      for (const { labels, value } of values) found[String(labels['outcome'])] = value;
+    const metrics = this.plane.metrics();
+    const [waiting] = valuesOf(metrics, 'headrace_held_requests');
+    if (waiting !== undefined) found['waiting'] = waiting.value;
+    for (const { labels, value } of valuesOf(metrics, 'headrace_held_requests_total')) {
+      found[String(labels['outcome'])] = value;
     }
     return found;
   }

@@ -2,7 +2,8 @@
 // series of its own.
 
 import t from 'tap';
-import { mergeMetrics, Metrics } from '../../src/telemetry/metrics.ts';
+import { metricsText } from '../../src/telemetry/exposition.ts';
+import { Metrics } from '../../src/telemetry/metrics.ts';
 import { chat, KEY, MODEL, readStream, startHosts, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
 
@@ -34,14 +35,14 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
     metrics.failover(MODEL, 'reset');
     metrics.retryRefused(MODEL);
     metrics.retryBudgets(new Map([[MODEL, { balance: 2.5 }]]));
-    metrics.aborted('/v1/messages');
+    metrics.aborted('/v1/messages', cells);
     metrics.inFlight(3);
   }
-  const series = seriesOf(await mergeMetrics(await Promise.all(threads.map((metrics) => metrics.snapshot()))));
+  const series = seriesOf(metricsText(await Promise.all(threads.map((metrics) => metrics.snapshot()))));
   const chats = `endpoint="/v1/chat/completions",model="${MODEL}"`;
   t.equal(series.get(`headrace_requests_total{${chats},status="200",code=""}`), 2);
   t.equal(series.get(`headrace_requests_total{${chats},status="503",code="HR_ROUTE_ALL_FAILED"}`), 2);
-  t.equal(series.get(`headrace_request_duration_seconds_bucket{le="0.05",${chats}}`), 2);
+  t.equal(series.get(`headrace_request_duration_seconds_bucket{le="0.0625",${chats}}`), 2);
   t.equal(series.get(`headrace_request_duration_seconds_bucket{le="+Inf",${chats}}`), 4);
   t.equal(series.get(`headrace_request_duration_seconds_count{${chats}}`), 4);
   t.equal(series.get('headrace_upstream_attempts_total{crn="http://one",verdict="ok",failure=""}'), 2);
@@ -50,9 +51,9 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
   t.equal(series.get('headrace_requests_aborted_total{endpoint="/v1/messages"}'), 2);
   t.equal(series.get('headrace_requests_in_flight'), 6);
   t.equal(series.get('headrace_streams_in_flight'), 2);
-  t.equal(series.get(`headrace_stream_first_byte_seconds_bucket{le="0.1",${chats}}`), 4);
-  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.01",model="${MODEL}"}`), 0);
-  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.02",model="${MODEL}"}`), 2);
+  t.equal(series.get(`headrace_stream_first_byte_seconds_bucket{le="0.125",${chats}}`), 4);
+  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.0078125",model="${MODEL}"}`), 0);
+  t.equal(series.get(`headrace_stream_gap_seconds_bucket{le="0.015625",model="${MODEL}"}`), 2);
   t.equal(series.get(`headrace_failovers_total{model="${MODEL}",cause="reset"}`), 2);
   t.equal(series.get(`headrace_retry_budget{model="${MODEL}"}`), 2.5, 'the threads share it');
   t.equal(series.get(`headrace_retry_budget_exhausted_total{model="${MODEL}"}`), 2);
@@ -63,11 +64,11 @@ t.test('a series appears when it is first counted, and one lookup serves a model
   const cells = metrics.of('/search', '');
   t.equal(metrics.of('/search', ''), cells);
   t.not(metrics.of('/search', MODEL), cells);
-  const named = async (): Promise<string[]> => [...seriesOf(await mergeMetrics([metrics.snapshot()])).keys()];
+  const named = async (): Promise<string[]> => [...seriesOf(metricsText([metrics.snapshot()])).keys()];
   t.same(await named(), []);
   cells.count(200, '');
   cells.count(200, '');
-  const series = seriesOf(await mergeMetrics([metrics.snapshot()]));
+  const series = seriesOf(metricsText([metrics.snapshot()]));
   t.same([...series], [['headrace_requests_total{endpoint="/search",model="",status="200",code=""}', 2]]);
 });
 
@@ -75,7 +76,7 @@ t.test('the counter of an exhausted retry budget starts at 0 and is removed with
   const metrics = new Metrics();
   metrics.retryBudgets(new Map([['gone', { balance: 1 }]]));
   metrics.retryBudgets(new Map([['here', { balance: 3 }]]));
-  const series = seriesOf(await mergeMetrics([metrics.snapshot()]));
+  const series = seriesOf(metricsText([metrics.snapshot()]));
   t.equal(series.get('headrace_retry_budget{model="here"}'), 3);
   t.equal(series.get('headrace_retry_budget_exhausted_total{model="here"}'), 0);
   t.notOk(series.has('headrace_retry_budget{model="gone"}'));
@@ -85,7 +86,7 @@ t.test('snapshots survive a structured clone, and an empty one adds nothing', as
   const metrics = new Metrics();
   metrics.pick('none');
   const sent = structuredClone(await metrics.snapshot());
-  const series = seriesOf(await mergeMetrics([sent, [], await new Metrics().snapshot()]));
+  const series = seriesOf(metricsText([sent, [], await new Metrics().snapshot()]));
   t.equal(series.get('headrace_routing_picks_total{affinity="none"}'), 1);
 });
 

@@ -1,10 +1,10 @@
 import t from 'tap';
-import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+import { metricsText } from '../../src/telemetry/exposition.ts';
 import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
 
 t.test('payments are counted, and open ones show how old they are', async (t) => {
   const metrics = new PaymentMetrics();
-  const text = (): Promise<string> => mergeMetrics([metrics.snapshot()]);
+  const text = (): string => metricsText([metrics.snapshot()]);
   t.match(await text(), 'headrace_payment_settlements_total{outcome="open"} 0', 'also before the first');
   metrics.settled('open');
   metrics.settled('settled');

@@ -3,11 +3,13 @@
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { createSystem } from '../../src/actor/index.ts';
-import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+import { metricsText } from '../../src/telemetry/exposition.ts';
 import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 
 async function read(metrics: { snapshot(): ReturnType<ThreadMetrics['snapshot']> }): Promise<Map<string, number>> {
-  const lines = (await mergeMetrics([metrics.snapshot()])).split('\n').filter((line) => /^\w/.test(line));
+  const lines = metricsText([metrics.snapshot()])
+    .split('\n')
+    .filter((line) => /^\w/.test(line));
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]));
 }
 

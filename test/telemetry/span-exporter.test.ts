@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
-import { mergeMetrics } from '../../src/telemetry/metrics.ts';
+import { metricsText } from '../../src/telemetry/exposition.ts';
 import { SPAN_KIND, Tracer } from '../../src/telemetry/span.ts';
 import { SpanExporter, SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 
@@ -44,7 +44,7 @@ function collector(sample = 1, random: () => number = () => 0.5): Collector {
       await new Promise(setImmediate);
     },
     outcomes: async () => {
-      const text = await mergeMetrics([metrics.snapshot()]);
+      const text = metricsText([metrics.snapshot()]);
       const found = [...text.matchAll(/outcome="(\w+)"\} (\d+)/g)];
       return Object.fromEntries(found.map(([, outcome = '', count]) => [outcome, Number(count)]));
     },

@@ -3,12 +3,10 @@
 // gateway becomes a text node: no markup is ever parsed. The admin token lives in the session storage of the tab.
 
 import { accountsScript } from './accounts-script.ts';
-import { durationText, growth, numberText, quantileMs, ratesBetween, sumOf, timeText, usedBy } from '../rates.ts';
+import { durationText, growth, numberText, ratesBetween, timeText } from '../rates.ts';
 
 /** The functions that `headrace top` calls, as the browser runs them. */
-const RATES = [growth, sumOf, usedBy, quantileMs, ratesBetween, numberText, timeText, durationText]
-  .map(String)
-  .join('\n');
+const RATES = [growth, ratesBetween, numberText, timeText, durationText].map(String).join('\n');
 
 const ELEMENTS = String.raw`
 const $ = (id) => document.getElementById(id);
@@ -321,14 +319,10 @@ const fillCrns = makeTable('crns', [
   ['Attempts', (crn, cell) => drawSpark(cell, crn.url, rates ? rates.crns[crn.url] || 0 : 0)],
   ['Failures', (crn) => crn.failures], ['Failovers', (crn) => crn.failovers], ['Actions', showActions],
 ]);
-const ofModel = (field, print) => ({ model }) => {
-  const own = rates && rates.models.find((one) => one.model === model);
-  return own ? print(own[field]) : '–';
-};
 const fillModels = makeTable('models', [
-  ['Model', (one) => one.model || '(no model)'], ['Requests/s', ofModel('requestsPerS', numberText)],
-  ['Median', ofModel('p50Ms', timeText)], ['99th percentile', ofModel('p99Ms', timeText)],
-  ['First byte', ofModel('firstByteP50Ms', timeText)], ['Requests', (one) => one.requests.toLocaleString('en')],
+  ['Model', (one) => one.model || '(no model)'], ['Requests/s', ({ recent }) => numberText(recent.requestsPerS)],
+  ['Median', ({ recent }) => timeText(recent.latencyMs.p50)], ['99th percentile', ({ recent }) => timeText(recent.latencyMs.p99)],
+  ['First byte', ({ recent }) => timeText(recent.firstByteMs.p50)], ['Requests', (one) => one.requests.toLocaleString('en')],
   ['Errors', (one) => one.errors.toLocaleString('en')], ['Failovers', (one) => one.failovers.toLocaleString('en')],
   ['Waiting', (one) => one.waiting.toLocaleString('en')],
 ]);
@@ -355,13 +349,13 @@ const fillErrors = makeTable('errors', [
 ]);
 
 function showFigures() {
-  const now = rates && rates.total;
+  const now = overview.recent;
   say($('about'), overview.version + ', ' + overview.stage + ', up ' + durationText(overview.uptimeMs));
-  say($('rate'), now ? numberText(now.requestsPerS) : '–');
-  say($('errors-rate'), now ? numberText(now.errorsPerS) : '–');
-  say($('p50'), now ? timeText(now.p50Ms) : '–');
-  say($('p99'), now ? timeText(now.p99Ms) : '–');
-  say($('first-byte'), now ? timeText(now.firstByteP50Ms) : '–');
+  say($('rate'), numberText(now.requestsPerS));
+  say($('errors-rate'), numberText(now.errorsPerS));
+  say($('p50'), timeText(now.latencyMs.p50));
+  say($('p99'), timeText(now.latencyMs.p99));
+  say($('first-byte'), timeText(now.firstByteMs.p50));
   say($('streams'), String(overview.streams));
   say($('in-flight'), String(overview.threads.reduce((sum, { inFlight }) => sum + inFlight, 0)));
   const spent = overview.ledger && overview.ledger.spentTodayUsd;
@@ -379,11 +373,11 @@ function show() {
   $('reload').disabled = !overview.orders || !overview.reloadable || (who !== null && !may('operator'));
   $('sign-in').disabled = !overview.orders;
   if (rates) {
-    history.push(rates.total);
+    history.push(overview.recent);
     if (history.length > SAMPLES) history.shift();
     drawPlot('plot-rate', (one) => one.requestsPerS, (one) => one.errorsPerS, numberText);
-    drawPlot('plot-latency', (one) => one.p50Ms, (one) => one.p99Ms, timeText);
-    drawPlot('plot-first-byte', (one) => one.firstByteP50Ms, (one) => one.firstByteP99Ms, timeText);
+    drawPlot('plot-latency', (one) => one.latencyMs.p50, (one) => one.latencyMs.p99, timeText);
+    drawPlot('plot-first-byte', (one) => one.firstByteMs.p50, (one) => one.firstByteMs.p99, timeText);
   }
   fillCrns(overview.crns, (crn) => crn.url);
   fillModels(overview.models, (one) => one.model);
