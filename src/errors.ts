@@ -21,6 +21,7 @@ export type ErrorCode =
   | 'HR_REQUEST_INVALID'
   | 'HR_REQUEST_UNTRANSLATABLE'
   | 'HR_REQUEST_TOO_LARGE'
+  | 'HR_REQUEST_ENCODING'
   | 'HR_REQUEST_TIMEOUT'
   | 'HR_REQUEST_LINE_TOO_LONG'
   | 'HR_REQUEST_HEAD_TOO_LARGE'
@@ -101,6 +102,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'The servers of this model speak another dialect, which cannot say this: {}',
   },
   HR_REQUEST_TOO_LARGE: { status: 413, source: 'client', retryable: false, detail: 'Request body exceeds {} bytes' },
+  HR_REQUEST_ENCODING: {
+    status: 415,
+    source: 'client',
+    retryable: false,
+    detail: 'The Content-Encoding of the body is not supported: {}',
+  },
   HR_REQUEST_TIMEOUT: { status: 408, source: 'client', retryable: true, detail: 'Request arrived too slowly' },
   HR_REQUEST_LINE_TOO_LONG: { status: 414, source: 'client', retryable: false, detail: 'Request line too long' },
   HR_REQUEST_HEAD_TOO_LARGE: { status: 431, source: 'client', retryable: false, detail: 'Request head too large: {}' },

@@ -2,6 +2,7 @@
 // before it is allocated, and grows with the bytes that have arrived: a declared length alone takes none.
 
 import { HeadraceError } from '../errors.ts';
+import { type Coding, Decoding, UNIT_BYTES } from './content-coding.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
 
@@ -14,9 +15,6 @@ export interface BodyLimits {
 }
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
-
-/** The unit of the counters: with it 32 bits reach for 2 TiB. */
-const UNIT_BYTES = 1024;
 
 /** First allocation for a body that does not come in one piece. It doubles whenever it is full. */
 const FIRST_BYTES = 16 * 1024;
@@ -132,6 +130,7 @@ export class Body {
   #length = 0;
   #error: HeadraceError | null = null;
   #done: BodyCallback | null = null;
+  #decoding: Decoding | null = null;
 
   /** `expectedBytes`: as `Exchange.declaredBytes`. */
   constructor(budget: BodyBudget, limits: BodyLimits, expectedBytes: number, nowMs: number) {
@@ -201,6 +200,26 @@ export class Body {
     if (this.settled) this.#settle();
   }
 
+  /**
+   * Undoes the content codings of a body that has come whole, and takes what comes out for the body. `done` is called later with it, or with
+   * 400, 413 or 503; not after the release.
+   */
+  decode(bytes: Buffer, codings: readonly Coding[], done: BodyCallback): void {
+    const limits = {
+      maxBytes: this.#maxBytes,
+      take: (count: number) => this.#budget.take(count, this.#keyless),
+      give: (count: number) => this.#budget.give(count, this.#keyless),
+    };
+    this.#decoding = new Decoding(bytes, codings, limits, (error, decoded) => {
+      this.#decoding = null;
+      if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
+      this.#bytes = decoded;
+      this.#length = decoded.byteLength;
+      this.#reserved = decoded.byteLength;
+      done(error, decoded);
+    });
+  }
+
   /** Takes memory for a longer body that the gateway makes of this one, once. False when there is not so much left. */
   reserveAdded(bytes: number): boolean {
     if (this.#added > 0 || !this.#budget.take(bytes, this.#keyless)) return false;
@@ -212,6 +231,8 @@ export class Body {
   release(): void {
     this.settled = true;
     this.#done = null;
+    this.#decoding?.abort();
+    this.#decoding = null;
     this.#free();
   }
 

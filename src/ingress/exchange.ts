@@ -7,6 +7,7 @@ import { HeadraceError } from '../errors.ts';
 import type { FailedAttempt, RequestTexts } from '../telemetry/request-ring.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
+import { codingsOf } from './content-coding.ts';
 import type { ClientSocket, SocketListener } from './web-socket.ts';
 
 /**
@@ -172,6 +173,8 @@ export abstract class Exchange implements RequestHead {
   /** `x-api-key`, else `api-key`, in which Azure's clients send it. */
   readonly apiKey: string | undefined;
   readonly contentType: string | undefined;
+  /** All values, joined by commas. Undefined once the body is known to come decoded. */
+  contentEncoding: string | undefined;
   readonly cookie: string | undefined;
   readonly origin: string | undefined;
   /** The preferred one of the session headers that are not empty. */
@@ -264,6 +267,7 @@ export abstract class Exchange implements RequestHead {
     let apiKey: string | undefined;
     let azureKey: string | undefined;
     let contentType: string | undefined;
+    let encoding: string | undefined;
     let cookie: string | undefined;
     let origin: string | undefined;
     let sessionRank = SESSION_HEADERS.length;
@@ -289,6 +293,9 @@ export abstract class Exchange implements RequestHead {
           break;
         case 'content-type':
           contentType ??= value;
+          break;
+        case 'content-encoding':
+          encoding = encoding === undefined ? value : `${encoding},${value}`;
           break;
         case 'api-key':
           azureKey ??= value;
@@ -325,6 +332,7 @@ export abstract class Exchange implements RequestHead {
     this.authorization = authorization;
     this.apiKey = apiKey ?? azureKey;
     this.contentType = contentType;
+    this.contentEncoding = encoding;
     this.cookie = cookie;
     this.origin = origin;
     this.session = session;
@@ -374,12 +382,23 @@ export abstract class Exchange implements RequestHead {
   }
 
   /**
-   * Waits for the whole body. `done` is called once, at once if possible: with the bytes, or with 400, 408, 413 or 503 of
-   * the error table. It is not called when the client goes first. To be called at most once.
+   * Waits for the whole body. `done` is called once, at once if possible: with the bytes, without a content coding, or with 400, 408, 413,
+   * 415 or 503 of the error table. It is not called when the client goes first. To be called at most once.
    */
   readBody(done: BodyCallback): void {
     if (this.requestBody === null) done(null, NO_BYTES);
-    else this.requestBody.wait(done, this.keyless);
+    else if (this.contentEncoding === undefined) this.requestBody.wait(done, this.keyless);
+    else this.#readEncoded(this.requestBody, this.contentEncoding, done);
+  }
+
+  #readEncoded(body: Body, contentEncoding: string, done: BodyCallback): void {
+    const codings = codingsOf(contentEncoding);
+    if (codings instanceof HeadraceError) body.fail(codings);
+    body.wait((error, bytes) => {
+      const isEncoded = this.contentEncoding !== undefined && codings instanceof Array && codings.length > 0;
+      if (error !== null || !isEncoded || bytes.byteLength === 0) done(error, bytes);
+      else body.decode(bytes, codings, done);
+    }, this.keyless);
   }
 
   /**

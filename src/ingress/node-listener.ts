@@ -186,6 +186,7 @@ function collect(
   const parsed: unknown = (req as { body?: unknown }).body;
   // A body parser that was mounted before has read the stream: no more data will come, so the body is rebuilt.
   if (req.readableEnded || (parsed !== undefined && req.complete && req.readableLength === 0)) {
+    exchange.contentEncoding = undefined;
     body.append(bytesOf(parsed), true, options.clock.now());
     return;
   }

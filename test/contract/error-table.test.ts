@@ -101,6 +101,7 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   },
   HR_REQUEST_INVALID: answerTo({ ...CHATTING, body: {} }),
   HR_REQUEST_TOO_LARGE: answerTo({ ...CHATTING, body: 'x'.repeat(101) }, undefined, { limits: { bodyBytes: 100 } }),
+  HR_REQUEST_ENCODING: answerTo({ ...CHATTING, headers: { ...GOOD, 'content-encoding': 'compress' }, body: CHAT }),
   HR_REQUEST_TIMEOUT: async (t) => {
     const wire = (await open(t, 'node', { timeouts: { body: '10ms' } })).dial();
     await wire.send(head('POST', CHATTING.path, { host: 'x', ...GOOD, 'content-length': '9' }));
