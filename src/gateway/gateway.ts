@@ -90,8 +90,6 @@ export interface Gateway {
   reload(input: SettingsInput): Reloaded;
   /** Every CRN with its standing. */
   crns(): CrnStatus[];
-  /** @internal Makes an ingress thread throw. */
-  crash(thread: number): void;
 }
 
 /** A search, in the shape of the interface's request. */
@@ -134,6 +132,8 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
 /** A gateway that is reloaded with resolved settings. */
 export interface ServedGateway extends Gateway {
   reloadSettings(settings: Settings, sources: SettingSources): Reloaded;
+  /** Makes an ingress thread throw, to test that another one replaces it. */
+  crash(thread: number): void;
   /** Ends everything at once. Await it before an early exit: a process that exits while threads serve aborts. */
   abort(): Promise<void>;
 }

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import t from 'tap';
+import type { ServedGateway } from '../../src/gateway/gateway.ts';
 import { execute } from '../billing/ledger/stores.ts';
 import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
 import { postgresDatabase } from '../support/postgres.ts';
@@ -64,7 +65,7 @@ t.test('a shutdown ends what runs as failed, and the store says so', async (t) =
 
 t.test('a thread that ends leaves no response that seems to run', async (t) => {
   const { gateway, id, url } = await running(t, { threads: 1, store: `sqlite:${join(t.testdir(), 'ledger.db')}` });
-  gateway.crash(1);
+  (gateway as ServedGateway).crash(1);
   await until('another thread serves', async () => (await call(url, '/health').catch(() => null))?.status === 200);
   const failed = await untilStatus(url, id, 'failed');
   t.match(failed.json['error'], { message: /thread .* has ended/ });
