@@ -1,0 +1,35 @@
+// What may be in the package. A file that fits no line is either a mistake or needs a line here.
+
+import t from 'tap';
+import { pack } from './installed.ts';
+
+const ALLOWED = [
+  /^(ARCHITECTURE|CHANGELOG|CONTRIBUTING|README|SECURITY)\.md$/,
+  /^(LICENSE|package\.json|headrace\.schema\.json)$/,
+  /^bin\/headrace\.js$/,
+  /^man\/headrace\.1$/,
+  /^bench\/README\.md$/,
+  /^demo\/documents\//,
+  /^dist\/(src|workers)\/.*(?<!\.test)\.(js|d\.ts)$/,
+  /^dist\/src\/admin\/dashboard\/(index\.html|icon\.svg|app\.js|app\.css|licenses\.txt)$/,
+  /^docs\/[\w-]+\.(md|png|svg)$/,
+  /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile)$/,
+];
+
+/** Bytes that are downloaded. */
+const PACKED_BYTES = 2.5e6;
+
+t.test('the package holds the listed kinds of files only, and is small', async (t) => {
+  const { files, size } = await pack();
+  t.strictSame(
+    files.map(({ path }) => path).filter((path) => !ALLOWED.some((kind) => kind.test(path))),
+    [],
+  );
+  for (const kind of ALLOWED)
+    t.ok(
+      files.some(({ path }) => kind.test(path)),
+      String(kind),
+    );
+  t.ok(size < PACKED_BYTES, `${size} bytes`);
+  t.comment(`${files.length} files, ${size} bytes packed`);
+});
