@@ -51,6 +51,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: TOOLS,
     load: async () => (await import('./top.ts')).configureTop,
   },
+  completion: {
+    summary: 'prints a completion script for bash, zsh or fish',
+    group: TOOLS,
+    load: async () => (await import('./completion.ts')).configureCompletion,
+  },
   explain: {
     summary: 'which server a request would go to, and why',
     group: TOOLS,
@@ -138,8 +143,9 @@ export async function main(argv: readonly string[], io: CliIo = processIo()): Pr
   }
 }
 
-/** The program with the options of every command that the command line names. */
-async function programFor(argv: readonly string[], io: CliIo): Promise<Command> {
+/** The program with the options of every command that the command line names, or of all commands. */
+export async function programFor(argv: readonly string[] | 'all', io: CliIo): Promise<Command> {
+  const isWhole = argv === 'all' || argv.includes('completion');
   const program = new Command('headrace')
     .description('An ingress for hosted generative models and web search.')
     .version(`headrace ${packageVersion()}`, '-v, --version', 'print the version')
@@ -157,7 +163,7 @@ async function programFor(argv: readonly string[], io: CliIo): Promise<Command> 
     .addHelpText('after', '\nStart with\n  headrace demo\nMore about a command\n  headrace COMMAND --help');
   for (const [name, { summary, group, load }] of Object.entries(COMMANDS)) {
     const command = program.command(name).summary(summary).helpGroup(group);
-    if (argv.includes(name)) (await load())(command, io);
+    if (isWhole || argv.includes(name)) (await load())(command, io);
   }
   return program;
 }

@@ -2,6 +2,9 @@
 // `<!-- generated:NAME -->` and `<!-- /generated:NAME -->`.
 
 import { format, resolveConfig } from 'prettier';
+import { processIo } from '../../src/cli/io.ts';
+import { programFor } from '../../src/cli/main.ts';
+import { packageVersion } from '../../src/config/env.ts';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { PATH_ALIASES } from '../../src/api/path-aliases.ts';
 import { ROUTES } from '../../src/api/routes.ts';
@@ -16,6 +19,7 @@ import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
 import { OTHER_PATHS } from '../support/openai-paths.ts';
+import { manPage } from './man-page.ts';
 import { ROOT } from './markdown.ts';
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -309,4 +313,9 @@ export async function renew(page: string, text: string): Promise<string> {
     renewed = `${renewed.slice(0, from + start.length)}\n\n${write()}\n\n${renewed.slice(to)}`;
   }
   return format(renewed, { ...(await resolveConfig(`${ROOT}${page}`)), parser: 'markdown' });
+}
+
+/** The manual page of the command line. */
+export async function renewedManPage(): Promise<string> {
+  return manPage(await programFor('all', processIo()), packageVersion());
 }

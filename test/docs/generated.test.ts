@@ -1,9 +1,11 @@
 // The generated parts of the documentation are up to date, the changelog has an entry for the package version, and error codes are
 // well-formed.
+
+import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { ERRORS } from '../../src/errors.ts';
-import { GENERATED_PAGES, NOTICE, renew } from './generate.ts';
-import { readDocument } from './markdown.ts';
+import { GENERATED_PAGES, NOTICE, renew, renewedManPage } from './generate.ts';
+import { readDocument, ROOT } from './markdown.ts';
 
 for (const page of GENERATED_PAGES) {
   t.test(`the generated parts of ${page} are up to date`, async (t) => {
@@ -12,6 +14,30 @@ for (const page of GENERATED_PAGES) {
     t.equal(text, await renew(page, text), 'run "npm run docs"');
   });
 }
+
+t.test('the manual page is up to date and wellformed', async (t) => {
+  const page = readDocument('man/headrace.1');
+  t.equal(page, await renewedManPage(), 'run "npm run docs"');
+  t.strictSame(
+    page.split('\n').filter((line) => line.startsWith("'") || line !== line.trimEnd()),
+    [],
+  );
+  const { man } = JSON.parse(readDocument('package.json')) as { man: string };
+  t.equal(man, './man/headrace.1');
+  // The formatter of the system that shows pages, and the stricter linter where it is installed.
+  for (const [program, ...args] of [
+    ['man', '--warnings', '-l', `${ROOT}man/headrace.1`],
+    ['mandoc', '-T', 'lint', '-W', 'warning', `${ROOT}man/headrace.1`],
+  ] as const) {
+    const { error, stderr, stdout } = spawnSync(program, args, {
+      encoding: 'utf8',
+      env: { ...process.env, MANPAGER: 'cat', MANWIDTH: '120' },
+    });
+    if (error !== undefined) continue;
+    t.equal(stderr, '', program);
+    t.ok(program === 'man' || stdout === '', stdout);
+  }
+});
 
 t.test('the changelog has an entry for the version of the package', async (t) => {
   const { version } = JSON.parse(readDocument('package.json')) as { version: string };
