@@ -4,26 +4,38 @@ import type { Command } from 'commander';
 import { resolveSettings } from '../config/load.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
-import { createHost, type Host } from '../host/index.ts';
+import { createHost, type Host, type Profile } from '../host/index.ts';
 import { startEngines } from './demo-engines.ts';
+import { startDemoLoad } from './demo-load.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { port, readRest, type Rest, sentenceOf } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
 const KEY = 'hr_demo';
 
+/** Machines that are slow enough to show what a cache of prompts saves: prefill takes 0.15 ms a token, and 0.03 ms. */
+const PROFILES: Readonly<Record<keyof typeof MODELS, Partial<Profile>>> = {
+  'atlas-27b': { stepUs: 22_000, prefillTokenUs: 150, contextTokens: 131_072, memory: blocksOf(16_384) },
+  'finch-3b': { stepUs: 7000, prefillTokenUs: 30, contextTokens: 32_768, memory: blocksOf(16_384) },
+};
+
+/** Memory in blocks of 16 tokens, in which prompts stay until their place is needed. */
+function blocksOf(blocks: number): Profile['memory'] {
+  return { kind: 'blocks', blocks, blockTokens: 16 };
+}
+
 const MODELS = {
   'atlas-27b': {
     context_length: 131_072,
     hugging_face_id: 'acme/Atlas-27B',
     capabilities: ['chat', 'completion', 'tools'],
-    pricing: { prompt: '0.25', completion: '1.50' },
+    pricing: { prompt: '0.25', cached_prompt: '0.05', completion: '1.50' },
   },
   'finch-3b': {
     context_length: 32_768,
     hugging_face_id: 'acme/Finch-3B',
     capabilities: ['chat', 'completion'],
-    pricing: { prompt: '0.04', completion: '0.10' },
+    pricing: { prompt: '0.04', cached_prompt: '0.01', completion: '0.10' },
   },
 };
 
@@ -38,16 +50,22 @@ export function configureDemo(command: Command, io: CliIo): void {
     .description(DESCRIPTION)
     .option('--port <n>', 'public port; 0 picks a free one', port, 8080)
     .option('--admin-port <n>', 'port of metrics, status and dashboard; 0 picks a free one', port, 9090)
+    .option('--load', 'a few users chat with the models, so that there is something to see')
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', '\nSettings of the gateway may follow as --SETTING VALUE: see headrace serve --help.')
-    .action(async (options: { port: number; adminPort: number }) =>
-      demo(options.port, options.adminPort, readRest(command.args, 0).settings, io),
-    );
+    .action(async (options: DemoOptions) => demo(options, readRest(command.args, 0).settings, io));
+}
+
+interface DemoOptions {
+  readonly port: number;
+  readonly adminPort: number;
+  readonly load?: boolean;
 }
 
 /** What the demo prints once it serves. */
-function banner(url: string, adminUrl: string | null): string {
+function banner(url: string, adminUrl: string | null, isLoaded: boolean): string {
+  const chats = `npx headrace bench ${url} --key ${KEY} --model atlas-27b --users 6 --turns 6 --prefixes 3 --prefix-tokens 1200 --think 1s --duration 60s`;
   const ask = `-H 'authorization: Bearer ${KEY}' -H 'content-type: application/json'`;
   const body = (extra: string): string =>
     `'{"model": "atlas-27b", "messages": [{"role": "user", "content": "Where does the water go?"}]${extra}}'`;
@@ -60,6 +78,12 @@ A streamed chat:
   curl -N ${url}/v1/chat/completions ${ask} -d ${body(', "stream": true, "max_tokens": 64')}
 A search, five engines, one of them slow and one failing now and then (see found_in and meta):
   curl ${url}/search ${ask} -d '{"query": "headrace water", "engines": ["engine_a", "engine_b", "engine_c", "engine_d", "engine_e"]}'
+${
+  isLoaded
+    ? 'A few users chat already: see the tokens and what of them is cached'
+    : `Users who chat: see on the dashboard what of their prompts is cached (or start the demo with --load)
+  ${chats}`
+}
 The models:
   curl ${url}/v1/models
 Health:
@@ -71,14 +95,13 @@ Ctrl-C ends it.
 
 async function startHosts(): Promise<Map<string, Host[]>> {
   const hosts = new Map<string, Host[]>();
-  for (const model of Object.keys(MODELS)) {
+  for (const [model, profile] of Object.entries(PROFILES)) {
     const running = Array.from({ length: HOSTS }, (_, index) =>
       createHost({
         models: [model],
         name: `${model}-${index + 1}`,
         keys: [KEY],
-        timeToFirstTokenMs: 120,
-        interTokenMs: 25,
+        engine: { profile },
       }),
     );
     await Promise.all(running.map((host) => host.listen()));
@@ -87,7 +110,9 @@ async function startHosts(): Promise<Map<string, Host[]>> {
   return hosts;
 }
 
-async function demo(publicPort: number, adminPort: number, overrides: Rest['settings'], io: CliIo): Promise<void> {
+async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo): Promise<void> {
+  const { port: publicPort, adminPort, load = false } = options;
+  let users: { stop(): void } | null = null;
   const [hosts, search] = await Promise.all([startHosts(), startEngines()]);
   const closeHosts = async (): Promise<void> => {
     await Promise.all([search.close(), ...[...hosts.values()].flat().map((host) => host.close())]);
@@ -119,10 +144,12 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), sources });
   const serving = closeOnSignal(io, {
     close: async () => {
+      users?.stop();
       await gateway.close();
       await closeHosts();
     },
     abort: async () => {
+      users?.stop();
       await gateway.abort();
       await closeHosts();
     },
@@ -131,7 +158,9 @@ async function demo(publicPort: number, adminPort: number, overrides: Rest['sett
     try {
       const { url, adminUrl } = await gateway.listen();
       await gateway.ready();
-      if (!serving.isEnding) io.stdout.write(banner(url, adminUrl));
+      if (serving.isEnding) return;
+      if (load) users = startDemoLoad(url, KEY, Object.keys(MODELS));
+      io.stdout.write(banner(url, adminUrl, load));
     } catch (error) {
       if (serving.isEnding) return;
       io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);

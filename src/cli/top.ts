@@ -189,6 +189,7 @@ export function screenLines(overview: Overview, rates: Rates | null): string[] {
       `  streams ${overview.streams}  spent today ${spent}`,
     `latency ${timeText(recent.latencyMs.p50)} median, ${timeText(recent.latencyMs.p99)} 99th` +
       `  first byte ${timeText(recent.firstByteMs.p50)} median, ${timeText(recent.firstByteMs.p99)} 99th`,
+    tokensLine(recent),
     ...tableOf(crnCells(overview, rates), overview.crns),
     ...tableOf(MODEL_CELLS, overview.models),
     ...tableOf(engineCells(overview), overview.engines),
@@ -197,6 +198,24 @@ export function screenLines(overview: Overview, rates: Rates | null): string[] {
     `fetch pool: ${fetch.threads} threads, ${fetch.running} reading, ${fetch.queued} waiting, ${fetch.pages} pages so far`,
     ...tableOf(ERROR_CELLS, overview.errors.slice(0, MAX_ERRORS)),
   ];
+}
+
+function tokensLine({ cachedTokensPerS, inputTokensPerS, outputTokensPerS, usdPerHour }: Overview['recent']): string {
+  const share = inputTokensPerS ? (cachedTokensPerS ?? 0) / inputTokensPerS : null;
+  const cached = share === null ? '' : ` (${shareText(share)} of it cached)`;
+  return (
+    `tokens ${perSText(inputTokensPerS)} in${cached}, ${perSText(outputTokensPerS)} out` +
+    `  cost ${usdPerHour === null ? '–' : usdText(usdPerHour)} USD/h`
+  );
+}
+
+function perSText(perS: number | null): string {
+  return rateText(perS ?? undefined);
+}
+
+/** USD with three digits where it is small. */
+function usdText(usd: number): string {
+  return usd < 100 ? String(Number(usd.toPrecision(3))) : numberText(usd);
 }
 
 function rateText(perS: number | undefined): string {
@@ -275,6 +294,14 @@ const MODEL_CELLS: readonly Cell<Overview['models'][number]>[] = [
   ['REQUESTS', ({ recent }) => rateText(recent.requestsPerS)],
   ['MEDIAN', ({ recent }) => timeText(recent.latencyMs.p50)],
   ['99TH', ({ recent }) => timeText(recent.latencyMs.p99)],
+  ['TOKENS IN', ({ recent }) => perSText(recent.inputTokensPerS)],
+  ['OUT', ({ recent }) => perSText(recent.outputTokensPerS)],
+  ['CACHED', ({ tokens }) => shareText(tokens.input === 0 ? null : tokens.cached / tokens.input)],
+  [
+    'PREDICTED',
+    ({ predictedBytes, promptBytes }) => shareText(promptBytes === 0 ? null : predictedBytes / promptBytes),
+  ],
+  ['USD', ({ costUsd }) => usdText(costUsd)],
   ['SO FAR', ({ requests }) => requests],
   ['ERRORS', ({ errors }) => errors],
   ['FAILOVERS', ({ failovers }) => failovers],

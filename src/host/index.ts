@@ -5,7 +5,7 @@ export type { Fault, FaultMatch, FaultPlan, FaultRule } from './faults.ts';
 export type { Planned } from './fleet.ts';
 export { FleetError, planFleet, startFleet } from './fleet.ts';
 export { parseFault, parsePlan } from './faults.ts';
-export type { ProfileName } from './engine/profile.ts';
+export type { Profile, ProfileName } from './engine/profile.ts';
 export { PROFILE_NAMES } from './engine/simulated-engine.ts';
 export type { SimulatedSettings } from './engine/simulated-engine.ts';
 export { createSimulatedEngine } from './engine/simulated-engine.ts';

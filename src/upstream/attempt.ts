@@ -538,6 +538,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {
     const held = this.#held;
     if (status >= 300 || this.judge.state !== 'undecided') {
+      // The counts of a long answer are believed once its end has come.
+      if (status < 300) this.judge.end(NO_BYTES, byClose);
       this.#finish(phase);
       return;
     }

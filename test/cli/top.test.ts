@@ -96,6 +96,8 @@ t.test('a screen has everything of the overview, with the rates of CRNs and thre
   const text = lines.join('\n');
   t.match(lines[1], /^requests 2\/s/);
   t.match(lines[2], /^latency 150 ms median/);
+  t.match(lines[3], /^tokens \S+ in.* \S+ out {2}cost \S+ USD\/h$/);
+  t.match(text, / 25 % +75 % +0\.5 +4 +1 +1 +37$/m);
   for (const part of [
     /^http:\/\/x +down, ejected for 58 s +3 +42 ms +93 % +– +20 KiB +– +16 MiB +0\/s +1 +1$/m,
     /^a\?\[2J +2\/s .* 4 +1 +1 +37$/m,
