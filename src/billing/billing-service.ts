@@ -2,6 +2,8 @@
 // loads the keys of the store and passes changes of keys and leases on to the threads. A store that does not answer at
 // start is retried; keys of the configuration work meanwhile.
 
+import { existsSync } from 'node:fs';
+import { storeFile, storeName } from '../config/store-url.ts';
 import { randomUUID } from 'node:crypto';
 import {
   leaseManager,
@@ -260,11 +262,16 @@ export class BillingService {
     const metrics = this.#metrics;
     const { lowBalance: low } = settings.webhooks;
     const lowBalance = low === null ? null : BigInt(picoPerCall(low));
+    const store = settings.store ?? 'sqlite::memory:';
+    const file = storeFile(store);
+    const isNew = file !== null && !existsSync(file);
     const ledger = await openLedger(settings.store ?? ':memory:', { clock, dateMs: epochMs, lowBalance, metrics });
     if (this.#closed) {
       await ledger.close();
       throw new Error('the gateway has closed');
     }
+    const { log } = this.#options;
+    log.info({ store: storeName(store) }, isNew ? 'the store did not exist and was made' : 'the store is open');
     this.#ledger = ledger;
     this.#opened.resolve(ledger);
     return ledger;

@@ -2,8 +2,10 @@
 // the store of a configuration, or a running gateway), and how an answer is printed.
 
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
+import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import {
   type Column,
@@ -21,7 +23,8 @@ import {
 } from '../admin/index.ts';
 import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
-import { parseConfigText, resolveSetting } from '../config/load.ts';
+import { parseConfigText, resolveSetting, storeFolder } from '../config/load.ts';
+import { absoluteStore, storeFile, storeName } from '../config/store-url.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
@@ -35,6 +38,7 @@ const FORMATS = ['table', 'csv', 'json', 'jsonl'] as const;
 /** Options of every action. */
 interface AccountOptions {
   readonly store?: string;
+  readonly create?: boolean;
   readonly config?: string;
   readonly admin?: string;
   readonly token?: string;
@@ -75,6 +79,7 @@ export function addAccountOptions(command: Command): void {
     .optionsGroup('Where the accounts are:')
     .option('--store <url>', 'sqlite:FILE or postgres://USER@HOST/DATABASE; default HEADRACE_STORE')
     .option('-c, --config <file>', 'a configuration, of which only `store` is read; default sqlite:./headrace.db')
+    .option('--create', 'makes the store if there is none; a gateway does so when it starts')
     .option('--admin <url>', 'the admin listener of a running gateway, instead of a store')
     .option('--token <token>', `its adminToken; better in ${TOKEN_VARIABLE}, which no list of processes shows`)
     .optionsGroup('Output:')
@@ -100,7 +105,8 @@ export async function runAction(
     const opened = await openAdminService(options, io.env);
     try {
       const answered = await action(opened.adminService);
-      if (answered.silent !== true) io.stdout.write(printed(answered, options.format));
+      if (answered.silent !== true) io.stdout.write(printed(answered, options.format, opened.store));
+      io.stderr.write(`store: ${opened.store}\n`);
       io.exitCode = answered.exitCode ?? 0;
     } finally {
       await opened.close();
@@ -173,8 +179,9 @@ export function pick(command: Command, ...names: readonly string[]): Fields {
   );
 }
 
-function printed({ value, rows, columns, text, note = '' }: Answer, format: string): string {
-  if (format === 'json') return `${JSON.stringify(value, null, 2)}\n`;
+/** JSON that is a mapping names the store; a list stays one. */
+function printed({ value, rows, columns, text, note = '' }: Answer, format: string, store: string): string {
+  if (format === 'json') return `${JSON.stringify(Array.isArray(value) ? value : { ...value, store }, null, 2)}\n`;
   if (format === 'jsonl') return printJsonLines(rows);
   const columnsOfRows = columns as readonly Column<object>[];
   if (format === 'csv') return printCsv(columnsOfRows, rows);
@@ -200,7 +207,7 @@ export async function runOnLedger(
 ): Promise<void> {
   const { config, store } = command.opts<Pick<AccountOptions, 'config' | 'store'>>();
   await explainingRefusals(io, async () => {
-    const ledger = await openStore(url ?? (await storeUrl(store, config, io.env)));
+    const ledger = await openStore(url ?? (await storeUrl(store, config, io.env)), false);
     try {
       await action(ledger);
     } finally {
@@ -209,12 +216,20 @@ export async function runOnLedger(
   });
 }
 
-function openStore(url: string): Promise<Ledger> {
+/** Opens a store that exists, unless it may be made: one that is made by mistake would hide that the right one was not found. */
+async function openStore(url: string, mayCreate: boolean): Promise<Ledger> {
+  const file = storeFile(url);
+  if (file !== null && !mayCreate && !existsSync(file))
+    throw new UsageError(
+      `there is no store at ${file}: name it with --config or --store; a gateway makes it when it starts, --create makes it now`,
+    );
   return openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
 }
 
 interface OpenAdminService {
   readonly adminService: AdminService;
+  /** What the answers are about, as people and scripts read it. */
+  readonly store: string;
   close(): Promise<void>;
 }
 
@@ -222,12 +237,18 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
   const { admin, config, store, token = env[TOKEN_VARIABLE] } = options;
   if (admin === undefined) {
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
-    const ledger = await openStore(await storeUrl(store, config, env));
+    const storeAt = await storeUrl(store, config, env);
+    const ledger = await openStore(storeAt, options.create === true);
     const service = createAdminService(ledger, { dateMs: systemEpochMs, randomBytes });
     // Who has the store needs no token. The name is that of the account of the operating system.
     const actor = { name: userInfo().username, role: 'owner', via: 'cli' };
-    return { adminService: recordedService(service, ledger.adminActs, actor), close: () => ledger.close() };
+    return {
+      adminService: recordedService(service, ledger.adminActs, actor),
+      store: storeName(storeAt),
+      close: () => ledger.close(),
+    };
   }
+  if (options.create === true) throw new UsageError('--create cannot be combined with --admin');
   if (store !== undefined || config !== undefined)
     throw new UsageError('--admin cannot be combined with --store or --config');
   if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
@@ -241,7 +262,7 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
     timeoutMs: REMOTE_TIMEOUT_MS,
     send: (request) => client.send(request, AbortSignal.timeout(REMOTE_TIMEOUT_MS), MAX_ANSWER_BYTES),
   });
-  return { adminService, close: () => Promise.resolve(client.close()) };
+  return { adminService, store: `of the gateway at ${url.origin}`, close: () => Promise.resolve(client.close()) };
 }
 
 /** Only the store is read of a file: an operator need not have the variables that the rest of it names. */
@@ -249,7 +270,10 @@ async function storeUrl(store: string | undefined, file: string | undefined, env
   const input = file === undefined ? {} : await readInput(file);
   const resolution = resolveSetting('store', input, env, { store });
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
-  if (typeof resolution.value === 'string') return resolution.value;
+  if (typeof resolution.value === 'string') {
+    const isGiven = store !== undefined || (env['HEADRACE_STORE'] ?? '') !== '';
+    return absoluteStore(resolution.value, file === undefined || isGiven ? resolve() : storeFolder(undefined, file));
+  }
   throw new UsageError('the configuration keeps no accounts: its store is null');
 }
 

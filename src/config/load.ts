@@ -2,12 +2,14 @@
 // nothing is used.
 
 import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { LineCounter, parse, parseDocument, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
 import { SCHEMA, SETTINGS, type SettingRow, type Settings } from './settings.ts';
 import { nearest } from './spelling.ts';
+import { absoluteStore, misplacedStore, storeFile } from './store-url.ts';
 import { isPlain, open, type AnyType } from './value-types.ts';
 
 export type { Mistake } from './mistake.ts';
@@ -203,10 +205,25 @@ export function parseConfigText(text: string, filename: string): Parsed {
   }
 }
 
-/** Parses and resolves a text that has been read already. */
+/**
+ * Parses and resolves a text that has been read already. The path of a store in a file begins at the folder of that file, in a flag or a
+ * variable at the working folder.
+ */
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
-  return 'mistakes' in parsed ? parsed : resolveSettings(parsed.input, env, flags);
+  if ('mistakes' in parsed) return parsed;
+  const resolution = resolveSettings(parsed.input, env, flags);
+  if ('mistakes' in resolution || resolution.settings.store === null) return resolution;
+  const { settings, sources } = resolution;
+  const folder = storeFolder(sources['store'], filename);
+  if (folder === resolve()) return resolution;
+  const store = absoluteStore(resolution.settings.store, folder);
+  return { settings: Object.freeze({ ...settings, store }), sources };
+}
+
+/** Where a relative path of a store begins. */
+export function storeFolder(source: SettingSource | undefined, filename: string): string {
+  return source === 'flag' || source === 'environment' ? resolve() : dirname(resolve(filename));
 }
 
 /** Reads, parses and resolves a file. A file that cannot be read is a mistake like any other. */
@@ -219,7 +236,13 @@ export async function loadConfigFile(path: string, env: Environment = {}, flags:
     const reason = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code ?? 'unknown reason'})`;
     return { mistakes: [{ path, message: reason }] };
   }
-  return loadConfigText(text, path, env, flags);
+  const resolution = loadConfigText(text, path, env, flags);
+  if ('mistakes' in resolution || resolution.settings.store === null) return resolution;
+  const { store } = resolution.settings;
+  const other = misplacedStore(store, storeFolder(resolution.sources['store'], path));
+  if (other === null) return resolution;
+  const message = `is ${storeFile(store)}, from the folder of the configuration, which does not exist; if ${other} is meant, write its full path`;
+  return { mistakes: [{ path: 'store', message }] };
 }
 
 /** YAML takes more than JSON does: a value left out, a comma too many. The message of the parser may quote a key. */

@@ -1,6 +1,7 @@
 // What the commands on accounts share: where the accounts are, and wrong command lines.
 
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
+import { resolve } from 'node:path';
 import t from 'tap';
 import { postgresDatabase } from '../support/postgres.ts';
 import { runCli } from '../support/cli.ts';
@@ -60,6 +61,28 @@ t.test('the store comes from the flag, the environment, the file or the default'
     t.match(stderr, sentence);
   }
   t.ok(readdirSync(folder).includes('accounts.db'));
+});
+
+t.test('a store is made on demand only, beside the configuration that names it', async (t) => {
+  const folder = t.testdir({ etc: { 'headrace.yaml': 'store: sqlite:./own.db', 'default.yaml': '' } });
+  const env = { HEADRACE_STORE: '' };
+  const create = ['keys', 'create', '--account', 'acme'];
+  const config = ['--config', `${folder}/etc/headrace.yaml`];
+  const file = `${folder}/etc/own.db`;
+  const refused = await runCli(t, [...create, ...config], { env });
+  t.strictSame([refused.exit.code, refused.stdout], [1, '']);
+  t.match(refused.stderr, `headrace: there is no store at ${file}: name it with --config or --store`);
+  t.notOk(existsSync(file));
+  const made = await runCli(t, [...create, '--create', '--quiet', ...config], { env });
+  t.equal(made.stderr, `store: sqlite:${file}\n`);
+  t.match(made.stdout, /^hr_\S+\n$/);
+  t.ok(existsSync(file));
+  const again = await runCli(t, [...create, '--format', 'json', ...config], { env });
+  t.equal((JSON.parse(again.stdout) as { store: string }).store, `sqlite:${file}`);
+  const byDefault = await runCli(t, ['keys', 'list', '--config', `${folder}/etc/default.yaml`], { env });
+  t.match(byDefault.stderr, `there is no store at ${folder}/etc/headrace.db`);
+  const relative = await runCli(t, ['keys', 'list', ...config], { env: { HEADRACE_STORE: 'sqlite:./nowhere.db' } });
+  t.match(relative.stderr, `there is no store at ${resolve('nowhere.db')}`, 'a variable is of the working folder');
 });
 
 t.test('keys in PostgreSQL', async (t) => {

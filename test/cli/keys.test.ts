@@ -38,7 +38,8 @@ t.test('create shows the key once, on a line of its own; --quiet shows nothing e
 
 t.test('list as CSV and JSON, of one account or all', async (t) => {
   const { where } = storeFor(t);
-  const { key, ...row } = await create(t, where, '--label', 'a "b", c', '--monthly', '25');
+  const { key, store, ...row } = await create(t, where, '--label', 'a "b", c', '--monthly', '25');
+  t.equal(store, where[1], 'the answer names the store');
   await run(t, 'keys', 'create', '--account', 'other', ...where);
   const json = await run(t, 'keys', 'list', '--account', 'acme', '--format', 'json', ...where);
   t.strictSame(JSON.parse(json.stdout), [row]);
@@ -82,7 +83,7 @@ t.test('refusals: a sentence on standard error, exit code 1, nothing on standard
     [['create', ...where], /^headrace: account is required/],
     [['create', '--account', 'a', '--expires', '30', '--rpm', '0', ...where], /expires must be .*; rpm must be/],
     [['disable', 'key_x', ...where], /^headrace: No key 'key_x'\n$/],
-    [['list', '--store', 'sqlite:/nowhere/at/all.db'], /^headrace: the store failed: .+\n$/],
+    [['list', '--create', '--store', 'sqlite:/nowhere/at/all.db'], /^headrace: the store failed: .+\n$/],
     [['list', '--admin', 'http://127.0.0.1:1', '--token', 'secret-x'], /127\.0\.0\.1:1 does not answer/],
     [['list', '--rpm', '3', ...where], /^headrace: unknown option '--rpm'\n/],
   ] as const) {

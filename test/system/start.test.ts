@@ -145,7 +145,7 @@ t.test('keys, credits, usage and audit share a store from process to process', a
     t.strictSame(cli.exit, ENDED, cli.stderr);
     return cli.stdout;
   };
-  t.match(await headrace('keys', 'create', '--account', 'acme', '--quiet'), /^hr_[\w-]{43}\n$/);
+  t.match(await headrace('keys', 'create', '--create', '--account', 'acme', '--quiet'), /^hr_[\w-]{43}\n$/);
   t.match(await headrace('credits', 'grant', 'acme', '2.5'), /^granted 2\.50 USD /);
   t.match(await headrace('usage', '--by='), /^requests /);
   t.match(await headrace('audit'), /^sound: /);
