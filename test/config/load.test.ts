@@ -291,7 +291,7 @@ t.test('a file called JSON is read as JSON', async (t) => {
 });
 
 t.test('a file is loaded, and one that cannot be read is a mistake', async (t) => {
-  const directory = t.testdir({ 'good.yaml': 'threads: 1\n', 'bad.yaml': 'threads: [' });
+  const directory = t.testdir({ 'good.yaml': 'threads: 1\nstore: null\n', 'bad.yaml': 'threads: [' });
   const good = await loadConfigFile(join(directory, 'good.yaml'), { HEADRACE_LOG_LEVEL: 'warn' }, { threads: '2' });
   t.match(good, { settings: { threads: 2, log: { level: 'warn' } } });
   t.match(await loadConfigFile(join(directory, 'bad.yaml')), { mistakes: [{ path: /bad\.yaml:1:\d+$/ }] });
