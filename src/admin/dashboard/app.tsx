@@ -212,8 +212,11 @@ function Header({ error, overview, path }: HeaderProps): VNode {
           {statusText(overview, error, isPaused)}
         </span>
         <span class="buttons">
-          <button type="button" aria-pressed={isPaused} onClick={() => paused.set(!isPaused)}>
-            Pause
+          <button type="button" aria-label="Pause" aria-pressed={isPaused} onClick={() => paused.set(!isPaused)}>
+            <svg viewBox="0 0 16 16" aria-hidden="true">
+              <path d={isPaused ? 'M5 3l8 5-8 5z' : 'M5.5 3v10M10.5 3v10'} />
+            </svg>
+            <span class="label"> Pause</span>
           </button>
           <ThemeButton />
           {overview?.reloadable === true && overview.orders && (!holder || may('operator', holder)) && (

@@ -8,9 +8,9 @@ const REQUESTS: HistoryChart = {
   note: 'per second',
   print: rateText,
   lines: [
-    { series: 'requests', name: 'all', color: 1, filled: true },
-    { series: 'errors', name: 'errors', color: 'bad' },
-    { series: 'aborted', name: 'aborted', color: 3, dashed: true },
+    { series: 'requestsPerS', name: 'all', color: 1, filled: true },
+    { series: 'errorsPerS', name: 'errors', color: 'bad' },
+    { series: 'abortedPerS', name: 'aborted', color: 3, dashed: true },
   ],
 };
 
@@ -19,9 +19,9 @@ const quantiles = (title: string, series: string, note?: string): HistoryChart =
   ...(note !== undefined && { note }),
   print: latencyText,
   lines: [
-    { series: `${series}P50`, name: 'p50', color: 1 },
-    { series: `${series}P95`, name: 'p95', color: 2 },
-    { series: `${series}P99`, name: 'p99', color: 4 },
+    { series: `${series}P50Ms`, name: 'p50', color: 1 },
+    { series: `${series}P95Ms`, name: 'p95', color: 2 },
+    { series: `${series}P99Ms`, name: 'p99', color: 4 },
   ],
 });
 
@@ -30,9 +30,9 @@ const TOKENS: HistoryChart = {
   note: 'per second',
   print: compactText,
   lines: [
-    { series: 'inputTokens', name: 'input', color: 2 },
-    { series: 'cachedTokens', name: 'of it cached', color: 6, dashed: true },
-    { series: 'outputTokens', name: 'output', color: 1 },
+    { series: 'inputTokensPerS', name: 'input', color: 2 },
+    { series: 'cachedTokensPerS', name: 'of it cached', color: 6, dashed: true },
+    { series: 'outputTokensPerS', name: 'output', color: 1 },
   ],
 };
 
@@ -63,8 +63,8 @@ const GAPS: HistoryChart = {
   title: 'Gap between pieces of streams',
   print: latencyText,
   lines: [
-    { series: 'gapP50', name: 'p50', color: 1 },
-    { series: 'gapP99', name: 'p99', color: 4 },
+    { series: 'gapP50Ms', name: 'p50', color: 1 },
+    { series: 'gapP99Ms', name: 'p99', color: 4 },
   ],
 };
 
@@ -87,8 +87,8 @@ export const CRN_CHARTS: readonly HistoryChart[] = [
     note: 'per second',
     print: rateText,
     lines: [
-      { series: 'attempts', name: 'all', color: 1, filled: true },
-      { series: 'failures', name: 'failed', color: 'bad' },
+      { series: 'attemptsPerS', name: 'all', color: 1, filled: true },
+      { series: 'failuresPerS', name: 'failed', color: 'bad' },
     ],
   },
   {

@@ -46,35 +46,38 @@ function crnAction(verb: Verb, url: string): Action {
   };
 }
 
-const BUTTONS: readonly (readonly [verb: Verb, name: string])[] = [
-  ['drain', 'Drain'],
-  ['eject', 'Eject'],
-  ['return', 'Return'],
-];
-
 export interface CrnButtonsProps {
   readonly url: string;
+  /** `drained` and `ejected` CRNs can be returned. */
+  readonly word: string;
   /** Whether the gateway has admin tokens. */
   readonly enabled: boolean;
 }
 
-/** Drain, eject, return. */
-export function CrnButtons({ enabled, url }: CrnButtonsProps): VNode {
+const NAMES: Readonly<Record<Verb, string>> = { drain: 'Drain', eject: 'Eject', return: 'Return' };
+
+/**
+ * Drain or return, and eject or return. There are always two buttons, so that the focus stays on the one that was pressed when
+ * the standing changes.
+ */
+export function CrnButtons({ enabled, url, word }: CrnButtonsProps): VNode {
   const holder = useStore(identity);
   const disabled = !enabled || (holder !== null && holder !== undefined && !may('operator', holder));
+  const button = (slot: string, verb: Verb, isOff = false): VNode => (
+    <button
+      key={slot}
+      type="button"
+      aria-label={`${NAMES[verb]} ${url}`}
+      disabled={disabled || isOff}
+      onClick={() => openAction(crnAction(verb, url))}
+    >
+      {NAMES[verb]}
+    </button>
+  );
   return (
     <span class="actions">
-      {BUTTONS.map(([verb, name]) => (
-        <button
-          key={verb}
-          type="button"
-          aria-label={`${name} ${url}`}
-          disabled={disabled}
-          onClick={() => openAction(crnAction(verb, url))}
-        >
-          {name}
-        </button>
-      ))}
+      {button('drain', word === 'drained' ? 'return' : 'drain')}
+      {button('eject', word === 'ejected' ? 'return' : 'eject', word === 'drained')}
     </span>
   );
 }

@@ -157,7 +157,7 @@ export function Chart(props: ChartProps): VNode {
     const options: uPlot.Options = {
       width: Math.max(node.clientWidth, 100),
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: {
         y: false,
@@ -184,10 +184,10 @@ export function Chart(props: ChartProps): VNode {
         {
           stroke: color('quiet'),
           font: AXIS_FONT,
-          size: 58,
+          size: 54,
           gap: 6,
           space: 32,
-          values: (_plot, splits) => splits.map((value) => latest.current.print(value)),
+          values: (_plot, splits) => splits.map((value) => axisText(latest.current.print(value))),
           grid: { stroke: color('grid'), width: 1 },
           ticks: { show: false },
         },
@@ -315,6 +315,11 @@ export function Chart(props: ChartProps): VNode {
 
 function plotsOf(own: uPlot, group: Group | null): readonly uPlot[] {
   return group === null ? [own] : uPlot.sync(group.key).plots;
+}
+
+/** Round figures need no digits behind the point: `$10.00`, `2.00 s`. */
+function axisText(text: string): string {
+  return text.replace(/\.0+(?!\d)/, '');
 }
 
 function dataOf({ datesMs, lines }: ChartProps): uPlot.AlignedData {

@@ -40,6 +40,8 @@ export function Page({ actions, children, lead, parent, title }: PageProps): VNo
 
 export interface SectionProps {
   readonly title: string;
+  /** For screen readers only, where the content speaks for itself. */
+  readonly isHeadingHidden?: boolean;
   /** For links to this section. */
   readonly id?: string;
   /** At the right of the heading. */
@@ -47,11 +49,11 @@ export interface SectionProps {
   readonly children: ComponentChildren;
 }
 
-export function Section({ actions, children, id, title }: SectionProps): VNode {
+export function Section({ actions, children, id, isHeadingHidden = false, title }: SectionProps): VNode {
   const heading = useId();
   return (
     <section aria-labelledby={heading} id={id}>
-      <div class="section-head">
+      <div class={isHeadingHidden ? 'hidden-label' : 'section-head'}>
         <h2 id={heading} tabIndex={-1}>
           {title}
         </h2>

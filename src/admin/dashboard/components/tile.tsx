@@ -1,6 +1,6 @@
 // A figure with its name and what belongs to it, such as other quantiles.
 
-import type { ComponentChildren, VNode } from 'preact';
+import { type ComponentChildren, Fragment, type VNode } from 'preact';
 
 export interface TileProps {
   readonly name: string;
@@ -41,10 +41,13 @@ export function Tiles({ children, label }: { readonly children: ComponentChildre
 export function Pairs({ of }: { readonly of: readonly (readonly [name: string, value: string])[] }): VNode {
   return (
     <>
-      {of.map(([name, value]) => (
-        <span class="pair" key={name}>
-          {name} <b>{value}</b>{' '}
-        </span>
+      {of.map(([name, value], index) => (
+        <Fragment key={name}>
+          {index > 0 && ' '}
+          <span class="pair">
+            {name} <b>{value}</b>
+          </span>
+        </Fragment>
       ))}
     </>
   );

@@ -68,7 +68,7 @@ function OneCrn({ crn, overview }: { readonly crn: CrnDocument; readonly overvie
               {reason !== '' && <span class="quiet"> {reason}</span>}
             </>,
           ],
-          ['Actions', <CrnButtons url={crn.url} enabled={orders} />],
+          ['Actions', <CrnButtons url={crn.url} word={word} enabled={orders} />],
           [
             'Last probe',
             lastProbe == null ? (

@@ -9,7 +9,7 @@ import { type Column, Table } from '../components/table.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { capacityOf, firstByteOf, modelsOf, prefillOf, standingOf } from '../crns.ts';
 import type { CrnDocument, OverviewDocument } from '../documents.ts';
-import { agoText, bytesText, countText, latencyText, rateText, shareText } from '../format.ts';
+import { bytesText, compactText, countText, latencyText, plural, rateText, shareText } from '../format.ts';
 import { attemptsOf, PLACES } from '../overview-poll.ts';
 import { href, route, setQuery } from '../router.ts';
 import { useStore } from '../store.ts';
@@ -30,7 +30,9 @@ const COLUMNS: readonly Column<Row>[] = [
     class: 'name',
     cell: ({ crn }) => (
       <>
-        <a href={href(`/crns/${encodeURIComponent(crn.url)}`)}>{crn.url}</a>
+        <a href={href(`/crns/${encodeURIComponent(crn.url)}`)} title={crn.url}>
+          {crn.url}
+        </a>
         <small>{modelsOf(crn)}</small>
       </>
     ),
@@ -67,32 +69,29 @@ const COLUMNS: readonly Column<Row>[] = [
     sort: ({ crn }) => firstByteOf(crn),
   },
   {
+    name: 'Failures',
+    title: 'Failed attempts since the start, and the requests that left it for another CRN',
+    numeric: true,
+    cell: ({ crn }) => (
+      <>
+        <span class={crn.failures > 0 ? 'warn' : ''}>{countText(crn.failures)}</span>
+        <small>{crn.failures === 0 ? `of ${compactText(crn.attempts)}` : plural(crn.failovers, 'failover')}</small>
+      </>
+    ),
+    sort: ({ crn }) => crn.failures,
+  },
+  {
     name: 'Cache hits',
     title: 'Share of prompts that was in its cache: as it reports, and as the gateway predicted',
     numeric: true,
     cell: ({ crn }) => (
       <>
         {shareText(crn.reportedHit)}
-        <small>predicted {shareText(crn.predictedHit)}</small>
         {crn.reportedHit !== null && <Bar share={crn.reportedHit} tone="line-6" />}
+        <small>predicted {shareText(crn.predictedHit)}</small>
       </>
     ),
     sort: ({ crn }) => crn.reportedHit,
-  },
-  {
-    name: 'Backlog',
-    title: 'Bytes of prompts that wait for prefill, and prefill per second',
-    numeric: true,
-    cell: ({ crn }) => {
-      const prefill = prefillOf(crn);
-      return (
-        <>
-          {bytesText(crn.backlogBytes)}
-          <small>{prefill === null ? 'prefill unknown' : `prefill ${bytesText(prefill)}/s`}</small>
-        </>
-      );
-    },
-    sort: ({ crn }) => crn.backlogBytes,
   },
   {
     name: 'Cache size',
@@ -102,20 +101,21 @@ const COLUMNS: readonly Column<Row>[] = [
     sort: ({ crn }) => capacityOf(crn),
   },
   {
-    name: 'Failures',
+    name: 'Backlog',
+    title: 'Bytes of prompts that wait for prefill, and how many it prefills in a second',
     numeric: true,
-    cell: ({ crn, nowMs }) => (
-      <>
-        {countText(crn.failures)}
-        <small>
-          {crn.lastFailure == null ? `of ${countText(crn.attempts)}` : agoText(crn.lastFailure.dateMs, nowMs)}
-        </small>
-      </>
-    ),
-    sort: ({ crn }) => crn.failures,
+    cell: ({ crn }) => {
+      const prefill = prefillOf(crn);
+      return (
+        <>
+          {bytesText(crn.backlogBytes)}
+          {prefill !== null && <small>{bytesText(prefill)}/s</small>}
+        </>
+      );
+    },
+    sort: ({ crn }) => crn.backlogBytes,
   },
-  { name: 'Failovers', numeric: true, cell: ({ crn }) => countText(crn.failovers), sort: ({ crn }) => crn.failovers },
-  { name: 'Actions', cell: ({ crn, enabled }) => <CrnButtons url={crn.url} enabled={enabled} /> },
+  { name: 'Actions', cell: ({ crn, enabled, word }) => <CrnButtons url={crn.url} word={word} enabled={enabled} /> },
 ];
 
 export interface CrnTableProps {

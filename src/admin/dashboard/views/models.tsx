@@ -6,7 +6,7 @@ import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import type { CrnDocument, ModelDocument } from '../documents.ts';
-import { compactText, countText, latencyText, NONE, rateText, shareText, usdText } from '../format.ts';
+import { compactText, countText, latencyText, plural, rateText, shareText, usdText } from '../format.ts';
 import { href } from '../router.ts';
 
 /** What searches, lists and health count under. */
@@ -27,20 +27,16 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     name: 'Model',
     class: 'name',
-    cell: ({ model: { model } }) =>
+    cell: ({ crns, model: { model }, up }) =>
       model === '' ? (
         <span class="quiet">{NO_MODEL}</span>
       ) : (
-        <a href={href(`/models/${encodeURIComponent(model)}`)}>{model}</a>
+        <>
+          <a href={href(`/models/${encodeURIComponent(model)}`)}>{model}</a>
+          <small class={up < crns ? (up === 0 ? 'bad' : 'warn') : ''}>{`${up} of ${plural(crns, 'CRN')} up`}</small>
+        </>
       ),
     sort: ({ model: { model } }) => model,
-  },
-  {
-    name: 'CRNs up',
-    numeric: true,
-    cell: ({ crns, model: { model }, up }) =>
-      model === '' ? NONE : <span class={up < crns ? (up === 0 ? 'bad' : 'warn') : ''}>{`${up} of ${crns}`}</span>,
-    sort: ({ crns, up }) => (crns === 0 ? null : up / crns),
   },
   {
     name: 'Requests/s',
@@ -57,38 +53,39 @@ const COLUMNS: readonly Column<Row>[] = [
     sort: ({ model: { recent } }) => recent?.errorsPerS ?? null,
   },
   {
-    name: 'p50',
-    title: 'Latency, median of the last minute',
+    name: 'Latency',
+    title: 'Median and 99th percentile',
     numeric: true,
-    cell: ({ model: { recent } }) => latencyText(recent?.latencyMs.p50),
+    cell: ({ model: { recent } }) => (
+      <>
+        {latencyText(recent?.latencyMs.p50)}
+        <small>p99 {latencyText(recent?.latencyMs.p99)}</small>
+      </>
+    ),
     sort: ({ model: { recent } }) => recent?.latencyMs.p50 ?? null,
   },
   {
-    name: 'p99',
-    title: 'Latency, 99th percentile of the last minute',
-    numeric: true,
-    cell: ({ model: { recent } }) => latencyText(recent?.latencyMs.p99),
-    sort: ({ model: { recent } }) => recent?.latencyMs.p99 ?? null,
-  },
-  {
     name: 'First byte',
-    title: 'Median of the last minute, of streams',
+    title: 'Of streams: median and 99th percentile',
     numeric: true,
-    cell: ({ model: { recent } }) => latencyText(recent?.firstByteMs.p50),
+    cell: ({ model: { recent } }) => (
+      <>
+        {latencyText(recent?.firstByteMs.p50)}
+        <small>p99 {latencyText(recent?.firstByteMs.p99)}</small>
+      </>
+    ),
     sort: ({ model: { recent } }) => recent?.firstByteMs.p50 ?? null,
   },
   {
-    name: 'Input/s',
-    title: 'Tokens of prompts a second',
+    name: 'Tokens/s',
+    title: 'Of answers, and of prompts',
     numeric: true,
-    cell: ({ model: { recent } }) => compactText(recent?.inputTokensPerS),
-    sort: ({ model: { recent } }) => recent?.inputTokensPerS ?? null,
-  },
-  {
-    name: 'Output/s',
-    title: 'Tokens of answers a second',
-    numeric: true,
-    cell: ({ model: { recent } }) => compactText(recent?.outputTokensPerS),
+    cell: ({ model: { recent } }) => (
+      <>
+        {compactText(recent?.outputTokensPerS)}
+        <small>input {compactText(recent?.inputTokensPerS)}</small>
+      </>
+    ),
     sort: ({ model: { recent } }) => recent?.outputTokensPerS ?? null,
   },
   {
@@ -112,19 +109,26 @@ const COLUMNS: readonly Column<Row>[] = [
     cell: ({ model: { recent } }) => usdText(recent?.usdPerHour),
     sort: ({ model: { recent } }) => recent?.usdPerHour ?? null,
   },
-  { name: 'Waiting', numeric: true, cell: ({ model }) => countText(model.waiting), sort: ({ model }) => model.waiting },
+  {
+    name: 'Waiting',
+    title: 'Requests that wait for a CRN with a short backlog',
+    numeric: true,
+    cell: ({ model }) => countText(model.waiting),
+    sort: ({ model }) => model.waiting,
+  },
   {
     name: 'Requests',
+    title: 'Since the start, with errors and failovers',
     numeric: true,
-    cell: ({ model }) => countText(model.requests),
+    cell: ({ model: { errors, failovers, requests } }) => (
+      <>
+        {countText(requests)}
+        <small>
+          <span class={errors > 0 ? 'warn' : ''}>{plural(errors, 'error')}</span>, {plural(failovers, 'failover')}
+        </small>
+      </>
+    ),
     sort: ({ model }) => model.requests,
-  },
-  { name: 'Errors', numeric: true, cell: ({ model }) => countText(model.errors), sort: ({ model }) => model.errors },
-  {
-    name: 'Failovers',
-    numeric: true,
-    cell: ({ model }) => countText(model.failovers),
-    sort: ({ model }) => model.failovers,
   },
 ];
 

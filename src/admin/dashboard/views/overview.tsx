@@ -33,11 +33,9 @@ export function OverviewView(): VNode {
         {(overview) => (
           <>
             <Figures overview={overview} />
-            <Section title="History">
+            <CrnSummary overview={overview} />
+            <Section title="History" isHeadingHidden>
               <HistoryCharts charts={TRAFFIC_CHARTS} />
-            </Section>
-            <Section title="CRNs" actions={<a href={href('/crns')}>All CRNs</a>}>
-              <CrnSummary overview={overview} />
             </Section>
             <Section title="Models" actions={<a href={href('/models')}>All models</a>}>
               <ModelTable models={overview.models} crns={overview.crns} />
@@ -131,7 +129,7 @@ function CrnSummary({ overview }: { readonly overview: OverviewDocument }): VNod
   return (
     <div class="sheet crn-summary">
       <p>
-        <b>{plural(crns.length, 'CRN')}</b>
+        <a href={href('/crns')}>{plural(crns.length, 'CRN')}</a>
         {[...counts].map(([word, count]) => (
           <a key={word} href={href('/crns', { standing: word })}>
             <Standing word={word}> {countText(count)}</Standing>
