@@ -116,6 +116,7 @@ export const CRN_CHARTS: readonly HistoryChart[] = [
     title: 'Backlog',
     note: 'prompts that wait for prefill',
     print: bytesText,
+    isBytes: true,
     lines: [{ series: 'backlogBytes', name: 'backlog', color: 3, filled: true }],
   },
 ];

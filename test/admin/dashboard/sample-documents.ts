@@ -1,12 +1,8 @@
 // Documents of a gateway with any number of models and CRNs, for tests of what the dashboard makes of them. The figures follow
 // from the sizes and the date: no randomness.
 
-import type {
-  CrnDocument,
-  HistoryDocument,
-  ModelDocument,
-  OverviewDocument,
-} from '../../../src/admin/dashboard/documents.ts';
+import type { HistoryDocument, ModelDocument, OverviewDocument } from '../../../src/admin/dashboard/documents.ts';
+import type { CrnOverview } from '../../../src/admin/overview.ts';
 
 export interface SampleSize {
   readonly crns: number;
@@ -47,7 +43,7 @@ const modelOf = (index: number): string => ['atlas-27b', 'finch-3b', 'heron-9b']
 
 const STANDINGS = ['up', 'up', 'up', 'up', 'up', 'up', 'down', 'up', 'drained', 'up', 'probing', 'up'];
 
-function crnAt(index: number, dateMs: number, models: number): CrnDocument {
+function crnAt(index: number, dateMs: number, models: number): CrnOverview {
   const standing = STANDINGS[index % STANDINGS.length] ?? 'up';
   const isUp = standing === 'up';
   const load = wave(dateMs / 1000 + index * 37, 240, 0.5, 1);
@@ -64,7 +60,7 @@ function crnAt(index: number, dateMs: number, models: number): CrnDocument {
     backlogBytes: isUp ? Math.round(load * 48_000) : 0,
     lacks: [],
     lastProbe: isUp
-      ? { dateMs: dateMs - 1400, ok: true, reason: '', latencyMs: 3 }
+      ? { dateMs: dateMs - 1400, ok: true, reason: null, latencyMs: 3 }
       : { dateMs: dateMs - 900, ok: false, reason: 'connection refused', latencyMs: 1 },
     lastFailure:
       index % 5 === 1

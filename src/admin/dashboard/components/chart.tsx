@@ -33,6 +33,8 @@ export interface ChartProps {
   readonly print: (value: number | null | undefined) => string;
   /** Top of the axis; default: a little above the highest value. */
   readonly top?: number;
+  /** Values are bytes: the axis has powers of two. */
+  readonly isBytes?: boolean;
   /** What stands in place of the chart when no line has a value. */
   readonly empty?: string;
 }
@@ -83,6 +85,7 @@ export function ChartGroup({
 const HEIGHT = 148;
 const AXIS_FONT = '11px system-ui, sans-serif';
 const DAY_S = 86_400;
+const BINARY_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** Labels of the time axis: time of day, with seconds where they differ, and the date at midnight. */
 function timeLabels(_plot: uPlot, splits: number[], _axis: number, _space: number, step: number): string[] {
@@ -187,6 +190,7 @@ export function Chart(props: ChartProps): VNode {
           size: 54,
           gap: 6,
           space: 32,
+          ...(latest.current.isBytes === true && { incrs: BINARY_STEPS }),
           values: (_plot, splits) => splits.map((value) => axisText(latest.current.print(value))),
           grid: { stroke: color('grid'), width: 1 },
           ticks: { show: false },
@@ -280,7 +284,9 @@ export function Chart(props: ChartProps): VNode {
           {title}
           {note !== undefined && <small> {note}</small>}
         </span>
-        <span class="chart-time">{atMs === null || atMs === undefined ? '' : dateText(atMs)}</span>
+        <span class="chart-time">
+          {atMs === null || atMs === undefined ? '' : momentText(atMs, datesMs.at(-1) ?? atMs)}
+        </span>
       </figcaption>
       <ul class="legend">
         {lines.map((line) => (
@@ -311,6 +317,12 @@ export function Chart(props: ChartProps): VNode {
       )}
     </figure>
   );
+}
+
+/** A time of day, with the date when it is not that of the last point. */
+function momentText(dateMs: number, lastMs: number): string {
+  const isSameDay = new Date(dateMs).toDateString() === new Date(lastMs).toDateString();
+  return isSameDay ? clockText(dateMs) : dateText(dateMs);
 }
 
 function plotsOf(own: uPlot, group: Group | null): readonly uPlot[] {

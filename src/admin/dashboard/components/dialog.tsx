@@ -2,7 +2,7 @@
 // dialog serves the page; the focus returns to where it was.
 
 import type { ComponentChildren, VNode } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { type Identity, identity, problemText, signIn } from '../api.ts';
 import { Store, useStore } from '../store.ts';
 import { announce } from './announcement.tsx';
@@ -79,7 +79,8 @@ function OpenDialog({ action, close }: { readonly action: Action; readonly close
   const [asksToken, setAsksToken] = useState(needsToken && isUnknown(holder));
   const id = useId();
 
-  useEffect(() => {
+  // At once: keys that follow go to the dialog.
+  useLayoutEffect(() => {
     const node = box.current;
     const before = document.activeElement;
     node?.showModal();

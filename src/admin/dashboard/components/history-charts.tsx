@@ -65,6 +65,7 @@ export interface HistoryChart {
   readonly lines: readonly SeriesLine[];
   readonly print: (value: number | null | undefined) => string;
   readonly top?: number;
+  readonly isBytes?: boolean;
 }
 
 export interface HistoryChartsProps {

@@ -12,7 +12,8 @@ import { type Column, Table } from '../components/table.tsx';
 import { Facts } from '../components/tile.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { standingOf } from '../crns.ts';
-import type { CrnDocument, OverviewDocument } from '../documents.ts';
+import type { CrnOverview } from '../../overview.ts';
+import type { OverviewDocument } from '../documents.ts';
 import { agoText, bytesText, countText, latencyText, NONE, shareText } from '../format.ts';
 import { href } from '../router.ts';
 import type { ViewProps } from './index.ts';
@@ -32,7 +33,7 @@ export function CrnView({ params }: ViewProps): VNode {
   );
 }
 
-type MemberModel = CrnDocument['models'][number];
+type MemberModel = CrnOverview['models'][number];
 
 const MODEL_COLUMNS: readonly Column<MemberModel>[] = [
   {
@@ -51,7 +52,7 @@ const MODEL_COLUMNS: readonly Column<MemberModel>[] = [
   { name: 'Dialects', cell: ({ dialects }) => dialects?.join(', ') ?? 'found out' },
 ];
 
-function OneCrn({ crn, overview }: { readonly crn: CrnDocument; readonly overview: OverviewDocument }): VNode {
+function OneCrn({ crn, overview }: { readonly crn: CrnOverview; readonly overview: OverviewDocument }): VNode {
   const { dateMs: nowMs, orders } = overview;
   const note = useActionNote(orders);
   const { reason, word } = standingOf(crn, nowMs);
@@ -71,18 +72,20 @@ function OneCrn({ crn, overview }: { readonly crn: CrnDocument; readonly overvie
           ['Actions', <CrnButtons url={crn.url} word={word} enabled={orders} />],
           [
             'Last probe',
-            lastProbe == null ? (
+            lastProbe === null ? (
               NONE
             ) : (
               <>
-                <span class={lastProbe.ok ? 'good' : 'bad'}>{lastProbe.ok ? 'good' : lastProbe.reason}</span>
+                <span class={lastProbe.ok ? 'good' : 'bad'}>
+                  {lastProbe.ok ? 'good' : (lastProbe.reason ?? 'failed')}
+                </span>
                 {`, ${latencyText(lastProbe.latencyMs)}, ${agoText(lastProbe.dateMs, nowMs)}`}
               </>
             ),
           ],
           [
             'Last failure',
-            lastFailure == null ? (
+            lastFailure === null ? (
               'none since the start'
             ) : (
               <>

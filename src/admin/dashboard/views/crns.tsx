@@ -8,14 +8,15 @@ import { Standing } from '../components/standing.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { capacityOf, firstByteOf, modelsOf, prefillOf, standingOf } from '../crns.ts';
-import type { CrnDocument, OverviewDocument } from '../documents.ts';
+import type { CrnOverview } from '../../overview.ts';
+import type { OverviewDocument } from '../documents.ts';
 import { bytesText, compactText, countText, latencyText, plural, rateText, shareText } from '../format.ts';
 import { attemptsOf, PLACES } from '../overview-poll.ts';
 import { href, route, setQuery } from '../router.ts';
 import { useStore } from '../store.ts';
 
 interface Row {
-  readonly crn: CrnDocument;
+  readonly crn: CrnOverview;
   readonly word: string;
   readonly reason: string;
   readonly nowMs: number;
@@ -120,7 +121,7 @@ const COLUMNS: readonly Column<Row>[] = [
 
 export interface CrnTableProps {
   readonly overview: OverviewDocument;
-  readonly crns: readonly CrnDocument[];
+  readonly crns: readonly CrnOverview[];
   /** With a filter. */
   readonly isWhole?: boolean;
 }

@@ -5,7 +5,8 @@ import { Bar } from '../components/sparkline.tsx';
 import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { type Column, Table } from '../components/table.tsx';
-import type { CrnDocument, ModelDocument } from '../documents.ts';
+import type { CrnOverview } from '../../overview.ts';
+import type { ModelDocument } from '../documents.ts';
 import { compactText, countText, latencyText, plural, rateText, shareText, usdText } from '../format.ts';
 import { href } from '../router.ts';
 
@@ -134,7 +135,7 @@ const COLUMNS: readonly Column<Row>[] = [
 
 export interface ModelTableProps {
   readonly models: readonly ModelDocument[];
-  readonly crns: readonly CrnDocument[];
+  readonly crns: readonly CrnOverview[];
   /** With a filter. */
   readonly isWhole?: boolean;
 }
