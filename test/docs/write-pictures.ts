@@ -1,9 +1,9 @@
-// `npm run docs:pictures`: writes docs/demo.svg and docs/dashboard.png from a real run of the demo. Needs curl and Chromium, and
-// the ports 8080 and 9090 free.
+// `npm run docs:pictures`: writes docs/demo.svg and the pictures of the dashboard, docs/dashboard*.png, from a real run of the
+// demo. Takes a quarter of an hour, for charts that show something. Needs curl and Chromium, and the ports 8080 and 9090 free.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
+import { type BrowserContextOptions, chromium } from 'playwright-core';
 import { ROOT } from './markdown.ts';
 import { type Output, recordingSvg } from './terminal-recording.ts';
 
@@ -22,8 +22,8 @@ const COMMANDS = [
 const TERMINAL = { columns: 112, rows: 30 };
 /** Pauses are cut to this length, so that nobody waits for a build. */
 const LONGEST_PAUSE_MS = 3000;
-/** How long the dashboard watches a load before its picture is taken. */
-const LOAD_MS = 75_000;
+/** How long there is a load before the pictures are taken: most of the shortest range of the charts. */
+const LOAD_MS = 800_000;
 /** Turns the buttons of the dashboard on. */
 const TOKEN = 'sesame';
 
@@ -83,21 +83,38 @@ for (const command of COMMANDS) {
 }
 writeFileSync(`${ROOT}docs/demo.svg`, recordingSvg(recording.outputs, TERMINAL));
 
+const bench = (model: string, rate: number, turns: number, afterS: number, forMs: number): string =>
+  `sleep ${afterS}; HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model ${model} --rate ${rate} --turns ${turns} --duration ${forMs}ms`;
 const load = [
-  `HEADRACE_API_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model atlas-27b --rate 6 --turns 3 --duration ${LOAD_MS}ms`,
-  `HEADRACE_API_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model finch-3b --rate 2 --duration ${LOAD_MS}ms`,
-  `for i in $(seq 20); do curl -s localhost:8080/search ${ASK} -d '{"query": "turbine '$i'", "engines": ["engine_a", "engine_b", "engine_c", "engine_d"]}'; done`,
-  `curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
+  bench('atlas-27b', 2, 4, 0, LOAD_MS),
+  bench('finch-3b', 1, 1, 0, LOAD_MS),
+  // More load in the middle and towards the end, so that the charts have a shape.
+  bench('atlas-27b', 2, 4, 200, LOAD_MS / 4),
+  bench('finch-3b', 3, 2, 420, LOAD_MS / 3),
+  `for i in $(seq 40); do sleep 15; curl -s localhost:8080/search ${ASK} -d '{"query": "turbine '$i'", "engines": ["engine_a", "engine_b", "engine_c", "engine_d"]}'; done`,
+  `sleep 600; curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
 ].map((command) => ended(start(command, () => {})));
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
-const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-await page.goto('http://127.0.0.1:9090/');
-await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2));
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+await sleep(LOAD_MS - 60_000);
 const status = (await (await fetch('http://127.0.0.1:9090/status')).json()) as { crns: { url: string }[] };
-await adminAction('eject', { url: status.crns[1]?.url, for: '2m' });
 await adminAction('drain', { url: status.crns[3]?.url });
-await new Promise((resolve) => setTimeout(resolve, LOAD_MS / 2 - 5000));
-await page.screenshot({ path: `${ROOT}docs/dashboard.png`, fullPage: true });
+await sleep(15_000);
+
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
+/** One picture of a view. */
+async function picture(name: string, hash: string, options: BrowserContextOptions): Promise<void> {
+  const page = await browser.newPage(options);
+  await page.goto(`http://127.0.0.1:9090/${hash}`);
+  // Small lines beside figures begin when the page opens.
+  await sleep(20_000);
+  await page.screenshot({ path: `${ROOT}docs/${name}.png` });
+  await page.close();
+}
+const wide = { width: 1280, height: 800 };
+await picture('dashboard', '', { viewport: wide, colorScheme: 'light' });
+await picture('dashboard-dark', '', { viewport: wide, colorScheme: 'dark' });
+await picture('dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' });
+await picture('dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' });
 await browser.close();
 await Promise.all(load);
 demo?.kill('SIGINT');

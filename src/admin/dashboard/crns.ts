@@ -13,6 +13,12 @@ export interface CrnStanding {
 /** Worst first. */
 const WORST = ['drained', 'down', 'probing', 'capable', 'up'];
 
+const REASONS: Readonly<Record<string, string>> = {
+  drained: 'by an operator',
+  probing: 'ejection over, one trial request',
+  capable: 'model not loaded',
+};
+
 export function standingOf(crn: CrnOverview, nowMs: number): CrnStanding {
   const words = [...new Set(crn.models.map(({ standing }) => standing))];
   const worst = WORST.find((word) => words.includes(word)) ?? words[0] ?? 'down';
@@ -23,8 +29,8 @@ export function standingOf(crn: CrnOverview, nowMs: number): CrnStanding {
     return { word: 'ejected', reason: `${durationText(left)} left${failure}` };
   }
   if (worst === 'up') return { word: 'up', reason: '' };
-  if (worst === 'drained') return { word: 'drained', reason: 'by an operator' };
-  return { word: worst, reason: [mixed, probeText(crn, nowMs)].filter((part) => part !== '').join('; ') };
+  const why = REASONS[worst] ?? probeText(crn, nowMs);
+  return { word: worst, reason: [mixed, why].filter((part) => part !== '').join('; ') };
 }
 
 function probeText({ lastProbe }: CrnOverview, nowMs: number): string {
