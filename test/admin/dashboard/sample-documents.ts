@@ -97,6 +97,8 @@ function modelAt(index: number, dateMs: number, models: number): ModelDocument {
     recent: recentAt(dateMs + index * 61_000, 1 / models),
     tokens: { input: total * 1240, cached: total * 800, output: total * 96 },
     costUsd: total * 0.0011,
+    promptBytes: total * 5000,
+    predictedBytes: total * 3300,
   };
 }
 

@@ -8,7 +8,7 @@ import { Page, Section } from '../components/page.tsx';
 import { Empty } from '../components/states.tsx';
 import { Facts } from '../components/tile.tsx';
 import { ErrorTable } from '../components/error-table.tsx';
-import { countText, NONE, usdText } from '../format.ts';
+import { countText, usdText } from '../format.ts';
 import { href } from '../router.ts';
 import { CrnTable } from './crns.tsx';
 import type { ViewProps } from './index.ts';
@@ -30,10 +30,10 @@ export function ModelView({ params }: ViewProps): VNode {
                   ['Errors', countText(model.errors)],
                   ['Failovers', countText(model.failovers)],
                   ['Waiting', countText(model.waiting)],
-                  ['Input tokens', countText(tokens?.input)],
-                  ['Of them cached', countText(tokens?.cached)],
-                  ['Output tokens', countText(tokens?.output)],
-                  ['Cost', costUsd === undefined ? NONE : usdText(Number(costUsd))],
+                  ['Input tokens', countText(tokens.input)],
+                  ['Of them cached', countText(tokens.cached)],
+                  ['Output tokens', countText(tokens.output)],
+                  ['Cost', usdText(costUsd)],
                 ]}
               />
               <HistoryCharts charts={TRAFFIC_CHARTS} of={`&model=${encodeURIComponent(id)}`} />
