@@ -1,7 +1,7 @@
 // The overview document in components: read once a second for the whole page, with the rates since the document before and
 // the last attempts a second of every CRN, for the lines beside figures.
 
-import type { OverviewDocument as Overview } from './documents.ts';
+import type { Overview } from '../overview.ts';
 import { type Rates, ratesBetween } from '../rates.ts';
 import { type Polled, usePolled } from './api.ts';
 

@@ -431,7 +431,7 @@ t.test('on a phone the navigation is a menu, and dialogs fit', async (t) => {
   t.equal(await focusedName(page), 'Menu');
   await page.keyboard.press('Enter');
   await page.getByRole('link', { name: 'CRNs', exact: true }).click();
-  t.equal(await page.locator('#menu').isVisible(), false);
+  await until('closed', async () => !(await page.locator('#menu').isVisible()));
   t.equal(await focusedName(page), 'CRNs', 'the heading');
   await page.getByRole('button', { name: 'Eject http://gpu-1.example.net:8000' }).click();
   t.same(await violations(page), [], 'axe in the dialog');

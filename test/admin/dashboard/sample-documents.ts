@@ -1,8 +1,8 @@
 // Documents of a gateway with any number of models and CRNs, for tests of what the dashboard makes of them. The figures follow
 // from the sizes and the date: no randomness.
 
-import type { HistoryDocument, ModelDocument, OverviewDocument } from '../../../src/admin/dashboard/documents.ts';
-import type { CrnOverview } from '../../../src/admin/overview.ts';
+import type { HistoryDocument, RecentFigures } from '../../../src/admin/history.ts';
+import type { CrnOverview, ModelOverview, Overview } from '../../../src/admin/overview.ts';
 
 export interface SampleSize {
   readonly crns: number;
@@ -13,13 +13,14 @@ const wave = (at: number, period: number, low: number, high: number): number =>
   low + ((high - low) * (1 + Math.sin((at / period) * 2 * Math.PI))) / 2;
 
 /** Of one model, at a moment. */
-function recentAt(dateMs: number, part: number): NonNullable<OverviewDocument['recent']> {
+function recentAt(dateMs: number, part: number): RecentFigures {
   const seconds = dateMs / 1000;
   const requestsPerS = wave(seconds, 300, 20, 44) * part;
   return {
     seconds: 60,
     requestsPerS,
     errorsPerS: 0,
+    abortedPerS: 0,
     latencyMs: {
       p50: wave(seconds, 210, 380, 460),
       p95: wave(seconds, 170, 1100, 1500),
@@ -35,6 +36,8 @@ function recentAt(dateMs: number, part: number): NonNullable<OverviewDocument['r
     cachedTokensPerS: requestsPerS * wave(seconds, 400, 700, 900),
     outputTokensPerS: requestsPerS * 96,
     usdPerHour: requestsPerS * 0.42,
+    cachedShare: wave(seconds, 400, 0.56, 0.73),
+    predictedShare: wave(seconds, 400, 0.6, 0.78),
   };
 }
 
@@ -84,7 +87,7 @@ function crnAt(index: number, dateMs: number, models: number): CrnOverview {
   };
 }
 
-function modelAt(index: number, dateMs: number, models: number): ModelDocument {
+function modelAt(index: number, dateMs: number, models: number): ModelOverview {
   const total = Math.round((dateMs / 1000 - 1.79e9) * 10);
   return {
     model: modelOf(index),
@@ -92,8 +95,6 @@ function modelAt(index: number, dateMs: number, models: number): ModelDocument {
     errors: index === 1 ? 14 : 0,
     failovers: index === 1 ? 9 : 0,
     waiting: index === 0 ? 2 : 0,
-    duration: [],
-    firstByte: [],
     recent: recentAt(dateMs + index * 61_000, 1 / models),
     tokens: { input: total * 1240, cached: total * 800, output: total * 96 },
     costUsd: total * 0.0011,
@@ -103,7 +104,7 @@ function modelAt(index: number, dateMs: number, models: number): ModelDocument {
 }
 
 /** Answer of `GET /overview`. */
-export function sampleOverview({ crns, models }: SampleSize, dateMs: number): OverviewDocument {
+export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Overview {
   const recent = recentAt(dateMs, 1);
   return {
     dateMs,
@@ -112,7 +113,6 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
     stage: 'ready',
     orders: true,
     reloadable: true,
-    boundsS: [],
     streams: 31,
     threads: [0, 1, 2].map((thread) => ({
       thread,
@@ -164,6 +164,7 @@ export function sampleHistory(toMs: number, lengthMs: number): HistoryDocument {
     dateMs.map((date) => pick(recentAt(date + 7000 * Math.sin(date / 9000), 1)));
   const fault = (seconds: number): number => (seconds % 700 < 40 ? 0.8 : 0);
   return {
+    range: lengthMs > 3_600_000 ? '24h' : '15m',
     stepMs,
     fromMs: toMs - lengthMs,
     dateMs,

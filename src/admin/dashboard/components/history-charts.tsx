@@ -4,7 +4,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { usePolled } from '../api.ts';
-import type { HistoryDocument } from '../documents.ts';
+import type { HistoryDocument } from '../../history.ts';
 import { route, setQuery } from '../router.ts';
 import { Store, useStore } from '../store.ts';
 import { Chart, ChartGroup, type Line } from './chart.tsx';

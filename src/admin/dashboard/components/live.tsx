@@ -1,13 +1,13 @@
 // The overview for a view: its content once there is a document, else that it is read or could not be.
 
 import type { VNode } from 'preact';
-import type { OverviewDocument } from '../documents.ts';
 import { useOverview } from '../overview-poll.ts';
+import type { Overview } from '../../overview.ts';
 import type { Rates } from '../../rates.ts';
 import { Loading, Problem } from './states.tsx';
 
 export interface LiveProps {
-  readonly children: (overview: OverviewDocument, rates: Rates | null) => VNode;
+  readonly children: (overview: Overview, rates: Rates | null) => VNode;
 }
 
 export function Live({ children }: LiveProps): VNode {

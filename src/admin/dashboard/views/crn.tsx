@@ -12,8 +12,7 @@ import { type Column, Table } from '../components/table.tsx';
 import { Facts } from '../components/tile.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { standingOf } from '../crns.ts';
-import type { CrnOverview } from '../../overview.ts';
-import type { OverviewDocument } from '../documents.ts';
+import type { CrnOverview, Overview } from '../../overview.ts';
 import { agoText, bytesText, countText, latencyText, NONE, shareText } from '../format.ts';
 import { href } from '../router.ts';
 import type { ViewProps } from './index.ts';
@@ -52,7 +51,7 @@ const MODEL_COLUMNS: readonly Column<MemberModel>[] = [
   { name: 'Dialects', cell: ({ dialects }) => dialects?.join(', ') ?? 'found out' },
 ];
 
-function OneCrn({ crn, overview }: { readonly crn: CrnOverview; readonly overview: OverviewDocument }): VNode {
+function OneCrn({ crn, overview }: { readonly crn: CrnOverview; readonly overview: Overview }): VNode {
   const { dateMs: nowMs, orders } = overview;
   const note = useActionNote(orders);
   const { reason, word } = standingOf(crn, nowMs);

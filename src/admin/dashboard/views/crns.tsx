@@ -8,8 +8,7 @@ import { Standing } from '../components/standing.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { capacityOf, firstByteOf, modelsOf, prefillOf, standingOf } from '../crns.ts';
-import type { CrnOverview } from '../../overview.ts';
-import type { OverviewDocument } from '../documents.ts';
+import type { CrnOverview, Overview } from '../../overview.ts';
 import { bytesText, compactText, countText, latencyText, plural, rateText, shareText } from '../format.ts';
 import { attemptsOf, PLACES } from '../overview-poll.ts';
 import { href, route, setQuery } from '../router.ts';
@@ -120,7 +119,7 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 
 export interface CrnTableProps {
-  readonly overview: OverviewDocument;
+  readonly overview: Overview;
   readonly crns: readonly CrnOverview[];
   /** With a filter. */
   readonly isWhole?: boolean;
@@ -167,7 +166,7 @@ export function CrnsView(): VNode {
   );
 }
 
-function AllCrns({ overview }: { readonly overview: OverviewDocument }): VNode {
+function AllCrns({ overview }: { readonly overview: Overview }): VNode {
   const note = useActionNote(overview.orders);
   return (
     <>

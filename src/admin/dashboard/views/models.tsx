@@ -5,8 +5,7 @@ import { Bar } from '../components/sparkline.tsx';
 import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { type Column, Table } from '../components/table.tsx';
-import type { CrnOverview } from '../../overview.ts';
-import type { ModelDocument } from '../documents.ts';
+import type { CrnOverview, ModelOverview } from '../../overview.ts';
 import { compactText, countText, latencyText, plural, rateText, shareText, usdText } from '../format.ts';
 import { href } from '../router.ts';
 
@@ -14,14 +13,9 @@ import { href } from '../router.ts';
 const NO_MODEL = 'no model';
 
 interface Row {
-  readonly model: ModelDocument;
+  readonly model: ModelOverview;
   readonly up: number;
   readonly crns: number;
-}
-
-/** Share of the prompt tokens of the last minute that came from caches. */
-function cachedOf({ model: { recent } }: Row): number | null {
-  return recent?.inputTokensPerS ? (recent.cachedTokensPerS ?? 0) / recent.inputTokensPerS : null;
 }
 
 const COLUMNS: readonly Column<Row>[] = [
@@ -42,16 +36,16 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     name: 'Requests/s',
     numeric: true,
-    cell: ({ model: { recent } }) => rateText(recent?.requestsPerS),
-    sort: ({ model: { recent } }) => recent?.requestsPerS ?? null,
+    cell: ({ model: { recent } }) => rateText(recent.requestsPerS),
+    sort: ({ model: { recent } }) => recent.requestsPerS,
   },
   {
     name: 'Errors/s',
     numeric: true,
     cell: ({ model: { recent } }) => (
-      <span class={(recent?.errorsPerS ?? 0) > 0 ? 'bad' : ''}>{rateText(recent?.errorsPerS)}</span>
+      <span class={recent.errorsPerS > 0 ? 'bad' : ''}>{rateText(recent.errorsPerS)}</span>
     ),
-    sort: ({ model: { recent } }) => recent?.errorsPerS ?? null,
+    sort: ({ model: { recent } }) => recent.errorsPerS,
   },
   {
     name: 'Latency',
@@ -59,11 +53,11 @@ const COLUMNS: readonly Column<Row>[] = [
     numeric: true,
     cell: ({ model: { recent } }) => (
       <>
-        {latencyText(recent?.latencyMs.p50)}
-        <small>p99 {latencyText(recent?.latencyMs.p99)}</small>
+        {latencyText(recent.latencyMs.p50)}
+        <small>p99 {latencyText(recent.latencyMs.p99)}</small>
       </>
     ),
-    sort: ({ model: { recent } }) => recent?.latencyMs.p50 ?? null,
+    sort: ({ model: { recent } }) => recent.latencyMs.p50,
   },
   {
     name: 'First byte',
@@ -71,11 +65,11 @@ const COLUMNS: readonly Column<Row>[] = [
     numeric: true,
     cell: ({ model: { recent } }) => (
       <>
-        {latencyText(recent?.firstByteMs.p50)}
-        <small>p99 {latencyText(recent?.firstByteMs.p99)}</small>
+        {latencyText(recent.firstByteMs.p50)}
+        <small>p99 {latencyText(recent.firstByteMs.p99)}</small>
       </>
     ),
-    sort: ({ model: { recent } }) => recent?.firstByteMs.p50 ?? null,
+    sort: ({ model: { recent } }) => recent.firstByteMs.p50,
   },
   {
     name: 'Tokens/s',
@@ -83,32 +77,29 @@ const COLUMNS: readonly Column<Row>[] = [
     numeric: true,
     cell: ({ model: { recent } }) => (
       <>
-        {compactText(recent?.outputTokensPerS)}
-        <small>input {compactText(recent?.inputTokensPerS)}</small>
+        {compactText(recent.outputTokensPerS)}
+        <small>input {compactText(recent.inputTokensPerS)}</small>
       </>
     ),
-    sort: ({ model: { recent } }) => recent?.outputTokensPerS ?? null,
+    sort: ({ model: { recent } }) => recent.outputTokensPerS,
   },
   {
     name: 'Cached',
     title: 'Share of prompt tokens that came from caches',
     numeric: true,
-    cell: (row) => {
-      const cached = cachedOf(row);
-      return (
-        <>
-          {shareText(cached)}
-          {cached !== null && <Bar share={cached} tone="line-6" />}
-        </>
-      );
-    },
-    sort: cachedOf,
+    cell: ({ model: { recent } }) => (
+      <>
+        {shareText(recent.cachedShare)}
+        {recent.cachedShare !== null && <Bar share={recent.cachedShare} tone="line-6" />}
+      </>
+    ),
+    sort: ({ model: { recent } }) => recent.cachedShare,
   },
   {
     name: 'USD/h',
     numeric: true,
-    cell: ({ model: { recent } }) => usdText(recent?.usdPerHour),
-    sort: ({ model: { recent } }) => recent?.usdPerHour ?? null,
+    cell: ({ model: { recent } }) => usdText(recent.usdPerHour),
+    sort: ({ model: { recent } }) => recent.usdPerHour,
   },
   {
     name: 'Waiting',
@@ -134,7 +125,7 @@ const COLUMNS: readonly Column<Row>[] = [
 ];
 
 export interface ModelTableProps {
-  readonly models: readonly ModelDocument[];
+  readonly models: readonly ModelOverview[];
   readonly crns: readonly CrnOverview[];
   /** With a filter. */
   readonly isWhole?: boolean;

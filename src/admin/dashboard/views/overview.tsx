@@ -10,7 +10,8 @@ import { Standing } from '../components/standing.tsx';
 import { Empty } from '../components/states.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { standingOf } from '../crns.ts';
-import type { OverviewDocument, Quantiles } from '../documents.ts';
+import type { Quantiles } from '../../history.ts';
+import type { Overview } from '../../overview.ts';
 import {
   agoText,
   compactText,
@@ -50,27 +51,24 @@ export function OverviewView(): VNode {
   );
 }
 
-const tail = (of: Quantiles | undefined): readonly (readonly [string, string])[] => [
-  ['p95', latencyText(of?.p95)],
-  ['p99', latencyText(of?.p99)],
+const tail = (of: Quantiles): readonly (readonly [string, string])[] => [
+  ['p95', latencyText(of.p95)],
+  ['p99', latencyText(of.p99)],
 ];
 
-function Figures({ overview }: { readonly overview: OverviewDocument }): VNode {
+function Figures({ overview }: { readonly overview: Overview }): VNode {
   const { dateMs, errors, ledger, models, recent, streams, threads } = overview;
   const inFlight = threads.reduce((sum, thread) => sum + thread.inFlight, 0);
   const waiting = models.reduce((sum, model) => sum + model.waiting, 0);
   const last = errors[0];
-  const failing = (recent?.errorsPerS ?? 0) > 0;
-  const failedShare = failing && recent?.requestsPerS ? (recent.errorsPerS ?? 0) / recent.requestsPerS : null;
-  const inputPerS = recent?.inputTokensPerS;
-  const cached = inputPerS ? (recent?.cachedTokensPerS ?? 0) / inputPerS : null;
+  const failing = recent.errorsPerS > 0;
   return (
     <Tiles label="Last minute">
-      <Tile name="Requests per second" value={rateText(recent?.requestsPerS)}>
-        <Pairs of={[['in the last', `${Math.round(recent?.seconds ?? 60)} s`]]} />
+      <Tile name="Requests per second" value={rateText(recent.requestsPerS)}>
+        <Pairs of={[['in the last', `${Math.round(recent.seconds)} s`]]} />
       </Tile>
-      <Tile name="Errors per second" value={rateText(recent?.errorsPerS)} bad={failing}>
-        {failedShare !== null && <>{shareText(failedShare)} of requests, </>}
+      <Tile name="Errors per second" value={rateText(recent.errorsPerS)} bad={failing}>
+        {failing && <>{shareText(recent.errorsPerS / recent.requestsPerS)} of requests, </>}
         {last === undefined ? (
           'none since the start'
         ) : (
@@ -87,19 +85,19 @@ function Figures({ overview }: { readonly overview: OverviewDocument }): VNode {
           </a>
         )}
       </Tile>
-      <Tile name="Latency, median" value={latencyText(recent?.latencyMs.p50)}>
-        <Pairs of={tail(recent?.latencyMs)} />
+      <Tile name="Latency, median" value={latencyText(recent.latencyMs.p50)}>
+        <Pairs of={tail(recent.latencyMs)} />
       </Tile>
-      <Tile name="First byte, median" value={latencyText(recent?.firstByteMs.p50)}>
-        <Pairs of={tail(recent?.firstByteMs)} />
+      <Tile name="First byte, median" value={latencyText(recent.firstByteMs.p50)}>
+        <Pairs of={tail(recent.firstByteMs)} />
       </Tile>
-      <Tile name="Output tokens per second" value={compactText(recent?.outputTokensPerS)}>
-        <Pairs of={[['input', compactText(inputPerS)]]} />
+      <Tile name="Output tokens per second" value={compactText(recent.outputTokensPerS)}>
+        <Pairs of={[['input', compactText(recent.inputTokensPerS)]]} />
       </Tile>
-      <Tile name="Prompt tokens from cache" value={shareText(cached)}>
-        <Pairs of={[['cached/s', compactText(recent?.cachedTokensPerS)]]} />
+      <Tile name="Prompt tokens from cache" value={shareText(recent.cachedShare)}>
+        <Pairs of={[['predicted', shareText(recent.predictedShare)]]} />
       </Tile>
-      <Tile name="Cost per hour" value={usdText(recent?.usdPerHour)}>
+      <Tile name="Cost per hour" value={usdText(recent.usdPerHour)}>
         {ledger === null ? (
           'no ledger'
         ) : (
@@ -119,7 +117,7 @@ function Figures({ overview }: { readonly overview: OverviewDocument }): VNode {
 }
 
 /** How many CRNs have which standing, and those that are not up. */
-function CrnSummary({ overview }: { readonly overview: OverviewDocument }): VNode {
+function CrnSummary({ overview }: { readonly overview: Overview }): VNode {
   const { crns, dateMs } = overview;
   const all = crns.map((crn) => ({ crn, ...standingOf(crn, dateMs) }));
   const counts = new Map<string, number>();
