@@ -171,7 +171,7 @@ const INPUT: SettingsInput = {
 };
 
 t.test('an empty configuration resolves to the defaults', async (t) => {
-  t.strictSame(resolveSettings({}), { settings: DEFAULTS });
+  t.strictSame(resolveSettings({}), { settings: DEFAULTS, sources: {} });
 });
 
 t.test('an object of the input type resolves', async (t) => {

@@ -1,6 +1,7 @@
 // The views of the dashboard, in the order of the navigation.
 
 import type { ComponentType } from 'preact';
+import { ConfigurationView } from './configuration.tsx';
 import { CrnView } from './crn.tsx';
 import { CrnsView } from './crns.tsx';
 import { ModelView } from './model.tsx';
@@ -8,6 +9,8 @@ import { ModelsView } from './models.tsx';
 import { OverviewView } from './overview.tsx';
 import { PlaygroundFetchView, PlaygroundSearchView } from './playground-search.tsx';
 import { PlaygroundView } from './playground.tsx';
+import { RequestView } from './request.tsx';
+import { RequestsView } from './requests.tsx';
 import { SearchView } from './search.tsx';
 import { ThreadsView } from './threads.tsx';
 
@@ -33,9 +36,18 @@ export const VIEWS: readonly View[] = [
   { path: '/models/:model', name: 'Model', component: ModelView },
   { path: '/crns', name: 'CRNs', component: CrnsView, group: 'Traffic' },
   { path: '/crns/:url', name: 'CRN', component: CrnView },
+  { path: '/requests', name: 'Requests', component: RequestsView, group: 'Traffic', needs: 'token if set' },
+  { path: '/requests/:id', name: 'Request', component: RequestView, needs: 'token if set' },
   { path: '/search', name: 'Search and fetch', component: SearchView, group: 'Traffic' },
   { path: '/playground', name: 'Playground', component: PlaygroundView, group: 'Traffic' },
   { path: '/playground/search', name: 'Playground', component: PlaygroundSearchView },
   { path: '/playground/fetch', name: 'Playground', component: PlaygroundFetchView },
   { path: '/threads', name: 'Threads', component: ThreadsView, group: 'Gateway' },
+  {
+    path: '/configuration',
+    name: 'Configuration',
+    component: ConfigurationView,
+    group: 'Gateway',
+    needs: 'token if set',
+  },
 ];

@@ -1,0 +1,148 @@
+// The request log in components: the rows that match the filters of the address, newest first. New rows are added while the view is
+// open, older ones when they are asked for; no row is missed or shown twice.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { LoggedRequest } from '../../telemetry/request-ring.ts';
+import { paused, problemText, read } from './api.ts';
+import { useStore } from './store.ts';
+
+const EVERY_MS = 2000;
+const PAGE = 100;
+/** Most rows that one answer has. */
+const MOST = 500;
+/** Rows that the view keeps; the oldest go first. */
+const KEPT = 2000;
+
+/** Filters of the log, as its address and `GET /requests/log` name them. */
+const FILTERS = ['q', 'model', 'account', 'crn', 'status', 'code', 'endpoint', 'slowerThan'] as const;
+
+/** Answer of `GET /requests/log`. */
+export interface LogDocument {
+  readonly dateMs: number;
+  readonly size: number;
+  readonly completeSinceMs: number | null;
+  readonly missingThreads: number;
+  readonly data: readonly LoggedRequest[];
+  readonly next: string | null;
+}
+
+export interface RequestLogState {
+  /** Undefined before the first answer. */
+  readonly rows: readonly LoggedRequest[] | undefined;
+  readonly last: LogDocument | null;
+  readonly error: string | null;
+  /** Reads older rows; null when there are none. */
+  readonly more: (() => void) | null;
+  readonly refresh: () => void;
+}
+
+/** Parameters of the log in a query. */
+export function filtersOf(query: URLSearchParams): URLSearchParams {
+  const filters = new URLSearchParams();
+  for (const name of FILTERS) {
+    const value = query.get(name) ?? '';
+    if (value !== '') filters.set(name, value);
+  }
+  return filters;
+}
+
+interface Content {
+  readonly filters: string;
+  readonly rows: readonly LoggedRequest[] | undefined;
+  readonly last: LogDocument | null;
+  readonly older: boolean;
+  readonly error: string | null;
+}
+
+function empty(filters: string): Content {
+  return { filters, rows: undefined, last: null, older: false, error: null };
+}
+
+/** `filters`: a query string. */
+export function useRequestLog(filters: string): RequestLogState {
+  const isPaused = useStore(paused);
+  const [content, setContent] = useState(() => empty(filters));
+  const [turn, setTurn] = useState(0);
+  const latest = useRef(content);
+  const shown = content.filters === filters ? content : empty(filters);
+  latest.current = shown;
+
+  useEffect(() => {
+    const ended = new AbortController();
+    let timer: number | undefined;
+    const update = (change: Partial<Content>): void => {
+      latest.current = { ...latest.current, ...change };
+      setContent(latest.current);
+    };
+    const step = async (): Promise<void> => {
+      clearTimeout(timer);
+      try {
+        await readNew(filters, latest, update, ended.signal);
+      } catch (error) {
+        if (ended.signal.aborted) return;
+        update({ error: problemText(error) });
+      }
+      if (!ended.signal.aborted && !isPaused) timer = window.setTimeout(() => void step(), EVERY_MS);
+    };
+    // Paused: what is there stays; other filters are read once.
+    if (!isPaused || latest.current.rows === undefined) void step();
+    return () => {
+      ended.abort();
+      clearTimeout(timer);
+    };
+  }, [filters, isPaused, turn]);
+
+  const more = async (): Promise<void> => {
+    const { rows = [] } = latest.current;
+    const oldest = rows.at(-1);
+    if (oldest === undefined) return;
+    try {
+      const last = await read<LogDocument>(logPath(filters, { limit: String(PAGE), before: oldest.cursor }));
+      if (latest.current.filters !== filters) return;
+      const older = last.next !== null && rows.length < KEPT;
+      setContent({ ...latest.current, rows: [...(latest.current.rows ?? []), ...last.data], older, error: null });
+    } catch (error) {
+      setContent({ ...latest.current, error: problemText(error) });
+    }
+  };
+  return {
+    rows: shown.rows,
+    last: shown.last,
+    error: shown.error,
+    more: shown.older ? () => void more() : null,
+    refresh: () => setTurn(turn + 1),
+  };
+}
+
+async function readNew(
+  filters: string,
+  latest: { readonly current: Content },
+  update: (change: Partial<Content>) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  if (document.hidden) return;
+  const { rows } = latest.current;
+  const newest = rows?.[0];
+  if (rows === undefined || newest === undefined) {
+    const last = await read<LogDocument>(logPath(filters, { limit: String(PAGE) }), signal);
+    update({ rows: last.data, last, older: last.next !== null, error: null });
+    return;
+  }
+  const after = { limit: String(MOST), after: newest.cursor };
+  const last = await read<LogDocument>(logPath(filters, after), signal);
+  // What `more` has added meanwhile stays.
+  const before = latest.current.rows ?? [];
+  const all = [...last.data.toReversed(), ...before];
+  update({
+    rows: all.slice(0, KEPT),
+    last,
+    older: latest.current.older && all.length < KEPT,
+    error: null,
+  });
+}
+
+function logPath(filters: string, more: Readonly<Record<string, string>>): string {
+  const query = new URLSearchParams(filters);
+  for (const [name, value] of Object.entries(more)) query.set(name, value);
+  return `/requests/log?${query.toString()}`;
+}

@@ -1,0 +1,114 @@
+// What views of requests share: phases and failures in words, links, and files of rows.
+
+import type { VNode } from 'preact';
+import type { LoggedRequest } from '../../telemetry/request-ring.ts';
+import { CopyButton } from './components/copy-button.tsx';
+import { NONE } from './format.ts';
+import { href } from './router.ts';
+
+/** Phases of a request under way, in the words of the table. */
+export const PHASES: Readonly<Record<string, string>> = {
+  reading: 'reading the body',
+  waiting: 'waiting for a CRN',
+  connecting: 'connecting',
+  sent: 'sent, no answer yet',
+  begun: 'answer has begun',
+  streaming: 'streaming',
+  draining: 'client reads slowly',
+  running: 'at work',
+};
+
+/** Why the first CRN was chosen. */
+export const AFFINITIES: Readonly<Record<string, string>> = {
+  response: 'it has the response that the request continues',
+  cookie: 'the affinity cookie names it',
+  cache: 'it holds the beginning of the prompt',
+  prior: 'the same prompts go to it, where nothing is known',
+  moved: 'the CRN of the affinity cookie was passed over',
+  spilled: 'a CRN that holds more of the prompt was passed over',
+  none: 'by load',
+};
+
+/** What came of a request, in a word or a code. */
+export function Outcome({ request }: { readonly request: LoggedRequest }): VNode {
+  const { aborted, code, status } = request;
+  const isBad = status >= 500 || (code !== null && status < 400);
+  return (
+    <>
+      <span class={isBad ? 'bad' : status >= 400 || aborted ? 'warn' : ''}>{status}</span>
+      {(code !== null || aborted) && <small>{aborted ? 'client left' : <code>{code}</code>}</small>}
+    </>
+  );
+}
+
+/** Ids that the gateway makes. Their first digits tell rows apart. */
+const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/;
+
+export interface RequestIdProps {
+  readonly id: string;
+  /** Address of the request. */
+  readonly to?: string;
+  /** Only the beginning of a UUID is shown. */
+  readonly short?: boolean;
+}
+
+/** A request id with its button. */
+export function RequestId({ id, short = false, to }: RequestIdProps): VNode {
+  const code = <code title={id}>{short && UUID.test(id) ? `${id.slice(0, 8)}…` : id}</code>;
+  return (
+    <>
+      {to === undefined ? code : <a href={to}>{code}</a>} <CopyButton text={id} what={`request id ${id}`} />
+    </>
+  );
+}
+
+export function CrnLink({ crn }: { readonly crn: string | null }): VNode {
+  return crn === null ? <>{NONE}</> : <a href={href(`/crns/${encodeURIComponent(crn)}`)}>{crn}</a>;
+}
+
+export function ModelLink({ alias, model }: { readonly model: string | null; readonly alias: string | null }): VNode {
+  return (
+    <>
+      {model === null ? (
+        alias === null ? (
+          NONE
+        ) : null
+      ) : (
+        <a href={href(`/models/${encodeURIComponent(model)}`)}>{model}</a>
+      )}
+      {alias !== null && <small>{model === null ? `unknown: ${alias}` : `as ${alias}`}</small>}
+    </>
+  );
+}
+
+/** Rows as JSON lines. */
+export function jsonLines(rows: readonly LoggedRequest[]): string {
+  return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+}
+
+/** Rows as CSV (RFC 4180), with a header. */
+export function csv(rows: readonly LoggedRequest[]): string {
+  const names = Object.keys(rows[0] ?? {}) as (keyof LoggedRequest)[];
+  const lines = rows.map((row) => names.map((name) => csvField(row[name])).join(','));
+  return [names.join(','), ...lines].map((line) => `${line}\r\n`).join('');
+}
+
+/** Spreadsheets take text that begins with these characters for a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+function csvField(value: LoggedRequest[keyof LoggedRequest]): string {
+  if (value === null) return '';
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const safe = typeof value === 'string' && FORMULA.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** Has the browser save a text as a file. */
+export function download(name: string, type: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}
