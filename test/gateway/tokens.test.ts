@@ -1,8 +1,10 @@
 // Tokens and cost over a whole gateway: what answers of every dialect report, on open gateways too, with CRNs that lie, break off or
 // count nothing.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
+import { WebSocket } from 'ws';
 import type { Overview } from '../../src/admin/overview.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
@@ -102,7 +104,8 @@ async function open(t: Tap, more: SettingsInput = {}): Promise<Scene> {
 }
 
 const data = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`;
-const event = (value: { readonly type: string }): string => `event: ${value.type}\n${data(value)}`;
+const event = (value: { readonly type: string; readonly [member: string]: unknown }): string =>
+  `event: ${value.type}\n${data(value)}`;
 const DONE = 'data: [DONE]\n\n';
 const openai = (prompt: unknown, completion: unknown, cached?: unknown): object => ({
   ...{ prompt_tokens: prompt, completion_tokens: completion },
@@ -209,9 +212,9 @@ t.test('an open gateway counts what answers of every dialect report', async (t) 
         event({
           type: 'response.created',
           response: { ...response, tools: [{ usage: { input_tokens: 7, output_tokens: 7 } }], usage: null },
-        } as never),
-        event({ type: 'response.output_text.delta', delta: 'a' } as never),
-        event({ type: 'response.completed', response } as never),
+        }),
+        event({ type: 'response.output_text.delta', delta: 'a' }),
+        event({ type: 'response.completed', response }),
       ),
       [40, 16, 9],
     ],
@@ -236,11 +239,11 @@ t.test('an open gateway counts what answers of every dialect report', async (t) 
       '/v1/messages',
       { ...CHAT, max_tokens: 20, stream: true },
       chatStream(
-        event({ type: 'message_start', message: { content: [], usage: message } } as never),
-        event({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } } as never),
-        event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'a' } } as never),
-        event({ type: 'content_block_stop', index: 0 } as never),
-        event({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 9 } } as never),
+        event({ type: 'message_start', message: { content: [], usage: message } }),
+        event({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
+        event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'a' } }),
+        event({ type: 'content_block_stop', index: 0 }),
+        event({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 9 } }),
         event({ type: 'message_stop' }),
       ),
       [40, 16, 9],
@@ -420,4 +423,47 @@ t.test('tokens have their price without a ledger; with one it is what was charge
     t.equal(await scene.post('/v1/chat/completions', CHAT, { authorization: 'Bearer k' }), 200);
     t.equal(await models(scene), 0, 'a free model');
   }
+});
+
+t.test('translated requests, background responses and turns of a WebSocket count as others do', async (t) => {
+  const items = { input_tokens: 40, output_tokens: 9, input_tokens_details: { cached_tokens: 16 } };
+  const output = [{ type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'a' }] }];
+  const response = { id: 'resp_1', object: 'response', status: 'completed', model: MODEL, output, usage: items };
+  const events = chatStream(
+    event({ type: 'response.created', response: { ...response, status: 'in_progress', usage: null } }),
+    event({ type: 'response.output_text.delta', delta: 'a' }),
+    event({ type: 'response.completed', response }),
+  );
+  const urls = [await serving(t, (req, res) => void reply(req, res, () => translatedAnswer))];
+  const usage = openai(40, 9, 16);
+  let translatedAnswer = chatAnswer(usage);
+  const translating = await open(t, { models: { [MODEL]: { servers: urls, dialects: ['chat'] } } });
+  t.equal(await translating.post('/v1/messages', { ...CHAT, max_tokens: 20 }), 200);
+  t.same(await translating.counted(), [40, 16, 9], 'translated');
+  translatedAnswer = chatStream(delta('It'), stop(), data({ choices: [], usage }), DONE);
+  t.equal(await translating.post('/v1/messages', { ...CHAT, max_tokens: 20, stream: true }), 200);
+  t.same(await translating.counted(), [40, 16, 9], 'a translated stream');
+
+  const scene = await open(t, { keys: { static: [{ key: 'k', account: 'a' }] }, store: 'sqlite::memory:' });
+  const { output: before } = (await scene.overview()).models[0]!.tokens;
+  const isCounted = async (): Promise<boolean> => (await scene.overview()).models[0]!.tokens.output > before;
+  scene.answers = [events];
+  const headers = { authorization: 'Bearer k' };
+  t.equal(await scene.post('/v1/responses', { model: MODEL, input: TEXT, background: true }, headers), 200);
+  await until('the background response is counted', isCounted);
+  t.same(await scene.counted(), [40, 16, 9], 'a background response');
+
+  const socket = new WebSocket(`${scene.url.replace('http', 'ws')}/v1/responses`, { headers });
+  t.teardown(() => socket.terminate());
+  let ends = 0;
+  socket.on('message', (text: Buffer) => {
+    if (text.toString().includes('response.completed')) ends++;
+  });
+  await once(socket, 'open');
+  for (const turn of [1, 2]) {
+    socket.send(JSON.stringify({ type: 'response.create', model: MODEL, input: TEXT, store: false }));
+    await until('the response', () => ends === turn);
+  }
+  await until('both are counted', async () => (await scene.overview()).models[0]!.tokens.output === before + 27);
+  t.same(await scene.counted(), [80, 32, 18], 'two turns of a socket');
 });
