@@ -109,7 +109,8 @@ export class Gauges {
 
   /** A round of probes of a CRN is over. */
   probed(url: string, result: ProbeResult): void {
-    this.#probes.set(url, { ...result, dateMs: epochMs() });
+    const latencyMs = Math.round(result.latencyMs * 10) / 10;
+    this.#probes.set(url, { ...result, latencyMs, dateMs: epochMs() });
   }
 
   /** The last probe of each CRN, by base URL. */

@@ -45,6 +45,7 @@ export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';
 export type { LeaseManagerCommand } from './lease-manager.ts';
 export type { AdminAct, AdminActor, AdminActQuery } from './ledger/admin-acts.ts';
 export { openLedger } from './ledger/ledger.ts';
+export { inspectStore, type StoreInspection } from './ledger/store-inspection.ts';
 export { isPosition } from './ledger/reports.ts';
 export type { RequestRecord, RequestRecordQuery } from './ledger/request-records.ts';
 export type {

@@ -6,6 +6,7 @@ import { valueOf } from './diff.ts';
 import { resolveSettings } from './load.ts';
 import type { DialectsSetting } from './dialect-bits.ts';
 import { SETTINGS, type ModelSettings, type ServerSettings, type SettingRow, type Settings } from './settings.ts';
+import { storeName } from './store-url.ts';
 import { printAddress, printBytes, printDuration, type Address } from './units.ts';
 import type { AnyType, Fields, Kind, Setting } from './value-types.ts';
 import { findWarnings } from './warning.ts';
@@ -67,6 +68,11 @@ export function explain(settings: Settings, source?: string): string {
   if (settings.discovery !== null) {
     parts.push(['discovery', `${bareUrl(settings.discovery)} every ${printDuration(settings.discoveryIntervalMs)}`]);
   }
+  parts.push(['store', settings.store === null ? 'none: no accounts, no credit' : storeName(settings.store)]);
+  const engines = Object.entries(settings.search.engines);
+  parts.push(['search', engines.length === 0 ? 'no engines' : engines.map(engineText).join(', ')]);
+  if (settings.payments.facilitator !== null)
+    parts.push(['payments', `${settings.payments.network} by ${settings.payments.facilitator}`]);
   const out = [`headrace with ${source ?? 'these settings'}`, ...align(parts), '', ...explainModels(settings.models)];
   const differences = align(differencesOf(settings));
   out.push(
@@ -76,6 +82,13 @@ export function explain(settings: Settings, source?: string): string {
   const warnings = findWarnings(settings);
   if (warnings.length > 0) out.push('', 'Warnings', ...warnings.map((warning) => `  ${warning}`));
   return `${out.join('\n')}\n`;
+}
+
+/** An engine with its kind and where it is; never more of it, since it may be a secret. */
+function engineText([id, entry]: readonly [string, unknown]): string {
+  const { kind, url: target } = (entry ?? {}) as { readonly kind?: unknown; readonly url?: unknown };
+  const address = typeof target === 'string' ? URL.parse(target) : null;
+  return `${id} (${typeof kind === 'string' ? kind : 'unknown kind'}${address === null ? '' : ` at ${address.host}`})`;
 }
 
 function explainModels(models: Readonly<Record<string, ModelSettings>>): string[] {

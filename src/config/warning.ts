@@ -35,6 +35,10 @@ function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings, isD
   const warnings: string[] = [];
   if (servers.length === 0 && !isDiscovered) warnings.push(`${id}: no server, so every request gets 503`);
   if (servers.length === 1 && !isDiscovered) warnings.push(`${id}: one server only, so nothing to fail over to`);
+  for (const { url } of servers) {
+    if (!url.endsWith('/v1')) continue;
+    warnings.push(`${id}: ${url} ends in /v1, to which paths such as /v1/chat/completions are added: leave /v1 out`);
+  }
   for (const { apiKey = common, url } of servers) {
     if (apiKey === undefined || !crossesOpenly(url)) continue;
     warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(url).host})`);

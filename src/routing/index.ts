@@ -12,7 +12,7 @@ export { Board, type BoardMemory, createBoardMemory, RANK, type Standing, STANDI
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
-export { attemptReason, errorReason } from './failure-reason.ts';
+export { attemptReason, errorReason, statusReason } from './failure-reason.ts';
 export { FairQueue } from './fair-queue.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult, ProbeResult } from './crn.ts';
 export {

@@ -169,6 +169,20 @@ function appendOnly(tables: readonly string[]): string[] {
   );
 }
 
+/** The schema version of a file, which is opened for reading only; 0 for a file without a ledger. Throws for what is no database. */
+export function sqliteVersion(file: string): number {
+  const { DatabaseSync } = loadDriver();
+  const connection = new DatabaseSync(file, { readOnly: true });
+  try {
+    const [table] = connection.prepare("select name from sqlite_schema where name = 'schema_version'").all();
+    if (table === undefined) return 0;
+    const [row] = connection.prepare('select coalesce(max(version), 0) as version from schema_version').all();
+    return Number(row?.['version']);
+  } finally {
+    connection.close();
+  }
+}
+
 export class SqliteDatabase implements Database {
   readonly dialect: Dialect = {
     name: 'sqlite',
