@@ -1,7 +1,7 @@
 // The official `openai` client, unmodified, through the gateway on both server adapters: successful calls return what the API returns,
 // and failures throw the client's own errors.
 
-import OpenAI, { type APIError, AuthenticationError, InternalServerError, NotFoundError } from 'openai';
+import OpenAI, { type APIError, AuthenticationError, AzureOpenAI, InternalServerError, NotFoundError } from 'openai';
 import t from 'tap';
 import { KEY, MODEL, SERVERS, startSystem, type System, until } from '../support/system.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
@@ -53,6 +53,34 @@ for (const server of SERVERS) {
     t.equal(await gather(await openai.chat.completions.create({ ...ask, stream: true })), text);
     const helped = openai.chat.completions.stream(ask);
     t.equal(await helped.finalContent(), text);
+  });
+
+  t.test(`${server}: base URLs without a version and those of Azure`, async (t) => {
+    const system = await start(t);
+    const azure = new AzureOpenAI({ endpoint: system.url, apiKey: KEY, apiVersion: '2024-10-21', maxRetries: 0 });
+    const wrong = new AzureOpenAI({ endpoint: system.url, apiKey: 'no', apiVersion: '2024-10-21', maxRetries: 0 });
+    for (const openai of [
+      azure,
+      client(system, { baseURL: system.url }),
+      client(system, { baseURL: `${system.url}/openai/v1` }),
+    ]) {
+      const whole = await openai.chat.completions.create(ask);
+      t.equal(
+        await gather(await openai.chat.completions.create({ ...ask, stream: true })),
+        whole.choices[0]?.message.content,
+      );
+      t.ok((await openai.responses.create({ model: MODEL, input: 'Hi', max_output_tokens: 6 })).output_text);
+      t.equal((await openai.embeddings.create({ model: MODEL, input: 'a' })).data.length, 1);
+      t.same(
+        (await openai.models.list()).data.map(({ id }) => id),
+        [MODEL],
+      );
+      t.match(await thrownBy(() => openai.chat.completions.create({ ...ask, model: 'nobody' })), {
+        status: 404,
+        message: /Model 'nobody' not found/,
+      });
+    }
+    t.match(await thrownBy(() => wrong.chat.completions.create(ask)), { status: 401, message: /Invalid API key/ });
   });
 
   t.test(`${server}: responses, buffered and streamed`, async (t) => {
