@@ -1,13 +1,16 @@
-// Bundles the dashboard into dist/src/admin/dashboard: index.html, icon.svg, app.js, app.css, and licenses.txt with the licences
-// of the packages in the bundle. Reproducible: the same sources give the same bytes.
+// Bundles the dashboard into dist/src/admin/dashboard: index.html, icon.svg, app.js, app.css, chunk-HASH.js of views that are loaded
+// when they are opened, and licenses.txt with the licences of the packages in the bundle. Reproducible: the same sources give the same bytes.
 
 import { build } from 'esbuild';
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SOURCE = `${ROOT}src/admin/dashboard/`;
 const TARGET = `${ROOT}dist/src/admin/dashboard/`;
+
+mkdirSync(TARGET, { recursive: true });
+for (const file of readdirSync(TARGET)) if (/^chunk-\w+\.js$/.test(file)) rmSync(TARGET + file);
 
 const { metafile } = await build({
   absWorkingDir: ROOT,
@@ -17,6 +20,8 @@ const { metafile } = await build({
   ],
   outdir: TARGET,
   bundle: true,
+  splitting: true,
+  chunkNames: 'chunk-[hash]',
   minify: true,
   format: 'esm',
   // Browsers of the last two years: light-dark() and :has() in the style sheet.
@@ -28,7 +33,6 @@ const { metafile } = await build({
   logLevel: 'warning',
 });
 
-mkdirSync(TARGET, { recursive: true });
 for (const file of ['index.html', 'icon.svg']) copyFileSync(SOURCE + file, TARGET + file);
 
 const packages = Object.keys(metafile.inputs).flatMap(

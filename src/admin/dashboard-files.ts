@@ -2,7 +2,7 @@
 // 8.8.3), compressed where the client takes gzip. The content security policy allows nothing but these files and requests to
 // the gateway itself.
 //
-// GET / and /dashboard (index.html)   GET /app.js, /app.css, /icon.svg, /licenses.txt
+// GET / (index.html)   GET /app.js, /app.css, /icon.svg, /licenses.txt   GET /chunk-HASH.js, for good
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -27,6 +27,9 @@ const FILES: Readonly<Record<string, string>> = {
   '/icon.svg': 'icon.svg',
   '/licenses.txt': 'licenses.txt',
 };
+
+/** Parts of the application; the name changes with the content. */
+const CHUNK = /^\/(chunk-[A-Z0-9]{8}\.js)$/;
 
 /** The policy of the page. Scripts set styles by the object model alone, which `style-src 'self'` allows. */
 export const DASHBOARD_POLICY: string = [
@@ -53,13 +56,14 @@ export class DashboardFiles {
 
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
-    const name = Object.hasOwn(FILES, path) ? FILES[path] : undefined;
+    const name = Object.hasOwn(FILES, path) ? FILES[path] : CHUNK.exec(path)?.[1];
     if (name === undefined) return false;
     if (req.method !== 'GET' && req.method !== 'HEAD') {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
       return true;
     }
     const file = this.#file(name);
+    if (file === null && !Object.hasOwn(FILES, path)) return false;
     if (file === null) {
       respondJson(res, 503, { detail: 'the dashboard is not built: run npm run build' });
       return true;
@@ -96,7 +100,7 @@ export class DashboardFiles {
       'content-type': TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream',
       etag,
       vary: 'accept-encoding',
-      'cache-control': 'no-cache',
+      'cache-control': name.startsWith('chunk-') ? 'max-age=31536000, immutable' : 'no-cache',
       'content-security-policy': DASHBOARD_POLICY,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',

@@ -91,7 +91,28 @@ t.test('compresses where the client takes gzip', async (t) => {
   t.equal(gzipped.headers.vary, 'accept-encoding');
   t.ok(gunzipSync(gzipped.body).equals(plain.body));
   t.equal((await ask('/app.js', { 'accept-encoding': 'gzip;q=0' })).headers['content-encoding'], undefined);
-  t.ok(gzipped.body.length < 80_000, `${gzipped.body.length} bytes, gzip`);
+});
+
+t.test('what opens the page is small, and the rest is kept by browsers for good', async (t) => {
+  const ask = await open(t);
+  const seen = new Map<string, number>();
+  const load = async (path: string): Promise<void> => {
+    if (seen.has(path)) return;
+    const { body, headers, status } = await ask(path, { 'accept-encoding': 'gzip' });
+    t.equal(status, 200, path);
+    if (path !== '/app.js') t.match(headers['cache-control'], /immutable/);
+    seen.set(path, body.length);
+    // Static imports alone: views are imported when they are opened.
+    for (const [, name = ''] of gunzipSync(body)
+      .toString()
+      .matchAll(/\bfrom\s*"\.\/(chunk-[A-Z0-9]{8}\.js)"/g)) {
+      await load(`/${name}`);
+    }
+  };
+  await load('/app.js');
+  const bytes = [...seen.values()].reduce((sum, size) => sum + size, 0);
+  t.ok(bytes < 60_000, `${bytes} bytes in ${seen.size} files, gzip`);
+  t.equal((await ask('/chunk-AAAAAAAA.js')).status, 404);
 });
 
 t.test('the page loads nothing from elsewhere and runs nothing inline', async (t) => {

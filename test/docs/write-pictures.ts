@@ -84,7 +84,7 @@ for (const command of COMMANDS) {
 writeFileSync(`${ROOT}docs/demo.svg`, recordingSvg(recording.outputs, TERMINAL));
 
 const bench = (model: string, rate: number, turns: number, afterS: number, forMs: number): string =>
-  `sleep ${afterS}; HEADRACE_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model ${model} --rate ${rate} --turns ${turns} --duration ${forMs}ms`;
+  `sleep ${afterS}; HEADRACE_API_KEY=hr_demo node bin/headrace.js bench http://127.0.0.1:8080 --model ${model} --rate ${rate} --turns ${turns} --duration ${forMs}ms`;
 const load = [
   bench('atlas-27b', 2, 4, 0, LOAD_MS),
   bench('finch-3b', 1, 1, 0, LOAD_MS),

@@ -6,7 +6,7 @@ import type { Overview } from '../overview.ts';
 import { identity, may, paused, restoreIdentity, signOut } from './api.ts';
 import { Announcements, speak } from './components/announcement.tsx';
 import { ActionDialog, openAction, SIGN_IN } from './components/dialog.tsx';
-import { Page } from './components/page.tsx';
+import { focusNextHeading, Page } from './components/page.tsx';
 import { Standing } from './components/standing.tsx';
 import { Empty, Loading } from './components/states.tsx';
 import { RELOAD } from './crn-actions.tsx';
@@ -45,16 +45,7 @@ function App(): VNode {
   const { path } = useStore(route);
   const shown = viewAt(path);
   const main = useRef<HTMLElement>(null);
-  const isFirst = useRef(true);
   useStandingWords(overview);
-  useEffect(() => {
-    // The heading of a view has the focus after navigation, so that it is read out; not when the page opens.
-    if (isFirst.current) isFirst.current = false;
-    else {
-      scrollTo(0, 0);
-      main.current?.querySelector<HTMLElement>('h1')?.focus({ preventScroll: true });
-    }
-  }, [path]);
   return (
     <>
       <a
@@ -303,5 +294,14 @@ function useStandingWords(overview: Overview | undefined): void {
   }, [overview]);
 }
 
+let shownPath = route.value.path;
+
 void restoreIdentity();
+route.subscribe(() => {
+  const { path } = route.value;
+  if (path === shownPath) return;
+  shownPath = path;
+  scrollTo(0, 0);
+  focusNextHeading();
+});
 render(<App />, document.getElementById('app') ?? document.body);

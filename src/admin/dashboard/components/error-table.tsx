@@ -13,7 +13,10 @@ const COLUMNS: readonly Column<RecentError>[] = [
     class: 'name',
     cell: ({ requestId }) => (
       <>
-        <code>{requestId}</code> <CopyButton text={requestId} what="request id" />
+        <a href={href(`/requests/${encodeURIComponent(requestId)}`)}>
+          <code>{requestId}</code>
+        </a>{' '}
+        <CopyButton text={requestId} what="request id" />
       </>
     ),
   },

@@ -1,7 +1,15 @@
 // The frame of a view: its heading, which has the focus after navigation, what belongs beside the heading, and sections below.
 
 import type { ComponentChildren, VNode } from 'preact';
-import { useEffect, useId } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks';
+
+/** Whether the heading of the next view gets the focus. */
+let isHeadingAwaited = false;
+
+/** The heading of the view that shows next gets the focus, so that it is read out after navigation. */
+export function focusNextHeading(): void {
+  isHeadingAwaited = true;
+}
 
 export interface PageProps {
   readonly title: string;
@@ -15,6 +23,11 @@ export interface PageProps {
 }
 
 export function Page({ actions, children, lead, parent, title }: PageProps): VNode {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useLayoutEffect(() => {
+    if (isHeadingAwaited) heading.current?.focus({ preventScroll: true });
+    isHeadingAwaited = false;
+  }, []);
   useEffect(() => {
     document.title = `${title} · Headrace`;
   }, [title]);
@@ -28,7 +41,9 @@ export function Page({ actions, children, lead, parent, title }: PageProps): VNo
               <span aria-hidden="true"> /</span>
             </a>
           )}
-          <h1 tabIndex={-1}>{title}</h1>
+          <h1 ref={heading} tabIndex={-1}>
+            {title}
+          </h1>
         </div>
         {actions !== undefined && <div class="page-actions">{actions}</div>}
       </div>

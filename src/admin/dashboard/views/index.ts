@@ -1,16 +1,12 @@
-// The views of the dashboard, in the order of the navigation.
+// The views of the dashboard, in the order of the navigation. Those that few look at are loaded when they are opened.
 
 import type { ComponentType } from 'preact';
-import { ConfigurationView } from './configuration.tsx';
 import { CrnView } from './crn.tsx';
 import { CrnsView } from './crns.tsx';
+import { lazy } from './lazy.tsx';
 import { ModelView } from './model.tsx';
 import { ModelsView } from './models.tsx';
 import { OverviewView } from './overview.tsx';
-import { PlaygroundFetchView, PlaygroundSearchView } from './playground-search.tsx';
-import { PlaygroundView } from './playground.tsx';
-import { RequestView } from './request.tsx';
-import { RequestsView } from './requests.tsx';
 import { SearchView } from './search.tsx';
 import { ThreadsView } from './threads.tsx';
 
@@ -29,6 +25,13 @@ export interface View {
   /** `token`: for those who are signed in. `token if set`: the same where the gateway has admin tokens, else for everyone. */
   readonly needs?: 'token' | 'token if set';
 }
+
+const ConfigurationView = lazy(async () => (await import('./configuration.tsx')).ConfigurationView);
+const RequestsView = lazy(async () => (await import('./requests.tsx')).RequestsView);
+const RequestView = lazy(async () => (await import('./request.tsx')).RequestView);
+const PlaygroundView = lazy(async () => (await import('./playground.tsx')).PlaygroundView);
+const PlaygroundSearchView = lazy(async () => (await import('./playground-search.tsx')).PlaygroundSearchView);
+const PlaygroundFetchView = lazy(async () => (await import('./playground-search.tsx')).PlaygroundFetchView);
 
 export const VIEWS: readonly View[] = [
   { path: '/', name: 'Overview', component: OverviewView, group: 'Traffic' },
