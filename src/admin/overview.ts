@@ -273,12 +273,12 @@ class Numbers {
 
 function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
   const numbers = new Numbers(metrics);
-  const delayMs = (quantile: string): number =>
-    numbers.sum('headrace_event_loop_delay_seconds', (labels) => labels['quantile'] === quantile) * 1000;
+  const delayMs = (percentile: string): number =>
+    numbers.sum('headrace_event_loop_delay_seconds', (labels) => labels['percentile'] === percentile) * 1000;
   return {
     thread,
     inFlight: numbers.sum('headrace_requests_in_flight'),
-    delayMs: [delayMs('0.5'), delayMs('0.99'), delayMs('1')],
+    delayMs: [delayMs('50'), delayMs('99'), delayMs('100')],
     busyMs: numbers.sum('headrace_thread_busy_seconds_total') * 1000,
     heapBytes: numbers.sum('headrace_thread_heap_bytes'),
   };

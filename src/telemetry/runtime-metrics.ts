@@ -12,18 +12,18 @@ const RESOLUTION_MS = 10;
 /** The monitor wakes the thread at every sample. It is stopped after so many milliseconds without a reading: two slow scrapes. */
 const UNREAD_MS = 120_000;
 
-const QUANTILES: readonly (readonly [word: string, percentile: number])[] = [
-  ['0.5', 50],
-  ['0.99', 99],
-  ['1', 100],
+const PERCENTILES: readonly (readonly [word: string, percentile: number])[] = [
+  ['50', 50],
+  ['99', 99],
+  ['100', 100],
 ];
 
 /** One thread; thread 0 is the control thread. */
 export class ThreadMetrics {
   readonly #delays = new Counters(
     'headrace_event_loop_delay_seconds',
-    'Delay of the event loop of a thread since the last reading: median, 99th percentile and longest (quantile 1)',
-    ['thread', 'quantile'],
+    'Delay of the event loop of a thread since the last reading: median, 99th percentile and longest (percentile 100)',
+    ['thread', 'percentile'],
     'gauge',
   );
   readonly #busy = new Counters(
@@ -104,7 +104,7 @@ export class ThreadMetrics {
     this.#readMs = this.#clock.now();
     this.#timer ??= this.#clock.setTimeout(() => this.#stopUnread(), UNREAD_MS);
     const monitor = this.#monitor;
-    for (const [word, percentile] of QUANTILES) {
+    for (const [word, percentile] of PERCENTILES) {
       // The monitor measures the whole time between two samples: the interval is taken off.
       const lateMs = monitor.count === 0 ? 0 : Math.max(monitor.percentile(percentile) / 1e6 - RESOLUTION_MS, 0);
       this.#delays.at(this.#thread, word).value = lateMs / 1000;

@@ -18,6 +18,8 @@ const SERIES: ReadonlyMap<string, readonly string[]> = new Map(
     const labels = [...labelNames, ...SCRAPED];
     if (type !== 'histogram') return [[name, labels]];
     return [
+      // A native histogram is one series; only ranges of it are used (see RANGES).
+      [name, labels],
       [`${name}_bucket`, [...labels, 'le']],
       [`${name}_sum`, labels],
       [`${name}_count`, labels],
@@ -28,11 +30,16 @@ const SERIES: ReadonlyMap<string, readonly string[]> = new Map(
 /** All values of the labels that have few. */
 const LABEL_VALUES: Readonly<Record<string, readonly string[]>> = {
   standing: Object.keys(STANDING),
-  quantile: ['0.5', '0.99', '1'],
+  percentile: ['50', '99', '100'],
   state: ['threads', 'running', 'queued'],
 };
 
 const OPERATORS = new Set(['and', 'or', 'unless', 'bool', 'offset', 'group_left', 'group_right', 'inf', 'nan']);
+
+/** Names of native histograms, which mean something as a range alone. */
+const RANGES: ReadonlySet<string> = new Set(
+  declaredMetrics().flatMap(({ name, type }) => (type === 'histogram' ? [name] : [])),
+);
 
 /** Unknown metrics, labels and label values in an expression. Parses the subset of PromQL that `ops/` uses. */
 function mistakesIn(expression: string): string[] {
@@ -53,11 +60,20 @@ function mistakesIn(expression: string): string[] {
       }
     }
   };
+  const checkInstant = (metric: string, matchers: string): void => {
+    if (RANGES.has(metric)) mistakes.push(`no metric ${metric}`);
+    else check(metric, matchers);
+  };
   // First metrics with matchers, then groupings, then the rest: metrics without matchers, functions, operators.
-  const plain = expression.replace(/([a-zA-Z_]\w*)\s*\{([^}]*)\}/g, (_, metric: string, matchers: string) => {
-    check(metric, matchers);
-    return ' 0 ';
-  });
+  const plain = expression
+    .replace(/([a-zA-Z_]\w*)(?:\{([^}]*)\})?\[[^\]]*\]/g, (_, metric: string, matchers = '') => {
+      check(metric, matchers);
+      return ' 0 ';
+    })
+    .replace(/([a-zA-Z_]\w*)\s*(?:\{([^}]*)\})/g, (_, metric: string, matchers: string) => {
+      checkInstant(metric, matchers);
+      return ' 0 ';
+    });
   const groupings: string[] = [];
   const rest = plain
     .replace(/\[[^\]]*\]/g, ' ')
@@ -66,7 +82,7 @@ function mistakesIn(expression: string): string[] {
       return ' ';
     });
   for (const [, word = '', call] of rest.matchAll(/\b([a-zA-Z_]\w*)\b\s*(\()?/g)) {
-    if (call === undefined && !OPERATORS.has(word) && !AGGREGATIONS.has(word)) check(word, '');
+    if (call === undefined && !OPERATORS.has(word) && !AGGREGATIONS.has(word)) checkInstant(word, '');
   }
   for (const label of groupings)
     if (!used.has(label)) mistakes.push(`no metric of the expression has the label ${label}`);
