@@ -56,6 +56,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: TOOLS,
     load: async () => (await import('./completion.ts')).configureCompletion,
   },
+  tail: {
+    summary: 'the requests of a running gateway, one line for each as it ends',
+    group: TOOLS,
+    load: async () => (await import('./tail.ts')).configureTail,
+  },
   explain: {
     summary: 'which server a request would go to, and why',
     group: TOOLS,

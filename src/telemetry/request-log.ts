@@ -132,7 +132,10 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     cachedTokens: tokens?.saysCached === true ? tokens.cachedTokens : undefined,
     outputTokens: tokens?.completionTokens,
     estimated: tokens?.measured === false || undefined,
-    tokensPerSecond: tokens === null ? undefined : speedOf(tokens.completionTokens, request, elapsedMs),
+    tokensPerSecond:
+      tokens === null
+        ? undefined
+        : speedOf(tokens.completionTokens, firstPieceMs > 0 ? firstPieceMs - receivedMs : 0, elapsedMs),
     streamed: firstPieceMs > 0,
     aborted: request.aborted,
     durationMs: tenths(elapsedMs),
@@ -146,11 +149,11 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
 
 /**
  * Output tokens a second: of a stream from its first piece on, which has the first of them; of a whole answer over the time of its
- * request. Undefined where there is nothing to divide.
+ * request. `firstPieceMs`: from the arrival; 0: no stream. Undefined where there is nothing to divide.
  */
-function speedOf(tokens: number, { firstPieceMs, receivedMs }: FinishedRequest, elapsedMs: number): number | undefined {
+export function speedOf(tokens: number, firstPieceMs: number, elapsedMs: number): number | undefined {
   const made = firstPieceMs > 0 ? tokens - 1 : tokens;
-  const ms = firstPieceMs > 0 ? elapsedMs - (firstPieceMs - receivedMs) : elapsedMs;
+  const ms = elapsedMs - firstPieceMs;
   return made > 0 && ms > 0 ? tenths((made * 1000) / ms) : undefined;
 }
 

@@ -2,7 +2,7 @@
 // request ends; a further request makes no garbage unless it failed over, was traced or has a name of its own. Holds names, numbers and
 // configured words; texts of prompts and answers only where they are given.
 
-import { usdDecimal } from './request-log.ts';
+import { speedOf, usdDecimal } from './request-log.ts';
 
 /** An attempt that failed. Milliseconds from the arrival of the request; `sentMs` is null where nothing was sent. */
 export interface FailedAttempt {
@@ -45,6 +45,7 @@ export interface EndedRequest {
     readonly cachedTokens: number;
     readonly completionTokens: number;
     readonly saysCached: boolean;
+    readonly measured: boolean;
   } | null;
   /** In pico-USD. */
   readonly cost: number;
@@ -103,7 +104,9 @@ export interface LoggedRequest {
   readonly inputTokens: number | null;
   readonly cachedTokens: number | null;
   readonly outputTokens: number | null;
-  /** Output tokens over the time from the first byte to the end. */
+  /** The CRN did not count the tokens. */
+  readonly estimated: boolean;
+  /** Output tokens: of a stream from its first piece on, of a whole answer over the whole time. */
   readonly tokensPerSecond: number | null;
   /** Exact, as text. */
   readonly costUsd: string | null;
@@ -185,6 +188,7 @@ const TEXT_CHARS = 16 * 1024 * 1024;
 
 const ABORTED = 1;
 const STREAMED = 2;
+const ESTIMATED = 4;
 
 /** What few requests have. */
 interface Extra {
@@ -300,7 +304,8 @@ export class RequestRing {
     columns.bytesOut[row] = request.bytesOut;
     columns.status[row] = status;
     columns.attempts[row] = request.attempts;
-    columns.flags[row] = (request.aborted ? ABORTED : 0) | (firstPieceMs > 0 ? STREAMED : 0);
+    const estimated = tokens !== null && !tokens.measured ? ESTIMATED : 0;
+    columns.flags[row] = estimated | (request.aborted ? ABORTED : 0) | (firstPieceMs > 0 ? STREAMED : 0);
     columns.method[row] = request.method;
     columns.endpoint[row] = endpoint;
     columns.model[row] = request.model;
@@ -455,7 +460,6 @@ export class RequestRing {
     const predictedHit = columns.predictedHit[row] as number;
     const outputTokens = columns.outputTokens[row] as number;
     const endpoint = columns.endpoint[row] as string;
-    const outputMs = durationMs - firstByteMs;
     return {
       cursor: printPlace({ endUs, thread, seq }),
       requestId: this.#id(columns, row),
@@ -488,10 +492,8 @@ export class RequestRing {
       inputTokens: countOrNull(columns.inputTokens[row] as number),
       cachedTokens: countOrNull(columns.cachedTokens[row] as number),
       outputTokens: countOrNull(outputTokens),
-      tokensPerSecond:
-        (flags & STREAMED) !== 0 && outputTokens > 1 && outputMs > 0
-          ? tenths((outputTokens - 1) / (outputMs / 1000))
-          : null,
+      estimated: (flags & ESTIMATED) !== 0,
+      tokensPerSecond: speedOf(outputTokens, (flags & STREAMED) === 0 ? 0 : firstByteMs, durationMs) ?? null,
       costUsd: cost < 0 ? null : usdDecimal(cost),
       bytesIn: columns.bytesIn[row] as number,
       bytesOut: columns.bytesOut[row] as number,

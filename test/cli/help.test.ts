@@ -16,6 +16,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'search-worker': 'engine port listen config timeout concurrency secret-file',
   fetch: 'format include json fetch.allow',
   top: 'admin once',
+  tail: 'lines once json errors status model account crn code endpoint slower-than search admin token',
   bench:
     'model dialect stream key headers body ignore-eos timeout users rate arrivals speed ramp warm-up duration requests think ' +
     'max-in-flight grace workload input-tokens output-tokens turns prefixes prefix-tokens seed make slo fail-on truth json ' +

@@ -104,6 +104,8 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chr
 /** One picture of a view. */
 async function picture(name: string, hash: string, options: BrowserContextOptions): Promise<void> {
   const page = await browser.newPage(options);
+  // The view of requests needs a token where one is set.
+  await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
   await page.goto(`http://127.0.0.1:9090/${hash}`);
   // Small lines beside figures begin when the page opens.
   await sleep(20_000);
@@ -114,6 +116,7 @@ const wide = { width: 1280, height: 800 };
 await picture('dashboard', '', { viewport: wide, colorScheme: 'light' });
 await picture('dashboard-dark', '', { viewport: wide, colorScheme: 'dark' });
 await picture('dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' });
+await picture('dashboard-requests', '#/requests', { viewport: wide, colorScheme: 'light' });
 await picture('dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' });
 await browser.close();
 await Promise.all(load);

@@ -19,7 +19,7 @@ const REQUEST: EndedRequest = {
   ...{ errorCode: '', translation: '', heldMs: 0, predictedHit: 0.934, cost: 925_000_000 },
   ...{ attempt: { sentMs: 1001, begunMs: 1040 }, receivedMs: 1000, firstPieceMs: 1050, bytesIn: 120, bytesOut: 3400 },
   ...{ aborted: false, remoteAddress: '192.0.2.7', span: null, texts: null },
-  tokens: { promptTokens: 90, cachedTokens: 64, completionTokens: 41, saysCached: true },
+  tokens: { promptTokens: 90, cachedTokens: 64, completionTokens: 41, saysCached: true, measured: false },
   settlement: {},
 };
 
@@ -68,7 +68,14 @@ t.test('a row has the names, times, tokens and cost of a request', async (t) => 
         },
         ...{ failures: [], affinity: 'cache', status: 200, code: null, streamed: true, aborted: false },
         ...{ durationMs: 2050, heldMs: 0, sentMs: 1, begunMs: 40, firstByteMs: 50 },
-        ...{ inputTokens: 90, cachedTokens: 64, outputTokens: 41, tokensPerSecond: 20, costUsd: '0.000925' },
+        ...{
+          inputTokens: 90,
+          cachedTokens: 64,
+          outputTokens: 41,
+          estimated: true,
+          tokensPerSecond: 20,
+          costUsd: '0.000925',
+        },
         ...{ bytesIn: 120, bytesOut: 3400, translation: null, predictedHit: 0.93, traceId: null, client: null },
       },
     ],

@@ -82,7 +82,7 @@ function OneRequest({ request }: { readonly request: RequestDocument }): VNode {
             'Tokens',
             inputTokens === null && outputTokens === null
               ? NONE
-              : `${countText(inputTokens)} of the prompt, ${countText(outputTokens)} of the answer`,
+              : `${countText(inputTokens)} of the prompt, ${countText(outputTokens)} of the answer${request.estimated ? ', estimated' : ''}`,
           ],
           [
             'Cached',
