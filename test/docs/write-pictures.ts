@@ -104,8 +104,8 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chr
 /** One picture of a view. */
 async function picture(name: string, hash: string, options: BrowserContextOptions): Promise<void> {
   const page = await browser.newPage(options);
-  // The view of requests needs a token where one is set.
-  await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
+  // This view needs a token where one is set.
+  if (hash === '#/requests') await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
   await page.goto(`http://127.0.0.1:9090/${hash}`);
   // Small lines beside figures begin when the page opens.
   await sleep(20_000);

@@ -25,7 +25,7 @@ interface LiveDocument {
 }
 
 const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
-  { name: 'Request', class: 'name', cell: ({ requestId }) => <RequestId id={requestId} short /> },
+  { name: 'Request', cell: ({ requestId }) => <RequestId id={requestId} short /> },
   { name: 'Age', numeric: true, cell: ({ ageMs }) => latencyText(ageMs), sort: ({ ageMs }) => ageMs },
   {
     name: 'Phase',
@@ -53,7 +53,6 @@ const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
 const LOG_COLUMNS: readonly Column<LoggedRequest>[] = [
   {
     name: 'Request',
-    class: 'name',
     cell: ({ cursor, requestId }) => (
       <RequestId id={requestId} short to={href(`/requests/${encodeURIComponent(cursor)}`)} />
     ),
