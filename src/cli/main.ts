@@ -41,6 +41,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: SERVERS,
     load: async () => (await import('./search-worker.ts')).configureSearchWorker,
   },
+  init: {
+    summary: 'writes a commented configuration after three questions, or from flags',
+    group: TOOLS,
+    load: async () => (await import('./init.ts')).configureInit,
+  },
   check: {
     summary: 'reads the configuration and explains what would run, or every mistake',
     group: TOOLS,
@@ -165,7 +170,10 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
       getOutHelpWidth: () => HELP_WIDTH,
       getErrHelpWidth: () => HELP_WIDTH,
     })
-    .addHelpText('after', '\nStart with\n  headrace demo\nMore about a command\n  headrace COMMAND --help');
+    .addHelpText(
+      'after',
+      '\nStart with\n  headrace demo\nYour own servers\n  headrace init\nMore about a command\n  headrace COMMAND --help',
+    );
   for (const [name, { summary, group, load }] of Object.entries(COMMANDS)) {
     const command = program.command(name).summary(summary).helpGroup(group);
     if (isWhole || argv.includes(name)) (await load())(command, io);

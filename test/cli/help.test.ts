@@ -9,6 +9,8 @@ const ACCOUNT = 'store config admin token format';
 const COMMANDS: Readonly<Record<string, string>> = {
   serve: 'config',
   check: 'config',
+  init: 'config server listen key yes force',
+  completion: 'help',
   demo: 'port admin-port',
   host:
     'model port listen name config slots context tokens profile speed seed ttft itl control fleet engine engine-key ' +

@@ -1,0 +1,141 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { startFakeVllm, VLLM_MODEL } from '../support/fake-vllm.ts';
+import { runCli, startCli } from '../support/cli.ts';
+import { startHosts } from '../support/system.ts';
+
+const OK = { code: 0, signal: null };
+const TERMINAL = { terminal: { columns: 100, rows: 24 } };
+
+/** Runs a command that must succeed; its output. */
+async function run(t: Test, ...args: readonly string[]): Promise<string> {
+  const { exit, stderr, stdout } = await runCli(t, args);
+  t.strictSame(exit, OK, stderr);
+  t.equal(stderr, '');
+  return stdout;
+}
+
+async function refusal(t: Test, ...args: readonly string[]): Promise<string> {
+  const { exit, stderr, stdout } = await runCli(t, args);
+  t.equal(exit.code, 1);
+  t.equal(stdout, '');
+  return stderr;
+}
+
+t.test('--yes writes a file that check accepts, for its owner alone', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const stdout = await run(t, 'init', '--yes', '--config', file);
+  t.match(stdout, `Wrote ${file}, without models`);
+  const [key] = /\bhr_[\w-]{43}\b/.exec(stdout) ?? [''];
+  t.match(readFileSync(file, 'utf8'), `key: ${key}, `);
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  t.match(
+    await run(t, 'check', '--config', file),
+    /public {3}http:\/\/127\.0\.0\.1:8080.*\n[^]*keys {5}required, 1 static key/,
+  );
+});
+
+t.test('servers are asked for their models and contexts; the printed line can be pasted', async (t) => {
+  const [first, second] = await startHosts(t, [{ models: ['atlas', "o'neil"] }, { models: ['atlas'] }]);
+  const vllm = await startFakeVllm();
+  t.teardown(() => vllm.close());
+  const servers = [`${first?.url}/v1/`, second?.url, vllm.url, first?.url].join(', ');
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const stdout = await run(
+    t,
+    'init',
+    '--server',
+    servers,
+    '--listen',
+    '0.0.0.0:8123',
+    '--key',
+    'false',
+    '--config',
+    file,
+  );
+  t.match(stdout, `${vllm.url} is vLLM`);
+  t.match(
+    stdout,
+    `curl http://127.0.0.1:8123/v1/chat/completions -H 'content-type: application/json' -d '{"model":"atlas"`,
+  );
+  const text = readFileSync(file, 'utf8');
+  t.match(text, `  atlas:\n    servers: [${first?.url}, ${second?.url}]\n    context_length: `);
+  t.match(text, `  ${VLLM_MODEL}:\n    servers: [${vllm.url}]\n`);
+  t.match(await run(t, 'check', '--config', file), /3 models on 3 servers/);
+});
+
+t.test('a server that does not answer is named with the reason, and stays in the file', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const stdout = await run(t, 'init', '--yes', '--server', 'http://127.0.0.1:1', '--config', file);
+  t.match(
+    stdout,
+    /^http:\/\/127\.0\.0\.1:1 did not say its models: .*cannot be reached\. It is in the file as "my-model"\.$/m,
+  );
+  t.match(await run(t, 'check', '--config', file), 'my-model  http://127.0.0.1:1');
+});
+
+t.test('asks three questions at a terminal', async (t) => {
+  const [host] = await startHosts(t, [{ models: ['atlas'] }]);
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const cli = startCli(t, ['init', '--config', file], TERMINAL);
+  await cli.shows(/Model servers.*: $/);
+  cli.stdin.write(`${host?.url}\n`);
+  await cli.shows(/Address for clients.*: $/);
+  cli.stdin.write('127.0.0.1:0\n');
+  await cli.shows(/need a key.*: $/);
+  cli.stdin.write('no\n');
+  t.strictSame(await cli.ends(), OK, cli.stderr);
+  const text = readFileSync(file, 'utf8');
+  t.match(text, `servers: [${host?.url}]`);
+  t.match(text, 'listen: 127.0.0.1:0\n');
+  t.match(text, 'required: false');
+});
+
+t.test('Enter takes the defaults; what a flag names is not asked', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const cli = startCli(t, ['init', '--config', file, '--server', ''], TERMINAL);
+  await cli.shows(/Address for clients.*: $/);
+  cli.stdin.write('\n');
+  await cli.shows(/need a key.*: $/);
+  cli.stdin.write('\n');
+  t.strictSame(await cli.ends(), OK, cli.stderr);
+  t.notMatch(cli.stdout, 'Model servers');
+  t.match(readFileSync(file, 'utf8'), 'required: true');
+});
+
+t.test('an end of input writes nothing', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const cli = startCli(t, ['init', '--config', file], TERMINAL);
+  await cli.shows(/Model servers.*: $/);
+  cli.stdin.end();
+  t.equal((await cli.ends()).code, 1);
+  t.match(cli.stderr, 'nothing is written');
+  t.notOk(existsSync(file));
+});
+
+t.test('a file that exists is kept unless --force is given', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  writeFileSync(file, 'models: {}\n', { mode: 0o644 });
+  t.match(await refusal(t, 'init', '--yes', '--config', file), `${file} exists: --force replaces it`);
+  t.equal(readFileSync(file, 'utf8'), 'models: {}\n');
+  await run(t, 'init', '--yes', '--force', '--config', file);
+  t.match(readFileSync(file, 'utf8'), 'listen: 127.0.0.1:8080');
+  t.equal(statSync(file).mode & 0o777, 0o600);
+});
+
+t.test('wrong answers are refused before anything is written', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  t.match(await refusal(t, 'init', '--config', file), 'is no terminal');
+  t.match(await refusal(t, 'init', '--yes', '--listen', 'nowhere', '--config', file), /listen: /);
+  t.match(
+    await refusal(t, 'init', '--yes', '--server', 'http://a b:x', '--config', file),
+    'is not the URL of a server',
+  );
+  t.match(
+    await refusal(t, 'init', '--yes', '--server', 'http://u:secret@h', '--config', file),
+    /(?!.*secret)must not hold a password/,
+  );
+  t.match(await refusal(t, 'init', '--yes', '--config', join(file, 'x')), 'cannot be written (ENOENT)');
+  t.notOk(existsSync(file));
+});
