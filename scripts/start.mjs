@@ -27,8 +27,9 @@ if (SOURCES.some((name) => changedMs(ROOT + name) >= builtMs())) {
   const { status } = spawnSync('npm', ['run', '--silent', 'build:package'], { cwd: ROOT, stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
   writeFileSync(STAMP, '');
+  console.log('Starting the demo.');
 } else {
-  console.log('The build is up to date.');
+  console.log('The build is up to date. Starting the demo.');
 }
 
 process.argv.splice(1, 1, `${ROOT}bin/headrace.js`, 'demo');
