@@ -3,6 +3,7 @@
 import type { Command } from 'commander';
 import { helpText } from '../config/describe.ts';
 import { loadConfigFile, loadConfigText, type Resolution } from '../config/load.ts';
+import { storeName, unwritableFolder } from '../config/store-url.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
@@ -45,6 +46,13 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
     return;
   }
   const { settings, sources } = resolution;
+  const folder = settings.store === null ? null : unwritableFolder(settings.store);
+  if (folder !== null) {
+    const problem = `${storeName(settings.store ?? '')} cannot be made: ${folder} does not exist or is not writable; write another path`;
+    io.stderr.write(`headrace cannot start with ${file}:\n  store: ${problem}\n`);
+    io.exitCode = 1;
+    return;
+  }
   const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
   const reload = async (): Promise<ReloadAnswer> =>

@@ -68,11 +68,12 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
 function sourcesOf(file: unknown, env: Environment, flags: Flags): SettingSources {
   const sources: Record<string, SettingSource> = {};
   for (const row of SETTINGS) {
-    const { path } = row;
+    const { path, setting } = row;
     const variable = env[row.env];
+    const written = writtenAt(file, path);
     if (flags[path] !== undefined) sources[path] = 'flag';
     else if (variable !== undefined && variable !== '') sources[path] = 'environment';
-    else if (writtenAt(file, path) !== undefined) sources[path] = 'file';
+    else if (written !== undefined && (written !== null || setting.nullable === true)) sources[path] = 'file';
   }
   return sources;
 }

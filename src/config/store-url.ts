@@ -1,7 +1,7 @@
 // URLs of stores: where the file of SQLite is, and how messages name a store, without credentials.
 
-import { existsSync } from 'node:fs';
-import { relative, resolve } from 'node:path';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { dirname, relative, resolve } from 'node:path';
 
 const SQLITE = 'sqlite:';
 const MEMORY = ':memory:';
@@ -36,6 +36,18 @@ export function misplacedStore(url: string, folder: string): string | null {
   if (file === null || existsSync(file)) return null;
   const other = resolve(relative(folder, file));
   return other !== file && existsSync(other) ? other : null;
+}
+
+/** The folder in which a store that does not exist cannot be made; null where it exists or can be. */
+export function unwritableFolder(url: string): string | null {
+  const file = storeFile(url);
+  if (file === null || existsSync(file)) return null;
+  try {
+    accessSync(dirname(file), constants.W_OK);
+    return null;
+  } catch {
+    return dirname(file);
+  }
 }
 
 function pathIn(url: string): string | null {

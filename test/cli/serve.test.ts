@@ -37,6 +37,16 @@ t.test('a wrong file: every mistake on standard error, exit 1', async (t) => {
   t.equal(cli.stdout, '');
 });
 
+t.test('a store that cannot be made: its path and exit 1', async (t) => {
+  const folder = t.testdir({ 'headrace.yaml': 'store: sqlite:./none/own.db\n' });
+  const cli = await runCli(t, ['serve', '--config', `${folder}/headrace.yaml`], { env: { HEADRACE_STORE: '' } });
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.match(
+    cli.stderr,
+    `  store: sqlite:${folder}/none/own.db cannot be made: ${folder}/none does not exist or is not writable`,
+  );
+});
+
 for (const threads of [0, 1, 2]) {
   for (const listener of ['public', 'admin'] as const) {
     t.test(`a ${listener} port that is taken: a sentence and exit 1, with ${threads} threads`, async (t) => {

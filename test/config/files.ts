@@ -5,6 +5,9 @@ import { SETTINGS } from '../../src/config/settings.ts';
 import type { AnyType, Kind, Setting } from '../../src/config/value-types.ts';
 
 const NAME = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
+/** One of these is a good value of any text without a default. */
+const GOOD_TEXTS = ['*', 'tcp://a:1'];
+
 const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
 /** Whole numbers within the range of a type: near its ends mostly, where files are right and wrong by little elsewhere. */
 function within({ range = {} }: AnyType): fc.Arbitrary<number> {
@@ -22,7 +25,9 @@ function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
   const kinds: Record<Kind, () => fc.Arbitrary<unknown>> = {
     // A star satisfies every pattern of strings without a default.
     string: () =>
-      setting.secret === true && setting.fallback === undefined ? TOKEN : fc.constant(setting.fallback ?? '*'),
+      setting.secret === true && setting.fallback === undefined
+        ? TOKEN
+        : fc.constant(setting.fallback ?? GOOD_TEXTS.find((text) => type.schema.safeParse(text).success) ?? '*'),
     boolean: () => fc.boolean(),
     integer: () => fc.oneof(within(type), ...words.map((word) => fc.constant(word))),
     number: () => fc.constantFrom(setting.fallback, 1),
@@ -41,7 +46,12 @@ function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
     block: () => fc.constantFrom('127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8'),
     url: () => fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`),
     enum: () => fc.constantFrom(...words),
-    list: () => fc.uniqueArray(item(), { maxLength: 3, selector: (entry) => JSON.stringify(entry) }),
+    list: () =>
+      fc.uniqueArray(item(), {
+        minLength: words.length > 0 ? 1 : 0,
+        maxLength: 3,
+        selector: (entry) => JSON.stringify(entry),
+      }),
     map: () => fc.dictionary(NAME, item(), { maxKeys: 4, noNullPrototype: true }),
     open: () => ENGINE,
     record: () => {

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import t from 'tap';
 import { loadConfigFile, loadConfigText } from '../../src/config/load.ts';
-import { absoluteStore, misplacedStore, storeFile, storeName } from '../../src/config/store-url.ts';
+import { absoluteStore, misplacedStore, storeFile, storeName, unwritableFolder } from '../../src/config/store-url.ts';
 
 t.test('relative paths begin at the folder; memory and PostgreSQL stay', async (t) => {
   t.equal(absoluteStore('sqlite:./a.db', '/etc/headrace'), 'sqlite:/etc/headrace/a.db');
@@ -33,6 +33,13 @@ t.test('a configuration places its store beside itself; flags and variables in t
   t.equal(storeOf('store: null', '/etc/headrace/x.yaml'), null);
   t.equal(storeOf('', '/etc/x.yaml', { HEADRACE_STORE: 'sqlite:a.db' }), 'sqlite:a.db');
   t.equal(storeOf('', '/etc/x.yaml', {}, { store: 'sqlite:b.db' }), 'sqlite:b.db');
+});
+
+t.test('the folder in which a store cannot be made', async (t) => {
+  const folder = t.testdir({ 'a.db': '' });
+  for (const url of [`sqlite:${folder}/a.db`, `sqlite:${folder}/new.db`, 'sqlite::memory:', 'postgres://db/headrace'])
+    t.equal(unwritableFolder(url), null, url);
+  t.equal(unwritableFolder(`sqlite:${folder}/none/new.db`), `${folder}/none`);
 });
 
 t.test('a store in the working folder is not left behind', async (t) => {

@@ -23,6 +23,14 @@ t.test('an open gateway is reported unless only this machine reaches it', async 
   t.same(warningsOf({ keys: { required: false }, listen: '127.0.0.1:8080' }), []);
 });
 
+t.test('a server URL that ends in /v1 is reported', async (t) => {
+  const servers = ['http://10.0.0.1:1/v1', 'http://10.0.0.2:1/', 'http://10.0.0.3:1/v1beta'];
+  t.match(warningsOf({ models: { m: { servers } } }), [
+    'm: http://10.0.0.1:1/v1 ends in /v1, to which paths such as /v1/chat/completions are added: leave /v1 out',
+  ]);
+  t.equal(warningsOf({ models: { m: { servers } } }).length, 1);
+});
+
 t.test('an admin interface that other machines reach is reported', async (t) => {
   t.match(warningsOf({ admin: '0.0.0.0:9090' }), [/^the admin interface on 0\.0\.0\.0:9090/]);
   t.same(warningsOf({ admin: null }), []);
