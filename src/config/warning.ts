@@ -8,13 +8,19 @@ export function findWarnings(settings: Settings): string[] {
   return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings)];
 }
 
-function warnOfExposure({ listen, admin, keys, store, discovery }: Settings): string[] {
+function warnOfExposure(settings: Settings): string[] {
+  const { listen, admin, adminToken, adminTokens, keys, store, discovery, requestLog } = settings;
   const warnings: string[] = [];
   if (!keys.required && !isLoopback(listen.host)) {
     warnings.push(`open gateway: anybody who reaches ${printAddress(listen)} can use it (keys.required is false)`);
   }
   if (admin !== null && !isLoopback(admin.host)) {
     warnings.push(`the admin interface on ${printAddress(admin)} can be reached from other machines`);
+  }
+  if (requestLog.prompts && requestLog.size > 0) {
+    const isReadable = admin !== null && (adminToken !== null || adminTokens.length > 0);
+    const readers = isReadable ? 'operators read them' : 'nobody can read them without adminToken or adminTokens';
+    warnings.push(`prompts and answers of all clients are kept in memory (requestLog.prompts), and ${readers}`);
   }
   if (keys.required && keys.static.length === 0 && store === null) {
     warnings.push('nobody can call: keys.required is true, keys.static is empty and there is no store');

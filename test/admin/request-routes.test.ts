@@ -1,5 +1,6 @@
 // Requests under way and the request log on the admin listener: what they show, parameters, pages, and who may read them.
 
+import { request } from 'node:http';
 import t, { type Test } from 'tap';
 import { hashToken } from '../../src/admin/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
@@ -157,6 +158,33 @@ t.test('requests under way are listed with where they stand', async (t) => {
   abort.abort();
   await until('the request has ended', async () => (await get<Live>('/requests/live')).body.count === 0);
   t.match((await get('/requests/log?status=error')).body.data, [{ requestId: 'running', aborted: true, status: 200 }]);
+});
+
+t.test('phases of a request before its answer', async (t) => {
+  const { url, adminUrl, get } = await start(t, {}, [{ timeToFirstTokenMs: 30_000 }]);
+  const phases = async (): Promise<string> =>
+    (await get<{ data: Row[] }>('/requests/live')).body.data
+      .map(({ phase, requestId }) => `${requestId} ${String(phase)}`)
+      .join();
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', 'x-request-id': 'body' };
+  const slow = request(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { ...headers, 'content-length': 100 },
+  });
+  slow.on('error', () => undefined);
+  slow.write('{"model": ');
+  await until('its body is read', async () => (await phases()) === 'body reading');
+  t.match((await get<{ data: Row[] }>('/requests/live')).body.data, [{ bytesIn: 10, model: null, attempts: 0 }]);
+  slow.destroy();
+  await until('it is gone', async () => (await phases()) === '');
+  const abort = new AbortController();
+  const sent = chat(url, { stream: true, headers: { 'x-request-id': 'sent' }, signal: abort.signal }).catch(
+    () => undefined,
+  );
+  await until('it was sent', async () => (await phases()) === 'sent sent');
+  abort.abort();
+  await sent;
+  t.match((await fetch(`${adminUrl}/requests/live`)).status, 200);
 });
 
 t.test('pages go on without gaps or repeats over threads while requests end', async (t) => {

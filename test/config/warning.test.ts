@@ -36,6 +36,15 @@ t.test('an admin interface that other machines reach is reported', async (t) => 
   t.same(warningsOf({ admin: null }), []);
 });
 
+t.test('prompts that are kept are reported, and whether anybody can read them', async (t) => {
+  const requestLog = { prompts: true };
+  t.match(warningsOf({ requestLog }), [
+    /^prompts and answers of all clients are kept in memory .*nobody can read them/,
+  ]);
+  t.match(warningsOf({ requestLog, adminToken: 't' }), [/^prompts and answers .*operators read them$/]);
+  t.same(warningsOf({ requestLog: { prompts: true, size: 0 } }), []);
+});
+
 t.test('a gateway that nobody can call is reported', async (t) => {
   t.match(warningsOf({ keys: { required: true }, store: null }), [/^nobody can call/]);
   t.same(warningsOf({ keys: { required: true }, store: 'sqlite::memory:' }), [], 'the store may have keys');
