@@ -13,7 +13,7 @@ const ALLOWED = [
   /^dist\/(src|workers)\/.*(?<!\.test)\.(js|d\.ts)$/,
   /^dist\/src\/admin\/dashboard\/(index\.html|icon\.svg|app\.js|app\.css|licenses\.txt)$/,
   /^docs\/[\w-]+\.(md|png|svg)$/,
-  /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile)$/,
+  /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile(\.dockerignore)?)$/,
 ];
 
 /** Bytes that are downloaded. */

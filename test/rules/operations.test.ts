@@ -1,9 +1,11 @@
 // The deployment files in `ops/` agree with the gateway: their settings are valid, their ports and probes are served, and their stop
 // timeouts exceed the time that the gateway takes to drain.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
+import { processIo } from '../../src/cli/io.ts';
+import { programFor } from '../../src/cli/main.ts';
 import { loadConfigText, resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { ROUTES } from '../../src/api/routes.ts';
@@ -94,6 +96,85 @@ t.test('the container image exposes and probes the ports that are served', async
   const { listen } = settingsOf(resolveSettings({}));
   t.match(text, `EXPOSE ${listen.port} 9090`);
   t.match(text, `127.0.0.1:${listen.port}/health`);
+  t.ok(ROUTES.some(({ path }) => path === '/health'));
   const admin = /HEADRACE_ADMIN=(\S+)/.exec(text)?.[1] ?? '';
   t.ok('settings' in resolveSettings({}, { HEADRACE_ADMIN: admin }));
+  t.match(text, /^USER node$/m);
+  for (const [, files = ''] of text.matchAll(/^COPY (?!--from)(.+) \S+$/gm)) {
+    for (const file of files.split(' ')) t.ok(existsSync(new URL(`../${file}`, OPS)), file);
+  }
+});
+
+interface Service {
+  readonly command?: readonly string[];
+  readonly depends_on?: readonly string[] | Readonly<Record<string, unknown>>;
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly ports?: readonly string[];
+  readonly profiles?: readonly string[];
+  readonly read_only?: boolean;
+  readonly stop_grace_period?: string;
+  readonly volumes?: readonly string[];
+}
+
+t.test('the compose file names services, files, ports and settings that exist', async (t) => {
+  const compose = parse(read('docker/compose.yaml'), { merge: true }) as {
+    readonly services: Readonly<Record<string, Service>>;
+    readonly volumes: Readonly<Record<string, unknown>>;
+  };
+  const { gateway, ...others } = compose.services;
+  const env = {
+    HEADRACE_API_KEY: gateway?.environment?.['HEADRACE_API_KEY'] ?? '',
+    HEADRACE_STORE: (gateway?.environment?.['HEADRACE_STORE'] ?? '').replace(/\$\{.*?\}/, 'password'),
+  };
+  const { admin, adminHosts, listen, models, store, timeouts } = settingsOf(
+    loadConfigText(read('docker/headrace.yaml'), 'headrace.yaml', env),
+  );
+  t.match(store, /^postgres:\/\/headrace:password@postgres:5432\/headrace$/);
+  t.same(gateway?.ports, [`127.0.0.1:${listen.port}:${listen.port}`, `127.0.0.1:${admin?.port}:${admin?.port}`]);
+  const graceS = Number(/^(\d+)s$/.exec(gateway?.stop_grace_period ?? '')?.[1]);
+  t.ok(graceS * 1000 > timeouts.unreadyMs + timeouts.drainMs);
+  for (const { url } of Object.values(models).flatMap(({ servers }) => servers)) {
+    const { hostname, port } = new URL(url);
+    const { command = [] } = others[hostname] ?? {};
+    t.equal(command[0], 'host', url);
+    t.equal(command[command.indexOf('--listen') + 1], `0.0.0.0:${port}`);
+    t.ok(Object.keys(models).includes(command[command.indexOf('--model') + 1] ?? ''));
+    t.ok(Object.keys(gateway?.depends_on ?? {}).includes(hostname));
+  }
+  const program = await programFor('all', processIo());
+  const options = program.commands.find((command) => command.name() === 'host')?.options.map(({ long }) => long);
+  for (const flag of others['host-1']?.command?.filter((word) => word.startsWith('--')) ?? [])
+    t.ok(options?.includes(flag), flag);
+
+  for (const [name, { ports = [], volumes = [] }] of Object.entries(compose.services)) {
+    for (const port of ports) t.ok(port.startsWith('127.0.0.1:'), `${name} is published to this machine alone`);
+    for (const [source = '', target = ''] of volumes.map((volume) => volume.split(':'))) {
+      if (source.startsWith('.')) t.ok(existsSync(new URL(`docker/${source}`, OPS)), source);
+      else t.ok(source in compose.volumes, source);
+      t.ok(target.startsWith('/'));
+    }
+  }
+  t.ok(gateway?.read_only);
+  t.same(others['redis']?.profiles, ['redis'], 'nothing uses Redis: it does not start by itself');
+
+  const prometheus = parse(read('docker/prometheus.yml')) as {
+    readonly rule_files: readonly string[];
+    readonly scrape_configs: readonly { readonly static_configs: readonly { readonly targets: readonly string[] }[] }[];
+  };
+  t.same(prometheus.scrape_configs[0]?.static_configs[0]?.targets, [`gateway:${admin?.port}`]);
+  t.same(adminHosts, ['gateway'], 'the admin listener knows the name that Prometheus sends');
+  for (const file of prometheus.rule_files) {
+    t.ok(
+      others['prometheus']?.volumes?.some((volume) => volume.includes(`:/etc/prometheus/${file}:`)),
+      file,
+    );
+  }
+  const { providers } = parse(read('docker/grafana-dashboards.yaml')) as {
+    readonly providers: readonly { readonly options: { readonly path: string } }[];
+  };
+  t.ok(others['grafana']?.volumes?.some((volume) => volume.includes(`:${providers[0]?.options.path}/`)));
+  const { datasources } = parse(read('docker/grafana-datasource.yaml')) as {
+    readonly datasources: readonly { url: string }[];
+  };
+  t.ok(new URL(datasources[0]?.url ?? '').hostname in others);
 });
