@@ -104,7 +104,7 @@ const CLIENTS = {
   'ai-compatible': javascript('Vercel AI SDK, openai-compatible', 'ai-compatible', 'ai'),
   'ai-openai': javascript('Vercel AI SDK, openai', 'ai-openai', 'ai'),
   'ai-anthropic': javascript('Vercel AI SDK, anthropic', 'ai-anthropic', 'ai'),
-  instructor: python('instructor', 'instructor', 'litellm', 'instructor', { always: 'Rome' }),
+  instructor: python('instructor', 'instructor', 'litellm', 'instructor', { gives: 'Rome' }),
   'pydantic-ai': python('Pydantic AI', 'pydantic-ai', 'pydantic-ai', 'pydantic-ai-slim'),
   'agents-py': python('OpenAI Agents (Python)', 'agents-py', 'sdk', 'openai-agents'),
   'agents-js': javascript('OpenAI Agents (JavaScript)', 'agents-js', '@openai/agents'),
@@ -162,16 +162,33 @@ for (const name of names) {
   progress('');
   process.stdout.write(`${rows.at(-1).join(' | ')}\n`);
 }
-const text = tableText(['client', 'version', ...CASES], rows);
-process.stdout.write(`\n${text}\n`);
-if (flags.docs) {
+const COLUMNS = ['client', 'version', ...CASES];
+process.stdout.write(`\n${tableText(COLUMNS, rows)}\n`);
+if (flags.docs) writePage();
+process.exit(rows.some((row) => row.some((cell) => cell.startsWith('**'))) ? 1 : 0);
+
+/** Writes the rows into the table of the page; clients that did not run keep theirs. */
+function writePage() {
   const before = readFileSync(page, 'utf8');
   const begin = before.indexOf(BEGIN);
   const end = before.indexOf(END, begin);
   if (begin < 0 || end < 0) throw new Error('docs/clients.md has no measured part');
-  writeFileSync(page, `${before.slice(0, begin)}${BEGIN}\n\n${text}\n\n${before.slice(end)}`);
+  const kept = before
+    .slice(begin, end)
+    .split('\n')
+    .filter((line) => line.startsWith('|'))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split('|')
+        .map((cell) => cell.trim()),
+    );
+  const all = Object.values(CLIENTS).flatMap(({ title }) => {
+    const row = [...rows, ...kept].find(([client]) => client === title);
+    return row === undefined ? [] : [row];
+  });
+  writeFileSync(page, `${before.slice(0, begin)}${BEGIN}\n\n${tableText(COLUMNS, all)}\n\n${before.slice(end)}`);
 }
-process.exit(rows.some((row) => row.some((cell) => cell.startsWith('**'))) ? 1 : 0);
 
 async function rowOf(name, client) {
   const file = client.needs === undefined ? client.program : join(tools, client.needs);
@@ -192,7 +209,13 @@ async function cellOf(client, each) {
   if (each === 'tools' && client.tool === null) return 'has none';
   if (each === 'plain' && client.onlyStreams === true) return 'always streams';
   const kind = { tools: 'tools', plain: 'plain', 'wrong key': 'plain', 'unknown model': 'plain' }[each] ?? 'stream';
-  const prompt = each === 'tools' ? PROMPTS.tools : each === 'cut stream' ? PROMPTS.cut : PROMPTS.plain;
+  // A client of structured answers is always asked for the arguments of a tool.
+  const prompt =
+    each === 'tools' || (client.gives !== undefined && ['plain', 'stream'].includes(each))
+      ? PROMPTS.tools
+      : each === 'cut stream'
+        ? PROMPTS.cut
+        : PROMPTS.plain;
   const asked = {
     ...{ kind: each === 'cut stream' && client.title === 'llm' ? 'cut' : kind, prompt },
     key: each === 'wrong key' ? 'hr_wrong' : KEY,
@@ -202,19 +225,17 @@ async function cellOf(client, each) {
   if (flags.verbose) process.stdout.write(`\n--- ${client.title}, ${each}: ${output}\n`);
   const tries = requests.filter(({ method, path }) => method !== 'GET' && MODEL_PATHS.test(path)).length;
   const count = `${tries} ${tries === 1 ? 'request' : 'requests'}`;
-  const slow = run.seconds > 20 ? `, ${Math.round(run.seconds)} s` : '';
+
   if (run.timedOut) return `**no end in ${TIMEOUT_MS / 1000} s**, ${count}`;
-  if (each === 'wrong key') return saidOf(output, /Invalid API key/, /authenticat|api key|401/i, count + slow);
-  if (each === 'unknown model')
-    return saidOf(output, /Model 'nobody' not found/, /404|not (?:found|exist)/i, count + slow);
+  if (each === 'wrong key') return saidOf(output, /Invalid API key/, /authenticat|api key|401/i, count);
+  if (each === 'unknown model') return saidOf(output, /Model 'nobody' not found/, /404|not (?:found|exist)/i, count);
   if (each === 'cut stream') {
     if (isWhole(output)) return tries > 1 ? `repeated, ${count}` : '**looks complete**';
-    return run.code !== 0 || /error|broke off|terminated/i.test(output)
-      ? `error, ${count}${slow}`
-      : `**silent**, ${count}`;
+    return run.code !== 0 || /error|broke off|terminated/i.test(output) ? `error, ${count}` : `**silent**, ${count}`;
   }
-  const wanted = client.always ?? (each === 'tools' ? RESULT : ANSWER);
-  return unescaped(output).includes(wanted) || isWhole(output) ? 'ok' : '**failed**';
+  if (run.code !== 0) return '**failed**';
+  const wanted = client.gives ?? (each === 'tools' ? RESULT : ANSWER);
+  return unescaped(output).includes(wanted) || (client.gives === undefined && isWhole(output)) ? 'ok' : '**failed**';
 }
 
 /** Whether the user sees the sentence of the gateway, or learns the reason in words of the client. */
