@@ -95,29 +95,31 @@ const load = [
   `sleep 600; curl -s localhost:8080/v1/chat/completions ${ASK} -d '{"model": "heron-9b", "messages": []}'`,
 ].map((command) => ended(start(command, () => {})));
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-await sleep(LOAD_MS - 60_000);
+await sleep(LOAD_MS - 100_000);
 const status = (await (await fetch('http://127.0.0.1:9090/status')).json()) as { crns: { url: string }[] };
 await adminAction('drain', { url: status.crns[3]?.url });
 await sleep(15_000);
 
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
-/** One picture of a view. */
-async function picture(name: string, hash: string, options: BrowserContextOptions): Promise<void> {
-  const page = await browser.newPage(options);
-  // This view needs a token where one is set.
-  if (hash === '#/requests') await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
-  await page.goto(`http://127.0.0.1:9090/${hash}`);
-  // Small lines beside figures begin when the page opens.
-  await sleep(20_000);
-  await page.screenshot({ path: `${ROOT}docs/${name}.png` });
-  await page.close();
-}
-const wide = { width: 1280, height: 800 };
-await picture('dashboard', '', { viewport: wide, colorScheme: 'light' });
-await picture('dashboard-dark', '', { viewport: wide, colorScheme: 'dark' });
-await picture('dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' });
-await picture('dashboard-requests', '#/requests', { viewport: wide, colorScheme: 'light' });
-await picture('dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' });
+/** Pictures of views by the name of the file. */
+const pictures: readonly (readonly [name: string, hash: string, options: BrowserContextOptions])[] = [
+  ['dashboard', '', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
+  ['dashboard-dark', '', { viewport: { width: 1280, height: 620 }, colorScheme: 'dark' }],
+  ['dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' }],
+  ['dashboard-requests', '#/requests', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
+  ['dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' }],
+];
+await Promise.all(
+  pictures.map(async ([name, hash, options]) => {
+    const page = await browser.newPage(options);
+    // This view needs a token where one is set.
+    if (hash === '#/requests') await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
+    await page.goto(`http://127.0.0.1:9090/${hash}`);
+    // Small lines beside figures begin when the page opens.
+    await sleep(25_000);
+    await page.screenshot({ path: `${ROOT}docs/${name}.png` });
+  }),
+);
 await browser.close();
 await Promise.all(load);
 demo?.kill('SIGINT');
