@@ -160,10 +160,15 @@ async function readPage(
     throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
   }
   if (status === 200) return value as LogPage;
-  const { detail } = (value ?? {}) as { readonly detail?: string | readonly { loc: readonly string[]; msg: string }[] };
-  if (!Array.isArray(detail)) throw new Error(`answers ${status}: ${String(detail)}`);
-  const mistakes = detail as readonly { readonly loc: readonly string[]; readonly msg: string }[];
-  throw new Error(mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; '));
+  const { detail } = (value ?? {}) as { readonly detail?: unknown };
+  if (typeof detail === 'string') throw new Error(`answers ${status}: ${detail}`);
+  const mistakes = (Array.isArray(detail) ? detail : []) as readonly Mistake[];
+  throw new Error(mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ') || `answers ${status}`);
+}
+
+interface Mistake {
+  readonly loc: readonly string[];
+  readonly msg: string;
 }
 
 /** A signal, or that nobody reads the output any more. */
