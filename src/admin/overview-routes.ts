@@ -3,7 +3,7 @@
 //
 // GET / and the files of the page (dashboard-files.ts)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
 
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
@@ -11,7 +11,6 @@ import type { Log } from '../telemetry/log.ts';
 import { dayOf, type Ledger } from '../billing/index.ts';
 import { readJson, respond, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
-import { dashboardPage, dashboardPolicy } from './dashboard/dashboard-page.ts';
 import { DashboardFiles } from './dashboard-files.ts';
 import type { History } from './history.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
@@ -75,7 +74,8 @@ class Fresh<T> {
   }
 }
 
-const PAGES = new Set(['/dashboard']);
+/** Address of the console until it was at the root. */
+const FORMER_PAGE = '/dashboard';
 /** `/house` is the deprecated name of `/overview`, kept for one release. */
 const DOCUMENTS = new Set(['/overview', '/house']);
 /** `Deprecation` (RFC 9745) with the date of the release that renamed the path, and its successor (RFC 5829). */
@@ -106,14 +106,15 @@ export class OverviewRoutes {
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
     if (this.#files.answer(req, res, path)) return true;
     const isAction = ACTIONS.has(path);
-    if (!isAction && !DOCUMENTS.has(path) && !PAGES.has(path)) return false;
+    if (!isAction && !DOCUMENTS.has(path) && path !== FORMER_PAGE) return false;
     const methods = isAction ? ['POST'] : ['GET', 'HEAD'];
     if (!methods.includes(req.method ?? '')) {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
     } else if (DOCUMENTS.has(path)) {
       void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
     } else if (!isAction) {
-      respond(res, 200, 'text/html; charset=utf-8', dashboardPage, PAGE_HEADERS);
+      // Relative, so that it holds below the prefix of a proxy.
+      respond(res, 308, 'text/plain', '', { location: './' });
     } else if (!this.#tokens.any) {
       respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
     } else {
@@ -236,13 +237,6 @@ type Recorder = <Result extends object>(
   request: object,
   carryOut: () => Promise<Result>,
 ) => Promise<Result>;
-
-const PAGE_HEADERS: OutgoingHttpHeaders = {
-  'content-security-policy': dashboardPolicy,
-  'cache-control': 'no-cache',
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-};
 
 /** Parses the body of an action: the action, or a message about what is wrong with it. */
 function readAction(action: CrnOverride['action'], value: unknown): (CrnOverride & { readonly url: string }) | string {

@@ -134,3 +134,10 @@ t.test('a body without a length is bounded too', async (t) => {
   const status = await fetch(`${adminUrl}/hosts`, init).then((answer) => answer.status);
   t.equal(status, 413);
 });
+
+t.test('the former address of the console leads to its root', async (t) => {
+  const { adminUrl } = await startAdmin(t);
+  const answer = await fetch(`${adminUrl}/dashboard`, { redirect: 'manual' });
+  t.same([answer.status, answer.headers.get('location')], [308, './']);
+  t.equal((await fetch(`${adminUrl}/dashboard`)).headers.get('content-type'), 'text/html; charset=utf-8');
+});

@@ -98,6 +98,15 @@ export function read<T>(path: string, signal?: AbortSignal): Promise<T> {
   return request<T>('GET', path, { signal });
 }
 
+/** Reads a text, such as CSV, with the headers of its answer. Rejects as `request` does. */
+export async function readText(path: string): Promise<{ readonly text: string; readonly headers: Headers }> {
+  const response = await fetch(urlOf(path), { headers: authorization(), signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const text = await response.text();
+  if (response.ok) return { text, headers: response.headers };
+  if (response.status === 401) forgetToken();
+  throw new ApiError(response.status, detailOf(text));
+}
+
 interface Mistake {
   readonly loc: readonly (string | number)[];
   readonly msg: string;

@@ -29,6 +29,13 @@ export interface View {
 const ConfigurationView = lazy(async () => (await import('./configuration.tsx')).ConfigurationView);
 const RequestsView = lazy(async () => (await import('./requests.tsx')).RequestsView);
 const RequestView = lazy(async () => (await import('./request.tsx')).RequestView);
+const AccountsView = lazy(async () => (await import('./accounts.tsx')).AccountsView);
+const AccountView = lazy(async () => (await import('./account.tsx')).AccountView);
+const KeysView = lazy(async () => (await import('./keys.tsx')).KeysView);
+const SpendView = lazy(async () => (await import('./spend.tsx')).SpendView);
+const PaymentsView = lazy(async () => (await import('./payments.tsx')).PaymentsView);
+const ActsView = lazy(async () => (await import('./acts.tsx')).ActsView);
+const WebhooksView = lazy(async () => (await import('./webhooks.tsx')).WebhooksView);
 const PlaygroundView = lazy(async () => (await import('./playground.tsx')).PlaygroundView);
 const PlaygroundSearchView = lazy(async () => (await import('./playground-search.tsx')).PlaygroundSearchView);
 const PlaygroundFetchView = lazy(async () => (await import('./playground-search.tsx')).PlaygroundFetchView);
@@ -45,6 +52,13 @@ export const VIEWS: readonly View[] = [
   { path: '/playground', name: 'Playground', component: PlaygroundView, group: 'Traffic' },
   { path: '/playground/search', name: 'Playground', component: PlaygroundSearchView },
   { path: '/playground/fetch', name: 'Playground', component: PlaygroundFetchView },
+  { path: '/accounts', name: 'Accounts', component: AccountsView, group: 'Accounts', needs: 'token' },
+  { path: '/accounts/:account', name: 'Account', component: AccountView, needs: 'token' },
+  { path: '/keys', name: 'Keys', component: KeysView, group: 'Accounts', needs: 'token' },
+  { path: '/spend', name: 'Spend', component: SpendView, group: 'Accounts', needs: 'token' },
+  { path: '/payments', name: 'Payments', component: PaymentsView, group: 'Accounts', needs: 'token' },
+  { path: '/acts', name: 'Acts', component: ActsView, group: 'Accounts', needs: 'token' },
+  { path: '/webhooks', name: 'Webhooks', component: WebhooksView, group: 'Accounts', needs: 'token' },
   { path: '/threads', name: 'Threads', component: ThreadsView, group: 'Gateway' },
   {
     path: '/configuration',

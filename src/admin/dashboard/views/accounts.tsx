@@ -1,0 +1,182 @@
+// Accounts with their balance and spending, all budgets, and recorded requests of all accounts.
+
+import type { VNode } from 'preact';
+import { useRef } from 'preact/hooks';
+import type { AccountView, BudgetView, RequestView, UsageView } from '../../views.ts';
+import { changeBudget, createAccount, budgetName, refundRequest, removeBudget } from '../accounts/actions.ts';
+import {
+  accountPath,
+  lastDays,
+  orDash,
+  picoOf,
+  readAll,
+  type Spending,
+  SPENDING_DAYS,
+  spendingOf,
+  usePages,
+  useReading,
+  whenText,
+} from '../accounts/ledger.ts';
+import { AccountLink, actionColumn, Actions, LimitShare, ListTable, RefreshButton } from '../accounts/parts.tsx';
+import { Page, Section } from '../components/page.tsx';
+import { Sparkline } from '../components/sparkline.tsx';
+import type { Column } from '../components/table.tsx';
+import { countText, latencyText } from '../format.ts';
+import { navigate } from '../router.ts';
+
+export function AccountsView(): VNode {
+  const accounts = usePages<AccountView>('/accounts');
+  const budgets = usePages<BudgetView>('/budgets');
+  const requests = usePages<RequestView>('/requests');
+  const spending = useSpending(accounts.data ?? []);
+  const id = useRef<HTMLInputElement>(null);
+  return (
+    <Page
+      title="Accounts"
+      lead="Money in USD, days in UTC. Members of an organisation spend its credit."
+      actions={
+        <>
+          <form
+            class="find"
+            onSubmit={(event) => {
+              event.preventDefault();
+              const given = id.current?.value.trim() ?? '';
+              if (given !== '') navigate(accountPath(given));
+            }}
+          >
+            <label>
+              Account id <input ref={id} autocomplete="off" spellcheck={false} required />
+            </label>
+            <button type="submit">Open</button>
+          </form>
+          <Actions row={null} name="" of={[{ name: 'Create account', role: 'operator', action: createAccount }]} />
+          <RefreshButton />
+        </>
+      }
+    >
+      <ListTable
+        list={accounts}
+        what="accounts"
+        id="accounts"
+        caption="Accounts"
+        columns={accountColumns(spending)}
+        keyOf={(account) => account.id}
+        filterText={(account) => `${account.id} ${account.label} ${account.organisation ?? ''}`}
+      />
+      <Section title="Budgets of all accounts, keys and models">
+        <ListTable
+          list={budgets}
+          what="budgets"
+          id="all-budgets"
+          caption="Spending in the present period, as far as it is in the ledger"
+          columns={BUDGET_COLUMNS}
+          keyOf={(budget) => budget.id}
+        />
+      </Section>
+      <Section title="Requests of all accounts">
+        <ListTable
+          list={requests}
+          what="requests"
+          id="all-requests"
+          caption="Recorded requests, newest first, in UTC"
+          empty="None. They are recorded where the setting costLog.requests says so."
+          columns={REQUEST_COLUMNS}
+          keyOf={(request) => request.id}
+        />
+      </Section>
+    </Page>
+  );
+}
+
+/** Spending of the accounts that are shown. */
+function useSpending(accounts: readonly AccountView[]): ReadonlyMap<string, Spending> {
+  const ids = accounts.map(({ id }) => id);
+  const { data } = useReading(JSON.stringify(ids), async (signal) => {
+    const [from = ''] = lastDays(SPENDING_DAYS);
+    const rows = await Promise.all(
+      ids.map((account) => readAll<UsageView>('/usage', { account, by: 'day', from }, signal)),
+    );
+    return new Map(ids.map((id, index) => [id, spendingOf(rows[index] ?? [])]));
+  });
+  return data ?? new Map();
+}
+
+function accountColumns(spending: ReadonlyMap<string, Spending>): readonly Column<AccountView>[] {
+  const usd = (name: string, of: (account: AccountView) => string | undefined): Column<AccountView> => ({
+    name,
+    numeric: true,
+    cell: (account) => of(account) ?? '…',
+    sort: (account) => Number(of(account) ?? 0),
+  });
+  return [
+    { name: 'Account', class: 'name', cell: ({ id }) => <AccountLink id={id} />, sort: ({ id }) => id },
+    { name: 'Label', class: 'name', cell: ({ label }) => orDash(label), sort: ({ label }) => label },
+    usd('Balance', (account) => account.balance_usd),
+    usd('In use', (account) => account.held_usd),
+    usd('Credit limit', (account) => account.credit_limit_usd),
+    {
+      name: 'Organisation',
+      cell: ({ organisation }) => <AccountLink id={organisation} />,
+      sort: ({ organisation }) => organisation,
+    },
+    usd('Today', ({ id }) => spending.get(id)?.today),
+    usd('Month', ({ id }) => spending.get(id)?.month),
+    {
+      name: `${SPENDING_DAYS} days`,
+      cell: ({ id }) => {
+        const known = spending.get(id);
+        return known === undefined ? '' : <Sparkline values={known.days} places={SPENDING_DAYS} />;
+      },
+    },
+  ];
+}
+
+export const BUDGET_COLUMNS: readonly Column<BudgetView>[] = [
+  { name: 'Budget', class: 'name', cell: budgetName, sort: budgetName },
+  { name: 'Period', cell: ({ period }) => period, sort: ({ period }) => period },
+  {
+    name: 'USD',
+    cell: (budget) => (
+      <LimitShare spentUsd={budget.spent_usd} limitUsd={budget.limit_usd} alertUsd={budget.alert_usd} />
+    ),
+    sort: ({ limit_usd: limit, spent_usd: spent }) => Number(spent) / (Number(limit) || 1),
+  },
+  { name: 'Ends', cell: (budget) => whenText(budget.ends_at), sort: (budget) => budget.ends_at },
+  actionColumn(budgetName, [
+    { name: 'Change', role: 'operator', action: changeBudget },
+    { name: 'Remove', role: 'operator', action: removeBudget },
+  ]),
+];
+
+export const REQUEST_COLUMNS: readonly Column<RequestView>[] = [
+  { name: 'Request', cell: (request) => request.request_id },
+  { name: 'Date', cell: ({ date }) => whenText(date), sort: ({ date }) => date },
+  { name: 'Account', cell: ({ account }) => <AccountLink id={account} />, sort: ({ account }) => account },
+  {
+    name: 'Status',
+    cell: ({ code, status }) => `${status}${code === '' ? '' : ` ${code}`}`,
+    sort: ({ status }) => status,
+  },
+  { name: 'Endpoint', cell: ({ endpoint }) => endpoint, sort: ({ endpoint }) => endpoint },
+  { name: 'Model', cell: ({ model }) => orDash(model), sort: ({ model }) => model },
+  { name: 'Key', cell: ({ key }) => orDash(key), sort: ({ key }) => key },
+  {
+    name: 'Tokens',
+    numeric: true,
+    cell: (one) =>
+      `${countText(one.input_tokens)} + ${countText(one.output_tokens)}${one.measured ? '' : ', estimated'}`,
+    sort: (one) => one.input_tokens + one.output_tokens,
+  },
+  { name: 'USD', numeric: true, cell: (one) => one.cost_usd, sort: (one) => Number(one.cost_usd) },
+  { name: 'Duration', numeric: true, cell: (one) => latencyText(one.duration_ms), sort: (one) => one.duration_ms },
+  {
+    name: 'First byte',
+    numeric: true,
+    cell: (one) => latencyText(one.first_byte_ms),
+    sort: (one) => one.first_byte_ms,
+  },
+  actionColumn(
+    (one) => one.request_id,
+    [{ name: 'Refund', role: 'owner', action: refundRequest, applies: (one) => picoOf(one.cost_usd) > 0n }],
+  ),
+];
