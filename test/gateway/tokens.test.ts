@@ -410,7 +410,7 @@ t.test('tokens have their price without a ledger; with one it is what was charge
     const scene: Scene = await open(t, {
       ...(isCharged && { keys: { static: [{ key: 'k', account: 'a' }] }, store: 'sqlite::memory:' }),
     });
-    const urls = await Promise.all([serving(t, (req, res) => void reply(req, res, () => answer))]);
+    const urls = [await serving(t, (req, res) => void reply(req, res, () => answer))];
     const priced = await open(t, {
       models: { [MODEL]: { servers: urls, pricing } },
       ...(isCharged && { keys: { static: [{ key: 'k', account: 'a' }] }, store: 'sqlite::memory:' }),
