@@ -436,14 +436,19 @@ export class AnswerJudge {
     const endMark = this.choices === 1 ? this.dialect?.endMark : null;
     if (endMark === null || endMark === undefined) return false;
     const end = piece.length - 2;
-    if (piece[0] !== 0x64 || !startsWith(piece, 0, end, DATA) || piece[end] !== LF || piece[end + 1] !== LF)
-      return false;
-    const start = valueStart(piece, DATA.length, end);
+    if (!startsWithData(piece) || piece[end] !== LF || piece[end + 1] !== LF) return false;
+    const start = piece[DATA_LENGTH] === SPACE ? DATA_LENGTH + 1 : DATA_LENGTH;
     if (!opensData(piece, start)) return false;
     // The mark is near the end of the event. If it is none, but the end of a longer name, or a text, all marks are read.
     const at = piece.lastIndexOf(endMark, end);
-    const value = at > start && piece[at - 1] === QUOTE ? memberValue(piece, at + endMark.length, end) : end;
-    if (value >= end || !isEmptyValue(piece, value) || piece.indexOf(LF) !== end || piece.includes(CR)) return false;
+    if (at <= start || piece[at - 1] !== QUOTE) return false;
+    const colon = at + endMark.length;
+    // Nearly all have null there, without a space.
+    if (piece[colon] !== COLON || piece[colon + 1] !== LETTER_N) {
+      const value = memberValue(piece, colon, end);
+      if (value >= end || !isEmptyValue(piece, value)) return false;
+    }
+    if (piece.indexOf(LF) !== end || piece.includes(CR)) return false;
     this.#text?.add(piece, start, end);
     this.#countQuiet();
     return true;
@@ -579,6 +584,8 @@ function clearedReading(): EventReading {
 const CUT_BYTES = 256;
 
 const DATA = Buffer.from('data:');
+const DATA_LENGTH = 5;
+const LETTER_N = 0x6e;
 const EVENT = Buffer.from('event:');
 const ERROR_FIELD = Buffer.from('error:');
 const ERROR_MARK = Buffer.from('error"');
@@ -661,6 +668,11 @@ function startsWith(piece: Buffer, start: number, end: number, field: Buffer): b
   if (end - start < field.length) return false;
   for (let at = 1; at < field.length; at++) if (piece[start + at] !== field[at]) return false;
   return true;
+}
+
+/** The same for the field `data` at the start, without a loop: it is asked for every piece of a stream. */
+function startsWithData(piece: Buffer): boolean {
+  return piece[0] === 0x64 && piece[1] === 0x61 && piece[2] === 0x74 && piece[3] === 0x61 && piece[4] === COLON;
 }
 
 /** Whether data is an object. Anything else may be `[DONE]`, or begin with `error`. */
