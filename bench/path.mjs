@@ -92,6 +92,8 @@ const cliOf = (dist) => join(dirname(dist), 'bin', 'headrace.js');
 
 async function countOne(dist, settings) {
   const store = join(temporaryFolder(), 'ledger.db');
+  // The commands make no store where there is none.
+  writeFileSync(store, '');
   const headrace = (...words) =>
     runCommand(process.execPath, [cliOf(dist), ...words, '--store', `sqlite:${store}`]).trim();
   const key = headrace('keys', 'create', '--account', ACCOUNT, '--quiet');
