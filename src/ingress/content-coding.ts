@@ -2,14 +2,8 @@
 // piece by piece. What it grows to is bounded in size and in ratio, and counted before it is kept.
 
 import type { Transform } from 'node:stream';
-import {
-  constants,
-  createBrotliDecompress,
-  createGunzip,
-  createInflate,
-  createInflateRaw,
-  createZstdDecompress,
-} from 'node:zlib';
+// Not by name: a Node.js without zstd would fail to link before its version is refused.
+import * as zlib from 'node:zlib';
 import { HeadraceError } from '../errors.ts';
 
 /** A coding that can be undone. */
@@ -231,14 +225,17 @@ function decoderFor(coding: Coding, input: Buffer): Decoder {
   const chunkSize = PIECE_BYTES;
   switch (coding) {
     case 'gzip':
-      return createGunzip({ chunkSize });
+      return zlib.createGunzip({ chunkSize });
     case 'br':
-      return createBrotliDecompress({ chunkSize });
+      return zlib.createBrotliDecompress({ chunkSize });
     case 'zstd':
-      return createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG } });
+      return zlib.createZstdDecompress({
+        chunkSize,
+        params: { [zlib.constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG },
+      });
     case 'deflate':
       // Some clients leave out the zlib format around it (RFC 9110 §8.4.1.2, note).
-      return isZlib(input) ? createInflate({ chunkSize }) : createInflateRaw({ chunkSize });
+      return isZlib(input) ? zlib.createInflate({ chunkSize }) : zlib.createInflateRaw({ chunkSize });
   }
 }
 
