@@ -38,6 +38,8 @@ export interface OverviewRoutesOptions {
   readonly epochMs: () => number;
   /** When the process began, in milliseconds since 1970. */
   readonly startedMs: number;
+  /** Base URL of the public port; null while it does not listen. */
+  readonly publicUrl: () => string | null;
   readonly parts: () => Promise<OverviewParts>;
   readonly history: Pick<History, 'take' | 'recent'>;
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
@@ -145,7 +147,7 @@ export class OverviewRoutes {
   }
 
   async #build(): Promise<Overview> {
-    const { epochMs, history, startedMs, parts, reload, version } = this.#options;
+    const { epochMs, history, startedMs, parts, publicUrl, reload, version } = this.#options;
     const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(epochMs())]);
     history.take(gathered.planes.map(({ totals }) => totals));
     const dateMs = epochMs();
@@ -155,6 +157,7 @@ export class OverviewRoutes {
       version,
       orders: this.#tokens.any,
       reloadable: reload !== null,
+      publicUrl: publicUrl(),
       spentTodayUsd,
       recent: (model) => history.recent(model),
     });

@@ -21,6 +21,8 @@ export interface Overview {
   readonly orders: boolean;
   /** Whether there is a configuration file to read again. */
   readonly reloadable: boolean;
+  /** Base URL of the public port, as it listens; null while it does not. */
+  readonly publicUrl: string | null;
   /** The last minute of the whole gateway; quantiles are of requests that name a model. */
   readonly recent: RecentFigures;
   /** Streams of which the client has a piece. */
@@ -192,7 +194,10 @@ export interface OverviewParts {
 }
 
 /** What is known elsewhere. */
-export type OverviewFrame = Pick<Overview, 'dateMs' | 'uptimeMs' | 'version' | 'orders' | 'reloadable'> & {
+export type OverviewFrame = Pick<
+  Overview,
+  'dateMs' | 'uptimeMs' | 'version' | 'orders' | 'publicUrl' | 'reloadable'
+> & {
   readonly spentTodayUsd: string | null;
   /** The last minute of a model; null: of the gateway. */
   readonly recent: (model: string | null) => RecentFigures;

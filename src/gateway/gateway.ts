@@ -221,7 +221,8 @@ class RunningGateway implements ServedGateway {
       sample: () => this.#control.readings.history(),
       log,
     });
-    this.#overview = openOverview(this.#control, this.#history, this.#tokens, options.reload ?? null, log);
+    const publicUrl = (): string | null => this.#publicUrl;
+    this.#overview = openOverview(this.#control, this.#history, this.#tokens, options.reload ?? null, publicUrl, log);
     const { local } = this.#control;
     this.#explain = new ExplainRoutes({
       tokens: this.#tokens,
@@ -389,6 +390,7 @@ function openOverview(
   history: History,
   tokens: AdminTokens,
   reload: (() => Promise<ReloadAnswer>) | null,
+  publicUrl: () => string | null,
   log: Log,
 ): OverviewRoutes {
   return new OverviewRoutes({
@@ -397,6 +399,7 @@ function openOverview(
     acts: () => control.ledger?.adminActs ?? null,
     epochMs: systemEpochMs,
     startedMs: performance.timeOrigin,
+    publicUrl,
     parts: () => control.readings.overview(),
     history,
     spentOn: (day) => spentOn(control.ledger, day),

@@ -54,6 +54,7 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     acts: () => ledger.adminActs,
     epochMs: () => START_MS,
     startedMs: START_MS,
+    publicUrl: () => null,
     parts: () => Promise.reject(new Error('not asked for')),
     history: { take: () => {}, recent: () => NO_FIGURES },
     spentOn: async () => null,

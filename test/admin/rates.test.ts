@@ -13,6 +13,7 @@ function overview(dateMs: number, more: Partial<Overview>): Overview {
     stage: 'ready',
     orders: false,
     reloadable: false,
+    publicUrl: 'http://127.0.0.1:8080',
     recent: NO_FIGURES,
     streams: 0,
     threads: [],

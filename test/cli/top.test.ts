@@ -15,6 +15,7 @@ const OVERVIEW: Overview = {
   stage: 'ready',
   orders: true,
   reloadable: true,
+  publicUrl: 'http://127.0.0.1:8080',
   recent: { ...NO_FIGURES, requestsPerS: 2, latencyMs: { p50: 150, p95: 180, p99: 199 } },
   streams: 2,
   threads: [{ thread: 1, inFlight: 3, delayMs: [0, 1.5, 20], busyMs: 0, heapBytes: 50 * 2 ** 20 }],

@@ -27,6 +27,13 @@ const LINKS: readonly (readonly [href: string, name: string])[] = [
   ['licenses.txt', 'Licences'],
 ];
 
+/** A page of the public port for this browser: a gateway that listens on loopback or everywhere is where the dashboard is. */
+function fromHere(publicUrl: string, path: string): string {
+  const url = new URL(path, publicUrl);
+  if (['127.0.0.1', '[::1]', 'localhost'].includes(url.hostname)) url.hostname = location.hostname;
+  return url.href;
+}
+
 interface Shown {
   readonly view: View;
   readonly params: Readonly<Record<string, string>>;
@@ -61,7 +68,7 @@ function App(): VNode {
       <Header overview={overview} error={error} path={path} />
       <div class="frame">
         <div class="side">
-          <Navigation path={path} />
+          <Navigation path={path} publicUrl={overview?.publicUrl ?? null} />
         </div>
         <main ref={main} id="main" tabIndex={-1}>
           {shown === null ? (
@@ -116,7 +123,13 @@ function Guarded({ overview, params, view }: Shown & { readonly overview: Overvi
   );
 }
 
-function Navigation({ path }: { readonly path: string }): VNode {
+interface NavigationProps {
+  readonly path: string;
+  /** Of the gateway; null while it is not known. */
+  readonly publicUrl: string | null;
+}
+
+function Navigation({ path, publicUrl }: NavigationProps): VNode {
   const first = `/${path.split('/')[1] ?? ''}`;
   return (
     <nav aria-label="Views">
@@ -140,6 +153,11 @@ function Navigation({ path }: { readonly path: string }): VNode {
       })}
       <h2 id="nav-links">Elsewhere</h2>
       <ul class="links" aria-labelledby="nav-links">
+        {publicUrl !== null && (
+          <li>
+            <a href={fromHere(publicUrl, '/docs')}>API reference</a>
+          </li>
+        )}
         {LINKS.map(([to, name]) => (
           <li key={to}>
             <a href={to}>{name}</a>
@@ -233,7 +251,7 @@ function Header({ error, overview, path }: HeaderProps): VNode {
         </span>
       </div>
       <div id="menu" hidden={!isOpen}>
-        {isOpen && <Navigation path={path} />}
+        {isOpen && <Navigation path={path} publicUrl={overview?.publicUrl ?? null} />}
       </div>
     </header>
   );

@@ -198,6 +198,7 @@ t.test('shows what a gateway does, and updates in place: what has the focus keep
   const { url, adminUrl, hosts } = await start(t);
   const page = await openView(t, adminUrl, '/crns');
   for (const host of hosts) t.match(await row(page, 'crns', host.url).textContent(), /● up/);
+  t.equal(await page.getByRole('link', { name: 'API reference' }).getAttribute('href'), `${url}/docs`);
   const name = `Drain ${hosts[0]?.url}`;
   await page.getByRole('button', { name }).focus();
   await page.evaluate("document.querySelectorAll('#crns tbody tr').forEach((row) => { row.mark = 1; })");

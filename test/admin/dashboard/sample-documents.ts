@@ -113,6 +113,7 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
     stage: 'ready',
     orders: true,
     reloadable: true,
+    publicUrl: 'http://127.0.0.1:8080',
     streams: 31,
     threads: [0, 1, 2].map((thread) => ({
       thread,
