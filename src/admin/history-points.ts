@@ -6,7 +6,7 @@ const CHUNK = 60;
 
 /** Codes: 0 is 0, `NOTHING` is null, the ones between are logarithms. */
 const NOTHING = 65_535;
-/** Numbers from 2^-20 (a millionth) to 2^44 (17 tera), with an error of at most 0.04 %. */
+/** Numbers from 2^-20 (a millionth) to 2^44 (17 tera), exact to three digits. */
 const LOWEST_LOG = -20;
 const CODES_PER_DOUBLING = 1023;
 
@@ -20,8 +20,7 @@ function encode(value: number | null): number {
 function decode(code: number): number | null {
   if (code === NOTHING) return null;
   if (code === 0) return 0;
-  const value = 2 ** (code / CODES_PER_DOUBLING + LOWEST_LOG);
-  return value < 1000 ? Number(value.toPrecision(3)) : Math.round(value);
+  return Number((2 ** (code / CODES_PER_DOUBLING + LOWEST_LOG)).toPrecision(3));
 }
 
 export class HistoryPoints {
