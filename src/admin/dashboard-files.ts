@@ -2,7 +2,7 @@
 // 8.8.3), compressed where the client takes gzip. The content security policy allows nothing but these files and requests to
 // the gateway itself.
 //
-// GET / (index.html)   GET /app.js, /app.css, /icon.svg, /licenses.txt   GET /chunk-HASH.js, for good
+// GET / and /dashboard (index.html)   GET /app.js, /app.css, /icon.svg, /licenses.txt   GET /chunk-HASH.js, for good
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -22,6 +22,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 const FILES: Readonly<Record<string, string>> = {
   '/': 'index.html',
+  '/dashboard': 'index.html',
   '/app.js': 'app.js',
   '/app.css': 'app.css',
   '/icon.svg': 'icon.svg',

@@ -27,11 +27,7 @@ export function may(role: Role, holder: Identity | null | undefined = identity.v
   return holder !== null && holder !== undefined && ROLES.indexOf(holder.role) >= ROLES.indexOf(role);
 }
 
-/**
- * A refusal by the admin listener; the message begins with the status.
- *
- * @public
- */
+/** A refusal by the admin listener; the message begins with the status. */
 export class ApiError extends Error {
   readonly status: number;
 
@@ -52,20 +48,12 @@ function tokenOf(): string | null {
   return sessionStorage.getItem(TOKEN);
 }
 
-/**
- * Headers that identify the holder of the token; none without a token.
- *
- * @public
- */
-export function authorization(token: string | null = tokenOf()): Record<string, string> {
+/** Headers that identify the holder of the token; none without a token. */
+function authorization(token: string | null = tokenOf()): Record<string, string> {
   return token === null ? {} : { authorization: `Bearer ${token}` };
 }
 
-/**
- * Address of a path of the admin listener, relative to the page.
- *
- * @public
- */
+/** Address of a path of the admin listener, relative to the page. */
 export function urlOf(path: string): string {
   return `.${path}`;
 }
@@ -89,11 +77,7 @@ export async function request<T>(method: string, path: string, options: RequestO
   throw new ApiError(response.status, detailOf(text));
 }
 
-/**
- * Reads a document.
- *
- * @public
- */
+/** Reads a document. */
 export function read<T>(path: string, signal?: AbortSignal): Promise<T> {
   return request<T>('GET', path, { signal });
 }

@@ -24,11 +24,7 @@ export function href(path: string, query: Readonly<Record<string, string>> = {})
   return `#${path}${text === '' ? '' : `?${text}`}`;
 }
 
-/**
- * Goes to a view.
- *
- * @public
- */
+/** Goes to a view. */
 export function navigate(path: string, query: Readonly<Record<string, string>> = {}): void {
   location.hash = href(path, query);
 }

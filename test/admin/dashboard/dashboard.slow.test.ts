@@ -102,7 +102,7 @@ const SIDEWAYS = 'document.documentElement.scrollWidth - document.documentElemen
 
 t.test('loads its own files and documents, nothing else', async (t) => {
   const { adminUrl } = await startSample(t, { crns: 2, models: 1 });
-  for (const path of ['/']) {
+  for (const path of ['/', '/dashboard']) {
     const page = await openPage(t, 'about:blank');
     const asked: string[] = [];
     page.on('request', (request) =>
