@@ -240,7 +240,7 @@ function Balance({ account }: { readonly account: AccountDocument }): VNode | nu
   return (
     <Chart
       title="Balance"
-      note={`USD with what is in use, over the last ${plural(data.length, 'movement')}`}
+      note={`USD with what is in use, over the last ${plural((data.length - 1) / 2, 'movement')}`}
       datesMs={data.map(({ dateMs }) => dateMs)}
       lines={[{ name: 'balance', color: 1, filled: true, values: data.map(({ usd }) => usd) }]}
       print={usdText}
