@@ -7,9 +7,9 @@ import { type History, HISTORY_RANGES, type HistoryRange } from './history.ts';
 const PARAMETERS: ReadonlySet<string> = new Set(['range', 'model', 'crn']);
 
 export class HistoryRoutes {
-  readonly #history: History;
+  readonly #history: Pick<History, 'read'>;
 
-  constructor(history: History) {
+  constructor(history: Pick<History, 'read'>) {
     this.#history = history;
   }
 

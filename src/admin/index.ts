@@ -9,7 +9,7 @@ export { type ExplainAnswer, type ExplainRequest, ExplainRoutes } from './explai
 export { type List, LISTS, nextCursor } from './lists.ts';
 export { recordedService } from './recorded-service.ts';
 export { cachesOf, type CrnStatus, Gauges, type ProbeStatus, statusOf } from './gauges.ts';
-export { type CrnGauges, History, type HistorySample, type RecentFigures } from './history.ts';
+export { type CrnGauges, History, type HistoryDocument, type HistorySample, type RecentFigures } from './history.ts';
 export { HistoryRoutes } from './history-routes.ts';
 export { HostRoutes } from './host-routes.ts';
 export { ConfigurationRoutes } from './configuration-routes.ts';
