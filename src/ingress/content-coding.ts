@@ -73,6 +73,7 @@ export type DecodedCallback = (error: HeadraceError | null, body: Buffer) => voi
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
 let running = 0;
+let isStarting = false;
 const waiting: Decoding[] = [];
 
 /** The decoding of one body. */
@@ -97,8 +98,23 @@ export class Decoding {
     this.#done = done;
     this.#sentBytes = body.byteLength;
     this.#input = body;
-    if (running < MAX_DECODING) this.#run();
-    else waiting.push(this);
+    waiting.push(this);
+    Decoding.#startWaiting();
+  }
+
+  /** A loop, since a body may end within its start: thousands that do, each started by the end of the one before, would overflow the stack. */
+  static #startWaiting(): void {
+    if (isStarting) return;
+    isStarting = true;
+    try {
+      while (running < MAX_DECODING) {
+        const next = waiting.shift();
+        if (next === undefined) break;
+        next.#run();
+      }
+    } finally {
+      isStarting = false;
+    }
   }
 
   /** Nothing is called any more, and nothing stays taken. */
@@ -203,8 +219,7 @@ export class Decoding {
       return;
     }
     running--;
-    const next = waiting.shift();
-    if (next !== undefined) next.#run();
+    Decoding.#startWaiting();
   }
 
   #free(): void {

@@ -165,3 +165,21 @@ t.test('many bodies at once are all decoded, and those that are given up take no
   t.equal(given, 40);
   t.equal(budget.usedBytes, 0);
 });
+
+t.test('thousands of malformed bodies that wait are all refused', async (t) => {
+  const limits = { maxBytes: MAX_BYTES, take: () => true, give: () => undefined };
+  const sound = gzipSync(Buffer.alloc(200_000, 'The canal leads to the wheel. '));
+  const count = 20_000;
+  let refused = 0;
+  const outcomes = Array.from({ length: 8 + count }, (_, at) => {
+    const [bytes, coding]: [Buffer, Coding] = at < 8 ? [sound, 'gzip'] : [Buffer.from('{"model":"b"}'), 'zstd'];
+    return new Promise<void>((resolve) => {
+      new Decoding(bytes, [coding], limits, (error) => {
+        if (error?.code === 'HR_REQUEST_MALFORMED') refused++;
+        resolve();
+      });
+    });
+  });
+  await Promise.all(outcomes);
+  t.equal(refused, count);
+});
