@@ -32,6 +32,7 @@ export {
   printCsv,
   printJsonLines,
   printTable,
+  visible,
 } from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';
 export type { NewKeyView, RotationView } from './views.ts';

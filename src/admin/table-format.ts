@@ -80,7 +80,8 @@ function levelPoints(cells: readonly string[]): string[] {
   return cells.map((cell, at) => cell + ' '.repeat(longest - (tails[at] ?? 0)));
 }
 
-function visible(text: string): string {
+/** Without the characters that a terminal would obey. */
+export function visible(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }
 

@@ -3,7 +3,7 @@
 
 import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
-import { type Column, printTable } from '../admin/index.ts';
+import { type Column, printTable, visible } from '../admin/index.ts';
 import { explain } from '../config/describe.ts';
 import { loadConfigFile, type Mistake } from '../config/load.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
@@ -92,7 +92,9 @@ function column(head: string, cell: (finding: Finding) => string): Column<Findin
 function findingsText(findings: readonly Finding[]): string {
   if (findings.length === 0) return 'Nothing to ask.\n';
   const wrong = findings.filter(({ result }) => result === 'wrong').length;
-  const suggestions = findings.flatMap(({ name, suggestions: each }) => each.map((text) => `  ${name}: ${text}\n`));
+  const suggestions = findings.flatMap(({ name, suggestions: each }) =>
+    each.map((text) => `  ${visible(`${name}: ${text}`)}\n`),
+  );
   const verdict = wrong === 0 ? 'Everything answers as expected.' : `${wrong} of ${findings.length} are wrong.`;
   const advice = suggestions.length === 0 ? '' : `\nSuggestions\n${suggestions.join('')}`;
   return `${printTable(COLUMNS, findings)}${advice}\n${verdict}\n`;

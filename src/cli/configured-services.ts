@@ -34,8 +34,9 @@ const CONCURRENCY = 16;
 const TIMEOUT_MS = 5000;
 const MAX_BYTES = 4 * 1024 * 1024;
 
-/** Names in a sentence. */
+/** Names in a sentence, and characters of a name: a server may list whatever it likes. */
 const MOST_NAMES = 8;
+const MOST_CHARS = 100;
 
 /** Asks all. `onDone` is called after each. The findings have the order of the configuration. */
 export async function askServices(
@@ -278,6 +279,8 @@ function keyProblem(apiKey: string | undefined): string {
 /** Whether a server knows the path of a request that it answered so; null where that cannot be told. */
 function isKnownPath(status: number, body: Buffer): boolean | null {
   if ((status >= 500 && status !== 501) || status === 401 || status === 403 || status === 429) return null;
+  // Not followed: what is there is the word of another address.
+  if (status >= 300 && status < 400) return null;
   return !mayBePath(status) || (status === 404 && !pathUnknown(status, body));
 }
 
@@ -308,7 +311,10 @@ function listedModels(body: Buffer): { ids: string[]; takesAnyName: boolean } | 
 
 function namesOf(names: readonly string[]): string {
   const more = names.length - MOST_NAMES;
-  return names.slice(0, MOST_NAMES).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const shown = names
+    .slice(0, MOST_NAMES)
+    .map((name) => (name.length > MOST_CHARS ? `${name.slice(0, MOST_CHARS)}…` : name));
+  return shown.join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 async function askDiscovery(client: BufferedClient, url: string): Promise<Finding> {

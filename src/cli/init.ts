@@ -6,6 +6,7 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
+import { visible } from '../admin/index.ts';
 import { loadConfigText } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { printAddress } from '../config/units.ts';
@@ -71,7 +72,7 @@ async function init(options: InitOptions, io: CliIo): Promise<void> {
   const resolution = loadConfigText(text, options.config, {});
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   await write(options.config, text, options.force ?? false);
-  for (const { sentence } of findings) io.stdout.write(`${sentence}.\n`);
+  for (const { sentence } of findings) io.stdout.write(`${visible(sentence)}.\n`);
   io.stdout.write(nextSteps(options.config, resolution.settings, answers.key));
 }
 

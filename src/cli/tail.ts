@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
-import { numberText, timeText } from '../admin/index.ts';
+import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { LoggedRequest } from '../telemetry/request-ring.ts';
@@ -196,9 +196,6 @@ function pause(): Promise<void> {
   return new Promise((resolve) => systemClock.setTimeout(resolve, EVERY_MS));
 }
 
-/** Characters that a terminal would obey. */
-const CONTROLS = /[\p{C}\p{Zl}\p{Zp}]/gu;
-
 /** A request on one line: when, what came of it, how long it took, for whom, where, and its id. */
 export function lineOf(row: LoggedRequest): string {
   const { aborted, account, alias, attempts, code, crn, durationMs, endpoint, failures, firstByteMs, inputTokens } =
@@ -223,5 +220,5 @@ export function lineOf(row: LoggedRequest): string {
     ...(code === null ? [] : [code]),
     requestId,
   ];
-  return parts.join('  ').replaceAll(CONTROLS, '?');
+  return visible(parts.join('  '));
 }

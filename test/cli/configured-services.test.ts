@@ -72,6 +72,7 @@ t.test('servers that are wrong, each in its own way, with what to change', async
     const isList = req.url === '/v1/models';
     res.writeHead(isList ? 200 : 404).end(isList ? json({ data: [{ id: 'gpt-oss' }] }) : '');
   });
+  const moved = await serving(t, (_, res) => res.writeHead(302, { location: `${origin}/` }).end());
   const expected: readonly [server: string, found: RegExp, suggestion: RegExp | null][] = [
     [
       `${origin}/v1`,
@@ -86,6 +87,7 @@ t.test('servers that are wrong, each in its own way, with what to change', async
     [`http://${secure}`, /^(?:connection closed without an answer|answer is not HTTP)$/, /^write https: /],
     [origin.replace('http:', 'https:'), /^no TLS at this port$/, /^write http: /],
     [failing, /^500 at \/health; no model list: 500 at \/v1\/models$/, null],
+    [moved, /^302 at \/health; no model list: 302 at \/v1\/models$/, null],
     [locked, /^healthy; 401 at \/v1\/models: the server wants a key/, /^set apiKey/],
     [other, /^404 at \/health; lists gpt-oss; does not list m; knows the path of no dialect$/, /gpt-oss/],
   ];
@@ -161,6 +163,18 @@ t.test('discovery, a store that is none, and the facilitator with its headers', 
     { what: 'store' },
     { what: 'facilitator', result: 'wrong', found: 'does not list base-sepolia' },
   ]);
+});
+
+t.test('what a server lists is cut, and nothing that a terminal would obey', async (t) => {
+  const hostile = await serving(t, (_, res) =>
+    res.end(json({ data: [{ id: `\u001b[31mred\nSuggestions` }, { id: 'x'.repeat(50_000) }] })),
+  );
+  const file = `${t.testdir({ 'headrace.json': json({ store: null, models: { m: { servers: [hostile] } } }) })}/headrace.json`;
+  const { stdout } = await runCli(t, ['check', '-c', file, '--probe'], { env: { HEADRACE_STORE: '' } });
+  t.notMatch(stdout, '\u001b');
+  t.match(stdout, /name the model as the server does: \?\[31mred\?Suggestions, x{100}…\n/);
+  const init = await runCli(t, ['init', '--yes', '--server', hostile, '--config', `${t.testdir({})}/headrace.yaml`]);
+  t.notMatch(init.stdout.slice(0, init.stdout.indexOf('Wrote ')), '\u001b');
 });
 
 t.test('as a table for people, with suggestions below', async (t) => {
