@@ -1,27 +1,23 @@
 // Keeps what was asked and answered as text, for the request log where the setting `requestLog.prompts` allows it. The answer passes
 // unchanged; up to 1 MiB of it is copied, and read once the request is over.
 
-import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
 import type { RequestTexts } from '../telemetry/request-ring.ts';
-import type { Downstream } from '../upstream/index.ts';
+import { type Downstream, DownstreamTap } from '../upstream/index.ts';
 
 /** Most bytes of an answer that are copied. An event of a stream takes some 200 bytes for a token. */
 const COPIED_BYTES = 1024 * 1024;
 
-export class TextRecorder implements Downstream, ExchangeListener {
-  readonly #exchange: Exchange;
-  readonly #downstream: Downstream;
+export class TextRecorder extends DownstreamTap {
   readonly #body: Buffer;
   readonly #length: number;
-  #listener: ExchangeListener | null = null;
   readonly #pieces: Buffer[] = [];
   #bytes = 0;
 
   /** `length`: characters that are kept of the prompt and of the answer. */
   constructor(exchange: Exchange, downstream: Downstream, body: Buffer, length: number) {
-    this.#exchange = exchange;
-    this.#downstream = downstream;
+    super(downstream);
     this.#body = body;
     this.#length = length;
     exchange.texts = this;
@@ -33,71 +29,14 @@ export class TextRecorder implements Downstream, ExchangeListener {
     return { prompt: flat(prompt.slice(-this.#length)), answer: flat(answer.slice(0, this.#length)) };
   }
 
-  get listener(): ExchangeListener | null {
-    return this.#listener;
-  }
-
-  set listener(listener: ExchangeListener | null) {
-    this.#listener = listener;
-    this.#downstream.listener = listener === null ? null : this;
-  }
-
-  get isFull(): boolean {
-    return this.#listener?.isFull === true;
-  }
-
-  get handedOver(): boolean {
-    return this.#downstream.handedOver;
-  }
-
-  get committed(): boolean {
-    return this.#downstream.committed;
-  }
-
-  get errorCode(): string {
-    return this.#downstream.errorCode;
-  }
-
-  set errorCode(code: string) {
-    this.#downstream.errorCode = code;
-  }
-
-  get bytesOut(): number {
-    return this.#downstream.bytesOut;
-  }
-
-  set bytesOut(bytes: number) {
-    this.#downstream.bytesOut = bytes;
-  }
-
-  start(status: number, headers: readonly string[], contentLength: number): void {
-    this.#downstream.start(status, headers, contentLength);
-  }
-
-  write(chunk: Uint8Array): boolean {
+  override write(chunk: Uint8Array): boolean {
     this.#copy(chunk);
-    return this.#downstream.write(chunk);
+    return super.write(chunk);
   }
 
-  end(chunk?: Uint8Array): void {
+  override end(chunk?: Uint8Array): void {
     if (chunk !== undefined) this.#copy(chunk);
-    this.#downstream.end(chunk);
-  }
-
-  destroy(): void {
-    this.#exchange.destroy();
-  }
-
-  onWritable(): void {
-    this.#listener?.onWritable();
-  }
-
-  onCut(): void {
-    this.#listener?.onCut();
-  }
-
-  onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
-    this.#listener?.onEnded(cause);
+    super.end(chunk);
   }
 
   #copy(chunk: Uint8Array): void {

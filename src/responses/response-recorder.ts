@@ -12,8 +12,8 @@ import {
   responsePartsOf,
   withMembers,
 } from '../dialect/index.ts';
-import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
-import type { Downstream } from '../upstream/index.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { DownstreamTap } from '../upstream/index.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
 /** Says that a response is answered and not stored, because too much waits for the store. */
@@ -82,11 +82,9 @@ const LF = 0x0a;
 /** How the answer comes; `none`: nothing of it is to be stored, or it has been. */
 type Form = 'unknown' | 'stream' | 'whole' | 'none';
 
-export class ResponseRecorder implements Downstream, ExchangeListener {
-  readonly #exchange: Exchange;
+export class ResponseRecorder extends DownstreamTap {
   readonly #deps: RecorderDeps;
   readonly #origin: ResponseOrigin;
-  #listener: ExchangeListener | null = null;
   #form: Form = 'unknown';
   /** Parts of the last event of a stream, or of a whole answer. */
   #parts: Buffer[] = [];
@@ -94,85 +92,36 @@ export class ResponseRecorder implements Downstream, ExchangeListener {
   #stored: ResponseRecord | null = null;
 
   constructor(exchange: Exchange, deps: RecorderDeps, origin: ResponseOrigin) {
-    this.#exchange = exchange;
+    super(exchange);
     this.#deps = deps;
     this.#origin = origin;
   }
 
-  get listener(): ExchangeListener | null {
-    return this.#listener;
-  }
-
-  set listener(listener: ExchangeListener | null) {
-    this.#listener = listener;
-    this.#exchange.listener = listener === null ? null : this;
-  }
-
-  get isFull(): boolean {
-    return this.#listener?.isFull === true;
-  }
-
-  get handedOver(): boolean {
-    return this.#exchange.handedOver;
-  }
-
-  get committed(): boolean {
-    return this.#exchange.committed;
-  }
-
-  get errorCode(): string {
-    return this.#exchange.errorCode;
-  }
-
-  set errorCode(code: string) {
-    this.#exchange.errorCode = code;
-  }
-
-  get bytesOut(): number {
-    return this.#exchange.bytesOut;
-  }
-
-  set bytesOut(bytes: number) {
-    this.#exchange.bytesOut = bytes;
-  }
-
-  start(status: number, headers: readonly string[], contentLength: number): void {
+  override start(status: number, headers: readonly string[], contentLength: number): void {
     const { maxBytes, store } = this.#deps;
     this.#form = status !== OK || contentLength > maxBytes ? 'none' : isEventStream(headers) ? 'stream' : 'whole';
     if (this.#form === 'none' || store.isOpen) {
-      this.#exchange.start(status, headers, contentLength);
+      super.start(status, headers, contentLength);
       return;
     }
     this.#form = 'none';
-    this.#exchange.start(status, [...headers, STORED_HEADER, 'false'], contentLength);
+    super.start(status, [...headers, STORED_HEADER, 'false'], contentLength);
   }
 
-  write(chunk: Uint8Array): boolean {
+  override write(chunk: Uint8Array): boolean {
     if (this.#form !== 'none') this.#read(asBuffer(chunk));
-    return this.#exchange.write(chunk);
+    return super.write(chunk);
   }
 
-  end(chunk?: Uint8Array): void {
+  override end(chunk?: Uint8Array): void {
     if (this.#form !== 'none' && chunk !== undefined && chunk.byteLength > 0) this.#read(asBuffer(chunk));
     if (this.#form === 'whole') this.#keep(this.#taken());
-    this.#exchange.end(chunk);
+    super.end(chunk);
   }
 
-  destroy(): void {
-    this.#exchange.destroy();
-  }
-
-  onWritable(): void {
-    this.#listener?.onWritable();
-  }
-
-  onCut(): void {
-    this.#listener?.onCut();
-  }
-
-  onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
+  override onEnded(cause: 'delivered' | 'gone' | 'broken'): void {
     if (cause !== 'delivered' && this.#stored !== null) this.#deps.store.forget(this.#stored);
-    this.#listener?.onEnded(cause);
+    super.onEnded(cause);
   }
 
   /** Looks at a piece before it leaves: its memory may be used again after that. */

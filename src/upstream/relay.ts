@@ -14,6 +14,8 @@ export interface DownstreamListener {
   onCut(): void;
   /** The client has the whole answer, or is gone, or the connection was broken: called exactly once. */
   onEnded(cause: 'delivered' | 'gone' | 'broken'): void;
+  /** The client has to read before it gets more. */
+  readonly isFull?: boolean;
 }
 
 /** The client side of a request. An `Exchange` has this shape. */

@@ -162,7 +162,7 @@ for (const threads of [0, 2]) {
     const { cli, url } = await startServe(t, hosts, { threads, log: { level: 'info', requests: 'all' } });
     await (await chat(url, { text: 'a private question', headers: { 'x-request-id': 'whole' } })).text();
     await readStream(await chat(url, { stream: true, headers: { 'x-request-id': 'stream' } }));
-    await (await chat(url, { model: 'private-model', headers: { 'x-request-id': 'unknown' } })).text();
+    await (await chat(url, { model: 'other-model', headers: { 'x-request-id': 'unknown' } })).text();
     await (await fetch(`${url}/v1/models?key=hr_secret_guess`, { headers: { 'x-request-id': 'list' } })).text();
     await (await chat(url, { headers: { authorization: 'Bearer hr_secret_guess', 'x-request-id': 'bad' } })).text();
     cli.signal('SIGTERM');
@@ -171,7 +171,7 @@ for (const threads of [0, 2]) {
     const proxied = { endpoint: '/v1/chat/completions', method: 'POST', model: MODEL, status: 200, account: 'tests' };
     t.match(line('whole'), { ...proxied, streamed: false, crn: hosts[0]?.url, attempts: 1, durationMs: Number });
     t.match(line('stream'), { ...proxied, streamed: true, aborted: false, firstByteMs: Number, bytesOut: Number });
-    t.match(line('unknown'), { status: 404, code: 'HR_ROUTE_UNKNOWN_MODEL' });
+    t.match(line('unknown'), { status: 404, code: 'HR_ROUTE_UNKNOWN_MODEL', unknownModel: 'other-model' });
     t.match(line('list'), { endpoint: '/v1/models', path: '/v1/models', status: 200 });
     t.match(line('bad'), { status: 401, code: 'HR_AUTH_INVALID' });
     t.notMatch(cli.stderr, /private|hr_secret_guess/);

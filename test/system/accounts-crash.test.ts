@@ -25,7 +25,7 @@ for (const kind of ['sqlite', 'postgres'] as const) {
       JSON.stringify({
         ...{ listen: '127.0.0.1:0', admin: null, threads: 2, store, log: { level: 'error' } },
         models: { [MODEL]: { servers: hosts.map(({ url }) => url), pricing: PRICING } },
-        credit: { flush: '20ms', leaseTtl: LEASE_TTL_MS, lease: '0.002' },
+        credit: { flush: '20ms', leaseTtl: `${LEASE_TTL_MS}ms`, lease: '0.002' },
         health: { interval: '50ms' },
       }),
     );
