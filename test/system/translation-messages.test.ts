@@ -2,7 +2,6 @@
 
 import Anthropic, {
   APIError,
-  AuthenticationError,
   BadRequestError,
   InternalServerError,
   NotFoundError,
@@ -236,7 +235,6 @@ t.test('errors of the server have the classes and types of the official API', as
   const { client, crn } = await start(t);
   const cases: readonly (readonly [status: number, error: new (...args: never) => APIError, type: string])[] = [
     [400, BadRequestError, 'invalid_request_error'],
-    [401, AuthenticationError, 'authentication_error'],
     [404, NotFoundError, 'not_found_error'],
     [422, UnprocessableEntityError, 'invalid_request_error'],
     [429, RateLimitError, 'rate_limit_error'],
@@ -250,8 +248,8 @@ t.test('errors of the server have the classes and types of the official API', as
       t.match(error.error, { error: { code: 'why' } });
     }
   }
-  // These say that the server is at fault: another one is asked, and there is none.
-  for (const status of [500, 503, 529]) {
+  // These say that the server is at fault, or refuses the gateway's own key: another one is asked, and there is none.
+  for (const status of [401, 403, 500, 503, 529]) {
     crn.play(json({ error: { message: 'broken' } }, status));
     t.ok((await thrownBy(client.messages.create(ask))) instanceof InternalServerError);
   }
