@@ -65,14 +65,16 @@ function answer(
   guard: PageGuard,
   routes: readonly AdminRoutes[],
 ): void {
-  const [path = '/', text] = (req.url ?? '/').split('?', 2);
+  const url = req.url ?? '/';
+  const cut = url.indexOf('?');
+  const path = cut < 0 ? url : url.slice(0, cut);
   const refusal = guard.refusal(req, path);
   if (refusal !== null) {
     // The body of a refused request is not read.
     respondJson(res, 403, { detail: refusal }, { connection: 'close' });
     return;
   }
-  const query = new URLSearchParams(text);
+  const query = new URLSearchParams(cut < 0 ? '' : url.slice(cut));
   if (routes.some((routes) => routes.answer(req, res, path, query))) return;
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     respondJson(res, 405, { detail: 'Method Not Allowed' });

@@ -1,5 +1,4 @@
-// Rates between two overview documents, and the text of numbers and times. The dashboard's script contains the source text of
-// these functions (dashboard-script.ts), so each may use only the others in this file.
+// Rates between two overview documents, and the text of numbers and times, for the terminal and for the dashboard.
 
 import type { Overview } from './overview.ts';
 

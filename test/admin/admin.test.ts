@@ -40,6 +40,12 @@ t.test('answers GET on its three paths and nothing else', async (t) => {
   t.equal((await fetch(`${adminUrl}/status`, { method: 'POST' })).status, 405);
 });
 
+t.test('a question mark in a query belongs to it', async (t) => {
+  const { adminUrl } = await startAdmin(t);
+  const { status } = await fetch(`${adminUrl}/history?range=1h?`);
+  t.equal(status, 422, 'the range is 1h?, which there is not');
+});
+
 t.test('is gone once the gateway is closed', async (t) => {
   const { adminUrl, close } = await startAdmin(t);
   await close();

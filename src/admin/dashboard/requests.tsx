@@ -56,14 +56,25 @@ export interface RequestIdProps {
 export function RequestId({ id, short = false, to }: RequestIdProps): VNode {
   const code = <code title={id}>{short && UUID.test(id) ? `${id.slice(0, 8)}…` : id}</code>;
   return (
-    <>
+    <span class={short ? 'request-id' : ''}>
       {to === undefined ? code : <a href={to}>{code}</a>} <CopyButton text={id} what={`request id ${id}`} />
-    </>
+    </span>
   );
 }
 
-export function CrnLink({ crn }: { readonly crn: string | null }): VNode {
-  return crn === null ? <>{NONE}</> : <a href={href(`/crns/${encodeURIComponent(crn)}`)}>{crn}</a>;
+export interface CrnLinkProps {
+  readonly crn: string | null;
+  /** Without the scheme. */
+  readonly short?: boolean;
+}
+
+export function CrnLink({ crn, short = false }: CrnLinkProps): VNode {
+  if (crn === null) return <>{NONE}</>;
+  return (
+    <a href={href(`/crns/${encodeURIComponent(crn)}`)} title={crn}>
+      {short ? crn.replace(/^https?:\/\//, '') : crn}
+    </a>
+  );
 }
 
 export function ModelLink({ alias, model }: { readonly model: string | null; readonly alias: string | null }): VNode {

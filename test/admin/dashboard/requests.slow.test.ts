@@ -100,6 +100,20 @@ t.test('the log shows what ended, goes on, and filters are in the address', asyn
   t.equal(await page.evaluate('window.hit'), undefined);
 });
 
+t.test('at 1400 px a row of the log is as high as its lines, and the table is as wide as its box', async (t) => {
+  const { url, adminUrl } = await start(t);
+  await (await chat(url)).text();
+  const page = await openPage(t, `${adminUrl}/#/requests`, { viewport: { width: 1400, height: 900 } });
+  await signIn(page);
+  const row = page.locator('#log-requests tbody tr').first();
+  await row.waitFor();
+  const wrapped = `[...document.querySelectorAll('#log-requests tbody tr:first-child :is(a, time)')]
+    .filter((node) => node.getClientRects().length > 1).map((node) => node.textContent)`;
+  t.same(await page.evaluate(wrapped), []);
+  const box = "document.querySelector('#log-requests').closest('.scroll-box')";
+  t.equal(await page.evaluate(`${box}.scrollWidth - ${box}.clientWidth`), 0);
+});
+
 t.test('older rows come when they are asked for', async (t) => {
   const { url, adminUrl } = await start(t);
   for (let from = 0; from < 130; from += 10) {

@@ -22,6 +22,7 @@ import { Page, Section } from '../components/page.tsx';
 import { Sparkline } from '../components/sparkline.tsx';
 import type { Column } from '../components/table.tsx';
 import { countText, latencyText } from '../format.ts';
+import { RequestId } from '../requests.tsx';
 import { navigate } from '../router.ts';
 
 export function AccountsView(): VNode {
@@ -148,18 +149,33 @@ export const BUDGET_COLUMNS: readonly Column<BudgetView>[] = [
   ]),
 ];
 
+/** The day, and the time below it. */
+function When({ date }: { readonly date: string }): VNode {
+  const [day, time] = whenText(date).split(' ');
+  return (
+    <>
+      {day} <small>{time}</small>
+    </>
+  );
+}
+
 export const REQUEST_COLUMNS: readonly Column<RequestView>[] = [
-  { name: 'Request', cell: (request) => request.request_id },
-  { name: 'Date', cell: ({ date }) => whenText(date), sort: ({ date }) => date },
-  { name: 'Account', cell: ({ account }) => <AccountLink id={account} />, sort: ({ account }) => account },
+  { name: 'Request', cell: (request) => <RequestId id={request.request_id} short /> },
+  { name: 'Date', class: 'one-line', cell: ({ date }) => <When date={date} />, sort: ({ date }) => date },
+  {
+    name: 'Account',
+    class: 'one-line',
+    cell: ({ account }) => <AccountLink id={account} />,
+    sort: ({ account }) => account,
+  },
   {
     name: 'Status',
     cell: ({ code, status }) => `${status}${code === '' ? '' : ` ${code}`}`,
     sort: ({ status }) => status,
   },
-  { name: 'Endpoint', cell: ({ endpoint }) => endpoint, sort: ({ endpoint }) => endpoint },
-  { name: 'Model', cell: ({ model }) => orDash(model), sort: ({ model }) => model },
-  { name: 'Key', cell: ({ key }) => orDash(key), sort: ({ key }) => key },
+  { name: 'Endpoint', class: 'one-line', cell: ({ endpoint }) => endpoint, sort: ({ endpoint }) => endpoint },
+  { name: 'Model', class: 'one-line', cell: ({ model }) => orDash(model), sort: ({ model }) => model },
+  { name: 'Key', class: 'one-line', cell: ({ key }) => orDash(key), sort: ({ key }) => key },
   {
     name: 'Tokens',
     numeric: true,

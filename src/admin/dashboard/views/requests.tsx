@@ -42,9 +42,14 @@ const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
     cell: ({ endpoint, method, path }) => `${method} ${path ?? endpoint}`,
     sort: ({ endpoint }) => endpoint,
   },
-  { name: 'Model', cell: ({ alias, model }) => <ModelLink model={model} alias={alias} />, sort: ({ model }) => model },
-  { name: 'Account', cell: ({ account }) => account ?? NONE, sort: ({ account }) => account },
-  { name: 'CRN', class: 'name', cell: ({ crn }) => <CrnLink crn={crn} />, sort: ({ crn }) => crn },
+  {
+    name: 'Model',
+    class: 'one-line',
+    cell: ({ alias, model }) => <ModelLink model={model} alias={alias} />,
+    sort: ({ model }) => model,
+  },
+  { name: 'Account', class: 'one-line', cell: ({ account }) => account ?? NONE, sort: ({ account }) => account },
+  { name: 'CRN', class: 'one-line', cell: ({ crn }) => <CrnLink crn={crn} short />, sort: ({ crn }) => crn },
   { name: 'Attempts', numeric: true, cell: ({ attempts }) => attempts, sort: ({ attempts }) => attempts },
   { name: 'In', numeric: true, cell: ({ bytesIn }) => bytesText(bytesIn), sort: ({ bytesIn }) => bytesIn },
   { name: 'Out', numeric: true, cell: ({ bytesOut }) => bytesText(bytesOut), sort: ({ bytesOut }) => bytesOut },
@@ -66,14 +71,14 @@ const LOG_COLUMNS: readonly Column<LoggedRequest>[] = [
     name: 'Endpoint',
     cell: ({ endpoint, method, path }) => (method === 'POST' ? (path ?? endpoint) : `${method} ${path ?? endpoint}`),
   },
-  { name: 'Model', cell: ({ alias, model }) => <ModelLink model={model} alias={alias} /> },
-  { name: 'Account', cell: ({ account }) => account ?? NONE },
+  { name: 'Model', class: 'one-line', cell: ({ alias, model }) => <ModelLink model={model} alias={alias} /> },
+  { name: 'Account', class: 'one-line', cell: ({ account }) => account ?? NONE },
   {
     name: 'CRN',
-    class: 'name',
+    class: 'one-line',
     cell: ({ attempts, crn, failures }) => (
       <>
-        <CrnLink crn={crn} />
+        <CrnLink crn={crn} short />
         {attempts > 1 && (
           <small>
             {plural(attempts, 'attempt')}
