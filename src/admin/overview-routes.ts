@@ -9,7 +9,7 @@ import { parseDuration } from '../config/units.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { dayOf, type Ledger } from '../billing/index.ts';
-import { readJson, respond, respondJson } from './admin-exchange.ts';
+import { readJson, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { DashboardFiles } from './dashboard-files.ts';
 import type { History } from './history.ts';
@@ -76,8 +76,6 @@ class Fresh<T> {
   }
 }
 
-/** Address of the console until it was at the root. */
-const FORMER_PAGE = '/dashboard';
 /** `/house` is the deprecated name of `/overview`, kept for one release. */
 const DOCUMENTS = new Set(['/overview', '/house']);
 /** `Deprecation` (RFC 9745) with the date of the release that renamed the path, and its successor (RFC 5829). */
@@ -108,15 +106,12 @@ export class OverviewRoutes {
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
     if (this.#files.answer(req, res, path)) return true;
     const isAction = ACTIONS.has(path);
-    if (!isAction && !DOCUMENTS.has(path) && path !== FORMER_PAGE) return false;
+    if (!isAction && !DOCUMENTS.has(path)) return false;
     const methods = isAction ? ['POST'] : ['GET', 'HEAD'];
     if (!methods.includes(req.method ?? '')) {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
     } else if (DOCUMENTS.has(path)) {
       void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
-    } else if (!isAction) {
-      // Relative, so that it holds below the prefix of a proxy.
-      respond(res, 308, 'text/plain', '', { location: './' });
     } else if (!this.#tokens.any) {
       respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
     } else {
