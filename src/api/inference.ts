@@ -10,6 +10,7 @@ import {
   dialectOf,
   edited,
   formBounds,
+  formWithModel,
   isForm,
   isNativePath,
   isWithoutOutput,
@@ -131,14 +132,13 @@ const inference: PaidEndpoint<InferenceInput> = {
     const { contentType, path } = exchange;
     const isTyped = contentType !== undefined && received.byteLength > 0;
     const isPlain = dialectOf(path) === undefined;
-    const form = isTyped && isPlain && isForm(contentType) ? scanForm(received, contentType) : null;
-    if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
-    if (isTyped && form === null && !JSON_TYPE.test(contentType)) throw notJson(path, contentType);
+    const formType = isTyped && isPlain && isForm(contentType) ? contentType : null;
+    if (isTyped && formType === null && !JSON_TYPE.test(contentType)) throw notJson(path, contentType);
     const deployed = exchange.deployment === '' ? null : findModel(exchange, deps, exchange.deployment);
-    const { body, scan } =
-      form === null
-        ? scannedBody(path, deps.settings, deployed === null ? received : withModel(received, deployed, deps.settings))
-        : { body: received, scan: form.scan };
+    const sent = deployed === null ? received : withModel(received, deployed, formType, deps.settings);
+    const form = formType === null ? null : scanForm(sent, formType);
+    if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
+    const { body, scan } = form === null ? scannedBody(path, deps.settings, sent) : { body: sent, scan: form.scan };
     const model = deployed ?? findModel(exchange, deps, scan.model);
     const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
     return { ...read, model, form, budget: null, native: null, origin: null };
@@ -274,9 +274,10 @@ function boundsOf(
 }
 
 /** The body with the model that its path names, where the body names none. */
-function withModel(body: Buffer, { id }: Model, { limits }: ApiDeps['settings']): Buffer {
-  const scan = scanBody(body, { maxDepth: limits.jsonDepth });
+function withModel(body: Buffer, { id }: Model, formType: string | null, { limits }: ApiDeps['settings']): Buffer {
+  const scan = formType === null ? scanBody(body, { maxDepth: limits.jsonDepth }) : scanForm(body, formType);
   if (scan.ok || !scan.errors.some(({ loc, type }) => type === 'missing' && loc[1] === 'model')) return body;
+  if (formType !== null) return formWithModel(body, formType, id);
   const open = body.indexOf('{');
   const isEmpty = /^\{\s*\}/.test(body.toString('latin1', open));
   const model = Buffer.from(`{"model":${JSON.stringify(id)}${isEmpty ? '' : ','}`);

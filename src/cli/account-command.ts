@@ -24,7 +24,7 @@ import {
 import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting, storeFolder } from '../config/load.ts';
-import { absoluteStore, storeFile, storeName } from '../config/store-url.ts';
+import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
@@ -272,7 +272,15 @@ async function storeUrl(store: string | undefined, file: string | undefined, env
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   if (typeof resolution.value === 'string') {
     const isGiven = store !== undefined || (env['HEADRACE_STORE'] ?? '') !== '';
-    return absoluteStore(resolution.value, file === undefined || isGiven ? resolve() : storeFolder(undefined, file));
+    const folder = file === undefined || isGiven ? resolve() : storeFolder(undefined, file);
+    const url = absoluteStore(resolution.value, folder);
+    // As a gateway refuses to start: a second store would hide the first one from it.
+    const other = misplacedStore(url, folder);
+    if (other !== null)
+      throw new UsageError(
+        `there is no store at ${storeFile(url)}; if ${other} is meant, move it there, or write its full path in ${file}`,
+      );
+    return url;
   }
   throw new UsageError('the configuration keeps no accounts: its store is null');
 }

@@ -108,6 +108,15 @@ export function renamedForm(body: Buffer, { models, scan }: ScannedForm, model: 
   return Buffer.concat(parts);
 }
 
+/** The form with a field `model` before all others. The same one where its boundary is not found. */
+export function formWithModel(body: Buffer, contentType: string, model: string): Buffer {
+  const boundary = boundaryOf(contentType);
+  const at = boundary === undefined ? -1 : body.indexOf(`--${boundary}`, 0, 'latin1');
+  if (at < 0) return body;
+  const part = `--${boundary}\r\nContent-Disposition: form-data; name="model"\r\n\r\n${model}\r\n`;
+  return Buffer.concat([body.subarray(0, at), Buffer.from(part), body.subarray(at)]);
+}
+
 /** Bytes of text that are one token on average. */
 const BYTES_PER_TOKEN = 4;
 

@@ -85,6 +85,18 @@ t.test('a store is made on demand only, beside the configuration that names it',
   t.match(relative.stderr, `there is no store at ${resolve('nowhere.db')}`, 'a variable is of the working folder');
 });
 
+t.test('no second store is made where the first one lies in the working folder', async (t) => {
+  // Any file that the working folder of the tests has.
+  const folder = t.testdir({ 'headrace.yaml': 'store: sqlite:./package.json' });
+  const config = ['--config', `${folder}/headrace.yaml`];
+  const { exit, stderr } = await runCli(t, ['keys', 'create', '--account', 'acme', '--create', ...config], {
+    env: { HEADRACE_STORE: '' },
+  });
+  t.equal(exit.code, 1);
+  t.match(stderr, `there is no store at ${folder}/package.json; if ${resolve('package.json')} is meant`);
+  t.notOk(existsSync(`${folder}/package.json`));
+});
+
 t.test('keys in PostgreSQL', async (t) => {
   const where = ['--store', await postgresDatabase()];
   const { stdout } = await run(t, 'keys', 'create', '--account', 'acme', '--quiet', ...where);

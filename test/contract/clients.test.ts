@@ -79,6 +79,16 @@ for (const adapter of SERVER_ADAPTERS) {
     t.same([unknown.status, unknown.json()], [404, { detail: "Model 'x' not found" }]);
     await ask({ path, headers: { ...GOOD, ...JSON_TYPE }, body: ' { }' });
     t.same(JSON.parse(bodies.at(-1)?.text ?? ''), { model: MODEL });
+    const file = '--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--x--\r\n';
+    const speech = `/openai/deployments/${MODEL}/audio/transcriptions`;
+    const form = { path: speech, headers: { ...GOOD, 'content-type': 'multipart/form-data; boundary=x' } };
+    const field = (model: string): string => `--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n${model}\r\n`;
+    for (const sent of [file, field(MODEL) + file, field('whisper-1') + file]) {
+      t.equal((await ask({ ...form, body: sent })).status, 200);
+      t.equal(bodies.at(-1)?.path, '/v1/audio/transcriptions');
+      t.equal(bodies.at(-1)?.text, field(MODEL) + file);
+    }
+    t.equal((await ask({ ...form, body: 'none' })).status, 422);
   });
 
   t.test(`${adapter}: a body of another type is refused with what to do`, async (t) => {
