@@ -3,7 +3,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { type BrowserContextOptions, chromium } from 'playwright-core';
+import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { ROOT } from './markdown.ts';
 import { type Output, recordingSvg } from './terminal-recording.ts';
 
@@ -100,6 +100,16 @@ const status = (await (await fetch('http://127.0.0.1:9090/status')).json()) as {
 await adminAction('drain', { url: status.crns[3]?.url });
 await sleep(15_000);
 
+/** Asks twice in the playground. */
+async function chat(page: Page): Promise<void> {
+  await page.getByLabel('API key').fill('hr_demo');
+  for (const question of ['Where does the water go?', 'And where does it come from?']) {
+    await page.getByPlaceholder(/^Message/).fill(question);
+    await page.getByRole('button', { name: 'Send' }).click();
+    await sleep(8000);
+  }
+}
+
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
 /** Pictures of views by the name of the file. */
 const pictures: readonly (readonly [name: string, hash: string, options: BrowserContextOptions])[] = [
@@ -107,14 +117,16 @@ const pictures: readonly (readonly [name: string, hash: string, options: Browser
   ['dashboard-dark', '', { viewport: { width: 1280, height: 620 }, colorScheme: 'dark' }],
   ['dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' }],
   ['dashboard-requests', '#/requests', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
+  ['dashboard-spend', '#/spend', { viewport: { width: 1280, height: 640 }, colorScheme: 'light' }],
+  ['dashboard-playground', '#/playground', { viewport: { width: 1280, height: 700 }, colorScheme: 'light' }],
   ['dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' }],
 ];
 await Promise.all(
   pictures.map(async ([name, hash, options]) => {
     const page = await browser.newPage(options);
-    // This view needs a token where one is set.
-    if (hash === '#/requests') await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
+    await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
     await page.goto(`http://127.0.0.1:9090/${hash}`);
+    if (hash === '#/playground') await chat(page);
     // Small lines beside figures begin when the page opens.
     await sleep(25_000);
     await page.screenshot({ path: `${ROOT}docs/${name}.png` });
