@@ -356,6 +356,8 @@ export interface ValidationEntry {
   readonly loc: (string | number)[];
   readonly msg: string;
   readonly type: string;
+  /** What else there is to say, as in the entries of pydantic. */
+  readonly ctx?: { readonly error: string };
 }
 
 /** Details of one error, for its response. */

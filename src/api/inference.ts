@@ -85,7 +85,7 @@ import {
 } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
-import { NOT_AN_OBJECT, typeAdvice } from './schema.ts';
+import { wrongType } from './schema.ts';
 import { TextRecorder } from './text-recorder.ts';
 import { clampTokens, TokenBudget } from './token-budget.ts';
 
@@ -285,12 +285,10 @@ function withModel(body: Buffer, { id }: Model, formType: string | null, { limit
 }
 
 function notJson(path: string, contentType: string): HeadraceError {
-  const sent = contentType.slice(0, 100);
-  const entry =
-    dialectOf(path) === undefined
-      ? { msg: `Content-Type should be application/json or multipart/form-data, not ${sent}`, type: 'content_type' }
-      : { msg: `${NOT_AN_OBJECT}: ${typeAdvice(sent)}`, type: 'model_attributes_type' };
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], ...entry }] });
+  if (dialectOf(path) !== undefined)
+    return new HeadraceError('HR_REQUEST_INVALID', { validation: [wrongType(contentType)] });
+  const msg = `Content-Type should be application/json or multipart/form-data, not ${contentType.slice(0, 100)}`;
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], msg, type: 'content_type' }] });
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */

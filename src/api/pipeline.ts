@@ -1,5 +1,5 @@
 // The order in which every endpoint that costs money serves a request: authenticate, read, price, hold, run, settle.
-// Checks answer in this order: 401 bad key, or none where nothing can be paid; 408, 413, 422, 404, 401 no key or 402 with an offer, 429, 402, 503.
+// Checks answer in this order: 401 bad key, 408, 413, 422, 404, 401 no key or 402 with an offer, 429, 402, 503.
 // Every hold ends in exactly one settlement or release, when the exchange is over, however it ends.
 
 import {
@@ -75,12 +75,16 @@ export interface PaidEndpoint<Input> {
   run(request: PaidRequest<Input>, settlement: RequestSettlement): void;
 }
 
+/** A client without a key is not made to upload more than this where no body can make up for it. */
+const KEYLESS_UPLOAD_BYTES = 64 * 1024;
+
 /** The endpoint as the router calls it. It throws 401 before the body is read; every later refusal is answered. */
 export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
   return (exchange, deps) => {
     const access = authenticate(exchange, deps);
-    // Without payments no body can make up for a missing key.
-    if (exchange.keyless && (deps.paymentProcessor === null || deps.billing === null)) {
+    const { declaredBytes, keyless } = exchange;
+    const isShort = declaredBytes >= 0 && declaredBytes <= KEYLESS_UPLOAD_BYTES;
+    if (keyless && !isShort && (deps.paymentProcessor === null || deps.billing === null)) {
       throw new HeadraceError('HR_AUTH_MISSING');
     }
     exchange.readBody((error, body) => {

@@ -3,7 +3,7 @@
 
 import type { Settings } from '../config/settings.ts';
 import { type Dialect, dialectOf, DIALECTS, usualPath } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { type ErrorDecorator, respondError } from '../ingress/respond.ts';
 
@@ -67,9 +67,12 @@ function errorDialect(exchange: Exchange): Dialect | undefined {
   return isMessages ? DIALECTS.messages : DIALECTS.responses;
 }
 
+function sentenceOf({ ctx, loc, msg }: ValidationEntry): string {
+  return `${loc.join('.')}: ${msg}${ctx === undefined ? '' : `: ${ctx.error}`}`;
+}
+
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
-  const text =
-    validation === undefined ? message : validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+  const text = validation === undefined ? message : validation.map(sentenceOf).join('; ');
   const member = validation?.[0]?.loc[1];
   const failure = { code, message: text, status, ...(typeof member === 'string' && { member }) };
   return errorDialect(exchange)?.errorMember(failure);

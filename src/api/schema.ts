@@ -126,11 +126,14 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What to do about a body of this type. It is not read as JSON: web pages of all origins may send forms and texts (Fetch, "CORS-safelisted"). */
-export function typeAdvice(contentType: string): string {
-  return `Content-Type should be application/json, not ${contentType}${
-    /urlencoded/i.test(contentType) ? ' (curl: --json, or -H "content-type: application/json")' : ''
-  }`;
+/**
+ * The mistake of a body of this type, and what to do about it. It is not read as JSON: web pages of all origins may send forms and
+ * texts (Fetch, "CORS-safelisted").
+ */
+export function wrongType(contentType: string): ValidationEntry {
+  const curl = /urlencoded/i.test(contentType) ? ' (curl: --json, or -H "content-type: application/json")' : '';
+  const error = `Content-Type should be application/json, not ${contentType.slice(0, 100)}${curl}`;
+  return { loc: ['body'], msg: NOT_AN_OBJECT, type: 'model_attributes_type', ctx: { error } };
 }
 
 /**
@@ -143,7 +146,7 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
   });
   if (body.length === 0) return mistake('missing', 'Field required');
   if (contentType !== undefined && !/^application\/([^;\s]+\+)?json\s*(;|$)/i.test(contentType.trim())) {
-    return mistake('model_attributes_type', `${NOT_AN_OBJECT}: ${typeAdvice(contentType.slice(0, 100))}`);
+    return { errors: [wrongType(contentType)] };
   }
   // The decoder replaces bytes that are not UTF-8, and that character never occurs where JSON has syntax.
   const text = new TextDecoder().decode(body);

@@ -490,7 +490,7 @@ export const SCHEMA = section('General', {
   store: setting(
     nullable(string(STORE)),
     'sqlite:./headrace.db',
-    'Ledger: sqlite:FILE, from the folder of the configuration, sqlite::memory: or postgres://…; null: none.',
+    'Ledger: sqlite:FILE, beside the configuration, sqlite::memory: or postgres://…; null: none.',
     { ...RESTART, ...SECRET },
   ),
   credit: section('Credit', {

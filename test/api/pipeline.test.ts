@@ -187,14 +187,19 @@ for (const [name, endpoint, valid, invalid] of ENDPOINTS) {
     t.equal(await refusal(GOOD, valid), 'HR_CREDIT_SHORT');
   });
 
-  t.test(`${name} asks for a key where no payment can be taken, before the body is read`, async (t) => {
+  t.test(`${name} asks for a key where no payment can be taken, before a long body is read`, async (t) => {
     for (const without of ['paymentProcessor', 'billing']) {
+      const deps = { ...new Money().deps(), [without]: null };
       const exchange = new BodyExchange('POST');
-      t.throws(
-        () => endpoint(exchange, { ...new Money().deps(), [without]: null }),
-        { code: 'HR_AUTH_MISSING' },
-        without,
-      );
+      endpoint(exchange, deps);
+      exchange.receive(valid);
+      t.equal(exchange.errorCode, 'HR_AUTH_MISSING', without);
+      for (const framing of [
+        ['content-length', '65537'],
+        ['transfer-encoding', 'chunked'],
+      ]) {
+        t.throws(() => endpoint(new BodyExchange('POST', framing), deps), { code: 'HR_AUTH_MISSING' }, framing.join());
+      }
     }
   });
 }

@@ -188,12 +188,15 @@ t.test('the body itself can be the mistake', (t) => {
     ['null', undefined, { loc: ['body'], msg: 'Field required', type: 'missing' }],
     ['[]', undefined, { loc: ['body'], msg: notAnObject, type: 'model_attributes_type' }],
     ['5', undefined, { loc: ['body'], msg: notAnObject, type: 'model_attributes_type' }],
-    ['{}', 'text/plain', { loc: ['body'], msg: notAnObject, type: 'model_attributes_type' }],
-    ['{}', 'application/jsonp', { loc: ['body'], msg: notAnObject, type: 'model_attributes_type' }],
     ['{"a":1,}', undefined, { loc: ['body', 7], msg: 'JSON decode error', type: 'json_invalid' }],
   ];
   for (const [text, contentType, entry] of cases) {
     t.strictSame(parseJsonBody(Buffer.from(text), contentType), { errors: [entry] }, text);
+  }
+  for (const contentType of ['text/plain', 'application/jsonp']) {
+    const ctx = { error: `Content-Type should be application/json, not ${contentType}` };
+    const entry = { loc: ['body'], msg: notAnObject, type: 'model_attributes_type', ctx };
+    t.strictSame(parseJsonBody(Buffer.from('{}'), contentType), { errors: [entry] }, contentType);
   }
   for (const contentType of [undefined, 'application/json', 'Application/JSON ; charset=utf-8', 'application/x+json']) {
     t.strictSame(parseJsonBody(Buffer.from('\ufeff{"a":1}'), contentType), { value: { a: 1 } });

@@ -207,9 +207,9 @@ onEach(t, SOCKETS, 'a missing or malformed key is answered before the body', asy
   }
   const small = dial();
   await small.send(`${head('POST', PATH, { host: 'x', 'content-length': '5' })}hello`);
-  t.equal((await small.answer()).status, 401);
+  t.equal((await small.answer()).status, 422, 'a short body is checked first');
   await small.send(head('GET', '/health', { host: 'x' }));
-  t.equal((await small.answer()).status, 200, 'a short rest is read, and the connection is kept');
+  t.equal((await small.answer()).status, 200, 'and the connection is kept');
   t.equal(host.requests.filter(({ method }) => method === 'POST').length, 0);
 });
 
@@ -263,10 +263,11 @@ onEach(
 onEach(
   t,
   SERVER_ADAPTERS,
-  'requests without a key get no memory where nothing can be paid, those with one all of it',
+  'requests without a key get an eighth of the memory, those with one the rest',
   async (t, { ask }) => {
     const body = { ...CHAT, pad: ' '.repeat(10_000) };
-    t.match(await ask({ path: PATH, body }), { status: 401, headers: { 'x-headrace-error': 'HR_AUTH_MISSING' } });
+    t.match(await ask({ path: PATH, body }), { status: 503, headers: { 'x-headrace-error': 'HR_OVERLOADED' } });
+    t.equal((await ask({ path: PATH, body: CHAT })).status, 401, 'a small one is read and then refused');
     t.equal((await ask({ path: PATH, headers: GOOD, body })).status, 200);
   },
   { limits: { bodyBytes: 64 * 1024, heldEventBytes: 4096, bufferedBytes: 64 * 1024 } },

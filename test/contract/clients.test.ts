@@ -96,17 +96,14 @@ for (const adapter of SERVER_ADAPTERS) {
     const refused = async (path: string, type: string, body: unknown): Promise<string> => {
       const answer = await ask({ path, headers: { ...GOOD, 'content-type': type }, body });
       t.equal(answer.status, 422, path);
-      const [entry] = answer.json<{ detail: { loc: unknown; msg: string }[] }>().detail;
+      const [entry] = answer.json<{ detail: { loc: unknown; msg: string; ctx?: { error: string } }[] }>().detail;
       t.same(entry?.loc, ['body']);
-      return entry?.msg ?? '';
+      return entry?.ctx?.error ?? entry?.msg ?? '';
     };
     const text = JSON.stringify(CHAT);
     for (const path of ['/v1/chat/completions', '/search']) {
       const form = await refused(path, 'application/x-www-form-urlencoded', text);
-      t.match(
-        form,
-        /^Input should be a valid dictionary or object to extract fields from: Content-Type should be application\/json/,
-      );
+      t.match(form, /^Content-Type should be application\/json/);
       t.match(form, /curl: --json/);
       t.match(
         await refused(path, 'multipart/form-data; boundary=x', '--x--\r\n'),
