@@ -60,20 +60,20 @@ export function urlOf(path: string): string {
 
 /** Sends a request and resolves with the JSON of its answer. Rejects with an ApiError for other statuses than 2xx. */
 export async function request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
-  const { body, signal, token } = options;
+  const { body, signal, token = tokenOf() } = options;
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   const response = await fetch(urlOf(path), {
     method,
     signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
     headers: {
-      ...authorization(token ?? tokenOf()),
+      ...authorization(token),
       ...(body !== undefined && { 'content-type': 'application/json' }),
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
   const text = await response.text();
   if (response.ok) return JSON.parse(text) as T;
-  if (response.status === 401) forgetToken();
+  if (response.status === 401) refused(token);
   throw new ApiError(response.status, detailOf(text));
 }
 
@@ -84,10 +84,14 @@ export function read<T>(path: string, signal?: AbortSignal): Promise<T> {
 
 /** Reads a text, such as CSV, with the headers of its answer. Rejects as `request` does. */
 export async function readText(path: string): Promise<{ readonly text: string; readonly headers: Headers }> {
-  const response = await fetch(urlOf(path), { headers: authorization(), signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const token = tokenOf();
+  const response = await fetch(urlOf(path), {
+    headers: authorization(token),
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
   const text = await response.text();
   if (response.ok) return { text, headers: response.headers };
-  if (response.status === 401) forgetToken();
+  if (response.status === 401) refused(token);
   throw new ApiError(response.status, detailOf(text));
 }
 
@@ -119,6 +123,11 @@ export async function signIn(token: string): Promise<Identity> {
   sessionStorage.setItem(TOKEN, token);
   identity.set(holder);
   return holder;
+}
+
+/** A token is not taken any more. One that was entered meanwhile stays. */
+function refused(token: string | null): void {
+  if (token === tokenOf()) forgetToken();
 }
 
 function forgetToken(): void {
