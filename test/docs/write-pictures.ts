@@ -117,7 +117,6 @@ const pictures: readonly (readonly [name: string, hash: string, options: Browser
   ['dashboard-dark', '', { viewport: { width: 1280, height: 620 }, colorScheme: 'dark' }],
   ['dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' }],
   ['dashboard-requests', '#/requests', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
-  ['dashboard-spend', '#/spend', { viewport: { width: 1280, height: 640 }, colorScheme: 'light' }],
   ['dashboard-playground', '#/playground', { viewport: { width: 1280, height: 700 }, colorScheme: 'light' }],
   ['dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' }],
 ];

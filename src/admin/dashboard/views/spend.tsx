@@ -72,7 +72,7 @@ export function SpendView(): VNode {
         </>
       }
     >
-      <div class="filters">
+      <div class="choices-bar">
         <Choice
           label="Range"
           name="days"
