@@ -70,7 +70,7 @@ export function unknownMembers(schema: Schema, value: unknown, path: Loc = []): 
 type Report = (loc: Loc, type: string, msg: string) => void;
 
 /** What pydantic says of a body that is no object; also of one with another content type than JSON. */
-export const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
+const NOT_AN_OBJECT = 'Input should be a valid dictionary or object to extract fields from';
 
 function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknown {
   switch (schema.type) {
