@@ -353,12 +353,14 @@ export class History {
   /** The points of a range; null for a model or a CRN that is not known. Without both: of the gateway. */
   read(range: HistoryRange, of: { readonly model: string } | { readonly crn: string } | null): HistoryDocument | null {
     const isCrn = of !== null && 'crn' in of;
-    const subject = of === null ? this.#gateway : isCrn ? this.#crns.get(of.crn) : this.#models.get(of.model);
+    const kind = isCrn ? CRN_KIND : MODEL_KIND;
+    let subject = of === null ? this.#gateway : isCrn ? this.#crns.get(of.crn) : this.#models.get(of.model);
+    // Nothing is known of any name before the first sample.
+    if (subject === undefined && this.#step === this.#gateway.firstStep) subject = new Subject(kind, this.#step);
     if (subject === undefined) return null;
     const { clock, epochMs } = this.#options;
     const { isFine, steps: points } = RANGES[range];
     const stepMs = isFine ? STEP_MS : MINUTE_MS;
-    const kind = isCrn ? CRN_KIND : MODEL_KIND;
     // Dates follow corrections of the wall clock; steps do not.
     const originMs = epochMs() - clock.now() + this.#originMs;
     const dateMs: number[] = [];

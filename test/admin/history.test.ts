@@ -107,6 +107,7 @@ async function settled(): Promise<void> {
 t.test('steps end at multiples of 5 s of the wall clock and have rates of their time', async (t) => {
   const { clock, history, read, steps, threads } = start(12_000);
   const [thread] = threads as [FakeThread];
+  t.same(read('1h', { model: 'm' }).dateMs, [], 'nothing is known of any name before the first sample');
   thread.requests('m', [0.1, 0.1, 0.1]);
   await steps(1);
   t.equal(clock.now(), 7000 + 3000, 'the first step is short');
