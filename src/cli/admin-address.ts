@@ -1,5 +1,6 @@
 // Where the admin listener of a running gateway is, and who asks it, for the commands that do.
 
+import { Option } from 'commander';
 import { UsageError } from './io.ts';
 
 /** The address that a gateway listens on by default. */
@@ -7,6 +8,17 @@ export const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
 
 /** Environment variable of the admin token. */
 export const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
+
+/** Which gateway a command asks. */
+export function adminOption(): Option {
+  return new Option('--admin <url>', 'the admin listener of the gateway').default(DEFAULT_ADMIN);
+}
+
+/** Who asks, where the command needs no more than to read. */
+export function tokenOption(): Option {
+  const description = `a token with the role viewer; better in ${TOKEN_VARIABLE}, which no list of processes shows`;
+  return new Option('--token <token>', description);
+}
 
 /** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL. */
 export function adminUrl(address: string, path: string): string {

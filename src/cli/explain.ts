@@ -7,7 +7,7 @@ import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
 import { errorReason } from '../routing/index.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
-import { adminUrl, DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
+import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 const TIMEOUT_MS = 30_000;
@@ -45,11 +45,8 @@ export function configureExplain(command: Command, io: CliIo): void {
     .option('--cookie <text>', 'the same as --header "cookie: TEXT"')
     .option('--account <name>', 'as which account, where routing.isolate is account')
     .option('--json', 'prints the explanation as JSON')
-    .option('--admin <url>', 'the admin listener of the gateway', DEFAULT_ADMIN)
-    .option(
-      '--token <token>',
-      `a token with the role viewer; better in ${TOKEN_VARIABLE}, which no list of processes shows`,
-    )
+    .addOption(adminOption())
+    .addOption(tokenOption())
     .addHelpText('after', EXAMPLE)
     .action(async (file: string, options: ExplainOptions) => explain(file, options, io));
 }

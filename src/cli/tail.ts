@@ -6,7 +6,7 @@ import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { LoggedRequest } from '../telemetry/request-ring.ts';
-import { adminUrl, DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
+import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 const EVERY_MS = 1000;
@@ -59,11 +59,8 @@ export function configureTail(command: Command, io: CliIo): void {
     .option('--endpoint <path>', 'only this endpoint')
     .option('--slower-than <duration>', 'only what took longer, such as 2s')
     .option('--search <text>', 'only what has this text in an id, a name or a code')
-    .option('--admin <url>', 'the admin listener of the gateway', DEFAULT_ADMIN)
-    .option(
-      '--token <token>',
-      `a token with the role viewer; better in ${TOKEN_VARIABLE}, which no list of processes shows`,
-    )
+    .addOption(adminOption())
+    .addOption(tokenOption())
     .addHelpText('after', EXAMPLE)
     .action(async (options: TailOptions) => tail(options, io));
 }

@@ -17,7 +17,7 @@ import {
 } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { errorReason } from '../routing/index.ts';
-import { adminUrl, DEFAULT_ADMIN } from './admin-address.ts';
+import { adminOption, adminUrl } from './admin-address.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { CliIo } from './io.ts';
 
@@ -47,7 +47,7 @@ Exit code 0: done, 1: the gateway does not answer, with a sentence on standard e
 export function configureTop(command: Command, io: CliIo): void {
   command
     .description(DESCRIPTION)
-    .option('--admin <url>', 'the admin listener of the gateway', DEFAULT_ADMIN)
+    .addOption(adminOption())
     .option('--once', 'prints one screen, measured over a second, and ends')
     .action(async ({ admin, once = false }: { admin: string; once?: boolean }) => top(admin, once, io));
 }

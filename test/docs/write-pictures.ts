@@ -103,10 +103,10 @@ await sleep(15_000);
 /** Asks twice in the playground. */
 async function chat(page: Page): Promise<void> {
   await page.getByLabel('API key').fill('hr_demo');
-  for (const question of ['Where does the water go?', 'And where does it come from?']) {
+  for (const [asked, question] of ['Where does the water go?', 'And where does it come from?'].entries()) {
     await page.getByPlaceholder(/^Message/).fill(question);
     await page.getByRole('button', { name: 'Send' }).click();
-    await sleep(8000);
+    await page.getByText('Ended by').nth(asked).waitFor();
   }
 }
 

@@ -48,7 +48,7 @@ import { type Column, Table } from '../components/table.tsx';
 import { Facts } from '../components/tile.tsx';
 import { countText, plural, usdText } from '../format.ts';
 import { href } from '../router.ts';
-import { BUDGET_COLUMNS, REQUEST_COLUMNS } from './accounts.tsx';
+import { BUDGET_COLUMNS, RecordTable } from './accounts.tsx';
 import type { ViewProps } from './index.ts';
 
 const PARENT = { href: href('/accounts'), name: 'Accounts' };
@@ -199,15 +199,7 @@ function Sections({
         />
       </Section>
       <Section title="Requests">
-        <ListTable
-          list={requests}
-          what="requests"
-          id="requests"
-          caption="Recorded requests, newest first, in UTC"
-          empty="None. They are recorded where the setting costLog.requests says so."
-          columns={REQUEST_COLUMNS}
-          keyOf={(request) => request.id}
-        />
+        <RecordTable list={requests} id="requests" />
       </Section>
     </div>
   );

@@ -8,6 +8,7 @@ import {
   accountPath,
   lastDays,
   orDash,
+  type PagedList,
   picoOf,
   readAll,
   type Spending,
@@ -75,17 +76,24 @@ export function AccountsView(): VNode {
         />
       </Section>
       <Section title="Requests of all accounts">
-        <ListTable
-          list={requests}
-          what="requests"
-          id="all-requests"
-          caption="Recorded requests, newest first, in UTC"
-          empty="None. They are recorded where the setting costLog.requests says so."
-          columns={REQUEST_COLUMNS}
-          keyOf={(request) => request.id}
-        />
+        <RecordTable list={requests} id="all-requests" />
       </Section>
     </Page>
+  );
+}
+
+/** Requests that the ledger has recorded. */
+export function RecordTable({ id, list }: { readonly id: string; readonly list: PagedList<RequestView> }): VNode {
+  return (
+    <ListTable
+      list={list}
+      what="requests"
+      id={id}
+      caption="Recorded requests, newest first, in UTC"
+      empty="None. They are recorded where the setting costLog.requests says so."
+      columns={REQUEST_COLUMNS}
+      keyOf={(request) => request.id}
+    />
   );
 }
 
@@ -159,7 +167,7 @@ function When({ date }: { readonly date: string }): VNode {
   );
 }
 
-export const REQUEST_COLUMNS: readonly Column<RequestView>[] = [
+const REQUEST_COLUMNS: readonly Column<RequestView>[] = [
   { name: 'Request', cell: (request) => <RequestId id={request.request_id} short /> },
   { name: 'Date', class: 'one-line', cell: ({ date }) => <When date={date} />, sort: ({ date }) => date },
   {
