@@ -12,6 +12,30 @@ export interface VirtualTime {
   setFinish(flow: string, tag: number): void;
 }
 
+/**
+ * The virtual time of one queue, with the ends of flows until they are past. A flow whose items come one by one, each as the one before
+ * it is served, then gets its share and no more.
+ */
+export class RememberedTime implements VirtualTime {
+  now = 0;
+  readonly #finish = new Map<string, number>();
+  /** Size at which what is past is dropped. */
+  #full = LEAST_REMEMBERED;
+
+  finish(flow: string): number {
+    return this.#finish.get(flow) ?? 0;
+  }
+
+  setFinish(flow: string, tag: number): void {
+    this.#finish.set(flow, tag);
+    if (this.#finish.size < this.#full) return;
+    for (const [one, end] of this.#finish) if (end <= this.now) this.#finish.delete(one);
+    this.#full = Math.max(LEAST_REMEMBERED, 2 * this.#finish.size);
+  }
+}
+
+const LEAST_REMEMBERED = 64;
+
 /** An item that waits, as the queue keeps it. */
 export class FairEntry<T> {
   readonly item: T;

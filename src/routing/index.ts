@@ -13,7 +13,6 @@ export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
 export { attemptReason, errorReason, statusReason } from './failure-reason.ts';
-export { FairQueue } from './fair-queue.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult, ProbeResult } from './crn.ts';
 export {
   type CrnRegistryCommand,
@@ -71,3 +70,4 @@ export {
 export { probe } from './probe.ts';
 export { ResponseHolders } from './response-holders.ts';
 export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';
+export { type Place, type Turn, type TurnLimits, TurnQueue } from './turn-queue.ts';

@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Behavior, Context, Ref } from '../../actor/index.ts';
 import type { ErrorCode } from '../../errors.ts';
+import { TurnQueue } from '../../routing/index.ts';
 import type { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
 import { type Ledger, type Payment, PICO_PER_CREDIT, PICO_PER_USD, type Pico, type Usage } from '../ledger/store.ts';
 import { picoOf, purchaseAmount, unitsFor } from './merchant-config.ts';
@@ -25,7 +26,6 @@ import {
   submissionOf,
 } from './settlement.ts';
 import { isContractSignature, type SignedPayment } from './signed-payment.ts';
-import { TurnQueue } from './turn-queue.ts';
 import { checksummed } from './typed-data.ts';
 
 export interface PaymentProcessorSettings extends SettlementSettings {
