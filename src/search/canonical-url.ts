@@ -1,6 +1,6 @@
 // Canonical URLs: a key that all spellings of the address of one page share. For comparison only, never shown to clients.
 // Only what servers do not distinguish is removed: the case of a path and parameters not known as tracking stay. Both
-// functions take any text, never throw and are idempotent.
+// functions take any text, never throw and are idempotent. The rules are listed in docs/search.md.
 
 /** The parts of a normalised URL: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
 interface Address {
@@ -23,6 +23,8 @@ const MAX_WRAPPERS = 4;
  */
 export function canonicalUrl(url: string): string {
   const text = url.trim();
+  const plain = plainUrl(text);
+  if (plain !== undefined) return plain;
   const address = unwrap(text);
   return address === undefined ? text : write(address);
 }
@@ -33,9 +35,94 @@ export function canonicalUrl(url: string): string {
  */
 export function comparisonKey(url: string): string {
   const text = url.trim();
+  const plain = plainUrl(text);
+  if (plain !== undefined) return plain;
   const address = unwrap(text);
   if (address === undefined) return text;
   return (mayBeScholarly(address) ? scholarlyKey(address) : undefined) ?? write(address);
+}
+
+/**
+ * Hosts with rules of their own: redirect wrappers, scholarly sites, AMP caches, mobile wikis, sites with several forms of an
+ * address. A host that merely resembles one is read by the URL parser like it.
+ */
+const SPECIAL_HOST =
+  /^https?:\/\/[^/?]*(?:google\.|bing\.com|duckduckgo\.|facebook\.|ampproject\.|youtu|arxiv\.|doi\.|ncbi\.|\.m\.wik|reddit\.|twitter\.|xn--)/;
+/** A host of at least two labels in lower case, of which the last is no number, and a path that the URL parser leaves as it is. */
+const PLAIN =
+  /^https?:\/\/(?:[a-z\d](?:[a-z\d-]*[a-z\d])?\.)+[a-z](?:[a-z\d-]*[a-z\d])?(?:\/[\w!*'():@,$&+=~-][\w!*'():@,$&+=~.-]*)*\/?(?:\?[\w!*():@,$=&/~.-]*)?$/;
+/** Works, and files and folders that are folded. */
+const SPECIAL_PATH = /\/(?:10\.|(?:article|amp|index\.(?:html?|php))\/?(?:\?|$))/;
+
+/**
+ * The canonical URL of text that is plain: of an ordinary site, without escapes, with at most one parameter that counts. Equal
+ * to what the URL parser would come to, at a tenth of its memory. Undefined for all other text.
+ */
+function plainUrl(text: string): string | undefined {
+  if (!PLAIN.test(text) || SPECIAL_HOST.test(text) || SPECIAL_PATH.test(text)) return undefined;
+  const isSecure = text.startsWith('https');
+  const hostFrom = isSecure ? 'https://'.length : 'http://'.length;
+  const slash = text.indexOf('/', hostFrom);
+  const mark = text.indexOf('?', hostFrom);
+  const pathEnd = mark < 0 ? text.length : mark;
+  const hostEnd = slash < 0 || slash > pathEnd ? pathEnd : slash;
+  const from = variantEnd(text, hostFrom, hostEnd);
+  if (from < 0) return undefined;
+  let to = pathEnd;
+  while (to > hostEnd && text.endsWith('/', to)) to -= 1;
+  let query = '';
+  if (mark >= 0) {
+    const kept = keptParameter(text, mark + 1);
+    if (kept === undefined) return undefined;
+    query = kept;
+  }
+  const root = to === hostEnd ? '/' : '';
+  // The text itself where it is canonical, so that most keys take no memory.
+  if (isSecure && from === hostFrom && query === '') {
+    return root === ''
+      ? to === text.length
+        ? text
+        : text.slice(0, to)
+      : hostEnd + 1 === text.length
+        ? text
+        : `${text.slice(0, to)}/`;
+  }
+  if (isSecure && from === hostFrom && to === pathEnd && root === '' && query.length === text.length - mark - 1)
+    return text;
+  return `https://${text.slice(from, to)}${root}${query === '' ? '' : `?${query}`}`;
+}
+
+const VARIANT_LABELS = ['www.', 'm.', 'mobile.', 'amp.'];
+
+/** Where the host begins without the labels of its variants. */
+function variantEnd(text: string, hostFrom: number, hostEnd: number): number {
+  let from = hostFrom;
+  for (;;) {
+    let next = from;
+    for (const label of VARIANT_LABELS) if (text.startsWith(label, from)) next = from + label.length;
+    if (next === from) return from;
+    const dot = text.indexOf('.', next);
+    if (dot < 0 || dot >= hostEnd) return from;
+    from = next;
+  }
+}
+
+/** The only parameter of a query that is no tracking; '' where all are, undefined where several count. */
+function keptParameter(text: string, queryFrom: number): string | undefined {
+  let kept = '';
+  for (let from = queryFrom; from <= text.length;) {
+    const and = text.indexOf('&', from);
+    const to = and < 0 ? text.length : and;
+    if (to > from) {
+      const entry = text.slice(from, to);
+      if (!isTracking(entry)) {
+        if (kept !== '') return undefined;
+        kept = entry;
+      }
+    }
+    from = to + 1;
+  }
+  return kept;
 }
 
 function write({ user, host, port, path, query, fragment }: Address): string {
@@ -44,13 +131,13 @@ function write({ user, host, port, path, query, fragment }: Address): string {
 
 function unwrap(text: string): Address | undefined {
   const outer = fold(text);
-  let address = outer;
+  let address = outer === undefined ? undefined : foldSite(outer);
   for (let wrappers = 0; address !== undefined; wrappers++) {
     const target = mayBeWrapper(address.host) ? wrappedUrl(address) : undefined;
     const inner = target === undefined ? undefined : fold(target);
     if (inner === undefined) return address;
     if (wrappers === MAX_WRAPPERS) return outer;
-    address = inner;
+    address = foldSite(inner);
   }
   return undefined;
 }
@@ -71,7 +158,7 @@ function fold(text: string): Address | undefined {
 
 // The unreserved characters of RFC 3986; the marks !*'() that RFC 2396 counted among them and encodeURIComponent still
 // leaves; and :@, which mean nothing inside a path or a query but which some writers escape (`Paris%2C_Texas`).
-const PLAIN = new Map(
+const UNESCAPED = new Map(
   Array.from("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!*'():@,", (character) => [
     `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
     character,
@@ -83,7 +170,7 @@ function foldEscapes(text: string): string {
     // A bare % is escaped: together with decoded characters after it, it could become an escape.
     if (escape === '%') return '%25';
     const upper = escape.toUpperCase();
-    return PLAIN.get(upper) ?? upper;
+    return UNESCAPED.get(upper) ?? upper;
   });
 }
 
@@ -123,29 +210,28 @@ function foldPath(url: URL): string {
   }
 }
 
-// Campaign families of Urchin, Matomo, HubSpot and the like.
+/** Names of parameters that begin so: campaigns of Urchin, Matomo, HubSpot and the like. */
 const TRACKING_PREFIX = /^(?:utm_|mtm_|pk_|hsa_|_hs|__hs|vero_|oly_|amp_js)/;
-// Click ids of advertisers and networks, recipients of newsletters, sessions, AMP viewers. `ref`, `source`, `si` and the
-// like select content on some sites and stay.
-const TRACKING = new Set([
-  ...['gclid', 'gclsrc', 'dclid', 'gbraid', 'wbraid', 'srsltid', '_ga', '_gl', 'fbclid', 'igshid', 'msclkid', 'twclid'],
-  ...[
-    'ttclid',
-    'yclid',
-    'ysclid',
-    'li_fat_id',
-    'epik',
-    'irclickid',
-    'wickedid',
-    'ref_src',
-    'ref_url',
-    's_cid',
-    'cmpid',
-  ],
-  ...['mc_cid', 'mc_eid', 'mkt_tok', 'at_medium', 'at_campaign', 'jsessionid', 'phpsessid', 'usqp', 'amp_gsa'],
-]);
+/**
+ * Click ids of advertisers and networks, recipients of newsletters, sessions, AMP viewers, in lower case. `ref`, `source`, `si`
+ * and the like select content on some sites and stay.
+ */
+const TRACKING: ReadonlySet<string> = new Set(
+  `gclid gclsrc dclid gbraid wbraid srsltid _ga _gl fbclid igshid msclkid twclid ttclid yclid ysclid li_fat_id epik irclickid
+  wickedid ref_src ref_url s_cid cmpid mc_cid mc_eid mkt_tok at_medium at_campaign jsessionid phpsessid usqp amp_gsa`.split(
+    /\s+/,
+  ),
+);
 // With their values: `?amp=16` is an electric current.
-const AMP = new Set(['amp', 'amp=', 'amp=1', 'amp=true', 'outputtype=amp']);
+const AMP: ReadonlySet<string> = new Set(['amp', 'amp=', 'amp=1', 'amp=true', 'outputtype=amp']);
+
+/** Whether a parameter, with its value, says only how a reader came to the page or which form of it is wanted. */
+function isTracking(entry: string): boolean {
+  const equals = entry.indexOf('=');
+  const name = (equals < 0 ? entry : entry.slice(0, equals)).toLowerCase();
+  if (TRACKING.has(name) || TRACKING_PREFIX.test(name)) return true;
+  return (name === 'amp' || name === 'outputtype') && AMP.has(entry.toLowerCase());
+}
 
 function foldQuery(search: string): string {
   const named: [name: string, entry: string][] = [];
@@ -153,8 +239,7 @@ function foldQuery(search: string): string {
     const entry = (raw.includes('%') ? foldEscapes(raw) : raw).replaceAll('+', '%20');
     const equals = entry.indexOf('=');
     const name = equals < 0 ? entry : entry.slice(0, equals);
-    const lower = name.toLowerCase();
-    if (entry === '' || TRACKING.has(lower) || TRACKING_PREFIX.test(lower) || AMP.has(entry.toLowerCase())) continue;
+    if (entry === '' || isTracking(entry)) continue;
     named.push([name, entry]);
   }
   if (named.length === 0) return '';
@@ -167,6 +252,33 @@ function foldQuery(search: string): string {
 function foldFragment(hash: string): string {
   const [route = ''] = (hash.includes('%') ? foldEscapes(hash) : hash).split(':~:', 1);
   return /^#(?:!.|\/.)/.test(route) && route !== '#!/' ? route : '';
+}
+
+/** Other names of a site under which it has the same pages at the same paths. */
+const SAME_SITE: ReadonlyMap<string, string> = new Map([
+  ['old.reddit.com', 'reddit.com'],
+  ['new.reddit.com', 'reddit.com'],
+  ['np.reddit.com', 'reddit.com'],
+  ['twitter.com', 'x.com'],
+]);
+
+/** `/shorts/ID`, `/embed/ID` and `/live/ID` are players of the video with this id. */
+const VIDEO_PATH = /^\/(?:shorts|embed|live|v)\/([\w-]{11})$/;
+const VIDEO_PARAMETER = /[?&]v=([\w-]{11})(?:&|$)/;
+
+/** One address for the forms in which some sites give the address of a page. */
+function foldSite(address: Address): Address {
+  const { host, path, port, query, user } = address;
+  if (port !== '' || user !== '') return address;
+  if (host === 'youtube.com' || host === 'youtube-nocookie.com' || host === 'youtu.be') {
+    const inPath = host === 'youtu.be' ? /^\/([\w-]{11})$/.exec(path) : VIDEO_PATH.exec(path);
+    const video = path === '/watch' && host === 'youtube.com' ? VIDEO_PARAMETER.exec(query) : inPath;
+    return video === null
+      ? address
+      : { ...address, host: 'youtube.com', path: '/watch', query: `?v=${video[1]}`, fragment: '' };
+  }
+  const site = SAME_SITE.get(host);
+  return site === undefined ? address : { ...address, host: site };
 }
 
 const GOOGLE = /^google\.(?:com|[a-z]{2}|com?\.[a-z]{2})$/;

@@ -40,11 +40,26 @@ const SCANNED_BYTES = 65_536;
  */
 export function isChallenge(response: EngineResponse): boolean {
   if (response.headers['cf-mitigated'] === 'challenge') return true;
+  if (!mayBeHtml(response)) return false;
   const page = response.body.toString('latin1', 0, SCANNED_BYTES);
   const html = /html/i.test(response.headers['content-type'] ?? '') || /^\W*(?:!doctype html|html)\b/i.test(page);
   if (!html || /^\W{0,3}\s*(?:[[{]|<\?xml)/.test(page)) return false;
   return CHALLENGE_MARKUP.test(page) || (response.body.length <= SHORT_PAGE_BYTES && CHALLENGE_WORDS.test(page));
 }
+
+/** By the first byte behind a byte order mark and white space: most responses are JSON and need not be decoded to see it. */
+function mayBeHtml({ body, headers }: EngineResponse): boolean {
+  let at = body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? 3 : 0;
+  while (at < body.length && (body[at] as number) <= SPACE) at++;
+  const first = body[at];
+  if (first === OPEN_BRACE || first === OPEN_BRACKET) return false;
+  return first === LESS_THAN || /html/i.test(headers['content-type'] ?? '');
+}
+
+const SPACE = 0x20;
+const LESS_THAN = 0x3c;
+const OPEN_BRACKET = 0x5b;
+const OPEN_BRACE = 0x7b;
 
 /** Statuses that blame the query and not the engine. */
 const REJECTED = new Set([400, 414, 422]);
@@ -98,11 +113,14 @@ function resetAfter(headers: EngineResponse['headers'], nowMs: number): number |
   return Math.max(0, usedUp.length > 0 ? Math.max(...usedUp) : Math.min(...waits.map(({ ms }) => ms)));
 }
 
+const BYTE_ORDER_MARK = 0xfeff;
+
 /** The body as a JSON object. Throws `EngineError('invalid')` for anything else. */
 export function jsonBody(response: EngineResponse): Readonly<Record<string, unknown>> {
   let value: unknown;
   try {
-    value = JSON.parse(response.body.toString('utf8').replace(/^\ufeff/, ''));
+    const text = response.body.toString('utf8');
+    value = JSON.parse(text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text);
   } catch {
     throw new EngineError('invalid');
   }

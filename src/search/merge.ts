@@ -1,6 +1,6 @@
 // Merges the engines' lists of hits into the results of one search: duplicates by canonical URL, order by reciprocal rank
 // fusion. Pure: equal lists in equal order give equal results in equal order. The URL, rank and engine of a result are
-// always those of one hit.
+// always those of one hit. Written without intermediate arrays: most of what a search allocates would come from here.
 
 import { canonicalUrl, comparisonKey } from './canonical-url.ts';
 import type { EngineHit, SearchType } from './engine.ts';
@@ -20,7 +20,7 @@ interface MergeOptions {
   readonly searchType: SearchType;
 }
 
-/** The first hit of an engine for a page. */
+/** The first hit of an engine for a page. Those of one page are linked in the order of the request. */
 interface RankedHit {
   readonly list: EngineList;
   /** Place of the engine in the request, from 0. */
@@ -28,14 +28,18 @@ interface RankedHit {
   /** Place in the engine's list, from 1. */
   readonly rank: number;
   readonly hit: EngineHit;
+  next: RankedHit | null;
 }
 
 /** A page with the hits of all engines that found it. */
 interface Page {
-  /** In the order of the request, one for each engine. */
-  readonly ranked: RankedHit[];
+  readonly first: RankedHit;
+  last: RankedHit;
   /** The hit of the best rank, of the first engine where ranks are equal. */
   best: RankedHit;
+  /** Number of engines that found it. */
+  engines: number;
+  score: number;
 }
 
 // The constant of Cormack, Clarke and Büttcher (SIGIR 2009): high enough that agreement outweighs one first place.
@@ -47,25 +51,34 @@ const RANK_OFFSET = 60;
  * engine of that rank: no two pages share all three.
  */
 export function merge(lists: readonly EngineList[], { searchType }: MergeOptions): SearchResult[] {
-  const scored: { page: Page; score: number }[] = [];
-  for (const page of group(lists, searchType).values()) scored.push({ page, score: scoreOf(page) });
-  scored.sort(
-    (a, b) => b.score - a.score || a.page.best.rank - b.page.best.rank || a.page.best.order - b.page.best.order,
-  );
-  return scored.map(({ page }) => resultOf(page, searchType));
+  const pages = group(lists, searchType);
+  for (const page of pages) page.score = scoreOf(page);
+  sort(pages);
+  const results: SearchResult[] = [];
+  for (const page of pages) results.push(resultOf(page, searchType));
+  return results;
 }
 
 /** Images are equal when their pictures are, never by scholarly identity, which all figures of a paper share. */
-function group(lists: readonly EngineList[], searchType: SearchType): Map<string, Page> {
-  const pages = new Map<string, Page>();
-  for (const [order, list] of lists.entries()) {
-    for (const [index, hit] of list.hits.entries()) {
+function group(lists: readonly EngineList[], searchType: SearchType): Page[] {
+  const byKey = new Map<string, Page>();
+  const pages: Page[] = [];
+  for (let order = 0; order < lists.length; order++) {
+    const list = lists[order] as EngineList;
+    for (let index = 0; index < list.hits.length; index++) {
+      const hit = list.hits[index] as EngineHit;
       const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : comparisonKey(hit.url);
-      const ranked: RankedHit = { list, order, rank: index + 1, hit };
-      const page = pages.get(key);
-      if (page === undefined) pages.set(key, { ranked: [ranked], best: ranked });
-      else if (page.ranked.at(-1)?.order !== order) {
-        page.ranked.push(ranked);
+      const page = byKey.get(key);
+      if (page !== undefined && page.last.order === order) continue;
+      const ranked: RankedHit = { list, order, rank: index + 1, hit, next: null };
+      if (page === undefined) {
+        const found = { first: ranked, last: ranked, best: ranked, engines: 1, score: 0 };
+        byKey.set(key, found);
+        pages.push(found);
+      } else {
+        page.last.next = ranked;
+        page.last = ranked;
+        page.engines++;
         if (ranked.rank < page.best.rank) page.best = ranked;
       }
     }
@@ -73,39 +86,95 @@ function group(lists: readonly EngineList[], searchType: SearchType): Map<string
   return pages;
 }
 
-function scoreOf({ ranked, best }: Page): number {
-  if (ranked.length === 1) return (best.list.weight ?? 1) / (RANK_OFFSET + best.rank);
-  const shares = ranked.map(({ list, rank }) => (list.weight ?? 1) / (RANK_OFFSET + rank));
-  // Summed by size, so that equal shares make equal sums, to the last bit, whichever engines they come from.
-  return shares.sort((a, b) => b - a).reduce((sum, share) => sum + share, 0);
+/** Summed by size, so that equal shares make equal sums, to the last bit, whichever engines they come from. */
+function scoreOf({ first }: Page): number {
+  if (first.next === null) return shareOf(first);
+  let sum = 0;
+  for (let below = Infinity; ;) {
+    let largest = -1;
+    let count = 0;
+    for (let each: RankedHit | null = first; each !== null; each = each.next) {
+      const share = shareOf(each);
+      if (share >= below || share < largest) continue;
+      count = share === largest ? count + 1 : 1;
+      largest = share;
+    }
+    if (count === 0) return sum;
+    for (; count > 0; count--) sum += largest;
+    below = largest;
+  }
 }
 
-function resultOf({ ranked, best }: Page, searchType: SearchType): SearchResult {
-  const { hit } = best;
-  const foundIn: string[] = [];
-  let snippet = '';
-  for (const { list, hit: other } of ranked) {
-    foundIn.push(list.engine);
-    if (other.snippet.length > snippet.length) snippet = other.snippet;
+function shareOf({ list, rank }: RankedHit): number {
+  return (list.weight ?? 1) / (RANK_OFFSET + rank);
+}
+
+function isBefore(a: Page, b: Page): boolean {
+  if (a.score !== b.score) return a.score > b.score;
+  return a.best.rank === b.best.rank ? a.best.order < b.best.order : a.best.rank < b.best.rank;
+}
+
+/** Shell's method with the gaps of Ciura (2001): `Array.prototype.sort` allocates a kilobyte for each page. */
+const GAPS = [701, 301, 132, 57, 23, 10, 4, 1];
+
+function sort(pages: Page[]): void {
+  for (const gap of GAPS) {
+    for (let from = gap; from < pages.length; from++) {
+      const page = pages[from] as Page;
+      let to = from;
+      for (; to >= gap && isBefore(page, pages[to - gap] as Page); to -= gap) pages[to] = pages[to - gap] as Page;
+      pages[to] = page;
+    }
   }
-  const isShared = ranked.length > 1;
-  const hits = isShared ? [hit, ...ranked.map((each) => each.hit)] : [hit];
-  return {
-    title: isShared ? (hits.find(hasTitle) ?? hit).title : hit.title,
-    url: isShared ? shownUrl(hit, hits) : hit.url,
+}
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
+
+function resultOf(page: Page, searchType: SearchType): SearchResult {
+  const { best, first } = page;
+  const { hit } = best;
+  // An array of the exact length: a pushed one has 16 places to spare.
+  const foundIn = new Array<string>(page.engines);
+  let at = 0;
+  let snippet = '';
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    foundIn[at++] = each.list.engine;
+    if (each.hit.snippet.length > snippet.length) ({ snippet } = each.hit);
+  }
+  const result: Writable<SearchResult> = {
+    title: first.next === null ? hit.title : titleOf(page),
+    url: first.next === null ? hit.url : shownUrl(page),
     snippet,
     engine: best.list.engine,
     rank: best.rank,
     found_in: foundIn,
     search_type: searchType,
-    ...(searchType === 'news' && newsFields(hits)),
-    ...(searchType === 'images' && imageFields(hits)),
   };
+  if (searchType === 'news') {
+    set(result, 'published_at', fieldOf(page, 'publishedAt'));
+    set(result, 'source', fieldOf(page, 'source'));
+  } else if (searchType === 'images') {
+    set(result, 'thumbnail_url', fieldOf(page, 'thumbnailUrl'));
+    set(result, 'image_url', fieldOf(page, 'imageUrl'));
+    set(result, 'width', fieldOf(page, 'width'));
+    set(result, 'height', fieldOf(page, 'height'));
+  }
+  return result;
+}
+
+/** The title of the best hit, else of the first hit in the request that has one. */
+function titleOf({ best, first }: Page): string {
+  if (hasTitle(best.hit)) return best.hit.title;
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    if (hasTitle(each.hit)) return each.hit.title;
+  }
+  return best.hit.title;
 }
 
 /** Engines without a title give the URL, with or without scheme and closing slash. */
 function hasTitle({ title, url }: EngineHit): boolean {
-  return bare(title) !== bare(url);
+  // No URL has a space: most titles need no comparison.
+  return /\S\s+\S/.test(title) || bare(title) !== bare(url);
 }
 
 function bare(text: string): string {
@@ -115,38 +184,30 @@ function bare(text: string): string {
     .replace(/\/$/, '');
 }
 
-function shownUrl({ url }: EngineHit, hits: readonly EngineHit[]): string {
+function shownUrl({ best, first }: Page): string {
+  const { url } = best.hit;
   if (/^https:/i.test(url)) return url;
   // Hits of one work or one picture can be different pages: only the same page over https will do.
   const page = canonicalUrl(url);
-  return hits.find((other) => /^https:/i.test(other.url) && canonicalUrl(other.url) === page)?.url ?? url;
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    if (/^https:/i.test(each.hit.url) && canonicalUrl(each.hit.url) === page) return each.hit.url;
+  }
+  return url;
 }
 
-type NewsFields = Pick<SearchResult, 'published_at' | 'source'>;
-type ImageFields = Pick<SearchResult, 'thumbnail_url' | 'image_url' | 'width' | 'height'>;
-
-/** Each field from the first hit that has it. */
-function newsFields(hits: readonly EngineHit[]): NewsFields {
-  return {
-    ...field('published_at', hits, 'publishedAt'),
-    ...field('source', hits, 'source'),
-  };
+/** The field of the best hit, else of the first hit in the request that has it. */
+function fieldOf<Name extends keyof EngineHit>({ best, first }: Page, name: Name): EngineHit[Name] | undefined {
+  let value = best.hit[name];
+  for (let each: RankedHit | null = first; value === undefined && each !== null; each = each.next) {
+    value = each.hit[name];
+  }
+  return value;
 }
 
-function imageFields(hits: readonly EngineHit[]): ImageFields {
-  return {
-    ...field('thumbnail_url', hits, 'thumbnailUrl'),
-    ...field('image_url', hits, 'imageUrl'),
-    ...field('width', hits, 'width'),
-    ...field('height', hits, 'height'),
-  };
-}
-
-function field<Name extends string, Key extends keyof EngineHit>(
+function set<Name extends keyof SearchResult>(
+  result: Writable<SearchResult>,
   name: Name,
-  hits: readonly EngineHit[],
-  key: Key,
-): { [name in Name]?: NonNullable<EngineHit[Key]> } {
-  const value = hits.find((hit) => hit[key] !== undefined)?.[key];
-  return value === undefined ? {} : ({ [name]: value } as { [name in Name]: NonNullable<EngineHit[Key]> });
+  value: SearchResult[Name] | undefined,
+): void {
+  if (value !== undefined) result[name] = value;
 }

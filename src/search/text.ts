@@ -42,7 +42,7 @@ export function plainText(value: unknown, maxLength = 2000): string {
   if (typeof value !== 'string') return '';
   if (value.length <= maxLength && !SPECIAL.test(value)) return value.trim();
   const input = value.length > maxLength * MARKUP_FACTOR ? value.slice(0, maxLength * MARKUP_FACTOR) : value;
-  const folded = fold(MARKUP.test(input) ? strip(input) : input);
+  const folded = fold(MARKUP.test(input) ? (stripSimple(input) ?? strip(input)) : input);
   if (folded.length <= maxLength) return folded;
   // The cut may have halved a surrogate pair.
   return folded
@@ -153,4 +153,71 @@ function strip(input: string): string {
   tokenizer.write(input);
   tokenizer.end();
   return stripper.text;
+}
+
+/** What text at one place is replaced with: nothing for -1. */
+interface Replacement {
+  readonly text: string;
+  readonly unit: number;
+}
+
+/** Elements by which services mark the words of the query, without attributes. */
+const SIMPLE_TAGS: readonly Replacement[] = 'b strong em i mark span u code br p'.split(' ').flatMap((name) => {
+  const unit = trace(name, '') === '' ? -1 : 0x20;
+  return [`<${name}>`, `</${name}>`].map((text) => ({ text, unit }));
+});
+
+const SIMPLE_ENTITIES: readonly Replacement[] = [
+  { text: '&amp;', unit: 0x26 },
+  { text: '&lt;', unit: 0x3c },
+  { text: '&gt;', unit: 0x3e },
+  { text: '&quot;', unit: 0x22 },
+  { text: '&apos;', unit: 0x27 },
+  { text: '&#39;', unit: 0x27 },
+  { text: '&#x27;', unit: 0x27 },
+  { text: '&#34;', unit: 0x22 },
+  { text: '&nbsp;', unit: 0xa0 },
+];
+
+function replacementAt(input: string, at: number, list: readonly Replacement[]): Replacement | undefined {
+  for (let index = 0; index < list.length; index++) {
+    const replacement = list[index] as Replacement;
+    if (input.startsWith(replacement.text, at)) return replacement;
+  }
+  return undefined;
+}
+
+const AMPERSAND = 0x26;
+const LESS_THAN = 0x3c;
+
+/** One for all texts, of twice the usual length. */
+const units = new Uint16Array(4096);
+const utf16 = Buffer.from(units.buffer);
+const latin1 = Buffer.alloc(units.length);
+
+/**
+ * The same as `strip` for text with nothing but simple tags and entities, as most snippets are, which allocates the result
+ * only. Undefined for all other text.
+ */
+function stripSimple(input: string): string | undefined {
+  if (input.length > units.length) return undefined;
+  let length = 0;
+  let seen = 0;
+  for (let at = 0; at < input.length;) {
+    let unit = input.charCodeAt(at);
+    if (unit === LESS_THAN || unit === AMPERSAND) {
+      const found = replacementAt(input, at, unit === LESS_THAN ? SIMPLE_TAGS : SIMPLE_ENTITIES);
+      if (found === undefined) return undefined;
+      at += found.text.length;
+      ({ unit } = found);
+      if (unit < 0) continue;
+    } else {
+      at++;
+    }
+    units[length++] = unit;
+    seen |= unit;
+  }
+  if (seen > 0xff) return utf16.toString('utf16le', 0, 2 * length);
+  for (let at = 0; at < length; at++) latin1[at] = units[at] as number;
+  return latin1.toString('latin1', 0, length);
 }

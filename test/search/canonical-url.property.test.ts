@@ -179,3 +179,125 @@ t.test('gives one key for any combination of spellings', async () => {
     { numRuns: 3_000 },
   );
 });
+
+/** Addresses that need no URL parser, and their near neighbours that do. */
+const nearlyPlain = fc
+  .tuple(
+    fc.constantFrom('https://', 'http://', 'HTTPS://', 'https:/', 'https:///'),
+    fc.array(
+      fc.constantFrom(
+        'www.',
+        'm.',
+        'mobile.',
+        'amp.',
+        'example.',
+        'a-b.',
+        '-a.',
+        'a-.',
+        'xn--a.',
+        '1.',
+        'A.',
+        '.',
+        'a_b.',
+      ),
+      { maxLength: 3 },
+    ),
+    fc.constantFrom(
+      'com',
+      'org',
+      '1',
+      '0x1',
+      'c0m',
+      'co-m',
+      'com.',
+      'dev',
+      'youtube.com',
+      'x.com',
+      'twitter.com',
+      'google.de',
+    ),
+    fc.constantFrom('', '', ':443', ':8080', '@x'),
+    fc.array(
+      fc.constantFrom(
+        ...[
+          '/a',
+          '/A',
+          '/',
+          '//',
+          '/.',
+          '/..',
+          '/.a',
+          '/a.b',
+          '/index.html',
+          '/index.php/',
+          '/amp',
+          '/amp/',
+          '/ampere',
+        ],
+        ...[
+          '/article',
+          '/articles',
+          '/10.1000/x',
+          '/a;b',
+          '/%41',
+          "/it's",
+          '/(a)',
+          '/a:b@c',
+          '/é',
+          '/a b',
+          '/~a',
+          '/a^b',
+          '/a|b',
+        ],
+      ),
+      { maxLength: 4 },
+    ),
+    fc.array(
+      fc.constantFrom(
+        ...['?', '&', 'id=1', 'p=2', 'utm_source=x', 'UTM_A', 'gclid=1', 'amp', 'amp=1', 'amp=16', 'a=b=c', 'q=a+b'],
+        ...["q=it's", 'q=%41', '=', 'fbclid', 'x/y', '?', 'id=10.1000/x', 'a&b', 'q="'],
+      ),
+      { maxLength: 5 },
+    ),
+  )
+  .map(([scheme, labels, top, port, path, query]) =>
+    [scheme, ...labels, top, port, ...path, query.length > 0 ? '?' : '', ...query].join(''),
+  );
+
+t.test('reads plain addresses as the URL parser does', async () => {
+  // A fragment keeps an address from being plain, and is removed.
+  fc.assert(
+    fc.property(
+      nearlyPlain,
+      (url) =>
+        URL.parse(url) === null ||
+        (canonicalUrl(url) === canonicalUrl(`${url}#part`) && comparisonKey(url) === comparisonKey(`${url}#part`)),
+    ),
+    { numRuns: 30_000 },
+  );
+});
+
+t.test('never merges different ids, nor paths of different case', async () => {
+  const id = fc.stringMatching(/^[\w-]{11}$/);
+  const forms: ((id: string) => string)[] = [
+    (video) => `https://youtu.be/${video}`,
+    (video) => `https://www.youtube.com/watch?v=${video}&t=10`,
+    (video) => `https://m.youtube.com/shorts/${video}`,
+    (video) => `https://old.reddit.com/r/a/comments/${video}/`,
+    (video) => `https://www.reddit.com/r/a/comments/${video}`,
+    (video) => `https://example.com/a/${video}`,
+    (video) => `https://example.com/a?id=${video}`,
+    (video) => `https://x.com/a/status/${video}`,
+    (video) => `https://en.m.wikipedia.org/wiki/${video}`,
+  ];
+  fc.assert(
+    fc.property(fc.constantFrom(...forms), fc.constantFrom(...forms), id, id, (one, other, a, b) => {
+      if (a === b) return true;
+      return (
+        comparisonKey(one(a)) !== comparisonKey(other(b)) &&
+        (a === a.toLowerCase() || comparisonKey(one(a)) !== comparisonKey(one(a.toLowerCase())))
+      );
+    }),
+    { numRuns: 5_000 },
+  );
+});

@@ -156,6 +156,39 @@ t.test('gives AMP pages the key of the page', async (t) => {
   same(t, `${page}?id=1`, 'https://cdn.ampproject.org/c/s/example.com/story?id=1');
 });
 
+t.test('gives the forms of an address at some sites one key', async (t) => {
+  const video = 'https://www.youtube.com/watch?v=dQw4w9WgXcQ';
+  same(
+    t,
+    video,
+    ...['https://youtu.be/dQw4w9WgXcQ?t=42', 'https://m.youtube.com/watch?list=PL1&v=dQw4w9WgXcQ&index=2'],
+    ...['https://www.youtube.com/shorts/dQw4w9WgXcQ', 'https://www.youtube-nocookie.com/embed/dQw4w9WgXcQ'],
+    'https://www.google.com/url?q=https%3A%2F%2Fyoutu.be%2FdQw4w9WgXcQ',
+  );
+  apart(
+    t,
+    video,
+    ...['https://www.youtube.com/watch?v=dqw4w9wgxcq', 'https://www.youtube.com/watch?v=short', 'https://youtu.be/'],
+    ...['https://www.youtube.com/embed/videoseries?list=PL1', 'https://www.youtube.com/@dQw4w9WgXcQ'],
+    ...['https://youtu.be:8080/dQw4w9WgXcQ', 'https://music.youtube.com/watch?v=dQw4w9WgXcQ'],
+  );
+  same(
+    t,
+    'https://www.reddit.com/r/a/comments/1b',
+    'https://old.reddit.com/r/a/comments/1b/',
+    'https://np.reddit.com/r/a/comments/1b',
+  );
+  apart(
+    t,
+    'https://www.reddit.com/r/a',
+    'https://www.reddit.com/r/A',
+    'https://de.reddit.com/r/a',
+    'https://old.reddit.org/r/a',
+  );
+  same(t, 'https://x.com/a/status/1', 'https://twitter.com/a/status/1', 'https://mobile.twitter.com/a/status/1');
+  apart(t, 'https://x.com/a', 'https://x.org/a', 'https://api.twitter.com/a', 'https://api.x.com/a');
+});
+
 t.test('unwraps redirects', async (t) => {
   const page = 'https://example.com/a?id=1&x=2';
   const escaped = encodeURIComponent(page);

@@ -98,3 +98,49 @@ t.test('deep and endless markup takes linear time', async (t) => {
   for (const piece of ['<div>', '<svg>', '<', '&', '<!--', '<script>', '<a href="', '</x>', '<String ', '<![CDATA['])
     t.ok(plainText(piece.repeat(length), length).length <= length, piece);
 });
+
+t.test('reads simple markup as the tokenizer does', async (t) => {
+  // A comment keeps a text from being simple, and is removed.
+  const pieces = [
+    ...[
+      'a',
+      ' ',
+      'é',
+      '日本',
+      '\u{1f600}',
+      '<b>',
+      '</b>',
+      '<strong>',
+      '</em>',
+      '<br>',
+      '<p>',
+      '</p>',
+      '<B>',
+      '<b class="x">',
+    ],
+    ...[
+      '&amp;',
+      '&lt;',
+      '&gt;',
+      '&quot;',
+      '&#39;',
+      '&#x27;',
+      '&nbsp;',
+      '&amp',
+      '&',
+      '<',
+      '>',
+      '&ouml;',
+      '<List>',
+      '&#128;',
+    ],
+  ];
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...pieces), { maxLength: 12 }), (parts) => {
+      const text = parts.join('');
+      return plainText(`x${text}`) === plainText(`<!---->x${text}`);
+    }),
+    { numRuns: 20_000 },
+  );
+  t.equal(plainText('<b>A</b> &amp; é'), 'A & é');
+});
