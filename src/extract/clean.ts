@@ -1,15 +1,17 @@
 // Extracts clean text from HTML: the published function of `headrace/clean`. Accepts any text and never throws; time is linear
 // in the size of the page.
 
-import { decodeHTML } from 'entities';
 import { lineOf, linksOf, UrlResolver } from './links.ts';
-import { escaped, MarkdownWriter } from './markdown-writer.ts';
+import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
+import { MarkdownWriter } from './markdown-writer.ts';
 import { type Measures, measure } from './measure.ts';
 import { descriptionOf, kindOf, metadataOf, type PageKind, titleOf } from './metadata.ts';
-import { type CleanOptions, type CleanPage, type PageFormat, pageOf, tidy } from './page.ts';
+import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf, tidy } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
 import { type Reach, select } from './select.ts';
-import { type LinkedData, readLinkedData, readState } from './structured.ts';
+import { type SiteReading, readSite } from './sites/sites.ts';
+import { flightOf, stateOf } from './state/page-state.ts';
+import { type LinkedData, readLinkedData } from './structured.ts';
 import { TAG } from './tags.ts';
 import { TextWriter } from './text-writer.ts';
 import { type Dropped, type Tree, walk } from './tree.ts';
@@ -24,9 +26,13 @@ const MIN_DESCRIPTION = 100;
 
 const MAX_HEADING_CHARACTERS = 300;
 
-/** Content and the nodes that were left out of it. */
+/** Letters at the start of a line that tell whether a page shows it. */
+const COMPARED_LETTERS = 40;
+
+/** Content, and the nodes that were left out of the tree that it is from. */
 interface Finding {
   readonly content: string;
+  readonly tree: Tree;
   readonly dropped: Dropped;
 }
 
@@ -36,16 +42,32 @@ export function clean(html: string, options: CleanOptions = {}): CleanPage {
   const page = parse(html);
   const urls = new UrlResolver(url, page.head.base);
   const data = readLinkedData(page.head.linkedData);
-  const { content, dropped } = new ContentSearch(page, data, urls, format, kindOf(page.head, url)).find();
-  const title = titleOf(page.head, data, headingOf(page.tree));
+  const site = readSite(html, page.head, url);
+  const found = new ContentSearch(page, data, urls, format, kindOf(page.head, url)).find(site);
+  const title = site?.title || titleOf(page.head, data, headingOf(page.tree));
   const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
-  const answer = pageOf(
-    content,
-    [title, content.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? ''],
-    url,
-    metadata,
-  );
-  return include.includes('links') ? { ...answer, links: linksOf(page.tree, dropped, urls) } : answer;
+  return resultOf(found, title, options, urls, metadata);
+}
+
+/** Renders HTML that is content as a whole, such as that of a site adapter. */
+export function render(html: string, title: string, options: CleanOptions = {}): CleanPage {
+  const { url = '', format = 'text' } = options;
+  const urls = new UrlResolver(url, '');
+  const { tree } = parse(html);
+  const dropped = new Uint8Array(tree.count);
+  return resultOf({ content: write(tree, dropped, urls, format), tree, dropped }, title, options, urls, undefined);
+}
+
+function resultOf(
+  { content, tree, dropped }: Finding,
+  title: string,
+  { url = '', include = [] }: CleanOptions,
+  urls: UrlResolver,
+  metadata: PageMetadata | undefined,
+): CleanPage {
+  const firstLine = content.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
+  const page = pageOf(content, [title, firstLine], url, metadata);
+  return include.includes('links') ? { ...page, links: linksOf(tree, dropped, urls) } : page;
 }
 
 /** Tries the sources of content in order until one has enough. */
@@ -68,15 +90,29 @@ class ContentSearch {
     this.#measures = measure(tree);
   }
 
-  find(): Finding {
+  /** `site` is what the adapter of the site read, which replaces all other sources. */
+  find(site: SiteReading | null): Finding {
+    const read = site === null ? null : this.#ofHtml(site.html);
+    if (read !== null && site?.isOwnHost === true && read.content !== '') return read;
+    const best = this.#search();
+    // A page that only claims to be of a software must not hide its text.
+    if (read !== null && MUCH_MORE * read.content.length >= best.content.length) return read;
+    return this.#withDocument(best);
+  }
+
+  #search(): Finding {
     let best = this.#select({ noscript: false, byNames: true });
+    if (best.content.length >= MIN_CONTENT && this.#kind !== 'product') return best;
+    const { scripts } = this.#head;
     const others: readonly (() => Finding)[] = [
-      () => this.#ofTexts([this.#data.body ?? ''], best.dropped),
-      () => this.#ofTexts(readState(this.#head.state), best.dropped),
+      () => this.#ofHtml(htmlOfText(this.#data.body ?? '')),
+      () => this.#ofPage(flightOf(scripts, false)),
+      () => this.#ofPage(flightOf(scripts, true)),
+      () => this.#ofHtml(stateOf(scripts)),
       () => this.#select({ noscript: true, byNames: true }),
       () => this.#select({ noscript: false, byNames: false }),
-      () => this.#ofTexts([this.#data.posts ?? ''], best.dropped),
-      () => this.#ofTexts([this.#data.description ?? '', descriptionOf(this.#head)], best.dropped),
+      () => this.#ofHtml(linkedContentOf(this.#data.items)),
+      () => this.#ofHtml([this.#data.description ?? '', descriptionOf(this.#head)].map(htmlOfText).join('')),
       () => this.#everything(),
     ];
     if (this.#kind === 'product') best = this.#withDescription(best);
@@ -90,42 +126,61 @@ class ContentSearch {
 
   /** Adds the description of a product from linked data unless the page shows it. */
   #withDescription(found: Finding): Finding {
-    const described = this.#ofTexts([this.#data.product ?? ''], found.dropped);
+    const described = this.#ofHtml(htmlOfText(this.#data.product ?? ''));
     const isShown = lettersOf(found.content).includes(lettersOf(described.content).slice(0, 40));
     if (isShown || described.content.length < MIN_DESCRIPTION) return found;
     if (found.content.length < MUCH_MORE * described.content.length) return described;
     return { ...found, content: `${described.content}\n\n${found.content}` };
   }
 
+  /** Adds the parts of the document that linked data holds and that the page does not show. */
+  #withDocument(found: Finding): Finding {
+    const parts = documentsOf(this.#data.items, this.#head.title);
+    if (parts.length === 0) return found;
+    const shown = lettersOf(found.content);
+    const missing = parts.map((part) => this.#ofHtml(part).content).filter((content) => !isShownIn(shown, content));
+    return missing.length === 0 ? found : { ...found, content: tidy([found.content, ...missing].join('\n\n')) };
+  }
+
   #select(reach: Omit<Reach, 'kind'>): Finding {
     const dropped = select(this.#tree, this.#measures, { ...reach, kind: this.#kind });
-    return { content: this.#write(this.#tree, dropped), dropped };
+    return this.#finding(this.#tree, dropped);
   }
 
   /** The whole body. */
   #everything(): Finding {
-    const dropped = new Uint8Array(this.#tree.count);
-    return { content: this.#write(this.#tree, dropped), dropped };
+    return this.#finding(this.#tree, new Uint8Array(this.#tree.count));
   }
 
-  /** Texts from scripts, which may be HTML. */
-  #ofTexts(texts: readonly string[], dropped: Dropped): Finding {
-    const plain = texts.map((text) => {
-      if (/<\/?[a-z]/i.test(text)) {
-        const { tree } = parse(text);
-        return this.#write(tree, new Uint8Array(tree.count));
-      }
-      const decoded = decodeHTML(text);
-      return this.#format === 'markdown' ? escaped(decoded) : decoded;
-    });
-    return { content: tidy(plain.join('\n\n')), dropped };
+  /** HTML that is content as a whole. */
+  #ofHtml(html: string): Finding {
+    const { tree } = parse(html);
+    return this.#finding(tree, new Uint8Array(tree.count));
   }
 
-  #write(tree: Tree, dropped: Dropped): string {
-    const writer = this.#format === 'markdown' ? new MarkdownWriter(tree, dropped, this.#urls) : new TextWriter(tree);
-    walk(tree, dropped, 0, writer);
-    return tidy(writer.result());
+  /** HTML of a whole page, with its menus. */
+  #ofPage(html: string): Finding {
+    const { tree } = parse(html);
+    return this.#finding(tree, select(tree, measure(tree), { noscript: false, byNames: true, kind: this.#kind }));
   }
+
+  #finding(tree: Tree, dropped: Dropped): Finding {
+    return { content: write(tree, dropped, this.#urls, this.#format), tree, dropped };
+  }
+}
+
+function write(tree: Tree, dropped: Dropped, urls: UrlResolver, format: PageFormat): string {
+  const writer = format === 'markdown' ? new MarkdownWriter(tree, dropped, urls) : new TextWriter(tree);
+  walk(tree, dropped, 0, writer);
+  return tidy(writer.result());
+}
+
+/** Whether the letters `shown` contain a long line of `content`, or all of it when it is one line. */
+function isShownIn(shown: string, content: string): boolean {
+  return content
+    .split('\n')
+    .map((line) => lettersOf(line).slice(0, COMPARED_LETTERS))
+    .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
 }
 
 /** The first `h1` that is not empty. */
@@ -136,9 +191,4 @@ function headingOf(tree: Tree): string {
     if (line !== '') return line;
   }
   return '';
-}
-
-/** Letters only, to compare texts. */
-function lettersOf(text: string): string {
-  return text.replaceAll(/[^\p{L}]+/gu, '').toLowerCase();
 }

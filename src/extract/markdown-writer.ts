@@ -390,7 +390,7 @@ function longestRun(text: string): number {
 }
 
 /** Escapes text within a line. Underscores inside words have no meaning in Markdown and stay. */
-export function escaped(text: string): string {
+function escaped(text: string): string {
   if (!/[\\`*_[\]<&|~]/.test(text)) return text;
   return text
     .replaceAll(/[\\`*[\]]|<(?=[a-z/!?])|&(?=#?\w{1,31};)|~(?=~)/gi, '\\$&')

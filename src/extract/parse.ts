@@ -29,19 +29,35 @@ export interface Head {
   readonly meta: (readonly [string, string])[];
   /** Texts of `application/ld+json`. */
   readonly linkedData: string[];
-  /** Texts of scripts with the state of client-rendered pages. */
-  readonly state: string[];
+  /** Scripts in the page other than linked data, in order. */
+  readonly scripts: Script[];
 }
+
+/** A script whose text is in the page. Its text is not read here. */
+export interface Script {
+  /** Lower case. */
+  readonly type: string;
+  readonly id: string;
+  /** Value of `data-target`, which names the part of a page that the data belongs to. */
+  readonly target: string;
+  readonly text: string;
+}
+
+/** All attributes of an element by name, the first of each; names in lower case. */
+export type AllAttributes = ReadonlyMap<string, string>;
 
 export interface Page {
   readonly tree: Tree;
   readonly head: Head;
+  /** Numbers of the elements by name, unknown ones included. */
+  readonly tags: TagTable;
 }
 
-export function parse(page: string): Page {
+/** Parses a page. With `all`, it also receives all attributes of every element that has any, by node. */
+export function parse(page: string, all: Map<number, AllAttributes> | null = null): Page {
   // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
   const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
-  const builder = new Builder(html);
+  const builder = new Builder(html, all);
   const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
   builder.stop = (): void => tokenizer.pause();
   tokenizer.write(html);
@@ -55,17 +71,18 @@ const AMPERSAND = 38;
 
 /** Attributes that are read. */
 const ATTRIBUTES: ReadonlySet<string> = new Set(
-  'alt aria-hidden class content hidden href id itemprop itemtype lang name property rel role shadowrootmode src start style type'.split(
+  'alt aria-hidden class content data-target hidden href id itemprop itemtype lang name property rel role shadowrootmode src start style type'.split(
     ' ',
   ),
 );
 
 class Builder implements TokenizerCallbacks {
   readonly tree: Tree;
-  readonly head: Head = { title: '', language: '', base: '', canonical: '', meta: [], linkedData: [], state: [] };
+  readonly head: Head = { title: '', language: '', base: '', canonical: '', meta: [], linkedData: [], scripts: [] };
   stop: () => void = () => undefined;
   readonly #html: string;
-  readonly #tags = new TagTable();
+  readonly #all: Map<number, AllAttributes> | null;
+  readonly tags: TagTable = new TagTable();
   readonly #names = new HintTable();
   readonly #open: OpenElements;
   /** The element whose start tag is being read. */
@@ -79,8 +96,9 @@ class Builder implements TokenizerCallbacks {
   /** Receives the next raw text. */
   #take: ((text: string) => void) | null = null;
 
-  constructor(html: string) {
+  constructor(html: string, all: Map<number, AllAttributes> | null) {
     this.#html = html;
+    this.#all = all;
     this.tree = new Tree(html);
     this.#open = new OpenElements(this.tree);
   }
@@ -122,13 +140,15 @@ class Builder implements TokenizerCallbacks {
   }
 
   onopentagname(from: number, to: number): void {
-    this.#tag = this.#tags.idOf(this.#html.slice(from, to));
+    this.#tag = this.tags.idOf(this.#html.slice(from, to));
     this.#attributes.clear();
   }
 
   onattribname(from: number, to: number): void {
-    const name = to - from > 14 ? '' : this.#html.slice(from, to).toLowerCase();
-    this.#attribute = ATTRIBUTES.has(name) && !this.#attributes.has(name) ? name : null;
+    const isLong = to - from > 14 && this.#all === null;
+    const name = isLong ? '' : this.#html.slice(from, to).toLowerCase();
+    const isRead = this.#all !== null || ATTRIBUTES.has(name);
+    this.#attribute = isRead && !this.#attributes.has(name) ? name : null;
     if (this.#attribute !== null) this.#attributes.set(name, '');
   }
 
@@ -174,6 +194,7 @@ class Builder implements TokenizerCallbacks {
     this.#spaceBefore = 0;
     if (tag === TAG.a || tag === TAG.img || tag === TAG.pre || tag === TAG.code || tag === TAG.ol)
       this.#keepAttributes(node);
+    if (this.#all !== null && this.#attributes.size > 0) this.#all.set(node, new Map(this.#attributes));
     if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
     if (this.tree.count > MAX_NODES) this.stop();
   }
@@ -252,12 +273,13 @@ class Builder implements TokenizerCallbacks {
 
   #scriptTaker(): (text: string) => void {
     const type = this.#attributes.get('type')?.toLowerCase() ?? '';
-    const { linkedData, state } = this.head;
+    const { linkedData, scripts } = this.head;
     if (type.startsWith('application/ld+json'))
       return (text) => void (linkedData.length < MAX_KEPT && linkedData.push(text));
-    if (this.#attributes.get('id') === '__NEXT_DATA__')
-      return (text) => void (state.length < MAX_KEPT && state.push(text));
-    return () => undefined;
+    if (this.#attributes.has('src') || scripts.length >= MAX_KEPT) return () => undefined;
+    const id = this.#attributes.get('id') ?? '';
+    const target = this.#attributes.get('data-target') ?? '';
+    return (text) => void scripts.push({ type, id, target, text });
   }
 
   /** HTML elements end an `svg` that was left open. */
@@ -269,7 +291,7 @@ class Builder implements TokenizerCallbacks {
   }
 
   onclosetag(from: number, to: number): void {
-    const tag = this.#tags.idOf(this.#html.slice(from, to));
+    const tag = this.tags.idOf(this.#html.slice(from, to));
     this.#take = null;
     if (this.#hiding !== 0) {
       if (tag === this.#hiding && --this.#hidingDepth === 0) this.#hiding = 0;

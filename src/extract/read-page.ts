@@ -2,8 +2,9 @@
 
 import { HeadraceError } from '../errors.ts';
 import type { CleanPage, CleanJob } from './page.ts';
-import { clean } from './index.ts';
+import { clean, render } from './clean.ts';
 import { decode } from './charset.ts';
+import { readSiteJson } from './sites/sites.ts';
 import { readJson, readText, readXml } from './plain-text.ts';
 
 const HTML = /^(?:text\/html|application\/xhtml\+xml)$/;
@@ -33,5 +34,7 @@ export async function readPage({ bytes, mediaType, charset, ...options }: CleanJ
   const text = decode(bytes, charset);
   if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN)))) return clean(text, options);
   if (isXml) return readXml(text, url);
-  return JSON_TYPES.test(mediaType) ? readJson(text, url) : readText(text, url);
+  if (!JSON_TYPES.test(mediaType)) return readText(text, url);
+  const site = readSiteJson(text, url);
+  return site === null ? readJson(text, url) : render(site.html, site.title, options);
 }

@@ -1,14 +1,18 @@
-// Structured data in scripts: schema.org linked data, and the state of client-rendered pages. Source of titles and metadata,
-// and of text where the page has too little. Invalid JSON is ignored.
+// Reads schema.org linked data (JSON-LD) from scripts: fields for titles and metadata, and the items that can be shown as
+// content. Tolerates the errors that pages make; a script that cannot be read is ignored.
+
+import { decodeHTML } from 'entities';
+import { jsonOf } from './state/literal.ts';
 
 const MAX_JSON_CHARACTERS = 5_000_000;
 const MAX_VALUES = 20_000;
-/** Shorter strings in the state are labels and settings. */
-const MIN_PROSE_CHARACTERS = 80;
 
 const ARTICLE = /article|blogposting|report|review|recipe|webpage$/i;
-
 const POST = /^(?:DiscussionForumPosting|SocialMediaPosting|Comment|Question|Answer)$/;
+const PRODUCT = /^Product(?:Group)?$/;
+
+/** An item with its properties; references to other items of the page are resolved by `LinkedData.items`. */
+export type LinkedItem = Readonly<Record<string, unknown>>;
 
 export interface LinkedData {
   readonly headline?: string;
@@ -23,25 +27,26 @@ export interface LinkedData {
   readonly published?: string;
   readonly modified?: string;
   readonly image?: string;
+  /** All items with a type, outer ones first. */
+  readonly items: readonly LinkedItem[];
 }
 
 /** Comment and CDATA marks around a script; CDATA as the parser rewrites it. */
 const OPENING = /^(?:<!--|(?:\/\/|\/\*)?[ \t]*<!-CDATA\[(?:[ \t]*\*\/)?)/;
 const CLOSING = /(?:-->|(?:\/\/|\/\*)?[ \t]{0,9}\]\]>(?:[ \t]{0,9}\*\/)?|;)$/;
 
-type Json = Readonly<Record<string, unknown>>;
-
-/** Linked data of the main item: the first article with a body, else the first with a headline. */
+/** Linked data of the main item: the first article with a body, else the first with a headline, job or event. */
 export function readLinkedData(scripts: readonly string[]): LinkedData {
-  const items = scripts.flatMap((script) => itemsIn(script));
+  const items = withReferences(scripts.flatMap((script) => itemsIn(script)));
   const articles = items.filter((item) => ARTICLE.test(typeOf(item)));
   const main =
     articles.find((item) => stringOf(item['articleBody']) !== '') ??
     articles.find((item) => stringOf(item['headline']) !== '') ??
+    items.find((item) => /^(?:JobPosting|Recipe|HowTo)$/.test(typeOf(item))) ??
     {};
-  const product = items.find((item) => /product/i.test(typeOf(item))) ?? {};
+  const product = items.find((item) => PRODUCT.test(typeOf(item))) ?? {};
   const site = items.find((item) => /^website$/i.test(typeOf(item))) ?? {};
-  return withoutEmpty({
+  const fields = {
     headline: stringOf(main['headline']),
     body: stringOf(main['articleBody']),
     description: stringOf(main['description']) || stringOf(product['description']),
@@ -55,55 +60,47 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
     ]
       .join('\n\n')
       .trim(),
-    author: nameOf(main['author']),
+    author: nameOf(main['author']) || nameOf(main['hiringOrganization']),
     siteName: nameOf(main['publisher']) || stringOf(site['name']),
-    published: stringOf(main['datePublished']),
+    published: stringOf(main['datePublished']) || stringOf(main['datePosted']),
     modified: stringOf(main['dateModified']),
     image: imageOf(main['image']),
-  });
+  };
+  return { ...withoutEmpty(fields), items };
 }
 
-/** Texts in the state of a client-rendered page, in order, each once. */
-export function readState(scripts: readonly string[]): string[] {
-  const texts = new Set<string>();
-  for (const script of scripts) {
-    visit(parsed(script), (value) => {
-      if (typeof value === 'string' && value.length >= MIN_PROSE_CHARACTERS && isProse(value)) texts.add(value);
-    });
-  }
-  return [...texts];
-}
-
-function isProse(text: string): boolean {
-  const start = text.slice(0, 400);
-  const spaces = start.split(/\s/).length - 1;
-  return (
-    !/^(?:https?:|data:|[{[])/.test(start) &&
-    (spaces * 12 >= start.length || /[\u3040-\u9fff\uac00-\ud7af]{8}/.test(start))
-  );
-}
-
-function itemsIn(script: string): Json[] {
-  const items: Json[] = [];
+function itemsIn(script: string): LinkedItem[] {
+  const items: LinkedItem[] = [];
   visit(parsed(script), (value) => {
-    if (typeof value === 'object' && value !== null && '@type' in value) items.push(value as Json);
+    if (typeof value === 'object' && value !== null && '@type' in value) items.push(value as LinkedItem);
   });
   return items;
 }
 
-/** Tolerates line ends in strings and comment marks around the document, which are common. */
+/** The items, with `{"@id": …}` replaced by the item of that id. Only one level, so that no cycles arise. */
+function withReferences(items: readonly LinkedItem[]): readonly LinkedItem[] {
+  const byId = new Map<string, LinkedItem>();
+  for (const item of items) {
+    const id = stringOf(item['@id']);
+    if (id !== '' && !byId.has(id)) byId.set(id, item);
+  }
+  if (byId.size === 0) return items;
+  const resolved = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(resolved);
+    const isReference = isItem(value) && !('@type' in value) && typeof value['@id'] === 'string';
+    return isReference ? (byId.get(value['@id'] as string) ?? value) : value;
+  };
+  return items.map((item) =>
+    Object.fromEntries(Object.entries(item).map(([name, value]) => [name, resolved(value)] as const)),
+  );
+}
+
+/** Tolerates comment marks around the document, line ends in strings, trailing commas, comments and escaped quotes. */
 function parsed(script: string): unknown {
   if (script.length > MAX_JSON_CHARACTERS) return null;
-  const text = script.trim().replace(OPENING, '').replace(CLOSING, '');
-  try {
-    return JSON.parse(text);
-  } catch {
-    try {
-      return JSON.parse(text.replaceAll(/\p{Cc}+/gu, ' '));
-    } catch {
-      return null;
-    }
-  }
+  const text = script.trim().replace(OPENING, '').replace(CLOSING, '').trim();
+  const value = jsonOf(text);
+  return value === null && text.includes('&quot;') ? jsonOf(decodeHTML(text)) : value;
 }
 
 /** Calls `see` for a value and all values inside it, outer ones first. */
@@ -117,30 +114,37 @@ function visit(root: unknown, see: (value: unknown) => void): void {
   }
 }
 
-function typeOf(item: Json): string {
-  const type = item['@type'];
-  return Array.isArray(type) ? type.filter((each) => typeof each === 'string').join(' ') : stringOf(type);
+export function isItem(value: unknown): value is LinkedItem {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function stringOf(value: unknown): string {
+/** Types of an item, without the address of their vocabulary, separated by spaces. */
+export function typeOf(item: LinkedItem): string {
+  const type = item['@type'];
+  const types = Array.isArray(type) ? type.filter((each) => typeof each === 'string') : [stringOf(type)];
+  return types.map((each) => each.slice(each.lastIndexOf('/') + 1)).join(' ');
+}
+
+export function stringOf(value: unknown): string {
   return typeof value === 'string' ? value.trim() : '';
 }
 
-function nameOf(value: unknown): string {
+/** The name of a person or organization, or the names of several. */
+export function nameOf(value: unknown): string {
   if (Array.isArray(value))
     return value
       .slice(0, 20)
-      .map(nameOf)
+      .map((each) => (Array.isArray(each) ? '' : nameOf(each)))
       .filter((name) => name !== '')
       .join(', ');
-  return typeof value === 'object' && value !== null ? stringOf((value as Json)['name']) : stringOf(value);
+  return isItem(value) ? stringOf(value['name']) : stringOf(value);
 }
 
 function imageOf(value: unknown): string {
   const first: unknown = Array.isArray(value) ? value[0] : value;
-  return typeof first === 'object' && first !== null ? stringOf((first as Json)['url']) : stringOf(first);
+  return isItem(first) ? stringOf(first['url']) : stringOf(first);
 }
 
-function withoutEmpty(fields: Readonly<Record<keyof LinkedData, string>>): LinkedData {
+function withoutEmpty(fields: Readonly<Record<string, string>>): Omit<LinkedData, 'items'> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
 }

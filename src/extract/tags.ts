@@ -99,6 +99,11 @@ export class TagTable {
     if (id < LAST_ID) this.#ids.set(name, id).set(lower, id);
     return id;
   }
+
+  /** Names in lower case by number, of the elements seen so far. */
+  names(): ReadonlyMap<number, string> {
+    return new Map([...this.#ids].map(([name, id]) => [id, name.toLowerCase()]));
+  }
 }
 
 function mark(trait: number, names: string): void {

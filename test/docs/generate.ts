@@ -15,6 +15,7 @@ import type { Table } from '../../src/dialect/translation/field-table.ts';
 import { MESSAGES_TABLES } from '../../src/dialect/translation/messages-request.ts';
 import { RESPONSES_TABLES } from '../../src/dialect/translation/responses-request.ts';
 import { ERRORS } from '../../src/errors.ts';
+import { SITES } from '../../src/extract/sites/sites.ts';
 import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
@@ -223,6 +224,14 @@ function metrics(): string {
   );
 }
 
+function sites(): string {
+  const rows = SITES.map(({ name, hosts, generator, reads }) => {
+    const known = hosts.map((host) => `\`${host.startsWith('.') ? `*${host}` : host}\``);
+    return [`\`${name}\``, generator === undefined ? known.join(', ') : 'any, by its `generator`', reads];
+  });
+  return table(['adapter', 'hosts', 'reads'], rows);
+}
+
 /** Values for the required settings of engines, so that each kind can be created and asked for its metadata. */
 const REQUIRED = { apiKey: 'key', url: 'http://engine.example', path: '.' };
 
@@ -294,6 +303,7 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/other-paths.md', name: 'unserved-paths', write: unservedPaths },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },
+  { page: 'docs/fetch.md', name: 'sites', write: sites },
 ];
 
 /** The pages that hold generated parts. */

@@ -60,7 +60,16 @@ t.test('metadata and data scripts are kept apart from the tree', async (t) => {
     <meta property="og:title" content="C &lt;"><script type="application/ld+json">{"a":1}</script>
     <script id="__NEXT_DATA__" type="application/json">{"b":2}</script><script>c</script></head><title>D</title>`);
   t.match(head, { title: ' A & B ', language: 'de', base: '/x/', canonical: '/y', meta: [['og:title', 'C <']] });
-  t.same([head.linkedData, head.state], [['{"a":1}'], ['{"b":2}']]);
+  t.same(
+    [head.linkedData, head.scripts],
+    [
+      ['{"a":1}'],
+      [
+        { type: 'application/json', id: '__NEXT_DATA__', target: '', text: '{"b":2}' },
+        { type: '', id: '', target: '', text: 'c' },
+      ],
+    ],
+  );
 });
 
 t.test('the first of two equal attributes counts, and its references are decoded', async (t) => {
