@@ -3,7 +3,7 @@
 // Run after a build: node bench/micro/engine.mjs.
 import { systemClock } from '../../dist/src/actor/clock.js';
 import { createVirtualClock } from '../../dist/src/host/engine/engine-clock.js';
-import { PROFILES } from '../../dist/src/host/engine/profile.js';
+import { PROFILES } from '../../dist/src/host/engine/profiles.js';
 import { Scheduler } from '../../dist/src/host/engine/scheduler.js';
 
 const STREAMS = 2000;

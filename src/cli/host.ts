@@ -16,11 +16,14 @@ import type {
 } from '../host/index.ts';
 import {
   createHost,
+  DEFAULT_PROFILE,
+  figuresOf,
   FleetError,
   HOST_DIALECTS,
   parseScript,
   planFleet,
   PROFILE_NAMES,
+  PROFILES,
   startFleet,
 } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
@@ -37,6 +40,11 @@ interface HostOptions extends RealEngineOptions {
   readonly name?: string;
   readonly tokens?: number;
   readonly profile?: ProfileName;
+  readonly profiles?: boolean;
+  readonly variation?: boolean;
+  readonly coldStart?: boolean;
+  readonly slowdown?: number;
+  readonly network?: number;
   readonly speed?: number;
   readonly seed?: number;
   readonly ttft?: number;
@@ -65,7 +73,8 @@ const EXAMPLES = `
 A fleet file, YAML or JSON
   defaults: { models: [a], profile: 8b-h100 }
   hosts: [{ name: fast, count: 3, port: 9001 }, { name: slow, profile: small-box, port: 9010 }]
-members: models, count, name, port, profile, slots, context, speed, seed, loading, dialects, script, faults
+members: models, count, name, port, profile, slots, context, speed, seed, variation, coldStart, slowdown, network,
+  loading, dialects, script, faults
 
 A script, YAML or JSON: the first step whose \`when\` holds answers; without \`when\`, step N answers turn N
   values: { file: '(\\S+\\.mjs)' }
@@ -98,14 +107,29 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback')
     .option('--name <name>', 'value of the header x-host of every answer')
     .option('-c, --config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
-    .option('--slots <n>', 'sequences at once; default 32 of 8b-h100, 4 with --gguf', wholeNumber(1))
+    .option(
+      '--slots <n>',
+      'sequences at once, with memory of their own; default: those of the profile, 4 with --gguf',
+      wholeNumber(1),
+    )
     .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))
     .option('--tokens <n>', 'most tokens of an answer when the request names no maximum', numberFromZero)
     .option('--dialects <names>', `${HOST_DIALECTS.join(', ')}; default all. Others are answered 404`, dialects)
     .optionsGroup('Simulated engine:')
-    .addOption(new Option('--profile <name>', 'default 8b-h100').choices(PROFILE_NAMES))
+    .addOption(
+      new Option('--profile <name>', `default ${DEFAULT_PROFILE}; --profiles lists them`).choices(PROFILE_NAMES),
+    )
+    .option('--profiles', 'lists the profiles and ends')
     .option('--speed <n>', 'times faster than real, default 1', positiveNumber)
-    .option('--seed <n>', 'of the model; hosts with the same seed give the same answers', numberFromZero)
+    .option('--variation <boolean>', 'jitter, stalls and slow machines, as the profile has them; default true', yesOrNo)
+    .option('--cold-start <boolean>', 'loads the model first, as long as the profile says; default false', yesOrNo)
+    .option('--slowdown <n>', 'factor of all step times, default 1', positiveNumber)
+    .option('--network <ms>', 'median time of a request on its way to the engine, default 0', numberFromZero)
+    .option(
+      '--seed <n>',
+      'of the model, and with --name of step times; the same seed gives the same run',
+      numberFromZero,
+    )
     .option('--ttft <ms>', 'a fixed pace instead of steps: time to the first token, default 30', numberFromZero)
     .option('--itl <ms>', 'time between two tokens, default 10; 0 is as fast as the socket takes it', numberFromZero)
     .option('--script <file>', 'answers of the model to conversations, see below')
@@ -123,9 +147,31 @@ export function configureHost(command: Command, io: CliIo): void {
     .addHelpText('after', EXAMPLES)
     .action(async (options: HostOptions) => {
       const isReal = wantsRealEngine(options);
-      if (options.fleet !== undefined) await serveFleet(options, options.fleet, io);
+      if (options.profiles === true) io.stdout.write(profileTable());
+      else if (options.fleet !== undefined) await serveFleet(options, options.fleet, io);
       else await serveHost(options, isReal, io);
     });
+}
+
+/** The profiles as a table. Contexts have 1000 tokens; a prompt beyond the context of a profile has no time. */
+function profileTable(): string {
+  const heads = ['profile', 'ms/token', 'with 16', 'first of 1k', 'first of 32k', 'KV tokens', 'what it is'];
+  const written = (ms: number): string => (ms < 100 ? ms.toFixed(1) : ms.toFixed(0));
+  const rows = PROFILE_NAMES.map((name) => {
+    const profile = PROFILES[name];
+    const { decodeMs, firstTokenMs, cacheTokens } = figuresOf(profile);
+    const most = Math.min(16, profile.maxSequences);
+    const long = profile.contextTokens > 32_000 ? written(firstTokenMs(32_000)) : '-';
+    const times = [written(decodeMs(1)), written(decodeMs(most)), written(firstTokenMs(1000)), long];
+    return [name, ...times, String(cacheTokens), profile.about];
+  });
+  const all = [heads, ...rows];
+  const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]!.length)));
+  const lines = all.map(([name, ...cells]) => {
+    const aligned = cells.slice(0, -1).map((cell, at) => cell.padStart(widths[at + 1]!));
+    return [name!.padEnd(widths[0]!), ...aligned, cells.at(-1)].join('  ');
+  });
+  return `${lines.join('\n')}\n`;
 }
 
 /** The configuration that --config names. */
@@ -147,10 +193,15 @@ function keysOf(settings: Settings | undefined): string[] | undefined {
 /** The step engine, unless a pace is given. */
 function engineOf(options: HostOptions): 'paced' | SimulatedSettings {
   const { profile, slots, context: contextTokens, speed, ttft, itl } = options;
-  if (ttft === undefined && itl === undefined) return { profile, slots, contextTokens, speed };
-  const given = (['profile', 'slots', 'context', 'speed'] as const).find((name) => options[name] !== undefined);
+  const { variation, coldStart, slowdown, network: networkMs } = options;
+  const varied = { variation, coldStart, slowdown, networkMs };
+  if (ttft === undefined && itl === undefined) return { profile, slots, contextTokens, speed, ...varied };
+  const steps = ['profile', 'slots', 'context', 'speed', 'slowdown', 'variation', 'coldStart', 'network'] as const;
+  const given = steps.find((name) => options[name] !== undefined);
   if (given === undefined) return 'paced';
-  throw new UsageError(`--${given} cannot be combined with a fixed pace (--ttft, --itl)`);
+  throw new UsageError(
+    `--${given === 'coldStart' ? 'cold-start' : given} cannot be combined with a fixed pace (--ttft, --itl)`,
+  );
 }
 
 /** What all hosts of a command line have in common. */

@@ -2,7 +2,7 @@
 // server-sent events. Nothing is sent before the first token, so an earlier failure still gets a status.
 import { type CompletionOptions, DEFAULT_OPTIONS, invalidOption, readSampling } from './completion-options.ts';
 import { schemaGrammar, toolCallGrammar } from './engine/grammar/json-schema-grammar.ts';
-import type { Pace } from './engine/paced-sequence.ts';
+import type { Pace } from './engine/pace.ts';
 import { Choice } from './formats/choice.ts';
 import type { PromptSpec } from './formats/conversation.ts';
 import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts';
@@ -141,7 +141,6 @@ abstract class Answer {
   /** Begins a choice. */
   run(choice: Choice, task: Task): void {
     if (this.#isOver) return;
-    const { fields } = choice.parts;
     const sink: Sink = {
       start(promptTokens, cachedTokens) {
         choice.promptTokens = promptTokens;
@@ -152,7 +151,6 @@ abstract class Answer {
       },
       leave: () => this.leave(),
       mayWait: this.mayWait,
-      isWhole: !fields.stream,
       end: (end) => {
         if (!this.#isOver) this.#end(choice, end);
       },

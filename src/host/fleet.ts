@@ -1,6 +1,6 @@
 // A fleet of simulated hosts in one process, described by a plan. All errors of a plan are reported together, by path.
 import { type ObjectSchema, type Schema, unknownMembers, validate } from '../api/schema.ts';
-import { type ProfileName, PROFILES } from './engine/profile.ts';
+import { type ProfileName, PROFILES } from './engine/profiles.ts';
 import { type FaultPlan, parsePlan } from './faults.ts';
 import { type Host, type HostSettings, createHost } from './model-host.ts';
 import { type HostDialect, HOST_DIALECTS } from './model-routes.ts';
@@ -20,6 +20,11 @@ export interface FleetEntry {
   /** Times faster than real. */
   readonly speed?: number;
   readonly seed?: number;
+  /** As in the settings of the simulated engine; `network` is milliseconds. */
+  readonly variation?: boolean;
+  readonly coldStart?: boolean;
+  readonly slowdown?: number;
+  readonly network?: number;
   /** Milliseconds until it is ready. */
   readonly loading?: number;
   readonly dialects?: readonly HostDialect[];
@@ -52,6 +57,10 @@ const ENTRY: ObjectSchema<FleetEntry> = {
     context: { type: 'integer', minimum: 8 },
     speed: { type: 'number', exclusiveMinimum: 0 },
     seed: { type: 'integer' },
+    variation: { type: 'boolean' },
+    coldStart: { type: 'boolean' },
+    slowdown: { type: 'number', exclusiveMinimum: 0 },
+    network: { type: 'number', minimum: 0 },
     loading: { type: 'number', minimum: 0 },
     dialects: { type: 'array', items: { type: 'enum', values: HOST_DIALECTS }, minItems: 1 },
     script: { type: 'any' },
@@ -93,6 +102,8 @@ function expand(
   common: Partial<HostSettings>,
 ): Planned[] {
   const { models, count = 1, name = `host-${at + 1}`, port = 0, profile, slots, context, speed, seed, loading } = entry;
+  const { variation, coldStart, slowdown, network: networkMs } = entry;
+  const varied = { variation, coldStart, slowdown, networkMs };
   const faults = read(`hosts.${at}.faults`, () => parsePlan(entry.faults ?? null));
   const script = entry.script === undefined ? undefined : read(`hosts.${at}.script`, () => parseScript(entry.script));
   return Array.from({ length: count }, (_, copy) => ({
@@ -102,7 +113,7 @@ function expand(
       models,
       name: count === 1 ? name : `${name}-${copy + 1}`,
       listen: `${hostname}:${port === 0 ? 0 : port + copy}`,
-      engine: { profile, slots, contextTokens: context, speed },
+      engine: { profile, slots, contextTokens: context, speed, ...varied },
       ...(entry.dialects !== undefined && { dialects: entry.dialects }),
       ...(script !== undefined && { script }),
       ...(seed !== undefined && { seed }),

@@ -82,8 +82,15 @@ export class KvEventPublisher implements BlockObserver {
     }
   }
 
-  /** Frees the addresses. */
+  /** Frees the addresses. What follows is another run: numbers begin at 0, and nothing from before can be asked for. */
   async close(): Promise<void> {
+    this.#events = [];
+    this.#blocks = 0;
+    this.#chain = null;
+    this.#removed = null;
+    this.#sequence = 0;
+    this.#kept.clear();
+    this.#keptBytes = 0;
     const listeners = [this.#publisher, this.#router].filter((listener) => listener !== null);
     this.#publisher = null;
     this.#router = null;

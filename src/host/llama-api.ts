@@ -10,7 +10,7 @@ import {
   readInfill,
 } from './completion-options.ts';
 import { countTokens } from './dialect-answer.ts';
-import type { Pace } from './engine/paced-sequence.ts';
+import type { Pace } from './engine/pace.ts';
 import { chatFormat } from './formats/chat-format.ts';
 import { type Frames, type Json, dataFrame, limitOf, stopsOf, textOf } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Prompt, Sink, TokenReport } from './model-engine.ts';
@@ -218,7 +218,6 @@ class CompletionReply implements Sink {
   readonly #reporting: boolean;
   readonly #streaming: boolean;
   readonly mayWait: boolean;
-  readonly isWhole: boolean;
   #content = '';
   #reports: TokenReport[] = [];
   #made = 0;
@@ -231,7 +230,6 @@ class CompletionReply implements Sink {
     this.#reporting = request.options.n_probs > 0;
     this.#streaming = request.options.stream;
     this.mayWait = this.#streaming && reply.mayGather;
-    this.isWhole = !this.#streaming;
   }
 
   start(): void {}

@@ -2,7 +2,7 @@
 // Keys, paths and types are checked before; an engine refuses unsupported options by name with InvalidOptions and ignores
 // none.
 import type { CompletionOptions, PromptPart } from './completion-options.ts';
-import type { Pace } from './engine/paced-sequence.ts';
+import type { Pace } from './engine/pace.ts';
 
 /** One turn of a conversation, whatever dialect it came in. */
 export interface Turn {
@@ -87,8 +87,6 @@ export interface Sink {
   /** Whether the engine may let text wait, by no more than one step, when it has very many streams. Default false. */
   readonly mayWait?: boolean;
   end(end: CompletionEnd): void;
-  /** Whether text is only wanted at the end; then the engine may hand it over in one piece. Default false. */
-  readonly isWhole?: boolean;
   /** Resolves when the client can take more, or has left; undefined when it can take more now. */
   rest?(): Promise<void> | undefined;
 }
@@ -246,6 +244,8 @@ export interface ModelEngine {
   readonly relay?: (request: RawRequest) => Promise<RawAnswer>;
   /** Server timings of the generation with this `timingsId`, if they were recorded. */
   timings?(id: string): unknown;
+  /** The host begins to serve, for the first time or again after `close`: caches are empty, and a model may have to be loaded. */
+  open?(): void;
   /** Ends all generations, as running out of memory does, and continues with new requests. */
   exhaust?(): void;
   close(): Promise<void>;

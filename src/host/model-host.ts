@@ -4,11 +4,10 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Clock, systemClock } from '../actor/index.ts';
+import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
 import type { Credential } from '../billing/index.ts';
-import { type Step, Pacer } from './engine/pacer.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
-import type { ProfileName } from './engine/profile.ts';
+import type { ProfileName } from './engine/profiles.ts';
 import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated-engine.ts';
 import { type Fault, type FaultPlan, FaultSchedule, parseFault, parsePlan } from './faults.ts';
 import type { Json } from './formats/format.ts';
@@ -117,20 +116,21 @@ export function createHost(settings: HostSettings): Host {
 
 /** The engine of the settings. */
 function engineOf(settings: HostSettings, observer: BlockObserver | undefined): ModelEngine {
-  const { engine = 'paced', models, seed, clock, random } = settings;
+  const { engine = 'paced', models, name, seed, clock, random } = settings;
   if (typeof engine === 'object' && 'complete' in engine) {
     if (observer !== undefined)
       throw new RangeError('KV events are those of a simulated engine; a real one publishes its own');
     return engine;
   }
   const own = engine === 'steps' ? {} : typeof engine === 'string' ? { profile: engine } : engine;
-  return createSimulatedEngine({ ...own, models, seed, clock, random, observer, pace: settings });
+  return createSimulatedEngine({ ...own, models, name, seed, clock, random, observer, pace: settings });
 }
 
 /** A running host. */
 export class Host {
   readonly #settings: HostSettings;
-  readonly #pacer: Pacer;
+  readonly #clock: Clock;
+  readonly #timers = new Set<TimerHandle>();
   readonly #journal: Journal;
   readonly #deps: RouteDeps;
   readonly #server: Server;
@@ -142,7 +142,7 @@ export class Host {
   #requests = 0;
   #started = false;
   #loadedAtMs = 0;
-  #flapping: Step | undefined;
+  #flapping: TimerHandle | undefined;
   /** Identifies the run of this host: its caches are empty when it begins. */
   #instance = '';
 
@@ -154,7 +154,7 @@ export class Host {
     this.#settings = settings;
     this.#hostname = listen.slice(0, colon);
     this.#port = Number(listen.slice(colon + 1));
-    this.#pacer = new Pacer(settings.clock ?? systemClock);
+    this.#clock = settings.clock ?? systemClock;
     this.#journal = new Journal(settings.journalEntries ?? 1000);
     const { kvEvents } = settings;
     if (kvEvents !== undefined) {
@@ -204,7 +204,7 @@ export class Host {
 
   get #loading(): boolean {
     const isEngineReady = this.#deps.engine.health() === 'ready';
-    return !isEngineReady || this.#settings.guard?.ready === false || this.#pacer.now() < this.#loadedAtMs;
+    return !isEngineReady || this.#settings.guard?.ready === false || this.#clock.now() < this.#loadedAtMs;
   }
 
   /** Faults apply to simulated answers only: a header must not break a real engine. */
@@ -240,7 +240,8 @@ export class Host {
   async listen(): Promise<string> {
     this.#started = true;
     this.#instance = randomUUID();
-    this.#loadedAtMs = this.#pacer.now() + (this.#settings.loadingMs ?? 0);
+    this.#loadedAtMs = this.#clock.now() + (this.#settings.loadingMs ?? 0);
+    this.#deps.engine.open?.();
     await this.#kvEvents?.open();
     try {
       await this.#bind();
@@ -258,7 +259,7 @@ export class Host {
    */
   async setFault(plan: FaultPlan | null): Promise<void> {
     this.#faults = new FaultSchedule(plan);
-    if (this.#flapping !== undefined) this.#flapping.cancelled = true;
+    if (this.#flapping !== undefined) this.#clock.clearTimeout(this.#flapping);
     if (!this.#started) return;
     this.#flap(true);
     if (this.#faults.refusesConnections) this.#server.close();
@@ -269,7 +270,7 @@ export class Host {
   #flap(isUp: boolean): void {
     const { flapMs } = this.#faults;
     if (flapMs === undefined) return;
-    this.#flapping = this.#pacer.after(flapMs, () => {
+    this.#flapping = this.#after(flapMs, () => {
       if (!this.#started) return;
       if (!isUp) return void this.#bind().then(() => this.#flap(true));
       this.#server.close();
@@ -298,11 +299,22 @@ export class Host {
 
   async #stop(): Promise<void> {
     this.#server.closeAllConnections();
-    this.#pacer.clear();
+    for (const timer of this.#timers) this.#clock.clearTimeout(timer);
+    this.#timers.clear();
     await this.#deps.engine.close();
     await this.#kvEvents?.close();
     const replies = [...this.#live];
     await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
+  }
+
+  /** Calls back after `ms`, unless the host has closed. */
+  #after(ms: number, run: () => void): TimerHandle {
+    const timer = this.#clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      run();
+    }, ms);
+    this.#timers.add(timer);
+    return timer;
   }
 
   #bind(): Promise<void> {
@@ -385,11 +397,11 @@ export class Host {
     }
     reply.fault = headerFault ?? this.#faults.pick(entry.method, entry.path, entry.model) ?? NO_FAULT;
     const { refuse: refused, reset, hang, slowHeadersMs, loadingMs } = reply.fault;
-    if (loadingMs !== undefined) this.#loadedAtMs = this.#pacer.now() + loadingMs;
+    if (loadingMs !== undefined) this.#loadedAtMs = this.#clock.now() + loadingMs;
     if (refused === true || reset === true) return reply.reset();
     if (hang === true) return reply.hold();
     if (slowHeadersMs === undefined) return this.#answer(reply, body, bytes);
-    this.#pacer.after(slowHeadersMs, () => this.#answer(reply, body, bytes));
+    this.#after(slowHeadersMs, () => this.#answer(reply, body, bytes));
   }
 
   #answer(reply: Reply, body: Json | undefined, bytes: Buffer): void {

@@ -5,7 +5,7 @@
 //   GET /v1/models /v1/models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
 import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
 import { answerByEngine, countTokens } from './dialect-answer.ts';
-import { type Pace, parsePace } from './engine/paced-sequence.ts';
+import { type Pace, parsePace } from './engine/pace.ts';
 import { chatFormat } from './formats/chat-format.ts';
 import { completionsFormat } from './formats/completions-format.ts';
 import { drawImages, embed, speak } from './formats/fixed-answers.ts';

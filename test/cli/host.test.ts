@@ -1,4 +1,5 @@
 import t from 'tap';
+import { PROFILE_NAMES } from '../../src/host/index.ts';
 import { runCli, startCli } from '../support/cli.ts';
 
 t.test('serves models with the pace, name and length of its flags, and ends at a signal', async (t) => {
@@ -109,10 +110,19 @@ t.test('serves a fleet of one process', async (t) => {
   }
 });
 
+t.test('lists its profiles', async (t) => {
+  const { stdout, exit } = await runCli(t, ['host', '--profiles']);
+  t.equal(exit.code, 0);
+  const lines = stdout.trimEnd().split('\n');
+  t.equal(lines.length, PROFILE_NAMES.length + 1);
+  for (const [at, name] of PROFILE_NAMES.entries()) t.match(lines[at + 1], new RegExp(`^${name} +[\\d.]+ .*\\w$`));
+});
+
 t.test('refuses wrong options', async (t) => {
   const refused: [string[], RegExp][] = [
-    [['--profile', 'huge'], /--profile <name>' argument 'huge' is invalid\. Allowed choices are 8b-h100, /],
+    [['--profile', 'huge'], /--profile <name>' argument 'huge' is invalid\. Allowed choices are 8b-rtx4090, /],
     [['--slots', '0'], /--slots <n>' argument '0' is invalid\. It must be a whole number of 1 or more/],
+    [['--ttft', '1', '--cold-start', 'true'], /--cold-start cannot be combined with a fixed pace/],
     [['--speed', '0'], /--speed <n>' argument '0' is invalid\. It must be a number above 0/],
     [['--engine', 'http://x', '--engine-wait', 'soon'], /'soon' is invalid\. It must be a duration/],
     [['--kv-events', 'tcp://127.0.0.1:*'], /slots have no KV events; choose a profile with KV blocks, such as 8b-h100/],

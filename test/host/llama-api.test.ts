@@ -1,3 +1,4 @@
+import { createManualClock } from '../../src/actor/testkit.ts';
 import { createHost } from '../../src/host/index.ts';
 
 import t from 'tap';
@@ -54,12 +55,18 @@ t.test('a stop word is named and left out', async (t) => {
 });
 
 t.test('timings follow the pace', async (t) => {
-  const response = await fetch(`${host.url}/completion`, {
+  const clock = createManualClock();
+  const paced = createHost({ models: ['m'], clock });
+  await paced.listen();
+  t.teardown(() => paced.kill());
+  const response = fetch(`${paced.url}/completion`, {
     method: 'POST',
     headers: { 'x-headrace-sim': 'ttft=2,itl=1,tokens=4' },
     body: '{"prompt":"12345678"}',
   });
-  t.match(await response.json(), {
-    timings: { prompt_ms: 2, prompt_per_second: 1000, predicted_ms: 4, predicted_per_second: 1000 },
+  await paced.nextRequest();
+  clock.advance(5);
+  t.match(await (await response).json(), {
+    timings: { prompt_n: 2, prompt_ms: 2, prompt_per_second: 1000, predicted_n: 4, predicted_ms: 3 },
   });
 });

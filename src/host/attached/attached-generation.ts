@@ -81,7 +81,7 @@ async function runProtocol(
   const { path, body } = await protocol.ask();
   const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
   if (answer.status !== 200) throw failureOf(answer.status, await complaint(answer));
-  const type = answer.headers[answer.headers.indexOf('content-type') + 1] ?? '';
+  const type = valueOf(answer.headers, 'content-type') ?? '';
   if (!type.toLowerCase().startsWith('text/event-stream')) {
     throw new AttachedEngineError('the engine answered without a stream of events');
   }
@@ -98,6 +98,12 @@ async function runProtocol(
     }
     await rest();
   }
+}
+
+/** Value of a header in a list of names and values by turns; a value that reads like the name is none. */
+function valueOf(headers: readonly string[], name: string): string | undefined {
+  for (let at = 0; at < headers.length; at += 2) if (headers[at] === name) return headers[at + 1];
+  return undefined;
 }
 
 async function complaint({ body }: OpenAnswer): Promise<string> {

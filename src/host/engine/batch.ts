@@ -1,5 +1,5 @@
 // The contents of a scheduler step. Every running sequence decodes one token; the rest of the token budget goes to prefill,
-// in order of arrival, in chunks. When memory is exhausted, the newest sequence is preempted and queued again. Nothing is
+// in order of arrival, in chunks. With `prefill: 'first'` a step that evaluates prompts does nothing else. When memory is exhausted, the newest sequence is preempted and queued again. Nothing is
 // allocated per token.
 import type { PrefixCache } from './prefix-cache.ts';
 import type { Profile } from './profile.ts';
@@ -14,6 +14,10 @@ export class Batch {
   /** Of the packed step: tokens its decoding sequences look back on, prompt tokens it evaluates. */
   memoryTokens = 0;
   prefillTokens = 0;
+  /** Sequences that decode in it: all of `decoding` or none. */
+  decodingCount = 0;
+  /** Pairs of a prompt token of the step and a token up to it. */
+  prefillPairs = 0;
   readonly #profile: Profile;
   readonly #cache: PrefixCache;
   readonly #waiting: WaitingQueue;
@@ -33,18 +37,40 @@ export class Batch {
   /** Decides what the step that begins now contains. False when there is nothing to do. */
   pack(startUs: number): boolean {
     const { preemptions } = this.#counts;
+    const { maxBatchTokens, prefill } = this.#profile;
     this.prefillTokens = 0;
+    this.prefillPairs = 0;
+    if (prefill === 'first') {
+      this.#packPrefill(startUs, maxBatchTokens);
+      if (this.prefillTokens > 0) return this.#pauseDecoding();
+    }
     this.#packDecoding();
-    const budget = this.#profile.maxBatchTokens - this.decoding.length;
-    for (const sequence of this.prefilling) this.#addChunk(sequence, budget);
     // A sequence that was just preempted must not be admitted again in the same step.
-    if (preemptions === this.#counts.preemptions) this.#admit(startUs, budget);
+    if (prefill !== 'first') {
+      const mayAdmit = preemptions === this.#counts.preemptions;
+      this.#packPrefill(startUs, maxBatchTokens - this.decoding.length, mayAdmit);
+    }
     return this.running > 0 || this.ending.length > 0;
+  }
+
+  #packPrefill(startUs: number, budget: number, mayAdmit = true): void {
+    for (const sequence of this.prefilling) this.#addChunk(sequence, budget);
+    if (mayAdmit) this.#admit(startUs, budget);
+  }
+
+  #pauseDecoding(): true {
+    this.memoryTokens = 0;
+    this.decodingCount = 0;
+    for (const sequence of this.decoding) {
+      sequence.chunk = 0;
+      sequence.releaseHeld();
+    }
+    return true;
   }
 
   /** Asks every sequence that completes its evaluation in this step for its next token. */
   sample(): void {
-    for (const sequence of this.decoding) sequence.sample();
+    if (this.decodingCount > 0) for (const sequence of this.decoding) sequence.sample();
     for (const sequence of this.prefilling) if (sequence.isSampling) sequence.sample();
   }
 
@@ -58,6 +84,7 @@ export class Batch {
       sequence.chunk = 1;
     }
     this.memoryTokens = memoryTokens;
+    this.decodingCount = this.decoding.length;
   }
 
   #shift(sequence: Sequence): void {
@@ -102,8 +129,10 @@ export class Batch {
   }
 
   #addChunk(sequence: Sequence, budget: number): void {
-    sequence.chunk = Math.min(sequence.length - sequence.computed, budget - this.prefillTokens);
-    this.prefillTokens += sequence.chunk;
+    const chunk = Math.min(sequence.length - sequence.computed, budget - this.prefillTokens);
+    sequence.chunk = chunk;
+    this.prefillTokens += chunk;
+    this.prefillPairs += chunk * sequence.computed + (chunk * (chunk + 1)) / 2;
   }
 
   #admit(startUs: number, budget: number): void {
@@ -188,28 +217,31 @@ export class WaitingQueue {
   }
 }
 
-/** Sums since the scheduler was made, all zero. */
-const NO_COUNTS = {
-  steps: 0,
+/** Sums since the scheduler was made. */
+export interface SchedulerCounts {
+  steps: number;
   /** Time spent in steps. */
-  stepUs: 0,
+  stepUs: number;
   /** Prompt tokens of started sequences, and how many of them were found in the cache. */
-  promptTokens: 0,
-  cachedTokens: 0,
+  promptTokens: number;
+  cachedTokens: number;
   /** Tokens evaluated as prompt, those of preempted sequences again included. */
-  prefillTokens: 0,
-  generatedTokens: 0,
+  prefillTokens: number;
+  generatedTokens: number;
   /** Sequences preempted for lack of memory. */
-  preemptions: 0,
+  preemptions: number;
   /** Times the context of a sequence moved. */
-  shifts: 0,
-  ended: { stopped: 0, length: 0, context: 0, cancelled: 0, 'out-of-memory': 0 },
-};
+  shifts: number;
+  readonly ended: Record<EndReason, number>;
+}
 
-export type SchedulerCounts = typeof NO_COUNTS;
-
+/** All zero. */
 export function createCounts(): SchedulerCounts {
-  return structuredClone(NO_COUNTS);
+  return {
+    ...{ steps: 0, stepUs: 0, promptTokens: 0, cachedTokens: 0, prefillTokens: 0, generatedTokens: 0 },
+    ...{ preemptions: 0, shifts: 0 },
+    ended: { stopped: 0, length: 0, context: 0, cancelled: 0, 'out-of-memory': 0 },
+  };
 }
 
 export interface SchedulerState {

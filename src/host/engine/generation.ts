@@ -61,6 +61,7 @@ export class Generation {
       },
       onToken: (_token, _atUs, waits) => this.#publish(waits),
       onDue: () => this.#publish(false),
+      rest: () => parts.sink.rest?.(),
       onEnd: (end) => this.#end(end),
     };
   }

@@ -1,22 +1,60 @@
-// Hardware profiles: how long a step takes, how much fits into it and into memory. Operators may override single fields of a
-// built-in profile.
+// Profiles: how long a step of a machine takes, how that varies, and how much fits into a step and into memory. Built-in
+// profiles are in profiles.ts; operators may override single fields.
 import { BlockCache, type BlockObserver } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { SlotCache } from './slot-cache.ts';
+
 /** Memory of keys and values: slots as in llama.cpp's server, or shared blocks as in vLLM. */
 export type Memory =
   | { readonly kind: 'slots'; readonly capacityTokens: number; readonly choice: 'similarity' | 'least-recent' }
   | { readonly kind: 'blocks'; readonly blocks: number; readonly blockTokens: number };
 
+/** Rare steps that take much longer: garbage collection, the scheduler of the system, swapping. */
+export interface Stalls {
+  /** Mean time of work between two of them, milliseconds. */
+  readonly everyMs: number;
+  /** They follow a Pareto distribution: at least this long, with this shape (the smaller, the heavier the tail), and at most so long. */
+  readonly leastMs: number;
+  readonly shape: number;
+  readonly mostMs: number;
+}
+
+/** How a machine differs from its formula. */
+export interface Variation {
+  /** Step times are multiplied by a log-normal factor with median 1; this is the standard deviation of its logarithm. */
+  readonly jitter: number;
+  readonly stalls?: Stalls;
+  /** Differences between machines of one kind: standard deviation of the logarithm, share of slow ones, and how much slower they are. */
+  readonly machines?: { readonly spread: number; readonly slowShare: number; readonly slowFactor: number };
+  /** Under steady load the step time grows by up to this factor, with this time constant; it recovers likewise when idle. */
+  readonly thermal?: { readonly factor: number; readonly overMs: number };
+}
+
+/** What a start costs: time until the model is loaded, and a first phase of slower steps that fades with this time constant of work. */
+export interface ColdStart {
+  readonly loadMs: number;
+  readonly factor: number;
+  readonly overMs: number;
+}
+
 export interface Profile {
   /** A step with nothing in it: reading the weights, launching the work. Microseconds, as all times here. */
   readonly stepUs: number;
+  /** In place of `stepUs` in a step that evaluates prompt tokens. Default: `stepUs`. */
+  readonly prefillStepUs?: number;
   /** Each sequence that produces a token in the step by decoding. */
   readonly sequenceUs: number;
   /** Each token in memory that the decoding sequences look back on. */
   readonly memoryTokenUs: number;
-  /** Each prompt token evaluated in the step; its inverse is the prefill rate. */
+  /** Each prompt token evaluated in the step; its inverse is the prefill rate of short prompts. */
   readonly prefillTokenUs: number;
+  /** Each pair of a prompt token and a token up to it: attention, quadratic in the length of the prompt. Default 0. */
+  readonly prefillPairUs?: number;
+  /**
+   * `chunked`: decoding goes on beside a part of the waiting prompts, as in vLLM. `first`: waiting prompts are evaluated alone and
+   * decoding pauses, as in SGLang by default. Default `chunked`.
+   */
+  readonly prefill?: 'chunked' | 'first';
   /** Most tokens evaluated in one step, decoding included; at least `maxSequences`. */
   readonly maxBatchTokens: number;
   /** Most sequences at a time; the number of slots. */
@@ -24,69 +62,46 @@ export interface Profile {
   /** Most tokens of one sequence, prompt and generated. */
   readonly contextTokens: number;
   readonly memory: Memory;
+  /** Default: none, every step takes what the formula says. */
+  readonly variation?: Variation;
+  /** Only for engines that start cold. Default: ready at once. */
+  readonly coldStart?: ColdStart;
+  /**
+   * Every request has steps of its own, whatever else runs: constant pace. A step may take no time then, and the next token waits until
+   * the client has taken the last one. Default false: all requests share the steps.
+   */
+  readonly isPaced?: boolean;
 }
 
-export type ProfileName = '8b-h100' | '70b-8xh100' | 'small-box' | 'even';
-
-/**
- * Decode times match published ones: 10-15 ms between tokens for 8B on an H100, 18-28 ms for 70B on eight, about two and
- * three times that with 256 sequences. The rest is arithmetic in 16 bits: two floating-point operations per parameter and
- * prompt token at half of the peak (0.99 PFLOPS a card), keys and values read at 3.35 TB/s (128 KiB a token for 8B,
- * 320 KiB for 70B), and nine tenths of 80 GB a card less weights and working space for them. The small box has four slots
- * for 8B in 4 bits at about 80 GB/s. `even` takes 20 ms whatever is in a step: 50 tokens a second for every stream.
- */
-export const PROFILES: Readonly<Record<ProfileName, Profile>> = {
-  '8b-h100': {
-    stepUs: 11_500,
-    sequenceUs: 20,
-    memoryTokenUs: 0.039,
-    prefillTokenUs: 32,
-    maxBatchTokens: 2048,
-    maxSequences: 256,
-    contextTokens: 32_768,
-    memory: { kind: 'blocks', blocks: 24_576, blockTokens: 16 },
-  },
-  '70b-8xh100': {
-    stepUs: 22_000,
-    sequenceUs: 120,
-    memoryTokenUs: 0.0122,
-    prefillTokenUs: 36,
-    maxBatchTokens: 2048,
-    maxSequences: 256,
-    contextTokens: 32_768,
-    memory: { kind: 'blocks', blocks: 76_800, blockTokens: 16 },
-  },
-  'small-box': {
-    stepUs: 60_000,
-    sequenceUs: 4000,
-    memoryTokenUs: 1.6,
-    prefillTokenUs: 10_000,
-    maxBatchTokens: 512,
-    maxSequences: 4,
-    contextTokens: 4096,
-    memory: { kind: 'slots', capacityTokens: 16_384, choice: 'similarity' },
-  },
-  even: {
-    stepUs: 20_000,
+/** The profile of a constant pace: this time to the first token, and between two tokens. */
+export function pacedProfile(timeToFirstTokenMs: number, interTokenMs: number): Profile {
+  return {
+    stepUs: interTokenMs * 1000,
+    prefillStepUs: timeToFirstTokenMs * 1000,
     sequenceUs: 0,
     memoryTokenUs: 0,
     prefillTokenUs: 0,
-    maxBatchTokens: 65_536,
-    maxSequences: 4096,
-    contextTokens: 8192,
-    memory: { kind: 'blocks', blocks: 262_144, blockTokens: 16 },
-  },
-};
+    maxBatchTokens: MOST_TOKENS,
+    maxSequences: 1,
+    contextTokens: MOST_TOKENS,
+    memory: { kind: 'slots', capacityTokens: MOST_TOKENS, choice: 'least-recent' },
+    isPaced: true,
+  };
+}
+
+/** More than any request has. */
+const MOST_TOKENS = 2 ** 30;
 
 /** Shifting keeps four tokens free and must drop at least one. */
 const LEAST_CONTEXT_TOKENS = 8;
 
 /** Throws a RangeError that names the field which makes no sense. */
 export function checkProfile(profile: Profile): void {
-  const { memory } = profile;
-  const times = ['stepUs', 'sequenceUs', 'memoryTokenUs', 'prefillTokenUs'] as const;
-  for (const name of times) {
-    if (!(profile[name] >= 0 && profile[name] < Infinity)) throw new RangeError(`${name} must be a time, not negative`);
+  const { memory, prefillStepUs = 0, prefillPairUs = 0 } = profile;
+  const { stepUs, sequenceUs, memoryTokenUs, prefillTokenUs } = profile;
+  const times = { stepUs, sequenceUs, memoryTokenUs, prefillTokenUs, prefillStepUs, prefillPairUs };
+  for (const [name, time] of Object.entries(times)) {
+    if (!(time >= 0 && time < Infinity)) throw new RangeError(`${name} must be a time, not negative`);
   }
   const counts = {
     maxSequences: [profile.maxSequences, 1],
@@ -114,17 +129,20 @@ export function createCache(profile: Profile, observer?: BlockObserver): PrefixC
   return new BlockCache({ ...memory, sequences: maxSequences }, observer);
 }
 
-/** Duration of a step with these contents, whole microseconds, at least one. */
+/** Microseconds that a step with these contents takes by the formula of the profile, whole, at least one unless paced. */
 export function stepDurationUs(
   profile: Profile,
   decoding: number,
   memoryTokens: number,
   prefillTokens: number,
+  prefillPairs = 0,
 ): number {
+  const { stepUs, prefillStepUs = stepUs, prefillPairUs = 0 } = profile;
   const work =
-    profile.stepUs +
+    (prefillTokens > 0 ? prefillStepUs : stepUs) +
     profile.sequenceUs * decoding +
     profile.memoryTokenUs * memoryTokens +
-    profile.prefillTokenUs * prefillTokens;
-  return Math.max(1, Math.round(work));
+    profile.prefillTokenUs * prefillTokens +
+    prefillPairUs * prefillPairs;
+  return Math.max(profile.isPaced === true ? 0 : 1, Math.round(work));
 }

@@ -1,17 +1,20 @@
 // Continuous batching for one model: steps follow each other on an absolute schedule with one timer. A late step begins at
 // once, at the time it should have begun, so that the average pace is kept. All tokens of a step are published at its end;
-// above `pairAbove` sequences, half of the slots hold theirs for one step, so that two tokens leave in one write. Every
-// accepted job ends exactly once.
+// above `pairAbove` sequences, half of the slots hold theirs for one step, so that two tokens leave in one write. With a paced
+// profile, which is for one job, a full client holds the next step back. Every accepted job ends exactly once.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import { type SchedulerState, Batch, createCounts, WaitingQueue } from './batch.ts';
 import type { BlockObserver } from './block-cache.ts';
 import type { PrefixCache } from './prefix-cache.ts';
-import { type Profile, checkProfile, createCache, stepDurationUs } from './profile.ts';
+import { type Profile, checkProfile, createCache } from './profile.ts';
 import { type EndReason, type Holding, type SequenceJob, NO_TOKEN, Sequence } from './sequence.ts';
+import { StepTimes } from './step-times.ts';
 export interface SchedulerSettings {
   readonly profile: Profile;
   /** The engine's clock; see engine-clock.ts for faster and virtual ones. */
   readonly clock: Clock;
+  /** Durations of the steps. Default: what the formula of the profile says. */
+  readonly times?: StepTimes;
   /** Memory in place of the one that the profile describes. */
   readonly cache?: PrefixCache;
   /** Is told of changes of the profile's memory, which has KV blocks then. */
@@ -31,6 +34,8 @@ export class Scheduler {
   readonly #mostBehindUs: number;
   readonly #pairAbove: number;
   readonly #cache: PrefixCache;
+  readonly #times: StepTimes;
+  readonly #isPaced: boolean;
   readonly #waiting = new WaitingQueue();
   readonly #batch: Batch;
   readonly #counts = createCounts();
@@ -51,7 +56,7 @@ export class Scheduler {
 
   /** Throws a RangeError for a profile that makes no sense. */
   constructor(settings: SchedulerSettings) {
-    const { profile, clock, cache, observer, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
+    const { profile, clock, times, cache, observer, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
@@ -59,12 +64,14 @@ export class Scheduler {
     this.#mostBehindUs = mostBehindMs * 1000;
     this.#pairAbove = pairAbove;
     this.#cache = cache ?? createCache(profile, observer);
+    this.#times = times ?? new StepTimes(profile, { seed: null });
+    this.#isPaced = profile.isPaced === true;
     this.#batch = new Batch(profile, this.#cache, this.#waiting, this.#counts);
   }
 
   /**
-   * Takes a job; it may start before this returns and never ends before. False when closed: it is not taken then
-   * and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
+   * Takes a job; it may start before this returns. It never ends before, except with a paced profile whose steps take no time.
+   * False when closed: it is not taken then and none of its callbacks is called. Throws a RangeError for an empty prompt or a job that is in already.
    */
   submit(job: SequenceJob): boolean {
     if (this.#isClosed) return false;
@@ -132,7 +139,9 @@ export class Scheduler {
   #wake(): void {
     if (this.#isInStep || this.#isBusy || this.#isClosed) return;
     this.#isBusy = true;
-    this.#begin(this.#nowUs());
+    const nowUs = this.#nowUs();
+    this.#begin(nowUs);
+    if (this.#isPaced && this.#isInStep && this.#endUs <= nowUs) this.#run(nowUs);
     this.#settle();
   }
 
@@ -140,16 +149,41 @@ export class Scheduler {
   #fire(): void {
     this.#timer = undefined;
     this.#isBusy = true;
-    let nowUs = this.#nowUs();
+    this.#run(this.#nowUs());
+    this.#settle();
+  }
+
+  /** Makes the steps that are due. */
+  #run(dueUs: number): void {
+    let nowUs = dueUs;
     for (let steps = 1; ; steps++) {
       this.#note(nowUs);
       this.#finish();
-      this.#begin(this.#behindUs > this.#mostBehindUs ? nowUs : this.#endUs);
-      if (!this.#isInStep || steps >= this.#catchUpSteps) break;
+      if (this.#isPaced && this.#restsFor()) break;
+      this.#begin(this.#nextStartUs(nowUs));
+      if (!this.#isInStep || (this.#stepUs > 0 && (this.#isPaced || steps >= this.#catchUpSteps))) break;
       nowUs = this.#nowUs();
       if (this.#endUs > nowUs) break;
     }
-    this.#settle();
+    if (this.#isPaced) for (const sequence of this.#batch.decoding) sequence.releaseHeld();
+  }
+
+  /** A stream with constant pace goes on at its pace when it was late, and does not catch up. */
+  #nextStartUs(nowUs: number): number {
+    if (this.#isPaced) return Math.max(this.#endUs, nowUs - this.profile.stepUs);
+    return this.#behindUs > this.#mostBehindUs ? nowUs : this.#endUs;
+  }
+
+  /** Whether the client has to take what it got before the next step begins. */
+  #restsFor(): boolean {
+    const rest = this.#batch.decoding[0]?.job.rest?.();
+    void rest?.then(() => {
+      if (this.#isClosed || this.#isInStep) return;
+      this.#isBusy = true;
+      this.#begin(this.#nextStartUs(this.#nowUs()));
+      this.#settle();
+    });
+    return rest !== undefined;
   }
 
   /** Callbacks are done: sets the timer, or carries out a close they asked for. */
@@ -176,8 +210,9 @@ export class Scheduler {
     if (!this.#batch.pack(beginUs)) return;
     this.#batch.sample();
     if (this.#isClosed) return;
-    const { decoding, memoryTokens, prefillTokens } = this.#batch;
-    this.#stepUs = stepDurationUs(this.profile, decoding.length, memoryTokens, prefillTokens);
+    // With constant pace, the end comes with the last token.
+    const isOver = this.#isPaced && this.#batch.decoding[0]?.sampled === NO_TOKEN;
+    this.#stepUs = isOver ? 0 : this.#times.next(beginUs, this.#batch);
     this.#endUs = beginUs + this.#stepUs;
     this.#isInStep = true;
   }
@@ -186,7 +221,8 @@ export class Scheduler {
     const { decoding, prefilling, ending } = this.#batch;
     this.#isInStep = false;
     this.#counts.steps++;
-    this.#holding = decoding.length > this.#pairAbove ? ((this.#counts.steps & 1) as Holding) : null;
+    if (this.#isPaced) this.#holding = this.profile.stepUs === 0 ? 'all' : null;
+    else this.#holding = decoding.length > this.#pairAbove ? ((this.#counts.steps & 1) as Holding) : null;
     this.#counts.stepUs += this.#stepUs;
     this.#counts.prefillTokens += this.#batch.prefillTokens;
     let stay = 0;

@@ -6,8 +6,8 @@ import type { CacheAllocation } from './prefix-cache.ts';
 /** Value of `sampled` when `next` returned null. */
 export const NO_TOKEN = -1;
 
-/** Slots whose tokens wait for the next step: the even ones (0), the odd ones (1), or none. */
-export type Holding = 0 | 1 | null;
+/** Slots whose tokens wait for the next step: the even ones (0), the odd ones (1), all, or none. */
+export type Holding = 0 | 1 | 'all' | null;
 
 /** Room for generated tokens that comes with the prompt's copy; more is added by doubling. */
 const FIRST_ROOM_TOKENS = 64;
@@ -86,7 +86,7 @@ export class Sequence {
 
   /** Publishes its new token, which is held until the next one when its slot is among those that hold. */
   publish(token: number, atUs: number, holding: Holding): void {
-    this.#holds = this.job.mayWait && this.generated > 1 && (this.#slotId & 1) === holding;
+    this.#holds = this.job.mayWait && this.generated > 1 && (holding === 'all' || (this.#slotId & 1) === holding);
     this.job.onToken(token, atUs, this.#holds);
   }
 
@@ -165,6 +165,8 @@ export interface SequenceJob {
   readonly onToken: (token: number, atUs: number, waits: boolean) => void;
   /** Sends the held token now: no next step follows, or one without this sequence. */
   readonly onDue: () => void;
+  /** Resolves when the client can take more; undefined when it can now. Asked with constant pace alone. */
+  readonly rest?: (() => Promise<void> | undefined) | undefined;
   /** Called exactly once, after every other callback and never before `submit` returns. */
   readonly onEnd: (end: SequenceEnd) => void;
 }

@@ -1,6 +1,7 @@
-// The simulated engine: a language model and a scheduler for each model, or the `paced` profile with words at a fixed pace.
-// Models of one engine share nothing but its settings.
-import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
+// The simulated engine: for each model a language model and a scheduler whose steps all requests share. With the profile `paced` each
+// request has a scheduler of its own, with steps of a constant length, and words in place of the language model. The same seed, name
+// and arrivals give the same answers at the same times.
+import { type Clock, type TimerHandle, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
 import { type CompletionOptions, type SystemPrompt, invalidOption, InvalidOptions } from '../completion-options.ts';
 import {
   type EngineFigures,
@@ -20,9 +21,9 @@ import { Generation } from './generation.ts';
 import { type LanguageModel, createLanguageModel } from './model/language-model.ts';
 import { SPECIAL } from './model/vocabulary.ts';
 import { countTokens, seedOf, WORD_VOCABULARY, WordChain } from './model/word-chain.ts';
-import { type PacedSettings, pacedLength, PacedSequence } from './paced-sequence.ts';
-import { Pacer } from './pacer.ts';
-import { type Profile, type ProfileName, PROFILES } from './profile.ts';
+import { type PacedSettings, pacedLength } from './pace.ts';
+import { type Profile, pacedProfile } from './profile.ts';
+import { type ProfileName, DEFAULT_PROFILE, PROFILES } from './profiles.ts';
 import { promptTokens, tokenMistake } from './prompt-tokens.ts';
 import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
 import { readLogitBias } from './sampling/logit-bias.ts';
@@ -31,11 +32,13 @@ import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
 import { type Sampling, createSampling } from './sampling/sampler.ts';
 import { type SamplingOptions, DEFAULT_SAMPLING } from './sampling/sampling-options.ts';
 import { Scheduler } from './scheduler.ts';
-import type { SequenceEnd } from './sequence.ts';
+import type { SequenceEnd, SequenceJob } from './sequence.ts';
 import { timeJob, TimingsLog } from './server-timings.ts';
-/** How a simulated engine behaves; the defaults are `8b-h100` with 32 slots in real time. */
+import { StepTimes, derivedSeed, normal } from './step-times.ts';
+
+/** How a simulated engine behaves; the default is the machine `8b-rtx4090` in real time, loaded and warm. */
 export interface SimulatedSettings {
-  /** A known machine, fields that differ from `8b-h100`, or `paced`: words at a fixed pace, cheap, without steps. */
+  /** A known machine, fields that differ from `8b-h100`, or `paced`: words at a constant pace, cheap, whatever else runs. */
   readonly profile?: ProfileName | 'paced' | Partial<Profile> | undefined;
   /** Number of slots with memory of their own, as in llama.cpp's server, in place of the profile's memory. */
   readonly slots?: number | undefined;
@@ -43,35 +46,42 @@ export interface SimulatedSettings {
   readonly contextTokens?: number | undefined;
   /** How many times faster than real; `virtual` takes no time but that of the work. Default 1. */
   readonly speed?: number | 'virtual' | undefined;
+  /** Whether step times vary and stall as the profile says. Default true. */
+  readonly variation?: boolean | undefined;
+  /** Whether the model is loaded first and its first steps are slow, as the profile says. Default false. */
+  readonly coldStart?: boolean | undefined;
+  /** Factor of all step times, for a slow machine among others; default 1. */
+  readonly slowdown?: number | undefined;
+  /** Median time of a request on its way to the engine, milliseconds; log-normal, and one in a thousand is lost once. Default 0. */
+  readonly networkMs?: number | undefined;
 }
 
 /** What the host adds to the settings. */
 export interface SimulatedDeps extends SimulatedSettings {
   readonly models: readonly string[];
-  /** Seed of the language models; hosts with the same seed generate the same texts. Default 1. */
+  /** Seed of the language models, and with the name of step times; hosts with the same seed generate the same texts. Default 1. */
   readonly seed?: number | undefined;
+  /** Tells engines with the same seed apart: their step times differ. Default: empty. */
+  readonly name?: string | undefined;
   /** Of the profile `paced`. */
   readonly pace?: Partial<PacedSettings> | undefined;
   readonly clock?: Clock | undefined;
-  /** Draws the seeds of requests that name none. Default: the system's. */
+  /** Draws the seeds of requests that name none. Default: by `seed` and `name` when there is a seed, else the system's. */
   readonly random?: Random | undefined;
   /** Is told of changes of the KV blocks; with one model only. */
   readonly observer?: BlockObserver | undefined;
 }
 
-/** The machines that are known. */
-export const PROFILE_NAMES: readonly ProfileName[] = Object.keys(PROFILES) as ProfileName[];
+/** Spread of the network's delay, and what a lost packet costs: the least timeout of a retransmission on Linux. Both are assumed for a network. */
+const NETWORK_SPREAD = 0.3;
+const LOST_SHARE = 0.001;
+const RETRANSMISSION_MS = 200;
 
-const DEFAULT_SLOTS = 32;
 const GRAMMARS = 64;
 const KEPT_TIMINGS = 4096;
 
-/** What a paced engine says of itself; it holds nothing in memory and has no slots of its own. */
-const PACED: Profile = {
-  ...PROFILES['8b-h100'],
-  maxSequences: 1,
-  memory: { kind: 'slots', capacityTokens: 1, choice: 'least-recent' },
-};
+/** Most tokens of a sequence that a paced engine names; it holds nothing in memory and takes any prompt. */
+const PACED_CONTEXT_TOKENS = 32_768;
 
 const DEFAULT_PACE: PacedSettings = { timeToFirstTokenMs: 30, interTokenMs: 10, maxTokens: 16, naturalTokens: 256 };
 
@@ -82,20 +92,17 @@ export function createSimulatedEngine(deps: SimulatedDeps): ModelEngine {
 
 /** The profile that the settings describe. */
 function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profile {
-  if (profile === 'paced') return PACED;
-  const known = typeof profile === 'string' ? PROFILES[profile] : { ...PROFILES['8b-h100'], ...profile };
+  if (profile === 'paced') return { ...pacedProfile(0, 0), contextTokens: PACED_CONTEXT_TOKENS };
+  const known =
+    typeof profile === 'object' ? { ...PROFILES['8b-h100'], ...profile } : PROFILES[profile ?? DEFAULT_PROFILE];
   const context = contextTokens ?? known.contextTokens;
-  const count = slots ?? (profile === undefined ? DEFAULT_SLOTS : undefined);
-  if (count === undefined) return { ...known, contextTokens: context };
-  const { memory } = known;
-  const most = memory.kind === 'slots' ? memory.capacityTokens : memory.blocks * memory.blockTokens;
-  const capacityTokens = slots === undefined ? most : Math.max(count * context, 1);
+  if (slots === undefined) return { ...known, contextTokens: context };
   return {
     ...known,
     contextTokens: context,
-    maxSequences: count,
-    maxBatchTokens: Math.max(known.maxBatchTokens, count),
-    memory: { kind: 'slots', capacityTokens, choice: 'similarity' },
+    maxSequences: slots,
+    maxBatchTokens: Math.max(known.maxBatchTokens, slots),
+    memory: { kind: 'slots', capacityTokens: Math.max(slots * context, 1), choice: 'similarity' },
   };
 }
 
@@ -120,17 +127,25 @@ function languageModel(seed: number): { model: LanguageModel; sampling: Sampling
 
 /** One model of an engine. */
 class Loaded {
-  readonly scheduler: Scheduler;
+  scheduler: Scheduler;
   readonly #seed: number;
+  readonly #createScheduler: () => Scheduler;
   readonly slots: { busy: boolean; tokens: number }[];
   system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
   systemTokens: Int32Array = new Int32Array(0);
   readonly #grammars = new Map<string, TokenGrammar>();
 
-  constructor(seed: number, profile: Profile, clock: Clock, observer: BlockObserver | undefined) {
+  constructor(seed: number, slots: number, createScheduler: () => Scheduler) {
     this.#seed = seed;
-    this.scheduler = new Scheduler({ profile, clock, observer });
-    this.slots = Array.from({ length: profile.maxSequences }, () => ({ busy: false, tokens: 0 }));
+    this.#createScheduler = createScheduler;
+    this.scheduler = createScheduler();
+    this.slots = Array.from({ length: slots }, () => ({ busy: false, tokens: 0 }));
+  }
+
+  /** Begins anew after a close, with nothing in memory. */
+  restart(): void {
+    this.scheduler = this.#createScheduler();
+    for (const slot of this.slots) slot.tokens = 0;
   }
 
   get model(): LanguageModel {
@@ -170,13 +185,23 @@ class SimulatedEngine implements ModelEngine {
   readonly #clock: Clock;
   readonly #seed: number;
   readonly #pace: PacedSettings;
-  readonly #pacer: Pacer;
   readonly #random: Random;
+  /** Draws delays of the network. */
+  readonly #network: Random;
+  readonly #networkMs: number;
+  readonly #loadMs: number;
+  /** Schedulers of requests with a constant pace. */
+  readonly #paced = new Set<Scheduler>();
+  /** Timers of requests that are on their way, and of the model that loads. */
+  readonly #timers = new Set<TimerHandle>();
+  #isLoading = false;
+  #isClosed = false;
   readonly #timings = new TimingsLog(KEPT_TIMINGS);
   readonly #figures = { ...NO_FIGURES };
 
   constructor(deps: SimulatedDeps) {
-    const { models, observer, seed = 1, speed = 1, pace, clock = systemClock, random = systemRandom } = deps;
+    const { models, observer, seed = 1, name = '', speed = 1, pace, clock = systemClock } = deps;
+    const { variation = true, coldStart = false, slowdown = 1, networkMs = 0 } = deps;
     const outOfMemory = (): void => {
       for (const { scheduler } of this.#loaded.values()) scheduler.outOfMemory();
     };
@@ -184,24 +209,40 @@ class SimulatedEngine implements ModelEngine {
     this.models = models;
     this.#profile = profileOf(deps);
     this.#seed = seed;
-    this.#random = random;
+    const chance = deps.seed === undefined ? systemRandom : createSeededRandom(derivedSeed(seed, name, 'requests'));
+    this.#random = deps.random ?? chance;
+    this.#network = createSeededRandom(derivedSeed(seed, name, 'network'));
+    this.#networkMs = networkMs;
+    this.#loadMs = coldStart ? (this.#profile.coldStart?.loadMs ?? 0) : 0;
     this.#clock =
       speed === 'virtual' ? createVirtualClock(setImmediate) : speed === 1 ? clock : createSpedClock(clock, speed);
     const { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens } = { ...DEFAULT_PACE, ...pace };
     this.#pace = { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens };
-    this.#pacer = new Pacer(this.#clock);
     this.isPaced = deps.profile === 'paced';
     this.givesLogProbs = !this.isPaced;
     if (!this.isPaced) this.exhaust = outOfMemory;
-    this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, this.#profile, this.#clock, observer)]));
+    const profile = this.#profile;
+    const create = (model: string) => (): Scheduler => {
+      const drawn = variation ? derivedSeed(seed, name, model, 'steps') : null;
+      const times = new StepTimes(profile, { seed: drawn, isCold: coldStart, slowdown });
+      return new Scheduler({ profile, clock: this.#clock, times, observer });
+    };
+    this.#loaded = new Map(models.map((model) => [model, new Loaded(seed, profile.maxSequences, create(model))]));
+  }
+
+  open(): void {
+    if (this.#isClosed) for (const loaded of this.#loaded.values()) loaded.restart();
+    this.#isClosed = false;
+    this.#isLoading = this.#loadMs > 0;
+    if (this.#isLoading) this.#after(this.#loadMs, () => void (this.#isLoading = false));
   }
 
   contextTokens(): number {
     return this.#profile.contextTokens;
   }
 
-  health(): 'ready' {
-    return 'ready';
+  health(): 'loading' | 'ready' {
+    return this.#isLoading ? 'loading' : 'ready';
   }
 
   tokenize(model: string, content: string): Int32Array {
@@ -268,7 +309,7 @@ class SimulatedEngine implements ModelEngine {
       },
       onEnd: (end) => this.#ended(loaded, session.job.cachePrompt, slotId, end),
     });
-    return this.#submit(loaded, session, task.timingsId);
+    return this.#submit(loaded.scheduler, session, task.timingsId);
   }
 
   props(model: string): EngineProps {
@@ -315,8 +356,11 @@ class SimulatedEngine implements ModelEngine {
   }
 
   async close(): Promise<void> {
-    this.#pacer.clear();
+    this.#isClosed = true;
+    for (const timer of this.#timers) this.#clock.clearTimeout(timer);
+    this.#timers.clear();
     for (const { scheduler } of this.#loaded.values()) scheduler.close();
+    for (const scheduler of this.#paced) scheduler.close();
   }
 
   #of(model: string): Loaded {
@@ -330,47 +374,67 @@ class SimulatedEngine implements ModelEngine {
     const { n_predict, ignore_eos } = task.options;
     const text = textOf(task.prompt);
     const pace = { ...this.#pace, ...task.pace };
-    const { tokens, isCut } = pacedLength(pace, pace.tokens ?? n_predict, pace.tokens !== undefined || ignore_eos);
+    const limit = pace.tokens ?? n_predict;
+    const { tokens, isCut } = pacedLength(pace, limit, pace.tokens !== undefined || ignore_eos);
     const seed = seedOf(this.#seed, task.model, text);
+    const options = { ...task.options, cache_prompt: false, n_predict: isCut ? limit : -1 };
+    const profile = pacedProfile(pace.timeToFirstTokenMs, pace.interTokenMs);
+    const scheduler = new Scheduler({ profile, clock: this.#clock });
     const session = new Generation({
-      task,
-      prompt: NO_TOKENS,
+      task: { ...task, options, whenFull: 'stop' },
+      prompt: new Int32Array(countTokens(text)),
       systemTokens: 0,
       sampler: new WordChain(seed, tokens),
       vocabulary: WORD_VOCABULARY,
       seed,
       sink,
       onStart: (slot, promptTokens) => this.#started(loaded, slot, promptTokens),
-      onEnd: (end) => this.#ended(loaded, false, 0, end),
-    });
-    this.#figures.waiting++;
-    const { job } = session;
-    const promptTokens = countTokens(text);
-    const sequence = new PacedSequence({ job, sink, pace, promptTokens, tokens, isCut, pacer: this.#pacer });
-    sequence.start();
-    return {
-      cancel: () => {
-        session.cancel();
-        sequence.cancel();
+      onEnd: (end) => {
+        this.#paced.delete(scheduler);
+        this.#ended(loaded, false, 0, end);
       },
-    };
+    });
+    this.#paced.add(scheduler);
+    return this.#submit(scheduler, session, task.timingsId);
   }
 
-  #submit({ scheduler }: Loaded, session: Generation, timingsId: string | null): Run {
+  #submit(scheduler: Scheduler, session: Generation, timingsId: string | null): Run {
     let { job } = session;
     if (timingsId !== null) {
       const timed = timeJob(job, this.#clock);
       this.#timings.add(timingsId, timed.timings);
       job = timed.job;
     }
-    this.#figures.waiting++;
-    scheduler.submit(job);
+    const travel = this.#networkMs === 0 ? null : this.#after(this.#travelMs(), () => this.#arrive(scheduler, job));
+    if (travel === null) this.#arrive(scheduler, job);
     return {
-      cancel() {
+      cancel: () => {
         session.cancel();
-        scheduler.cancel(job);
+        if (travel !== null && this.#timers.delete(travel)) this.#clock.clearTimeout(travel);
+        else if (scheduler.profile.isPaced === true) scheduler.close();
+        else scheduler.cancel(job);
       },
     };
+  }
+
+  #arrive(scheduler: Scheduler, job: SequenceJob): void {
+    this.#figures.waiting++;
+    if (!scheduler.submit(job)) this.#figures.waiting--;
+  }
+
+  /** How long a request is on its way. Draws as many numbers for each. */
+  #travelMs(): number {
+    const delayMs = this.#networkMs * Math.exp(NETWORK_SPREAD * normal(this.#network));
+    return this.#network() < LOST_SHARE ? delayMs + RETRANSMISSION_MS : delayMs;
+  }
+
+  #after(ms: number, run: () => void): TimerHandle {
+    const timer = this.#clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      run();
+    }, ms);
+    this.#timers.add(timer);
+    return timer;
   }
 
   #started({ slots }: Loaded, slotId: number, tokens: number): void {
@@ -398,8 +462,6 @@ class SimulatedEngine implements ModelEngine {
     slot.tokens = isCached ? end.promptTokens + end.generatedTokens : 0;
   }
 }
-
-const NO_TOKENS = new Int32Array(0);
 
 /** Text of a prompt, to choose the words of a paced answer by. */
 function textOf(prompt: Prompt): string {

@@ -1,6 +1,7 @@
 // Jobs for the tests of the engine: tokens without words, and everything that was called, kept.
 
-import { type Profile, PROFILES } from '../../../src/host/engine/profile.ts';
+import type { Profile } from '../../../src/host/engine/profile.ts';
+import { PROFILES } from '../../../src/host/engine/profiles.ts';
 import type { SequenceJob, SequenceEnd } from '../../../src/host/engine/sequence.ts';
 export interface Watched {
   readonly job: SequenceJob;
