@@ -36,7 +36,7 @@ export function linksOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageLi
     if (dropped[node] === 1) {
       node = (tree.end[node] as number) - 1;
     } else if (tree.tag[node] === TAG.a) {
-      const url = urls.absolute(tree.attributes.get(node)?.href);
+      const url = urls.absolute(tree.attribute(node, 'href'));
       const text = url === null ? '' : lineOf(tree, node, MAX_TEXT_CHARACTERS);
       if (url !== null && text !== '' && !links.has(url)) links.set(url, { text, url });
     }

@@ -89,7 +89,7 @@ export class MarkdownWriter implements Visitor {
     if ((traits(tag) & BLOCK) !== 0) return this.#openBlock(node, tag);
     switch (tag) {
       case TAG.a: {
-        const url = this.#urls.absolute(this.#tree.attributes.get(node)?.href);
+        const url = this.#urls.absolute(this.#tree.attribute(node, 'href'));
         if (url !== null && !this.#marks.some(({ open }) => open === '[')) this.#mark(node, '[', `](${inTarget(url)})`);
         return false;
       }
@@ -140,7 +140,7 @@ export class MarkdownWriter implements Visitor {
     switch (tag) {
       case TAG.ul:
       case TAG.ol:
-        this.#counters.push(tag === TAG.ol ? firstNumber(this.#tree.attributes.get(node)?.start) : 0);
+        this.#counters.push(tag === TAG.ol ? firstNumber(this.#tree.attribute(node, 'start')) : 0);
         return false;
       case TAG.li:
         this.#openItem(node);
@@ -212,11 +212,11 @@ export class MarkdownWriter implements Visitor {
   }
 
   #languageOf(node: number): string {
-    const { attributes, tag } = this.#tree;
+    const tree = this.#tree;
     const child = node + 1;
     const names = [
-      attributes.get(node)?.className,
-      tag[child] === TAG.code ? attributes.get(child)?.className : undefined,
+      tree.attribute(node, 'class'),
+      tree.tag[child] === TAG.code ? tree.attribute(child, 'class') : undefined,
     ];
     for (const name of names) {
       const language = LANGUAGE.exec(name ?? '')?.[1];
@@ -226,9 +226,9 @@ export class MarkdownWriter implements Visitor {
   }
 
   #writeImage(node: number): void {
-    const { src, alt = '' } = this.#tree.attributes.get(node) ?? {};
-    const text = onLine(alt).trim();
-    const url = text === '' ? null : this.#urls.absolute(src);
+    const attributes = this.#tree.attributesOf(node);
+    const text = onLine(attributes.get('alt') ?? '').trim();
+    const url = text === '' ? null : this.#urls.absolute(attributes.get('src'));
     if (url !== null) this.#write(`![${escaped(text)}](${inTarget(url)})`, false);
   }
 

@@ -6,8 +6,7 @@ import { decodeHTML } from 'entities';
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 import { HIDDEN, HintTable, hintsOfItemprop, hintsOfItemtype, hintsOfRole } from './hints.ts';
 import { OpenElements } from './open-elements.ts';
-import type { Attributes } from './tree.ts';
-import { PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
+import { DISPLAYED, PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
 import { ENDS_PARAGRAPH, TAG, TagTable, VOID, traits } from './tags.ts';
 
 /** Most nodes of a page; a hundred times what large pages have. */
@@ -43,9 +42,6 @@ export interface Script {
   readonly text: string;
 }
 
-/** All attributes of an element by name, the first of each; names in lower case. */
-export type AllAttributes = ReadonlyMap<string, string>;
-
 export interface Page {
   readonly tree: Tree;
   readonly head: Head;
@@ -53,11 +49,10 @@ export interface Page {
   readonly tags: TagTable;
 }
 
-/** Parses a page. With `all`, it also receives all attributes of every element that has any, by node. */
-export function parse(page: string, all: Map<number, AllAttributes> | null = null): Page {
+export function parse(page: string): Page {
   // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
   const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
-  const builder = new Builder(html, all);
+  const builder = new Builder(html);
   const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
   builder.stop = (): void => tokenizer.pause();
   tokenizer.write(html);
@@ -69,24 +64,27 @@ export function parse(page: string, all: Map<number, AllAttributes> | null = nul
 const SPACE = 32;
 const AMPERSAND = 38;
 
-/** Attributes that are read. */
+/** Attributes that parsing reads. The tree finds all others in the source. */
 const ATTRIBUTES: ReadonlySet<string> = new Set(
-  'alt aria-hidden class content data-target hidden href id itemprop itemtype lang name property rel role shadowrootmode src start style type'.split(
+  'aria-hidden class content data-target hidden href id itemprop itemtype lang name property rel role shadowrootmode src style type'.split(
     ' ',
   ),
 );
+
+/** Scripts of MathJax that hold a formula. */
+const TEX_TYPE = /^math\/(?:tex|latex)\b/;
 
 class Builder implements TokenizerCallbacks {
   readonly tree: Tree;
   readonly head: Head = { title: '', language: '', base: '', canonical: '', meta: [], linkedData: [], scripts: [] };
   stop: () => void = () => undefined;
   readonly #html: string;
-  readonly #all: Map<number, AllAttributes> | null;
   readonly tags: TagTable = new TagTable();
   readonly #names = new HintTable();
   readonly #open: OpenElements;
-  /** The element whose start tag is being read. */
+  /** The element whose start tag is being read, and where that begins. */
   #tag = 0;
+  #tagFrom = 0;
   readonly #attributes = new Map<string, string>();
   #attribute: string | null = null;
   #spaceBefore = 0;
@@ -94,11 +92,10 @@ class Builder implements TokenizerCallbacks {
   #hiding = 0;
   #hidingDepth = 0;
   /** Receives the next raw text. */
-  #take: ((text: string) => void) | null = null;
+  #take: ((text: string, from: number, to: number) => void) | null = null;
 
-  constructor(html: string, all: Map<number, AllAttributes> | null) {
+  constructor(html: string) {
     this.#html = html;
-    this.#all = all;
     this.tree = new Tree(html);
     this.#open = new OpenElements(this.tree);
   }
@@ -109,7 +106,7 @@ class Builder implements TokenizerCallbacks {
 
   ontext(from: number, to: number): void {
     if (this.#take !== null) {
-      this.#take(this.#html.slice(from, to));
+      this.#take(this.#html.slice(from, to), from, to);
       return;
     }
     if (this.#hiding !== 0 || this.#open.isOpaque) return;
@@ -141,14 +138,13 @@ class Builder implements TokenizerCallbacks {
 
   onopentagname(from: number, to: number): void {
     this.#tag = this.tags.idOf(this.#html.slice(from, to));
+    this.#tagFrom = from;
     this.#attributes.clear();
   }
 
   onattribname(from: number, to: number): void {
-    const isLong = to - from > 14 && this.#all === null;
-    const name = isLong ? '' : this.#html.slice(from, to).toLowerCase();
-    const isRead = this.#all !== null || ATTRIBUTES.has(name);
-    this.#attribute = isRead && !this.#attributes.has(name) ? name : null;
+    const name = to - from > 14 ? '' : this.#html.slice(from, to).toLowerCase();
+    this.#attribute = ATTRIBUTES.has(name) && !this.#attributes.has(name) ? name : null;
     if (this.#attribute !== null) this.#attributes.set(name, '');
   }
 
@@ -163,15 +159,15 @@ class Builder implements TokenizerCallbacks {
   }
 
   onattribentity(): void {}
-  onselfclosingtag(): void {
-    this.#start(true);
+  onselfclosingtag(end: number): void {
+    this.#start(true, end);
   }
 
-  onopentagend(): void {
-    this.#start(false);
+  onopentagend(end: number): void {
+    this.#start(false, end);
   }
 
-  #start(isSelfClosing: boolean): void {
+  #start(isSelfClosing: boolean, end: number): void {
     const tag = this.#tag;
     if (this.#hiding !== 0 && !this.#leavesHiding(tag)) {
       if (tag === this.#hiding && !isSelfClosing) this.#hidingDepth++;
@@ -186,28 +182,15 @@ class Builder implements TokenizerCallbacks {
     }
     if (this.#readMetadata(tag)) return;
     this.#open.endImplied(tag);
-    this.#addElement(tag);
+    this.#addElement(tag, this.#tagFrom, end);
   }
 
-  #addElement(tag: number): void {
+  #addElement(tag: number, from: number, to: number): void {
     const node = this.tree.add(tag, this.#open.current, this.#spaceBefore, this.#hints());
+    this.tree.setRange(node, from, to);
     this.#spaceBefore = 0;
-    if (tag === TAG.a || tag === TAG.img || tag === TAG.pre || tag === TAG.code || tag === TAG.ol)
-      this.#keepAttributes(node);
-    if (this.#all !== null && this.#attributes.size > 0) this.#all.set(node, new Map(this.#attributes));
     if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
     if (this.tree.count > MAX_NODES) this.stop();
-  }
-
-  #keepAttributes(node: number): void {
-    const { href, src, alt, class: className, start } = Object.fromEntries(this.#attributes);
-    const kept: Record<string, string> = {};
-    if (href !== undefined) kept['href'] = href;
-    if (src !== undefined) kept['src'] = src;
-    if (alt !== undefined) kept['alt'] = alt;
-    if (className !== undefined) kept['className'] = className;
-    if (start !== undefined) kept['start'] = start;
-    this.tree.attributes.set(node, kept as Attributes);
   }
 
   #hints(): number {
@@ -271,15 +254,24 @@ class Builder implements TokenizerCallbacks {
     }
   }
 
-  #scriptTaker(): (text: string) => void {
+  #scriptTaker(): (text: string, from: number, to: number) => void {
     const type = this.#attributes.get('type')?.toLowerCase() ?? '';
     const { linkedData, scripts } = this.head;
     if (type.startsWith('application/ld+json'))
       return (text) => void (linkedData.length < MAX_KEPT && linkedData.push(text));
+    if (TEX_TYPE.test(type)) return this.#addFormula.bind(this, type.includes('display') ? DISPLAYED : 0);
     if (this.#attributes.has('src') || scripts.length >= MAX_KEPT) return () => undefined;
     const id = this.#attributes.get('id') ?? '';
     const target = this.#attributes.get('data-target') ?? '';
     return (text) => void scripts.push({ type, id, target, text });
+  }
+
+  #addFormula(flags: number, _text: string, from: number, to: number): void {
+    if (this.#hiding !== 0 || this.#open.isOpaque) return;
+    const node = this.tree.add(TAG['#tex'], this.#open.current, flags | this.#spaceBefore, 0);
+    this.tree.setRange(node, from, to);
+    this.#spaceBefore = 0;
+    if (this.tree.count > MAX_NODES) this.stop();
   }
 
   /** HTML elements end an `svg` that was left open. */
@@ -299,7 +291,7 @@ class Builder implements TokenizerCallbacks {
     }
     if (tag === TAG.br || (tag === TAG.p && !this.#open.has(TAG.p))) {
       this.#attributes.clear();
-      this.#addElement(tag);
+      this.#addElement(tag, from, from);
       if (tag === TAG.p) this.#open.close(tag);
       return;
     }

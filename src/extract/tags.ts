@@ -12,7 +12,7 @@ const NAMES = [
   'template', 'textarea', 'tfoot', 'th', 'thead', 'time', 'title', 'tr', 'track', 'tt', 'u', 'ul', 'var', 'video', 'wbr',
   'xmp', 'annotation', 'annotation-xml', 'menclose', 'merror', 'mfenced', 'mfrac', 'mi', 'mmultiscripts', 'mn', 'mo', 'mover', 'mpadded',
   'mphantom', 'mprescripts', 'mroot', 'mrow', 'ms', 'mspace', 'msqrt', 'mstyle', 'msub', 'msubsup', 'msup', 'mtable', 'mtd', 'mtext', 'mtr',
-  'munder', 'munderover', 'semantics',
+  'munder', 'munderover', 'semantics', '#tex',
 ] as const; // prettier-ignore
 
 export type TagName = (typeof NAMES)[number];

@@ -4,14 +4,12 @@
 import { decodeHTML } from 'entities';
 import { TAG } from './tags.ts';
 
-/** Attributes that the writers use. Kept for the elements where they matter. */
-export interface Attributes {
-  readonly href?: string;
-  readonly src?: string;
-  readonly alt?: string;
-  readonly className?: string;
-  readonly start?: string;
-}
+/** Attributes of an element by name in lower case, decoded; the first of each name. */
+export type Attributes = ReadonlyMap<string, string>;
+
+/** One attribute of a start tag. */
+const ATTRIBUTE = /[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?/y;
+const BETWEEN_ATTRIBUTES = /[\s/]*/y;
 
 /** White space precedes the node. */
 export const SPACE_BEFORE = 1;
@@ -19,6 +17,8 @@ export const SPACE_BEFORE = 1;
 export const REFERENCES = 2;
 /** Inside preformatted text. */
 export const PREFORMATTED = 4;
+/** The formula stands on lines of its own. */
+export const DISPLAYED = 8;
 
 /** 1 for each node that is not written. Nodes inside a dropped node are not marked themselves. */
 export type Dropped = Uint8Array;
@@ -33,14 +33,13 @@ export class Tree {
   parent: Int32Array = new Int32Array(FIRST_CAPACITY);
   /** One past the last node of the subtree. */
   end: Int32Array = new Int32Array(FIRST_CAPACITY);
-  /** `SPACE_BEFORE`, `REFERENCES`, `PREFORMATTED`. */
+  /** `SPACE_BEFORE`, `REFERENCES`, `PREFORMATTED`, `DISPLAYED`. */
   flags: Uint8Array = new Uint8Array(FIRST_CAPACITY);
   /** The constants of hints.ts, from class, id, role and microdata. */
   hints: Int32Array = new Int32Array(FIRST_CAPACITY);
-  /** Start and end of a text node in the source. */
+  /** Start and end in the source of a text or formula, and of the start tag of an element. */
   from: Int32Array = new Int32Array(FIRST_CAPACITY);
   to: Int32Array = new Int32Array(FIRST_CAPACITY);
-  readonly attributes: Map<number, Attributes> = new Map();
 
   constructor(html: string) {
     this.html = html;
@@ -59,7 +58,10 @@ export class Tree {
   }
 
   addText(parent: number, flags: number, from: number, to: number): void {
-    const node = this.add(TAG['#text'], parent, flags, 0);
+    this.setRange(this.add(TAG['#text'], parent, flags, 0), from, to);
+  }
+
+  setRange(node: number, from: number, to: number): void {
     this.from[node] = from;
     this.to[node] = to;
   }
@@ -69,6 +71,30 @@ export class Tree {
     const from = this.from[node] as number;
     const text = this.html.slice(from, Math.min(this.to[node] as number, from + maxCharacters));
     return ((this.flags[node] as number) & REFERENCES) === 0 ? text : decodeHTML(text);
+  }
+
+  /** The value of an attribute of an element, decoded; undefined when the element has none of this name. */
+  attribute(node: number, name: string): string | undefined {
+    return this.attributesOf(node).get(name);
+  }
+
+  /** All attributes of an element. They are read from the source on each call: in time linear in the start tag. */
+  attributesOf(node: number): Attributes {
+    const tag = this.html.slice(this.from[node], this.to[node]);
+    const attributes = new Map<string, string>();
+    let at = tag.search(/[\s/]|$/);
+    while (at < tag.length) {
+      BETWEEN_ATTRIBUTES.lastIndex = at;
+      at += BETWEEN_ATTRIBUTES.exec(tag)?.[0].length ?? 0;
+      ATTRIBUTE.lastIndex = at;
+      const [written] = ATTRIBUTE.exec(tag) ?? [];
+      if (written === undefined) break;
+      at += written.length;
+      const equals = written.indexOf('=', 1);
+      const name = (equals === -1 ? written : written.slice(0, equals)).trimEnd().toLowerCase();
+      if (!attributes.has(name)) attributes.set(name, equals === -1 ? '' : valueOf(written.slice(equals + 1)));
+    }
+    return attributes;
   }
 
   #grow(): void {
@@ -86,6 +112,15 @@ export class Tree {
 function grown<T extends Uint8Array | Uint16Array | Int32Array>(from: T, to: T): T {
   to.set(from);
   return to;
+}
+
+/** The value of an attribute as written, with or without quotes. */
+function valueOf(written: string): string {
+  const value = written.trimStart();
+  const isQuoted =
+    value.length > 1 && (value.startsWith('"') || value.startsWith("'")) && value.endsWith(value.charAt(0));
+  const bare = isQuoted ? value.slice(1, -1) : value;
+  return bare.includes('&') ? decodeHTML(bare) : bare;
 }
 
 export interface Visitor {

@@ -1,6 +1,7 @@
 // The tree of parsed markup: implied end tags, wrong nesting, skipped content, metadata.
 import t from 'tap';
 import { parse } from '../../src/extract/parse.ts';
+import { DISPLAYED, SPACE_BEFORE } from '../../src/extract/tree.ts';
 import { TAG, type TagName } from '../../src/extract/tags.ts';
 
 const NAMES = new Map(Object.entries(TAG).map(([name, id]) => [id, name as TagName]));
@@ -73,8 +74,26 @@ t.test('metadata and data scripts are kept apart from the tree', async (t) => {
 });
 
 t.test('the first of two equal attributes counts, and its references are decoded', async (t) => {
-  const { tree } = parse('<a href="/?a=1&amp;b=2" HREF="no" class=k>x</a>');
-  t.same(tree.attributes.get(1), { href: '/?a=1&b=2', className: 'k' });
+  const { tree } = parse(
+    `<a href="1&amp;2" HREF=3 title='a "b" >' data-x = y&lt;z hidden/ =odd>x</a><img src=/i.png/>`,
+  );
+  t.same(Object.fromEntries(tree.attributesOf(1)), {
+    href: '1&2',
+    title: 'a "b" >',
+    'data-x': 'y<z',
+    hidden: '',
+    '=odd': '',
+  });
+  t.equal(tree.attribute(1, 'href'), '1&2');
+  t.equal(tree.attribute(3, 'src'), '/i.png/', 'a solidus ends no unquoted value');
+});
+
+t.test('a formula in a script of MathJax is a node', async (t) => {
+  const { tree } = parse('<p>a <script type="math/tex; mode=display">x<y</script> b<script>z</script>');
+  const node = tree.tag.indexOf(TAG['#tex']);
+  t.equal(tree.html.slice(tree.from[node], tree.to[node]), 'x<y');
+  t.equal(tree.flags[node], SPACE_BEFORE | DISPLAYED);
+  t.equal(tree.count, 5);
 });
 
 t.test('the depth of the tree is bounded as in browsers', async (t) => {

@@ -3,9 +3,9 @@
 
 import { escapeAttribute, escapeText } from 'entities';
 import { lineOf } from '../links.ts';
-import { type AllAttributes, type Page, parse } from '../parse.ts';
+import { type Page, parse } from '../parse.ts';
 import { TAG, type TagTable, traits, VOID } from '../tags.ts';
-import { SPACE_BEFORE, type Tree } from '../tree.ts';
+import { type Attributes, DISPLAYED, SPACE_BEFORE, type Tree } from '../tree.ts';
 
 const MAX_LINE_CHARACTERS = 2000;
 
@@ -16,7 +16,6 @@ interface Source {
   readonly tree: Tree;
   readonly tags: TagTable;
   readonly names: ReadonlyMap<number, string>;
-  readonly attributes: ReadonlyMap<number, AllAttributes>;
 }
 
 /** One compound selector, such as `div.post[itemprop=text]`. */
@@ -38,14 +37,13 @@ export class PageElement {
 
   /** The root of a page. */
   static of(html: string): PageElement {
-    const attributes = new Map<number, AllAttributes>();
-    const { tree, tags }: Page = parse(html, attributes);
-    return new PageElement({ tree, tags, names: tags.names(), attributes }, 0);
+    const { tree, tags }: Page = parse(html);
+    return new PageElement({ tree, tags, names: tags.names() }, 0);
   }
 
   /** The value of an attribute; empty when it is missing. */
   attribute(name: string): string {
-    return this.#source.attributes.get(this.#node)?.get(name) ?? '';
+    return this.#source.tree.attribute(this.#node, name) ?? '';
   }
 
   get tagName(): string {
@@ -86,7 +84,11 @@ export class PageElement {
     const found: PageElement[] = [];
     const end = tree.end[this.#node] as number;
     for (let node = this.#node + 1; node < end && found.length < limit; node++) {
-      if (tree.tag[node] !== TAG['#text'] && alternatives.some((compounds) => this.#matches(node, compounds)))
+      if (
+        tree.tag[node] !== TAG['#text'] &&
+        tree.tag[node] !== TAG['#tex'] &&
+        alternatives.some((compounds) => this.#matches(node, compounds))
+      )
         found.push(new PageElement(this.#source, node));
     }
     return found;
@@ -110,8 +112,8 @@ export class PageElement {
     const { tags } = this.#source;
     if (tag !== '' && this.#source.tree.tag[node] !== tags.idOf(tag)) return false;
     if (id === '' && classes.length === 0 && attributes.length === 0) return true;
-    const own = this.#source.attributes.get(node);
-    if (own === undefined || (id !== '' && own.get('id') !== id)) return false;
+    const own = this.#source.tree.attributesOf(node);
+    if (id !== '' && own.get('id') !== id) return false;
     const names = classes.length === 0 ? [] : (own.get('class') ?? '').split(/\s+/);
     return (
       classes.every((name) => names.includes(name)) &&
@@ -121,7 +123,7 @@ export class PageElement {
 
   /** The content as HTML, without elements that match `without` and without scripts and styles. */
   html(without = ''): string {
-    const { tree, names, attributes } = this.#source;
+    const { tree, names } = this.#source;
     const unwanted = without === '' ? [] : without.split(',').map(parseSelector);
     const parts: string[] = [];
     const open: number[] = [];
@@ -131,13 +133,17 @@ export class PageElement {
       const tag = tree.tag[node] as number;
       if (tag === TAG['#text']) {
         parts.push(((tree.flags[node] as number) & SPACE_BEFORE) !== 0 ? ' ' : '', escapeText(tree.textOf(node)));
+      } else if (tag === TAG['#tex']) {
+        const mode = ((tree.flags[node] as number) & DISPLAYED) !== 0 ? '; mode=display' : '';
+        const source = tree.html.slice(tree.from[node], tree.to[node]);
+        parts.push(`<script type="math/tex${mode}">${source}</script>`);
       } else if (unwanted.some((compounds) => this.#matches(node, compounds))) {
         node = tree.end[node] as number;
         continue;
       } else {
         parts.push(
           ((tree.flags[node] as number) & SPACE_BEFORE) !== 0 ? ' ' : '',
-          startTag(nameOf(tag, names), attributes.get(node)),
+          startTag(nameOf(tag, names), tree.attributesOf(node)),
         );
         if ((traits(tag) & VOID) === 0) open.push(node);
       }
@@ -154,9 +160,9 @@ function nameOf(tag: number, names: ReadonlyMap<number, string>): string {
   return name.includes('-') ? 'div' : name;
 }
 
-function startTag(name: string, attributes: AllAttributes | undefined): string {
+function startTag(name: string, attributes: Attributes): string {
   let tag = `<${name}`;
-  for (const [attribute, value] of attributes ?? [])
+  for (const [attribute, value] of attributes)
     if (!UNWRITTEN.test(attribute) && /^[a-z][\w:-]*$/.test(attribute))
       tag += ` ${attribute}="${escapeAttribute(value)}"`;
   return `${tag}>`;
