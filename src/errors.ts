@@ -62,6 +62,7 @@ export type ErrorCode =
   | 'HR_FETCH_UNREADABLE'
   | 'HR_FETCH_TIMEOUT'
   | 'HR_FETCH_BUSY'
+  | 'HR_FETCH_LIMIT'
   | 'HR_KEY_RATE'
   | 'HR_KEY_TOKENS'
   | 'HR_KEY_TOO_LARGE'
@@ -263,6 +264,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   },
   HR_FETCH_TIMEOUT: { status: 504, source: 'upstream', retryable: true, detail: 'The page took too long: {}' },
   HR_FETCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many pages are waiting' },
+  HR_FETCH_LIMIT: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'Too many pages of this account are waiting; it may fetch {} at the same time',
+  },
   HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may send {} requests a minute' },
   HR_KEY_TOKENS: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} tokens a minute' },
   HR_KEY_TOO_LARGE: {

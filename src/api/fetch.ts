@@ -3,6 +3,7 @@
 
 import type { PageAnswer, PageRequest } from '../fetch/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
+import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
   callWhole,
@@ -16,6 +17,9 @@ import {
 } from './pipeline.ts';
 import { type FetchRequest, fetchRequest, readBody, readValue } from './schema.ts';
 
+/** Account of pages that the embedding program fetches itself. */
+const LIBRARY = '';
+
 const fetchEndpoint: PaidEndpoint<PageRequest> = {
   read(exchange, _deps, body) {
     return pageOf(readBody(fetchRequest, body, exchange.contentType));
@@ -28,13 +32,14 @@ const fetchEndpoint: PaidEndpoint<PageRequest> = {
     return { price: BigInt(pagePrice), description: 'A page', usage: unmeteredUsage('fetch') };
   },
   run(request, settlement) {
-    const { deps, input } = request;
+    const { deps, exchange, input } = request;
+    const account = callerOf(exchange, deps.headerRules.peers);
     const spendings = [unmeteredSpending('fetch', deps.billing?.pagePrice ?? 0)];
     respondWhole<PageAnswer>(
       request,
       settlement,
       () => spendings,
-      (done) => start(deps, input, done),
+      (done) => start(deps, account, input, done),
     );
   },
 };
@@ -49,11 +54,16 @@ export async function fetchPageFor(
   signal: AbortSignal | undefined,
 ): Promise<PageAnswer> {
   const request = pageOf(readValue(fetchRequest, input));
-  return await callWhole(signal, (done) => start(deps, request, done));
+  return await callWhole(signal, (done) => start(deps, LIBRARY, request, done));
 }
 
-function start({ pages, settings }: ApiDeps, request: PageRequest, done: WholeDone<PageAnswer>): Pending {
-  return pages.fetch(request, settings.fetch.timeoutMs, done);
+function start(
+  { pages, settings }: ApiDeps,
+  account: string,
+  request: PageRequest,
+  done: WholeDone<PageAnswer>,
+): Pending {
+  return pages.fetch(account, request, settings.fetch.timeoutMs, done);
 }
 
 function pageOf({ format, include, url }: FetchRequest): PageRequest {

@@ -1,5 +1,6 @@
-// Pool of threads that extract clean text from downloads, with a bounded queue. A page that hangs, exhausts memory or
-// crashes its reader costs one thread, which is replaced at once, and never another page.
+// Pool of threads that extract clean text from downloads, with a bounded queue that accounts take turns in. A page that hangs, exhausts
+// memory or crashes its reader costs one thread, which is replaced at once, and never another page. Pages that may take long have
+// threads of their own, so that no page waits longer than others of its kind take.
 //
 // Piscina runs the threads; the queue is here, since Piscina neither bounds nor orders tasks that can be aborted. Even the
 // smallest page goes to a thread: the round trip takes 0.03 ms of the caller's thread, and only a thread can be stopped.
@@ -11,9 +12,23 @@ import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanJob, CleanPage } from '../extract/index.ts';
+import { FairQueue, RememberedTime } from '../routing/index.ts';
 
-/** Nice value of the threads, of at most 19. Needs Linux and an optional dependency of Piscina. */
+/** Nice values of the threads, of at most 19: proxied requests go before pages. Needs Linux and an optional dependency of Piscina. */
 const NICE = 10;
+const HEAVY_NICE = 15;
+
+/** Pages from this size are heavy, and PDFs of any size. Below it the most hostile markup known takes a few hundred milliseconds. */
+export const HEAVY_BYTES: number = 512 * 1024;
+
+/** Threads for heavy pages. They start with the first one, and one account never has all of them. */
+const HEAVY_THREADS = 2;
+
+/** Share of `QUEUE_BYTES` that one account may fill. */
+const ACCOUNT_SHARE = 1 / 2;
+
+/** Work of a page beside that of its bytes, in bytes: what a thread reads in the time that the smallest page takes. */
+const BASE_COST = 16 * 1024;
 
 /** Threads but the last end after this idle time. */
 const IDLE_MS = 60_000;
@@ -21,10 +36,12 @@ const IDLE_MS = 60_000;
 /** Interval of memory checks. V8's heap limit does not cover array buffers. */
 const WATCH_MS = 250;
 
-/** Bytes that queued pages may hold. */
+/** Bytes that queued pages of a lane may hold. */
 const QUEUE_BYTES = 128 * 1024 * 1024;
 
 const MIB = 1024 * 1024;
+
+const ANY = (): boolean => true;
 
 /** How a job ended in its thread. Errors lose their class between threads. */
 export type CleanResult =
@@ -44,15 +61,18 @@ export interface CleaningStats {
   readonly queued: number;
   /** Threads that ended because a page exceeded a limit or crashed them. */
   readonly replaced: number;
+  /** Pages that were refused because too many waited. */
+  readonly refused: number;
 }
 
 export interface CleaningPool {
   /**
-   * Clean text of a page. Fails with `HR_FETCH_BUSY` when the queue is full, `HR_FETCH_UNREADABLE` when the page takes
+   * Clean text of a page, in turns of `account`. Fails with `HR_FETCH_BUSY` when the queue is full, `HR_FETCH_LIMIT` when the account
+   * alone has filled its share of it, `HR_FETCH_UNREADABLE` when the page takes
    * more time or memory than allowed or crashes its reader, with the reader's own error, or with the reason of `signal`: a
    * queued page is dropped then; one in a thread runs to its end, which costs less than a new thread.
    */
-  read(job: CleanJob, signal: AbortSignal): Promise<CleanPage>;
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage>;
   /** Applies to later pages. Where the threads change, new ones take over once they have started. */
   configure(settings: Settings['fetch']): void;
   stats(): CleaningStats;
@@ -69,8 +89,21 @@ export interface CleaningPoolOptions {
   readonly script?: URL;
 }
 
+/** Threads for one kind of page. */
+interface LaneOptions {
+  readonly clock: Clock;
+  readonly script: URL;
+  readonly nice: number;
+  readonly threads: (settings: Settings['fetch']) => number;
+  /** Threads that are started before the first page. */
+  readonly least: 0 | 1;
+  /** Whether one account leaves a thread to others. */
+  readonly shared: boolean;
+}
+
 interface Task {
   readonly job: CleanJob;
+  readonly account: string;
   readonly resolve: (page: CleanPage) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -85,14 +118,57 @@ interface WorkerGeneration {
 
 /** Creates a pool and starts its first thread. */
 export function createCleaningPool(settings: Settings['fetch'], options: CleaningPoolOptions = {}): CleaningPool {
-  return new Pool(settings, options);
+  return new LanePool(settings, options);
 }
 
-class Pool implements CleaningPool {
+class LanePool implements CleaningPool {
+  readonly #light: Lane;
+  readonly #heavy: Lane;
+
+  constructor(settings: Settings['fetch'], options: CleaningPoolOptions) {
+    const { clock = systemClock, cores = availableParallelism() } = options;
+    const script = options.script ?? new URL('../../workers/clean.js', import.meta.url);
+    const threads = ({ cleaners }: Settings['fetch']): number =>
+      cleaners === 'auto' ? Math.max(1, cores >> 1) : cleaners;
+    this.#light = new Lane(settings, { clock, script, nice: NICE, threads, least: 1, shared: false });
+    const heavy = { nice: HEAVY_NICE, threads: () => HEAVY_THREADS, least: 0, shared: true } as const;
+    this.#heavy = new Lane(settings, { clock, script, ...heavy });
+  }
+
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage> {
+    const isHeavy = job.bytes.byteLength >= HEAVY_BYTES || job.mediaType === 'application/pdf';
+    return (isHeavy ? this.#heavy : this.#light).read(job, account, signal);
+  }
+
+  configure(settings: Settings['fetch']): void {
+    this.#light.configure(settings);
+    this.#heavy.configure(settings);
+  }
+
+  stats(): CleaningStats {
+    const light = this.#light.stats();
+    const heavy = this.#heavy.stats();
+    return {
+      threads: light.threads + heavy.threads,
+      running: light.running + heavy.running,
+      queued: light.queued + heavy.queued,
+      replaced: light.replaced + heavy.replaced,
+      refused: light.refused + heavy.refused,
+    };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#light.close(), this.#heavy.close()]);
+  }
+}
+
+class Lane implements CleaningPool {
   readonly #clock: Clock;
-  readonly #cores: number;
-  readonly #script: URL;
-  readonly #queue = new Set<Task>();
+  readonly #options: LaneOptions;
+  readonly #queue = new FairQueue<Task>(new RememberedTime());
+  readonly #fits = ({ account }: Task): boolean => this.#admits(account);
+  /** Pages in a thread, by account. */
+  readonly #accounts = new Map<string, number>();
   readonly #generations = new Set<WorkerGeneration>();
   /** Threads with a memory check under way. A sleeping thread answers with its next page. */
   readonly #checking = new WeakSet<Worker>();
@@ -100,37 +176,36 @@ class Pool implements CleaningPool {
   #generation: WorkerGeneration;
   #next: WorkerGeneration | null = null;
   #running = 0;
-  #queuedBytes = 0;
   #replaced = 0;
+  #refused = 0;
   #closed = false;
 
-  constructor(settings: Settings['fetch'], options: CleaningPoolOptions) {
+  constructor(settings: Settings['fetch'], options: LaneOptions) {
     this.#settings = settings;
-    this.#clock = options.clock ?? systemClock;
-    this.#cores = options.cores ?? availableParallelism();
-    this.#script = options.script ?? new URL('../../workers/clean.js', import.meta.url);
+    this.#clock = options.clock;
+    this.#options = options;
     this.#generation = this.#spawn();
   }
 
-  read(job: CleanJob, signal: AbortSignal): Promise<CleanPage> {
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage> {
     if (this.#closed) return Promise.reject(new HeadraceError('HR_DRAINING'));
     if (signal.aborted) return Promise.reject(signal.reason);
-    const isFree = this.#running < this.#generation.threads;
-    if (!isFree && this.#isFull(job.bytes.byteLength))
-      return Promise.reject(new HeadraceError('HR_FETCH_BUSY', { headers: ['retry-after', '1'] }));
+    const bytes = job.bytes.byteLength;
+    const isFree = this.#admits(account);
+    const refusal = isFree ? null : this.#refusal(account, bytes);
+    if (refusal !== null) {
+      this.#refused++;
+      return Promise.reject(refusal);
+    }
     const { promise, resolve, reject } = Promise.withResolvers<CleanPage>();
-    const task = { job, resolve, reject };
+    const task = { job, account, resolve, reject };
+    const entry = isFree ? null : this.#queue.add(account, task, BASE_COST + bytes, bytes);
     const abort = (): void => {
-      this.#unqueue(task);
+      if (entry !== null) this.#queue.remove(entry);
       reject(signal.reason);
     };
     signal.addEventListener('abort', abort, { once: true });
-    if (isFree) {
-      void this.#start(task);
-    } else {
-      this.#queue.add(task);
-      this.#queuedBytes += job.bytes.byteLength;
-    }
+    if (isFree) void this.#start(task);
     return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
@@ -144,46 +219,61 @@ class Pool implements CleaningPool {
   stats(): CleaningStats {
     let threads = 0;
     for (const { piscina } of this.#generations) threads += piscina.threads.length;
-    return { threads, running: this.#running, queued: this.#queue.size, replaced: this.#replaced };
+    return {
+      threads,
+      running: this.#running,
+      queued: this.#queue.size,
+      replaced: this.#replaced,
+      refused: this.#refused,
+    };
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const task of this.#queue) task.reject(new HeadraceError('HR_DRAINING'));
-    this.#queue.clear();
-    this.#queuedBytes = 0;
+    for (let next = this.#queue.peek(ANY); next !== null; next = this.#queue.peek(ANY))
+      this.#queue.take(next).reject(new HeadraceError('HR_DRAINING'));
     await Promise.all(Array.from(this.#generations, (generation) => this.#drain(generation)));
   }
 
-  get #threads(): number {
-    const { cleaners } = this.#settings;
-    return cleaners === 'auto' ? Math.max(1, this.#cores >> 1) : cleaners;
+  /** Whether a thread is free for a page of `account`. */
+  #admits(account: string): boolean {
+    const { threads } = this.#generation;
+    const most = this.#options.shared ? Math.max(1, threads - 1) : threads;
+    return this.#running < threads && (this.#accounts.get(account) ?? 0) < most;
   }
 
-  /** A single page may always wait, whatever its size. */
-  #isFull(bytes: number): boolean {
-    if (this.#queue.size >= this.#settings.queue) return true;
-    return this.#queue.size > 0 && this.#queuedBytes + bytes > QUEUE_BYTES;
-  }
-
-  #unqueue(task: Task): void {
-    if (this.#queue.delete(task)) this.#queuedBytes -= task.job.bytes.byteLength;
+  /** Why a page may not wait; null: it may. A single page of an account may, whatever its size, while there is room for its bytes. */
+  #refusal(account: string, bytes: number): HeadraceError | null {
+    const { perAccount, queue } = this.#settings;
+    const headers = ['retry-after', '1'];
+    const own = this.#queue.of(account);
+    if (own.count > 0 && own.bytes + bytes > QUEUE_BYTES * ACCOUNT_SHARE)
+      return new HeadraceError('HR_FETCH_LIMIT', { subject: String(perAccount), headers });
+    const isFull = this.#queue.size >= queue || (this.#queue.size > 0 && this.#queue.bytes + bytes > QUEUE_BYTES);
+    return isFull ? new HeadraceError('HR_FETCH_BUSY', { headers }) : null;
   }
 
   #startMore(): void {
-    for (const task of this.#queue) {
-      if (this.#running >= this.#generation.threads) return;
-      this.#unqueue(task);
-      void this.#start(task);
+    for (;;) {
+      const next = this.#queue.peek(this.#fits);
+      if (next === null) return;
+      void this.#start(this.#queue.take(next));
     }
   }
 
+  #count(account: string, change: 1 | -1): void {
+    const count = (this.#accounts.get(account) ?? 0) + change;
+    if (count > 0) this.#accounts.set(account, count);
+    else this.#accounts.delete(account);
+    this.#running += change;
+  }
+
   /** The time limit starts here. After a replacement it includes the start of the new thread. */
-  async #start({ job, resolve, reject }: Task): Promise<void> {
+  async #start({ account, job, resolve, reject }: Task): Promise<void> {
     const generation = this.#generation;
     const limit = new AbortController();
     const release = this.#guard(generation, limit);
-    this.#running++;
+    this.#count(account, 1);
     generation.running++;
     generation.pages++;
     if (generation.pages >= this.#settings.pagesPerCleaner * generation.threads && this.#next === null) this.#renew();
@@ -197,7 +287,7 @@ class Pool implements CleaningPool {
       reject(this.#closed ? new HeadraceError('HR_DRAINING') : unreadable(error, limit.signal.aborted));
     }
     release();
-    this.#running--;
+    this.#count(account, -1);
     generation.running--;
     this.#retire(generation);
     if (!this.#closed) this.#startMore();
@@ -237,16 +327,16 @@ class Pool implements CleaningPool {
   }
 
   #spawn(): WorkerGeneration {
-    const threads = this.#threads;
+    const { least, nice, script } = this.#options;
+    const threads = this.#options.threads(this.#settings);
     const piscina = new Piscina<CleanJob, CleanResult>({
-      filename: this.#script.href,
+      filename: script.href,
       name: 'readPage',
-      minThreads: 1,
+      minThreads: least,
       maxThreads: threads,
       idleTimeout: IDLE_MS,
       recordTiming: false,
-      // On busy cores, proxied requests take precedence over pages.
-      niceIncrement: NICE,
+      niceIncrement: nice,
       // Readers of untrusted pages get no secrets of the process,
       env: {},
       // nor its preloaded modules: loaders, instrumentation.

@@ -14,7 +14,7 @@ import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
 import { HostLimits } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
-import { Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
+import { type FetchRobots, Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
 
 /** A page as downloaded, decompressed and within the limits. */
 export interface Download {
@@ -32,13 +32,15 @@ export interface Download {
 
 export interface Downloader {
   /**
-   * Fetches a page. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject: the limit),
+   * Fetches a page, in turns of `account`. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject: the limit),
    * `HR_FETCH_TYPE`, `HR_FETCH_FAILED`, `HR_FETCH_CHALLENGE`, `HR_FETCH_TIMEOUT` (subject `connect` or `first byte`) or
    * `HR_FETCH_BUSY`, and with the reason of `signal` when that fires. The signal carries the total timeout of the page.
    */
-  download(url: string, signal: AbortSignal): Promise<Download>;
+  download(url: string, account: string, signal: AbortSignal): Promise<Download>;
   /** Applies to downloads that start later. */
   configure(settings: Settings['fetch']): void;
+  /** Requests that wait for a slot of their host, and those that were refused since the start because too many waited. */
+  waits(): { readonly waiting: number; readonly refused: number };
   /** Ends running downloads with `HR_DRAINING` and closes all connections. */
   close(): Promise<void>;
 }
@@ -77,6 +79,8 @@ interface Generation {
 interface Transfer {
   readonly generation: Generation;
   readonly chain: RedirectChain;
+  /** Whose turns its requests take. */
+  readonly account: string;
   readonly signal: AbortSignal;
 }
 
@@ -108,9 +112,14 @@ class PageDownloader implements Downloader {
     this.#retire(old);
   }
 
-  async download(url: string, signal: AbortSignal): Promise<Download> {
-    const transfer = this.#begin(url, signal, this.#current.settings.redirects);
+  async download(url: string, account: string, signal: AbortSignal): Promise<Download> {
+    const transfer = this.#begin(url, account, signal, this.#current.settings.redirects);
     return await this.#settle(transfer, this.#page(transfer));
+  }
+
+  waits(): { readonly waiting: number; readonly refused: number } {
+    const { refused, waiting } = this.#limits;
+    return { waiting, refused };
   }
 
   async close(): Promise<void> {
@@ -121,9 +130,9 @@ class PageDownloader implements Downloader {
   }
 
   #open(settings: Settings['fetch']): Generation {
-    const { allow, connectTimeoutMs, firstByteTimeoutMs, perHost, ports } = settings;
+    const { allow, connectTimeoutMs, deny, firstByteTimeoutMs, perHost, ports } = settings;
     const { ca, clock, lookup } = this.#deps;
-    const guard = createGuard({ allow, ports, ...(lookup === undefined ? {} : { lookup }) });
+    const guard = createGuard({ allow, deny, ports, clock, ...(lookup === undefined ? {} : { lookup }) });
     const timeouts = { timeoutMs: connectTimeoutMs, firstByteTimeoutMs };
     const trust = ca === undefined ? {} : { ca };
     const client = new GuardedClient({ guard, clock, ...timeouts, connections: perHost, ...trust });
@@ -139,11 +148,12 @@ class PageDownloader implements Downloader {
     generation.client.close().catch(() => undefined);
   }
 
-  #begin(url: string, signal: AbortSignal, maxRedirects: number): Transfer {
+  #begin(url: string, account: string, signal: AbortSignal, maxRedirects: number): Transfer {
     const generation = this.#current;
     const ended = AbortSignal.any([this.#closing.signal, signal]);
     ended.throwIfAborted();
-    const transfer = { generation, chain: new RedirectChain(url, generation.guard, maxRedirects), signal: ended };
+    const chain = new RedirectChain(url, generation.guard, maxRedirects);
+    const transfer = { generation, chain, account, signal: ended };
     generation.transfers++;
     return transfer;
   }
@@ -159,9 +169,12 @@ class PageDownloader implements Downloader {
   }
 
   async #page(transfer: Transfer): Promise<Download> {
-    const { robots, userAgent } = transfer.generation.settings;
+    const { account, chain, generation, signal } = transfer;
+    const { robots, userAgent } = generation.settings;
+    const asker = { userAgent, account, signal };
+    const fetchRobots: FetchRobots = (url, left) => this.#fetchRobots(url, account, left);
     for (;;) {
-      if (robots) await this.#robots.admit(transfer.chain.url, userAgent, (url) => this.#fetchRobots(url));
+      if (robots) await this.#robots.admit(chain.url, asker, fetchRobots);
       const download = await this.#hop(transfer, ACCEPT, (response) => this.#readPage(response, transfer));
       if (download !== null) return download;
     }
@@ -169,7 +182,7 @@ class PageDownloader implements Downloader {
 
   /** One request, in a slot of its host; null after a redirect. */
   async #hop<T>(
-    { chain, generation, signal }: Transfer,
+    { account, chain, generation, signal }: Transfer,
     accept: string,
     read: (response: GuardedResponse) => Promise<T>,
   ): Promise<T | null> {
@@ -179,7 +192,7 @@ class PageDownloader implements Downloader {
       'accept-encoding': ACCEPTED_CODINGS,
       'accept-language': 'en,*;q=0.5',
     };
-    const release = await this.#limits.acquire(chain.url.hostname, signal);
+    const release = await this.#limits.acquire(account, chain.url.hostname, signal);
     try {
       const response = await generation.client.get(chain.url, headers, signal);
       try {
@@ -210,13 +223,13 @@ class PageDownloader implements Downloader {
   }
 
   /** Has a timeout of its own, since all pages that wait for the file share the request. */
-  async #fetchRobots(url: string): Promise<RobotsResponse> {
+  async #fetchRobots(url: string, account: string, left: AbortSignal): Promise<RobotsResponse> {
     const { clock } = this.#deps;
     const timeout = new AbortController();
     const expire = (): void => timeout.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'robots.txt' }));
     const timer = clock.setTimeout(expire, this.#current.settings.timeoutMs);
     try {
-      const transfer = this.#begin(url, timeout.signal, ROBOTS_REDIRECTS);
+      const transfer = this.#begin(url, account, AbortSignal.any([timeout.signal, left]), ROBOTS_REDIRECTS);
       return await this.#settle(transfer, this.#robotsFile(transfer));
     } finally {
       clock.clearTimeout(timer);

@@ -1,8 +1,10 @@
 // SSRF guard: decides which URLs and addresses may be fetched for clients. Only public unicast addresses and entries of the
-// allow list pass; what is unknown or cannot be parsed is refused. Every redirect and every resolved address is checked.
+// allow list pass; what is unknown, cannot be parsed or is on the deny list is refused. Every redirect and every resolved address is
+// checked. A name that resolves to a refused address is answered as one that does not exist.
 
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { type Clock, systemClock } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type Lookup, systemNames } from '../net/name-cache.ts';
 import { NameResolver } from '../net/name-resolver.ts';
@@ -13,6 +15,8 @@ export interface GuardOptions {
    * entry that is none of these admits nothing.
    */
   readonly allow: readonly string[];
+  /** Host names with their subdomains, addresses and CIDR blocks that are refused, whatever the allow list says. */
+  readonly deny?: readonly string[];
   /** Allowed ports, including the defaults of `http` and `https`. */
   readonly ports: readonly number[];
   /**
@@ -20,42 +24,74 @@ export interface GuardOptions {
    * asks the name servers itself.
    */
   readonly lookup?: Lookup;
+  /** Default: the clock of the process. */
+  readonly clock?: Clock;
 }
 
 /**
- * Refusals are `HR_FETCH_BLOCKED`; the subject is one of `not a URL`, `too long`, `scheme`, `credentials`, `port`,
- * `host name` and `private address`, and never tells what a name resolves to.
+ * Refusals of a URL are `HR_FETCH_BLOCKED`; the subject is one of `not a URL`, `too long`, `scheme`, `credentials`, `port`,
+ * `host name`, `denied` and `private address`. Names fail with `HR_FETCH_FAILED`, `name not found` or `name lookup failed`, which
+ * never tells whether a name exists inside.
  */
 export interface Guard {
   /** Parses and checks a URL, relative to `base` where given. The result has neither fragment nor trailing dot. */
   admit(url: string, base?: URL): URL;
   /**
-   * The checked addresses of a host in the order of the resolver, at least one. One private address refuses the host: a
-   * name with both kinds is an attack or a mistake. `hostname` is as in a URL, with or without the brackets of IPv6.
+   * The checked addresses of a host in the order of the resolver, at least one. One refused address refuses the host: a
+   * name with both kinds is an attack or a mistake. A name that failed fails again for 5 s without a lookup. `hostname` is as in a URL, with or without the brackets of IPv6.
    */
-  resolve(hostname: string): Promise<readonly string[]>;
+  resolve(hostname: string, signal?: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Longest URL in characters; a common limit of servers. */
 const MAX_URL = 8192;
 
-type Block = [ipaddr.IPv4 | ipaddr.IPv6, number];
+type Address = ipaddr.IPv4 | ipaddr.IPv6;
+type Block = [Address, number];
+
+/** Also said of names with a refused address. */
+export const NAME_NOT_FOUND = 'name not found';
 
 /** All global unicast IPv6 addresses allocated by IANA; everything else is special or unassigned. */
 const GLOBAL_UNICAST: Block = ipaddr.parseCIDR('2000::/3');
 
+/** Addresses that a translator maps to IPv4, for networks without it (RFC 6052 §2.1; DNS64 makes them). */
+const TRANSLATED: Block = ipaddr.parseCIDR('64:ff9b::/96');
+
+/** How long a name that failed is not looked up again. */
+const FAILED_MS = 5000;
+const MAX_FAILED = 4096;
+
 /** Azure's host agent: an internal service on an address in public space. */
 const HOST_AGENTS: ReadonlySet<string> = new Set(['168.63.129.16']);
 
-export function createGuard({ allow, ports, lookup }: GuardOptions): Guard {
+export function createGuard({ allow, clock = systemClock, deny = [], lookup, ports }: GuardOptions): Guard {
   const names = new Set(allow.map((entry) => hostOf(entry)));
   const blocks = allow.map((entry) => blockOf(entry)).filter((block) => block !== null);
+  const deniedNames = new Set(deny.map((entry) => hostOf(entry)).filter((name) => name !== ''));
+  const deniedBlocks = deny.map((entry) => blockOf(entry)).filter((block) => block !== null);
+  const failed = new FailedNames(clock);
   const isAllowed = (hostname: string): boolean => names.has(hostname);
+  const isDenied = (address: Address): boolean => deniedBlocks.some((block) => contains(block, address));
 
-  const check = (address: string): void => {
-    const parsed = parseAddress(address);
-    if (parsed !== null && (isPublic(parsed) || blocks.some((block) => contains(block, parsed)))) return;
-    throw blocked('private address');
+  /** What is wrong with an address; null: it may be fetched. */
+  const refusal = (text: string): 'denied' | 'private address' | null => {
+    const address = parseAddress(text);
+    if (address === null) return 'private address';
+    const meant = translated(address);
+    if (isDenied(address) || isDenied(meant)) return 'denied';
+    return isPublic(meant) || blocks.some((block) => contains(block, address)) ? null : 'private address';
+  };
+
+  const lookUp = async (hostname: string, signal: AbortSignal | undefined): Promise<readonly string[]> => {
+    const isTrusted = isAllowed(hostname);
+    const resolver = lookup ?? (isTrusted ? allowedLookup : publicLookup);
+    const addresses = await resolver(hostname, signal);
+    const isRefused = isTrusted
+      ? addresses.some((address) => refusal(address) === 'denied')
+      : addresses.some((address) => refusal(address) !== null);
+    // As of a name that does not exist: else names that exist inside could be told apart.
+    return isRefused ? [] : addresses;
   };
 
   return {
@@ -67,20 +103,58 @@ export function createGuard({ allow, ports, lookup }: GuardOptions): Guard {
       url.hash = '';
       if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
       const hostname = bare(url.hostname);
-      if (isAllowed(hostname)) return url;
-      if (isIP(hostname) !== 0) check(hostname);
-      else if (!isPublicName(hostname)) throw blocked('host name');
+      if (isDeniedName(hostname, deniedNames)) throw blocked('denied');
+      if (isIP(hostname) !== 0) {
+        const wrong = refusal(hostname);
+        if (wrong === 'denied' || (wrong !== null && !isAllowed(hostname))) throw blocked(wrong);
+      } else if (!isAllowed(hostname) && !isPublicName(hostname)) {
+        throw blocked('host name');
+      }
       return url;
     },
-    async resolve(bracketed) {
+    async resolve(bracketed, signal) {
       const hostname = bare(bracketed);
-      const isTrusted = isAllowed(hostname);
-      const resolver = lookup ?? (isTrusted ? allowedLookup : publicLookup);
-      const addresses = isIP(hostname) === 0 ? await lookUp(resolver, hostname) : [hostname];
-      if (!isTrusted) addresses.forEach(check);
-      return addresses;
+      if (isIP(hostname) !== 0) {
+        const wrong = refusal(hostname);
+        if (wrong === 'denied' || (wrong !== null && !isAllowed(hostname))) throw blocked(wrong);
+        return [hostname];
+      }
+      const known = failed.get(hostname);
+      if (known !== undefined) throw new HeadraceError('HR_FETCH_FAILED', { subject: known });
+      try {
+        const addresses = await lookUp(hostname, signal);
+        if (addresses.length > 0) return addresses;
+      } catch (cause) {
+        const subject = dnsSubject(cause);
+        if (signal?.aborted !== true) failed.add(hostname, subject);
+        throw new HeadraceError('HR_FETCH_FAILED', { subject, cause });
+      }
+      failed.add(hostname, NAME_NOT_FOUND);
+      throw new HeadraceError('HR_FETCH_FAILED', { subject: NAME_NOT_FOUND });
     },
   };
+}
+
+/** Names whose lookup has just failed, and how. */
+class FailedNames {
+  readonly #clock: Clock;
+  readonly #names = new Map<string, { readonly subject: string; readonly untilMs: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get(hostname: string): string | undefined {
+    const failure = this.#names.get(hostname);
+    return failure !== undefined && failure.untilMs > this.#clock.now() ? failure.subject : undefined;
+  }
+
+  add(hostname: string, subject: string): void {
+    this.#names.delete(hostname);
+    const [oldest] = this.#names.keys();
+    if (this.#names.size >= MAX_FAILED && oldest !== undefined) this.#names.delete(oldest);
+    this.#names.set(hostname, { subject, untilMs: this.#clock.now() + FAILED_MS });
+  }
 }
 
 /** Whether two texts spell the same address. */
@@ -115,37 +189,41 @@ function isPublicName(hostname: string): boolean {
   return labels.every((label) => label !== '') && labels.at(-1) !== 'localhost';
 }
 
-async function lookUp(lookup: Lookup, hostname: string): Promise<readonly string[]> {
-  let addresses: readonly string[];
-  try {
-    addresses = await lookup(hostname);
-  } catch (cause) {
-    throw new HeadraceError('HR_FETCH_FAILED', { subject: dnsSubject(cause), cause });
+/** Whether a name or one of its parents is on the deny list. */
+function isDeniedName(hostname: string, denied: ReadonlySet<string>): boolean {
+  if (denied.size === 0) return false;
+  for (let name = hostname; ; name = name.slice(name.indexOf('.') + 1)) {
+    if (denied.has(name)) return true;
+    if (!name.includes('.')) return false;
   }
-  if (addresses.length === 0) throw new HeadraceError('HR_FETCH_FAILED', { subject: 'name not found' });
-  return addresses;
 }
 
 function dnsSubject(cause: unknown): string {
   const code = (cause as NodeJS.ErrnoException | null)?.code ?? '';
-  return ['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(code) ? 'name not found' : 'name lookup failed';
+  return ['ENOTFOUND', 'ENODATA', 'EBADNAME'].includes(code) ? NAME_NOT_FOUND : 'name lookup failed';
 }
 
 const publicNames = new NameResolver();
-const publicLookup: Lookup = (hostname) => publicNames.resolve(hostname);
+const publicLookup: Lookup = (hostname, signal) => publicNames.resolve(hostname, signal);
 const allowedLookup: Lookup = (hostname) => systemNames.lookup(hostname);
 
 /** Zone ids are refused: they address a local link. */
-function parseAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
+function parseAddress(text: string): Address | null {
   return isIP(text) === 0 || text.includes('%') ? null : ipaddr.parse(text);
 }
 
-function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+/** The IPv4 address in a translated one; every other address itself. */
+function translated(address: Address): Address {
+  if (!contains(TRANSLATED, address)) return address;
+  return ipaddr.fromByteArray(address.toByteArray().slice(12)) as Address;
+}
+
+function isPublic(address: Address): boolean {
   if (address.range() !== 'unicast') return false;
   return address.kind() === 'ipv6' ? address.match(GLOBAL_UNICAST) : !HOST_AGENTS.has(address.toString());
 }
 
-function contains(block: Block, address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+function contains(block: Block, address: Address): boolean {
   return block[0].kind() === address.kind() && address.match(block);
 }
 

@@ -4,7 +4,7 @@
 import { Agent, type Dispatcher } from 'undici';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { type ConnectorOptions, GuardedConnector } from './guarded-connector.ts';
+import { type ConnectorOptions, GuardedConnector, type Target } from './guarded-connector.ts';
 
 export interface GuardedClientOptions extends ConnectorOptions {
   /** Longest wait for the response head once the request is sent, in milliseconds. */
@@ -26,12 +26,20 @@ const MAX_WAITING_BYTES = 65_536;
 /** Smallest allocation for a body. */
 const MIN_CAPACITY = 4096;
 
+/** What waits for the head of an answer from one origin. */
+interface OriginWait {
+  requests: number;
+  /** Connections made meanwhile. */
+  connects: number;
+  /** Ends the connection attempts when no request waits. */
+  readonly connecting: AbortController;
+}
+
 export class GuardedClient {
   readonly #options: GuardedClientOptions;
   readonly #connector: GuardedConnector;
   readonly #agent: Agent;
-  /** By origin: requests that wait for a head, and connections made meanwhile. */
-  readonly #waiting = new Map<string, { requests: number; connects: number }>();
+  readonly #waiting = new Map<string, OriginWait>();
 
   constructor(options: GuardedClientOptions) {
     this.#options = options;
@@ -47,7 +55,7 @@ export class GuardedClient {
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: (target, callback) => {
-        this.#connector.connect(target).then(
+        this.#connector.connect(target, this.#waiting.get(originOf(target))?.connecting.signal).then(
           (socket) => callback(null, socket),
           (error: Error) => callback(error, null),
         );
@@ -64,9 +72,7 @@ export class GuardedClient {
    * with the reason of `signal`, which also ends the body.
    */
   async get(url: URL, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<GuardedResponse> {
-    const waiting = this.#waiting.get(url.origin) ?? { requests: 0, connects: 0 };
-    this.#waiting.set(url.origin, waiting);
-    waiting.requests++;
+    const waiting = this.#wait(url.origin);
     const { connects } = waiting;
     try {
       return await this.#dispatch(url, headers, signal);
@@ -75,7 +81,7 @@ export class GuardedClient {
       if (connects !== waiting.connects || !isCutOff(error) || signal.aborted) throw error;
       return await this.#dispatch(url, headers, signal);
     } finally {
-      if (--waiting.requests === 0) this.#waiting.delete(url.origin);
+      this.#waitNoMore(url.origin, waiting);
     }
   }
 
@@ -86,16 +92,35 @@ export class GuardedClient {
     body: string,
     signal: AbortSignal,
   ): Promise<GuardedResponse> {
-    const response = new GuardedResponse(this.#options.clock, this.#options.firstByteTimeoutMs, signal);
-    const path = url.pathname + url.search;
-    this.#agent.dispatch({ origin: url.origin, path, method: 'POST', headers: { ...headers }, body }, response);
-    return await response.head;
+    const waiting = this.#wait(url.origin);
+    try {
+      const response = new GuardedResponse(this.#options.clock, this.#options.firstByteTimeoutMs, signal);
+      const path = url.pathname + url.search;
+      this.#agent.dispatch({ origin: url.origin, path, method: 'POST', headers: { ...headers }, body }, response);
+      return await response.head;
+    } finally {
+      this.#waitNoMore(url.origin, waiting);
+    }
   }
 
   /** Ends all requests and connections. */
   async close(): Promise<void> {
     this.#connector.close();
     await this.#agent.destroy();
+  }
+
+  #wait(origin: string): OriginWait {
+    const waiting = this.#waiting.get(origin) ?? { requests: 0, connects: 0, connecting: new AbortController() };
+    this.#waiting.set(origin, waiting);
+    waiting.requests++;
+    return waiting;
+  }
+
+  /** Connections that nobody waits for any more are given up: a client that leaves costs no lookup and no socket. */
+  #waitNoMore(origin: string, waiting: OriginWait): void {
+    if (--waiting.requests > 0) return;
+    this.#waiting.delete(origin);
+    waiting.connecting.abort(new HeadraceError('HR_FETCH_FAILED', { subject: 'connection closed' }));
   }
 
   #dispatch(url: URL, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<GuardedResponse> {
@@ -313,4 +338,10 @@ function subjectOf(error: Error): string {
     default:
       return 'connection closed';
   }
+}
+
+/** The origin of a target as `URL` writes it. */
+function originOf({ hostname, port, protocol }: Target): string {
+  const host = hostname.includes(':') ? `[${hostname}]` : hostname;
+  return new URL(`${protocol}//${host}${port === '' ? '' : `:${port}`}`).origin;
 }

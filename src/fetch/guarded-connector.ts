@@ -34,23 +34,27 @@ export class GuardedConnector {
 
   /**
    * A connected socket, TLS included. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_TIMEOUT` (subject `connect`) or
-   * `HR_FETCH_FAILED`.
+   * `HR_FETCH_FAILED`, and with the reason of `signal`, which ends the lookup and the connection attempt.
    */
-  async connect(target: Target): Promise<Socket | TLSSocket> {
+  async connect(target: Target, signal?: AbortSignal): Promise<Socket | TLSSocket> {
     const { clock, guard, timeoutMs } = this.#options;
     const ended = new AbortController();
     const end = (): void => ended.abort(new HeadraceError('HR_DRAINING'));
+    const left = (): void => ended.abort(signal?.reason);
     const late = (): void => ended.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'connect' }));
     const timer = clock.setTimeout(late, timeoutMs);
     this.#closing.signal.addEventListener('abort', end, { once: true });
+    signal?.addEventListener('abort', left, { once: true });
     if (this.#closing.signal.aborted) end();
+    else if (signal?.aborted === true) left();
     try {
-      const addresses = await abortable(ended.signal, guard.resolve(target.hostname));
+      const addresses = await abortable(ended.signal, guard.resolve(target.hostname, ended.signal));
       const plain = await open(target, addresses, ended.signal);
       return target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain;
     } finally {
       clock.clearTimeout(timer);
       this.#closing.signal.removeEventListener('abort', end);
+      signal?.removeEventListener('abort', left);
     }
   }
 

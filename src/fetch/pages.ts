@@ -1,5 +1,6 @@
 // Page fetching for all threads: the actor that downloads, cleans and caches pages, and the client that threads use to ask
-// it. Equal requests share one flight, which ends at the timeout of its first request or when its last one is aborted.
+// it. Equal requests of an account share one flight, which ends at the timeout of its first request or when its last one is aborted.
+// Flights of an account run in places of its own, so that no account waits for the pages of another.
 
 import {
   ask,
@@ -17,6 +18,7 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import type { Log } from '../telemetry/log.ts';
+import { type Place, type Turn, type TurnLimits, TurnQueue } from '../routing/index.ts';
 import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader } from './download.ts';
@@ -50,6 +52,8 @@ export type PagesCommand =
       readonly type: 'Fetch';
       /** Unique among all threads. */
       readonly id: string;
+      /** Whose places the page takes. */
+      readonly account: string;
       readonly request: PageRequest;
       readonly replyTo: Ref<PageReply>;
     }
@@ -69,6 +73,8 @@ export interface PagesDeps {
   readonly open: (settings: Settings['fetch']) => PageTools;
   /** `outcome` is `fetched`, `cached`, `shared`, or an error code. */
   readonly onOutcome: (outcome: string, elapsedMs: number) => void;
+  /** The places of pages, by account; configured by the actor. */
+  readonly places: TurnQueue;
   /** Errors that are defects of the gateway. */
   readonly onDefect: (error: unknown) => void;
 }
@@ -78,6 +84,9 @@ const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
 /** Added to the timeout of a page for the way between threads. */
 const MARGIN_MS = 1000;
+
+/** Share of the queue that one account may fill. */
+const QUEUE_SHARE = 1 / 4;
 
 export function pages(deps: PagesDeps): Behavior<PagesCommand> {
   return (context) => {
@@ -110,7 +119,7 @@ class Pages {
   receive(command: PagesCommand): void {
     switch (command.type) {
       case 'Fetch':
-        this.#fetch(command.id, command.request, command.replyTo);
+        this.#fetch(command);
         break;
       case 'Abort':
         this.#pending.get(command.id)?.abort();
@@ -134,11 +143,12 @@ class Pages {
     this.#settings = settings;
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
+    this.#deps.places.configure(placeLimits(settings));
     if (settings.cacheBytes !== cacheBytes || settings.cacheTtlMs !== cacheTtlMs)
       this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
   }
 
-  #fetch(id: string, request: PageRequest, replyTo: Ref<PageReply>): void {
+  #fetch({ account, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
     const startedMs = this.#clock.now();
     const reply = (result: PageResult, source: AnswerSource): void => {
       this.#pending.delete(id);
@@ -147,17 +157,27 @@ class Pages {
     };
     const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
       const pageFlight = new PageFlight(flight, this.#settings.timeoutMs, this.#clock, this.#deps.onDefect);
-      void this.#read(request, pageFlight);
+      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight);
+      pageFlight.hold(this.#deps.places.request(account, onTurn));
       return pageFlight;
     };
-    this.#pending.set(id, this.#cache.request(keyOf(request), reply, start));
+    this.#pending.set(id, this.#cache.request(keyOf(request), reply, start, account));
   }
 
-  async #read({ url, format, include }: PageRequest, flight: PageFlight): Promise<void> {
+  #begin(turn: Turn, account: string, request: PageRequest, flight: PageFlight): void {
+    if (turn === 'place') void this.#read(account, request, flight);
+    else flight.fail(refusalOf(turn, this.#settings));
+  }
+
+  async #read(account: string, { url, format, include }: PageRequest, flight: PageFlight): Promise<void> {
     try {
       const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
-      const { noStore, ...download } = await downloader.download(url, flight.signal);
-      const { title, content, wordCount, ...extras } = await pool.read({ ...download, format, include }, flight.signal);
+      const { noStore, ...download } = await downloader.download(url, account, flight.signal);
+      const { title, content, wordCount, ...extras } = await pool.read(
+        { ...download, format, include },
+        account,
+        flight.signal,
+      );
       flight.end({ answer: { url: download.url, title, content, word_count: wordCount, ...extras } }, !noStore);
     } catch (error) {
       flight.fail(error);
@@ -172,6 +192,7 @@ class PageFlight implements FlightWork {
   readonly #onDefect: (error: unknown) => void;
   readonly #controller = new AbortController();
   readonly #timer: TimerHandle;
+  #place: Place | null = null;
   #ended = false;
 
   constructor(
@@ -192,10 +213,15 @@ class PageFlight implements FlightWork {
     return this.#controller.signal;
   }
 
+  /** The place, or the wait for one, ends with the flight. */
+  hold(place: Place): void {
+    this.#place = place;
+    if (this.#ended) place.leave();
+  }
+
   /** Answers all requests. No effect after the first end. */
   end(result: PageResult, keep: boolean): void {
-    this.#ended = true;
-    this.#clock.clearTimeout(this.#timer);
+    this.#release();
     this.#flight.land(result, keep);
   }
 
@@ -208,20 +234,38 @@ class PageFlight implements FlightWork {
 
   /** Fails the flight and aborts its work. */
   stop(error: HeadraceError): void {
-    this.fail(error);
     this.#controller.abort(error);
+    this.fail(error);
   }
 
   abort(): void {
+    this.#controller.abort(new Error('every client of the page has left'));
+    this.#release();
+  }
+
+  #release(): void {
     this.#ended = true;
     this.#clock.clearTimeout(this.#timer);
-    this.#controller.abort(new Error('every client of the page has left'));
+    this.#place?.leave();
   }
 }
 
 function outcomeOf(result: PageResult, source: AnswerSource): string {
   if ('code' in result) return result.code;
   return source === 'cache' ? 'cached' : source === 'shared' ? 'shared' : 'fetched';
+}
+
+/** The limits of the places of pages. */
+export function placeLimits({ perAccount, queue }: Settings['fetch']): TurnLimits {
+  const waitingOfKey = Math.ceil(queue * QUEUE_SHARE);
+  // The total is that of `HostLimits`: a page that waits for a slow host takes no connection.
+  return { places: Infinity, placesOf: () => perAccount, waiting: queue, waitingOfKey, waitMs: Infinity };
+}
+
+function refusalOf(turn: Turn, { perAccount }: Settings['fetch']): HeadraceError {
+  const headers = ['retry-after', '1'];
+  if (turn === 'full') return new HeadraceError('HR_FETCH_BUSY', { headers });
+  return new HeadraceError('HR_FETCH_LIMIT', { subject: String(perAccount), headers });
 }
 
 function keyOf({ url, format, include }: PageRequest): string {
@@ -257,11 +301,11 @@ export class PageClient {
     this.#name = name;
   }
 
-  /** Asks for a page. `done` is called once, later than this call returns, unless aborted. */
-  fetch(request: PageRequest, timeoutMs: number, done: PageDone): PendingPage {
+  /** Asks for a page in the places of `account`. `done` is called once, later than this call returns, unless aborted. */
+  fetch(account: string, request: PageRequest, timeoutMs: number, done: PageDone): PendingPage {
     const id = `${this.#name}/${++this.#count}`;
     let wanted = true;
-    ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ type: 'Fetch', id, request, replyTo }), {
+    ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ type: 'Fetch', id, account, request, replyTo }), {
       timeoutMs: timeoutMs + MARGIN_MS,
     }).then(
       (reply) => {
@@ -295,12 +339,14 @@ function askError(cause: unknown): HeadraceError {
 export class PageService {
   readonly ref: Ref<PagesCommand>;
   readonly #metrics = new PageMetrics();
+  readonly #places: TurnQueue;
   #tools: PageTools | null = null;
   #settings: Settings['fetch'];
 
   constructor(system: System, settings: Settings['fetch'], log: Log) {
     this.#settings = settings;
     const metrics = this.#metrics;
+    this.#places = new TurnQueue(placeLimits(settings), systemClock);
     const behavior = pages({
       settings,
       open: (current) => {
@@ -310,6 +356,7 @@ export class PageService {
         };
         return this.#tools;
       },
+      places: this.#places,
       onOutcome: metrics.page.bind(metrics),
       onDefect: (error) => log.error({ err: error }, 'a page could not be read'),
     });
@@ -323,7 +370,14 @@ export class PageService {
   }
 
   metrics(): MetricsSnapshot {
-    if (this.#tools !== null) this.#metrics.cleaners(this.#tools.pool.stats());
+    const { downloader, pool } = this.#tools ?? {};
+    const { refusals, taken, waiting } = this.#places;
+    const host = downloader?.waits() ?? { waiting: 0, refused: 0 };
+    this.#metrics.waits({
+      ...{ running: taken, waiting, waitingForHost: host.waiting },
+      ...{ refusedOfAccount: refusals.limit, refusedInAll: refusals.full, refusedForHost: host.refused },
+    });
+    if (pool !== undefined) this.#metrics.cleaners(pool.stats());
     return this.#metrics.snapshot();
   }
 }

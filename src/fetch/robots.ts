@@ -1,9 +1,12 @@
-// robots.txt (RFC 9309): one request per origin, shared by the pages that wait for it, and a cache of parsed rules.
+// robots.txt (RFC 9309): a cache of parsed rules, and one request per origin and account, shared by the pages that wait for it. It ends
+// when none of them waits any more.
 
 import { LRUCache } from 'lru-cache';
 import robotsParser from 'robots-parser';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { NAME_NOT_FOUND } from './guard.ts';
+import { abortable } from './guarded-connector.ts';
 
 /** The response to a request for robots.txt. */
 export interface RobotsResponse {
@@ -12,11 +15,26 @@ export interface RobotsResponse {
   readonly bytes: Uint8Array;
 }
 
-/** Fetches a robots.txt, following redirects. Rejects when there is no response. */
-export type FetchRobots = (url: string) => Promise<RobotsResponse>;
+/** Fetches a robots.txt, following redirects. Rejects when there is no response, and with the reason of `signal`. */
+export type FetchRobots = (url: string, signal: AbortSignal) => Promise<RobotsResponse>;
 
 interface Rules {
   isAllowed(url: string, userAgent: string): boolean | undefined;
+}
+
+/** Who asks, and until when. */
+export interface RobotsAsker {
+  readonly userAgent: string;
+  /** Shares requests for files with nobody else: another account would wait for the turns of this one. */
+  readonly account: string;
+  readonly signal: AbortSignal;
+}
+
+/** A request for a file, and the pages that wait for it. */
+interface RobotsRequest {
+  readonly rules: Promise<Rules>;
+  readonly left: AbortController;
+  pages: number;
 }
 
 /** RFC 9309 section 2.5: at least 500 KiB must be parsed. */
@@ -44,28 +62,44 @@ const parse = robotsParser as unknown as (url: string, text: string) => Rules;
 
 export class Robots {
   readonly #cache: LRUCache<string, Rules>;
-  readonly #requests = new Map<string, Promise<Rules>>();
+  readonly #requests = new Map<string, RobotsRequest>();
 
   constructor(clock: Clock) {
     // The cache takes a time of 0 for none.
     this.#cache = new LRUCache({ max: MAX_ORIGINS, ttlResolution: 0, perf: { now: () => clock.now() + 1 } });
   }
 
-  /** Rejects with `HR_FETCH_ROBOTS` when `userAgent` may not fetch the page. Pages of one origin share a request. */
-  async admit(url: URL, userAgent: string, fetchRobots: FetchRobots): Promise<void> {
-    const rules = this.#cache.get(url.origin) ?? (await this.#request(url.origin, fetchRobots));
-    if (rules.isAllowed(url.href, userAgent) === false)
+  /** Rejects with `HR_FETCH_ROBOTS` when the page may not be fetched, and with the reason of the signal. */
+  async admit(url: URL, asker: RobotsAsker, fetchRobots: FetchRobots): Promise<void> {
+    const rules = this.#cache.get(url.origin) ?? (await this.#request(url.origin, asker, fetchRobots));
+    if (rules.isAllowed(url.href, asker.userAgent) === false)
       throw new HeadraceError('HR_FETCH_ROBOTS', { subject: url.host });
   }
 
-  #request(origin: string, fetchRobots: FetchRobots): Promise<Rules> {
-    const running =
-      this.#requests.get(origin) ?? this.#load(origin, fetchRobots).finally(() => this.#requests.delete(origin));
-    this.#requests.set(origin, running);
-    return running;
+  async #request(origin: string, { account, signal }: RobotsAsker, fetchRobots: FetchRobots): Promise<Rules> {
+    const key = `${account} ${origin}`;
+    const request = this.#requests.get(key) ?? this.#begin(origin, fetchRobots);
+    this.#requests.set(key, request);
+    request.pages++;
+    try {
+      return await abortable(signal, request.rules);
+    } finally {
+      if (--request.pages === 0) {
+        this.#requests.delete(key);
+        request.left.abort(new Error('no page waits for robots.txt'));
+      }
+    }
   }
 
-  async #load(origin: string, fetchRobots: FetchRobots): Promise<Rules> {
+  #begin(origin: string, fetchRobots: FetchRobots): RobotsRequest {
+    const left = new AbortController();
+    const rules = this.#load(origin, (url) => fetchRobots(url, left.signal));
+    // When all pages have left, nobody hears how it ends.
+    rules.catch(() => undefined);
+    return { rules, left, pages: 0 };
+  }
+
+  async #load(origin: string, fetchRobots: (url: string) => Promise<RobotsResponse>): Promise<Rules> {
     const url = `${origin}/robots.txt`;
     // Section 2.3.1.4: no response or a server error disallows everything.
     const response = await fetchRobots(url).catch(nullIfUnreachable);
@@ -76,9 +110,10 @@ export class Robots {
   }
 }
 
-/** Errors of the gateway itself say nothing about the server and are passed on. */
+/** Errors of the gateway itself say nothing about the server and are passed on, as is that there is no server. */
 function nullIfUnreachable(error: unknown): null {
-  if (error instanceof HeadraceError && UNREACHABLE.has(error.code)) return null;
+  const isUnreachable = error instanceof HeadraceError && UNREACHABLE.has(error.code);
+  if (isUnreachable && error.subject !== NAME_NOT_FOUND) return null;
   throw error;
 }
 

@@ -1,4 +1,4 @@
-// A cache of answers with request coalescing: equal requests under way share one flight. A request that is aborted takes
+// A cache of answers with request coalescing: equal requests of a group under way share one flight. A request that is aborted takes
 // only itself away; the last one aborts the flight. An answer never enters a cache that is newer than its flight.
 
 import { LRUCache } from 'lru-cache';
@@ -57,16 +57,25 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
     });
   }
 
-  /** Answers from the cache, joins the flight of `key`, or has `start` begin one. `start` may land the flight at once. */
-  request(key: string, done: AnswerCallback<Answer>, start: (flight: Flight<Answer, Work>) => Work): Pending {
+  /**
+   * Answers from the cache, joins the flight of `key`, or has `start` begin one. `start` may land the flight at once. Requests of
+   * different groups share answers, but no flights.
+   */
+  request(
+    key: string,
+    done: AnswerCallback<Answer>,
+    start: (flight: Flight<Answer, Work>) => Work,
+    group = '',
+  ): Pending {
     const cached = this.#kept?.get(key);
     if (cached !== undefined) {
       const waiter = new Waiter(done, null);
       waiter.answer(cached, 'cache');
       return waiter;
     }
-    const running = this.#flights.get(key);
-    const flight = running ?? new Flight<Answer, Work>(key, this.#flights, this.#kept);
+    const flightKey = group === '' ? key : `${group} ${key}`;
+    const running = this.#flights.get(flightKey);
+    const flight = running ?? new Flight<Answer, Work>(key, flightKey, this.#flights, this.#kept);
     const waiter = flight.join(done);
     if (running === undefined) flight.start(start);
     return waiter;
@@ -81,17 +90,24 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
 /** One piece of work and the requests that wait for its answer. */
 export class Flight<Answer extends object, Work extends FlightWork = FlightWork> {
   readonly #key: string;
+  readonly #flightKey: string;
   readonly #flights: Map<string, Flight<Answer, Work>>;
   readonly #kept: LRUCache<string, Answer> | null;
   readonly #waiting = new Set<Waiter<Answer>>();
   #work!: Work;
   #ended = false;
 
-  constructor(key: string, flights: Map<string, Flight<Answer, Work>>, kept: LRUCache<string, Answer> | null) {
+  constructor(
+    key: string,
+    flightKey: string,
+    flights: Map<string, Flight<Answer, Work>>,
+    kept: LRUCache<string, Answer> | null,
+  ) {
     this.#key = key;
+    this.#flightKey = flightKey;
     this.#flights = flights;
     this.#kept = kept;
-    flights.set(key, this);
+    flights.set(flightKey, this);
   }
 
   get work(): Work {
@@ -135,7 +151,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   #end(): boolean {
     if (this.#ended) return false;
     this.#ended = true;
-    this.#flights.delete(this.#key);
+    this.#flights.delete(this.#flightKey);
     return true;
   }
 }

@@ -6,8 +6,11 @@ import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { type Clock, systemClock } from '../actor/index.ts';
 
-/** All addresses of a name, as text. Rejects with an error whose `code` is one of `node:dns`. */
-export type Lookup = (hostname: string) => Promise<readonly string[]>;
+/**
+ * All addresses of a name, as text. Rejects with an error whose `code` is one of `node:dns`. Nobody waits for the answer once `signal`
+ * fires; a lookup that cannot be stopped may go on.
+ */
+export type Lookup = (hostname: string, signal?: AbortSignal) => Promise<readonly string[]>;
 
 export interface NameCacheOptions {
   /** Default: the clock of the process. */

@@ -1,13 +1,15 @@
 // Resolves host names that clients choose, such as those of pages to fetch. It asks the name servers itself, with a limit of time,
-// and never calls getaddrinfo, which would let slow names occupy the threads that lookups of configured servers need.
+// and never calls getaddrinfo, which would let slow names occupy the threads that lookups of configured servers need. A lookup that
+// ends, for whatever reason, leaves nothing behind: as many are in progress as callers wait.
 
-import { Resolver } from 'node:dns';
+// The named export of `getServers` does not follow `dns.setServers`.
+import dns, { Resolver } from 'node:dns';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 
 export interface NameResolverOptions {
   /** Default: the clock of the process. */
   readonly clock?: Clock;
-  /** Addresses of name servers, with a port where it is not 53. Default: those of the system. */
+  /** Addresses of name servers, with a port where it is not 53. Default: those of `dns.getServers`, which are the system's. */
   readonly servers?: readonly string[];
 }
 
@@ -18,12 +20,16 @@ const TRIES = 2;
 const LOOKUP_MS = 5000;
 /** Wait for the addresses of the other family when one has come (RFC 8305 §3 waits 50 ms). */
 const OTHER_FAMILY_MS = 100;
+/** Channels that are kept for later lookups. */
+const IDLE_CHANNELS = 32;
 
 /** The hosts file and search domains do not count: names are complete, and what they mean to this machine is not the client's. */
 export class NameResolver {
   readonly #clock: Clock;
   readonly #servers: readonly string[] | undefined;
-  #resolver: Resolver | null = null;
+  /** Channels without a lookup. One lookup has a channel to itself, since only all questions of a channel can be cancelled. */
+  readonly #idle: Resolver[] = [];
+  readonly #busy = new Set<Resolver>();
 
   constructor({ clock = systemClock, servers }: NameResolverOptions = {}) {
     this.#clock = clock;
@@ -32,26 +38,43 @@ export class NameResolver {
 
   /**
    * All addresses of a name, IPv4 first. Rejects with an error whose `code` is one of `node:dns`: `ENOTFOUND` or `ENODATA` when there is
-   * none, `ETIMEOUT` after 5 s.
+   * none, `ETIMEOUT` after 5 s, `ECANCELLED` when `signal` fires.
    */
-  resolve(hostname: string): Promise<readonly string[]> {
-    const resolver = this.#resolver ?? this.#open();
-    return new Promise((resolve, reject) => {
-      const query = new Query(this.#clock, resolve, reject);
-      resolver.resolve4(hostname, (error, addresses) => query.answer(0, error, addresses));
-      resolver.resolve6(hostname, (error, addresses) => query.answer(1, error, addresses));
-    });
+  async resolve(hostname: string, signal?: AbortSignal): Promise<readonly string[]> {
+    const channel = this.#idle.pop() ?? this.#open();
+    const cancel = (): void => channel.cancel();
+    this.#busy.add(channel);
+    signal?.addEventListener('abort', cancel, { once: true });
+    try {
+      return await new Promise<readonly string[]>((resolve, reject) => {
+        const query = new Query(this.#clock, resolve, reject);
+        channel.resolve4(hostname, (error, addresses) => query.answer(0, error, addresses));
+        channel.resolve6(hostname, (error, addresses) => query.answer(1, error, addresses));
+        if (signal?.aborted === true) cancel();
+      });
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+      // Ends a question that has no answer yet.
+      channel.cancel();
+      this.#busy.delete(channel);
+      if (this.#idle.length < IDLE_CHANNELS) this.#idle.push(channel);
+    }
+  }
+
+  /** Lookups in progress. */
+  get size(): number {
+    return this.#busy.size;
   }
 
   /** Fails all lookups in progress with `ECANCELLED`. */
   close(): void {
-    this.#resolver?.cancel();
+    for (const channel of this.#busy) channel.cancel();
   }
 
   #open(): Resolver {
-    this.#resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
-    if (this.#servers !== undefined) this.#resolver.setServers(this.#servers);
-    return this.#resolver;
+    const channel = new Resolver({ timeout: TRY_MS, tries: TRIES });
+    channel.setServers(this.#servers ?? dns.getServers());
+    return channel;
   }
 }
 

@@ -13,6 +13,7 @@ export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
 export { attemptReason, errorReason, statusReason } from './failure-reason.ts';
+export { type FairEntry, FairQueue, RememberedTime } from './fair-queue.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult, ProbeResult } from './crn.ts';
 export {
   type CrnRegistryCommand,

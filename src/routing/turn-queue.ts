@@ -64,6 +64,7 @@ export class TurnQueue {
   readonly #line = new FairQueue<Turner>(new RememberedTime());
   readonly #fits = (turner: Turner): boolean => this.#hasPlace(turner.key);
   #limits: TurnLimits;
+  readonly #refusals = { full: 0, limit: 0 };
   #takenPlaces = 0;
 
   constructor(limits: TurnLimits, clock: Clock) {
@@ -77,6 +78,11 @@ export class TurnQueue {
 
   get waiting(): number {
     return this.#line.size;
+  }
+
+  /** Requests that were told so since the start. */
+  get refusals(): Readonly<Record<Exclude<Turn, 'place'>, number>> {
+    return this.#refusals;
   }
 
   /** Places that a key has. */
@@ -105,9 +111,9 @@ export class TurnQueue {
     if (this.isFree(key)) {
       this.#take(turner);
     } else if (this.#line.of(key).count >= waitingOfKey) {
-      turner.answer('limit');
+      this.#refuse(turner, 'limit');
     } else if (this.#line.size >= waiting) {
-      turner.answer('full');
+      this.#refuse(turner, 'full');
     } else {
       turner.entry = this.#line.add(key, turner, 1);
       if (waitMs < Infinity) turner.timer = this.#clock.setTimeout(() => this.#expire(turner), waitMs);
@@ -150,7 +156,12 @@ export class TurnQueue {
 
   #expire(turner: Turner): void {
     this.withdraw(turner);
-    turner.answer('limit');
+    this.#refuse(turner, 'limit');
+  }
+
+  #refuse(turner: Turner, turn: 'full' | 'limit'): void {
+    this.#refusals[turn]++;
+    turner.answer(turn);
   }
 
   #stopWaiting(turner: Turner): void {

@@ -516,6 +516,20 @@ export interface CleanerNumbers {
   readonly queued: number;
   /** Threads replaced since the start. */
   readonly replaced: number;
+  /** Pages refused since the start because too many waited. */
+  readonly refused: number;
+}
+
+/** Pages that wait for their turn, and those refused since the start, by what they would have waited for. */
+export interface PageWaits {
+  readonly running: number;
+  /** For a place of their account. */
+  readonly waiting: number;
+  /** For a slot of their host. */
+  readonly waitingForHost: number;
+  readonly refusedOfAccount: number;
+  readonly refusedInAll: number;
+  readonly refusedForHost: number;
 }
 
 /** Metrics of the actor that fetches pages. */
@@ -538,11 +552,33 @@ export class PageMetrics {
     [],
   );
 
+  readonly #waits = new Counters(
+    'headrace_fetch_pages',
+    'Pages under way: running, waiting for a place of their account, waiting for their host',
+    ['state'],
+    'gauge',
+  );
+  readonly #refused = new Counters(
+    'headrace_fetch_refused_total',
+    'Pages refused because too many waited: of their account, of all, for a host, for a cleaner',
+    ['reason'],
+  );
+
   page(outcome: string, elapsedMs: number): void {
     this.#pages.at(outcome).observe(elapsedMs / 1000);
   }
 
-  cleaners({ threads, running, queued, replaced }: CleanerNumbers): void {
+  waits(waits: PageWaits): void {
+    this.#waits.at('running').value = waits.running;
+    this.#waits.at('waiting').value = waits.waiting;
+    this.#waits.at('waiting_for_host').value = waits.waitingForHost;
+    this.#refused.at('account').value = waits.refusedOfAccount;
+    this.#refused.at('total').value = waits.refusedInAll;
+    this.#refused.at('host').value = waits.refusedForHost;
+  }
+
+  cleaners({ threads, running, queued, refused, replaced }: CleanerNumbers): void {
+    this.#refused.at('cleaner').value = refused;
     this.#cleaners.at('threads').value = threads;
     this.#cleaners.at('running').value = running;
     this.#cleaners.at('queued').value = queued;
@@ -550,6 +586,6 @@ export class PageMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [this.#pages.json(), this.#cleaners.json(), this.#replaced.json()];
+    return [this.#pages.json(), this.#waits.json(), this.#refused.json(), this.#cleaners.json(), this.#replaced.json()];
   }
 }

@@ -4,11 +4,12 @@ import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
-import { type CleaningPool, createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
+import { type CleaningPool, createCleaningPool, HEAVY_BYTES } from '../../src/fetch/cleaning-pool.ts';
 import type { CleanJob, CleanPage } from '../../src/extract/page.ts';
 import { buildPdf, deflatedSpaces, linesFrom } from '../support/pdf.ts';
 
 const SCRIPT = new URL('fixtures/cleaner.js', import.meta.url);
+const ACCOUNT = 'a';
 const STAY = new AbortController().signal;
 const MIB = 1024 * 1024;
 
@@ -18,7 +19,7 @@ interface Bench {
   readonly settings: Settings['fetch'];
   readonly read: (mediaType: string, signal?: AbortSignal, charset?: string) => Promise<CleanPage>;
   /** A page that stays in its thread; resolves once it is there. */
-  readonly hold: (signal?: AbortSignal) => Promise<Held>;
+  readonly hold: (signal?: AbortSignal, account?: string, bytes?: number) => Promise<Held>;
 }
 
 interface Held {
@@ -45,15 +46,15 @@ function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
   t.teardown(() => pool.close());
   return {
     ...{ pool, clock, settings },
-    read: (mediaType, signal = STAY, charset) => pool.read(jobOf(mediaType, charset), signal),
-    async hold(signal = STAY) {
+    read: (mediaType, signal = STAY, charset) => pool.read(jobOf(mediaType, charset), ACCOUNT, signal),
+    async hold(signal = STAY, account = ACCOUNT, bytes = 1000) {
       const name = `gate-${process.pid}-${++gates}`;
       const channel = new BroadcastChannel(name);
       t.teardown(() => channel.close());
       const waiting = new Promise((resolve) => {
         channel.onmessage = resolve;
       });
-      const page = pool.read(jobOf('test/wait', name), signal);
+      const page = pool.read(jobOf('test/wait', name, bytes), account, signal);
       page.catch(() => {});
       await waiting;
       return {
@@ -70,7 +71,7 @@ function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
 t.test('reads a page in a thread, which takes over its bytes', async (t) => {
   const { pool } = bench(t);
   const job = jobOf('test/echo');
-  const page = await pool.read(job, STAY);
+  const page = await pool.read(job, ACCOUNT, STAY);
   t.equal(page.content, '1000');
   t.equal(job.bytes.byteLength, 0, 'transferred');
 });
@@ -97,13 +98,56 @@ t.test('refuses with Retry-After when the queue is full, and serves the queue in
 });
 
 t.test('refuses a page when the queue holds too many bytes', async (t) => {
-  const { pool, read, hold } = bench(t);
-  const held = await hold();
-  const large = pool.read(jobOf('test/echo', null, 128 * MIB), STAY);
-  await t.rejects(read('test/echo'), { code: 'HR_FETCH_BUSY' });
+  const { pool, hold } = bench(t);
+  const echo = (account: string, bytes: number): Promise<CleanPage> =>
+    pool.read(jobOf('test/echo', null, bytes), account, STAY);
+  const held = [await hold(STAY, 'a', HEAVY_BYTES), await hold(STAY, 'b', HEAVY_BYTES)];
+  const large = echo('a', 96 * MIB);
+  await t.rejects(echo('a', HEAVY_BYTES), { code: 'HR_FETCH_LIMIT', subject: '8', headers: ['retry-after', '1'] });
+  const second = echo('b', 32 * MIB);
+  await t.rejects(echo('c', HEAVY_BYTES), { code: 'HR_FETCH_BUSY', headers: ['retry-after', '1'] });
+  t.match(pool.stats(), { running: 2, queued: 2, refused: 2 });
+  for (const { release } of held) await release();
+  t.equal((await large).content, String(96 * MIB));
+  t.equal((await second).content, String(32 * MIB));
+  t.equal((await echo('a', HEAVY_BYTES)).content, String(HEAVY_BYTES), 'queued bytes are released');
+});
+
+t.test('small pages are cleaned while large ones and PDFs are held', async (t) => {
+  const { clock, pool, hold, read, settings } = bench(t);
+  const held = [await hold(STAY, 'a', HEAVY_BYTES), await hold(STAY, 'b', 10_000_000)];
+  const hung = pool.read(jobOf('application/pdf'), 'c', STAY);
+  t.match(pool.stats(), { running: 2, queued: 1 }, 'a PDF of any size is a large page');
+  for (let page = 0; page < 20; page++) t.equal((await read('test/echo')).content, '1000');
+  const small = await hold(STAY, 'd');
+  t.match(pool.stats(), { running: 3, queued: 1, threads: 3 }, 'beside as many threads as are set');
+  for (const { release } of [...held, small]) await release();
+  t.equal((await hung).content, '1000');
+  clock.advance(settings.cleanTimeoutMs);
+});
+
+t.test('the large pages of one account leave a thread to those of others', async (t) => {
+  const { pool, hold } = bench(t);
+  const held = await hold(STAY, 'a', HEAVY_BYTES);
+  const own = pool.read(jobOf('test/echo', null, HEAVY_BYTES), 'a', STAY);
+  t.match(pool.stats(), { running: 1, queued: 1 });
+  for (let page = 0; page < 3; page++)
+    t.equal((await pool.read(jobOf('test/echo', null, HEAVY_BYTES), 'b', STAY)).content, String(HEAVY_BYTES));
+  t.match(pool.stats(), { running: 1, queued: 1 });
   await held.release();
-  t.equal((await large).content, String(128 * MIB));
-  t.equal((await read('test/echo')).content, '1000', 'queued bytes are released');
+  t.equal((await own).content, String(HEAVY_BYTES));
+});
+
+t.test('accounts take turns, whatever one of them has waiting', async (t) => {
+  const { pool, hold } = bench(t);
+  const held = await hold();
+  const order: string[] = [];
+  const pages = ['a', 'a', 'a', 'a', 'b', 'b', 'c'].map((account) =>
+    pool.read(jobOf('test/echo'), account, STAY).then(() => order.push(account)),
+  );
+  await held.release();
+  await Promise.all(pages);
+  t.equal(order.join(''), 'abcabaa');
 });
 
 t.test('a page over its time limit ends its thread, and the next page gets a new one', async (t) => {
@@ -228,7 +272,7 @@ t.test('starts a thread for every two cores by default', async (t) => {
     [4, 2],
   ] as const) {
     const pool = createCleaningPool(settings, { clock: createManualClock(), script: SCRIPT, cores });
-    const pages = Array.from({ length: 5 }, () => pool.read(jobOf('test/hang'), STAY));
+    const pages = Array.from({ length: 5 }, () => pool.read(jobOf('test/hang'), ACCOUNT, STAY));
     t.match(pool.stats(), { running: threads, queued: 5 - threads });
     const ends = pages.map((page) => t.rejects(page, { code: 'HR_DRAINING' }));
     await pool.close();
@@ -254,7 +298,7 @@ t.test('the real cleaning threads read pages and survive hostile ones', async (t
   });
   t.teardown(() => pool.close());
   const read = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
-    pool.read({ bytes: new Uint8Array(Buffer.from(body)), mediaType, charset: null }, STAY);
+    pool.read({ bytes: new Uint8Array(Buffer.from(body)), mediaType, charset: null }, ACCOUNT, STAY);
   t.match(await read('Water turns the wheel', 'text/plain'), { title: 'Water turns the wheel', wordCount: 4 });
   t.equal((await read(buildPdf([linesFrom(['Paper'])]), 'application/pdf')).content, 'Paper');
   await t.rejects(read('PK', 'application/zip'), { code: 'HR_FETCH_TYPE', subject: 'application/zip' });

@@ -190,7 +190,9 @@ t.test('large bodies that stall do not delay small pages', async (t) => {
   const web = await site(t, { '/': page(gzipSync('<p>small'), { 'content-encoding': 'gzip' }) });
   const from = downloader(t, { ports: [slow.port, web.port], perHost: 64 });
   const controller = new AbortController();
-  const stalled = Array.from({ length: 40 }, () => from.download(`${slow.origin}/`, controller.signal).catch(said));
+  const stalled = Array.from({ length: 40 }, () =>
+    from.download(`${slow.origin}/`, 'a', controller.signal).catch(said),
+  );
   while (written.length < stalled.length) await new Promise((resolve) => setImmediate(resolve));
   await Promise.all(written);
   t.equal(await outcome(get(from, `${web.origin}/`)), '<p>small');

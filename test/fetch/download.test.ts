@@ -168,13 +168,13 @@ t.test('a signal ends a download at once, with the reason of the signal', async 
   });
   const from = downloader(t, { ports: [web.port] });
   const controller = new AbortController();
-  const download = from.download(`${web.origin}/`, controller.signal);
+  const download = from.download(`${web.origin}/`, 'a', controller.signal);
   await arrived.promise;
   controller.abort(new Error('client gone'));
   await t.rejects(download, { message: 'client gone' });
   await left.promise;
   t.pass('the connection is closed');
-  await t.rejects(from.download(`${web.origin}/`, controller.signal), { message: 'client gone' });
+  await t.rejects(from.download(`${web.origin}/`, 'a', controller.signal), { message: 'client gone' });
 });
 
 t.test('new settings do not affect running downloads', async (t) => {

@@ -103,7 +103,7 @@ t.test('a name with any private address among public ones is refused', async (t)
       const checker = createGuard({ allow: [], ports: [80], lookup });
       return await checker.resolve('mixed.test').then(
         () => false,
-        (error: { code: string }) => error.code === 'HR_FETCH_BLOCKED',
+        (error: { subject: string }) => error.subject === 'name not found',
       );
     }),
   );

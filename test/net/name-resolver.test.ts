@@ -82,3 +82,28 @@ t.test('hundreds of slow names of clients do not delay the name of a configured 
   await Promise.all(slow);
   t.equal(ended, 200);
 });
+
+t.test('a lookup that nobody waits for, or that is late, asks no further question', async (t) => {
+  const asked: string[] = [];
+  const { address } = await nameServer(t, (name) => {
+    asked.push(name);
+    return name === 'good.test' ? ['93.184.216.34'] : null;
+  });
+  const clock = createManualClock();
+  const resolver = new NameResolver({ clock, servers: [address] });
+  t.teardown(() => resolver.close());
+  const left = new AbortController();
+  const lookups = Array.from({ length: 50 }, (_, at) => resolver.resolve(`slow${at}.test`, left.signal));
+  while (asked.length < 100) await new Promise(setImmediate);
+  t.equal(resolver.size, 50);
+  left.abort(new Error('left'));
+  const ends = await Promise.allSettled(lookups);
+  t.ok(ends.every((end) => end.status === 'rejected' && end.reason.code === 'ECANCELLED'));
+  t.equal(resolver.size, 0);
+  await t.rejects(resolver.resolve('slow.test', left.signal), { code: 'ECANCELLED' });
+  const late = t.rejects(resolver.resolve('late.test'), { code: 'ETIMEOUT' });
+  clock.advance(5000);
+  await late;
+  t.same([resolver.size, clock.nextDueMs], [0, Infinity]);
+  t.same(await resolver.resolve('good.test'), ['93.184.216.34'], 'and its channel serves others');
+});

@@ -104,6 +104,7 @@ export type FetchSettings = Settings['fetch'];
 export function fetchSettings(fields: Partial<FetchSettings> = {}): FetchSettings {
   return {
     ...{ timeoutMs: 10_000, connectTimeoutMs: 5000, firstByteTimeoutMs: 5000, maxBytes: 10_000_000 },
+    ...{ deny: [], perAccount: 8 },
     ...{ allow: ['127.0.0.1'], ports: [80, 443], redirects: 5, userAgent: 'Headrace/0.1 (test)', robots: false },
     ...{ concurrency: 256, perHost: 8, hostDelayMs: 0, cacheTtlMs: null, cacheBytes: 0, cleaners: 1, queue: 256 },
     ...{ cleanTimeoutMs: 5000, cleanMemoryBytes: 268_435_456, pagesPerCleaner: 1000, price: '0' },
@@ -125,10 +126,10 @@ export function get(
   clock: Clock = systemClock,
 ): Promise<Download> {
   const controller = new AbortController();
-  if (timeoutMs === Infinity) return from.download(url, controller.signal);
+  if (timeoutMs === Infinity) return from.download(url, '', controller.signal);
   const expire = (): void => controller.abort(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'total' }));
   const timer = clock.setTimeout(expire, timeoutMs);
-  return from.download(url, controller.signal).finally(() => clock.clearTimeout(timer));
+  return from.download(url, '', controller.signal).finally(() => clock.clearTimeout(timer));
 }
 
 /** How a download ended: its text, or code and subject of its error. */
