@@ -179,7 +179,7 @@ export class BlockEngine {
   }
 
   props() {
-    return { assistantName: '', antiPrompt: '', systemPrompt: '', slots: MAX_SEQUENCES, isMultimodal: false };
+    return { slots: MAX_SEQUENCES, isMultimodal: false };
   }
 
   slots() {

@@ -392,6 +392,8 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
         access.credential.kind === 'none' ? '' : credentialLines({ authorization, apiKey, bearer: access.bearer }),
       // What is judged or counted must be readable.
       readable: scan.stream || charged || dialect !== undefined,
+      // Model hosts keep what the llama-style API sets for all slots apart by account.
+      account: dialect?.name === 'llama' ? exchange.account : '',
     });
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;

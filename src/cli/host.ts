@@ -13,6 +13,7 @@ import type {
   ProfileName,
   Script,
   SimulatedSettings,
+  SystemPromptScope,
 } from '../host/index.ts';
 import {
   createHost,
@@ -25,6 +26,7 @@ import {
   PROFILE_NAMES,
   PROFILES,
   startFleet,
+  SYSTEM_PROMPT_SCOPES,
 } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -51,6 +53,7 @@ interface HostOptions extends RealEngineOptions {
   readonly itl?: number;
   readonly control?: boolean;
   readonly dialects?: readonly HostDialect[];
+  readonly systemPrompt?: SystemPromptScope;
   readonly script?: string;
   readonly fleet?: string;
   readonly kvEvents?: string;
@@ -74,7 +77,7 @@ A fleet file, YAML or JSON
   defaults: { models: [a], profile: 8b-h100 }
   hosts: [{ name: fast, count: 3, port: 9001 }, { name: slow, profile: small-box, port: 9010 }]
 members: models, count, name, port, profile, slots, context, speed, seed, variation, coldStart, slowdown, network,
-  loading, dialects, script, faults
+  loading, dialects, systemPrompt, script, faults
 
 A script, YAML or JSON: the first step whose \`when\` holds answers; without \`when\`, step N answers turn N
   values: { file: '(\\S+\\.mjs)' }
@@ -115,6 +118,11 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))
     .option('--tokens <n>', 'most tokens of an answer when the request names no maximum', numberFromZero)
     .option('--dialects <names>', `${HOST_DIALECTS.join(', ')}; default all. Others are answered 404`, dialects)
+    .addOption(
+      new Option('--system-prompt <scope>', 'whose prompts the option system_prompt changes; default account').choices(
+        SYSTEM_PROMPT_SCOPES,
+      ),
+    )
     .optionsGroup('Simulated engine:')
     .addOption(
       new Option('--profile <name>', `default ${DEFAULT_PROFILE}; --profiles lists them`).choices(PROFILE_NAMES),
@@ -186,8 +194,9 @@ async function settingsOf(file: string | undefined, { env }: CliIo): Promise<Set
 }
 
 /** Keys a host asks for; undefined when it asks for none. */
-function keysOf(settings: Settings | undefined): string[] | undefined {
-  return settings?.keys.required === true ? settings.keys.static.map(({ key }) => key) : undefined;
+function keysOf(settings: Settings | undefined): HostSettings['keys'] | undefined {
+  if (settings?.keys.required !== true) return undefined;
+  return settings.keys.static.map(({ key, account }) => ({ key, account }));
 }
 
 /** The step engine, unless a pace is given. */
@@ -206,11 +215,12 @@ function engineOf(options: HostOptions): 'paced' | SimulatedSettings {
 
 /** What all hosts of a command line have in common. */
 function commonOf(options: HostOptions, settings: Settings | undefined): Partial<HostSettings> {
-  const { control = false, dialects, tokens } = options;
+  const { control = false, dialects, systemPrompt, tokens } = options;
   const keys = keysOf(settings);
   return {
     control,
     ...(dialects !== undefined && { dialects }),
+    ...(systemPrompt !== undefined && { systemPrompt }),
     ...(tokens !== undefined && { maxTokens: tokens }),
     ...(keys !== undefined && { keys }),
   };

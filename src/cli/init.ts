@@ -134,7 +134,7 @@ async function examine(url: string): Promise<Finding> {
     });
     const { kind, models, version } = engine.detected;
     await engine.close();
-    const name = { 'llama-server': 'llama-server', vllm: 'vLLM', openai: 'a server' }[kind];
+    const name = { 'llama-server': 'llama-server', vllm: 'vLLM', ollama: 'Ollama', openai: 'a server' }[kind];
     const ids = models.map(({ id }) => id).join(', ');
     return { url, models, sentence: `${url} is ${name}${version === null ? '' : ` ${version}`} with ${ids}` };
   } catch (error) {

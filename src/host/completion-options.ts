@@ -1,5 +1,6 @@
 // Completion options of the llama-style API (docs/interface.md, section 12): defaults, parsing and validation. `null` means
-// the default, unknown members are ignored, and all errors of a body are reported together.
+// the default, an option has one value whichever of its names is used, and what is no option of the interface is kept in
+// `others`. All errors of a body are reported together.
 import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
 import type { ValidationEntry } from '../errors.ts';
 
@@ -53,15 +54,94 @@ export const DEFAULT_OPTIONS = {
   slot_id: -1,
   cache_prompt: false,
   system_prompt: null as SystemPrompt | null,
+  /** Members of the result to answer with, such as `content` or `timings/predicted_ms`; empty: all of them. */
+  response_fields: [] as readonly string[],
+  /** Whether the result has the tokens of its text. */
+  return_tokens: false,
+  /** Probabilities after the samplers (true) or of the model alone (false), in today's form; null: the interface's form. */
+  post_sampling_probs: null as boolean | null,
+  /** Options of today's llama-server beyond these, as sent; those that are switched off are left out. */
+  others: {} as Readonly<Record<string, unknown>>,
 };
 
 export type CompletionOptions = Readonly<typeof DEFAULT_OPTIONS>;
 
-/** What an infill request adds; its prompt and `stream` are not read. */
+/** What stands between prefix and suffix, and around them. */
 export interface InfillOptions extends CompletionOptions {
   readonly input_prefix: string;
   readonly input_suffix: string;
+  /** Text of other files, in front of the prefix. */
+  readonly input_extra: readonly InfillExtra[];
 }
+
+/** A part of another file. */
+export interface InfillExtra {
+  readonly filename?: string;
+  readonly text: string;
+}
+
+/** Names of today's llama-server and of OpenAI's API, with the interface's name for the same option. */
+export const OPTION_ALIASES = {
+  id_slot: 'slot_id',
+  max_tokens: 'n_predict',
+  max_completion_tokens: 'n_predict',
+  logprobs: 'n_probs',
+} as const satisfies Readonly<Record<string, keyof CompletionOptions>>;
+
+/** Members of a body that are no completion options: what is asked for, by whom, and how the gateway counts it. */
+const NO_OPTIONS = new Set([
+  'model',
+  'prompt',
+  'input_prefix',
+  'input_suffix',
+  'input_extra',
+  'metadata',
+  'prompt_cache_key',
+  'safety_identifier',
+  'session_id',
+  'stream_options',
+  'user',
+]);
+
+const isAny = (): boolean => true;
+const isFalse = (value: unknown): boolean => value === false;
+const isZero = (value: unknown): boolean => value === 0;
+const isNotPositive = (value: unknown): boolean => typeof value === 'number' && value <= 0;
+const isOne = (value: unknown): boolean => value === 1;
+
+/**
+ * Options of today's llama-server with the values that change nothing; members of an option that is switched off may have
+ * any value. Whatever else is sent is for the engine to know.
+ */
+export const TODAYS_OPTIONS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  adaptive_decay: isAny,
+  adaptive_target: isNotPositive,
+  backend_sampling: isFalse,
+  dry_allowed_length: isAny,
+  dry_base: isAny,
+  dry_multiplier: isZero,
+  dry_penalty_last_n: isAny,
+  dry_sequence_breakers: isAny,
+  dynatemp_exponent: isAny,
+  dynatemp_range: isZero,
+  json_schema: () => false,
+  lora: (value) => Array.isArray(value) && value.length === 0,
+  min_keep: isZero,
+  n: isOne,
+  n_cache_reuse: isZero,
+  n_cmpl: isOne,
+  n_discard: isZero,
+  n_indent: isZero,
+  return_progress: isFalse,
+  samplers: () => false,
+  sse_ping_interval: isNotPositive,
+  t_max_predict_ms: isNotPositive,
+  t_max_prompt_ms: isNotPositive,
+  timings_per_token: isFalse,
+  top_n_sigma: isNotPositive,
+  xtc_probability: isZero,
+  xtc_threshold: isAny,
+};
 
 /** A request that an engine or the reading of options refuses: status 422 with these entries. */
 export class InvalidOptions extends Error {
@@ -115,6 +195,9 @@ const FIELDS: Readonly<Record<string, Schema>> = {
   },
   slot_id: FROM_MINUS_ONE,
   cache_prompt: BOOLEAN,
+  response_fields: { type: 'array', items: STRING },
+  return_tokens: BOOLEAN,
+  post_sampling_probs: BOOLEAN,
 };
 
 const SCHEMA: ObjectSchema = { type: 'object', fields: FIELDS };
@@ -127,14 +210,14 @@ const SYSTEM_PROMPT: ObjectSchema = {
 /** Reads the options of a completion. Throws InvalidOptions. */
 export function readCompletion(body: Readonly<Record<string, unknown>>): CompletionOptions {
   const entries: ValidationEntry[] = [];
-  const given = withoutNulls(body);
+  const given = withOneName(withoutNulls(body), entries);
   if (given['prompt'] === undefined && given['system_prompt'] === undefined) {
     entries.push({ loc: ['body', 'prompt'], msg: 'Field required', type: 'missing' });
   }
   const prompt = readPrompt(given['prompt'] ?? '', entries);
   const options = readShared(given, entries);
   if (entries.length > 0) throw new InvalidOptions(entries);
-  return { ...options, prompt };
+  return { ...options, prompt, others: othersOf(given) };
 }
 
 /**
@@ -143,25 +226,39 @@ export function readCompletion(body: Readonly<Record<string, unknown>>): Complet
  */
 export function readSampling(body: Readonly<Record<string, unknown>>): CompletionOptions {
   const entries: ValidationEntry[] = [];
-  const options = readShared(withoutNulls({ ...body, system_prompt: null, image_data: null }), entries);
+  const { id_slot = null, slot_id = id_slot } = body;
+  const options = readShared(withoutNulls({ ...body, slot_id, system_prompt: null, image_data: null }), entries);
   if (entries.length > 0) throw new InvalidOptions(entries);
   return options;
 }
 
-/** Reads the options of an infill, which is always streamed. Throws InvalidOptions. */
+/** Reads the options of an infill, which is streamed unless its body says otherwise. Throws InvalidOptions. */
 export function readInfill(body: Readonly<Record<string, unknown>>): InfillOptions {
   const entries: ValidationEntry[] = [];
-  const given = withoutNulls(body);
-  const parts = ['input_prefix', 'input_suffix'].map((name) => {
+  const given = withOneName(withoutNulls(body), entries);
+  const [input_prefix, input_suffix, prompt] = ['input_prefix', 'input_suffix', 'prompt'].map((name) => {
     const value = given[name] ?? '';
     if (typeof value === 'string') return value;
     entries.push({ loc: ['body', name], msg: 'Input should be a valid string', type: 'string_type' });
     return '';
-  });
-  const options = readShared(given, entries);
+  }) as [string, string, string];
+  const extra = validate(EXTRA, { input_extra: given['input_extra'] ?? [] }, ['body']);
+  if ('errors' in extra) entries.push(...extra.errors);
+  const options = readShared({ stream: true, ...given }, entries);
   if (entries.length > 0) throw new InvalidOptions(entries);
-  return { ...options, stream: true, input_prefix: parts[0]!, input_suffix: parts[1]! };
+  const { input_extra } = ('value' in extra ? extra.value : {}) as Pick<InfillOptions, 'input_extra'>;
+  return { ...options, prompt, input_prefix, input_suffix, input_extra, others: othersOf(given) };
 }
+
+const EXTRA: ObjectSchema = {
+  type: 'object',
+  fields: {
+    input_extra: {
+      type: 'array',
+      items: { type: 'object', fields: { filename: STRING, text: { type: 'string', required: true } } },
+    },
+  },
+};
 
 function withoutNulls(body: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null && value !== undefined));
@@ -178,6 +275,44 @@ function readShared(given: Record<string, unknown>, entries: ValidationEntry[]):
     logit_bias: checkBias(given['logit_bias'] ?? [], entries),
     system_prompt: readSystemPrompt(given['system_prompt'], entries),
   };
+}
+
+/** The same body with the interface's name for every option. */
+function withOneName(sent: Record<string, unknown>, entries: ValidationEntry[]): Record<string, unknown> {
+  let given = sent;
+  for (const [alias, name] of Object.entries(OPTION_ALIASES)) {
+    const value = sent[alias];
+    if (value === undefined) continue;
+    given = given === sent ? { ...sent } : given;
+    delete given[alias];
+    if (given[name] === undefined) given[name] = value;
+    else if (given[name] !== value) {
+      const msg = `Value error, it is the same option as ${name}, which says ${JSON.stringify(given[name])}`;
+      entries.push({ loc: ['body', alias], msg, type: 'value_error' });
+    }
+  }
+  // A stop may be one text, as OpenAI's API writes it.
+  return typeof given['stop'] === 'string' ? { ...given, stop: [given['stop']] } : given;
+}
+
+const NONE: Readonly<Record<string, unknown>> = {};
+
+function othersOf(given: Record<string, unknown>): Readonly<Record<string, unknown>> {
+  const others = Object.entries(given).filter(
+    ([name, value]) =>
+      !Object.hasOwn(DEFAULT_OPTIONS, name) && !NO_OPTIONS.has(name) && TODAYS_OPTIONS[name]?.(value) !== true,
+  );
+  return others.length === 0 ? NONE : Object.fromEntries(others);
+}
+
+/** Throws InvalidOptions with every option that is none of the interface, for engines that know no others. */
+export function refuseOthers({ others }: CompletionOptions, kind: string): void {
+  const entries = Object.keys(others).map((name) => ({
+    loc: ['body', name],
+    msg: `Value error, the engine of this host (${kind}) does not know this option`,
+    type: 'value_error',
+  }));
+  if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
 function readPrompt(value: unknown, entries: ValidationEntry[]): string | PromptPart[] {

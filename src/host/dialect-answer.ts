@@ -14,6 +14,8 @@ export interface DialectRequest {
   readonly format: ApiFormat;
   readonly body: Json;
   readonly model: string;
+  /** Text in front of every prompt of the caller; empty: none. */
+  readonly system: string;
   /** Id of the answer, unique within the host. */
   readonly id: string;
   /** Unix seconds. */
@@ -29,11 +31,17 @@ export interface DialectRequest {
 }
 
 /** Tokens of the prompt of a request. The engine must be able to count. Throws what reading the request throws. */
-export async function countTokens(engine: ModelEngine, model: string, format: ApiFormat, body: Json): Promise<number> {
+export async function countTokens(
+  engine: ModelEngine,
+  model: string,
+  format: ApiFormat,
+  body: Json,
+  system = '',
+): Promise<number> {
   const { prompt } = format.read(body);
   const whole =
     engine.isPaced === true ? ({ kind: 'parts', parts: [prompt] } as const) : format.readPrompts(body).prompts[0]!;
-  return engine.countPrompt!(model, whole);
+  return engine.countPrompt!(model, whole, system);
 }
 
 /** Begins the answer. Throws what reading the request throws: InvalidOptions, PromptTooLong, or an Error of the dialect. */
@@ -95,7 +103,7 @@ function optionsOf(
 
 /** Choices of one prompt have seeds that follow each other, so that the first is what it would be alone. */
 function taskOf(
-  { model, pace, timingsId }: DialectRequest,
+  { model, pace, system, timingsId }: DialectRequest,
   spec: PromptSpec,
   options: CompletionOptions,
   choice: Choice,
@@ -105,6 +113,7 @@ function taskOf(
   const seed = options.seed < 0 ? options.seed : options.seed + (choice.index % choices);
   return {
     model,
+    system,
     prompt: spec.prompts[Math.floor(choice.index / choices)]!,
     options: { ...options, seed },
     whenFull: 'stop',

@@ -5,6 +5,7 @@ import { type FaultPlan, parsePlan } from './faults.ts';
 import { type Host, type HostSettings, createHost } from './model-host.ts';
 import { type HostDialect, HOST_DIALECTS } from './model-routes.ts';
 import { parseScript } from './script.ts';
+import { type SystemPromptScope, SYSTEM_PROMPT_SCOPES } from './system-prompts.ts';
 /** One kind of host in a plan; `defaults` of the plan has the same members. */
 export interface FleetEntry {
   readonly models?: readonly string[];
@@ -28,6 +29,7 @@ export interface FleetEntry {
   /** Milliseconds until it is ready. */
   readonly loading?: number;
   readonly dialects?: readonly HostDialect[];
+  readonly systemPrompt?: SystemPromptScope;
   /** A script, as `parseScript` reads it. */
   readonly script?: unknown;
   /** Rules, as `POST /sim/faults` takes them. */
@@ -63,6 +65,7 @@ const ENTRY: ObjectSchema<FleetEntry> = {
     network: { type: 'number', minimum: 0 },
     loading: { type: 'number', minimum: 0 },
     dialects: { type: 'array', items: { type: 'enum', values: HOST_DIALECTS }, minItems: 1 },
+    systemPrompt: { type: 'enum', values: SYSTEM_PROMPT_SCOPES },
     script: { type: 'any' },
     faults: { type: 'any' },
   },
@@ -115,6 +118,7 @@ function expand(
       listen: `${hostname}:${port === 0 ? 0 : port + copy}`,
       engine: { profile, slots, contextTokens: context, speed, ...varied },
       ...(entry.dialects !== undefined && { dialects: entry.dialects }),
+      ...(entry.systemPrompt !== undefined && { systemPrompt: entry.systemPrompt }),
       ...(script !== undefined && { script }),
       ...(seed !== undefined && { seed }),
       ...(loading !== undefined && { loadingMs: loading }),

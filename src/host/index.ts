@@ -20,6 +20,7 @@ export type { HostRequest } from './journal.ts';
 export type { ModelEngine } from './model-engine.ts';
 export { Registration } from './registration.ts';
 export type { Script } from './script.ts';
+export { SYSTEM_PROMPT_SCOPES, type SystemPromptScope } from './system-prompts.ts';
 export { parseScript } from './script.ts';
 export { snapshotFile } from './host-trust.ts';
 export { HostTrust, type TrustDeps } from './host-trust.ts';

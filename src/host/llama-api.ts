@@ -1,35 +1,49 @@
-// The llama-style API (docs/interface.md, section 12): POST /completion, /completions, /infill, /tokenize, /detokenize and
-// GET /props, /slots. Invalid requests throw InvalidOptions. A stream has `content` and `stop` alone until its final event,
-// which is the whole result without its text; it ends without `[DONE]`.
+// The llama-style API (docs/interface.md, section 12) with the names of the interface and those of today's llama-server:
+// completions, infills, tokens, templates, rankings, and what a host says of its slots and models. Invalid requests throw
+// InvalidOptions. A stream ends with the event that has `stop: true`, without `[DONE]`.
 import {
   type CompletionOptions,
-  type InfillOptions,
   DEFAULT_OPTIONS,
   InvalidOptions,
+  invalidOption,
   readCompletion,
   readInfill,
+  refuseOthers,
 } from './completion-options.ts';
+import { CompletionReply, defaultSettings, llamaProblem } from './completion-reply.ts';
 import { countTokens } from './dialect-answer.ts';
 import type { Pace } from './engine/pace.ts';
 import { chatFormat } from './formats/chat-format.ts';
-import { type Frames, type Json, dataFrame, limitOf, stopsOf, textOf } from './formats/format.ts';
-import type { CompletionEnd, ModelEngine, Prompt, Sink, TokenReport } from './model-engine.ts';
+import { embedContent, rerank } from './formats/fixed-answers.ts';
+import { type Json, limitOf, stopsOf, textOf } from './formats/format.ts';
+import type { ModelEngine, Prompt, TokenizeOptions } from './model-engine.ts';
 import type { Reply } from './reply.ts';
+import type { SystemPrompts } from './system-prompts.ts';
+
 /** One request to a llama-style path. */
 export interface LlamaRequest {
   readonly engine: ModelEngine;
   readonly reply: Reply;
   readonly body: Json;
   readonly model: string;
+  /** Who asks; null where no key is needed. */
+  readonly account: string | null;
+  readonly systemPrompts: SystemPrompts;
   /** What a plan for this request changes in its options. */
   readonly planned: Partial<CompletionOptions>;
   readonly pace: Partial<Pace>;
   readonly timingsId: string | null;
 }
 
-type Endpoint = (request: LlamaRequest) => void | Promise<void>;
+/** One request without a body. */
+export type LlamaQuery = Pick<LlamaRequest, 'engine' | 'reply' | 'model' | 'account' | 'systemPrompts'> & {
+  readonly query: URLSearchParams;
+};
 
-/** POST paths. */
+type Endpoint = (request: LlamaRequest) => void | Promise<void>;
+type QueryEndpoint = (request: LlamaQuery) => void | Promise<void>;
+
+/** POST paths that engines answer by `complete` and their tokenizer. */
 export const LLAMA_POSTS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
   ['/completion', complete],
   ['/completions', complete],
@@ -38,21 +52,38 @@ export const LLAMA_POSTS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoi
   ['/detokenize', detokenize],
 ]);
 
+/** POST paths that servers with an API of their own answer themselves; otherwise the simulated engine answers. */
+export const SERVER_POSTS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
+  ['/apply-template', applyTemplate],
+  ['/embedding', ({ reply, body, model }) => reply.json(200, embedContent(body, model))],
+  ['/embeddings', ({ reply, body, model }) => reply.json(200, embedContent(body, model))],
+  ['/rerank', rank],
+  ['/reranking', rank],
+  ['/v1/rerank', rank],
+  ['/v1/reranking', rank],
+]);
+
 /** GET paths; the body is empty. */
-export const LLAMA_GETS: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
-  ['/props', ({ engine, reply, model }) => reply.json(200, propsOf(engine, model))],
+export const LLAMA_GETS: ReadonlyMap<string, QueryEndpoint> = new Map<string, QueryEndpoint>([
+  ['/props', props],
   ['/slots', slots],
 ]);
 
-function slots({ engine, reply, model }: LlamaRequest): void {
-  if (engine.props(model).slots > 0) return reply.json(200, engine.slots(model));
-  reply.json(501, llamaProblem(501, `the engine behind this host (${engine.kind}) has no slots`));
+async function slots({ engine, reply, model, query }: LlamaQuery): Promise<void> {
+  const shown = engine.props(model).slots > 0 ? await engine.slots(model) : null;
+  if (shown === null) {
+    return reply.json(501, llamaProblem(501, `the engine behind this host (${engine.kind}) shows no slots`));
+  }
+  // As llama-server: for balancers that look for a free slot.
+  if (query.get('fail_on_no_slot') === '1' && shown.every(({ is_processing }) => is_processing)) {
+    return reply.json(503, llamaProblem(503, 'no slot available'), { 'retry-after': '1' });
+  }
+  reply.json(200, shown);
 }
 
 function complete(request: LlamaRequest): void {
   const isPaced = request.engine.isPaced === true;
   const options = isPaced ? readLeniently(request.body) : readCompletion(request.body);
-  if (options.system_prompt !== null) request.engine.setSystemPrompt(request.model, options.system_prompt);
   const { prompt } = options;
   run(request, options, { kind: 'parts', parts: isPaced ? [textOf(prompt)] : [prompt].flat() });
 }
@@ -63,7 +94,7 @@ function readLeniently(body: Json): CompletionOptions {
   return {
     ...DEFAULT_OPTIONS,
     prompt: (prompt ?? '') as CompletionOptions['prompt'],
-    n_predict: limitOf(body, 'n_predict') ?? -1,
+    n_predict: limitOf(body, 'n_predict', 'max_tokens') ?? -1,
     seed: (seed ?? -1) as number,
     stop: stopsOf(stop),
     stream: stream === true,
@@ -73,16 +104,39 @@ function readLeniently(body: Json): CompletionOptions {
 
 function infill(request: LlamaRequest): void {
   const options = readInfill(request.body);
-  if (options.system_prompt !== null) request.engine.setSystemPrompt(request.model, options.system_prompt);
-  run(request, options, { kind: 'infill', prefix: options.input_prefix, suffix: options.input_suffix });
+  const { input_prefix: prefix, input_suffix: suffix, input_extra: extra, prompt } = options;
+  run(request, options, { kind: 'infill', prefix, suffix, extra, middle: String(prompt) });
 }
 
 function run(request: LlamaRequest, given: CompletionOptions, prompt: Prompt): void {
-  const { engine, reply, model, pace, timingsId } = request;
+  const { engine, reply, model, account, systemPrompts, pace, timingsId } = request;
+  if (engine.isPaced !== true) refuseUnanswered(engine, given);
+  if (given.system_prompt !== null) systemPrompts.set(model, account, given.system_prompt);
   const options = { ...given, ...request.planned };
   const sink = new CompletionReply({ options, model, timingsId }, reply, engine);
-  const running = engine.complete({ model, prompt, options, whenFull: 'shift', pace, timingsId }, sink);
+  const system = systemPrompts.of(model, account).prompt;
+  const listed = engine.givesLogProbs === true && options.n_probs > 0 && options.post_sampling_probs === false;
+  const logProbs = listed ? { logProbs: options.n_probs } : {};
+  const task = { model, prompt, system, options, whenFull: 'shift', pace, timingsId, ...logProbs } as const;
+  const running = engine.complete(task, sink);
   reply.onClose(() => running.cancel());
+}
+
+/** Throws InvalidOptions for what only some engines know. */
+function refuseUnanswered(engine: ModelEngine, options: CompletionOptions): void {
+  const { givesLogProbs, givesTokens, kind, readsOthers } = engine;
+  if (options.others['n_cmpl'] !== undefined || options.others['n'] !== undefined) {
+    const name = options.others['n_cmpl'] === undefined ? 'n' : 'n_cmpl';
+    throw invalidOption(name, 'a llama-style completion has one result; send several requests');
+  }
+  if (readsOthers !== true) refuseOthers(options, kind);
+  if (options.return_tokens && givesTokens !== true) {
+    throw invalidOption('return_tokens', `the engine of this host (${kind}) does not show its tokens`);
+  }
+  const isOfModel = options.n_probs > 0 && options.post_sampling_probs === false;
+  if (isOfModel && readsOthers !== true && givesLogProbs !== true) {
+    throw invalidOption('post_sampling_probs', `the engine of this host (${kind}) has them after the samplers only`);
+  }
 }
 
 async function tokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
@@ -93,7 +147,26 @@ async function tokenize({ engine, reply, body, model }: LlamaRequest): Promise<v
     return reply.json(200, { count, max_model_len: engine.contextTokens(model) });
   }
   if (typeof content !== 'string') throw refused('content', content, 'string');
-  reply.json(200, { tokens: Array.from(await engine.tokenize(model, content)) });
+  const addSpecial = flagOf(body, 'add_special');
+  const parseSpecial = flagOf(body, 'parse_special');
+  const options: TokenizeOptions = {
+    ...(addSpecial !== undefined && { addSpecial }),
+    ...(parseSpecial !== undefined && { parseSpecial }),
+  };
+  if (flagOf(body, 'with_pieces') !== true) {
+    return reply.json(200, { tokens: Array.from(await engine.tokenize(model, content, options)) });
+  }
+  if (engine.pieces === undefined) {
+    throw invalidOption('with_pieces', `the engine of this host (${engine.kind}) gives numbers alone`);
+  }
+  reply.json(200, { tokens: await engine.pieces(model, content, options) });
+}
+
+function flagOf(body: Json, name: string): boolean | undefined {
+  const value = body[name];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'boolean') return value;
+  throw new InvalidOptions([{ loc: ['body', name], msg: 'Input should be a valid boolean', type: 'bool_type' }]);
 }
 
 async function detokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
@@ -108,180 +181,60 @@ async function detokenize({ engine, reply, body, model }: LlamaRequest): Promise
   reply.json(200, { content: await engine.detokenize(model, tokens as number[]) });
 }
 
+/** The template of simulated models, which is ChatML. Their own prompts have special tokens in place of its marks. */
+const CHAT_TEMPLATE =
+  "{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}" +
+  "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+
+function applyTemplate({ reply, body }: LlamaRequest): void {
+  if (!Array.isArray(body['messages'])) throw refused('messages', body['messages'], 'list');
+  const [prompt] = chatFormat.readPrompts(body).prompts;
+  if (prompt?.kind !== 'chat') throw refused('messages', body['messages'], 'list');
+  const turns = prompt.turns.map(({ role, text }) => `<|im_start|>${role}\n${text}<|im_end|>\n`);
+  const end = flagOf(body, 'add_generation_prompt') === false ? '' : '<|im_start|>assistant\n';
+  reply.json(200, { prompt: turns.join('') + end });
+}
+
+function rank({ reply, body, model }: LlamaRequest): void {
+  const { query, documents } = body;
+  if (typeof query !== 'string') throw refused('query', query, 'string');
+  if (!Array.isArray(documents)) throw refused('documents', documents, 'list');
+  reply.json(200, rerank(query, documents.map(textOf), limitOf(body, 'top_n'), model));
+}
+
 function refused(name: string, value: unknown, type: 'string' | 'list'): InvalidOptions {
   const isMissing = value === undefined;
   const msg = isMissing ? 'Field required' : `Input should be a valid ${type}`;
   return new InvalidOptions([{ loc: ['body', name], msg, type: isMissing ? 'missing' : `${type}_type` }]);
 }
 
-function propsOf(engine: ModelEngine, model: string): Json {
-  const { assistantName, antiPrompt, systemPrompt, slots, isMultimodal } = engine.props(model);
+async function props({ engine, reply, model, account, systemPrompts }: LlamaQuery): Promise<void> {
+  const { assistant_name, anti_prompt, prompt } = systemPrompts.of(model, account);
+  const { slots: total, isMultimodal } = engine.props(model);
   const contextTokens = engine.contextTokens(model);
-  return {
-    assistant_name: assistantName,
-    user_name: antiPrompt,
-    anti_prompt: antiPrompt,
-    system_prompt: systemPrompt,
-    total_slots: slots,
+  const own = (await engine.ownProps?.(model)) ?? (engine.kind === 'simulated' ? SIMULATED_PROPS : {});
+  reply.json(200, {
+    model_alias: model,
     model_path: model,
     modalities: { vision: isMultimodal, audio: false },
-    default_generation_settings: {
-      n_ctx: contextTokens,
-      params: generationSettings(DEFAULT_OPTIONS, model, contextTokens),
-    },
-  };
+    is_sleeping: false,
+    ...own,
+    assistant_name,
+    user_name: anti_prompt,
+    anti_prompt,
+    system_prompt: prompt,
+    total_slots: total,
+    default_generation_settings: { n_ctx: contextTokens, params: defaultSettings(model, contextTokens) },
+    endpoint_slots: total > 0,
+    // What a host has is changed where it is started.
+    endpoint_props: false,
+    endpoint_metrics: true,
+  });
 }
 
-/** What the result repeats of the request, and how it is sent. */
-export interface ResultRequest {
-  readonly options: CompletionOptions | InfillOptions;
-  readonly model: string;
-  readonly timingsId: string | null;
-}
-
-/** The error body of the llama-style paths. */
-export function llamaProblem(status: number, message: string): Json {
-  return { detail: message, ...llamaError(status, message) };
-}
-
-function llamaError(status: number, message: string): Json {
-  const type = status < 500 ? 'invalid_request_error' : 'server_error';
-  return { error: { code: status, message, type } };
-}
-
-/** Events of this dialect do not depend on the generation; only a fault asks for one. */
-const FRAMES: Pick<Frames, 'failure'> = { failure: (message) => dataFrame(llamaError(500, message)) };
-
-/** Options that are left out of `generation_settings`: the prompt itself and what may be as large. */
-const NOT_REPEATED = new Set(['prompt', 'image_data', 'system_prompt', 'input_prefix', 'input_suffix']);
-
-/** The options in use, `n_ctx` and the model. */
-function generationSettings(options: CompletionOptions, model: string, contextTokens: number): Json {
-  const given = Object.entries(options).filter(([name]) => !NOT_REPEATED.has(name));
-  return { n_ctx: contextTokens, model, ...Object.fromEntries(given) };
-}
-
-function timingsOf(end: CompletionEnd): Json {
-  const evaluated = end.promptTokens - end.cachedTokens;
-  const { promptMs, generationMs, generatedTokens } = end;
-  return {
-    cache_n: end.cachedTokens,
-    prompt_n: evaluated,
-    prompt_ms: promptMs,
-    prompt_per_token_ms: ratio(promptMs, evaluated),
-    prompt_per_second: ratio(evaluated * 1000, promptMs),
-    predicted_n: generatedTokens,
-    predicted_ms: generationMs,
-    predicted_per_token_ms: ratio(generationMs, generatedTokens),
-    predicted_per_second: ratio(generatedTokens * 1000, generationMs),
-  };
-}
-
-function ratio(part: number, whole: number): number | null {
-  return whole === 0 ? null : part / whole;
-}
-
-/** The result object. `reports` is null when no probabilities were asked for. */
-function resultOf(
-  request: ResultRequest,
-  contextTokens: number,
-  end: CompletionEnd,
-  content: string,
-  reports: readonly TokenReport[] | null,
-): Json {
-  const { options, model } = request;
-  return {
-    content,
-    stop: true,
-    model,
-    prompt: 'input_prefix' in options ? options.input_prefix : options.prompt,
-    slot_id: end.slotId,
-    generation_settings: generationSettings(options, model, contextTokens),
-    stopped_eos: end.reason === 'eos',
-    stopped_limit: end.reason === 'limit',
-    stopped_word: end.reason === 'word',
-    stopping_word: end.stoppingWord,
-    tokens_predicted: end.generatedTokens,
-    tokens_evaluated: end.promptTokens,
-    tokens_cached: end.cachedTokens,
-    truncated: end.isTruncated,
-    timings: timingsOf(end),
-    ...(reports !== null && { completion_probabilities: reports }),
-  };
-}
-
-/** Sends what an engine generates, as one body or as events. */
-class CompletionReply implements Sink {
-  readonly #request: ResultRequest;
-  readonly #reply: Reply;
-  readonly #engine: ModelEngine;
-  readonly #reporting: boolean;
-  readonly #streaming: boolean;
-  readonly mayWait: boolean;
-  #content = '';
-  #reports: TokenReport[] = [];
-  #made = 0;
-  #isOpen = false;
-
-  constructor(request: ResultRequest, reply: Reply, engine: ModelEngine) {
-    this.#request = request;
-    this.#reply = reply;
-    this.#engine = engine;
-    this.#reporting = request.options.n_probs > 0;
-    this.#streaming = request.options.stream;
-    this.mayWait = this.#streaming && reply.mayGather;
-  }
-
-  start(): void {}
-
-  text(text: string, reports: readonly TokenReport[], waits = false): void {
-    if (!this.#streaming) {
-      // A body has no events to count: what would be one in a stream counts.
-      if (this.#made++ === this.#reply.fault.oomAfter) return this.#engine.exhaust?.();
-      this.#content += text;
-      this.#reports.push(...reports);
-      return;
-    }
-    const isFirst = !this.#isOpen;
-    this.#open();
-    const listed = this.#reporting ? `,"completion_probabilities":${JSON.stringify(reports)}` : '';
-    this.#reply.event(`data: {"content":${JSON.stringify(text)},"stop":false${listed}}\n\n`, FRAMES);
-    if (!waits || isFirst) this.#reply.flush();
-  }
-
-  leave(): void {
-    this.#reply.flush();
-  }
-
-  end(end: CompletionEnd): void {
-    const { timingsId, model } = this.#request;
-    const failed = end.reason === 'failed' ? end.message : undefined;
-    const streamed = this.#streaming && (this.#isOpen || failed === undefined);
-    const faulty = !streamed && this.#reply.fault.errorAfter !== undefined ? 'the simulated engine failed' : undefined;
-    if (failed !== undefined && streamed) return this.#reply.fail(FRAMES.failure(failed));
-    const message = failed ?? faulty;
-    const { status = 500 } = end;
-    if (message !== undefined) return this.#reply.json(status, llamaProblem(status, message));
-    const reports = this.#reporting && !streamed ? this.#reports : null;
-    const result = resultOf(this.#request, this.#engine.contextTokens(model), end, this.#content, reports);
-    const timings = timingsId === null ? undefined : this.#engine.timings?.(timingsId);
-    if (!streamed) {
-      const headers = timings === undefined ? undefined : { 'x-headrace-truth': JSON.stringify(timings) };
-      return this.#reply.json(200, result, headers);
-    }
-    this.#open();
-    this.#reply.lastEvent(dataFrame(result), FRAMES);
-    if (timings !== undefined) this.#reply.comment(`truth ${JSON.stringify(timings)}`);
-    this.#reply.end();
-  }
-
-  rest(): Promise<void> | undefined {
-    return this.#streaming ? this.#reply.rest() : undefined;
-  }
-
-  #open(): void {
-    if (this.#isOpen) return;
-    this.#isOpen = true;
-    this.#reply.open();
-  }
-}
+const SIMULATED_PROPS = {
+  chat_template: CHAT_TEMPLATE,
+  bos_token: '',
+  eos_token: '',
+  build_info: 'headrace-simulated',
+};

@@ -1,7 +1,7 @@
 // The interface between a model host and the engine that generates: simulated, attached, or a GGUF file in this process.
 // Keys, paths and types are checked before; an engine refuses unsupported options by name with InvalidOptions and ignores
 // none.
-import type { CompletionOptions, PromptPart } from './completion-options.ts';
+import type { CompletionOptions, InfillExtra, PromptPart } from './completion-options.ts';
 import type { Pace } from './engine/pace.ts';
 
 /** One turn of a conversation, whatever dialect it came in. */
@@ -14,7 +14,15 @@ export interface Turn {
 export type Prompt =
   /** Text and tokens; a beginning-of-sequence token comes in front when the first part is text. */
   | { readonly kind: 'parts'; readonly parts: readonly PromptPart[] }
-  | { readonly kind: 'infill'; readonly prefix: string; readonly suffix: string }
+  | {
+      readonly kind: 'infill';
+      readonly prefix: string;
+      readonly suffix: string;
+      /** Text of other files, in front of the prefix; default none. */
+      readonly extra?: readonly InfillExtra[];
+      /** How the text between prefix and suffix begins; default not at all. */
+      readonly middle?: string;
+    }
   /** Whether the answer is prose, or data such as a tool call: `speaks`. `continues`: it goes on with the last turn. */
   | {
       readonly kind: 'chat';
@@ -30,6 +38,8 @@ export interface Task {
   /** Id of one of the engine's models. */
   readonly model: string;
   readonly prompt: Prompt;
+  /** Text in front of every prompt of this caller, with the beginning of the sequence; absent or empty: none. */
+  readonly system?: string;
   /** `prompt` and `stream` of the options are not read. */
   readonly options: CompletionOptions;
   /** `shift` drops tokens from a full context and continues; `stop` ends there and refuses prompts that do not fit. */
@@ -71,6 +81,18 @@ export interface TokenReport {
   readonly probs: readonly Likely[];
   /** When the task asks for them. */
   readonly logProbs?: TokenLogProbs;
+  /** The same in the form of today's llama-server, from engines that speak it. */
+  readonly today?: Readonly<Record<string, unknown>>;
+}
+
+/** What stands beside a piece of text when the request asks for it. */
+export interface TextDetails {
+  /** The tokens of the text. */
+  readonly tokens?: readonly number[];
+  /** Timings so far, as the engine writes them. */
+  readonly timings?: Readonly<Record<string, unknown>>;
+  /** How much of the prompt is evaluated, as the engine writes it. */
+  readonly promptProgress?: Readonly<Record<string, unknown>>;
 }
 
 /** Takes what an engine generates. `start` may come before `complete` has returned; `end` comes last and exactly once. */
@@ -81,7 +103,7 @@ export interface Sink {
    * Text that will not be taken back: whole characters, no part of a stop string. Reports only when asked for. What
    * marked `waits` may be sent together with the next text, or when `leave` is called.
    */
-  text(text: string, reports: readonly TokenReport[], waits?: boolean): void;
+  text(text: string, reports: readonly TokenReport[], waits?: boolean, details?: TextDetails): void;
   /** Sends text that was marked `waits`. */
   leave?(): void;
   /** Whether the engine may let text wait, by no more than one step, when it has very many streams. Default false. */
@@ -114,6 +136,8 @@ export interface CompletionEnd {
   readonly queueMs: number;
   readonly promptMs: number;
   readonly generationMs: number;
+  /** Timings as the engine writes them; absent: they follow from the other members. */
+  readonly timings?: Readonly<Record<string, unknown>>;
   /** The seed that was used, also when the request left it to chance; -1 when the engine does not say. */
   readonly seed: number;
 }
@@ -131,13 +155,27 @@ export interface SlotState {
   readonly is_processing: boolean;
   /** Tokens of the sequence in it: running, or left in the cache. */
   readonly n_tokens: number;
+  /** As llama-server writes them. */
+  readonly speculative?: boolean;
+  readonly next_token?: unknown;
 }
 
-/** What clients need to build prompts when a system prompt is set for all slots. */
+/** How a text is split into tokens. */
+export interface TokenizeOptions {
+  /** A beginning-of-sequence token comes in front, if the model has one. Default false. */
+  readonly addSpecial?: boolean;
+  /** Names of special tokens in the text become these tokens. Default: as the engine likes. */
+  readonly parseSpecial?: boolean;
+}
+
+/** A token with its text, or with its bytes when they are no whole characters. */
+export interface TokenPiece {
+  readonly id: number;
+  readonly piece: string | readonly number[];
+}
+
+/** What `GET /props` says of an engine. */
 export interface EngineProps {
-  readonly assistantName: string;
-  readonly antiPrompt: string;
-  readonly systemPrompt: string;
   readonly slots: number;
   readonly isMultimodal: boolean;
 }
@@ -211,6 +249,10 @@ export interface ModelEngine {
   readonly models: readonly string[];
   /** Whether it answers `logProbs` of a task; hosts refuse `logprobs` for others. */
   readonly givesLogProbs?: boolean;
+  /** Whether it answers `return_tokens` of a task; hosts refuse it for others. */
+  readonly givesTokens?: boolean;
+  /** Whether it reads `others` of a task's options; hosts refuse them by name for engines that do not. */
+  readonly readsOthers?: boolean;
   /**
    * Whether its tokens leave at a pace that requests choose. Hosts read requests to it leniently, one choice each, without
    * tools and schemas.
@@ -226,14 +268,23 @@ export interface ModelEngine {
    */
   complete(task: Task, sink: Sink): Run;
   /** Tokens of a prompt, as `complete` would count them. Hosts refuse to count for engines without it. */
-  countPrompt?(model: string, prompt: Prompt): Promise<number> | number;
-  tokenize(model: string, content: string): Promise<ArrayLike<number>> | ArrayLike<number>;
+  countPrompt?(model: string, prompt: Prompt, system?: string): Promise<number> | number;
+  tokenize(model: string, content: string, options?: TokenizeOptions): Promise<ArrayLike<number>> | ArrayLike<number>;
+  /** As `tokenize`, with the text of each token. Hosts refuse `with_pieces` for engines without it. */
+  pieces?(
+    model: string,
+    content: string,
+    options?: TokenizeOptions,
+  ): Promise<readonly TokenPiece[]> | readonly TokenPiece[];
   /** Throws InvalidOptions for numbers that are no tokens. */
   detokenize(model: string, tokens: readonly number[]): Promise<string> | string;
-  /** Sets the initial prompt of all slots of a model. Throws InvalidOptions. */
-  setSystemPrompt(model: string, prompt: NonNullable<CompletionOptions['system_prompt']>): void;
   props(model: string): EngineProps;
-  slots(model: string): readonly SlotState[];
+  /** Null when the engine shows none. */
+  slots(model: string): readonly SlotState[] | Promise<readonly SlotState[] | null>;
+  /** Further members of `GET /props`, such as its chat template; empty when it shows none. */
+  ownProps?(model: string): Promise<Readonly<Record<string, unknown>>>;
+  /** Further members of a model in `GET /v1/models`. */
+  listed?(model: string): Readonly<Record<string, unknown>>;
   figures(): EngineFigures;
   /** The engine's own metrics in the Prometheus text format, in place of those made from the figures. */
   metrics?(): Promise<string | null>;

@@ -25,6 +25,7 @@ import {
 } from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
 import type { Script } from './script.ts';
+import { type SystemPromptScope, SystemPrompts } from './system-prompts.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
 export interface KeyGuard {
@@ -67,9 +68,15 @@ export interface HostSettings {
   /** Seed of all texts; default 1. Hosts with the same seed answer alike. */
   readonly seed?: number;
   /**
-   * When given, a POST, and a GET that reveals requests, needs one of these as `Authorization: Bearer` or `x-api-key`.
+   * When given, a POST, and a GET that reveals requests, needs one of these as `Authorization: Bearer` or `x-api-key`. A key
+   * without an account is an account of its own.
    */
-  readonly keys?: readonly string[];
+  readonly keys?: readonly (string | { readonly key: string; readonly account: string })[];
+  /**
+   * Whose prompts the option `system_prompt` changes: those of the account that sends it, those of every caller (`all`, and
+   * wherever no key is needed), or nobody's, because it is refused (`off`). Default `account`.
+   */
+  readonly systemPrompt?: SystemPromptScope;
   /** Takes the place of `keys`. */
   readonly guard?: KeyGuard;
   /** Path of the guard's endpoint; default `/svc/keys`. */
@@ -107,7 +114,23 @@ const KEEP_ALIVE_MS = 75_000;
 const BACKLOG = 4096;
 
 /** Open without a key: what balancers, scrapers and clients read before they have one. */
-const OPEN_GETS = /^\/(health(\/.*)?|metrics|v1\/models(\/.*)?)$/;
+const OPEN_GETS = /^\/(health(\/.*)?|metrics|models|v1\/health|v1\/models(\/.*)?)$/;
+
+/** How a gateway with a credential of its own says which account asks: a text that says nothing else of it. */
+const ACCOUNT_HEADER = 'x-headrace-account';
+
+/** Who sends a request; `account` is null where no key is needed. */
+interface Caller {
+  readonly account: string | null;
+  /** Why it is refused. */
+  readonly denial: string | undefined;
+}
+
+const ANYONE: Caller = { account: null, denial: undefined };
+
+function accountOf(credential: Credential): string | undefined {
+  return credential.kind === 'good' ? credential.account : undefined;
+}
 
 /** Creates a host; it serves once `listen` is called. Throws when `models` is empty or the engine makes no sense. */
 export function createHost(settings: HostSettings): Host {
@@ -136,6 +159,8 @@ export class Host {
   readonly #server: Server;
   readonly #hostname: string;
   readonly #live = new Set<Reply>();
+  /** Accounts by their keys. */
+  readonly #accounts: ReadonlyMap<string, string>;
   readonly #kvEvents: KvEventPublisher | undefined;
   #port: number;
   #faults = new FaultSchedule(null);
@@ -156,6 +181,9 @@ export class Host {
     this.#port = Number(listen.slice(colon + 1));
     this.#clock = settings.clock ?? systemClock;
     this.#journal = new Journal(settings.journalEntries ?? 1000);
+    this.#accounts = new Map(
+      (settings.keys ?? []).map((each) => (typeof each === 'string' ? [each, each] : [each.key, each.account])),
+    );
     const { kvEvents } = settings;
     if (kvEvents !== undefined) {
       this.#kvEvents = new KvEventPublisher(typeof kvEvents === 'string' ? { endpoint: kvEvents } : kvEvents);
@@ -172,6 +200,7 @@ export class Host {
       script: settings.script,
       dialects: settings.dialects,
       maxTokens: engine.isPaced === true ? -1 : (settings.maxTokens ?? -1),
+      systemPrompts: new SystemPrompts(settings.systemPrompt ?? 'account'),
       loading: () => this.#loading,
       healthDetails: () => this.#healthDetails(),
       live: () => this.#live.size,
@@ -341,13 +370,15 @@ export class Host {
       this.#journal.arrive(entry);
       return reply.reset();
     }
-    const denial = this.#needsKey(entry) ? this.#deny(reply) : undefined;
-    if (denial !== undefined) return reply.json(401, { detail: denial }, { 'www-authenticate': 'Bearer' });
+    const caller = this.#needsKey(entry) ? this.#callerOf(reply) : ANYONE;
+    if (caller.denial !== undefined) {
+      return reply.json(401, { detail: caller.denial }, { 'www-authenticate': 'Bearer' });
+    }
     if (mistake !== undefined) return refuse(reply, 400, mistake, 'invalid_fault');
     const maxBodyBytes = this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
     readBody(request, maxBodyBytes, (body) => {
       if (body === undefined) return refuse(reply, 413, `the body exceeds ${maxBodyBytes} bytes`, 'too_large');
-      this.#arrive(reply, body, fault);
+      this.#arrive(reply, caller.account, body, fault);
     });
   }
 
@@ -371,17 +402,20 @@ export class Host {
     return this.#settings.guardPath ?? '/svc/keys';
   }
 
-  #deny(reply: Reply): string | undefined {
+  #callerOf(reply: Reply): Caller {
     const { keys, guard } = this.#settings;
-    if (keys === undefined && guard === undefined) return undefined;
+    if (keys === undefined && guard === undefined) return ANYONE;
     const bearer = /^bearer +(.+)$/i.exec(headerOf(reply, 'authorization') ?? '')?.[1]?.trim();
     const key = bearer ?? headerOf(reply, 'x-api-key');
-    if (key === undefined) return 'Not authenticated';
-    const isGood = guard === undefined ? keys?.includes(key) === true : guard.check(key).kind === 'good';
-    return isGood ? undefined : 'Invalid API key';
+    if (key === undefined) return { ...ANYONE, denial: 'Not authenticated' };
+    const account = guard === undefined ? this.#accounts.get(key) : accountOf(guard.check(key));
+    if (account === undefined) return { ...ANYONE, denial: 'Invalid API key' };
+    // A gateway with a credential of its own tells its accounts apart.
+    const behind = headerOf(reply, ACCOUNT_HEADER);
+    return { account: behind === undefined ? account : JSON.stringify([account, behind]), denial: undefined };
   }
 
-  #arrive(reply: Reply, bytes: Buffer, headerFault: Fault | undefined): void {
+  #arrive(reply: Reply, account: string | null, bytes: Buffer, headerFault: Fault | undefined): void {
     const { entry } = reply;
     const parsed = entry.method === 'POST' ? parseJson(bytes) : undefined;
     const body = isObject(parsed) ? parsed : undefined;
@@ -400,20 +434,20 @@ export class Host {
     if (loadingMs !== undefined) this.#loadedAtMs = this.#clock.now() + loadingMs;
     if (refused === true || reset === true) return reply.reset();
     if (hang === true) return reply.hold();
-    if (slowHeadersMs === undefined) return this.#answer(reply, body, bytes);
-    this.#after(slowHeadersMs, () => this.#answer(reply, body, bytes));
+    if (slowHeadersMs === undefined) return this.#answer(reply, account, body, bytes);
+    this.#after(slowHeadersMs, () => this.#answer(reply, account, body, bytes));
   }
 
-  #answer(reply: Reply, body: Json | undefined, bytes: Buffer): void {
+  #answer(reply: Reply, account: string | null, body: Json | undefined, bytes: Buffer): void {
     const { entry, fault } = reply;
     if (reply.done) return;
     if (fault.status !== undefined) {
       const standard = JSON.stringify(problemOf(entry.path, fault.status, `simulated ${fault.status}`, 'simulated'));
       return reply.body(fault.status, 'application/json', Buffer.from(fault.body ?? standard), fault.headers);
     }
-    if (entry.method === 'GET') return answerGet(this.#deps, reply);
+    if (entry.method === 'GET') return answerGet(this.#deps, reply, account);
     if (entry.method !== 'POST') return refuse(reply, 405, `${entry.method} is not served`, 'method_not_allowed');
-    answerPost(this.#deps, reply, body, bytes);
+    answerPost(this.#deps, reply, account, body, bytes);
   }
 
   #control(reply: Reply, plan: unknown): void {

@@ -1,8 +1,10 @@
 // The HTTP endpoints of a host:
 //   POST /v1/chat/completions /v1/completions /v1/responses /v1/messages    compatible dialects
 //   POST /completion /completions /infill /tokenize /detokenize, GET /props /slots    llama-style API
+//   POST /apply-template /embedding(s) /rerank /reranking /models/load /models/unload    llama-server's own
 //   POST /v1/messages/count_tokens /v1/embeddings /v1/images/generations /v1/audio/speech    no generation
-//   GET /v1/models /v1/models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
+//   GET /models /models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
+// Paths of `PATH_ALIASES` mean the same as others.
 import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
 import { answerByEngine, countTokens } from './dialect-answer.ts';
 import { type Pace, parsePace } from './engine/pace.ts';
@@ -13,10 +15,12 @@ import { type ApiFormat, type Json, openaiProblem } from './formats/format.ts';
 import { messagesFormat } from './formats/messages-format.ts';
 import { responsesFormat } from './formats/responses-format.ts';
 import { metricsText } from './host-metrics.ts';
-import { LLAMA_GETS, LLAMA_POSTS, llamaProblem } from './llama-api.ts';
+import { llamaProblem } from './completion-reply.ts';
+import { LLAMA_GETS, LLAMA_POSTS, SERVER_POSTS } from './llama-api.ts';
 import { type ModelEngine, PromptTooLong } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 import type { Script } from './script.ts';
+import type { SystemPrompts } from './system-prompts.ts';
 
 /** What the routes need to know of their host. */
 export interface RouteDeps {
@@ -29,6 +33,7 @@ export interface RouteDeps {
   readonly dialects: readonly HostDialect[] | undefined;
   /** Tokens of a compatible answer when its request names no maximum; -1: for the engine to say. */
   readonly maxTokens: number;
+  readonly systemPrompts: SystemPrompts;
   loading(): boolean;
   /** What `/health` says besides its status. */
   healthDetails(): Json;
@@ -39,7 +44,30 @@ export interface RouteDeps {
 /** Answers are dated alike everywhere, so that the same request gets the same bytes but for its id. */
 const CREATED_SECONDS = 1_767_225_600;
 
-const COUNT_PATH = '/v1/messages/count_tokens';
+/** Paths that count the tokens of a prompt, with the dialect of their bodies. */
+const COUNTS: ReadonlyMap<string, ApiFormat> = new Map([
+  ['/v1/messages/count_tokens', messagesFormat],
+  ['/v1/chat/completions/input_tokens', chatFormat],
+  ['/v1/responses/input_tokens', responsesFormat],
+]);
+
+/** Paths of llama-server that mean the same as others. Its `/completions` and `/embeddings` are APIs of their own. */
+export const PATH_ALIASES: ReadonlyMap<string, string> = new Map([
+  ['/chat/completions', '/v1/chat/completions'],
+  ['/chat/completions/input_tokens', '/v1/chat/completions/input_tokens'],
+  ['/models', '/v1/models'],
+  ['/responses', '/v1/responses'],
+  ['/responses/input_tokens', '/v1/responses/input_tokens'],
+  ['/v1/health', '/health'],
+]);
+
+/** The path of a request by the name that the routes know. */
+function pathOf({ entry: { path } }: Reply): string {
+  return PATH_ALIASES.get(path) ?? path;
+}
+
+const LOAD_PATH = '/models/load';
+const UNLOAD_PATH = '/models/unload';
 
 const FORMATS: ReadonlyMap<string, ApiFormat> = new Map([
   ['/v1/chat/completions', chatFormat],
@@ -50,11 +78,11 @@ const FORMATS: ReadonlyMap<string, ApiFormat> = new Map([
 
 /** Dialects by the names of the setting `dialects`, with their paths. */
 const PATHS = {
-  chat: ['/v1/chat/completions'],
+  chat: ['/v1/chat/completions', '/v1/chat/completions/input_tokens'],
   completions: ['/v1/completions'],
-  responses: ['/v1/responses'],
-  messages: ['/v1/messages', COUNT_PATH],
-  llama: [...LLAMA_POSTS.keys(), ...LLAMA_GETS.keys()],
+  responses: ['/v1/responses', '/v1/responses/input_tokens'],
+  messages: ['/v1/messages', '/v1/messages/count_tokens'],
+  llama: [...LLAMA_POSTS.keys(), ...SERVER_POSTS.keys(), ...LLAMA_GETS.keys(), LOAD_PATH, UNLOAD_PATH],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 export type HostDialect = keyof typeof PATHS;
@@ -67,7 +95,7 @@ const DIALECTS: ReadonlyMap<string, HostDialect> = new Map(
 
 /** Answers 404, as servers without the path do, when the path belongs to a dialect that is not served. */
 function refuseDialect({ dialects }: RouteDeps, reply: Reply): boolean {
-  const dialect = DIALECTS.get(reply.entry.path);
+  const dialect = DIALECTS.get(pathOf(reply));
   if (dialects === undefined || dialect === undefined || dialects.includes(dialect)) return false;
   reply.json(404, { detail: 'Not Found' });
   return true;
@@ -83,9 +111,10 @@ const INSTANT: ReadonlyMap<string, (body: Json, model: string, reply: Reply) => 
 ]);
 
 /** An error body in the dialect of the path. */
-export function problemOf(path: string, status: number, message: string, code: string): Json {
-  const format = path === COUNT_PATH ? messagesFormat : FORMATS.get(path);
-  if (LLAMA_POSTS.has(path)) return llamaProblem(status, message);
+export function problemOf(sent: string, status: number, message: string, code: string): Json {
+  const path = PATH_ALIASES.get(sent) ?? sent;
+  const format = COUNTS.get(path) ?? FORMATS.get(path);
+  if (DIALECTS.get(path) === 'llama') return llamaProblem(status, message);
   return { detail: message, ...(format?.problem(status, message, code) ?? openaiProblem(status, message, code)) };
 }
 
@@ -95,23 +124,22 @@ export function refuse(reply: Reply, status: number, message: string, code: stri
 }
 
 /** Answers a GET. */
-export function answerGet(deps: RouteDeps, reply: Reply): void {
-  const { path } = reply.entry;
+export function answerGet(deps: RouteDeps, reply: Reply, account: string | null): void {
+  const path = pathOf(reply);
   if (refuseDialect(deps, reply)) return;
   if (path === '/health') {
-    if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
+    if (deps.loading()) return refuseUnready(deps, reply);
     return reply.json(200, { status: 'ok', ...deps.healthDetails() });
   }
   if (path.startsWith('/health/')) return answerModelHealth(deps, reply, path.slice('/health/'.length));
-  if (path === '/v1/models')
-    return reply.json(200, { object: 'list', data: deps.models.map((id) => listed(id, deps)) });
+  if (path === '/v1/models') return reply.json(200, { object: 'list', data: listedModels(deps, reply) });
   if (path.startsWith(MODEL_PATH)) {
     const named = decode(path.slice(MODEL_PATH.length));
     const model = modelNamed(deps, named);
     if (model !== undefined) return reply.json(200, listed(model, deps));
     return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   }
-  if (answerEngineGet(deps, reply)) return;
+  if (answerEngineGet(deps, reply, account)) return;
   refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
 }
 
@@ -119,6 +147,12 @@ export function answerGet(deps: RouteDeps, reply: Reply): void {
 function unready(engine: ModelEngine): { readonly code: string; readonly message: string } {
   if (engine.health() !== 'failed') return { code: 'loading', message: 'Loading model' };
   return { code: 'engine away', message: `The engine behind this host (${engine.kind}) is away` };
+}
+
+/** In the words of the interface, and in llama-server's. */
+function refuseUnready({ engine }: RouteDeps, reply: Reply): void {
+  const { code, message } = unready(engine);
+  reply.json(503, { status: code, error: { code: 503, message, type: 'unavailable_error' } }, { 'retry-after': '1' });
 }
 
 /** A model in any case of letters. */
@@ -129,7 +163,7 @@ function modelNamed({ models }: RouteDeps, name: string): string | undefined {
 function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void {
   const model = decode(segment);
   if (deps.models.includes(model)) {
-    if (deps.loading()) return reply.json(503, { status: unready(deps.engine).code }, { 'retry-after': '1' });
+    if (deps.loading()) return refuseUnready(deps, reply);
     const { instance } = deps.healthDetails();
     return reply.json(200, { status: 'ok', model, ...(instance !== undefined && { instance }) });
   }
@@ -146,14 +180,16 @@ function decode(segment: string): string {
 }
 
 /** False when the path is none of the engine's. */
-function answerEngineGet(deps: RouteDeps, reply: Reply): boolean {
-  const { engine } = deps;
-  const { path, query } = reply.entry;
+function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | null): boolean {
+  const { engine, systemPrompts } = deps;
+  const { path } = reply.entry;
+  const query = new URLSearchParams(reply.entry.query);
   const endpoint = LLAMA_GETS.get(path);
   if (endpoint !== undefined) {
-    const model = new URLSearchParams(query).get('model') ?? deps.models[0]!;
-    if (!deps.models.includes(model)) refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
-    else void endpoint({ engine, reply, body: {}, model, planned: {}, pace: {}, timingsId: null });
+    const named = query.get('model') ?? deps.models[0]!;
+    const model = modelNamed(deps, named);
+    if (model === undefined) refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+    else void endpoint({ engine, reply, model, account, systemPrompts, query });
     return true;
   }
   if (path === '/metrics') {
@@ -177,9 +213,22 @@ async function answerMetrics(deps: RouteDeps, reply: Reply): Promise<void> {
   reply.body(200, 'text/plain; version=0.0.4', Buffer.from(text));
 }
 
+/** The models of the host. On llama-server's path with those that are known and not loaded, as its router lists them. */
+function listedModels(deps: RouteDeps, reply: Reply): Json[] {
+  const loaded = deps.models.map((id) => listed(id, deps));
+  if (reply.entry.path !== '/models') return loaded;
+  const absent = deps.loadable.map((id) => ({ id, object: 'model', created: CREATED_SECONDS, owned_by: 'headrace' }));
+  return [
+    ...loaded.map((model) => ({ ...model, status: { value: 'loaded' } })),
+    ...absent.map((model) => ({ ...model, status: { value: 'unloaded' } })),
+  ];
+}
+
 function listed(id: string, { engine }: RouteDeps): Json {
   const contextTokens = engine.contextTokens(id);
   return {
+    ...(contextTokens > 0 && { meta: { n_ctx: contextTokens } }),
+    ...engine.listed?.(id),
     id,
     object: 'model',
     created: CREATED_SECONDS,
@@ -191,16 +240,24 @@ function listed(id: string, { engine }: RouteDeps): Json {
 }
 
 /** Answers a POST whose body is read; `body` is undefined when it was no JSON object. */
-export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined, bytes: Buffer): void {
+export function answerPost(
+  deps: RouteDeps,
+  reply: Reply,
+  account: string | null,
+  body: Json | undefined,
+  bytes: Buffer,
+): void {
   if (refuseDialect(deps, reply)) return;
-  const { engine } = deps;
-  const { path } = reply.entry;
+  const { engine, systemPrompts } = deps;
+  const path = pathOf(reply);
   const isLenient = engine.isPaced === true;
   const endpoint = LLAMA_POSTS.get(path);
+  const server = SERVER_POSTS.get(path);
   const format = FORMATS.get(path);
   const instant = INSTANT.get(path);
-  const isCount = path === COUNT_PATH;
-  if (format === undefined && instant === undefined && endpoint === undefined && !isCount) {
+  const counted = COUNTS.get(path);
+  if (path === LOAD_PATH || path === UNLOAD_PATH) return answerLoad(deps, reply, path, body);
+  if ([format, instant, endpoint, server, counted].every((found) => found === undefined)) {
     return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   }
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
@@ -208,7 +265,8 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
     if (isLenient) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
     return refuseOptions(reply, NO_OBJECT);
   }
-  const named = body['model'] ?? (endpoint === undefined ? undefined : deps.models[0]);
+  const isLlama = endpoint !== undefined || server !== undefined;
+  const named = body['model'] ?? (isLlama ? deps.models[0] : undefined);
   if (typeof named !== 'string') {
     if (isLenient) return refuse(reply, 400, 'model must be a text', 'invalid_request');
     return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
@@ -216,7 +274,8 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
   const model = isLenient ? deps.models.find((id) => id === named) : modelNamed(deps, named);
   if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
-  if (isCount) return countPrompt(engine, reply, model, body);
+  const system = systemPrompts.of(model, account).prompt;
+  if (counted !== undefined) return countPrompt({ engine, reply, model, body, system }, counted);
   const timingsId = reply.entry.headers['x-headrace-truth'] === undefined ? null : reply.id;
   reply.onExhaust(() => engine.exhaust?.());
   try {
@@ -225,13 +284,29 @@ export function answerPost(deps: RouteDeps, reply: Reply, body: Json | undefined
       return refuse(reply, 404, `The engine behind this host (${engine.kind}) does not serve ${path}`, 'not_found');
     }
     const { planned, pace } = planOf(engine, reply);
+    if (server !== undefined && engine.kind !== 'simulated') {
+      return refuse(reply, 501, `the engine of this host (${engine.kind}) does not serve ${path}`, 'not_supported');
+    }
     if (format === undefined) {
-      const answered = endpoint!({ engine, reply, body, model, planned, pace, timingsId });
+      const request = { engine, reply, body, model, account, systemPrompts, planned, pace, timingsId };
+      const answered = (endpoint ?? server)!(request);
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
     const { name, maxTokens, script } = deps;
     const id = `${name}-${reply.entry.id}`;
-    const request = { format, body, model, id, created: CREATED_SECONDS, maxTokens, planned, pace, timingsId, script };
+    const request = {
+      format,
+      body,
+      model,
+      system,
+      id,
+      created: CREATED_SECONDS,
+      maxTokens,
+      planned,
+      pace,
+      timingsId,
+      script,
+    };
     answerByEngine(engine, reply, request);
   } catch (error) {
     refuseError(reply, error as Error);
@@ -257,11 +332,34 @@ function planOf(
   return { planned: tokens === undefined ? {} : { n_predict: tokens, ignore_eos: true }, pace: {} };
 }
 
-function countPrompt(engine: ModelEngine, reply: Reply, model: string, body: Json): void {
+/**
+ * What llama-server's router does on request: here the models are loaded as long as the host runs, so that no client takes
+ * one away from another.
+ */
+function answerLoad(deps: RouteDeps, reply: Reply, path: string, body: Json | undefined): void {
+  const named = body?.['model'];
+  if (typeof named !== 'string') return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
+  const isLoaded = modelNamed(deps, named) !== undefined;
+  if (!isLoaded && !deps.loadable.includes(named)) {
+    return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+  }
+  if (path === LOAD_PATH && isLoaded) return reply.json(200, { success: true });
+  refuse(reply, 501, 'the models of this host are loaded and unloaded by its operator', 'not_supported');
+}
+
+interface CountRequest {
+  readonly engine: ModelEngine;
+  readonly reply: Reply;
+  readonly model: string;
+  readonly body: Json;
+  readonly system: string;
+}
+
+function countPrompt({ engine, reply, model, body, system }: CountRequest, format: ApiFormat): void {
   if (engine.countPrompt === undefined) {
     return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
   }
-  countTokens(engine, model, messagesFormat, body)
+  countTokens(engine, model, format, body, system)
     .then((tokens) => reply.json(200, { input_tokens: tokens }))
     .catch((error: Error) => refuseError(reply, error));
 }
@@ -269,7 +367,8 @@ function countPrompt(engine: ModelEngine, reply: Reply, model: string, body: Jso
 /** For engines that serve the dialects themselves. */
 function relay(send: NonNullable<ModelEngine['relay']>, reply: Reply, model: string, body: Buffer): void {
   const gone = new AbortController();
-  const { path, headers } = reply.entry;
+  const { headers } = reply.entry;
+  const path = pathOf(reply);
   reply.onClose(() => gone.abort());
   send({ path, model, headers, body, signal: gone.signal })
     .then((answer) => reply.pass(answer.status, answer.headers, answer.body))

@@ -1,7 +1,7 @@
 // Headers of requests and answers across the gateway. Hop-by-hop fields are removed in both directions (RFC 9110 §7.6.1), and
 // so are those that the gateway writes itself. Lists are flat: name, value, name, value; names in lower case.
 
-import { randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import type { Peers } from './peers.ts';
@@ -33,6 +33,7 @@ const FOR_GATEWAY = [
   'payment-response',
   'payment-signature',
   'x-api-key',
+  'x-headrace-account',
   'x-payment',
   'x-payment-response',
 ];
@@ -121,6 +122,8 @@ export interface RequestHeaderInput {
   readonly credential: string;
   /** The answer will be parsed (cut at event boundaries, metered), so it must not be compressed. */
   readonly readable: boolean;
+  /** Account of the client where a CRN must tell accounts apart; absent or empty: it need not. */
+  readonly account?: string;
 }
 
 /** Headers of a request as lines of its head. */
@@ -129,6 +132,8 @@ export interface RequestLines {
   readonly common: string;
   /** The client's credential; empty without one. */
   readonly credential: string;
+  /** See `RequestHeaderInput`; empty: none. */
+  readonly account: string;
 }
 
 /** A random name by which a gateway finds itself in `Via`. */
@@ -199,7 +204,7 @@ export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInpu
   if (!hasProto) common += `\r\nx-forwarded-proto: ${rules.scheme}`;
   if (forwarded !== '') common += `\r\nforwarded: ${forwarded}for=${forwardedNode(address)}`;
   common += `\r\nvia: ${via}1.1 ${rules.via}\r\n`;
-  return { common, credential: input.credential };
+  return { common, credential: input.credential, account: input.account ?? '' };
 }
 
 /** The headers without those that Connection names; loops are found all the same. */
@@ -234,8 +239,18 @@ export function credentialLines({ authorization = '', apiKey, bearer }: Presente
 }
 
 /** All lines of a request for one CRN: with the gateway's own credential in place of the client's where it has one. */
-export function linesFor({ common, credential }: RequestLines, apiKey: string | undefined): string {
-  return common + (apiKey === undefined ? credential : `authorization: Bearer ${apiKey}\r\n`);
+export function linesFor({ common, credential, account }: RequestLines, apiKey: string | undefined): string {
+  if (apiKey === undefined) return common + credential;
+  const mark = account === '' ? '' : `x-headrace-account: ${accountMark(account, apiKey)}\r\n`;
+  return `${common}authorization: Bearer ${apiKey}\r\n${mark}`;
+}
+
+/**
+ * Tells a CRN the accounts behind the gateway's own credential apart, without their names. Alike on all gateways with this
+ * credential, and not to be guessed without it.
+ */
+function accountMark(account: string, apiKey: string): string {
+  return createHmac('sha256', apiKey).update(account).digest('base64url').slice(0, 22);
 }
 
 /** The headers of a request without framing and what is for one connection only. */

@@ -45,7 +45,7 @@ export function translatedForm(own: RequestForm, translation: Translation): Requ
   const { common, credential } = own.lines;
   return {
     path,
-    lines: { common: common.replace(DIALECT_LINES, ''), credential },
+    lines: { common: common.replace(DIALECT_LINES, ''), credential, account: '' },
     body: translated.body,
     dialect: to,
     // Answers of the dialects that are translated have one choice.

@@ -132,7 +132,7 @@ t.test('answers every other path of a host, or refuses it by name', async (t) =>
   t.match(await read(`${url}/props`), [200, { total_slots: 4, default_generation_settings: { n_ctx: 2048 } }]);
   t.match(await read(`${other}/props`), [200, { total_slots: 0, default_generation_settings: { n_ctx: 4096 } }]);
   t.match(await read(`${url}/slots`), [200, [{ id: 0 }]]);
-  t.match(await read(`${other}/slots`), [501, { detail: 'the engine behind this host (vllm) has no slots' }]);
+  t.match(await read(`${other}/slots`), [501, { detail: 'the engine behind this host (vllm) shows no slots' }]);
   t.match(await read(`${other}/v1/models`), [200, { data: [{ id: 'small', max_model_len: 4096 }] }]);
   const metrics = await (await fetch(`${url}/metrics`)).text();
   t.match(metrics, /headrace_host_requests_live 1/);

@@ -118,9 +118,15 @@ t.test('the credential that was checked is passed on, and none beside it', async
   const authorized = { authorization: 'bearer a', apiKey: 'k', bearer: undefined };
   t.equal(credentialLines(authorized), 'authorization: bearer a\r\n');
   t.equal(credentialLines({ authorization: undefined, apiKey: undefined, bearer: undefined }), '');
-  const lines = { common: 'a: b\r\n', credential: credentialLines(authorized) };
+  const lines = { common: 'a: b\r\n', credential: credentialLines(authorized), account: '' };
   t.equal(linesFor(lines, undefined), 'a: b\r\nauthorization: bearer a\r\n');
   t.equal(linesFor(lines, 'own'), 'a: b\r\nauthorization: Bearer own\r\n', "the gateway's own replaces it");
+  const marked = (account: string, apiKey: string): string =>
+    /^x-headrace-account: (\S{22})\r$/m.exec(linesFor({ ...lines, account }, apiKey))![1]!;
+  t.equal(marked('a', 'own'), marked('a', 'own'), 'an account is told apart from others of the same credential');
+  t.not(marked('a', 'own'), marked('b', 'own'));
+  t.not(marked('a', 'own'), marked('a', 'other'), 'and by nobody without it');
+  t.notMatch(linesFor({ ...lines, account: 'a' }, undefined), /x-headrace-account/);
 });
 
 t.test('answers keep repeated fields and lose hop-by-hop ones', async (t) => {

@@ -1,7 +1,7 @@
 // An engine that is another server: llama-server, vLLM or any OpenAI-compatible one. Requests of compatible dialects are
 // passed through; llama-style requests are translated both ways, and options the server does not support are refused by name.
 import { type Clock, systemClock } from '../../actor/index.ts';
-import { type SystemPrompt, InvalidOptions } from '../completion-options.ts';
+import { InvalidOptions, invalidOption } from '../completion-options.ts';
 import {
   type CompletionEnd,
   type EngineFigures,
@@ -13,12 +13,14 @@ import {
   type Sink,
   type SlotState,
   type Task,
+  type TokenizeOptions,
+  type TokenPiece,
   NO_FIGURES,
 } from '../model-engine.ts';
 import { generate } from './attached-generation.ts';
 import { type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
 import { type EngineTimeouts, AttachedEngineError } from './engine-dispatch.ts';
-import { complaintOf, EngineHttp, failureOf, objectOf } from './engine-http.ts';
+import { type JsonObject, complaintOf, EngineHttp, failureOf, numberOf, objectOf } from './engine-http.ts';
 import { EngineMonitor } from './engine-monitor.ts';
 import { relayToEngine } from './engine-relay.ts';
 import { LlamaServerProtocol } from './llama-server-protocol.ts';
@@ -59,6 +61,9 @@ export interface AttachedSettings {
 
 const TIMEOUTS: EngineTimeouts = { connectMs: 10_000, firstMs: 3_600_000, idleMs: 300_000 };
 
+/** How long an answer of the host waits for what the engine shows of itself. */
+const SHOW_MS = 2000;
+
 /** Finds the engine, waiting while it loads, and attaches to it. Rejects with a message for operators. */
 export async function attachEngine(settings: AttachedSettings): Promise<AttachedEngine> {
   const { url, apiKey, clock = systemClock, timeouts, maxConnections = 1024, onWaiting = () => undefined } = settings;
@@ -75,6 +80,8 @@ export async function attachEngine(settings: AttachedSettings): Promise<Attached
 
 export class AttachedEngine implements ModelEngine {
   readonly kind: string;
+  readonly givesTokens: boolean;
+  readonly readsOthers: boolean;
   readonly models: readonly string[];
   readonly detected: DetectedEngine;
   readonly #http: EngineHttp;
@@ -83,7 +90,6 @@ export class AttachedEngine implements ModelEngine {
   readonly #clock: Clock;
   readonly #questionMs: number;
   readonly #monitor: EngineMonitor;
-  readonly #systems = new Map<string, SystemPrompt>();
   readonly #figures = { ...NO_FIGURES };
 
   /** @internal */
@@ -95,6 +101,8 @@ export class AttachedEngine implements ModelEngine {
     this.#questionMs = questionMs;
     this.detected = detected;
     this.kind = detected.kind;
+    this.givesTokens = detected.kind === 'llama-server';
+    this.readsOthers = this.givesTokens;
     this.#names = namesOf(detected, models ?? detected.models.map(({ id }) => id));
     this.models = [...this.#names.keys()];
     this.#monitor = new EngineMonitor(http, detected, { clock, periodMs: watchMs, questionMs, onNotice });
@@ -115,21 +123,48 @@ export class AttachedEngine implements ModelEngine {
     const protocol = new Protocol(task, {
       engine: this.detected,
       model,
-      system: this.#systems.get(model.id) ?? null,
+      system: task.system ?? '',
       tokenize: (text, isFirst) => this.#tokens(model.id, text, isFirst),
+      mediaMarker: () => this.#mediaMarker(),
       now: () => this.#clock.now(),
     });
     this.#figures.running++;
     return generate(this.#http, protocol, sink, (end, cause) => this.#ended(end, cause));
   }
 
-  tokenize(model: string, content: string): Promise<number[]> {
-    return this.#tokens(this.#of(model).id, content, false);
+  tokenize(
+    model: string,
+    content: string,
+    { addSpecial = false, parseSpecial }: TokenizeOptions = {},
+  ): Promise<number[]> {
+    if (parseSpecial !== undefined && this.kind !== 'llama-server') {
+      throw invalidOption('parse_special', `the engine behind this host (${this.kind}) does not know it`);
+    }
+    return this.#tokens(this.#of(model).id, content, addSpecial, parseSpecial);
+  }
+
+  async pieces(
+    model: string,
+    content: string,
+    { addSpecial, parseSpecial }: TokenizeOptions = {},
+  ): Promise<TokenPiece[]> {
+    if (this.kind !== 'llama-server') {
+      throw invalidOption('with_pieces', `the engine behind this host (${this.kind}) gives numbers alone`);
+    }
+    const flags = {
+      add_special: addSpecial ?? false,
+      ...(parseSpecial !== undefined && { parse_special: parseSpecial }),
+    };
+    const body = { model: this.#of(model).id, content, ...flags, with_pieces: true };
+    const { status, json, text } = await this.#http.ask('/tokenize', body, this.#questionMs);
+    const { tokens } = objectOf(json);
+    if (status !== 200 || !Array.isArray(tokens)) throw failureOf(status, text);
+    return tokens as TokenPiece[];
   }
 
   async detokenize(model: string, tokens: readonly number[]): Promise<string> {
     this.#needTokenizer('tokens');
-    const body = { tokens, ...(this.kind === 'vllm' && { model: this.#of(model).id }) };
+    const body = { model: this.#of(model).id, tokens };
     const { status, json, text } = await this.#http.ask('/detokenize', body, this.#questionMs);
     const { content, prompt } = objectOf(json);
     const words = content ?? prompt;
@@ -140,25 +175,35 @@ export class AttachedEngine implements ModelEngine {
     ]);
   }
 
-  setSystemPrompt(model: string, prompt: SystemPrompt): void {
-    const { id } = this.#of(model);
-    if (prompt.prompt === '' && prompt.anti_prompt === '' && prompt.assistant_name === '') this.#systems.delete(id);
-    else this.#systems.set(id, prompt);
+  props(): EngineProps {
+    return { slots: this.detected.slots, isMultimodal: this.detected.isMultimodal };
   }
 
-  props(model: string): EngineProps {
-    const system = this.#systems.get(this.#of(model).id);
-    return {
-      assistantName: system?.assistant_name ?? '',
-      antiPrompt: system?.anti_prompt ?? '',
-      systemPrompt: system?.prompt ?? '',
-      slots: this.detected.slots,
-      isMultimodal: this.detected.isMultimodal,
-    };
+  /** Null when the engine keeps them to itself. Requests of others in them, such as their options, are left out. */
+  async slots(): Promise<readonly SlotState[] | null> {
+    const list = await this.#shown('/slots');
+    if (!Array.isArray(list)) return null;
+    return list.map((entry: unknown, at) => {
+      const { id, n_ctx, is_processing, speculative, next_token, n_tokens } = objectOf(entry);
+      const next = objectOf([next_token].flat()[0]);
+      return {
+        id: numberOf(id) ?? at,
+        n_ctx: numberOf(n_ctx) ?? 0,
+        is_processing: is_processing === true,
+        n_tokens: numberOf(n_tokens) ?? numberOf(next['n_decoded']) ?? 0,
+        ...(typeof speculative === 'boolean' && { speculative }),
+        ...(next_token !== undefined && { next_token }),
+      };
+    });
   }
 
-  slots(): readonly SlotState[] {
-    return this.#monitor.slots;
+  async ownProps(): Promise<JsonObject> {
+    return this.kind === 'llama-server' ? objectOf(await this.#shown('/props')) : {};
+  }
+
+  listed(model: string): JsonObject {
+    const { meta } = this.#of(model);
+    return meta === null ? {} : { meta };
   }
 
   figures(): EngineFigures {
@@ -200,18 +245,30 @@ export class AttachedEngine implements ModelEngine {
     this.#http.close();
   }
 
+  /** What the engine shows of itself on a path; undefined when it does not, or not soon. */
+  async #shown(path: string): Promise<unknown> {
+    const answer = await this.#http.ask(path, undefined, Math.min(SHOW_MS, this.#questionMs)).catch(() => null);
+    return answer?.status === 200 ? answer.json : undefined;
+  }
+
+  async #mediaMarker(): Promise<string> {
+    const { media_marker } = await this.ownProps();
+    return typeof media_marker === 'string' ? media_marker : this.detected.mediaMarker;
+  }
+
   #of(model: string): DetectedModel {
     const known = this.#names.get(model);
     if (known === undefined) throw new Error(`no such model: ${model}`);
     return known;
   }
 
-  async #tokens(modelId: string, text: string, isFirst: boolean): Promise<number[]> {
+  async #tokens(modelId: string, text: string, isFirst: boolean, parseSpecial?: boolean): Promise<number[]> {
     this.#needTokenizer('content');
+    const special = parseSpecial === undefined ? {} : { parse_special: parseSpecial };
     const body =
       this.kind === 'vllm'
         ? { model: modelId, prompt: text, add_special_tokens: isFirst }
-        : { content: text, add_special: isFirst };
+        : { model: modelId, content: text, add_special: isFirst, ...special };
     const { status, json, text: said } = await this.#http.ask('/tokenize', body, this.#questionMs);
     const { tokens } = objectOf(json);
     if (status !== 200 || !Array.isArray(tokens)) throw failureOf(status, said);

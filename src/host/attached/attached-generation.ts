@@ -33,8 +33,8 @@ export function generate(
   const hear = (read: ProtocolEvent): boolean => {
     if (isOver) return true;
     if (read.start !== undefined) sink.start(read.start.promptTokens, read.start.cachedTokens, read.start.slotId);
-    const { text = '', reports = [] } = read;
-    if (text !== '' || reports.length > 0) sink.text(text, reports);
+    const { text = '', reports = [], details } = read;
+    if (text !== '' || reports.length > 0 || details !== undefined) sink.text(text, reports, false, details);
     if (read.failure !== undefined) throw new AttachedEngineError(read.failure);
     if (read.end !== undefined) end(read.end, null);
     return read.isCut !== true;

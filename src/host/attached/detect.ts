@@ -1,5 +1,6 @@
-// Detects what an attached engine is, waiting while it loads. llama-server is recognised by /props, vLLM by /version; any
-// other server that lists models at /v1/models counts as OpenAI-compatible. Empty requests show which dialects it serves.
+// Detects what an attached engine is, waiting while it loads. llama-server is recognised by /props, its name in a header or its
+// list of models, vLLM by /version, Ollama by /api/version; any other server that lists models at /v1/models counts as
+// OpenAI-compatible. Empty requests show which dialects it serves. What an engine keeps to itself counts as absent.
 import type { Clock } from '../../actor/index.ts';
 import { AttachedEngineError } from './engine-dispatch.ts';
 import {
@@ -11,13 +12,15 @@ import {
   objectOf,
 } from './engine-http.ts';
 import { missingOptions } from './unsupported-options.ts';
-export type AttachedEngineKind = 'llama-server' | 'vllm' | 'openai';
+export type AttachedEngineKind = 'llama-server' | 'vllm' | 'ollama' | 'openai';
 
 export interface DetectedModel {
   /** As the engine calls it. */
   readonly id: string;
   /** Tokens of one sequence, prompt and generated; null when the engine does not say. */
   readonly contextTokens: number | null;
+  /** What the engine says of it besides; null: nothing. */
+  readonly meta: JsonObject | null;
 }
 
 /** What was detected about an engine. */
@@ -89,10 +92,17 @@ export async function detectEngine(http: EngineHttp, settings: DetectionSettings
   }
 }
 
+const NAMES: Readonly<Record<AttachedEngineKind, string>> = {
+  'llama-server': 'llama-server',
+  vllm: 'vLLM',
+  ollama: 'Ollama',
+  openai: 'an OpenAI-compatible server',
+};
+
 /** One sentence for the log. */
 export function describeEngine(engine: DetectedEngine): string {
   const { url, kind, version, models, slots, dialects } = engine;
-  const name = kind === 'llama-server' ? 'llama-server' : kind === 'vllm' ? 'vLLM' : 'an OpenAI-compatible server';
+  const name = NAMES[kind];
   const listed = models.map(({ id, contextTokens }) =>
     contextTokens === null ? id : `${id} (${contextTokens} tokens)`,
   );
@@ -114,18 +124,31 @@ export function describeEngine(engine: DetectedEngine): string {
 }
 
 async function identify(http: EngineHttp, { questionMs }: DetectionSettings): Promise<DetectedEngine> {
-  const get = async (path: string): Promise<AttachedResponse> =>
+  const needed = async (path: string): Promise<AttachedResponse> =>
     refuseUnready(http.url, await http.ask(path, undefined, questionMs));
-  const [health, props, version, list] = await Promise.all(['/health', '/props', '/version', '/v1/models'].map(get));
-  const models = modelsOf(list!);
-  const properties = objectOf(props!.json);
-  const isLlama = props!.status === 200 && ('default_generation_settings' in properties || 'total_slots' in properties);
-  const number = objectOf(version!.json)['version'];
-  const isVllm = !isLlama && version!.status === 200 && typeof number === 'string';
-  if (models.length === 0 && !isLlama) {
-    const what = `/v1/models answered ${list!.status}, /health ${health!.status}`;
+  // What is late or refused is not there, as long as the engine answers at all.
+  const shown = (path: string): Promise<AttachedResponse> =>
+    http.ask(path, undefined, questionMs).catch(() => NOT_SHOWN);
+  const [health, list, props, version, ollama] = await Promise.all([
+    http.ask('/health', undefined, questionMs),
+    needed('/v1/models'),
+    shown('/props'),
+    shown('/version'),
+    shown('/api/version'),
+  ]);
+  if (health.status === 503) throw new NotYet(`it is not ready: ${complaintOf(health.status, health.text)}`);
+  const models = modelsOf(list);
+  const properties = props.status === 200 ? objectOf(props.json) : {};
+  const isLlama =
+    'default_generation_settings' in properties || 'total_slots' in properties || isLlamaServer(list, health);
+  const number = versionOf(version);
+  const isVllm = !isLlama && number !== null;
+  const ollamaNumber = isLlama || isVllm ? null : versionOf(ollama);
+  if (models.length === 0 && !isLlama && ollamaNumber === null) {
+    const what = `/v1/models answered ${list.status}, /health ${health.status}`;
     throw new Error(`${http.url} is no engine: ${what}`);
   }
+  if (models.length === 0 && ollamaNumber !== null) throw new NotYet('it is Ollama and has no model yet');
   const probes = [...DIALECT_PATHS, '/infill', '/tokenize'];
   const served = new Set<string>();
   for (const [at, isServed] of (await Promise.all(probes.map((path) => serves(http, path, questionMs)))).entries()) {
@@ -137,8 +160,37 @@ async function identify(http: EngineHttp, { questionMs }: DetectionSettings): Pr
     dialects: new Set(DIALECT_PATHS.filter((path) => served.has(path))),
   };
   if (isLlama) return { ...known, ...llamaOf(properties, models), canInfill: served.has('/infill') };
-  const rest = { models, slots: 0, isMultimodal: false, mediaMarker: DEFAULT_MARKER, canInfill: false };
-  return { ...known, ...rest, kind: isVllm ? 'vllm' : 'openai', version: isVllm ? number : null };
+  const rest = { slots: 0, isMultimodal: false, mediaMarker: DEFAULT_MARKER, canInfill: false };
+  if (isVllm) return { ...known, ...rest, models, kind: 'vllm', version: number };
+  if (ollamaNumber === null) return { ...known, ...rest, models, kind: 'openai', version: null };
+  const loaded = loadedOf(await shown('/api/ps'));
+  const sized = models.map((model) => ({ ...model, contextTokens: loaded.get(model.id) ?? model.contextTokens }));
+  return { ...known, ...rest, models: sized, kind: 'ollama', version: ollamaNumber };
+}
+
+const NOT_SHOWN: AttachedResponse = { status: 404, headers: {}, json: undefined, text: '' };
+
+function isLlamaServer(list: AttachedResponse, { headers }: AttachedResponse): boolean {
+  const { data } = objectOf(list.json);
+  const owners = Array.isArray(data) ? data.map((entry: unknown) => objectOf(entry)['owned_by']) : [];
+  return owners.includes('llamacpp') || headers['server'] === 'llama.cpp';
+}
+
+function versionOf({ status, json }: AttachedResponse): string | null {
+  const number = objectOf(json)['version'];
+  return status === 200 && typeof number === 'string' ? number : null;
+}
+
+/** Context sizes of the models that Ollama has loaded; those of others are not known before. */
+function loadedOf({ json }: AttachedResponse): ReadonlyMap<string, number> {
+  const { models } = objectOf(json);
+  return new Map(
+    (Array.isArray(models) ? models : []).flatMap((entry: unknown): [string, number][] => {
+      const { name, context_length } = objectOf(entry);
+      const tokens = numberOf(context_length);
+      return typeof name === 'string' && tokens !== undefined ? [[name, tokens]] : [];
+    }),
+  );
 }
 
 function refuseUnready(url: string, answer: AttachedResponse): AttachedResponse {
@@ -161,7 +213,7 @@ export function modelsOf({ status, json }: AttachedResponse): DetectedModel[] {
     const { id, max_model_len, context_length, meta } = objectOf(entry);
     if (typeof id !== 'string') return [];
     const size = numberOf(max_model_len) ?? numberOf(context_length) ?? numberOf(objectOf(meta)['n_ctx']);
-    return [{ id, contextTokens: size ?? null }];
+    return [{ id, contextTokens: size ?? null, meta: meta === undefined ? null : objectOf(meta) }];
   });
 }
 
@@ -172,14 +224,16 @@ function llamaOf(
   const { default_generation_settings, total_slots, model_alias, model_path, modalities, media_marker, build_info } =
     props;
   // Of one slot, which is what a sequence may fill; the list of models knows the training's size only.
-  const contextTokens = numberOf(objectOf(default_generation_settings)['n_ctx']) ?? null;
+  const contextTokens = numberOf(objectOf(default_generation_settings)['n_ctx']) || null;
   const name = [model_alias, model_path].find((words) => typeof words === 'string' && words !== '');
-  const listed = models.length > 0 ? models : [{ id: typeof name === 'string' ? name : 'default', contextTokens }];
+  const listed =
+    models.length > 0 ? models : [{ id: typeof name === 'string' ? name : 'default', contextTokens, meta: null }];
   return {
     kind: 'llama-server',
     version: typeof build_info === 'string' ? build_info : null,
     models: listed.map((model) => ({ ...model, contextTokens: contextTokens ?? model.contextTokens })),
-    slots: numberOf(total_slots) ?? 1,
+    // A router has models with slots of their own.
+    slots: numberOf(total_slots) ?? (props['role'] === 'router' ? 0 : 1),
     isMultimodal: objectOf(modalities)['vision'] === true,
     mediaMarker: typeof media_marker === 'string' ? media_marker : DEFAULT_MARKER,
   };

@@ -1,9 +1,16 @@
-// Periodic health check of an attached engine. Keeps its health and its slots, so that the host can report them at once.
+// Periodic health check of an attached engine. Its `/health` alone decides; what else it says, and when, has no consequence.
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import type { SlotState } from '../model-engine.ts';
-import { type DetectedEngine, modelsOf } from './detect.ts';
-import { type EngineHttp, numberOf, objectOf } from './engine-http.ts';
+import { type AttachedEngineKind, type DetectedEngine, modelsOf } from './detect.ts';
+import type { EngineHttp } from './engine-http.ts';
 export type Health = 'loading' | 'ready' | 'failed';
+
+/** What answers 200 while an engine is well. */
+const HEALTH_PATHS: Readonly<Record<AttachedEngineKind, string>> = {
+  'llama-server': '/health',
+  vllm: '/health',
+  ollama: '/api/version',
+  openai: '/v1/models',
+};
 
 export interface MonitorSettings {
   readonly clock: Clock;
@@ -16,12 +23,13 @@ export interface MonitorSettings {
 }
 
 export class EngineMonitor {
-  slots: readonly SlotState[];
   readonly #http: EngineHttp;
   readonly #engine: DetectedEngine;
   readonly #settings: MonitorSettings;
   #health: Health = 'ready';
   #hasOtherModels = false;
+  /** Whether its models are to be compared before it counts as ready again. */
+  #isUnknown = false;
   #timer: TimerHandle | null = null;
   #isClosed = false;
 
@@ -29,8 +37,6 @@ export class EngineMonitor {
     this.#http = http;
     this.#engine = engine;
     this.#settings = settings;
-    const n_ctx = engine.models[0]!.contextTokens ?? 0;
-    this.slots = Array.from({ length: engine.slots }, (_, id) => ({ id, n_ctx, is_processing: false, n_tokens: 0 }));
     this.#later();
   }
 
@@ -46,13 +52,12 @@ export class EngineMonitor {
   /** Looks now; also called by the timer. */
   async look(): Promise<void> {
     const { questionMs } = this.#settings;
-    const path = this.#engine.kind === 'openai' ? '/v1/models' : '/health';
+    const path = HEALTH_PATHS[this.#engine.kind];
     try {
       const { status } = await this.#http.ask(path, undefined, questionMs);
       if (status !== 200) return this.#become(status === 503 ? 'loading' : 'failed');
-      if (this.#health !== 'ready' && !(await this.#isSame(questionMs))) return this.#become('failed');
+      if (this.#isUnknown && (await this.#isOther(questionMs))) return this.#become('failed');
       this.#become('ready');
-      if (this.#engine.slots > 0) await this.#lookAtSlots(questionMs);
     } catch {
       this.#become('failed');
     }
@@ -68,14 +73,20 @@ export class EngineMonitor {
     const { url } = this.#engine;
     const isNews = health !== this.#health;
     this.#health = health;
+    this.#isUnknown ||= health !== 'ready';
     if (!isNews) return;
     if (health === 'ready') onNotice(`the engine at ${url} is back`);
     else onNotice(`the engine at ${url} is ${health === 'loading' ? 'loading' : 'away'}`);
   }
 
-  /** Whether the engine that came back has the models of the one that went: others are not to answer in their name. */
-  async #isSame(questionMs: number): Promise<boolean> {
-    const models = modelsOf(await this.#http.ask('/v1/models', undefined, questionMs));
+  /**
+   * Whether the engine that came back lacks models of the one that went: others are not to answer in their name. An engine that
+   * does not say is asked again with the next check.
+   */
+  async #isOther(questionMs: number): Promise<boolean> {
+    const list = await this.#http.ask('/v1/models', undefined, questionMs).catch(() => null);
+    if (list === null) return false;
+    const models = modelsOf(list);
     const missing = this.#engine.models.filter(({ id }) => !models.some((model) => model.id === id));
     // A llama-server that lists no model was known by its properties.
     const isSame = models.length === 0 || missing.length === 0;
@@ -84,23 +95,8 @@ export class EngineMonitor {
       onNotice(`the engine at ${this.#engine.url} came back without ${missing.map(({ id }) => id).join(', ')}`);
     }
     this.#hasOtherModels = !isSame;
-    return isSame;
-  }
-
-  /** The engine may have been told to keep its slots to itself: then they stay as they were. */
-  async #lookAtSlots(questionMs: number): Promise<void> {
-    const { status, json } = await this.#http.ask('/slots', undefined, questionMs);
-    if (status !== 200 || !Array.isArray(json)) return;
-    this.slots = json.map((entry: unknown, at) => {
-      const { id, n_ctx, is_processing, next_token, n_tokens } = objectOf(entry);
-      const made = numberOf(objectOf([next_token].flat()[0])['n_decoded']);
-      return {
-        id: numberOf(id) ?? at,
-        n_ctx: numberOf(n_ctx) ?? 0,
-        is_processing: is_processing === true,
-        n_tokens: numberOf(n_tokens) ?? made ?? 0,
-      };
-    });
+    this.#isUnknown = !isSame;
+    return !isSame;
   }
 
   #later(): void {

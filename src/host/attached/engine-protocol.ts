@@ -1,17 +1,18 @@
 // The interface between a streamed generation and the two protocols of attached engines: how to request it, and what an event
 // of the response means.
-import type { SystemPrompt } from '../completion-options.ts';
-import type { CompletionEnd, TokenReport } from '../model-engine.ts';
+import type { CompletionEnd, TextDetails, TokenReport } from '../model-engine.ts';
 import type { DetectedEngine, DetectedModel } from './detect.ts';
 import type { JsonObject } from './engine-http.ts';
 /** What a translation knows besides the task. */
 export interface ProtocolDeps {
   readonly engine: DetectedEngine;
   readonly model: DetectedModel;
-  /** The initial prompt of all slots; null when none is set. */
-  readonly system: SystemPrompt | null;
+  /** Text in front of the prompt; empty: none. */
+  readonly system: string;
   /** Tokens of a text as the engine makes them; `isFirst` adds what begins a sequence. */
   readonly tokenize: (text: string, isFirst: boolean) => Promise<number[]>;
+  /** What stands for an image in a prompt of llama-server; it differs from one start of the engine to the next. */
+  readonly mediaMarker: () => Promise<string>;
   readonly now: () => number;
 }
 
@@ -21,6 +22,8 @@ export interface ProtocolEvent {
   readonly start?: { readonly promptTokens: number; readonly cachedTokens: number; readonly slotId: number };
   readonly text?: string;
   readonly reports?: readonly TokenReport[];
+  /** What the request asked for beside the text. */
+  readonly details?: TextDetails;
   readonly end?: CompletionEnd;
   /** With `end`: the engine does not know that this is the end and would go on. */
   readonly isCut?: boolean;

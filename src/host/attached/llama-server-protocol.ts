@@ -1,6 +1,6 @@
 // Llama-style completions in the protocol of current llama-server versions: renamed members (slot_id, stopped_*), changed
-// defaults (repeat_penalty, cache_prompt), changed shapes (probabilities, images). Every option is sent, so that no default
-// of the server applies.
+// defaults (repeat_penalty, cache_prompt), changed shapes (probabilities, images). Every option of the interface is sent, so
+// that no default of the server applies to it; others go as they came.
 import {
   type CompletionOptions,
   type ImageData,
@@ -13,31 +13,39 @@ import {
   type Likely,
   type StopReason,
   type Task,
+  type TextDetails,
   type TokenReport,
   BLANK_END,
 } from '../model-engine.ts';
 import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
 import type { EngineProtocol, EngineRequest, ProtocolDeps, ProtocolEvent } from './engine-protocol.ts';
-/** The order of the samplers; penalties come first and temperature last, whatever the operator prefers. */
+/**
+ * The order of the samplers; penalties come first and temperature last, whatever the operator prefers. Not sent beside options
+ * that may belong to other samplers.
+ */
 const SAMPLERS = ['penalties', 'top_k', 'typ_p', 'top_p', 'min_p', 'temperature'];
+
+/** Options that say how to answer and not how to sample. */
+const ABOUT_ANSWERS = new Set([
+  'return_progress',
+  'timings_per_token',
+  'sse_ping_interval',
+  'n_cache_reuse',
+  'json_schema',
+]);
 
 const IMAGE_MARK = /\[img-(\d+)\]/g;
 
 /** The options that both sides know, as the engine names them. */
 function llamaServerOptions(options: CompletionOptions): JsonObject {
   return {
-    stream: true,
-    // Tells how much of the prompt was in the cache before the first token is there.
-    return_progress: true,
     n_predict: options.n_predict,
     n_keep: options.n_keep,
     id_slot: options.slot_id,
     cache_prompt: options.cache_prompt,
     stop: options.stop,
     seed: options.seed,
-    samplers: SAMPLERS,
     temperature: options.temperature,
-    dynatemp_range: 0,
     top_k: options.top_k,
     top_p: options.top_p,
     min_p: options.min_p,
@@ -53,11 +61,20 @@ function llamaServerOptions(options: CompletionOptions): JsonObject {
     ignore_eos: options.ignore_eos,
     logit_bias: options.logit_bias,
     n_probs: options.n_probs,
-    ...(options.n_probs > 0 && { post_sampling_probs: true }),
+    ...(options.n_probs > 0 && { post_sampling_probs: options.post_sampling_probs ?? true }),
+    ...(options.return_tokens && { return_tokens: true }),
+    ...(hasOthers(options) ? options.others : { samplers: SAMPLERS, dynatemp_range: 0 }),
+    stream: true,
+    // Tells how much of the prompt was in the cache before the first token is there.
+    return_progress: true,
   };
 }
 
-/** One task. Throws InvalidOptions for an infill after a system prompt: the engine lays infills out itself. */
+function hasOthers({ others }: CompletionOptions): boolean {
+  return Object.keys(others).some((name) => !ABOUT_ANSWERS.has(name));
+}
+
+/** One task. A system prompt does not reach infills: the engine lays them out itself. */
 export class LlamaServerProtocol implements EngineProtocol {
   readonly #task: Task;
   readonly #deps: ProtocolDeps;
@@ -70,10 +87,8 @@ export class LlamaServerProtocol implements EngineProtocol {
     this.#task = task;
     this.#deps = deps;
     const { prompt, options } = task;
-    if (prompt.kind === 'infill') {
-      if (!deps.engine.canInfill) throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
-      if (deps.system !== null)
-        throw invalidOption('system_prompt', 'the engine behind this host fills in without one');
+    if (prompt.kind === 'infill' && !deps.engine.canInfill) {
+      throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
     }
     if (prompt.kind === 'parts' && options.image_data.length > 0) checkImages(prompt.parts, options.image_data);
   }
@@ -82,12 +97,19 @@ export class LlamaServerProtocol implements EngineProtocol {
     const { prompt, options } = this.#task;
     const shared = { ...llamaServerOptions(options), model: this.#deps.model.id };
     if (prompt.kind === 'infill') {
-      const body = { ...shared, input_prefix: prompt.prefix, input_suffix: prompt.suffix };
+      const { prefix, suffix, extra = [], middle = '' } = prompt;
+      const body = {
+        ...shared,
+        input_prefix: prefix,
+        input_suffix: suffix,
+        ...(extra.length > 0 && { input_extra: extra }),
+        ...(middle !== '' && { prompt: middle }),
+      };
       return { path: '/infill', body };
     }
     if (prompt.kind === 'chat') throw new Error('conversations are passed on, not completed');
     const { image_data } = options;
-    const wire = image_data.length > 0 ? this.#withImages(prompt.parts, image_data) : await this.#parts(prompt.parts);
+    const wire = await (image_data.length > 0 ? this.#withImages(prompt.parts, image_data) : this.#parts(prompt.parts));
     return { path: '/completion', body: { ...shared, prompt: wire } };
   }
 
@@ -116,12 +138,20 @@ export class LlamaServerProtocol implements EngineProtocol {
   }
 
   #content(event: JsonObject): ProtocolEvent {
-    const { n_probs, n_predict } = this.#task.options;
+    const { n_probs, n_predict, others, post_sampling_probs, return_tokens } = this.#task.options;
     // Asked for no token, the engine samples one all the same.
     if (n_predict === 0 || typeof event['content'] !== 'string') return {};
     const listed = event['completion_probabilities'];
-    const reports = n_probs > 0 && Array.isArray(listed) ? listed.map((entry) => reportOf(entry, n_probs)) : [];
-    return { text: event['content'], reports };
+    const isBare = post_sampling_probs === null;
+    const reports = n_probs > 0 && Array.isArray(listed) ? listed.map((entry) => reportOf(entry, n_probs, isBare)) : [];
+    const { tokens, timings, prompt_progress: progress } = event;
+    const isLast = event['stop'] === true;
+    const details: TextDetails = {
+      ...(return_tokens && Array.isArray(tokens) && tokens.length > 0 && { tokens: tokens as number[] }),
+      ...(others['timings_per_token'] === true && !isLast && timings !== undefined && { timings: objectOf(timings) }),
+      ...(others['return_progress'] === true && progress !== undefined && { promptProgress: objectOf(progress) }),
+    };
+    return { text: event['content'], reports, ...(Object.keys(details).length > 0 && { details }) };
   }
 
   #end(event: JsonObject, timings: JsonObject): CompletionEnd {
@@ -145,6 +175,7 @@ export class LlamaServerProtocol implements EngineProtocol {
       isTruncated,
       promptMs: numberOf(timings['prompt_ms']) ?? 0,
       generationMs: generatedTokens === 0 ? 0 : (numberOf(timings['predicted_ms']) ?? 0),
+      ...(generatedTokens > 0 && { timings }),
       seed: numberOf(objectOf(event['generation_settings'])['seed']) ?? this.#task.options.seed,
     };
   }
@@ -153,22 +184,22 @@ export class LlamaServerProtocol implements EngineProtocol {
   async #parts(given: readonly PromptPart[]): Promise<string | PromptPart[]> {
     const { system, tokenize } = this.#deps;
     const parts = given.filter((part) => part !== '');
-    const text = system?.prompt ?? '';
-    if (text !== '') return [...(await tokenize(text, true)), ...parts];
+    if (system !== '') return [...(await tokenize(system, true)), ...parts];
     const [first, second, ...rest] = parts;
     if (second === undefined) return typeof first === 'string' ? first : first === undefined ? '' : [first];
     if (parts.some((part) => typeof part === 'number')) return parts;
     return [first!, ...(await tokenize(second as string, false)), ...rest];
   }
 
-  #withImages(parts: readonly PromptPart[], images: readonly ImageData[]): JsonObject {
-    const { engine, system } = this.#deps;
+  async #withImages(parts: readonly PromptPart[], images: readonly ImageData[]): Promise<JsonObject> {
+    const { mediaMarker, system } = this.#deps;
+    const marker = await mediaMarker();
     const seen: string[] = [];
     const text = parts.join('').replace(IMAGE_MARK, (_, id: string) => {
       seen.push(images.find((image) => image.id === Number(id))!.data);
-      return engine.mediaMarker;
+      return marker;
     });
-    return { prompt_string: (system?.prompt ?? '') + text, multimodal_data: seen };
+    return { prompt_string: system + text, multimodal_data: seen };
   }
 }
 
@@ -198,13 +229,13 @@ function stopReason(event: JsonObject): StopReason {
   return 'limit';
 }
 
-/** Today's form or that of the interface, likeliest first. */
-function reportOf(entry: unknown, count: number): TokenReport {
+/** Today's form or that of the interface, likeliest first. `isBare`: without the form in which it came. */
+function reportOf(entry: unknown, count: number, isBare: boolean): TokenReport {
   const report = objectOf(entry);
   if (typeof report['content'] === 'string') return report as unknown as TokenReport;
   const listed = report['top_probs'] ?? report['top_logprobs'];
   const probs = Array.isArray(listed) ? listed.slice(0, count).map(likelyOf) : [];
-  return { content: pieceOf(report), probs };
+  return { content: pieceOf(report), probs, ...(!isBare && { today: report }) };
 }
 
 function likelyOf(entry: unknown): Likely {

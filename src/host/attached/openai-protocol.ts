@@ -61,7 +61,11 @@ export class OpenAiProtocol implements EngineProtocol {
       throw invalidOption('n_predict', 'the engine behind this host stops early unless it is told a number of tokens');
     }
     if (prompt.kind === 'infill') throw invalidOption('input_prefix', 'the engine behind this host cannot fill in');
-    if (prompt.kind === 'parts' && !deps.engine.canTokenize) refuseMixed(this.#withSystem(prompt.parts));
+    if (prompt.kind === 'parts' && !deps.engine.canTokenize) {
+      const parts = this.#withSystem(prompt.parts);
+      refuseMixed(parts);
+      if (deps.engine.kind === 'ollama') refuseTokens(parts);
+    }
   }
 
   async ask(): Promise<EngineRequest> {
@@ -96,8 +100,7 @@ export class OpenAiProtocol implements EngineProtocol {
   }
 
   #withSystem(parts: readonly PromptPart[]): PromptPart[] {
-    const text = this.#deps.system?.prompt ?? '';
-    return [text, ...parts].filter((part) => part !== '');
+    return [this.#deps.system, ...parts].filter((part) => part !== '');
   }
 
   /** One text as it is; more than that as tokens, because only tokens can be joined without changing them. */
@@ -185,6 +188,11 @@ export class OpenAiProtocol implements EngineProtocol {
       return { content: String(token), probs };
     });
   }
+}
+
+function refuseTokens(parts: readonly PromptPart[]): void {
+  if (parts.some((part) => typeof part === 'number'))
+    throw invalidOption('prompt', 'the engine behind this host takes text, not tokens');
 }
 
 function refuseMixed(parts: readonly PromptPart[]): void {

@@ -18,11 +18,15 @@ const NOT_OF_OPENAI_STYLE: readonly OptionName[] = [
   'slot_id',
 ];
 
+const NOT_OF_OPENAI: readonly OptionName[] = ['top_k', 'min_p', 'repeat_penalty', 'repeat_last_n', 'ignore_eos'];
+
 const MISSING: Readonly<Record<AttachedEngineKind, readonly OptionName[]>> = {
   'llama-server': ['tfs_z', 'penalize_nl'],
   // Its penalties look at the whole sequence: a window of another length is refused, no window at all can be had.
   vllm: [...NOT_OF_OPENAI_STYLE, 'repeat_last_n'],
-  openai: [...NOT_OF_OPENAI_STYLE, 'top_k', 'min_p', 'repeat_penalty', 'repeat_last_n', 'ignore_eos'],
+  openai: [...NOT_OF_OPENAI_STYLE, ...NOT_OF_OPENAI],
+  // It ignores them in silence.
+  ollama: [...NOT_OF_OPENAI_STYLE, ...NOT_OF_OPENAI, 'logit_bias', 'n_probs'],
 };
 
 /** Values, besides the default, with which an option does nothing or what the engine does anyway. */

@@ -1,7 +1,16 @@
 // One generation of the simulated engine: sampler and stop strings of a task as a `SequenceJob`, and the scheduler's
 // callbacks as calls of the task's sink. Tokens are sampled and matched when a step begins, so that publishing at its end is
 // cheap.
-import type { CompletionEnd, LogProb, Sink, StopReason, Task, TokenLogProbs, TokenReport } from '../model-engine.ts';
+import type {
+  CompletionEnd,
+  LogProb,
+  Sink,
+  StopReason,
+  Task,
+  TextDetails,
+  TokenLogProbs,
+  TokenReport,
+} from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import type { Vocabulary } from './model/vocabulary.ts';
 import type { LogProbabilities } from './sampling/log-probabilities.ts';
@@ -9,6 +18,7 @@ import { LookAhead } from './sampling/look-ahead.ts';
 import type { Sampler } from './sampling/sampler.ts';
 import type { SequenceEnd, SequenceJob } from './sequence.ts';
 const NO_REPORTS: readonly TokenReport[] = [];
+const NO_DETAILS: TextDetails = {};
 
 /** What a session is made of. */
 export interface GenerationDeps {
@@ -30,12 +40,14 @@ export class Generation {
   readonly #parts: GenerationDeps;
   readonly #matcher: StopMatcher;
   readonly #reporting: boolean;
+  readonly #listing: boolean;
   readonly #ahead: LookAhead;
   #reason: StopReason = 'limit';
   #stoppingWord = '';
   #generated = 0;
   #ready = '';
   #readyReports: TokenReport[] = [];
+  #readyTokens: number[] = [];
   #cancelled = false;
 
   constructor(parts: GenerationDeps) {
@@ -43,6 +55,7 @@ export class Generation {
     this.#parts = parts;
     this.#matcher = new StopMatcher(options.stop);
     this.#reporting = options.n_probs > 0 || logProbs !== undefined;
+    this.#listing = options.return_tokens;
     const maxTokens = options.n_predict < 0 ? Infinity : options.n_predict;
     this.#ahead = new LookAhead(parts.sampler, parts.vocabulary.eos, maxTokens);
     this.job = {
@@ -81,6 +94,7 @@ export class Generation {
       return null;
     }
     this.#generated++;
+    if (this.#listing) this.#readyTokens.push(token);
     if (this.#reporting) this.#readyReports.push(this.#report(token, sampler));
     const { text, stop } = this.#matcher.push(vocabulary.text(token) ?? vocabulary.bytes(token));
     this.#ready += text;
@@ -96,10 +110,17 @@ export class Generation {
     if (this.#ready === '') return waits ? undefined : sink.leave?.();
     const text = this.#ready;
     this.#ready = '';
-    if (!this.#reporting) return sink.text(text, NO_REPORTS, waits);
+    if (!this.#reporting && !this.#listing) return sink.text(text, NO_REPORTS, waits);
     const reports = this.#readyReports;
     this.#readyReports = [];
-    sink.text(text, reports, waits);
+    sink.text(text, reports, waits, this.#details());
+  }
+
+  #details(): TextDetails {
+    if (!this.#listing) return NO_DETAILS;
+    const tokens = this.#readyTokens;
+    this.#readyTokens = [];
+    return { tokens };
   }
 
   #end(end: SequenceEnd): void {
@@ -107,7 +128,9 @@ export class Generation {
     if (this.#cancelled) return;
     this.#ready += this.#matcher.flush();
     const { sink } = this.#parts;
-    if (this.#ready !== '' || this.#readyReports.length > 0) sink.text(this.#ready, this.#readyReports);
+    if (this.#ready !== '' || this.#readyReports.length > 0 || this.#readyTokens.length > 0) {
+      sink.text(this.#ready, this.#readyReports, false, this.#details());
+    }
     sink.end(this.#summary(end));
   }
 

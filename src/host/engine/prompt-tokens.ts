@@ -36,11 +36,13 @@ export function promptTokens(prompt: Prompt, images: readonly ImageData[], deps:
   const text = (value: string): void => push(tokens, deps.tokenizer.tokenize(value));
   if (prompt.kind === 'infill') {
     begin();
+    for (const { filename, text: content } of prompt.extra ?? []) text(`${filename ?? 'filename'}\n${content}\n`);
     tokens.push(SPECIAL.prefix);
     text(prompt.prefix);
     tokens.push(SPECIAL.suffix);
     text(prompt.suffix.replace(/^ /, ''));
     tokens.push(SPECIAL.middle);
+    text(prompt.middle ?? '');
   } else if (prompt.kind === 'chat') {
     begin();
     const { tools, turns } = prompt;

@@ -2,7 +2,7 @@
 // request has a scheduler of its own, with steps of a constant length, and words in place of the language model. The same seed, name
 // and arrivals give the same answers at the same times.
 import { type Clock, type TimerHandle, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
-import { type CompletionOptions, type SystemPrompt, invalidOption, InvalidOptions } from '../completion-options.ts';
+import { type CompletionOptions, invalidOption, InvalidOptions } from '../completion-options.ts';
 import {
   type EngineFigures,
   type EngineProps,
@@ -12,6 +12,8 @@ import {
   type Sink,
   type SlotState,
   type Task,
+  type TokenizeOptions,
+  type TokenPiece,
   NO_FIGURES,
   PromptTooLong,
 } from '../model-engine.ts';
@@ -131,8 +133,6 @@ class Loaded {
   readonly #seed: number;
   readonly #createScheduler: () => Scheduler;
   readonly slots: { busy: boolean; tokens: number }[];
-  system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
-  systemTokens: Int32Array = new Int32Array(0);
   readonly #grammars = new Map<string, TokenGrammar>();
 
   constructor(seed: number, slots: number, createScheduler: () => Scheduler) {
@@ -176,6 +176,7 @@ class Loaded {
 class SimulatedEngine implements ModelEngine {
   readonly kind = 'simulated';
   readonly givesLogProbs: boolean;
+  readonly givesTokens: boolean;
   readonly isPaced: boolean;
   /** Absent for a paced engine, which has no memory to run out of. */
   readonly exhaust?: () => void;
@@ -220,6 +221,7 @@ class SimulatedEngine implements ModelEngine {
     this.#pace = { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens };
     this.isPaced = deps.profile === 'paced';
     this.givesLogProbs = !this.isPaced;
+    this.givesTokens = !this.isPaced;
     if (!this.isPaced) this.exhaust = outOfMemory;
     const profile = this.#profile;
     const create = (model: string) => (): Scheduler => {
@@ -245,8 +247,18 @@ class SimulatedEngine implements ModelEngine {
     return this.#isLoading ? 'loading' : 'ready';
   }
 
-  tokenize(model: string, content: string): Int32Array {
-    return this.#of(model).model.tokenizer.tokenize(content);
+  tokenize(model: string, content: string, { addSpecial = false }: TokenizeOptions = {}): Int32Array {
+    const language = this.#of(model).model;
+    const tokens = language.tokenizer.tokenize(content);
+    return addSpecial ? withBegin(tokens) : tokens;
+  }
+
+  pieces(model: string, content: string, options?: TokenizeOptions): TokenPiece[] {
+    const { vocabulary } = this.#of(model).model;
+    return Array.from(this.tokenize(model, content, options), (id) => ({
+      id,
+      piece: vocabulary.text(id) ?? Array.from(vocabulary.bytes(id)),
+    }));
   }
 
   detokenize(model: string, tokens: readonly number[]): string {
@@ -258,25 +270,19 @@ class SimulatedEngine implements ModelEngine {
     return tokenizer.detokenize(tokens);
   }
 
-  countPrompt(model: string, prompt: Prompt): number {
+  countPrompt(model: string, prompt: Prompt, system = ''): number {
     if (this.isPaced) return countTokens(textOf(prompt));
-    const { model: language, systemTokens } = this.#of(model);
-    return promptTokens(prompt, [], { ...language, systemTokens }).length;
-  }
-
-  setSystemPrompt(model: string, system: SystemPrompt): void {
-    const loaded = this.#of(model);
-    loaded.system = system;
-    const tokens = loaded.model.tokenizer.tokenize(system.prompt);
-    loaded.systemTokens = tokens.length === 0 ? tokens : Int32Array.of(SPECIAL.bos, ...tokens);
+    const { model: language } = this.#of(model);
+    return promptTokens(prompt, [], { ...language, systemTokens: systemTokensOf(language, system) }).length;
   }
 
   complete(task: Task, sink: Sink): Run {
     if (this.isPaced) return this.#completePaced(task, sink);
     const loaded = this.#of(task.model);
-    const { model, sampling, systemTokens } = loaded;
+    const { model, sampling } = loaded;
     const { vocabulary, tokenizer } = model;
     const { options } = task;
+    const systemTokens = systemTokensOf(model, task.system ?? '');
     const prompt = promptTokens(task.prompt, options.image_data, { vocabulary, tokenizer, systemTokens });
     const { contextTokens } = this.#profile;
     if (task.whenFull === 'stop' && prompt.length >= contextTokens) {
@@ -312,15 +318,8 @@ class SimulatedEngine implements ModelEngine {
     return this.#submit(loaded.scheduler, session, task.timingsId);
   }
 
-  props(model: string): EngineProps {
-    const { system } = this.#of(model);
-    return {
-      assistantName: system.assistant_name,
-      antiPrompt: system.anti_prompt,
-      systemPrompt: system.prompt,
-      slots: this.#profile.maxSequences,
-      isMultimodal: true,
-    };
+  props(): EngineProps {
+    return { slots: this.#profile.maxSequences, isMultimodal: true };
   }
 
   slots(model: string): readonly SlotState[] {
@@ -461,6 +460,20 @@ class SimulatedEngine implements ModelEngine {
     slot.busy = false;
     slot.tokens = isCached ? end.promptTokens + end.generatedTokens : 0;
   }
+}
+
+const NO_TOKENS = new Int32Array(0);
+
+/** Tokens of the text in front of every prompt, its beginning-of-sequence included; none for an empty text. */
+function systemTokensOf({ tokenizer }: Pick<LanguageModel, 'tokenizer'>, system: string): Int32Array {
+  return system === '' ? NO_TOKENS : withBegin(tokenizer.tokenize(system));
+}
+
+function withBegin(tokens: Int32Array): Int32Array {
+  const all = new Int32Array(tokens.length + 1);
+  all[0] = SPECIAL.bos;
+  all.set(tokens, 1);
+  return all;
 }
 
 /** Text of a prompt, to choose the words of a paced answer by. */

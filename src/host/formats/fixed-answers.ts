@@ -1,5 +1,5 @@
 // Answers that need no generation: embeddings (unit vectors that depend on the text alone, as numbers or base64 of
-// little-endian float32), images and speech (the smallest valid files).
+// little-endian float32), rankings (by shared words), images and speech (the smallest valid files).
 import { createSeededRandom } from '../../actor/index.ts';
 import { countTokens, seedOf } from '../engine/model/word-chain.ts';
 import { type Json, textOf } from './format.ts';
@@ -83,4 +83,32 @@ export function speak(body: Json): Buffer {
   wav.writeUInt32LE(samples, 40);
   for (let at = 0; at < samples; at++) wav[WAV_HEAD_BYTES + at] = 128 + (at % 20) * 4;
   return wav;
+}
+
+/** The answer of llama-server's own embedding API: one entry for each text, of one vector. Throws as `embed` does. */
+export function embedContent(body: Json, model: string): Json[] {
+  return inputsOf(body['content'] ?? body['input']).map((input, index) => ({
+    index,
+    embedding: [Array.from(vectorOf(seedOf(0, model, input), DIMENSIONS))],
+  }));
+}
+
+const WORD = /[\p{L}\p{N}]+/gu;
+
+/** Documents by the words that they share with the query: the cosine of their sets of words. */
+export function rerank(query: string, documents: readonly string[], top: number | undefined, model: string): Json {
+  const wordsOf = (text: string): Set<string> => new Set(text.toLowerCase().match(WORD));
+  const wanted = wordsOf(query);
+  const results = documents.map((document, index) => {
+    const words = wordsOf(document);
+    const shared = [...words].filter((word) => wanted.has(word)).length;
+    return { index, relevance_score: shared === 0 ? 0 : shared / Math.sqrt(wanted.size * words.size) };
+  });
+  const tokens = documents.reduce((sum, document) => sum + countTokens(query) + countTokens(document), 0);
+  return {
+    model,
+    object: 'list',
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+    results: results.toSorted((a, b) => b.relevance_score - a.relevance_score).slice(0, top),
+  };
 }

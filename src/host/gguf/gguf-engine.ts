@@ -1,16 +1,18 @@
 // An engine that runs a GGUF file in this process: checks the file, loads the optional package, then the model.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
-import { type SystemPrompt, invalidOption } from '../completion-options.ts';
+import { invalidOption } from '../completion-options.ts';
 import { chooseSeed } from '../engine/sampling/random.ts';
 import {
   type CompletionEnd,
   type EngineFigures,
   type EngineProps,
   type ModelEngine,
+  type Prompt,
   type Run,
   type Sink,
   type SlotState,
   type Task,
+  type TokenizeOptions,
   BLANK_END,
   NO_FIGURES,
   PromptTooLong,
@@ -93,7 +95,6 @@ export class GgufEngine implements ModelEngine {
   readonly #clock: Clock;
   readonly #random: () => number;
   #isClosed = false;
-  #system: SystemPrompt = { prompt: '', anti_prompt: '', assistant_name: '' };
   readonly #figures = { ...NO_FIGURES };
 
   /** @internal */
@@ -121,7 +122,7 @@ export class GgufEngine implements ModelEngine {
     const { vocabularySize } = header;
     refuseUnsupported(options);
     this.#refuseSlot(options.slot_id);
-    const prompt = promptOf(task.prompt, { module, model, vocabularySize, system: this.#system.prompt });
+    const prompt = promptOf(task.prompt, { module, model, vocabularySize, system: task.system ?? '' });
     const contextTokens = this.contextTokens();
     if (task.whenFull === 'stop' && prompt.tokens.length >= contextTokens) {
       throw new PromptTooLong(prompt.tokens.length, contextTokens);
@@ -153,8 +154,20 @@ export class GgufEngine implements ModelEngine {
     return { cancel: () => void (isCancelled = true) };
   }
 
-  tokenize(_model: string, content: string): Token[] {
-    return this.#loaded.model.tokenize(content, false, 'trimLeadingSpace');
+  countPrompt(_model: string, prompt: Prompt, system = ''): number {
+    const { model, module, header } = this.#loaded;
+    return promptOf(prompt, { module, model, vocabularySize: header.vocabularySize, system }).tokens.length;
+  }
+
+  tokenize(
+    _model: string,
+    content: string,
+    { addSpecial = false, parseSpecial = false }: TokenizeOptions = {},
+  ): Token[] {
+    const { model } = this.#loaded;
+    const { bos, shouldPrependBosToken } = model.tokens;
+    const tokens = model.tokenize(content, parseSpecial, 'trimLeadingSpace');
+    return addSpecial && shouldPrependBosToken && bos !== null ? [bos, ...tokens] : tokens;
   }
 
   detokenize(_model: string, tokens: readonly number[]): string {
@@ -164,18 +177,8 @@ export class GgufEngine implements ModelEngine {
     return model.detokenize(tokens, true);
   }
 
-  setSystemPrompt(_model: string, prompt: SystemPrompt): void {
-    this.#system = prompt;
-  }
-
   props(): EngineProps {
-    return {
-      assistantName: this.#system.assistant_name,
-      antiPrompt: this.#system.anti_prompt,
-      systemPrompt: this.#system.prompt,
-      slots: this.slots().length,
-      isMultimodal: false,
-    };
+    return { slots: this.slots().length, isMultimodal: false };
   }
 
   slots(): readonly SlotState[] {

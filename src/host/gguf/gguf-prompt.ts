@@ -28,7 +28,7 @@ export function promptOf(prompt: Prompt, deps: GgufPromptDeps): PromptTokens {
   const first = systemTokens.length === 0 ? begin : [];
   let turnEnds: readonly string[] = [];
   let tokens: Token[];
-  if (prompt.kind === 'infill') tokens = [...first, ...infillTokens(prompt.prefix, prompt.suffix, model)];
+  if (prompt.kind === 'infill') tokens = [...first, ...infillTokens(prompt, model)];
   else if (prompt.kind === 'chat') ({ tokens, turnEnds } = chatTokens(prompt.turns, deps));
   else tokens = [...(typeof prompt.parts[0] === 'number' ? [] : first), ...partTokens(prompt.parts, deps)];
   const all = [...systemTokens, ...tokens];
@@ -58,13 +58,22 @@ function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: Ggu
   return tokens;
 }
 
-function infillTokens(before: string, after: string, model: LlamaModel): Token[] {
+function infillTokens(prompt: Extract<Prompt, { kind: 'infill' }>, model: LlamaModel): Token[] {
+  const { extra = [], middle: begun = '' } = prompt;
   const { prefix, suffix, middle } = model.tokens.infill;
   if (prefix === null || suffix === null || middle === null) {
     throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
   }
   const tokens = (text: string): Token[] => model.tokenize(text, false, 'trimLeadingSpace');
-  return [prefix, ...tokens(before), suffix, ...tokens(after.replace(/^ /, '')), middle];
+  return [
+    ...extra.flatMap(({ filename, text }) => tokens(`${filename ?? 'filename'}\n${text}\n`)),
+    prefix,
+    ...tokens(prompt.prefix),
+    suffix,
+    ...tokens(prompt.suffix.replace(/^ /, '')),
+    middle,
+    ...tokens(begun),
+  ];
 }
 
 /** A conversation by the template of the model. */

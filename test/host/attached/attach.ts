@@ -46,6 +46,7 @@ export function begin(
   options: Partial<CompletionOptions> = {},
   prompt: Prompt = HI,
   rest: () => Promise<void> | undefined = () => undefined,
+  system = '',
 ): Running {
   const spoke = Promise.withResolvers<string>();
   const ended = Promise.withResolvers<ProtocolEvent>();
@@ -63,6 +64,7 @@ export function begin(
   const task = {
     model: engine.models[0]!,
     prompt,
+    system,
     options: { ...DEFAULT_OPTIONS, ...options },
     whenFull: 'shift',
     timingsId: null,
@@ -75,8 +77,9 @@ export function complete(
   engine: AttachedEngine,
   options: Partial<CompletionOptions> = {},
   prompt: Prompt = HI,
+  system = '',
 ): Promise<ProtocolEvent> {
-  return begin(engine, options, prompt).ended;
+  return begin(engine, options, prompt, undefined, system).ended;
 }
 
 /** The places that a refusal names, such as `body.tfs_z`; empty when nothing is refused. */

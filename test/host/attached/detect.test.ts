@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/index.ts';
 import { attachEngine } from '../../../src/host/attached/attached-engine.ts';
@@ -12,7 +13,7 @@ t.test('recognises llama-server by its properties', async (t) => {
   t.equal(engine.kind, 'llama-server');
   t.same(engine.models, [LLAMA_MODEL]);
   t.equal(engine.contextTokens(LLAMA_MODEL), 2048, 'of one slot, not of the training');
-  t.equal(engine.props(LLAMA_MODEL).slots, 4);
+  t.equal(engine.props().slots, 4);
   t.equal(
     describeEngine(engine.detected),
     `The engine at ${fake.url} is llama-server b7000-abc with ${LLAMA_MODEL} (2048 tokens): 4 slots, infill, tokenize, ` +
@@ -25,8 +26,8 @@ t.test('recognises vLLM by its version', async (t) => {
   const { engine, fake } = await attach(t, startFakeVllm());
   t.equal(engine.kind, 'vllm');
   t.equal(engine.contextTokens(VLLM_MODEL), 4096);
-  t.equal(engine.props(VLLM_MODEL).slots, 0);
-  t.same(engine.slots(), []);
+  t.equal(engine.props().slots, 0);
+  t.equal(await engine.slots(), null);
   t.match(describeEngine(engine.detected), `${fake.url} is vLLM 0.11.0 with ${VLLM_MODEL} (4096 tokens): tokenize, `);
 });
 
@@ -41,7 +42,7 @@ t.test('notices images and the absence of infill', async (t) => {
   const starting = startFakeLlamaServer({ modalities: { vision: true } });
   (await starting).answers.set('/infill', json(failureBody(501, 'no FIM tokens', 'not_supported_error'), 501));
   const { engine } = await attach(t, starting);
-  t.equal(engine.props(LLAMA_MODEL).isMultimodal, true);
+  t.equal(engine.props().isMultimodal, true);
   t.equal(engine.detected.canInfill, false);
 });
 
@@ -126,12 +127,14 @@ t.test('asks with the key of the settings', async (t) => {
   t.ok(fake.requests.every(({ headers }) => headers.authorization === 'Bearer engine-key'));
 });
 
-t.test('follows the health and the slots of the engine', async (t) => {
+t.test('follows the health of the engine, and shows its slots when it is asked', async (t) => {
   const clock = createManualClock();
   const notices: string[] = [];
   const onNotice = (sentence: string): void => void notices.push(sentence);
   const { engine, fake } = await attach(t, startFakeLlamaServer(), { clock, onNotice });
-  t.equal(engine.slots().length, 4);
+  t.same(await engine.slots(), [
+    { id: 0, n_ctx: 2048, is_processing: true, n_tokens: 12, next_token: [{ n_decoded: 12 }] },
+  ]);
   const looked = async (): Promise<void> => {
     const answered = Promise.withResolvers<void>();
     const health = fake.answers.get('/health')!;
@@ -153,7 +156,14 @@ t.test('follows the health and the slots of the engine', async (t) => {
   fake.answers.set('/health', json({ status: 'ok' }));
   await looked();
   t.equal(engine.health(), 'ready');
-  t.same(engine.slots(), [{ id: 0, n_ctx: 2048, is_processing: true, n_tokens: 12 }]);
+  for (const refused of [json({}, 403), json({}, 501), (_: unknown, response: ServerResponse) => response.destroy()]) {
+    for (const path of ['/slots', '/props', '/metrics']) fake.answers.set(path, refused);
+    await looked();
+    t.equal(engine.health(), 'ready', 'whatever it keeps to itself');
+    t.equal(await engine.slots(), null);
+    t.same(await engine.ownProps(), {});
+    t.equal(await engine.metrics(), null);
+  }
   fake.answers.set('/health', json({}, 500));
   await looked();
   t.equal(engine.health(), 'failed');

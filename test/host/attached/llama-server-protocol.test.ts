@@ -13,7 +13,7 @@ import { attach, begin, complete, HI, refusedPlaces } from './attach.ts';
 
 import t from 'tap';
 
-const SYSTEM = { prompt: 'Be brief.', anti_prompt: 'User:', assistant_name: 'Ada' };
+const SYSTEM = 'Be brief.';
 
 t.test('sends every option under the name the engine has for it', async (t) => {
   const { engine, fake } = await attach(t, startFakeLlamaServer());
@@ -82,8 +82,8 @@ t.test('refuses by name what the engine has not', async (t) => {
 
 t.test('makes one prompt of every shape', async (t) => {
   const { engine, fake } = await attach(t, startFakeLlamaServer());
-  const sent = async (parts: readonly (string | number)[]): Promise<unknown> => {
-    await complete(engine, {}, { kind: 'parts', parts });
+  const sent = async (parts: readonly (string | number)[], system = ''): Promise<unknown> => {
+    await complete(engine, {}, { kind: 'parts', parts }, system);
     return fake.last('/completion').body['prompt'];
   };
   t.equal(await sent(['Hi']), 'Hi');
@@ -92,10 +92,7 @@ t.test('makes one prompt of every shape', async (t) => {
   t.same(await sent([7, 8]), [7, 8]);
   t.same(await sent(['Hi', 8, 'x']), ['Hi', 8, 'x']);
   t.same(await sent(['Hi', '', 'ab', 'c']), ['Hi', 97, 98, 'c'], 'texts alone would be taken for several prompts');
-  engine.setSystemPrompt(LLAMA_MODEL, SYSTEM);
-  t.same(await sent(['Hi']), [1, ...Buffer.from(SYSTEM.prompt), 'Hi'], 'the system prompt begins the sequence');
-  t.match(engine.props(LLAMA_MODEL), { assistantName: 'Ada', antiPrompt: 'User:', systemPrompt: 'Be brief.' });
-  engine.setSystemPrompt(LLAMA_MODEL, { prompt: '', anti_prompt: '', assistant_name: '' });
+  t.same(await sent(['Hi'], SYSTEM), [1, ...Buffer.from(SYSTEM), 'Hi'], 'the system prompt begins the sequence');
   t.equal(await sent(['Hi']), 'Hi');
 });
 
@@ -105,8 +102,7 @@ t.test('puts images where the prompt refers to them', async (t) => {
     { id: 1, data: 'one' },
     { id: 2, data: 'two' },
   ];
-  engine.setSystemPrompt(LLAMA_MODEL, SYSTEM);
-  await complete(engine, { image_data }, { kind: 'parts', parts: ['a [img-2] b ', '[img-1] c'] });
+  await complete(engine, { image_data }, { kind: 'parts', parts: ['a [img-2] b ', '[img-1] c'] }, SYSTEM);
   t.same(fake.last('/completion').body['prompt'], {
     prompt_string: 'Be brief.a <m> b <m> c',
     multimodal_data: ['two', 'one'],
@@ -134,6 +130,7 @@ t.test('gives back every field of a result', async (t) => {
     queueMs: 0,
     promptMs: 8,
     generationMs: 20,
+    timings: { cache_n: 5, prompt_n: 4, prompt_ms: 8, predicted_n: 2, predicted_ms: 20 },
     seed: 4242,
   });
   t.match(engine.figures(), { running: 0, promptTokens: 9, cachedTokens: 5, generatedTokens: 2 });
@@ -211,11 +208,11 @@ t.test('fills in', async (t) => {
   t.match(fake.last('/infill').body, { input_prefix: 'a(', input_suffix: ')', stream: true, n_predict: 4 });
   t.notOk('prompt' in fake.last('/infill').body);
   t.same(texts, ['He', 'llo']);
-  engine.setSystemPrompt(LLAMA_MODEL, SYSTEM);
-  t.same(
-    refusedPlaces(() => begin(engine, {}, infill)),
-    ['body.system_prompt'],
-  );
+  const { input_prefix } = await complete(engine, {}, infill, SYSTEM).then(() => fake.last('/infill').body);
+  t.equal(input_prefix, 'a(', 'a system prompt does not reach infills');
+  const around = { ...infill, extra: [{ filename: 'b.ts', text: 'let b;' }], middle: 'b' };
+  await complete(engine, {}, around);
+  t.match(fake.last('/infill').body, { input_extra: [{ filename: 'b.ts', text: 'let b;' }], prompt: 'b' });
 });
 
 t.test('tokenizes and detokenizes', async (t) => {

@@ -14,7 +14,7 @@ import { attach, begin, complete, refusedPlaces } from './attach.ts';
 
 import t from 'tap';
 
-const SYSTEM = { prompt: 'Be brief.', anti_prompt: '', assistant_name: '' };
+const SYSTEM = 'Be brief.';
 
 type Case = readonly [Partial<CompletionOptions>, Record<string, unknown>];
 
@@ -146,16 +146,15 @@ for (const [name, start, cases] of [
 
 t.test('makes one prompt of every shape', async (t) => {
   const { engine, fake } = await attach(t, startFakeVllm());
-  const sent = async (parts: readonly (string | number)[]): Promise<unknown> => {
-    await complete(engine, { n_predict: 1 }, { kind: 'parts', parts });
+  const sent = async (parts: readonly (string | number)[], system = ''): Promise<unknown> => {
+    await complete(engine, { n_predict: 1 }, { kind: 'parts', parts }, system);
     return fake.last('/v1/completions').body['prompt'];
   };
   t.equal(await sent(['Hi']), 'Hi');
   t.same(await sent([7, 8]), [7, 8]);
   t.same(await sent(['a', 8, 'b']), [1, 97, 8, 98]);
   t.same(await sent(['a', 'b']), [1, 97, 98]);
-  engine.setSystemPrompt(VLLM_MODEL, SYSTEM);
-  t.same(await sent(['a']), [1, ...Buffer.from(SYSTEM.prompt), 97]);
+  t.same(await sent(['a'], SYSTEM), [1, ...Buffer.from(SYSTEM), 97]);
 });
 
 t.test('requires n_predict where the engine stops early and reports no context size', async (t) => {
@@ -170,8 +169,8 @@ t.test('requires n_predict where the engine stops early and reports no context s
 
 t.test('takes text or tokens where nothing turns one into the other', async (t) => {
   const { engine, fake } = await attach(t, startFakeOpenAi(), { contextTokens: 4096 });
-  const sent = async (parts: readonly (string | number)[]): Promise<unknown> => {
-    await complete(engine, {}, { kind: 'parts', parts });
+  const sent = async (parts: readonly (string | number)[], system = ''): Promise<unknown> => {
+    await complete(engine, {}, { kind: 'parts', parts }, system);
     return fake.last('/v1/completions').body['prompt'];
   };
   t.equal(await sent(['a', 'b']), 'ab');
@@ -180,10 +179,9 @@ t.test('takes text or tokens where nothing turns one into the other', async (t) 
     refusedPlaces(() => begin(engine, {}, { kind: 'parts', parts: ['a', 8] })),
     ['body.prompt'],
   );
-  engine.setSystemPrompt(VLLM_MODEL, SYSTEM);
-  t.equal(await sent(['a']), 'Be brief.a');
+  t.equal(await sent(['a'], SYSTEM), 'Be brief.a');
   t.same(
-    refusedPlaces(() => begin(engine, {}, { kind: 'parts', parts: [8] })),
+    refusedPlaces(() => begin(engine, {}, { kind: 'parts', parts: [8] }, undefined, SYSTEM)),
     ['body.prompt'],
   );
   await t.rejects(engine.tokenize(VLLM_MODEL, 'x'), { message: /^body.content: .* shows nothing of its tokens$/ });

@@ -123,8 +123,8 @@ t.test('refuses by name what the sampler has not', async (t) => {
 
 t.test('makes a prompt of every shape', async (t) => {
   const { engine, fake } = await loadFake(t);
-  const evaluated = async (prompt: Parameters<typeof begin>[2]): Promise<number[]> => {
-    await complete(engine, {}, prompt);
+  const evaluated = async (prompt: Parameters<typeof begin>[2], system = ''): Promise<number[]> => {
+    await complete(engine, {}, prompt, 'shift', undefined, system);
     return fake.evaluations.at(-1)!.tokens;
   };
   t.same(await evaluated('ab'), [1, ...tokensOf('ab')]);
@@ -138,9 +138,16 @@ t.test('makes a prompt of every shape', async (t) => {
     ...tokensOf('b'),
     5,
   ]);
-  engine.setSystemPrompt('tiny', { prompt: 'S', anti_prompt: 'U:', assistant_name: 'A' });
-  t.same(await evaluated('ab'), [1, ...tokensOf('Sab')]);
-  t.match(engine.props(), { systemPrompt: 'S', antiPrompt: 'U:', assistantName: 'A' });
+  const around = {
+    kind: 'infill',
+    prefix: 'a',
+    suffix: 'b',
+    extra: [{ filename: 'f', text: 'c' }],
+    middle: 'd',
+  } as const;
+  const inside = [...tokensOf('f\nc\n'), 3, ...tokensOf('a'), 4, ...tokensOf('b'), 5, ...tokensOf('d')];
+  t.same(await evaluated(around), [1, ...inside]);
+  t.same(await evaluated('ab', 'S'), [1, ...tokensOf('Sab')], 'a system prompt begins the sequence');
 });
 
 t.test('builds conversations with the template of the model', async (t) => {

@@ -46,6 +46,7 @@ export function begin(
   prompt: Prompt | string = 'the water',
   whenFull: Task['whenFull'] = 'shift',
   rest: () => Promise<void> | undefined = () => undefined,
+  system = '',
 ): Begun {
   const ended = Promise.withResolvers<Completed>();
   const spoke = Promise.withResolvers<void>();
@@ -54,6 +55,7 @@ export function begin(
   const starts: [number, number, number][] = [];
   const task: Task = {
     model: engine.models[0]!,
+    system,
     prompt: typeof prompt === 'string' ? { kind: 'parts', parts: [prompt] } : prompt,
     options: { ...DEFAULT_OPTIONS, ...options },
     whenFull,

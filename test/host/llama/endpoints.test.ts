@@ -46,10 +46,34 @@ t.test('an infill is a stream between prefix and suffix', async (t) => {
   const frames = await fill({ input_prefix: 'const total = ', input_suffix: ';\nreturn total;\n' });
   t.match(frames.at(-1), { stop: true, tokens_predicted: 12, stopped_limit: true });
   const text = (all: { content: string }[]): string => all.map(({ content }) => content).join('');
-  const other = await fill({ input_prefix: 'const total = ', input_suffix: '\n}\n', stream: false, prompt: 'unread' });
+  const other = await fill({ input_prefix: 'const total = ', input_suffix: '\n}\n', stream: true });
   t.not(text(other), text(frames), 'the suffix counts');
   t.equal(frames.at(-1).tokens_evaluated, other.at(-1).tokens_evaluated + 3, 'four special tokens and the texts');
   t.equal((await send(host, '/infill', { input_prefix: 5 })).status, 422);
+});
+
+t.test('an infill is one answer where its body says so, with other files and a beginning', async (t) => {
+  const host = await startHost(t);
+  const body = { input_prefix: 'let ', input_suffix: ';', temperature: 0, n_predict: 6, stream: false };
+  const whole = await ask(host, '/infill', body);
+  const stream = await send(host, '/infill', { ...body, stream: null });
+  t.match(stream.headers.get('content-type'), /^text\/event-stream/, 'a stream unless it says otherwise');
+  const frames = dataOf(await stream.text());
+  t.equal(whole.content, frames.map(({ content }) => content).join(''));
+  const input_extra = [{ filename: 'a.ts', text: 'let a;\n' }, { text: 'let b;\n' }];
+  const around = await ask(host, '/infill', { ...body, input_extra, prompt: 'sum = ' });
+  const count = async (content: string): Promise<number> => (await ask(host, '/tokenize', { content })).tokens.length;
+  const added = (await count('a.ts\nlet a;\n\n')) + (await count('filename\nlet b;\n\n')) + (await count('sum = '));
+  t.equal(around.tokens_evaluated, whole.tokens_evaluated + added);
+  for (const [wrong, loc] of [
+    [{ input_extra: 'x' }, ['body', 'input_extra']],
+    [{ input_extra: [{ filename: 'x' }] }, ['body', 'input_extra', 0, 'text']],
+    [{ prompt: [1] }, ['body', 'prompt']],
+  ] as const) {
+    const refused = await send(host, '/infill', { ...body, ...wrong });
+    t.equal(refused.status, 422);
+    t.match(await refused.json(), { detail: [{ loc }] });
+  }
 });
 
 t.test('the same answer comes from both paths, and no model has to be named', async (t) => {

@@ -70,7 +70,7 @@ t.test('out of memory fails answers that are not streamed too', async (t) => {
     ['/completion', { prompt: 'x' }],
     ['/v1/completions', { prompt: 'x' }],
     ['/v1/chat/completions', { messages: [{ role: 'user', content: 'x' }] }],
-    ['/v1/responses', { input: 'x' }],
+    ['/v1/responses', { input: 'x', max_output_tokens: 6 }],
     ['/v1/messages', { messages: [{ role: 'user', content: 'x' }] }],
   ];
   for (const [path, body] of shapes) {
@@ -79,7 +79,6 @@ t.test('out of memory fails answers that are not streamed too', async (t) => {
       seed: 1,
       n_predict: 6,
       max_tokens: 6,
-      max_output_tokens: 6,
       ignore_eos: true,
       ...body,
     };

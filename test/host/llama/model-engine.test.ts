@@ -60,7 +60,11 @@ t.test('a host whose engine has failed says so, and not that it is loading', asy
   for (const path of ['/health', '/health/m']) {
     const response = await fetch(host.url + path);
     t.equal(response.status, 503);
-    t.same(await response.json(), { status: 'engine away' });
+    const message = 'The engine behind this host (other) is away';
+    t.same(await response.json(), {
+      status: 'engine away',
+      error: { code: 503, message, type: 'unavailable_error' },
+    });
   }
   const refused = await send(host, '/completion', { prompt: 'x' });
   t.equal(refused.status, 503);
