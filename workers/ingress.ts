@@ -9,6 +9,7 @@ import type {
   PaymentCommand,
   RequestLogCommand,
 } from '../src/billing/index.ts';
+import { moduleOf } from '../src/search/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
@@ -72,8 +73,13 @@ parent.on('message', (message: ThreadMessage) => {
 const address = await server.listen(data.address);
 post({ type: 'Listening', address, server: server.name });
 
-/** Ends the thread as failed, once the message about it has left. */
+/** Ends the thread as failed, once the message about it has left. What the module of an engine throws on its own is logged only. */
 function leave(error: unknown): void {
+  const module = moduleOf(error);
+  if (module !== undefined) {
+    post({ type: 'EngineModule', module, message: errorText(error) });
+    return;
+  }
   server?.close();
   post({ type: 'Failed', message: errorText(error) });
   setImmediate(() => process.exit(1));

@@ -213,13 +213,26 @@ export function parseConfigText(text: string, filename: string): Parsed {
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
   if ('mistakes' in parsed) return parsed;
-  const resolution = resolveSettings(parsed.input, env, flags);
+  const resolution = withModulePaths(resolveSettings(parsed.input, env, flags), filename);
   if ('mistakes' in resolution || resolution.settings.store === null) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['store'], filename);
   if (folder === resolve()) return resolution;
   const store = absoluteStore(resolution.settings.store, folder);
   return { settings: Object.freeze({ ...settings, store }), sources };
+}
+
+/** The paths of engine modules begin where that of a store does. */
+function withModulePaths(resolution: Resolution, filename: string): Resolution {
+  if ('mistakes' in resolution) return resolution;
+  const { settings, sources } = resolution;
+  const folder = storeFolder(sources['search.engines'], filename);
+  const entries = Object.entries(settings.search.engines).map(([id, entry]) => {
+    if (!isPlain(entry) || entry['kind'] !== 'module' || typeof entry['path'] !== 'string') return [id, entry] as const;
+    return [id, freeze({ ...entry, path: resolve(folder, entry['path']) })] as const;
+  });
+  const search = Object.freeze({ ...settings.search, engines: Object.freeze(Object.fromEntries(entries)) });
+  return { ...resolution, settings: Object.freeze({ ...settings, search }) };
 }
 
 /** Where a relative path of a store begins. */

@@ -480,6 +480,10 @@ export class ControlPlane {
     }
     if (message.type === 'Failed') log.error({ thread, reason: message.message }, 'ingress thread failed');
     if (message.type === 'Error') logServerError(log, message.message);
+    if (message.type === 'EngineModule') {
+      const { message: reason, module } = message;
+      log.error({ thread, module, reason }, 'the module of a search engine threw outside of a search');
+    }
     if (message.type === 'Event') log.debug({ thread }, message.text);
     this.#starting.get(thread)?.(message);
   }

@@ -2,14 +2,19 @@
 // mistakes are reported together with all others, before anything starts.
 
 import type { Resolution } from '../config/load.ts';
-import { configureEngines, isPlugIn } from '../search/index.ts';
+import { checkModules, configureEngines, isPlugIn } from '../search/index.ts';
 import { trustMistakes } from '../admin/index.ts';
 
-/** The resolution with the mistakes of its engines and of `trust`, if there are any. */
+/** The resolution with what is known of the modules of engines, or with the mistakes of its engines and of `trust`. */
 export function withEnginesChecked(resolution: Resolution): Resolution {
   if ('mistakes' in resolution) return resolution;
   const { search, server, threads, trust } = resolution.settings;
-  const mistakes = [...configureEngines(search.engines, () => 0).mistakes, ...trustMistakes(trust)];
+  const modules = checkModules(search.engines);
+  const mistakes = [
+    ...modules.mistakes,
+    ...configureEngines(modules.entries, () => 0).mistakes,
+    ...trustMistakes(trust),
+  ];
   if (server === 'uws' && isMissing('uWebSockets.js')) {
     mistakes.push({
       path: 'server',
@@ -25,7 +30,12 @@ export function withEnginesChecked(resolution: Resolution): Resolution {
       message: 'is a plug-in and needs threads: 0; it cannot cross threads',
     });
   }
-  return mistakes.length > 0 ? { mistakes } : resolution;
+  if (mistakes.length > 0) return { mistakes };
+  const settings = Object.freeze({
+    ...resolution.settings,
+    search: Object.freeze({ ...search, engines: Object.freeze(modules.entries) }),
+  });
+  return { ...resolution, settings };
 }
 
 /** Whether no package of this name is installed. One that cannot be loaded is not missing. */

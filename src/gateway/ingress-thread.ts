@@ -48,6 +48,8 @@ export type ThreadMessage =
   /** A thrown error that cost a connection. */
   | { readonly type: 'Error'; readonly message: string }
   | { readonly type: 'Event'; readonly text: string }
+  /** The module of a search engine threw outside of a search. */
+  | { readonly type: 'EngineModule'; readonly module: string; readonly message: string }
   | { readonly type: 'Close' };
 
 export type ThreadCommand =

@@ -5,7 +5,8 @@ import { durationProblem, parseDuration } from '../config/units.ts';
 import type { Engine, RateLimit, SearchType } from './engine.ts';
 import { MAX_ENGINES } from './engine-board.ts';
 import type { EngineSpec } from './engine-client.ts';
-import { createEngine } from './engines/kinds.ts';
+import { createEngine, type EngineDeps } from './engines/kinds.ts';
+import { checkModule, type CheckedModule, type ModuleSettings } from './engines/module.ts';
 
 /** What is wrong with an entry. */
 export interface EngineMistake {
@@ -28,6 +29,39 @@ const TYPES_BY_ID: Readonly<Record<string, readonly SearchType[]>> = {
   engine_d: ['web'],
   engine_e: ['web', 'academic'],
 };
+
+/** The name under which `checkModules` adds what is known of a module to the entry of its engine. */
+const CHECKED = 'checked';
+
+/**
+ * The entries with the modules of kind `module` loaded and checked, each in a thread of its own, so that `configureEngines`
+ * need not do so in every thread. Entries with mistakes are left out.
+ */
+export function checkModules(entries: Readonly<Record<string, unknown>>): {
+  readonly entries: Readonly<Record<string, unknown>>;
+  readonly mistakes: readonly EngineMistake[];
+} {
+  const checked: Record<string, unknown> = {};
+  const mistakes: EngineMistake[] = [];
+  for (const [id, entry] of Object.entries(entries)) {
+    if (!isModule(entry)) {
+      checked[id] = entry;
+      continue;
+    }
+    try {
+      if (CHECKED in entry) throw new Error(`${CHECKED} is no setting of module; it takes path, options`);
+      checked[id] = { ...entry, [CHECKED]: checkModule(entry) };
+    } catch (error) {
+      mistakes.push({ path: `search.engines.${id}`, message: error instanceof Error ? error.message : 'is wrong' });
+    }
+  }
+  return { entries: checked, mistakes };
+}
+
+function isModule(entry: unknown): entry is ModuleSettings {
+  if (typeof entry !== 'object' || entry === null || isPlugIn(entry)) return false;
+  return 'kind' in entry && entry.kind === 'module' && 'path' in entry && typeof entry.path === 'string';
+}
 
 /** Reads all entries, and leaves out those with mistakes. `cellOf` gives an engine's place on the board. */
 export function configureEngines(
@@ -59,10 +93,14 @@ function configureEngine(id: string, entry: unknown, cell: number): EngineSpec {
     return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
   }
   if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');
-  const { kind, weight, concurrency, rates, hedge, urls, ...rest } = entry as Readonly<Record<string, unknown>>;
+  const { kind, weight, concurrency, rates, hedge, urls, ...written } = entry as Readonly<Record<string, unknown>>;
   if (typeof kind !== 'string') throw new Error('needs a kind');
+  const { [CHECKED]: checked, ...withoutChecked } = written;
+  const isChecked = kind === 'module' && checked !== undefined;
+  const rest = isChecked ? withoutChecked : written;
+  const deps: EngineDeps = isChecked ? { checkedModule: checked as CheckedModule } : {};
   const own = kind === 'worker' ? { engine: id, types: TYPES_BY_ID[id] ?? ['web'], ...rest } : rest;
-  const workers = addressesOf(urls).map((url) => createEngine(kind, url === null ? own : { ...own, url }));
+  const workers = addressesOf(urls).map((url) => createEngine(kind, url === null ? own : { ...own, url }, deps));
   const common = {
     ...(weight === undefined ? {} : { weight: positive('weight', weight) }),
     ...(concurrency === undefined ? {} : { concurrency: Math.ceil(positive('concurrency', concurrency)) }),

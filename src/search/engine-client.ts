@@ -275,6 +275,8 @@ export class EngineCall {
     this.#tried.add(worker);
     picker?.began(worker);
     try {
+      const { ready } = engine;
+      if (ready !== undefined) await untilAborted(ready, signal);
       const found = await ('search' in engine
         ? this.#searchInProcess(engine, signal)
         : this.#searchPages(engine, signal));

@@ -83,6 +83,8 @@ interface EngineAbout {
   readonly concurrency?: number;
   /** Limits the service publishes; a setting may replace them. */
   readonly rates?: readonly RateLimit[];
+  /** Resolves when the engine can be asked, which searches wait for; undefined: it can be asked now. */
+  readonly ready?: Promise<void> | undefined;
 }
 
 /** An engine behind HTTP. Both functions are pure. */

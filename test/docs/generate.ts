@@ -242,13 +242,16 @@ function engines(): string {
         .filter(([, { presence }]) => (presence === 'required') === isRequired)
         .map(([name]) => name);
     const given = Object.fromEntries(names(true).map((name) => [name, REQUIRED[name as keyof typeof REQUIRED]]));
-    const { documentation, types } = createEngine(kind, given);
+    const { documentation, types } =
+      kind === 'module'
+        ? { documentation: '#engine-modules', types: ['those of the module'] }
+        : createEngine(kind, given);
     const list = (isRequired: boolean): string =>
       names(isRequired)
         .map((name) => `\`${name}\``)
         .join(', ');
     return [
-      documentation.startsWith('https:') ? `[\`${kind}\`](${documentation})` : `\`${kind}\``,
+      /^https:|^#/.test(documentation) ? `[\`${kind}\`](${documentation})` : `\`${kind}\``,
       types.length === SEARCH_TYPES.length ? 'all' : types.join(', '),
       list(true),
       list(false),

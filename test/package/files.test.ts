@@ -13,6 +13,7 @@ const ALLOWED = [
   /^dist\/(src|workers)\/.*(?<!\.test)\.(js|d\.ts)$/,
   /^dist\/src\/admin\/dashboard\/(index\.html|icon\.svg|app\.js|app\.css|licenses\.txt)$/,
   /^docs\/[\w-]+\.(md|png|svg)$/,
+  /^docs\/examples\/search-engine\/(catalogue(\.test)?\.js|catalogue\.fixture\.json|package\.json)$/,
   /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile(\.dockerignore)?)$/,
 ];
 

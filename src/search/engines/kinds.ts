@@ -9,6 +9,8 @@ import {
   type Fields,
   integer,
   list,
+  map,
+  open,
   optional,
   type Pattern,
   required,
@@ -26,6 +28,7 @@ import { duckduckgo } from './duckduckgo.ts';
 import { exa } from './exa.ts';
 import { local, type LocalDeps } from './local.ts';
 import { marginalia } from './marginalia.ts';
+import { type CheckedModule, moduleEngine } from './module.ts';
 import { mojeek } from './mojeek.ts';
 import { openalex } from './openalex.ts';
 import { pubmed } from './pubmed.ts';
@@ -37,7 +40,10 @@ import { wikipedia } from './wikipedia.ts';
 import { worker } from './worker.ts';
 
 /** Collaborators of engines. */
-export type EngineDeps = LocalDeps;
+export interface EngineDeps extends LocalDeps {
+  /** What is known of the module of an engine of kind `module` that has been checked. */
+  readonly checkedModule?: CheckedModule;
+}
 
 /** One kind of engine. */
 export interface EngineKind {
@@ -142,6 +148,13 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
   openalex: engineKind({ apiKey: optionalKey, url: baseUrl }, openalex),
   crossref: engineKind({ contact, url: baseUrl }, crossref),
   'semantic-scholar': engineKind({ apiKey: optionalKey, url: baseUrl }, semanticScholar),
+  module: engineKind(
+    {
+      path: required(string(), 'File of the module, from the folder of the configuration file.'),
+      options: optional(map(open()), 'Options of the module, as it declares them.', SECRET),
+    },
+    (settings, { checkedModule }) => moduleEngine(settings, checkedModule),
+  ),
   pubmed: engineKind({ apiKey: optionalKey, contact, url: baseUrl }, pubmed),
 };
 

@@ -6,16 +6,18 @@ const LEAST: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   worker: { url: 'http://127.0.0.1:9101' },
   searxng: { url: 'http://127.0.0.1:8888' },
   local: { path: 'test' },
+  module: { path: 'docs/examples/search-engine/catalogue.js' },
   ...Object.fromEntries(
     ['brave', 'serper', 'tavily', 'exa', 'mojeek', 'marginalia'].map((kind) => [kind, { apiKey: 'k' }]),
   ),
 };
 
-t.test('there are sixteen kinds, each makes an engine of its own name', async (t) => {
-  t.equal(Object.keys(ENGINE_KINDS).length, 16);
+t.test('there are seventeen kinds, each makes an engine of its own name', async (t) => {
+  t.equal(Object.keys(ENGINE_KINDS).length, 17);
   for (const kind of Object.keys(ENGINE_KINDS)) {
-    const engine = createEngine(kind, LEAST[kind]);
-    t.equal(engine.kind, kind);
+    const options = kind === 'module' ? { options: { url: 'http://127.0.0.1:9300' } } : {};
+    const engine = createEngine(kind, { ...LEAST[kind], ...options });
+    t.equal(engine.kind, kind === 'module' ? 'catalogue' : kind);
     t.ok(engine.types.length > 0);
   }
 });
@@ -43,7 +45,7 @@ t.test('every setting has a sentence and every key is a secret', async (t) => {
   for (const { settings } of Object.values(ENGINE_KINDS)) {
     for (const [name, setting] of Object.entries(settings)) {
       t.match(setting.sentence, /^[A-Z].*\.$/);
-      t.equal(setting.secret === true, name === 'apiKey' || name === 'secret', name);
+      t.equal(setting.secret === true, ['apiKey', 'secret', 'options'].includes(name), name);
       t.ok(['required', 'optional'].includes(setting.presence), name);
     }
   }

@@ -1,0 +1,70 @@
+// Checks the options of an engine module by what the module says about them, with the types and sentences of other settings.
+
+import { entryPath } from '../../config/mistake.ts';
+import { nearest } from '../../config/spelling.ts';
+import {
+  type AnyType,
+  boolean,
+  choice,
+  duration,
+  integer,
+  list,
+  number,
+  string,
+  url,
+} from '../../config/value-types.ts';
+import type { EngineOption } from './module.ts';
+
+const TYPES: Readonly<Record<EngineOption['type'], (range: { min?: number; max?: number }) => AnyType>> = {
+  string: () => string(),
+  number,
+  integer,
+  boolean,
+  url: () => url(),
+  duration,
+  strings: () => list(string()),
+};
+
+function typeOf(name: string, { max, min, oneOf, type }: EngineOption): AnyType {
+  const make = Object.hasOwn(TYPES, type) ? TYPES[type] : undefined;
+  if (make === undefined)
+    throw new Error(`declares option ${name} with an unknown type; the types are ${Object.keys(TYPES).join(', ')}`);
+  if (oneOf !== undefined) return choice(oneOf);
+  return make({ ...(min === undefined ? {} : { min }), ...(max === undefined ? {} : { max }) });
+}
+
+/**
+ * The options as a module takes them. All that is written where the module declares none. Throws an `Error` that names the
+ * option and what it must be, never its value.
+ */
+export function readOptions(
+  declared: Readonly<Record<string, EngineOption>> | undefined,
+  written: unknown,
+): Readonly<Record<string, unknown>> {
+  if (typeof written !== 'object' || written === null || Array.isArray(written))
+    throw new Error('options must be a mapping of names to values');
+  const given = written as Readonly<Record<string, unknown>>;
+  if (declared === undefined) return given;
+  const names = Object.keys(declared);
+  const stray = Object.keys(given).find((name) => !names.includes(name));
+  if (stray !== undefined) {
+    const near = nearest(stray, names);
+    const hint = near === undefined ? `it takes ${names.join(', ') || 'none'}` : `did you mean ${near}?`;
+    throw new Error(`has no option ${stray}; ${hint}`);
+  }
+  const read: Record<string, unknown> = {};
+  for (const [name, option] of Object.entries(declared)) {
+    const { schema } = typeOf(name, option);
+    if (given[name] === undefined) {
+      if (option.required === true) throw new Error(`needs option ${name}`);
+      continue;
+    }
+    const result = schema.safeParse(given[name]);
+    if (!result.success) {
+      const [issue] = result.error.issues;
+      throw new Error(`option ${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
+    }
+    read[name] = result.data;
+  }
+  return read;
+}
