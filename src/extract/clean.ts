@@ -5,7 +5,7 @@ import { lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
 import { MarkdownWriter } from './markdown-writer.ts';
 import { type Measures, measure } from './measure.ts';
-import { descriptionOf, kindOf, metadataOf, type PageKind, titleOf } from './metadata.ts';
+import { descriptionOf, kindOf, metadataOf, type PageKind, titleOfPage } from './metadata.ts';
 import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf, tidy } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
 import { type Reach, select } from './select.ts';
@@ -25,6 +25,7 @@ const MUCH_MORE = 2;
 const MIN_DESCRIPTION = 100;
 
 const MAX_HEADING_CHARACTERS = 300;
+const MAX_HEADINGS = 6;
 
 /** Letters at the start of a line that tell whether a page shows it. */
 const COMPARED_LETTERS = 40;
@@ -44,7 +45,7 @@ export function clean(html: string, options: CleanOptions = {}): CleanPage {
   const data = readLinkedData(page.head.linkedData);
   const site = readSite(html, page.head, url);
   const found = new ContentSearch(page, data, urls, format, kindOf(page.head, url)).find(site);
-  const title = site?.title || titleOf(page.head, data, headingOf(page.tree));
+  const title = site?.title || titleOfPage(page.head, data, headingsOf(page.tree), url);
   const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
   return resultOf(found, title, options, urls, metadata);
 }
@@ -183,12 +184,13 @@ function isShownIn(shown: string, content: string): boolean {
     .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
 }
 
-/** The first `h1` that is not empty. */
-function headingOf(tree: Tree): string {
-  for (let node = 0; node < tree.count; node++) {
+/** The texts of the `h1` elements that are not empty. */
+function headingsOf(tree: Tree): string[] {
+  const headings: string[] = [];
+  for (let node = 0; node < tree.count && headings.length < MAX_HEADINGS; node++) {
     if (tree.tag[node] !== TAG.h1) continue;
     const line = lineOf(tree, node, MAX_HEADING_CHARACTERS);
-    if (line !== '') return line;
+    if (line !== '') headings.push(line);
   }
-  return '';
+  return headings;
 }

@@ -1,9 +1,9 @@
 // Absolute URLs, and the links of the content. Only http and https URLs are returned.
 
 import type { PageLink } from './page.ts';
-import { TAG } from './tags.ts';
+import { BLOCK, TAG, traits } from './tags.ts';
 import { onLine } from './text-writer.ts';
-import type { Dropped, Tree } from './tree.ts';
+import { type Dropped, SPACE_BEFORE, type Tree } from './tree.ts';
 
 /** Links of a result. */
 const MAX_LINKS = 1000;
@@ -49,7 +49,10 @@ export function lineOf(tree: Tree, node: number, maxCharacters: number): string 
   let line = '';
   const end = tree.end[node] as number;
   for (let inner = node; inner < end && line.length < maxCharacters; inner++) {
-    if (tree.tag[inner] === TAG['#text']) line += ` ${onLine(tree.textOf(inner))}`;
+    const tag = tree.tag[inner] as number;
+    const isApart = ((tree.flags[inner] as number) & SPACE_BEFORE) !== 0 || (traits(tag) & BLOCK) !== 0;
+    if (isApart) line += ' ';
+    if (tag === TAG['#text']) line += onLine(tree.textOf(inner));
   }
   return onLine(line).trim().slice(0, maxCharacters).trimEnd().toWellFormed();
 }

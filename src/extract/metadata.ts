@@ -1,46 +1,28 @@
-// Title, metadata and kind of a page, from its head, linked data, URL and first heading.
+// Title, metadata and kind of a page, from its head, linked data, URL and headings.
 
+import { decodeHTML } from 'entities';
 import { oneLine, type PageMetadata } from './page.ts';
 import type { UrlResolver } from './links.ts';
 import type { Head } from './parse.ts';
 import type { LinkedData } from './structured.ts';
+import { titleOf } from './title.ts';
 
-/** Separators between the title of a page and the name of its site. */
-const SEPARATOR = /\s+(?:[|\-–—\\/>»«·•~]|::)\s+|\s*[|»｜]\s*/u;
 const MAX_CHARACTERS = 2000;
 const MAX_TITLE_CHARACTERS = 300;
 
 const ISO_DATE = /^\d{4}-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?)?$/;
 const LANGUAGE = /^[a-z]{2,3}(?:-[a-z0-9]{1,8}){0,5}$/i;
 
-export function titleOf(head: Head, data: LinkedData, heading: string): string {
-  const site = siteNameOf(head, data);
-  const given = [metaOf(head, 'og:title'), metaOf(head, 'twitter:title'), data.headline ?? ''].map(clip);
-  const title = clip(head.title);
-  const named = given.find((each) => each !== '' && each.toLowerCase() !== site.toLowerCase());
-  if (named !== undefined) return withoutSite(named, site, title === named ? heading : '');
-  if (title !== '') return withoutSite(title, site, heading);
-  return heading;
-}
-
-/** The title without the site name, where one is recognised. */
-function withoutSite(title: string, site: string, heading: string): string {
-  const parts = title.split(SEPARATOR).filter((part) => part !== '');
-  if (parts.length < 2) return title;
-  const isSite = (part: string): boolean => part.toLowerCase() === site.toLowerCase();
-  const said = parts.find((part) => part.length > 3 && heading.toLowerCase() === part.toLowerCase());
-  if (said !== undefined) return said;
-  if (site !== '' && isSite(parts.at(-1) ?? '')) return cut(title, 0, title.lastIndexOf(parts.at(-1) ?? ''));
-  if (site !== '' && isSite(parts[0] ?? '')) return cut(title, (parts[0] ?? '').length, title.length);
-  if (heading !== '' && title.toLowerCase().startsWith(heading.toLowerCase()) && heading.length > 3) return heading;
-  if (site !== '') return title;
-  // The last part is taken for the site name when the rest is long enough for a title.
-  const rest = cut(title, 0, title.lastIndexOf(parts.at(-1) ?? ''));
-  return rest.split(' ').length >= 4 && (parts.at(-1) ?? '').split(' ').length <= 4 ? rest : title;
-}
-
-function cut(title: string, from: number, to: number): string {
-  return title.slice(from, to).replaceAll(/^[\s|\-–—\\/>»«·•~:｜]+|[\s|\-–—\\/>»«·•~:｜]+$/gu, '');
+/** The title of the page at `url`; `headings` are its `h1` elements. */
+export function titleOfPage(head: Head, data: LinkedData, headings: readonly string[], url: string): string {
+  return titleOf({
+    url,
+    headings,
+    title: head.title,
+    shared: metaOf(head, 'og:title'),
+    others: [metaOf(head, 'twitter:title'), decodeHTML(data.headline ?? '')],
+    siteName: siteNameOf(head, data),
+  });
 }
 
 export function metadataOf(head: Head, data: LinkedData, urls: UrlResolver): PageMetadata {
