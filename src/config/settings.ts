@@ -480,7 +480,7 @@ export const SCHEMA = section('General', {
     perAccount: setting(
       integer({ min: 1 }),
       8,
-      'Largest number of pages fetched at once for one account; of clients without a key, for one network. Others wait.',
+      'Largest number of pages fetched at once for one account, or for one network of clients without keys.',
     ),
     perHost: setting(integer({ min: 1 }), 8, 'Largest number of pages fetched from one host at once.'),
     hostDelay: setting(duration({ min: 0 }), '0ms', 'Shortest time between two requests to one host.'),
