@@ -251,3 +251,27 @@ t.test('what cannot be a job or a profile is refused', (t) => {
   t.throws(() => setUp({ stepUs: -1 }), /stepUs/);
   t.end();
 });
+
+t.test('prompts may come before decoding, which pauses', async (t) => {
+  const clock = createManualClock();
+  const machine = { sequenceUs: 0, prefillTokenUs: 100, maxBatchTokens: 64 };
+  const arrive = (prefill: 'chunked' | 'first') => {
+    const scheduler = new Scheduler({ profile: profile({ ...machine, prefill }), clock });
+    const first = createJob(4, { cachePrompt: false, maxTokens: 6 });
+    const long = createJob(160, { cachePrompt: false, maxTokens: 1 });
+    const startMs = clock.now();
+    scheduler.submit(first.job);
+    clock.advance(11);
+    scheduler.submit(long.job);
+    clock.advance(500);
+    const since = (us: number): number => Math.round(us / 100 - startMs * 10) / 10;
+    return { decoded: first.atUs.map(since), evaluated: long.atUs.map(since) };
+  };
+  const chunked = arrive('chunked');
+  const before = arrive('first');
+  t.same(before.decoded.slice(0, 2), [10.4, 20.4], 'the step under way goes on');
+  t.same(before.evaluated, [66.4], 'three chunks of at most 64 tokens with nothing beside them');
+  t.same(before.decoded.slice(2), [76.4, 86.4, 96.4, 106.4]);
+  t.equal(chunked.decoded.length, 6);
+  t.ok(chunked.decoded.at(-1)! < before.decoded.at(-1)!, 'beside decoding, every step has a token');
+});
