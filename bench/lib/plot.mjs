@@ -52,6 +52,22 @@ export function drawGroupsFile({ title, unit, groups: all }, isOwn) {
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${title}, ${unit}`)}"><style>${FILE_STYLE}</style>${text(6, 18, 'start', `${title} (${unit})`, 'title')}<g transform="translate(0 ${TITLE})">${parts.join('')}</g></svg>\n`;
 }
 
+/** Colours of curves in a drawing that stands alone, told apart on a light ground. */
+const CURVE_COLOURS = ['#1767b5', '#c2410c', '#15803d', '#7e22ce', '#b45309', '#0e7490', '#be123c', '#4b5563'];
+
+/** Draws curves as an SVG file that stands alone, on a light ground, with their names below. */
+export function drawCurvesFile(plot) {
+  const drawn = curves({ ...plot, fillOf: (at) => CURVE_COLOURS[at % CURVE_COLOURS.length] }, (_, at) => at);
+  const body = drawn.slice(drawn.indexOf('>') + 1, drawn.indexOf('</svg>'));
+  const names = plot.curves.map(({ name }, at) => {
+    const [x, y] = [LEFT + (at % 2) * 190, HEIGHT + 14 + 16 * (at >> 1)];
+    return `<rect x="${x}" y="${y - 9}" width="12" height="10" rx="2" fill="${CURVE_COLOURS[at % CURVE_COLOURS.length]}"/>${text(x + 17, y, 'start', name)}`;
+  });
+  const height = TITLE + HEIGHT + 8 + 16 * Math.ceil(plot.curves.length / 2);
+  const style = `${FILE_STYLE}.curve{fill:none;stroke-width:2}.grid{stroke:#d8dbe0;stroke-width:1}`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH * 1.5}" role="img" aria-label="${escapeHtml(`${plot.title}, ${plot.yLabel}`)}"><style>${style}</style>${text(6, 18, 'start', `${plot.title} (${plot.yLabel})`, 'title')}<g transform="translate(0 ${TITLE})">${body}${names.join('')}</g></svg>\n`;
+}
+
 const colour = (number) => `var(--c${number % COLOURS})`;
 
 function svg(height, label, parts) {
@@ -129,7 +145,7 @@ function barParts(rows, fillOf) {
   });
 }
 
-function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf) {
+function curves({ title, xLabel, yLabel, isLog = false, isLogY = false, fillOf = colour, curves: all }, colourOf) {
   const lines = all.filter(({ points }) => points.length > 1);
   if (lines.length === 0) return '';
   const points = lines.flatMap((line) => line.points);
@@ -137,7 +153,7 @@ function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf)
     points.map(([x]) => x),
     WIDTH - LEFT - RIGHT,
   );
-  const scaleY = evenScale(
+  const scaleY = (isLogY ? logScale : evenScale)(
     points.map(([, y]) => y),
     HEIGHT - TOP - BOTTOM,
   );
@@ -151,7 +167,7 @@ function curves({ title, xLabel, yLabel, isLog = false, curves: all }, colourOf)
     ...scaleY.ticks.map((tick) => text(LEFT - 5, y(tick) + 4, 'end', formatNumber(tick))),
     ...lines.map((line, at) => {
       const path = line.points.map(([px, py]) => `${x(px).toFixed(1)},${y(py).toFixed(1)}`).join(' ');
-      return `<polyline class="curve" style="stroke:${colour(colourOf(line.name, at))}" points="${path}"/>`;
+      return `<polyline class="curve" style="stroke:${fillOf(colourOf(line.name, at))}" points="${path}"/>`;
     }),
     text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, 'middle', xLabel),
   ];

@@ -18,13 +18,12 @@ import type {
 import {
   createHost,
   DEFAULT_PROFILE,
-  figuresOf,
   FleetError,
   HOST_DIALECTS,
   parseScript,
   planFleet,
   PROFILE_NAMES,
-  PROFILES,
+  profileTable,
   startFleet,
   SYSTEM_PROMPT_SCOPES,
 } from '../host/index.ts';
@@ -155,24 +154,15 @@ export function configureHost(command: Command, io: CliIo): void {
     .addHelpText('after', EXAMPLES)
     .action(async (options: HostOptions) => {
       const isReal = wantsRealEngine(options);
-      if (options.profiles === true) io.stdout.write(profileTable());
+      if (options.profiles === true) io.stdout.write(listProfiles());
       else if (options.fleet !== undefined) await serveFleet(options, options.fleet, io);
       else await serveHost(options, isReal, io);
     });
 }
 
-/** The profiles as a table. Contexts have 1000 tokens; a prompt beyond the context of a profile has no time. */
-function profileTable(): string {
-  const heads = ['profile', 'ms/token', 'with 16', 'first of 1k', 'first of 32k', 'KV tokens', 'what it is'];
-  const written = (ms: number): string => (ms < 100 ? ms.toFixed(1) : ms.toFixed(0));
-  const rows = PROFILE_NAMES.map((name) => {
-    const profile = PROFILES[name];
-    const { decodeMs, firstTokenMs, cacheTokens } = figuresOf(profile);
-    const most = Math.min(16, profile.maxSequences);
-    const long = profile.contextTokens > 32_000 ? written(firstTokenMs(32_000)) : '-';
-    const times = [written(decodeMs(1)), written(decodeMs(most)), written(firstTokenMs(1000)), long];
-    return [name, ...times, String(cacheTokens), profile.about];
-  });
+/** The profiles as text. */
+function listProfiles(): string {
+  const { heads, rows } = profileTable();
   const all = [heads, ...rows];
   const widths = heads.map((_, at) => Math.max(...all.map((row) => row[at]!.length)));
   const lines = all.map(([name, ...cells]) => {

@@ -7,7 +7,7 @@ export { FleetError, planFleet, startFleet } from './fleet.ts';
 export { parseFault, parsePlan } from './faults.ts';
 export type { Profile } from './engine/profile.ts';
 export type { ProfileName } from './engine/profiles.ts';
-export { DEFAULT_PROFILE, figuresOf, PROFILE_NAMES, PROFILES } from './engine/profiles.ts';
+export { DEFAULT_PROFILE, PROFILE_NAMES, profileTable } from './engine/profiles.ts';
 export type { SimulatedSettings } from './engine/simulated-engine.ts';
 export { createSimulatedEngine } from './engine/simulated-engine.ts';
 export { describeGguf, loadGguf } from './gguf/gguf-engine.ts';

@@ -265,3 +265,18 @@ export function figuresOf(profile: Profile): ProfileFigures {
     cacheTokens: memory.kind === 'slots' ? memory.capacityTokens : memory.blocks * memory.blockTokens,
   };
 }
+
+/** Heads and cells of a table of the profiles. Contexts have 1000 tokens; a prompt beyond the context of a profile has no time. */
+export function profileTable(): { readonly heads: readonly string[]; readonly rows: readonly (readonly string[])[] } {
+  const heads = ['profile', 'ms/token', 'with 16', 'first of 1k', 'first of 32k', 'KV tokens', 'what it is'];
+  const written = (ms: number): string => (ms < 100 ? ms.toFixed(1) : ms.toFixed(0));
+  const rows = PROFILE_NAMES.map((name) => {
+    const profile = PROFILES[name];
+    const { decodeMs, firstTokenMs, cacheTokens } = figuresOf(profile);
+    const most = Math.min(16, profile.maxSequences);
+    const long = profile.contextTokens > 32_000 ? written(firstTokenMs(32_000)) : '-';
+    const times = [written(decodeMs(1)), written(decodeMs(most)), written(firstTokenMs(1000)), long];
+    return [name, ...times, String(cacheTokens), profile.about];
+  });
+  return { heads, rows };
+}

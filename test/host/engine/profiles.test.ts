@@ -9,6 +9,7 @@ import {
   figuresOf,
   PROFILE_NAMES,
   PROFILES,
+  profileTable,
 } from '../../../src/host/engine/profiles.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
 import { StepTimes } from '../../../src/host/engine/step-times.ts';
@@ -117,7 +118,9 @@ t.test('machines have a tail, steady profiles have none', async (t) => {
   }
 });
 
-t.test('the documentation names every profile and its source', async (t) => {
-  const page = readFileSync('docs/simulated-engine.md', 'utf8');
-  for (const name of PROFILE_NAMES) t.match(page, new RegExp(`\\| \`${name}\` +\\|`), name);
+t.test('the documentation has the table of the profiles', async (t) => {
+  const page = readFileSync('docs/simulated-engine.md', 'utf8').replaceAll(/ +/g, ' ');
+  for (const [name = '', ...cells] of profileTable().rows) {
+    t.ok(page.includes(`| \`${name}\` | ${cells.join(' | ')} |`), name);
+  }
 });
