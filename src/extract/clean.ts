@@ -1,14 +1,16 @@
 // Extracts clean text from HTML: the published function of `headrace/clean`. Accepts any text and never throws; time is linear
 // in the size of the page.
 
+import { Blocks } from './blocks.ts';
+import { type About, featuresOf, type Table } from './features.ts';
 import { lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
 import { MarkdownWriter } from './markdown-writer.ts';
-import { type Measures, measure } from './measure.ts';
-import { descriptionOf, kindOf, metadataOf, type PageKind, titleOfPage } from './metadata.ts';
+import { descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
+import { score } from './model.ts';
 import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf, tidy } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
-import { type Reach, select } from './select.ts';
+import { select } from './select.ts';
 import { type SiteReading, readSite } from './sites/sites.ts';
 import { flightOf, stateOf } from './state/page-state.ts';
 import { type LinkedData, readLinkedData } from './structured.ts';
@@ -39,13 +41,24 @@ interface Finding {
 
 /** Extracts the content of the page `html`. */
 export function clean(html: string, options: CleanOptions = {}): CleanPage {
+  return cleanScored(html, options, score);
+}
+
+/** As `clean`, with a scorer of blocks. */
+export function cleanScored(html: string, options: CleanOptions, scorer: Scorer): CleanPage {
   const { url = '', format = 'text', include = [] } = options;
   const page = parse(html);
   const urls = new UrlResolver(url, page.head.base);
   const data = readLinkedData(page.head.linkedData);
   const site = readSite(html, page.head, url);
-  const found = new ContentSearch(page, data, urls, format, kindOf(page.head, url)).find(site);
   const title = site?.title || titleOfPage(page.head, data, headingsOf(page.tree), url);
+  const about = {
+    kind: kindOf(page.head, url),
+    title,
+    description: descriptionOf(page.head),
+    body: data.body ?? '',
+  };
+  const found = new ContentSearch(page, data, urls, format, about, scorer).find(site);
   const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
   return resultOf(found, title, options, urls, metadata);
 }
@@ -71,6 +84,9 @@ function resultOf(
   return include.includes('links') ? { ...page, links: linksOf(tree, dropped, urls) } : page;
 }
 
+/** Probabilities of the blocks of a page to be content. */
+export type Scorer = (table: Table, tree: Tree, blocks: Blocks) => Float32Array;
+
 /** Tries the sources of content in order until one has enough. */
 class ContentSearch {
   readonly #tree: Tree;
@@ -78,17 +94,24 @@ class ContentSearch {
   readonly #data: LinkedData;
   readonly #urls: UrlResolver;
   readonly #format: PageFormat;
-  readonly #kind: PageKind;
-  readonly #measures: Measures;
+  readonly #about: About;
+  readonly #scorer: Scorer;
 
-  constructor({ tree, head }: Page, data: LinkedData, urls: UrlResolver, format: PageFormat, kind: PageKind) {
+  constructor(
+    { tree, head }: Page,
+    data: LinkedData,
+    urls: UrlResolver,
+    format: PageFormat,
+    about: About,
+    scorer: Scorer,
+  ) {
     this.#tree = tree;
     this.#head = head;
     this.#data = data;
     this.#urls = urls;
     this.#format = format;
-    this.#kind = kind;
-    this.#measures = measure(tree);
+    this.#about = about;
+    this.#scorer = scorer;
   }
 
   /** `site` is what the adapter of the site read, which replaces all other sources. */
@@ -102,21 +125,19 @@ class ContentSearch {
   }
 
   #search(): Finding {
-    let best = this.#select({ noscript: false, byNames: true });
-    if (best.content.length >= MIN_CONTENT && this.#kind !== 'product') return best;
+    let best = this.#select(this.#tree);
+    if (best.content.length >= MIN_CONTENT && this.#about.kind !== 'product') return best;
     const { scripts } = this.#head;
     const others: readonly (() => Finding)[] = [
       () => this.#ofHtml(htmlOfText(this.#data.body ?? '')),
       () => this.#ofPage(flightOf(scripts, false)),
       () => this.#ofPage(flightOf(scripts, true)),
       () => this.#ofHtml(stateOf(scripts)),
-      () => this.#select({ noscript: true, byNames: true }),
-      () => this.#select({ noscript: false, byNames: false }),
       () => this.#ofHtml(linkedContentOf(this.#data.items)),
       () => this.#ofHtml([this.#data.description ?? '', descriptionOf(this.#head)].map(htmlOfText).join('')),
       () => this.#everything(),
     ];
-    if (this.#kind === 'product') best = this.#withDescription(best);
+    if (this.#about.kind === 'product') best = this.#withDescription(best);
     for (const other of others) {
       if (best.content.length >= MIN_CONTENT) return best;
       const found = other();
@@ -143,9 +164,11 @@ class ContentSearch {
     return missing.length === 0 ? found : { ...found, content: tidy([found.content, ...missing].join('\n\n')) };
   }
 
-  #select(reach: Omit<Reach, 'kind'>): Finding {
-    const dropped = select(this.#tree, this.#measures, { ...reach, kind: this.#kind });
-    return this.#finding(this.#tree, dropped);
+  #select(tree: Tree): Finding {
+    const blocks = new Blocks(tree);
+    const table = featuresOf(tree, blocks, this.#about);
+    const probabilities = this.#scorer(table, tree, blocks);
+    return this.#finding(tree, select(tree, blocks, table.weight, probabilities));
   }
 
   /** The whole body. */
@@ -161,8 +184,7 @@ class ContentSearch {
 
   /** HTML of a whole page, with its menus. */
   #ofPage(html: string): Finding {
-    const { tree } = parse(html);
-    return this.#finding(tree, select(tree, measure(tree), { noscript: false, byNames: true, kind: this.#kind }));
+    return this.#select(parse(html).tree);
   }
 
   #finding(tree: Tree, dropped: Dropped): Finding {

@@ -117,6 +117,15 @@ const MAX_NAME_CHARACTERS = 512;
 /** Hints by name, for one page. */
 export class HintTable {
   readonly #known = new Map<string, number>();
+  readonly #shapes = new Map<string, number>();
+
+  /** The number of a `class` attribute, from 1. */
+  shapeOf(names: string): number {
+    const known = this.#shapes.get(names);
+    if (known !== undefined) return known;
+    this.#shapes.set(names, this.#shapes.size + 1);
+    return this.#shapes.size;
+  }
 
   /** Hints of a `class` or `id` attribute. */
   ofNames(names: string): number {

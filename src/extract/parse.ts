@@ -188,6 +188,8 @@ class Builder implements TokenizerCallbacks {
   #addElement(tag: number, from: number, to: number): void {
     const node = this.tree.add(tag, this.#open.current, this.#spaceBefore, this.#hints());
     this.tree.setRange(node, from, to);
+    const className = this.#attributes.get('class');
+    if (className !== undefined) this.tree.shape[node] = this.#names.shapeOf(className);
     this.#spaceBefore = 0;
     if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
     if (this.tree.count > MAX_NODES) this.stop();

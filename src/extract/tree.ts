@@ -37,6 +37,8 @@ export class Tree {
   flags: Uint8Array = new Uint8Array(FIRST_CAPACITY);
   /** The constants of hints.ts, from class, id, role and microdata. */
   hints: Int32Array = new Int32Array(FIRST_CAPACITY);
+  /** Number of the value of `class` on this page; 0 for none. */
+  shape: Int32Array = new Int32Array(FIRST_CAPACITY);
   /** Start and end in the source of a text or formula, and of the start tag of an element. */
   from: Int32Array = new Int32Array(FIRST_CAPACITY);
   to: Int32Array = new Int32Array(FIRST_CAPACITY);
@@ -104,6 +106,7 @@ export class Tree {
     this.end = grown(this.end, new Int32Array(capacity));
     this.flags = grown(this.flags, new Uint8Array(capacity));
     this.hints = grown(this.hints, new Int32Array(capacity));
+    this.shape = grown(this.shape, new Int32Array(capacity));
     this.from = grown(this.from, new Int32Array(capacity));
     this.to = grown(this.to, new Int32Array(capacity));
   }
