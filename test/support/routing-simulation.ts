@@ -39,17 +39,27 @@ export interface Play {
   readonly failure: Failure | null;
 }
 
-export type Script = (random: () => number) => Play;
+/** Takes an answer while it happens. */
+export interface Live {
+  begun(): void;
+  ended(verdict: Verdict, failure: Failure | null): void;
+}
+
+/** Says at once what it does with a request, or null: then it tells `live`, later. */
+export type Script = (random: () => number, live: Live) => Play | null;
+
+/** One that says it at once. */
+export type Known = (random: () => number) => Play;
 
 /** Answers in 40 to 80 ms, and ends 100 ms later. */
-export const GOOD: Script = (random) => {
+export const GOOD: Known = (random) => {
   const firstByteMs = 40 + 40 * random();
   return { firstByteMs, endMs: firstByteMs + 100, verdict: 'ok', failure: null };
 };
 
 /** Fails every request after `endMs`. */
 export const failing =
-  (failure: Failure, endMs: number, verdict: Verdict = 'failed'): Script =>
+  (failure: Failure, endMs: number, verdict: Verdict = 'failed'): Known =>
   () => ({ firstByteMs: null, endMs, verdict, failure });
 
 export interface SimulationOptions {
@@ -198,18 +208,23 @@ export class Simulation {
     done: (verdict: Verdict, failure: Failure | null) => void,
   ): void {
     const { clock } = this.test;
-    const { endMs, failure, firstByteMs, verdict } = script(this.#random);
-    if (firstByteMs !== null) {
-      clock.setTimeout(() => {
-        candidates.prefilled(choice, firstByteMs);
-        this.#reporter.begun(choice);
-      }, firstByteMs);
-    }
-    clock.setTimeout(() => {
-      if (firstByteMs === null) candidates.abandoned(choice, false);
+    let hasBegun = false;
+    const begin = (elapsedMs: number): void => {
+      hasBegun = true;
+      candidates.prefilled(choice, elapsedMs);
+      this.#reporter.begun(choice);
+    };
+    const ended = (verdict: Verdict, failure: Failure | null): void => {
+      if (!hasBegun) candidates.abandoned(choice, false);
       this.board.leave(choice.member.server);
       this.#reporter.report(choice, verdict, failure);
       done(verdict, failure);
-    }, endMs);
+    };
+    const sentMs = clock.now();
+    const play = script(this.#random, { begun: () => begin(clock.now() - sentMs), ended });
+    if (play === null) return;
+    const { endMs, failure, firstByteMs, verdict } = play;
+    if (firstByteMs !== null) clock.setTimeout(() => begin(firstByteMs), firstByteMs);
+    clock.setTimeout(() => ended(verdict, failure), endMs);
   }
 }

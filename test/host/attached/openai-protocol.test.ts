@@ -167,6 +167,20 @@ t.test('requires n_predict where the engine stops early and reports no context s
   t.equal(fake.last('/v1/completions').body['max_tokens'], 2);
 });
 
+t.test('reads the type of an answer by its name, whatever the values before it say', async (t) => {
+  const { engine, fake } = await attach(t, startFakeVllm());
+  fake.answers.set('/v1/completions', (_, response) => {
+    response.writeHead(200, { 'access-control-expose-headers': 'content-type', 'content-type': 'text/event-stream' });
+    response.end(`data: ${JSON.stringify(choiceFrame('Hello'))}\n\n${DONE}`);
+  });
+  t.equal((await complete(engine)).texts.join(''), 'Hello');
+  fake.answers.set('/v1/completions', (_, response) => {
+    response.writeHead(200, { 'x-old-type': 'text/event-stream', 'content-type': 'text/plain' });
+    response.end('no events');
+  });
+  t.match((await complete(engine)).end, { reason: 'failed', message: /without a stream of events/ });
+});
+
 t.test('takes text or tokens where nothing turns one into the other', async (t) => {
   const { engine, fake } = await attach(t, startFakeOpenAi(), { contextTokens: 4096 });
   const sent = async (parts: readonly (string | number)[], system = ''): Promise<unknown> => {
