@@ -9,7 +9,7 @@ import type {
   PaymentCommand,
   RequestLogCommand,
 } from '../src/billing/index.ts';
-import { moduleOf } from '../src/search/index.ts';
+import { type IndexesCommand, moduleOf } from '../src/search/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
@@ -28,6 +28,7 @@ const system = createSystem({
 const control = link(system, data.port);
 const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
+const indexes = control.ref<IndexesCommand>('indexes');
 const responses = control.ref<ResponseStoreCommand>('responses');
 
 const { leaseMemory, limitMemory, paid } = data;
@@ -46,6 +47,7 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
   pages,
+  indexes,
   accounts:
     limitMemory === null || leaseMemory === null
       ? null

@@ -29,7 +29,7 @@ import { describeEvent, type Log } from '../telemetry/log.ts';
 import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
-import { EngineCells } from '../search/index.ts';
+import { configureEngines, EngineCells, foldersOf, IndexService } from '../search/index.ts';
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
@@ -84,6 +84,7 @@ export class ControlPlane {
   readonly #client = new BufferedClient(4);
   readonly #registry: Ref<CrnRegistryCommand>;
   readonly #pages: PageService;
+  readonly #indexes: IndexService;
   readonly #billing: BillingService | null;
   readonly #responses: ResponseService;
   readonly #webhooks: WebhookSender | null;
@@ -132,6 +133,8 @@ export class ControlPlane {
       onFailure: onFatal,
     });
     this.#pages = new PageService(this.#system, settings.fetch, log);
+    this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
+    this.#keepIndexes();
     this.#billing = this.#openBilling(settings);
     this.#responses = new ResponseService({
       ...{ system: this.#system, settings, clock, epochMs: systemEpochMs, log },
@@ -159,6 +162,7 @@ export class ControlPlane {
       random,
       tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
       pages: this.#pages.ref,
+      indexes: this.#indexes.ref,
       accounts: this.#billing,
       responses: { ref: this.#responses.ref, memory: this.#responses.memory },
       snapshot: this.#snapshot(),
@@ -268,10 +272,15 @@ export class ControlPlane {
       this.#startDiscovery();
     }
     this.#pages.configure(settings.fetch);
+    this.#keepIndexes();
     this.#billing?.configure(settings);
     this.#responses.configure(settings);
     this.#webhooks?.configure(settings.webhooks);
     this.#configureCrns();
+  }
+
+  #keepIndexes(): void {
+    this.#indexes.keep(foldersOf(configureEngines(this.#settings.search.engines, () => 0).engines));
   }
 
   /** Passes an operator's override on to a CRN; rejects when its actor does not answer. */
@@ -308,6 +317,7 @@ export class ControlPlane {
     await this.abort();
     await this.#webhooks?.close();
     await this.#responses.close();
+    await this.#indexes.close();
     await this.#billing?.close();
     this.hosts.close();
     await this.#system.terminate();
@@ -447,6 +457,7 @@ export class ControlPlane {
         bodies: this.local.budget,
         registry: this.#registry,
         pages: this.#pages.ref,
+        indexes: this.#indexes.ref,
         accounts: this.#billing,
         responses: this.#responses.ref,
         data: () => ({

@@ -55,7 +55,7 @@ import {
   RetryBudget,
   type RetryBudgetSettings,
 } from '../routing/index.ts';
-import { configureEngines, SearchService } from '../search/index.ts';
+import { configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
@@ -83,6 +83,8 @@ export interface DataPlaneOptions {
   readonly tellOutcome: (outcome: Outcome) => void;
   /** The actor that fetches pages, in whichever thread it lives. */
   readonly pages: Ref<PagesCommand>;
+  /** The actor that holds the indexes of local engines, in whichever thread it lives. */
+  readonly indexes: Ref<IndexesCommand>;
   /** Null without a ledger. */
   readonly accounts: PlaneAccounts | null;
   /** Null where no response is stored, whatever the settings say. */
@@ -140,6 +142,7 @@ export class DataPlane {
   #hedgeShare = 0;
   readonly #router: Router;
   readonly #search: SearchService;
+  readonly #indexes: IndexClient;
   readonly #pages: PageClient;
   readonly #keys: KeyTable;
   readonly #leases: LeaseCache | null;
@@ -198,6 +201,7 @@ export class DataPlane {
       admissionSettings(snapshot),
     );
     this.#router = new Router(snapshot.settings);
+    this.#indexes = new IndexClient(options.indexes, `thread-${thread}`);
     this.#search = new SearchService({
       clock,
       random: options.random,
@@ -542,7 +546,7 @@ export class DataPlane {
     if (key === this.#searchKey) return;
     this.#searchKey = key;
     const { timeoutMs, cacheTtlMs, cacheBytes, engines } = settings.search;
-    const configured = configureEngines(engines, (id) => engineCells[id] ?? 0);
+    const configured = configureEngines(engines, (id) => engineCells[id] ?? 0, { indexes: this.#indexes });
     this.#search.configure({ timeoutMs, cacheTtlMs, cacheBytes, engines: configured.engines });
   }
 

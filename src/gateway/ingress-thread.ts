@@ -10,6 +10,7 @@ import type { Address } from '../ingress/server.ts';
 import type { LimitMemory } from '../billing/index.ts';
 import type { ResponseStoreCommand } from '../responses/index.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
+import type { IndexesCommand } from '../search/index.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { PlaneAccounts } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -73,6 +74,7 @@ export interface ThreadDeps {
   readonly bodies: BodyBudget;
   readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
+  readonly indexes: Ref<IndexesCommand>;
   readonly responses: Ref<ResponseStoreCommand>;
   /** Null without a ledger. */
   readonly accounts: Pick<PlaneAccounts, 'accountReader' | 'leaseManager' | 'payments' | 'requestLog'> | null;
@@ -112,6 +114,7 @@ class Thread {
     this.#link = link(deps.system, port1);
     this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
+    this.#link.expose('indexes', deps.indexes);
     this.#link.expose('responses', deps.responses);
     if (deps.accounts !== null) {
       this.#link.expose('leaseManager', deps.accounts.leaseManager);

@@ -6,6 +6,7 @@ import type { Engine, RateLimit, SearchType } from './engine.ts';
 import { MAX_ENGINES } from './engine-board.ts';
 import type { EngineSpec } from './engine-client.ts';
 import { createEngine, type EngineDeps } from './engines/kinds.ts';
+import type { IndexedFolderSettings, LocalEngine } from './engines/local.ts';
 import { checkModule, type CheckedModule, type ModuleSettings } from './engines/module.ts';
 
 /** What is wrong with an entry. */
@@ -63,22 +64,32 @@ function isModule(entry: unknown): entry is ModuleSettings {
   return 'kind' in entry && entry.kind === 'module' && 'path' in entry && typeof entry.path === 'string';
 }
 
-/** Reads all entries, and leaves out those with mistakes. `cellOf` gives an engine's place on the board. */
+/** Reads all entries, and leaves out those with mistakes. `cellOf` gives an engine's place on the board; `deps` are for all engines. */
 export function configureEngines(
   entries: Readonly<Record<string, unknown>>,
   cellOf: (id: string) => number,
+  deps: EngineDeps = {},
 ): Configured {
   const engines: EngineSpec[] = [];
   const mistakes: EngineMistake[] = [];
   for (const [index, [id, entry]] of Object.entries(entries).entries()) {
     try {
       if (index >= MAX_ENGINES) throw new Error(`exceeds the maximum of ${MAX_ENGINES} engines`);
-      engines.push(configureEngine(id, entry, cellOf(id)));
+      engines.push(configureEngine(id, entry, cellOf(id), deps));
     } catch (error) {
       mistakes.push({ path: `search.engines.${id}`, message: error instanceof Error ? error.message : 'is wrong' });
     }
   }
   return { engines, mistakes };
+}
+
+/** The folders that engines of kind `local` search. */
+export function foldersOf(engines: readonly EngineSpec[]): IndexedFolderSettings[] {
+  return engines.flatMap(({ workers }) => workers.flatMap((engine) => (isLocal(engine) ? [engine.folder] : [])));
+}
+
+function isLocal(engine: Engine): engine is LocalEngine {
+  return engine.kind === 'local' && 'folder' in engine;
 }
 
 /** Whether an entry is an engine of the embedder's own. */
@@ -87,7 +98,7 @@ export function isPlugIn(entry: unknown): entry is Engine {
   return 'search' in entry ? typeof entry.search === 'function' : 'parse' in entry && typeof entry.parse === 'function';
 }
 
-function configureEngine(id: string, entry: unknown, cell: number): EngineSpec {
+function configureEngine(id: string, entry: unknown, cell: number, common: EngineDeps): EngineSpec {
   if (isPlugIn(entry)) {
     if (!Array.isArray(entry.types)) throw new Error('types must be a list of search types');
     return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
@@ -98,16 +109,16 @@ function configureEngine(id: string, entry: unknown, cell: number): EngineSpec {
   const { [CHECKED]: checked, ...withoutChecked } = written;
   const isChecked = kind === 'module' && checked !== undefined;
   const rest = isChecked ? withoutChecked : written;
-  const deps: EngineDeps = isChecked ? { checkedModule: checked as CheckedModule } : {};
+  const deps: EngineDeps = isChecked ? { ...common, checkedModule: checked as CheckedModule } : common;
   const own = kind === 'worker' ? { engine: id, types: TYPES_BY_ID[id] ?? ['web'], ...rest } : rest;
   const workers = addressesOf(urls).map((url) => createEngine(kind, url === null ? own : { ...own, url }, deps));
-  const common = {
+  const limits = {
     ...(weight === undefined ? {} : { weight: positive('weight', weight) }),
     ...(concurrency === undefined ? {} : { concurrency: Math.ceil(positive('concurrency', concurrency)) }),
     ...(rates === undefined ? {} : { rates: readRates(rates) }),
     ...(hedge === undefined ? {} : { hedgeMs: readDuration('hedge', hedge) }),
   };
-  return specOf(id, cell, workers, common, JSON.stringify(entry));
+  return specOf(id, cell, workers, limits, JSON.stringify(entry));
 }
 
 function specOf(

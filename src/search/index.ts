@@ -1,5 +1,5 @@
 // Public names of the search module: engines, the coordinator that asks several at once, and the merged response. Re-exports only.
-export { checkModules, type Configured, configureEngines, isPlugIn } from './configure.ts';
+export { checkModules, type Configured, configureEngines, foldersOf, isPlugIn } from './configure.ts';
 export { Coordinator } from './coordinator.ts';
 export {
   type Engine,
@@ -18,6 +18,7 @@ export {
 export { createEngineMemory, EngineBoard, EngineCells } from './engine-board.ts';
 export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 export { createEngine } from './engines/kinds.ts';
+export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';
 export { type EngineModule, type EngineOption, type EngineTools, moduleOf } from './engines/module.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
 export { SearchService } from './search-service.ts';

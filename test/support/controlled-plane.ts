@@ -6,6 +6,7 @@ import type { Test } from 'tap';
 import { createProbe, createTestSystem, type ManualClock } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings, SettingsInput } from '../../src/config/settings.ts';
+import type { IndexesCommand } from '../../src/search/index.ts';
 import type { PagesCommand } from '../../src/fetch/index.ts';
 import { DataPlane } from '../../src/gateway/data-plane.ts';
 import type { Snapshot } from '../../src/gateway/snapshot.ts';
@@ -103,6 +104,7 @@ export class ControlledPlane {
       bodyMemory: createBodyMemory(1),
       tellOutcome: () => undefined,
       pages: createProbe<PagesCommand>(system).ref,
+      indexes: createProbe<IndexesCommand>(system).ref,
       snapshot: this.snapshot(),
     });
     t.teardown(() => this.plane.close());

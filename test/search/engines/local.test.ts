@@ -5,6 +5,7 @@ import t from 'tap';
 import { createManualClock, type ManualClock } from '../../../src/actor/index.ts';
 import type { EngineHit, SearchType } from '../../../src/search/engine.ts';
 import { local, type LocalSettings } from '../../../src/search/engines/local.ts';
+import { IndexedFolder } from '../../../src/search/engines/local/indexed-folder.ts';
 
 const SIGNAL = new AbortController().signal;
 
@@ -22,12 +23,9 @@ interface Library {
 function library(folder: string, settings: Partial<LocalSettings> = {}): Library {
   const clock = createManualClock();
   const notices: string[] = [];
-  const engine = local(
-    { path: folder, baseUrl: 'https://docs.example/base', ...settings },
-    { clock, onNotice: (sentence) => notices.push(sentence) },
-  );
-  const find: Library['find'] = (query, type = 'web', maxResults = 10) =>
-    engine.search({ query, type, maxResults }, SIGNAL);
+  const engine = local({ path: folder, baseUrl: 'https://docs.example/base', ...settings });
+  const indexed = new IndexedFolder(engine.folder, { clock, onNotice: (sentence) => notices.push(sentence) });
+  const find: Library['find'] = (query, type = 'web', maxResults = 10) => indexed.find({ query, type, maxResults });
   return {
     folder,
     clock,

@@ -79,20 +79,22 @@ export class Collection {
     }
   }
 
+  /** What was read of a file before is found until all of it has been read again. */
   async #read(file: FolderFile): Promise<void> {
     const content = await readText(file);
+    const added: Indexed[] = [];
+    if (content !== undefined) {
+      for (const document of documents(file, content, this.#settings.baseUrl)) {
+        const indexed = { ...document, id: this.#nextId++ };
+        this.#index.add(indexed);
+        added.push(indexed);
+        await this.#yield(document.text.length);
+      }
+    }
     this.#forget(file.path);
     if (content === undefined) return;
-    const ids: number[] = [];
-    for (const document of documents(file, content, this.#settings.baseUrl)) {
-      const id = this.#nextId++;
-      const indexed = { ...document, id };
-      this.#documents.set(id, indexed);
-      this.#index.add(indexed);
-      ids.push(id);
-      await this.#yield(document.text.length);
-    }
-    this.#files.set(file.path, { version: file.version, ids });
+    for (const indexed of added) this.#documents.set(indexed.id, indexed);
+    this.#files.set(file.path, { version: file.version, ids: added.map(({ id }) => id) });
   }
 
   #forget(path: string): void {

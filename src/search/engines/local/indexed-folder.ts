@@ -1,0 +1,83 @@
+// A folder and its index, which is checked for changes when it is searched, at most once every `rescanMs`. Once the folder has been
+// read, no query waits for a larger change: it is answered from the index as it is.
+
+import { type Clock, systemClock } from '../../../actor/index.ts';
+import { EngineError, type EngineHit, type EngineQuery } from '../../engine.ts';
+import type { IndexedFolderSettings } from '../local.ts';
+import { Collection } from './collection.ts';
+
+export interface IndexedFolderDeps {
+  readonly clock?: Clock;
+  /** Called with a sentence for the operator, once for each change of it. */
+  readonly onNotice?: (sentence: string) => void;
+}
+
+/** How long the query that starts a check waits for it: enough for a few files. */
+const PATIENCE_MS = 50;
+
+export class IndexedFolder {
+  /** Resolves when the folder was read for the first time, or could not be. */
+  readonly built: Promise<void>;
+  readonly #collection: Collection;
+  readonly #clock: Clock;
+  readonly #rescanMs: number;
+  readonly #onNotice: (sentence: string) => void;
+  #refreshing: Promise<void> | undefined;
+  /** When the last successful check began; undefined until the folder could be read. */
+  #checkedMs: number | undefined;
+  #noticed = '';
+
+  /** Starts reading. */
+  constructor({ rescanMs, ...settings }: IndexedFolderSettings, deps: IndexedFolderDeps = {}) {
+    this.#collection = new Collection(settings);
+    this.#clock = deps.clock ?? systemClock;
+    this.#rescanMs = rescanMs;
+    this.#onNotice = deps.onNotice ?? (() => {});
+    this.built = this.#refresh();
+  }
+
+  /** The best hits. Rejects with `EngineError` only when the folder could never be read. */
+  async find(query: EngineQuery): Promise<EngineHit[]> {
+    await this.#upToDate();
+    if (this.#checkedMs === undefined) throw new EngineError('invalid');
+    return this.#collection.find(query);
+  }
+
+  async #upToDate(): Promise<void> {
+    if (this.#checkedMs === undefined) await this.#refresh();
+    else if (this.#refreshing === undefined && this.#clock.now() - this.#checkedMs >= this.#rescanMs)
+      await this.#atMost(PATIENCE_MS, this.#refresh());
+  }
+
+  async #atMost(ms: number, work: Promise<void>): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = this.#clock.setTimeout(resolve, ms);
+    await Promise.race([promise, work]);
+    this.#clock.clearTimeout(timer);
+  }
+
+  /** Queries that come before the folder has been read wait for the same check. */
+  #refresh(): Promise<void> {
+    this.#refreshing ??= this.#check().finally(() => {
+      this.#refreshing = undefined;
+    });
+    return this.#refreshing;
+  }
+
+  async #check(): Promise<void> {
+    const startedMs = this.#clock.now();
+    try {
+      await this.#collection.refresh();
+      this.#checkedMs = startedMs;
+      const { leftOut } = this.#collection;
+      this.#notice(leftOut === 0 ? '' : `${leftOut} files are not searched: more than maxFiles or maxBytes`);
+    } catch {
+      this.#notice('the folder cannot be read');
+    }
+  }
+
+  #notice(sentence: string): void {
+    if (sentence !== this.#noticed && sentence !== '') this.#onNotice(sentence);
+    this.#noticed = sentence;
+  }
+}
