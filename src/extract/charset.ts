@@ -1,5 +1,5 @@
 // Decodes the bytes of a page. Determines the encoding in the order of the WHATWG Encoding and HTML standards (byte order
-// mark, header, declaration, detection), but valid UTF-8 goes before the declaration. Any bytes give well-formed text.
+// mark, header, declaration, detection), but valid UTF-8 goes before header and declaration. Any bytes give well-formed text.
 
 import { isAscii, isUtf8 } from 'node:buffer';
 
@@ -11,6 +11,15 @@ const DECLARATION_BYTES = 16_384;
 
 /** Enough text to detect an encoding. */
 const SAMPLE_BYTES = 65_536;
+
+/**
+ * Encodings in which pairs of letters are valid UTF-8 by chance. Only with this many sequences, or a page that declares UTF-8, is text
+ * UTF-8 against what they are declared as: eight in a row by chance are about one in a billion.
+ */
+const AMBIGUOUS: ReadonlySet<string> = new Set([
+  ...['big5', 'euc-jp', 'euc-kr', 'gb18030', 'gbk', 'iso-2022-jp', 'shift_jis', 'windows-874'],
+]);
+const SURE_SEQUENCES = 8;
 
 /** An encoding that pages use without declaring it, and typical text in it. */
 interface Candidate {
@@ -37,7 +46,7 @@ const CANDIDATES: readonly Candidate[] = [
 /**
  * The text of `bytes`, always well-formed; invalid bytes become U+FFFD. `headerCharset` is the parameter of
  * `Content-Type`, null without one. A page that claims UTF-8 in header or declaration and is mostly something else is
- * read as what else it declares or looks like.
+ * read as what else it declares or looks like; one that is UTF-8 under another name, as servers with a default charset send it, as UTF-8.
  */
 export function decode(bytes: Uint8Array, headerCharset: string | null): string {
   return new TextDecoder(encodingOf(bytes, headerCharset)).decode(bytes).toWellFormed();
@@ -48,18 +57,35 @@ export function encodingOf(bytes: Uint8Array, headerCharset: string | null): str
   const marked = byMark(bytes);
   if (marked !== null) return marked;
   const declared = headerCharset === null ? null : byLabel(headerCharset);
-  if (declared !== null && (declared !== 'utf-8' || isUtf8(bytes))) return declared;
   const wide = byZeros(bytes);
   if (wide !== null) return wide;
+  const isValid = isUtf8(bytes);
+  const isPlain = isAscii(bytes);
+  if (declared !== null && declared !== 'utf-8' && !(isValid && isUtf8Instead(bytes, isPlain, declared)))
+    return declared;
+  if (declared === 'utf-8' && isValid) return 'utf-8';
   // ISO-2022-JP is ASCII with escape sequences.
-  if (isAscii(bytes) && !bytes.includes(0x1b)) return 'utf-8';
-  if (!isAscii(bytes) && isUtf8(bytes)) return 'utf-8';
+  if (isPlain && !bytes.includes(0x1b)) return 'utf-8';
   const inPage = byDeclaration(bytes);
+  if (!isPlain && isValid && (inPage === null || isUtf8Instead(bytes, isPlain, inPage))) return 'utf-8';
   if (inPage !== null && inPage !== 'utf-8' && declared !== 'utf-8') return inPage;
   const first = bytes.findIndex((byte) => byte > 0x7f);
   const sample = bytes.subarray(first, first + SAMPLE_BYTES);
   if (isMostlyUtf8(sample)) return 'utf-8';
   return inPage === null || inPage === 'utf-8' ? detected(sample) : inPage;
+}
+
+/** Whether bytes that are valid UTF-8 are meant so, although another encoding is declared. */
+function isUtf8Instead(bytes: Uint8Array, isPlain: boolean, declared: string): boolean {
+  // UTF-16 without a zero in 1,024 bytes is East Asian text, which is not valid UTF-8.
+  if (declared.startsWith('utf-16') || declared === 'utf-8') return true;
+  if (isPlain) return false;
+  if (!AMBIGUOUS.has(declared)) return true;
+  let sequences = 0;
+  for (const byte of bytes) {
+    if (byte >= 0xc2 && ++sequences === SURE_SEQUENCES) return true;
+  }
+  return byDeclaration(bytes) === 'utf-8';
 }
 
 function byMark(bytes: Uint8Array): string | null {

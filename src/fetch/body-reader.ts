@@ -5,8 +5,11 @@
 import { pipeline, type Duplex } from 'node:stream';
 import * as zlib from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
-import { HeadraceError } from '../errors.ts';
+import type { Clock } from '../actor/index.ts';
+import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { TurnQueue } from '../routing/index.ts';
 import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
+import { abortable } from './guarded-connector.ts';
 
 /** Collected of every body before a limit applies. Nearly all pages are smaller on the wire. */
 const COLLECTED_BYTES = 524_288;
@@ -14,8 +17,9 @@ const COLLECTED_BYTES = 524_288;
 /** Complete bodies that are decoded at once: they wait for the processor only. */
 const MAX_DECODED = 8;
 
-/** Large bodies that are read at once; each takes the memory of a page and two decoder windows. */
+/** Large bodies that are read at once, in all and of one account; each takes the memory of a page and two decoder windows. */
 const MAX_LARGE = 16;
+const MAX_LARGE_OF_ACCOUNT = 8;
 
 /** Servers apply one coding, rarely two. More is an attack or a defect. */
 const MAX_CODINGS = 2;
@@ -25,6 +29,9 @@ const ZSTD_WINDOW_LOG = 23;
 
 /** Output pieces of a decoder: fewer event loop turns than with the default of 16 KiB. */
 const CHUNK_BYTES = 65_536;
+
+/** What the decoders of the start of a body take at most, between two codings. */
+const MAX_START_BYTES = 1_048_576;
 
 type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
 
@@ -44,34 +51,58 @@ const CODINGS: ReadonlyMap<string, Coding | null> = new Map<string, Coding | nul
   ['', null],
 ]);
 
+/** A start that is broken or cannot be decoded within the limits ends there. */
+const ENDS_START: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['HR_FETCH_FAILED', 'HR_FETCH_TOO_LARGE']);
+
 type Pieces = AsyncIterable<Uint8Array>;
 
 export class BodyReader {
   readonly #decoding: LimitFunction = pLimit(MAX_DECODED);
-  readonly #large: LimitFunction = pLimit(MAX_LARGE);
+  readonly #large: TurnQueue;
+
+  constructor(clock: Clock) {
+    const waiting = { waiting: Infinity, waitingOfKey: Infinity, waitMs: Infinity };
+    this.#large = new TurnQueue({ places: MAX_LARGE, placesOf: () => MAX_LARGE_OF_ACCOUNT, ...waiting }, clock);
+  }
 
   /**
-   * The decoded body in a buffer of its own. Rejects with `HR_FETCH_TOO_LARGE` as soon as it is larger than `maxBytes`, with
+   * The decoded body in a buffer of its own, in turns of `account` when it is large. Rejects with `HR_FETCH_TOO_LARGE` as soon as it is larger than `maxBytes`, with
    * `HR_FETCH_FAILED` (`unknown encoding`, `broken encoding`, or the error of the body), or with the reason of `signal`,
    * which must also end the response.
    */
-  async read(response: GuardedResponse, maxBytes: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  async read(
+    response: GuardedResponse,
+    maxBytes: number,
+    account: string,
+    signal: AbortSignal,
+  ): Promise<Uint8Array<ArrayBuffer>> {
     const codings = codingsOf(response.headers['content-encoding']);
     if (Number(response.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
     const ended = await response.collect(Math.min(COLLECTED_BYTES, maxBytes));
     if (response.length > maxBytes) throw tooLarge(maxBytes);
     if (ended && (codings.length === 0 || response.length === 0)) return response.take();
-    const limit = ended ? this.#decoding : this.#large;
-    return await limit(async () => {
+    const decode = async (): Promise<Uint8Array<ArrayBuffer>> => {
       signal.throwIfAborted();
       if (codings.length === 0) {
         if (await response.collect(maxBytes)) return response.take();
       } else {
         const page = new GrowingBytes();
-        if (await fill(page, decoded(response, codings), maxBytes)) return page.take();
+        if (await fill(page, decoded(response, codings, maxBytes), maxBytes)) return page.take();
       }
       throw tooLarge(maxBytes);
-    });
+    };
+    return await (ended ? this.#decoding(decode) : this.#inTurn(account, signal, decode));
+  }
+
+  async #inTurn<T>(account: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const turn = Promise.withResolvers<unknown>();
+    const place = this.#large.request(account, turn.resolve);
+    try {
+      await abortable(signal, turn.promise);
+      return await work();
+    } finally {
+      place.leave();
+    }
   }
 
   /** About the first `bytes` of a body, both on the wire and decoded. A broken body ends where it breaks. */
@@ -84,10 +115,10 @@ export class BodyReader {
       if (codings.length === 0 || encoded.length === 0) return encoded;
       await this.#decoding(async () => {
         signal.throwIfAborted();
-        await fill(start, decoded(only(encoded), codings), bytes);
+        await fill(start, decoded(only(encoded), codings, MAX_START_BYTES), bytes);
       });
     } catch (error) {
-      if (!(error instanceof HeadraceError) || error.code !== 'HR_FETCH_FAILED') throw error;
+      if (!(error instanceof HeadraceError) || !ENDS_START.has(error.code)) throw error;
     }
     return start.take();
   }
@@ -126,8 +157,18 @@ async function* only(bytes: Uint8Array): AsyncGenerator<Uint8Array, undefined> {
   yield bytes;
 }
 
-function decoded(pieces: Pieces, codings: readonly Coding[]): Pieces {
-  return codings.reduce((source, coding) => decodedOnce(source, coding), pieces);
+/** Undoes the codings. Nothing longer than `maxBytes` goes into a decoder: it could go on without ever giving a byte. */
+function decoded(pieces: Pieces, codings: readonly Coding[], maxBytes: number): Pieces {
+  return codings.reduce((source, coding) => decodedOnce(limited(source, maxBytes), coding), pieces);
+}
+
+async function* limited(pieces: Pieces, maxBytes: number): AsyncGenerator<Uint8Array, undefined> {
+  let length = 0;
+  for await (const piece of pieces) {
+    length += piece.byteLength;
+    if (length > maxBytes) throw tooLarge(maxBytes);
+    yield piece;
+  }
 }
 
 async function* decodedOnce(source: Pieces, coding: Coding): AsyncGenerator<Uint8Array, undefined> {

@@ -59,8 +59,8 @@ export function isChallengeHead(status: number, headers: Readonly<Record<string,
 export function isChallengePage(bytes: Uint8Array): boolean {
   if (bytes.byteLength > CHALLENGE_BYTES) return false;
   const page = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1').toLowerCase();
-  if (includesAny(page, WALLS) || TITLE.test(page)) return textLength(page) <= MAX_TEXT_LENGTH;
-  return includesAny(page, CAPTCHAS) && textLength(page) <= MAX_CAPTCHA_TEXT_LENGTH;
+  if (includesAny(page, WALLS) || TITLE.test(page)) return visibleLength(page) <= MAX_TEXT_LENGTH;
+  return includesAny(page, CAPTCHAS) && visibleLength(page) <= MAX_CAPTCHA_TEXT_LENGTH;
 }
 
 function includesAny(page: string, markers: readonly string[]): boolean {
@@ -68,8 +68,8 @@ function includesAny(page: string, markers: readonly string[]): boolean {
   return false;
 }
 
-/** Characters outside of tags, scripts and styles, runs of white space counted once. */
-function textLength(page: string): number {
+/** Characters of a page in lower case that are outside of tags, scripts and styles, runs of white space counted once. */
+export function visibleLength(page: string): number {
   let length = 0;
   for (let at = page.indexOf('<body'); at < page.length;) {
     const open = page.indexOf('<', at);

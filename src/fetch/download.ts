@@ -3,17 +3,19 @@
 // that start later.
 
 import { isUtf8 } from 'node:buffer';
-import type { Clock } from '../actor/index.ts';
+import { type Clock, systemEpochMs } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Lookup } from '../net/name-cache.ts';
 import { ACCEPTED_CODINGS, BodyReader } from './body-reader.ts';
 import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.ts';
+import { Cookies } from './cookies.ts';
 import { createGuard, type Guard } from './guard.ts';
 import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
 import { HostLimits } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
+import { refreshOf, type RefreshTarget } from './refresh.ts';
 import { type FetchRobots, Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
 
 /** A page as downloaded, decompressed and within the limits. */
@@ -92,7 +94,7 @@ class PageDownloader implements Downloader {
   readonly #deps: DownloaderDeps;
   readonly #limits: HostLimits;
   readonly #robots: Robots;
-  readonly #bodies = new BodyReader();
+  readonly #bodies: BodyReader;
   readonly #closing = new AbortController();
   /** The current one, and those whose transfers have not ended. */
   readonly #generations = new Set<Generation>();
@@ -102,6 +104,7 @@ class PageDownloader implements Downloader {
     this.#deps = deps;
     this.#limits = new HostLimits(settings, deps.clock);
     this.#robots = new Robots(deps.clock);
+    this.#bodies = new BodyReader(deps.clock);
     this.#current = this.#open(settings);
   }
 
@@ -184,9 +187,11 @@ class PageDownloader implements Downloader {
   async #hop<T>(
     { account, chain, generation, signal }: Transfer,
     accept: string,
-    read: (response: GuardedResponse) => Promise<T>,
+    read: (response: GuardedResponse) => Promise<T | null>,
   ): Promise<T | null> {
+    const cookie = chain.cookie;
     const headers = {
+      ...(cookie === '' ? {} : { cookie }),
       'user-agent': generation.settings.userAgent,
       accept,
       'accept-encoding': ACCEPTED_CODINGS,
@@ -196,6 +201,7 @@ class PageDownloader implements Downloader {
     try {
       const response = await generation.client.get(chain.url, headers, signal);
       try {
+        chain.takeCookies(response.cookies);
         return chain.follow(response.status, response.headers['location']) ? null : await read(response);
       } finally {
         response.close();
@@ -205,7 +211,11 @@ class PageDownloader implements Downloader {
     }
   }
 
-  async #readPage(response: GuardedResponse, { chain, generation, signal }: Transfer): Promise<Download> {
+  /** Null when the page leads elsewhere. */
+  async #readPage(
+    response: GuardedResponse,
+    { account, chain, generation, signal }: Transfer,
+  ): Promise<Download | null> {
     const { headers, status } = response;
     if (isChallengeHead(status, headers)) throw new HeadraceError('HR_FETCH_CHALLENGE');
     if (status < 200 || status > 203) {
@@ -215,9 +225,13 @@ class PageDownloader implements Downloader {
     }
     const declared = declaredType(headers['content-type']);
     refuseByHeader(declared);
-    const bytes = await this.#bodies.read(response, generation.settings.maxBytes, signal);
+    const bytes = await this.#bodies.read(response, generation.settings.maxBytes, account, signal);
     const mediaType = mediaTypeOf(declared, bytes);
-    if (mediaType.includes('html')) refuseChallenge(bytes);
+    if (mediaType.includes('html')) {
+      refuseChallenge(bytes);
+      const target = refreshOf(headers['refresh'], bytes);
+      if (target !== null && chain.refresh(target)) return null;
+    }
     const noStore = NO_STORE.test(headers['cache-control'] ?? '');
     return { url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore };
   }
@@ -249,13 +263,15 @@ class PageDownloader implements Downloader {
 }
 
 /**
- * The URLs of one transfer; each passes the guard before it is requested. No request carries a secret, so a redirect from
- * https to http is followed, as in browsers.
+ * The URLs of one transfer and the cookies that its servers set; each URL passes the guard before it is requested. No request carries a
+ * secret of a client, so a redirect from https to http is followed, as in browsers.
  */
 class RedirectChain {
   readonly #guard: Guard;
   readonly #maxRedirects: number;
+  /** Requests: URL and cookies. */
   readonly #seen: Set<string>;
+  readonly #cookies = new Cookies();
   /** The current hop. */
   url: URL;
 
@@ -264,7 +280,16 @@ class RedirectChain {
     this.#guard = guard;
     this.#maxRedirects = maxRedirects;
     this.url = guard.admit(url);
-    this.#seen = new Set([this.url.href]);
+    this.#seen = new Set([requestKey(this.url, '')]);
+  }
+
+  /** The `Cookie` field of the current hop; '' for none. */
+  get cookie(): string {
+    return this.#cookies.header(this.url);
+  }
+
+  takeCookies(fields: readonly string[]): void {
+    if (fields.length > 0) this.#cookies.take(fields, this.url, systemEpochMs());
   }
 
   /**
@@ -275,14 +300,37 @@ class RedirectChain {
     if (field === undefined || !REDIRECT_STATUSES.has(status)) return false;
     const location = locationText(field);
     if (URL.parse(location, this.url.href) === null) throw redirectError('bad redirect');
-    const next = this.#guard.admit(location, this.url);
-    // Requests carry no cookies, so the same URL gives the same redirect again.
-    if (this.#seen.has(next.href)) throw redirectError('redirect loop');
-    if (this.#seen.size > this.#maxRedirects) throw redirectError('too many redirects');
-    this.#seen.add(next.href);
-    this.url = next;
+    this.#go(this.#guard.admit(location, this.url));
     return true;
   }
+
+  /** Goes where a page leads; false when that is the page itself, which is content then. Throws as `follow` does. */
+  refresh({ base, url }: RefreshTarget): boolean {
+    const from = base === '' ? this.url : (URL.parse(locationText(base), this.url.href) ?? this.url);
+    const location = locationText(url);
+    if (URL.parse(location, from.href) === null) return false;
+    const next = this.#guard.admit(location, from);
+    if (next.href === this.url.href && this.#seen.has(this.#keyOf(next))) return false;
+    this.#go(next);
+    return true;
+  }
+
+  #go(next: URL): void {
+    const key = this.#keyOf(next);
+    // The same URL with the same cookies gives the same redirect again.
+    if (this.#seen.has(key)) throw redirectError('redirect loop');
+    if (this.#seen.size > this.#maxRedirects) throw redirectError('too many redirects');
+    this.#seen.add(key);
+    this.url = next;
+  }
+
+  #keyOf(url: URL): string {
+    return requestKey(url, this.#cookies.header(url));
+  }
+}
+
+function requestKey(url: URL, cookie: string): string {
+  return `${url.href} ${cookie}`;
 }
 
 /** Header fields are decoded as Latin-1. Bytes of a Location that are not escaped are UTF-8 where valid, as in browsers. */

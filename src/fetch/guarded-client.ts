@@ -23,6 +23,9 @@ const MAX_KEEP_ALIVE_MS = 30_000;
 /** Bytes that may wait for the reader before the connection is paused. */
 const MAX_WAITING_BYTES = 65_536;
 
+/** 1xx answers before the head; servers send one or two. */
+const MAX_INFORMATIONAL = 8;
+
 /** Smallest allocation for a body. */
 const MIN_CAPACITY = 4096;
 
@@ -140,6 +143,8 @@ export class GuardedResponse implements Dispatcher.DispatchHandler, AsyncIterabl
   status = 0;
   /** Names in lower case; repeated fields are joined by a comma. */
   readonly headers: Record<string, string> = {};
+  /** The `Set-Cookie` fields, which cannot be joined. */
+  readonly cookies: string[] = [];
   readonly #clock: Clock;
   readonly #timeoutMs: number;
   readonly #signal: AbortSignal;
@@ -152,6 +157,7 @@ export class GuardedResponse implements Dispatcher.DispatchHandler, AsyncIterabl
   /** The reader waits for more bytes than these. */
   #wanted = 0;
   #paused = false;
+  #informational = 0;
 
   constructor(clock: Clock, firstByteTimeoutMs: number, signal: AbortSignal) {
     this.#clock = clock;
@@ -227,9 +233,15 @@ export class GuardedResponse implements Dispatcher.DispatchHandler, AsyncIterabl
     status: number,
     headers: NodeJS.Dict<string | string[]>,
   ): void {
-    if (status < 200) return;
+    if (status < 200) {
+      if (++this.#informational > MAX_INFORMATIONAL)
+        this.#stop(new HeadraceError('HR_FETCH_FAILED', { subject: 'malformed answer' }));
+      return;
+    }
     this.#clearTimer();
     this.status = status;
+    const cookies = headers['set-cookie'] ?? [];
+    this.cookies.push(...(typeof cookies === 'string' ? [cookies] : cookies));
     for (const [name, value = ''] of Object.entries(headers))
       this.headers[name] = typeof value === 'string' ? value : value.join(', ');
     this.#head.resolve(this);

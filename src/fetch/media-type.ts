@@ -46,6 +46,8 @@ const SIGNATURES: readonly string[] = [
 ];
 const TAG =
   /^(?:<!doctype html|<html|<head|<script|<iframe|<h1|<div|<font|<table|<a|<style|<title|<b|<body|<br|<p|<meta|<main|<article|<section)[\s>]|^<!--/i;
+/** Characters at least that tell UTF-16 from a short binary file. */
+const MIN_PAIRS = 8;
 const WIDE_BOM = /^(?:\xfe\xff|\xff\xfe)/;
 
 /** Parses the header. The first of several types counts. */
@@ -72,12 +74,13 @@ export function mediaTypeOf({ mediaType, charset }: DeclaredType, bytes: Uint8Ar
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, SNIFFED_BYTES)).toString(
     'latin1',
   );
+  const text = isWide(head) ? head.replaceAll('\0', '') : head;
   const isPdf =
     head.startsWith('%PDF-') || (PDF.has(mediaType ?? '') && head.slice(0, PDF_LEAD_BYTES).includes('%PDF-'));
   if (isPdf) return 'application/pdf';
-  if (isBinary(head, charset)) throw notText('binary');
+  if (isBinary(text, charset)) throw notText('binary');
   if (mediaType !== null && !PDF.has(mediaType)) return mediaType;
-  return sniffed(head);
+  return sniffed(text);
 }
 
 function notText(subject: string): HeadraceError {
@@ -89,6 +92,14 @@ function sniffed(head: string): string {
   if (TAG.test(text)) return 'text/html';
   if (text.startsWith('<?xml')) return /<html[\s>]/i.test(text) ? 'application/xhtml+xml' : 'application/xml';
   return 'text/plain';
+}
+
+/** UTF-16 without a byte order mark: nearly every character of markup has a zero in the same one of its two bytes. */
+function isWide(head: string): boolean {
+  const pairs = head.length >> 1;
+  const zeros = [0, 0] as [even: number, odd: number];
+  for (let index = 0; index < 2 * pairs; index++) if (head[index] === '\0') zeros[index & 1 ? 1 : 0]++;
+  return pairs >= MIN_PAIRS && Math.max(...zeros) > pairs / 2 && Math.min(...zeros) < pairs / 20;
 }
 
 /** Whether there is a binary signature, a NUL, or more than a few control characters. UTF-16 text is full of NULs. */

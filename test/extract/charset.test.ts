@@ -11,7 +11,15 @@ const TRADITIONAL = '河邊有一個磨坊，水推動輪子，輪子推動石�
 const KOREAN = '강가에 물레방아가 있습니다. 물이 바퀴를 돌리고 바퀴가 맷돌을 돌립니다. 옛날부터 그랬습니다.';
 const FRENCH = 'Près de la rivière, une roue à aubes mène la meule ; c’est déjà très âgé, où qu’on soit.';
 
+const tables = new Map<string, ReadonlyMap<string, number[]>>();
+
 function encode(text: string, encoding: string): Uint8Array {
+  const known = tables.get(encoding) ?? tableOf(encoding);
+  tables.set(encoding, known);
+  return new Uint8Array(Array.from(text).flatMap((character) => known.get(character) ?? [0x3f]));
+}
+
+function tableOf(encoding: string): ReadonlyMap<string, number[]> {
   const decoder = new TextDecoder(encoding, { fatal: true });
   const known = new Map<string, number[]>();
   const learn = (...bytes: number[]): void => {
@@ -24,7 +32,7 @@ function encode(text: string, encoding: string): Uint8Array {
   };
   for (let first = 0; first < 256; first++) learn(first);
   for (let first = 0x81; first < 0xff; first++) for (let second = 0x40; second < 0xff; second++) learn(first, second);
-  return new Uint8Array(Array.from(text).flatMap((character) => known.get(character) ?? [0x3f]));
+  return known;
 }
 
 const bytesOf = (text: string): Uint8Array => Buffer.from(text);
@@ -177,5 +185,89 @@ t.test('a hostile head takes linear time', (t) => {
     '<',
   ])
     t.equal(encodingOf(latin(`${unit.repeat(1_000_000)}\xe9`), null), 'windows-1252');
+  t.end();
+});
+
+const SAMPLES = { RUSSIAN, JAPANESE, SIMPLIFIED, TRADITIONAL, KOREAN, FRENCH };
+
+t.test('UTF-8 under the name of another encoding is UTF-8', (t) => {
+  for (const header of [
+    'iso-8859-1',
+    'windows-1252',
+    'us-ascii',
+    'iso-8859-2',
+    'windows-1251',
+    'gbk',
+    'big5',
+    'shift_jis',
+  ]) {
+    for (const [name, text] of Object.entries(SAMPLES))
+      t.equal(decode(bytesOf(`<p>${text}`), header), `<p>${text}`, `${name} as ${header}`);
+  }
+  t.equal(decode(bytesOf('<p>café'), 'iso-8859-1'), '<p>café', 'one character is enough');
+  t.equal(decode(bytesOf('<meta charset=utf-8><p>café'), 'gbk'), '<meta charset=utf-8><p>café');
+  t.equal(decode(bytesOf(FRENCH), 'utf-16'), FRENCH);
+  t.end();
+});
+
+t.test('what its header says is read so, also where it could nearly be UTF-8', (t) => {
+  const texts: [string, string][] = [
+    ['windows-1252', FRENCH],
+    ['windows-1251', RUSSIAN],
+    ['koi8-r', RUSSIAN],
+    ['gbk', SIMPLIFIED],
+    ['big5', TRADITIONAL],
+    ['shift_jis', JAPANESE],
+    ['euc-jp', JAPANESE],
+    ['euc-kr', KOREAN],
+    // Their bytes are valid UTF-8 by chance.
+    ['gbk', '联通'],
+    ['euc-kr', '찾'],
+  ];
+  for (const [encoding, text] of texts) {
+    t.equal(decode(encode(text, encoding), encoding), text, encoding);
+    const page = `<meta charset="${encoding}"><p>${text}`;
+    t.equal(decode(encode(page, encoding), null), page, `${encoding}, declared in the page`);
+  }
+  t.end();
+});
+
+t.test('UTF-16 without a byte order mark, whatever is declared', (t) => {
+  for (const text of Object.values(SAMPLES)) {
+    const page = `<!doctype html><html><head><meta charset=utf-8><title>x</title></head><body><p>${text}</p>`;
+    for (const header of [null, 'utf-16', 'utf-16be', 'utf-8', 'iso-8859-1']) {
+      t.equal(decode(Buffer.from(page, 'utf16le'), header), page);
+      t.equal(decode(Buffer.from(page, 'utf16le').swap16(), header), page);
+    }
+  }
+  t.equal(decode(Buffer.from(SIMPLIFIED, 'utf16le'), 'utf-16le'), SIMPLIFIED, 'without any zero');
+  t.end();
+});
+
+t.test('text survives every encoding that has its letters, with the right header or the usual wrong one', (t) => {
+  const letters = (...ranges: [number, number][]): fc.Arbitrary<string> =>
+    fc
+      .array(fc.oneof(...ranges.map(([min, max]) => fc.integer({ min, max }))), { minLength: 12, maxLength: 60 })
+      .map((codes) => String.fromCodePoint(...codes).replace(/(.{7})/gu, '$1 '));
+  const western = letters([0x61, 0x7a], [0xc0, 0xd6], [0xd8, 0xf6], [0xf8, 0xff]);
+  const cyrillic = letters([0x410, 0x44f]);
+  const kana = letters([0x3042, 0x3093], [0x30a2, 0x30f3]);
+  const hangul = letters([0xac00, 0xac01], [0xb098, 0xb099], [0xd558, 0xd558]);
+  const cases: [fc.Arbitrary<string>, string[]][] = [
+    [western, ['windows-1252']],
+    [cyrillic, ['windows-1251', 'koi8-r']],
+    [kana, ['shift_jis', 'euc-jp', 'gbk']],
+    [hangul, ['euc-kr']],
+  ];
+  for (const [text, encodings] of cases) {
+    fc.assert(
+      fc.property(text, (words) => {
+        const page = `<p>${words}</p>`;
+        for (const encoding of encodings) if (decode(encode(page, encoding), encoding) !== page) return false;
+        return ['iso-8859-1', ...encodings].every((header) => decode(bytesOf(page), header) === page);
+      }),
+      { numRuns: 40 },
+    );
+  }
   t.end();
 });

@@ -23,6 +23,32 @@ t.test('bombs of 100 MiB are cut at the limit', async (t) => {
   t.equal(await outcome(get(from, `${web.origin}/error`)), 'HR_FETCH_FAILED status 403');
 });
 
+t.test('codings that never give a byte are cut at the limit, on the wire and between two decoders', async (t) => {
+  // Empty stored blocks (RFC 1951 §3.2.4), none of them the last.
+  const blocks = Buffer.alloc(65_535, Buffer.from([0, 0, 0, 0xff, 0xff]));
+  const head = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
+  let sent = 0;
+  const endless = await rawSite(t, (socket) => {
+    socket.write(`${HEAD}Content-Encoding: gzip\r\nConnection: close\r\n\r\n`);
+    socket.write(head);
+    const more = (): void => {
+      while (!socket.destroyed) {
+        sent += blocks.byteLength;
+        if (!socket.write(blocks)) return;
+      }
+    };
+    socket.on('drain', more);
+    more();
+  });
+  const between = brotliCompressSync(Buffer.concat([head, ...Array.from({ length: 400 }, () => blocks)]));
+  const web = await site(t, { '/': page(between, { 'content-encoding': 'gzip, br' }) });
+  t.ok(between.byteLength < 10_000, `${between.byteLength} bytes on the wire`);
+  const from = downloader(t, { ports: [endless.port, web.port], maxBytes: 1_000_000 });
+  t.equal(await outcome(get(from, `${endless.origin}/`)), 'HR_FETCH_TOO_LARGE 1000000');
+  t.ok(sent < 40_000_000, `${sent} bytes were sent`);
+  t.equal(await outcome(get(from, `${web.origin}/`)), 'HR_FETCH_TOO_LARGE 1000000');
+});
+
 t.test('a zstd window over 8 MiB is refused', async (t) => {
   const params = { [constants.ZSTD_c_windowLog]: 27 };
   const web = await site(t, {
@@ -153,6 +179,7 @@ t.test('responses that are cut off or malformed are failures', async (t) => {
     '/chunk': [`${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n`, 'connection closed'],
     '/nothing': ['', 'connection closed'],
     '/half-head': ['HTTP/1.1 200 OK\r\nContent-', 'connection closed'],
+    '/hints-flood': ['HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n'.repeat(100), 'malformed answer'],
     '/noise': ['\x00\x01\x02 not http\r\n\r\n', 'malformed answer'],
     '/bad-chunk': [`${HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n<p>\r\n`, 'malformed answer'],
     '/flood': [`${HEAD}${'X-Flood: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n'.repeat(5000)}\r\n`, 'head too large'],
@@ -198,6 +225,35 @@ t.test('large bodies that stall do not delay small pages', async (t) => {
   t.equal(await outcome(get(from, `${web.origin}/`)), '<p>small');
   controller.abort(new Error('enough'));
   t.same(new Set(await Promise.all(stalled)), new Set(['Error: enough']));
+});
+
+t.test('answers with odd statuses and framing are read by RFC 9112, or refused', async (t) => {
+  const long = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n';
+  const answers: Record<string, [said: string, expected: string]> = {
+    '/hints': [`HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${long}Content-Length: 4\r\n\r\npage`, 'page'],
+    '/no-content': ['HTTP/1.1 204 No Content\r\n\r\n', 'HR_FETCH_FAILED status 204'],
+    '/reset-content': ['HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n', 'HR_FETCH_FAILED status 205'],
+    '/part': [
+      'HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-3/99\r\nContent-Length: 4\r\n\r\npart',
+      'HR_FETCH_FAILED status 206',
+    ],
+    '/not-modified': ['HTTP/1.1 304 Not Modified\r\n\r\n', 'HR_FETCH_FAILED status 304'],
+    '/upgrade': [
+      'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n',
+      'HR_FETCH_FAILED connection closed',
+    ],
+    '/two-lengths': [`${long}Content-Length: 4\r\nContent-Length: 5\r\n\r\npages`, 'HR_FETCH_FAILED wrong length'],
+    '/both': [
+      `${long}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npage\r\n0\r\n\r\n`,
+      'HR_FETCH_FAILED wrong length',
+    ],
+    '/bad-length': [`${long}Content-Length: -4\r\n\r\npage`, 'HR_FETCH_FAILED malformed answer'],
+    '/smuggled': [`${long}Content-Length: 4\r\n\r\npageHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil`, 'page'],
+  };
+  const web = await rawSite(t, (socket, path) => socket.end(answers[path]?.[0] ?? '', 'latin1'));
+  const from = downloader(t, { ports: [web.port] });
+  for (const [path, [, expected]] of Object.entries(answers))
+    t.equal(await outcome(get(from, web.origin + path)), expected, path);
 });
 
 t.test('the body of a redirect is not awaited', async (t) => {

@@ -1,6 +1,17 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import t from 'tap';
-import { downloader, fetchSettings, get, outcome, page, rawSite, redirect, said, site } from '../support/site.ts';
+import {
+  type Answer,
+  downloader,
+  fetchSettings,
+  get,
+  outcome,
+  page,
+  rawSite,
+  redirect,
+  said,
+  site,
+} from '../support/site.ts';
 
 const TEXT = '<!doctype html><title>A</title><p>Some words of a page.';
 
@@ -207,4 +218,89 @@ t.test('closing ends running downloads and refuses later ones', async (t) => {
   await from.close();
   t.equal(await running, 'HR_DRAINING');
   t.equal(await outcome(get(from, `${web.origin}/`)), 'HR_DRAINING');
+});
+
+t.test('a cookie wall gives the page: cookies are kept within one fetch', async (t) => {
+  const seen: string[] = [];
+  const wall: Answer = (request, response) => {
+    const { cookie = '' } = request.headers;
+    seen.push(`${request.url} ${cookie}`);
+    if (cookie.includes('consent=yes')) response.writeHead(200, { 'content-type': 'text/html' }).end('<p>The page');
+    else response.writeHead(302, { location: '/set', 'set-cookie': ['first=1; Path=/', 'gone=1; Max-Age=0'] }).end();
+  };
+  const set: Answer = (request, response) => {
+    seen.push(`${request.url} ${request.headers.cookie ?? ''}`);
+    response.writeHead(303, { location: '/page', 'set-cookie': 'consent=yes; Path=/' }).end();
+  };
+  const web = await site(t, { '/page': wall, '/set': set });
+  const from = downloader(t, { ports: [web.port] });
+  for (let round = 0; round < 2; round++) {
+    t.equal(await outcome(get(from, `${web.origin}/page`)), '<p>The page');
+    t.same(
+      seen.splice(0),
+      ['/page ', '/set first=1', '/page first=1; consent=yes'],
+      'each fetch begins without cookies',
+    );
+  }
+});
+
+t.test('a cookie goes to no other host, and a wall that never opens is a loop', async (t) => {
+  const seen: (string | undefined)[] = [];
+  const other = await site(
+    t,
+    {
+      '/': (request, response) => {
+        seen.push(request.headers.cookie);
+        response.writeHead(200, { 'content-type': 'text/plain' }).end('other');
+      },
+    },
+    '127.0.0.2',
+  );
+  let count = 0;
+  const web = await site(t, {
+    '/away': (_, response) => response.writeHead(302, { location: `${other.origin}/`, 'set-cookie': 'id=1' }).end(),
+    '/same': (_, response) => response.writeHead(302, { location: '/same', 'set-cookie': 'id=1' }).end(),
+    '/new': (_, response) => response.writeHead(302, { location: '/new', 'set-cookie': `id=${++count}` }).end(),
+  });
+  const from = downloader(t, { ports: [web.port, other.port], allow: ['127.0.0.1', '127.0.0.2'] });
+  t.equal(await outcome(get(from, `${web.origin}/away`)), 'other');
+  t.same(seen, [undefined]);
+  t.equal(await outcome(get(from, `${web.origin}/same`)), 'HR_FETCH_FAILED redirect loop');
+  t.equal(await outcome(get(from, `${web.origin}/new`)), 'HR_FETCH_FAILED too many redirects');
+});
+
+t.test('a page that only leads elsewhere is followed as a redirect', async (t) => {
+  const html = (body: string, headers: Record<string, string> = {}): Answer =>
+    page(body, { 'content-type': 'text/html', ...headers });
+  const refresh = (url: string, delay = 0): string =>
+    `<meta http-equiv="refresh" content="${delay}; url=${url}"><p>Redirecting`;
+  const web = await site(t, {
+    '/page': html('<p>The page'),
+    '/moved': html(refresh('/page')),
+    '/slow': html(refresh('page', 5)),
+    '/based': html(`<base href="/deep/">${refresh('../page')}`),
+    '/field': html('<p>Redirecting', { refresh: '0; url=/page' }),
+    '/utf8': html(refresh('/é')),
+    '/%C3%A9': html('<p>Accent'),
+    '/self': html(refresh('/self')),
+    '/one': html(refresh('/two')),
+    '/two': html(refresh('/one')),
+    '/inside': html(refresh('http://10.0.0.1/')),
+    '/text': page(refresh('/page'), { 'content-type': 'text/plain' }),
+    '/wall': (request, response) =>
+      request.headers.cookie === 'seen=1'
+        ? response.writeHead(200, { 'content-type': 'text/html' }).end('<p>Behind')
+        : response.writeHead(200, { 'content-type': 'text/html', 'set-cookie': 'seen=1' }).end(refresh('/wall')),
+  });
+  const from = downloader(t, { ports: [web.port, 80], redirects: 1 });
+  const read = (path: string): Promise<string> => outcome(get(from, `${web.origin}${path}`));
+  for (const path of ['/moved', '/slow', '/based', '/field']) t.equal(await read(path), '<p>The page', path);
+  t.equal((await get(from, `${web.origin}/moved`)).url, `${web.origin}/page`);
+  t.equal(await read('/utf8'), '<p>Accent');
+  t.equal(await read('/self'), refresh('/self'), 'a page that reloads itself is content');
+  t.equal(await read('/wall'), '<p>Behind', 'unless it has set a cookie');
+  t.equal(await read('/text'), refresh('/page'), 'in HTML only');
+  t.equal(await read('/inside'), 'HR_FETCH_BLOCKED private address');
+  const further = downloader(t, { ports: [web.port], redirects: 5 });
+  t.equal(await outcome(get(further, `${web.origin}/one`)), 'HR_FETCH_FAILED redirect loop');
 });

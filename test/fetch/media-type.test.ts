@@ -72,3 +72,15 @@ t.test('sniffs the bytes when no type is declared', async (t) => {
   t.equal(verdict(undefined, '# A heading'), 'text/plain');
   t.equal(verdict(undefined, ''), 'text/plain');
 });
+
+t.test('UTF-16 without a byte order mark or a charset is text', async (t) => {
+  const wide = (text: string): string => Buffer.from(text, 'utf16le').toString('latin1');
+  const swapped = (text: string): string => Buffer.from(text, 'utf16le').swap16().toString('latin1');
+  for (const encode of [wide, swapped]) {
+    t.equal(verdict('text/html', encode('<html><p>Wasser im Fluß</html>')), 'text/html');
+    t.equal(verdict(undefined, encode('<!doctype html><title>Wasser</title>')), 'text/html', 'sniffed too');
+    t.equal(verdict(undefined, encode('Wasser im Fluss')), 'text/plain');
+  }
+  t.equal(verdict('text/html', 'a\0b\0'.repeat(3)), 'HR_FETCH_TYPE binary');
+  t.equal(verdict('text/html', '\x01\0\x02\0\x03\0'.repeat(9)), 'HR_FETCH_TYPE binary');
+});
