@@ -40,6 +40,8 @@ export interface CleanPage {
   readonly wordCount: number;
   readonly links?: readonly PageLink[];
   readonly metadata?: PageMetadata;
+  /** The content is cut: the document has more pages or characters than are read. */
+  readonly truncated?: boolean;
 }
 
 /** Options of extraction. */

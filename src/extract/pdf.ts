@@ -1,10 +1,13 @@
-// Extracts the text of a PDF in paragraphs. The PDF library runs in the calling thread: the cost of a hostile file is bounded
+// Extracts the text of a PDF with its paragraphs, headings, lists and tables. The PDF library runs in the calling thread: the cost of a hostile file is bounded
 // by pages and characters here, and by the limits of the thread.
 
 import { performance } from 'node:perf_hooks';
 import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
-import { type CleanPage, oneLine, type PageExtra, type PageMetadata, pageOf, tidy } from './page.ts';
+import { render } from './clean.ts';
+import { CmapFactory } from './cmaps/cmaps.ts';
+import { type CleanOptions, type CleanPage, oneLine, type PageMetadata } from './page.ts';
+import { type Fragment, htmlOfPages, type PageText } from './pdf-layout.ts';
 
 /** Longer documents are cut, so that they end within the time limit. */
 const MAX_PAGES = 500;
@@ -16,8 +19,20 @@ const STALL_MS = 4000;
 /** Share of that time in which a thread that does nothing still does something: timers, messages. */
 const IDLE_SHARE = 0.05;
 
+/** Most pieces of text on a page; the rest is left out. */
+const MAX_ITEMS = 100_000;
+
 /** Text needs no fonts, images or forms; the library logs nothing. */
-const OPTIONS = { disableFontFace: true, useSystemFonts: false, enableXfa: false, maxImageSize: 0, verbosity: 0 };
+const OPTIONS = {
+  disableFontFace: true,
+  useSystemFonts: false,
+  enableXfa: false,
+  maxImageSize: 0,
+  verbosity: 0,
+  cMapUrl: 'cmaps/',
+  cMapPacked: true,
+  BinaryDataFactory: CmapFactory,
+};
 
 /** Word processors often store a file name as title. */
 const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;
@@ -28,25 +43,26 @@ type TextItem = Extract<
   { str: string }
 >;
 
-/** A line of a page; lengths in points, y from the lower edge. */
-interface Line {
-  readonly text: string;
-  readonly x: number;
-  readonly y: number;
-  readonly height: number;
-}
-
-/** Fails with `HR_FETCH_UNREADABLE` for files without text: scanned, encrypted or damaged. */
-export async function readPdf(bytes: Uint8Array, url: string, include: readonly PageExtra[]): Promise<CleanPage> {
+/**
+ * Reads a PDF. The result is `truncated` where it has not the whole text. Fails with `HR_FETCH_UNREADABLE` for files without text:
+ * scanned, encrypted or damaged.
+ */
+export async function readPdf(bytes: Uint8Array, options: CleanOptions = {}): Promise<CleanPage> {
+  const { include = [] } = options;
   const document = await open(bytes);
   try {
-    const content = await textOf(document);
-    if (content === '') throw unreadable('no text in the PDF');
+    const { pages, truncated } = await pagesOf(document);
+    const page = render(htmlOfPages(pages), '', options);
+    if (page.content === '') throw unreadable('the PDF has no text; it may be a scan');
     const { info } = await unlessStalled(document.getMetadata()).catch(() => ({ info: {} }));
     const entries = info as Readonly<Record<string, unknown>>;
-    const firstLine = content.split('\n', 1)[0] ?? '';
-    const metadata = include.includes('metadata') ? metadataOf(entries) : undefined;
-    return pageOf(content, [titleOf(entries), firstLine], url, metadata);
+    const title = titleOf(entries);
+    return {
+      ...page,
+      ...(title === '' ? {} : { title }),
+      ...(truncated ? { truncated } : {}),
+      ...(include.includes('metadata') ? { metadata: metadataOf(entries) } : {}),
+    };
   } finally {
     await unlessStalled(document.loadingTask.destroy()).catch(() => undefined);
   }
@@ -89,96 +105,77 @@ async function open(bytes: Uint8Array): Promise<PdfDocument> {
     return await unlessStalled(getDocumentProxy(bytes, OPTIONS));
   } catch (error) {
     const isEncrypted = error instanceof Error && error.name === 'PasswordException';
-    throw unreadable(isEncrypted ? 'no text in the PDF' : 'the PDF is damaged', error);
+    throw unreadable(isEncrypted ? 'the PDF is encrypted' : 'the PDF is damaged', error);
   }
 }
 
-async function textOf(document: PdfDocument): Promise<string> {
-  const pages: string[] = [];
+async function pagesOf(document: PdfDocument): Promise<{ pages: PageText[]; truncated: boolean }> {
+  const pages: PageText[] = [];
   let characters = 0;
-  for (let number = 1; number <= Math.min(document.numPages, MAX_PAGES); number++) {
+  const count = Math.min(document.numPages, MAX_PAGES);
+  for (let number = 1; number <= count && characters <= MAX_CHARACTERS; number++) {
     // A damaged page leaves the others readable.
-    const text = await unlessStalled(pageText(document, number)).catch(() => '');
-    characters += text.length;
-    if (text !== '') pages.push(text);
-    if (characters > MAX_CHARACTERS) break;
+    const page = await unlessStalled(pageText(document, number)).catch(() => null);
+    if (page === null) continue;
+    for (const { text } of page.fragments) characters += text.length;
+    for (const text of page.others) characters += text.length;
+    pages.push(page);
   }
-  return tidy(pages.join('\n\n'));
+  return { pages, truncated: document.numPages > MAX_PAGES || characters > MAX_CHARACTERS };
 }
 
-async function pageText(document: PdfDocument, number: number): Promise<string> {
+async function pageText(document: PdfDocument, number: number): Promise<PageText> {
   const page = await document.getPage(number);
   const { items } = await page.getTextContent();
   page.cleanup();
-  const lines = linesOf(items.filter((item): item is TextItem => 'str' in item));
-  return paragraphsOf(lines).join('\n\n');
+  const texts = items.filter((item): item is TextItem => 'str' in item).slice(0, MAX_ITEMS);
+  const [, bottom = 0, , top = 0] = page.view;
+  const turned = turnOf(texts);
+  const fragments: Fragment[] = [];
+  const others: TextItem[] = [];
+  for (const item of texts) {
+    if (item.dir === 'ttb' || quarterOf(item) !== turned) others.push(item);
+    else fragments.push(fragmentOf(item, turned, bottom));
+  }
+  return { fragments, others: textsOf(others), height: top - bottom };
 }
 
-function linesOf(items: readonly TextItem[]): Line[] {
-  const lines: Line[] = [];
-  let first: TextItem | null = null;
+/** The turn of most text of a page, in quarters. */
+function turnOf(items: readonly TextItem[]): number {
+  const characters = [0, 0, 0, 0];
+  for (const item of items) characters[quarterOf(item)]! += item.str.length;
+  return characters.indexOf(Math.max(...characters));
+}
+
+/** The turn of a text: 0 is upright, 1 runs upwards. */
+function quarterOf({ transform }: TextItem): number {
+  const [a = 1, b = 0] = transform as number[];
+  if (Math.abs(a) >= Math.abs(b)) return a >= 0 ? 0 : 2;
+  return b > 0 ? 1 : 3;
+}
+
+function fragmentOf({ str, dir, transform, width, height }: TextItem, turn: number, bottom: number): Fragment {
+  const [, , , , e = 0, f = 0] = transform as number[];
+  const [x, y] = [
+    [e, f - bottom],
+    [f, -e],
+    [-e, -f],
+    [-f, e],
+  ][turn] as [number, number];
+  return { text: str, x, y, width, size: height || 1, isRightToLeft: dir === 'rtl' };
+}
+
+/** Texts in the order of the file, divided where the file ends a line that ends a sentence. */
+function textsOf(items: readonly TextItem[]): string[] {
+  const texts: string[] = [];
   let text = '';
-  const end = (): void => {
-    if (first !== null && text.trim() !== '') {
-      const [, , , , x, y] = first.transform as number[];
-      lines.push({ text: oneLine(text), x: x ?? 0, y: y ?? 0, height: first.height });
-    }
-    first = null;
+  for (const { str, hasEOL, dir } of items) {
+    text += str;
+    if (!hasEOL || (dir === 'ttb' && !/[.。！？]$/.test(text))) continue;
+    texts.push(oneLine(text));
     text = '';
-  };
-  for (const item of items) {
-    if (item.str.trim() !== '') first ??= item;
-    text += item.str;
-    if (item.hasEOL) end();
   }
-  end();
-  return lines;
-}
-
-function paragraphsOf(lines: readonly Line[]): string[] {
-  const usualGap = median(gapsOf(lines));
-  const paragraphs: string[] = [];
-  let previous: Line | undefined;
-  for (const line of lines) {
-    const paragraph = paragraphs.at(-1);
-    if (previous === undefined || paragraph === undefined || isBreak(previous, line, usualGap))
-      paragraphs.push(line.text);
-    else paragraphs[paragraphs.length - 1] = joined(paragraph, line.text);
-    previous = line;
-  }
-  return paragraphs;
-}
-
-/** Whether a paragraph ends between two lines: by the gap, the font size, or an indent after the end of a sentence. */
-function isBreak(above: Line, below: Line, usualGap: number): boolean {
-  const gap = above.y - below.y;
-  const size = Math.max(above.height, below.height);
-  const ended = /[.!?:;。！？؟।…"'”’)\]]$/.test(above.text);
-  // Upwards: the next column.
-  if (gap < -size / 2) return ended;
-  if (gap > 1.3 * Math.max(usualGap, size)) return true;
-  if (Math.abs(above.height - below.height) > 0.15 * size) return true;
-  return ended && below.x - above.x > 0.8 * size;
-}
-
-/** Joins lines: hyphenated words without the hyphen, scripts without spaces without one. */
-function joined(above: string, below: string): string {
-  if (/\p{Ll}[-\u00ad\u2010]$/u.test(above) && /^\p{Ll}/u.test(below)) return above.slice(0, -1) + below;
-  const isDense = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。、，]$/u.test(above);
-  return isDense && /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u.test(below)
-    ? above + below
-    : `${above} ${below}`;
-}
-
-function gapsOf(lines: readonly Line[]): number[] {
-  return lines.slice(1).flatMap((line, index) => {
-    const gap = (lines[index]?.y ?? 0) - line.y;
-    return gap > 1 ? [gap] : [];
-  });
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((left, right) => left - right)[values.length >> 1] ?? 0;
+  return [...texts, oneLine(text)].filter((each) => each !== '');
 }
 
 function titleOf({ Title: title }: Readonly<Record<string, unknown>>): string {

@@ -22,11 +22,11 @@ const ROOT_WITHIN = 2048;
  * without text. Text, JSON and XML are the same in both formats.
  */
 export async function readPage({ bytes, mediaType, charset, ...options }: CleanJob): Promise<CleanPage> {
-  const { url = '', include = [] } = options;
+  const { url = '' } = options;
   if (PDF.test(mediaType)) {
     // Loaded with the first PDF: the library costs time and memory.
     const { readPdf } = await import('./pdf.ts');
-    return readPdf(bytes, url, include);
+    return readPdf(bytes, options);
   }
   const isXml = XML_TYPES.test(mediaType);
   if (!isXml && !TEXT.test(mediaType) && !JSON_TYPES.test(mediaType))

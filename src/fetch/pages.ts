@@ -39,6 +39,8 @@ export interface PageAnswer {
   readonly word_count: number;
   readonly links?: readonly PageLink[];
   readonly metadata?: PageMetadata;
+  /** The content is cut, as in `CleanPage`. */
+  readonly truncated?: boolean;
 }
 
 /** How the flight of a page ended. Plain data: errors lose their class between threads. */

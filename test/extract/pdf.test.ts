@@ -12,7 +12,7 @@ t.test('joins lines to paragraphs and hyphenated words, page after page', async 
     ...linesFrom(['A race leads water to the wheel of a', 'mill; the wheel turns the mill-', 'stones without rest.']),
     ...linesFrom(['The second paragraph.', 'It goes on.'], 640),
   ];
-  const page = await readPdf(buildPdf([first, linesFrom(['Another page.'])]), URL_1, []);
+  const page = await readPdf(buildPdf([first, linesFrom(['Another page.'])]), { url: URL_1 });
   t.same(page, {
     title: 'On mills',
     content:
@@ -24,7 +24,7 @@ t.test('joins lines to paragraphs and hyphenated words, page after page', async 
 t.test('double-spaced lines are one paragraph, and an indent begins another', async (t) => {
   const lines = linesFrom(['One line', 'and the next.', 'Then more', 'of it.'], 700, 28);
   const indented = lines.map((line, index) => (index === 2 ? { ...line, x: 90 } : line));
-  const { content } = await readPdf(buildPdf([indented]), URL_1, []);
+  const { content } = await readPdf(buildPdf([indented]), { url: URL_1 });
   t.equal(content, 'One line and the next.\n\nThen more of it.');
 });
 
@@ -36,8 +36,8 @@ t.test('takes title and metadata from the file', async (t) => {
     ModDate: 'D:20260203',
   };
   const bytes = (): Uint8Array => buildPdf([linesFrom(['Words'])], { info });
-  t.same(await readPdf(bytes(), URL_1, []), { title: 'Water power', content: 'Words', wordCount: 1 });
-  t.same((await readPdf(bytes(), URL_1, ['metadata'])).metadata, {
+  t.same(await readPdf(bytes(), { url: URL_1 }), { title: 'Water power', content: 'Words', wordCount: 1 });
+  t.same((await readPdf(bytes(), { url: URL_1, include: ['metadata'] })).metadata, {
     author: 'A. Miller',
     published: '2026-01-02T03:04:05+01:30',
     modified: '2026-02-03',
@@ -46,24 +46,73 @@ t.test('takes title and metadata from the file', async (t) => {
 
 t.test('a file name is no title', async (t) => {
   const info = { Title: 'Microsoft Word - report-v2.docx' };
-  t.equal((await readPdf(buildPdf([linesFrom(['A report'])], { info }), URL_1, [])).title, 'A report');
+  t.equal((await readPdf(buildPdf([linesFrom(['A report'])], { info }), { url: URL_1 })).title, 'A report');
   const long = Array.from({ length: 30 }, () => 'and so on and on without end');
-  t.equal((await readPdf(buildPdf([linesFrom(long)], { info }), URL_1, [])).title, 'mills.pdf');
+  t.equal((await readPdf(buildPdf([linesFrom(long)], { info }), { url: URL_1 })).title, 'mills.pdf');
 });
 
-t.test('fails for files without text', async (t) => {
-  const none = { code: 'HR_FETCH_UNREADABLE', subject: 'no text in the PDF' };
-  await t.rejects(readPdf(buildPdf([[]]), URL_1, []), none);
-  await t.rejects(readPdf(buildPdf([linesFrom(['Secret'])], { encrypted: true }), URL_1, []), none);
-  const broken = { code: 'HR_FETCH_UNREADABLE', subject: 'the PDF is damaged' };
-  await t.rejects(readPdf(new Uint8Array(0), URL_1, []), broken);
-  await t.rejects(readPdf(Buffer.from('%PDF-1.7 and no more'), URL_1, []), broken);
+t.test('fails for files without text, and says why', async (t) => {
+  const read = (bytes: Uint8Array): Promise<unknown> => readPdf(bytes, { url: URL_1 });
+  const code = 'HR_FETCH_UNREADABLE';
+  await t.rejects(read(buildPdf([[]])), { code, subject: 'the PDF has no text; it may be a scan' });
+  const encrypted = buildPdf([linesFrom(['Secret'])], { encrypted: true });
+  await t.rejects(read(encrypted), { code, subject: 'the PDF is encrypted' });
+  const broken = { code, subject: 'the PDF is damaged' };
+  await t.rejects(read(new Uint8Array(0)), broken);
+  await t.rejects(read(Buffer.from('%PDF-1.7 and no more')), broken);
+});
+
+t.test('reads East Asian fonts by the predefined CMaps', async (t) => {
+  const cases = [
+    ['90ms-RKSJ-H', 'Japan1', '93fa967b8cea82cc955c8ea6', '日本語の表示'],
+    ['EUC-H', 'Japan1', 'c6fccbdcb8ec', '日本語'],
+    ['UniJIS-UTF16-H', 'Japan1', '65e5672c8a9e', '日本語'],
+    ['GBK-EUC-H', 'GB1', 'cbaeb3b5cdc6b6af', '水车推动'],
+    ['UniGB-UCS2-H', 'GB1', '6c348f66', '水车'],
+    ['ETen-B5-H', 'CNS1', 'a4f4a8ae', '水車'],
+    ['KSCms-UHC-H', 'Korea1', 'b9b0b7b9b9e6bec6', '물레방아'],
+    // Numbers of the collection itself.
+    ['Identity-H', 'Japan1', '0ee50adb0a1e', ''],
+  ] as const;
+  for (const [encoding, ordering, text, expected] of cases) {
+    const bytes = buildPdf([linesFrom([text])], { eastAsian: { encoding, ordering } });
+    const { content } = await readPdf(bytes, { url: URL_1 });
+    if (expected !== '') t.equal(content, expected, encoding);
+    else t.match(content, /^\p{Script=Han}{3}$/u, encoding);
+  }
+});
+
+t.test('more pages than are read are said as truncated', async (t) => {
+  const pages = Array.from({ length: 501 }, (_, index) => linesFrom([`Page of mill ${index}`]));
+  const page = await readPdf(buildPdf(pages), { url: URL_1 });
+  t.equal(page.truncated, true);
+  t.match(page.content, /Page of mill 499$/);
+  const whole = await readPdf(buildPdf(pages.slice(0, 3)), { url: URL_1 });
+  t.notOk('truncated' in whole);
+});
+
+t.test('writes headings, lists and tables in the format that is asked for', async (t) => {
+  const page = [
+    { text: 'On mills', x: 72, y: 740, size: 24 },
+    { text: 'Parts', x: 72, y: 700, size: 16 },
+    ...linesFrom(['A mill has these parts, each of them of wood', 'or of stone:'], 670),
+    ...linesFrom(['- a wheel', '- a sluice'], 620),
+    ...linesFrom(['Mill', 'Upper', 'Lower'], 560),
+    ...linesFrom(['Head', '3.2', '2.1'], 560).map((line) => ({ ...line, x: 200 })),
+  ];
+  const { content } = await readPdf(buildPdf([page]), { url: URL_1, format: 'markdown' });
+  t.equal(
+    content,
+    '# On mills\n\n## Parts\n\nA mill has these parts, each of them of wood or of stone:\n\n- a wheel\n- a sluice\n\n| Mill | Head |\n| --- | --- |\n| Upper | 3.2 |\n| Lower | 2.1 |',
+  );
+  const text = await readPdf(buildPdf([page]), { url: URL_1 });
+  t.match(text.content, /Mill\tHead\nUpper\t3\.2\nLower\t2\.1$/);
 });
 
 t.test('reads a file with a wrong cross-reference table', async (t) => {
   const text = Buffer.from(buildPdf([linesFrom(['Still there'])])).toString('latin1');
   const bytes = Buffer.from(text.replace(/startxref\n\d+/, 'startxref\n7'), 'latin1');
-  t.equal((await readPdf(new Uint8Array(bytes), URL_1, [])).content, 'Still there');
+  t.equal((await readPdf(new Uint8Array(bytes), { url: URL_1 })).content, 'Still there');
 });
 
 t.test('a step that works is not stalled, however slow it is; one that waits for nothing is', async (t) => {

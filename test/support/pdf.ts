@@ -14,6 +14,8 @@ export interface PdfLine {
 export interface PdfOptions {
   /** Entries of the information dictionary, such as `{ Title: 'Mills' }`. */
   readonly info?: Readonly<Record<string, string>>;
+  /** Instead of Helvetica: a font of an East Asian collection that is not in the file. Texts of lines are hexadecimal codes. */
+  readonly eastAsian?: { readonly encoding: string; readonly ordering: string };
   /** Adds an encryption dictionary that no empty password opens. */
   readonly encrypted?: boolean;
   /** Instead of the text of every page: the content stream, deflated. */
@@ -27,13 +29,15 @@ export function linesFrom(texts: readonly string[], top = 700, gap = 14): PdfLin
 
 export function buildPdf(
   pages: readonly (readonly PdfLine[])[],
-  { info = {}, encrypted = false, deflated }: PdfOptions = {},
+  { info = {}, encrypted = false, deflated, eastAsian }: PdfOptions = {},
 ): Uint8Array<ArrayBuffer> {
   const kids = pages.map((_, index) => `${5 + 2 * index} 0 R`).join(' ');
   const objects: (string | Buffer)[] = [
     '<< /Type /Catalog /Pages 2 0 R >>',
     `<< /Type /Pages /Kids [${kids}] /Count ${pages.length} >>`,
-    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>',
+    eastAsian === undefined
+      ? '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>'
+      : `<< /Type /Font /Subtype /Type0 /BaseFont /Sample-${eastAsian.encoding} /Encoding /${eastAsian.encoding} /DescendantFonts [<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Sample /CIDSystemInfo << /Registry (Adobe) /Ordering (${eastAsian.ordering}) /Supplement 2 >> /FontDescriptor << /Type /FontDescriptor /FontName /Sample /Flags 4 /FontBBox [0 -200 1000 900] /ItalicAngle 0 /Ascent 900 /Descent -200 /StemV 80 >> >>] >>`,
     `<< ${Object.entries(info)
       .map(([key, value]) => `/${key} (${escaped(value)})`)
       .join(' ')} >>`,
@@ -42,7 +46,7 @@ export function buildPdf(
     objects.push(
       `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents ${6 + 2 * index} 0 R >>`,
       deflated === undefined
-        ? stream(Buffer.from(drawn(lines), 'latin1'), '')
+        ? stream(Buffer.from(drawn(lines, eastAsian !== undefined), 'latin1'), '')
         : stream(deflated, '/Filter /FlateDecode '),
     );
   });
@@ -56,8 +60,9 @@ export function deflatedSpaces(bytes: number): Uint8Array {
   return deflateSync(Buffer.alloc(bytes, 0x20), { level: 9 });
 }
 
-function drawn(lines: readonly PdfLine[]): string {
-  const texts = lines.map(({ text, x, y, size = 12 }) => `/F1 ${size} Tf 1 0 0 1 ${x} ${y} Tm (${escaped(text)}) Tj`);
+function drawn(lines: readonly PdfLine[], isHexadecimal: boolean): string {
+  const written = (text: string): string => (isHexadecimal ? `<${text}>` : `(${escaped(text)})`);
+  const texts = lines.map(({ text, x, y, size = 12 }) => `/F1 ${size} Tf 1 0 0 1 ${x} ${y} Tm ${written(text)} Tj`);
   return `BT ${texts.join('\n')} ET`;
 }
 

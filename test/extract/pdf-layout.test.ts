@@ -1,0 +1,114 @@
+// Reading order and structure of PDF pages, from pieces of text with positions.
+import fc from 'fast-check';
+import t from 'tap';
+import { type Fragment, htmlOfPages, type PageText } from '../../src/extract/pdf-layout.ts';
+
+/** A line of text at a size of 10 points, of which a character takes half. */
+function line(text: string, x: number, y: number, size = 10): Fragment {
+  return { text, x, y, width: (text.length * size) / 2, size, isRightToLeft: false };
+}
+
+function page(fragments: readonly Fragment[], others: readonly string[] = []): PageText {
+  return { fragments, others, height: 800 };
+}
+
+const SENTENCES = [
+  'The race leads the water from the weir to',
+  'the wheel, which turns the stones of the',
+  'mill as long as the river carries enough',
+  'water, and in dry summers the miller sits',
+  'on the bank and waits until the rain has',
+  'come down from the hills to fill the pond.',
+];
+
+t.test('columns are read one after the other, and headings across them divide them', async (t) => {
+  const left = SENTENCES.map((text, index) => line(`L${text}`, 50, 700 - 12 * index));
+  const right = SENTENCES.map((text, index) => line(`R${text}`, 320, 700 - 12 * index));
+  const title = line('A title over both of the columns that is rather long and wide', 80, 740, 14);
+  const html = htmlOfPages([page([...left, ...right, title].toReversed())]);
+  const joined = (letter: string): string => SENTENCES.map((text) => letter + text).join(' ');
+  t.equal(html, `<h1>${title.text}</h1><p>${joined('L')}</p><p>${joined('R')}</p>`);
+});
+
+t.test('a paragraph goes on in the next column and on the next page', async (t) => {
+  const half = ['The race leads the water from the weir to', 'the wheel, which turns the stones of the'];
+  const rest = ['mill as long as the river carries enough', 'water.'];
+  const pages = [half, rest].map((texts) => page(texts.map((text, index) => line(text, 50, 500 - 12 * index))));
+  t.equal(htmlOfPages(pages), `<p>${[...half, ...rest].join(' ')}</p>`);
+});
+
+t.test('cells with little text are rows, not columns', async (t) => {
+  const rows = ['Mill Head', 'Upper 3.2', 'Lower 2.1', 'Old 1.8', 'New 4.4'].map((row) => row.split(' '));
+  const cells = rows.flatMap((row, y) => row.map((text, x) => line(text, 60 + 200 * x, 700 - 14 * y)));
+  const expected = rows.map((row) => `<tr>${row.map((cell) => `<td>${cell}</td>`).join('')}</tr>`).join('');
+  t.equal(htmlOfPages([page(cells)]), `<table>${expected}</table>`);
+});
+
+t.test('running headers, footers and page numbers are left out', async (t) => {
+  const pages = [1, 2, 3, 4].map((number) =>
+    page([
+      line(`Journal of Mills ${number}`, 50, 780),
+      line(`Text of page ${'abcd'[number - 1]} stands alone.`, 50, 400),
+      line(`Chapter ${'xyzw'[number - 1]} ${number + 10}`, 50, 20),
+    ]),
+  );
+  const expected = ['a', 'b', 'c', 'd'].map((letter) => `<p>Text of page ${letter} stands alone.</p>`).join('');
+  t.equal(htmlOfPages(pages), expected);
+  t.equal(htmlOfPages([page([line('12', 300, 20), line('Alone.', 50, 400)])]), '<p>Alone.</p><p>12</p>', 'one page');
+});
+
+t.test('words, hyphens and lines of dense scripts are joined as they are read', async (t) => {
+  const join = (first: string, second: string): string =>
+    htmlOfPages([page([line(first, 50, 500), line(second, 50, 488)])]);
+  t.equal(join('the mill-', 'stones'), '<p>the millstones</p>');
+  t.equal(join('the Anglo-', 'Saxons'), '<p>the Anglo- Saxons</p>');
+  t.equal(join('水車は', '回る'), '<p>水車は回る</p>');
+  const apart = page([line('two', 50, 500), line('words', 68, 500), line('x', 93, 500)]);
+  t.equal(htmlOfPages([apart]), '<p>two wordsx</p>', 'a gap is a space, none is none');
+});
+
+t.test('a right-to-left line is read from the right', async (t) => {
+  const hebrew = (text: string, x: number): Fragment => ({ ...line(text, x, 500), isRightToLeft: true });
+  t.equal(htmlOfPages([page([hebrew('עולם', 50), hebrew('שלום', 75)])]), '<p>שלום עולם</p>');
+});
+
+t.test('lists end where a line stands left of their text', async (t) => {
+  const lines = [
+    line('\u2022 a wheel that is', 50, 500),
+    line('large', 60, 488),
+    line('\u2022 a sluice', 50, 476),
+    line('And so on.', 50, 464),
+  ];
+  t.equal(htmlOfPages([page(lines)]), '<ul><li>a wheel that is large</li><li>a sluice</li></ul><p>And so on.</p>');
+});
+
+t.test('an entry of a table of contents is a paragraph; turned text comes after the page', async (t) => {
+  const lines = [line('1 Wheels . . . . . . 3', 50, 500), line('2 Sluices . . . . . . 9', 50, 488)];
+  t.equal(
+    htmlOfPages([page(lines, ['arXiv stamp'])]),
+    '<p>1 Wheels . . . . . . 3</p><p>2 Sluices . . . . . . 9</p><p>arXiv stamp</p>',
+  );
+});
+
+t.test('every text is written once, wherever it stands', async () => {
+  const numbers = fc.double({ min: -2000, max: 2000, noNaN: true });
+  const fragments = fc.array(
+    fc.record({
+      text: fc.integer({ min: 100_000, max: 999_999 }).map((number) => `w${number}`),
+      x: numbers,
+      y: numbers,
+      width: fc.double({ min: 0, max: 500, noNaN: true }),
+      size: fc.double({ min: 0.1, max: 60, noNaN: true }),
+      isRightToLeft: fc.boolean(),
+    }),
+    { maxLength: 80 },
+  );
+  fc.assert(
+    fc.property(fragments, (pieces) => {
+      const html = htmlOfPages([page(pieces)]);
+      const count = (text: string): number => html.split(text).length - 1;
+      return pieces.every(({ text }) => count(text) === pieces.filter((each) => each.text === text).length);
+    }),
+    { numRuns: 500 },
+  );
+});
