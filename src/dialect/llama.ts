@@ -45,8 +45,10 @@ export const llama: Dialect = {
 function readFrame(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
   const { content, error, index, prompt_progress: progress, stop, tokens } = data;
   into.error = isFilled(error) || event === 'error';
-  into.useful = isFilled(content) || isFilled(tokens) || stop === true;
-  into.begins = isFilled(progress);
+  // A report of progress has a token that is none.
+  const isProgress = isFilled(progress);
+  into.useful = isFilled(content) || (isFilled(tokens) && !isProgress) || stop === true;
+  into.begins = isProgress;
   if (stop === true) into.ended.push(typeof index === 'number' ? index : 0);
 }
 

@@ -40,7 +40,7 @@ export interface Task {
   readonly prompt: Prompt;
   /** Text in front of every prompt of this caller, with the beginning of the sequence; absent or empty: none. */
   readonly system?: string;
-  /** `prompt` and `stream` of the options are not read. */
+  /** `prompt` of the options is not read; `stream` says whether text is wanted as it comes. */
   readonly options: CompletionOptions;
   /** `shift` drops tokens from a full context and continues; `stop` ends there and refuses prompts that do not fit. */
   readonly whenFull: 'shift' | 'stop';
@@ -293,6 +293,10 @@ export interface ModelEngine {
    * host translates every dialect into `complete`.
    */
   readonly relay?: (request: RawRequest) => Promise<RawAnswer>;
+  /** Whether a path of the engine's own API is relayed. */
+  relays?(path: string): boolean;
+  /** What the engine answers to a GET of its own API; undefined when the path is none of those that are shown. */
+  shown?(path: string): Promise<unknown>;
   /** Server timings of the generation with this `timingsId`, if they were recorded. */
   timings?(id: string): unknown;
   /** The host begins to serve, for the first time or again after `close`: caches are empty, and a model may have to be loaded. */

@@ -140,7 +140,9 @@ export function answerGet(deps: RouteDeps, reply: Reply, account: string | null)
     return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   }
   if (answerEngineGet(deps, reply, account)) return;
-  refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
+  const missing = (): void => refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
+  if (deps.engine.shown === undefined) return missing();
+  void deps.engine.shown(path).then((value) => (value === undefined ? missing() : reply.json(200, value)));
 }
 
 /** Error of a host that is loading, or whose engine has failed. */
@@ -257,7 +259,8 @@ export function answerPost(
   const instant = INSTANT.get(path);
   const counted = COUNTS.get(path);
   if (path === LOAD_PATH || path === UNLOAD_PATH) return answerLoad(deps, reply, path, body);
-  if ([format, instant, endpoint, server, counted].every((found) => found === undefined)) {
+  const isOwn = engine.relays?.(path) === true;
+  if (!isOwn && [format, instant, endpoint, server, counted].every((found) => found === undefined)) {
     return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
   }
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
@@ -265,7 +268,7 @@ export function answerPost(
     if (isLenient) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
     return refuseOptions(reply, NO_OBJECT);
   }
-  const isLlama = endpoint !== undefined || server !== undefined;
+  const isLlama = isOwn || endpoint !== undefined || server !== undefined;
   const named = body['model'] ?? (isLlama ? deps.models[0] : undefined);
   if (typeof named !== 'string') {
     if (isLenient) return refuse(reply, 400, 'model must be a text', 'invalid_request');

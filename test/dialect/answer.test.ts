@@ -173,6 +173,7 @@ t.test('progress that the client asked for leaves at once and is no output', asy
   for (const [name, event] of [
     ['chat-completions', chunk({ delta: { role: 'assistant' } }, { prompt_progress: { total: 9, processed: 4 } })],
     ['llama', sse({ content: '', stop: false, prompt_progress: { total: 9, processed: 4 } })],
+    ['llama', sse({ content: '', tokens: [0], stop: false, prompt_progress: { total: 9, processed: 4 } })],
   ] as const) {
     const judge = judged(name, event);
     t.same([judge.state, judge.useful], ['begun', false], name);

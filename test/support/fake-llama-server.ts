@@ -60,7 +60,9 @@ function completing(request: SeenRequest): boolean {
 
 const complete: Answer = (request, response) => {
   const frames = [PROGRESS_FRAME, partialFrame('He'), partialFrame('llo'), finalFrame()];
-  (completing(request) ? events(frames) : lacking('prompt'))(request, response);
+  const whole = json(finalFrame({ content: 'Hello' }));
+  const answer = request.body['stream'] === false ? whole : events(frames);
+  (completing(request) ? answer : lacking('prompt'))(request, response);
 };
 
 /** Starts one that is ready, has four slots and lacks the Messages dialect. */

@@ -18,7 +18,7 @@ import {
   NO_FIGURES,
 } from '../model-engine.ts';
 import { generate } from './attached-generation.ts';
-import { type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
+import { type AttachedEngineKind, type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
 import { type EngineTimeouts, AttachedEngineError } from './engine-dispatch.ts';
 import { type JsonObject, complaintOf, EngineHttp, failureOf, numberOf, objectOf } from './engine-http.ts';
 import { EngineMonitor } from './engine-monitor.ts';
@@ -58,6 +58,17 @@ export interface AttachedSettings {
   /** Called with a sentence when the engine becomes unavailable or available. */
   readonly onNotice?: (sentence: string) => void;
 }
+
+/** Paths of an engine's own API that are passed on: what answers requests, and nothing that changes the engine. */
+const OWN_POSTS: Readonly<Partial<Record<AttachedEngineKind, readonly string[]>>> = {
+  vllm: ['/classify', '/pooling', '/score', '/v1/score', '/v2/rerank'],
+  ollama: ['/api/chat', '/api/embed', '/api/embeddings', '/api/generate', '/api/show'],
+};
+
+const OWN_GETS: Readonly<Partial<Record<AttachedEngineKind, readonly string[]>>> = {
+  vllm: ['/version'],
+  ollama: ['/api/ps', '/api/tags', '/api/version'],
+};
 
 const TIMEOUTS: EngineTimeouts = { connectMs: 10_000, firstMs: 3_600_000, idleMs: 300_000 };
 
@@ -106,6 +117,14 @@ export class AttachedEngine implements ModelEngine {
     this.#names = namesOf(detected, models ?? detected.models.map(({ id }) => id));
     this.models = [...this.#names.keys()];
     this.#monitor = new EngineMonitor(http, detected, { clock, periodMs: watchMs, questionMs, onNotice });
+  }
+
+  relays(path: string): boolean {
+    return OWN_POSTS[this.detected.kind]?.includes(path) === true;
+  }
+
+  async shown(path: string): Promise<unknown> {
+    return OWN_GETS[this.detected.kind]?.includes(path) === true ? this.#shown(path) : undefined;
   }
 
   contextTokens(model: string): number {
@@ -184,13 +203,13 @@ export class AttachedEngine implements ModelEngine {
     const list = await this.#shown('/slots');
     if (!Array.isArray(list)) return null;
     return list.map((entry: unknown, at) => {
-      const { id, n_ctx, is_processing, speculative, next_token, n_tokens } = objectOf(entry);
+      const { id, n_ctx, is_processing, speculative, next_token, n_prompt_tokens } = objectOf(entry);
       const next = objectOf([next_token].flat()[0]);
       return {
         id: numberOf(id) ?? at,
         n_ctx: numberOf(n_ctx) ?? 0,
         is_processing: is_processing === true,
-        n_tokens: numberOf(n_tokens) ?? numberOf(next['n_decoded']) ?? 0,
+        n_tokens: (numberOf(n_prompt_tokens) ?? 0) + (numberOf(next['n_decoded']) ?? 0),
         ...(typeof speculative === 'boolean' && { speculative }),
         ...(next_token !== undefined && { next_token }),
       };

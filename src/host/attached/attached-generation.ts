@@ -80,8 +80,14 @@ async function runProtocol(
 ): Promise<void> {
   const { path, body } = await protocol.ask();
   const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
-  if (answer.status !== 200) throw failureOf(answer.status, await complaint(answer));
+  if (answer.status !== 200) throw failureOf(answer.status, await textOf(answer, MAX_ERROR_BYTES));
   const type = valueOf(answer.headers, 'content-type') ?? '';
+  if (body['stream'] === false) {
+    const event = parsed(await textOf(answer, MAX_EVENT_BYTES));
+    if (typeof event !== 'object' || event === null)
+      throw new AttachedEngineError('the engine sent an answer that is not JSON');
+    return void hear(protocol.hear(objectOf(event)));
+  }
   if (!type.toLowerCase().startsWith('text/event-stream')) {
     throw new AttachedEngineError('the engine answered without a stream of events');
   }
@@ -106,13 +112,13 @@ function valueOf(headers: readonly string[], name: string): string | undefined {
   return undefined;
 }
 
-async function complaint({ body }: OpenAnswer): Promise<string> {
+async function textOf({ body }: OpenAnswer, maxBytes: number): Promise<string> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of body) {
     pieces.push(chunk);
     bytes += chunk.byteLength;
-    if (bytes > MAX_ERROR_BYTES) break;
+    if (bytes > maxBytes) break;
   }
   return Buffer.concat(pieces).toString();
 }

@@ -54,8 +54,8 @@ export interface DetectionSettings {
   readonly onWaiting: (reason: string) => void;
 }
 
-/** Paths of compatible dialects that a host can pass on. */
-const DIALECT_PATHS: readonly string[] = [
+/** Paths of compatible dialects whose presence is asked for; others are passed on, and the engine's answer says. */
+export const DIALECT_PATHS: readonly string[] = [
   '/v1/completions',
   '/v1/chat/completions',
   '/v1/responses',

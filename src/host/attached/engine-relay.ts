@@ -4,9 +4,10 @@
 import { type Scan, scanBody } from '../../dialect/index.ts';
 import { endToEndHeaders } from '../../upstream/index.ts';
 import type { RawAnswer, RawRequest } from '../model-engine.ts';
-import type { DetectedEngine } from './detect.ts';
+import { type DetectedEngine, DIALECT_PATHS } from './detect.ts';
 import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf } from './engine-http.ts';
+import { withIndexes } from './response-events.ts';
 /** Credentials and cookies of the client, and words meant for the host. */
 const OURS = /^(authorization|x-api-key|api-key|x-payment|cookie|x-headrace-.*|x-forwarded-.*|forwarded)$/;
 
@@ -40,18 +41,14 @@ export interface RelayDeps {
 export async function relayToEngine(deps: RelayDeps, modelId: string, request: RawRequest): Promise<RawAnswer> {
   const { http, engine, onFailure } = deps;
   const { path, signal } = request;
-  if (!engine.dialects.has(path)) {
-    const served = [...engine.dialects].join(', ');
-    return problem(
-      path,
-      404,
-      `The engine behind this host (${engine.kind}) does not serve ${path}; it serves ${served}`,
-    );
-  }
+  if (DIALECT_PATHS.includes(path) && !engine.dialects.has(path)) return notServed(engine, path);
   const scan = scanBody(request.body, { requireModel: false });
   const body = withModel(request.body, scan, modelId);
   try {
     const answer = await http.post(path, headersOf(request, scan), body, signal);
+    // Whether the engine serves the other paths shows only now.
+    if (answer.status === 404 && !DIALECT_PATHS.includes(path)) return await missing(engine, path, answer);
+    if (isResponseStream(engine, path, answer)) return passed({ ...answer, body: withIndexes(answer.body) });
     if (answer.status !== 401 && answer.status !== 403) return passed(answer);
     // The key that was refused is the host's: not for the client to mend.
     await drop(answer);
@@ -106,6 +103,24 @@ function valuesOf(headers: readonly string[], name: string): string[] {
 
 async function drop({ body }: OpenAnswer): Promise<void> {
   for await (const _ of body) return;
+}
+
+function isResponseStream({ kind }: DetectedEngine, path: string, { status, headers }: OpenAnswer): boolean {
+  if (kind !== 'llama-server' || path !== '/v1/responses' || status !== 200) return false;
+  return valuesOf(headers, 'content-type').some((type) => type.startsWith('text/event-stream'));
+}
+
+function notServed({ kind, dialects }: DetectedEngine, path: string): RawAnswer {
+  const served = [...dialects].join(', ');
+  return problem(path, 404, `The engine behind this host (${kind}) does not serve ${path}; it serves ${served}`);
+}
+
+/** A 404 for the model passes, one for the path says what the engine has. */
+async function missing(engine: DetectedEngine, path: string, answer: OpenAnswer): Promise<RawAnswer> {
+  const pieces: Buffer[] = [];
+  for await (const piece of answer.body) pieces.push(piece);
+  const body = Buffer.concat(pieces);
+  return /model/i.test(body.toString()) ? passed({ ...answer, body: once(body) }) : notServed(engine, path);
 }
 
 function failed(path: string, { status, message }: AttachedEngineError): RawAnswer {

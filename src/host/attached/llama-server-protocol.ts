@@ -57,17 +57,24 @@ function llamaServerOptions(options: CompletionOptions): JsonObject {
     mirostat: options.mirostat,
     mirostat_tau: options.mirostat_tau,
     mirostat_eta: options.mirostat_eta,
-    grammar: options.grammar,
+    // Beside an empty grammar the engine does not read a schema.
+    ...(options.grammar !== '' && { grammar: options.grammar }),
     ignore_eos: options.ignore_eos,
     logit_bias: options.logit_bias,
     n_probs: options.n_probs,
     ...(options.n_probs > 0 && { post_sampling_probs: options.post_sampling_probs ?? true }),
     ...(options.return_tokens && { return_tokens: true }),
-    ...(hasOthers(options) ? options.others : { samplers: SAMPLERS, dynatemp_range: 0 }),
-    stream: true,
+    ...(!hasOthers(options) && { samplers: SAMPLERS, dynatemp_range: 0 }),
+    ...options.others,
+    stream: options.stream || !needsWhole(options),
     // Tells how much of the prompt was in the cache before the first token is there.
     return_progress: true,
   };
+}
+
+/** Streams leave out tokens that end within a character, and what is said of them. */
+function needsWhole({ n_probs, return_tokens }: CompletionOptions): boolean {
+  return n_probs > 0 || return_tokens;
 }
 
 function hasOthers({ others }: CompletionOptions): boolean {
@@ -147,7 +154,8 @@ export class LlamaServerProtocol implements EngineProtocol {
     const { tokens, timings, prompt_progress: progress } = event;
     const isLast = event['stop'] === true;
     const details: TextDetails = {
-      ...(return_tokens && Array.isArray(tokens) && tokens.length > 0 && { tokens: tokens as number[] }),
+      // What reports progress has a token that is none.
+      ...(return_tokens && progress === undefined && isFilled(tokens) && { tokens }),
       ...(others['timings_per_token'] === true && !isLast && timings !== undefined && { timings: objectOf(timings) }),
       ...(others['return_progress'] === true && progress !== undefined && { promptProgress: objectOf(progress) }),
     };
@@ -214,6 +222,10 @@ function checkImages(parts: readonly PromptPart[], images: readonly ImageData[])
       return { loc: ['body', 'image_data'], msg, type: 'value_error' };
     });
   if (entries.length > 0) throw new InvalidOptions(entries);
+}
+
+function isFilled(tokens: unknown): tokens is number[] {
+  return Array.isArray(tokens) && tokens.length > 0;
 }
 
 /** Prompt tokens that were in the cache; engines that do not count them say how many they evaluated. */

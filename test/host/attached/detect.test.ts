@@ -3,10 +3,10 @@ import t from 'tap';
 import { createManualClock } from '../../../src/actor/index.ts';
 import { attachEngine } from '../../../src/host/attached/attached-engine.ts';
 import { describeEngine } from '../../../src/host/attached/detect.ts';
-import { json, startFakeEngine } from '../../support/fake-engine.ts';
+import { type Answer, json, startFakeEngine } from '../../support/fake-engine.ts';
 import { failureBody, LLAMA_MODEL, startFakeLlamaServer } from '../../support/fake-llama-server.ts';
 import { startFakeOpenAi, startFakeVllm, VLLM_MODEL } from '../../support/fake-vllm.ts';
-import { attach } from './attach.ts';
+import { attach, complete } from './attach.ts';
 
 t.test('recognises llama-server by its properties', async (t) => {
   const { engine, fake } = await attach(t, startFakeLlamaServer());
@@ -20,6 +20,26 @@ t.test('recognises llama-server by its properties', async (t) => {
       '/v1/completions, /v1/chat/completions, /v1/responses; without /v1/messages, /v1/embeddings, tfs_z, penalize_nl, ' +
       'image_data.',
   );
+});
+
+t.test('recognises a llama-server that keeps its properties to itself', async (t) => {
+  const refusals: Answer[] = [json({}, 403), json({}, 501), json({}, 503), (_, response) => response.destroy()];
+  for (const refusal of refusals) {
+    const starting = startFakeLlamaServer();
+    const { answers } = await starting;
+    for (const path of ['/props', '/slots', '/metrics', '/version']) answers.set(path, refusal);
+    const { engine, fake } = await attach(t, starting);
+    t.equal(engine.kind, 'llama-server');
+    t.match((await complete(engine, { slot_id: 0 })).texts, ['He', 'llo']);
+    t.equal(fake.last('/completion').body['id_slot'], 0);
+  }
+  const router = startFakeLlamaServer({
+    role: 'router',
+    default_generation_settings: { n_ctx: 0 },
+    total_slots: undefined,
+  });
+  const { engine } = await attach(t, router);
+  t.same([engine.kind, engine.props().slots, engine.contextTokens(LLAMA_MODEL)], ['llama-server', 0, 0]);
 });
 
 t.test('recognises vLLM by its version', async (t) => {

@@ -104,10 +104,10 @@ t.test('refuses by name the dialects that the engine does not speak', async (t) 
   const answer = await pass(engine, '{}', { path: '/v1/messages' });
   t.equal(answer.status, 404);
   t.same(await jsonOf(answer), { detail: message, type: 'error', error: { type: 'not_found_error', message } });
+  t.equal(fake.requests.length, 0, 'what it serves of the dialects is known');
   const images = await pass(engine, '{}', { path: '/v1/images/generations' });
   t.equal(images.status, 404);
   t.match(await jsonOf(images), { detail: /does not serve \/v1\/images/, error: { type: 'not_found_error' } });
-  t.equal(fake.requests.length, 0);
 });
 
 t.test('answers 502 for what is not the fault of the client', async (t) => {

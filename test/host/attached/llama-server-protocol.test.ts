@@ -177,7 +177,7 @@ t.test('translates probabilities', async (t) => {
   const raw = { token: 'z', bytes: [122], logprob: 0, top_logprobs: [{ token: 'z', bytes: [122], logprob: 0 }] };
   const frame = partialFrame('He', { completion_probabilities: [report, old, raw] });
   fake.answers.set('/completion', events([frame, finalFrame()]));
-  const { reports } = await complete(engine, { n_probs: 2 });
+  const { reports } = await complete(engine, { n_probs: 2, stream: true });
   t.same(reports, [
     {
       content: 'He',
