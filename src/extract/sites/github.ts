@@ -91,7 +91,7 @@ function issueData(page: SitePage): SiteContent | null {
 
 /** A thread whose page is HTML. */
 function thread({ root }: SitePage): SiteContent | null {
-  const title = root.first('.js-issue-title, [data-testid=issue-title], .gh-header-title')?.line ?? '';
+  const title = (root.first('.js-issue-title') ?? root.first('[data-testid=issue-title], .gh-header-title'))?.line ?? '';
   const bodies = root.all('.js-comment-body, .comment-body, [data-testid=markdown-body]');
   const containers = root.all('.js-comment-container, .timeline-comment, .react-issue-comment, .js-comment');
   const posts = containers.filter((each) => each.countAround('.timeline-comment') === 0 && each.countAround('.js-comment-container') === 0);
