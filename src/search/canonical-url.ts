@@ -216,7 +216,7 @@ const TRACKING_PREFIX = /^(?:utm_|mtm_|pk_|hsa_|_hs|__hs|vero_|oly_|amp_js)/;
  * Click ids of advertisers and networks, recipients of newsletters, sessions, AMP viewers, in lower case. `ref`, `source`, `si`
  * and the like select content on some sites and stay.
  */
-const TRACKING: ReadonlySet<string> = new Set(
+export const TRACKING: ReadonlySet<string> = new Set(
   `gclid gclsrc dclid gbraid wbraid srsltid _ga _gl fbclid igshid msclkid twclid ttclid yclid ysclid li_fat_id epik irclickid
   wickedid ref_src ref_url s_cid cmpid mc_cid mc_eid mkt_tok at_medium at_campaign jsessionid phpsessid usqp amp_gsa`.split(
     /\s+/,

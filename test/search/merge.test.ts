@@ -68,6 +68,15 @@ t.test('ranks agreement above a single first place', async (t) => {
   );
 });
 
+t.test('ranks a page among the first ten of two engines above the first of one', async (t) => {
+  const deep = (engine: string): EngineList =>
+    list(engine, ...Array.from({ length: 9 }, (_, at) => `https://${engine}.org/${at}`), 'https://x.org/both');
+  t.equal(summary([deep('a'), deep('b')])[0], 'https://x.org/both a:10 a,b');
+  const deeper = (engine: string): EngineList =>
+    list(engine, ...Array.from({ length: 29 }, (_, at) => `https://${engine}.org/${at}`), 'https://x.org/both');
+  t.equal(summary([deeper('a'), deeper('b')])[0], 'https://a.org/0 a:1 a', 'but not one on page three');
+});
+
 t.test('shows engine and rank of the best rank, found_in in request order', async (t) => {
   t.strictSame(
     summary([
@@ -85,18 +94,18 @@ t.test('breaks ties by best rank, then by the order of the request', async (t) =
   const urls = (lists: readonly EngineList[]): string[] => merge(lists, WEB).map(({ url }) => url.slice(-2));
   t.strictSame(urls([b, a]), ['b1', 'a1', 'b2', 'a2']);
   t.strictSame(urls([a, b]), ['a1', 'b1', 'a2', 'b2']);
-  // 1/66 + 1/132 = 1/88 + 1/88: ranks 6 and 72 against 28 and 28.
+  // 1/12 + 1/24 = 1/16 + 1/16: ranks 2 and 14 against 6 and 6.
   const filler = (engine: string, ranked: Record<number, string>): EngineList =>
-    list(engine, ...Array.from({ length: 72 }, (_, at) => ranked[at + 1] ?? `https://${engine}.org/${at}`));
-  const even = filler('a', { 28: 'https://x.org/even', 72: 'https://x.org/odd' });
-  t.strictSame(urls([even, filler('b', { 6: 'https://x.org/odd', 28: 'https://x.org/even' })]).slice(0, 2), [
+    list(engine, ...Array.from({ length: 14 }, (_, at) => ranked[at + 1] ?? `https://${engine}.org/${at}`));
+  const even = filler('a', { 6: 'https://x.org/even', 14: 'https://x.org/odd' });
+  t.strictSame(urls([even, filler('b', { 2: 'https://x.org/odd', 6: 'https://x.org/even' })]).slice(0, 2), [
     'dd',
     'en',
   ]);
 });
 
 t.test('gives equal sums to equal ranks whichever engines they come from', async (t) => {
-  // In floating point (1/61 + 1/62) + 1/67 and 1/61 + (1/67 + 1/62) need not be equal; the tie must go to the engine.
+  // In floating point (1/11 + 1/12) + 1/17 and 1/11 + (1/17 + 1/12) need not be equal; the tie must go to the engine.
   for (let third = 3; third <= 40; third++) {
     const at = (engine: string, ranks: readonly [string, number][]): EngineList =>
       list(
@@ -265,7 +274,7 @@ t.test('follows the rules for rank, found_in and order with any lists', async (t
         const ranks = lists.map((each) => rankOf(page, each));
         const found = ranks.filter((rank) => rank > 0);
         const rank = Math.min(...found);
-        const score = found.sort((a, b) => a - b).reduce((sum, each) => sum + 1 / (60 + each), 0);
+        const score = found.sort((a, b) => a - b).reduce((sum, each) => sum + 1 / (10 + each), 0);
         return {
           page,
           rank,

@@ -1,0 +1,43 @@
+// The tables of addresses in docs/search.md, row by row, against the code.
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { comparisonKey, TRACKING } from '../../src/search/canonical-url.ts';
+
+const page = readFileSync(new URL('../../../docs/search.md', import.meta.url), 'utf8');
+const section = /## Which addresses are one page\n([^]*?)\n## |## Which addresses are one page\n([^]*)$/.exec(page);
+const text = section?.[1] ?? section?.[2] ?? '';
+
+/** Rows of the table with this third heading: rule, and two addresses. */
+function rows(heading: string): (readonly [rule: string, one: string, other: string])[] {
+  const table = text.split('\n\n').find((part) => part.includes(`| ${heading} `)) ?? '';
+  return table
+    .split('\n')
+    .slice(2)
+    .map((row) => row.split('|').map((cell) => cell.trim()))
+    .map(([, rule = '', one = '', other = '']) => [rule, one.replaceAll('`', ''), other.replaceAll('`', '')]);
+}
+
+t.test('what is documented as one page has one key', async (t) => {
+  const merged = rows('Is the page');
+  t.ok(merged.length >= 25);
+  for (const [rule, one, other] of merged) {
+    t.not(one, other);
+    t.equal(comparisonKey(one), comparisonKey(other), rule);
+  }
+});
+
+t.test('what is documented as kept apart is', async (t) => {
+  const apart = rows('Is not the page');
+  t.ok(apart.length >= 15);
+  for (const [rule, one, other] of apart) t.not(comparisonKey(one), comparisonKey(other), rule);
+});
+
+t.test('the tracking parameters are those of the code', async (t) => {
+  const list = /Tracking parameters: ([^]*?)\n\n/.exec(text)?.[1] ?? '';
+  const [prefixes = '', names = ''] = list.split(', and\n');
+  const quoted = (part: string): string[] => [...part.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
+  t.strictSame(quoted(names).toSorted(), [...TRACKING].toSorted());
+  for (const name of [...quoted(names), ...quoted(prefixes).map((prefix) => `${prefix}x`)])
+    t.equal(comparisonKey(`https://example.com/a?${name}=1`), 'https://example.com/a', name);
+  t.equal(quoted(prefixes).length, 9);
+});
