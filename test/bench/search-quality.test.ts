@@ -17,12 +17,12 @@ interface SetQuality {
 }
 
 interface Measure {
-  ndcg(shown: readonly number[], all: readonly number[]): number;
-  reciprocalRank(grades: readonly number[]): number;
-  measureAll(
+  readonly ndcg: (shown: readonly number[], all: readonly number[]) => number;
+  readonly reciprocalRank: (grades: readonly number[]) => number;
+  readonly measureAll: (
     gateway: object,
     options: { readonly queries: number; readonly seed: number },
-  ): Readonly<Record<string, SetQuality>>;
+  ) => Readonly<Record<string, SetQuality>>;
 }
 
 const { measureAll, ndcg, reciprocalRank } = await benchModule<Measure>('search/measure.mjs');
