@@ -85,7 +85,7 @@ function segmentsOf(fragments: readonly Fragment[]): Segment[] {
     // Superscripts and subscripts belong to their line.
     while (to < sorted.length && first.y - (sorted[to] as Fragment).y < 0.4 * Math.max(first.size, (sorted[to] as Fragment).size))
       to++;
-    segments.push(...joinedOnLine(sorted.slice(from, to)));
+    for (const segment of joinedOnLine(sorted.slice(from, to))) segments.push(segment);
     from = to;
   } // prettier-ignore
   return segments;
@@ -145,8 +145,8 @@ function linesOf(column: readonly Segment[]): Line[] {
       segments,
       y: first.y,
       left: first.left,
-      right: Math.max(...segments.map(({ right }) => right)),
-      size: Math.max(...segments.map(({ size }) => size)),
+      right: extentOf(segments).to,
+      size: segments.reduce((most, { size }) => Math.max(most, size), 0),
       text: segments.map(({ text }) => text).join(' '),
     };
   });
@@ -193,8 +193,7 @@ function columnsOf(segments: readonly Segment[], depth = 0): Segment[][] {
 /** The middle of the space between two columns of text, or null where there are none. */
 function gutterOf(segments: readonly Segment[]): number | null {
   if (segments.length < 2 * MIN_COLUMN_LINES) return null;
-  const from = Math.min(...segments.map(({ left }) => left));
-  const to = Math.max(...segments.map(({ right }) => right));
+  const { from, to } = extentOf(segments);
   const width = Math.ceil(to - from);
   if (!(width > 50 && width < 20_000)) return null;
   // The number of segments over each point of the width, by its changes.
@@ -233,10 +232,18 @@ function areColumns(segments: readonly Segment[], gutter: number): boolean {
   return isText(left) && isText(right);
 }
 
+function extentOf(segments: readonly Segment[]): { readonly from: number; readonly to: number } {
+  let [from, to] = [Infinity, -Infinity];
+  for (const { left, right } of segments) {
+    from = Math.min(from, left);
+    to = Math.max(to, right);
+  }
+  return { from, to };
+}
+
 /** Whether segments are lines of text: most fill the width, and have more than a few words. */
 function isText(segments: readonly Segment[]): boolean {
-  const from = Math.min(...segments.map(({ left }) => left));
-  const to = Math.max(...segments.map(({ right }) => right));
+  const { from, to } = extentOf(segments);
   const fill = median(segments.map(({ left, right }) => (right - left) / Math.max(to - from, 1)));
   const characters = median(segments.map(({ text }) => (DENSE_END.test(text) ? 3 : 1) * text.length));
   return fill >= MIN_FILL && characters >= MIN_COLUMN_CHARACTERS;
@@ -365,7 +372,7 @@ function continueParagraph(blocks: Block[], added: readonly Block[]): void {
     (/^\p{Ll}/u.test(first.text) || DENSE_END.test(last.text) || /\p{Ll}[-\u00ad\u2010]$/u.test(last.text));
   if (goesOn) blocks[blocks.length - 1] = { ...last, text: joined(last.text, first.text) };
   else blocks.push(first);
-  blocks.push(...rest);
+  for (const block of rest) blocks.push(block);
 }
 
 /** Joins lines: hyphenated words without the hyphen, scripts without spaces without one. */
@@ -375,11 +382,13 @@ function joined(above: string, below: string): string {
 }
 
 const MIN_ROWS = 2;
+/** Lines with more parts are drawings. */
+const MAX_CELLS = 40;
 
 /** One past the last row of the table that begins at `from`, or `from` where none does. */
 function tableEnd(lines: readonly Line[], from: number): number {
   const first = lines[from] as Line;
-  if (first.segments.length < 2) return from;
+  if (first.segments.length < 2 || first.segments.length > MAX_CELLS) return from;
   let end = from;
   while (end < lines.length && isRow(lines[end] as Line, first)) end++;
   return end - from >= MIN_ROWS ? end : from;
@@ -387,7 +396,7 @@ function tableEnd(lines: readonly Line[], from: number): number {
 
 /** Whether the cells of a line begin or end where those of the first row do. */
 function isRow({ segments, size }: Line, first: Line): boolean {
-  if (segments.length < 2) return false;
+  if (segments.length < 2 || segments.length > MAX_CELLS) return false;
   const near = (left: number, right: number): boolean => Math.abs(left - right) < 1.5 * size;
   const matching = segments.filter((cell) =>
     first.segments.some(

@@ -46,6 +46,18 @@ const SHAPES: Readonly<Record<string, (length: number) => string>> = {
   'linked data': (length) => `<script type="application/ld+json">${fill('[', length)}</script>`,
   'linked data with brackets': (length) =>
     `<script type="application/ld+json">{"@type":"Article","articleBody":"${fill('<a', length)}"}</script>`,
+  'nested state': (length) => `<script>window.__INITIAL_STATE__=${fill('[', length)}</script>`,
+  'assignments of comments': (length) => `<script>${fill('__INITIAL_STATE__=/*', length)}</script>`,
+  'wide state': (length) => `<script>window.__APOLLO_STATE__={a:[${fill('{},', length)}]}</script>`,
+  'a call with many arguments': (length) => `<script>__NUXT__=(function(a){return {}}(${fill('1,', length)}))</script>`,
+  'pushes of comments': (length) => `<script>${fill('self.__next_f.push(/*', length)}</script>`,
+  'rows without a name': (length) => `<script>self.__next_f.push([1,"${fill(String.raw`\n`, length)}:"])</script>`,
+  'rows without an end': (length) => `<script>self.__next_f.push([1,"${fill('0:T1,x', length)}"])</script>`,
+  'rows of rows': (length) => `<script>self.__next_f.push([1,"${fill(String.raw`0:T\n`, length)}"])</script>`,
+  'an array of references': (length) =>
+    `<script id="__NUXT_DATA__" type="application/json">[[${fill('1,', length)}1],[${fill('2,', length / 9)}2],"x"]</script>`,
+  'linked data with references': (length) =>
+    `<script type="application/ld+json">[${fill('{"@type":"Event","@id":"a","name":"x","x":{"@id":"a"}},', length)}{}]</script>`,
   'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
   titles: (length) => `<title>${fill('a | ', length)}</title>`,
   zeros: (length) => fill('\0', length),

@@ -13,8 +13,8 @@ const MAX_HTML_CHARACTERS = 5_000_000;
 export type FlightRows = ReadonlyMap<string, unknown>;
 
 const COLON = 58;
-const COMMA = 44;
 const NEWLINE = 10;
+const MAX_SIZE_DIGITS = 8;
 const decoder = new TextDecoder();
 
 /** Rows with a length in bytes: text, and binary data, which is skipped. */
@@ -28,27 +28,34 @@ export function parseFlight(stream: string): FlightRows {
   const bytes = Buffer.from(stream);
   const rows = new Map<string, unknown>();
   let at = 0;
+  // Positions are searched again only when they have been passed, so that every byte is read a fixed number of times.
+  let colon = -1;
+  let end = -1;
+  const next = (byte: number): number => {
+    const found = bytes.indexOf(byte, at);
+    return found === -1 ? bytes.length : found;
+  };
   while (at < bytes.length && rows.size < MAX_ROWS) {
-    const colon = bytes.indexOf(COLON, at);
-    const end = bytes.indexOf(NEWLINE, at);
-    if (colon === -1) break;
-    if (end !== -1 && end < colon) {
+    if (colon < at) colon = next(COLON);
+    if (end < at) end = next(NEWLINE);
+    if (colon === bytes.length) break;
+    if (end < colon) {
       at = end + 1;
       continue;
     }
     const id = bytes.toString('latin1', at, Math.min(colon, at + 20));
     const tag = String.fromCharCode(bytes[colon + 1] ?? 0);
-    const comma = SIZED.has(tag) ? bytes.indexOf(COMMA, colon) : -1;
-    const size = comma === -1 ? '' : bytes.toString('latin1', colon + 2, Math.min(comma, colon + 20));
-    if (/^[\da-f]+$/.test(size)) {
-      const from = comma + 1;
+    const start = bytes.toString('latin1', colon + 2, colon + 2 + MAX_SIZE_DIGITS + 1);
+    const size = SIZED.has(tag) ? (/^([\da-f]+),/.exec(start)?.[1] ?? '') : '';
+    if (size !== '') {
+      const from = colon + 2 + size.length + 1;
       at = Math.min(from + Number.parseInt(size, 16), bytes.length);
       if (tag === 'T') rows.set(id, decoder.decode(bytes.subarray(from, at)));
       continue;
     }
-    at = end === -1 ? bytes.length : end + 1;
+    at = end + 1;
     const isModel = !/[A-Z#]/.test(tag) && /^[\da-f]*$/.test(id);
-    if (isModel) setJson(rows, id, bytes.toString('utf8', colon + 1, end === -1 ? bytes.length : end));
+    if (isModel) setJson(rows, id, bytes.toString('utf8', colon + 1, end));
   }
   return rows;
 }

@@ -14,6 +14,10 @@ const MAX_VALUES = 50_000;
 const MAX_HTML_CHARACTERS = 2_000_000;
 const MAX_TITLE_CHARACTERS = 200;
 
+/** Assignments that are tried: one that cannot be read may be read to the end of its script. */
+const MAX_FAILURES = 20;
+const MAX_CHUNKS = 50;
+
 const FLIGHT = 'self.__next_f.push(';
 
 /** Variables that hold state, as scripts assign them. */
@@ -30,9 +34,13 @@ const STREAMED = /\.streamController\.enqueue\(/g;
 /** Streamed components of the page as HTML, with the elements of the page; empty where it has none. For `prose` see `renderFlight`. */
 export function flightOf(scripts: readonly Script[], prose: boolean): string {
   const chunks: string[] = [];
+  let failures = 0;
   for (const { text } of scripts) {
-    for (let at = text.indexOf(FLIGHT); at !== -1; at = text.indexOf(FLIGHT, at + 1)) {
-      const pushed = parseLiteral(text, at + FLIGHT.length)?.value;
+    for (let at = text.indexOf(FLIGHT); at !== -1 && failures < MAX_FAILURES; at = text.indexOf(FLIGHT, at)) {
+      const literal = parseLiteral(text, at + FLIGHT.length);
+      if (literal === null) failures++;
+      at = literal?.end ?? at + FLIGHT.length;
+      const pushed = literal?.value;
       if (!Array.isArray(pushed) || typeof pushed[1] !== 'string') continue;
       if (pushed[0] === 1) chunks.push(pushed[1]);
       else if (pushed[0] === 3) chunks.push(Buffer.from(pushed[1], 'base64').toString());
@@ -60,14 +68,18 @@ function* statesIn({ id, type, target, text }: Script): Generator {
 
 function* assignedIn(text: string): Generator {
   if (!/__|\.streamController/.test(text)) return;
+  let tried = 0;
   for (const { index, 0: start } of text.matchAll(ASSIGNED)) {
+    if (++tried > MAX_FAILURES) return;
     const from = index + start.length;
     const literal = text.startsWith('(function', from) || text.startsWith('function', from) ? parseCall : parseLiteral;
     const value = literal(text, from)?.value;
     yield typeof value === 'string' ? jsonOf(value) : value;
   }
   let stream = '';
+  let chunks = 0;
   for (const { index, 0: start } of text.matchAll(STREAMED)) {
+    if (++chunks > MAX_CHUNKS) break;
     const chunk = parseLiteral(text, index + start.length)?.value;
     if (typeof chunk === 'string') stream += chunk;
   }
@@ -98,7 +110,7 @@ class StateText {
       if (typeof value === 'string') {
         if (isProse(value)) this.#add('', htmlOf(value));
       } else if (typeof value === 'object' && value !== null) {
-        waiting.push(...this.#inside(value).toReversed());
+        for (const inner of this.#inside(value).toReversed()) waiting.push(inner);
       }
     }
   }
