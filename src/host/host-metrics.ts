@@ -1,7 +1,7 @@
 // `GET /metrics` of a host in the Prometheus text format: Headrace's names, and those of llama.cpp's server and vLLM that
 // dashboards know. Pure: figures in, text out.
 import type { EngineFigures } from './model-engine.ts';
-type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
+type Row = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number, labels?: string];
 
 /**
  * The text; `labels` are written to vLLM's names, which always name the model. `engineText` is what the engine says
@@ -16,8 +16,8 @@ export function metricsText(
   const model = JSON.stringify(models.join(','));
   const others = engineText === null ? [...llamaCpp(figures), ...vllm(figures)] : [];
   const text = [...ours(figures, live), ...others]
-    .map(([name, type, help, value]) => {
-      const labels = name.startsWith('vllm:') ? `{model_name=${model}}` : '';
+    .map(([name, type, help, value, more = '']) => {
+      const labels = name.startsWith('vllm:') ? `{model_name=${model}${more}}` : '';
       return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${name}${labels} ${value}\n`;
     })
     .join('');
@@ -71,5 +71,12 @@ function vllm(figures: EngineFigures): Row[] {
     ['vllm:generation_tokens_total', 'counter', 'Tokens generated.', figures.generatedTokens],
     ['vllm:prefix_cache_queries_total', 'counter', 'Prompt tokens looked up.', figures.promptTokens],
     ['vllm:prefix_cache_hits_total', 'counter', 'Prompt tokens found in the cache.', figures.cachedTokens],
+    ...(figures.blockTokens > 0 ? [cacheConfig(figures)] : []),
   ];
+}
+
+/** As vLLM says it: the size is in the labels. */
+function cacheConfig({ blockTokens, cacheTokens: tokens }: EngineFigures): Row {
+  const labels = `,block_size="${blockTokens}",num_gpu_blocks="${tokens / blockTokens}",enable_prefix_caching="True"`;
+  return ['vllm:cache_config_info', 'gauge', 'KV blocks of a model.', 1, labels];
 }

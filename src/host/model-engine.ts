@@ -198,6 +198,8 @@ export const NO_FIGURES = {
   memoryUse: 0,
   /** Tokens that the KV memory of a model holds; 0 when the engine does not say. */
   cacheTokens: 0,
+  /** Tokens of a KV block; 0 where the memory has no blocks. */
+  blockTokens: 0,
 };
 
 /** Figures since the engine began, for `/metrics`. */

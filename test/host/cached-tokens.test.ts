@@ -79,6 +79,18 @@ t.test('every dialect reports what the cache had, streamed or not', async (t) =>
   );
 });
 
+t.test('the size of the cache is what a gateway reads of vLLM', async (t) => {
+  const host = await startHost(t, { engine: ENGINE });
+  const text = await (await fetch(`${host.url}/metrics`)).text();
+  t.match(
+    text,
+    /^vllm:cache_config_info\{model_name="m",block_size="16",num_gpu_blocks="24576",enable_prefix_caching="True"\} 1$/m,
+  );
+  t.equal(await metric(host, 'headrace_host_cache_tokens'), 24_576 * BLOCK);
+  const slots = await startHost(t);
+  t.notMatch(await (await fetch(`${slots.url}/metrics`)).text(), /cache_config_info/);
+});
+
 t.test('KV events follow the cache over a restart', async (t) => {
   const host = createHost({
     models: ['m'],

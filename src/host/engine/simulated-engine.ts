@@ -346,7 +346,9 @@ class SimulatedEngine implements ModelEngine {
       lateSteps += state.lateSteps;
       mostBehindMs = Math.max(mostBehindMs, state.mostBehindUs / 1000);
     }
-    const memory = { memoryUse: used / this.#loaded.size, cacheTokens: this.isPaced ? 0 : cacheTokens };
+    const { memory: kept } = this.#profile;
+    const blockTokens = kept.kind === 'blocks' ? kept.blockTokens : 0;
+    const memory = { memoryUse: used / this.#loaded.size, cacheTokens: this.isPaced ? 0 : cacheTokens, blockTokens };
     return { ...this.#figures, ...memory, steps, lateSteps, mostBehindMs };
   }
 
