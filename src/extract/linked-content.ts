@@ -31,6 +31,9 @@ const TEMPLATES: readonly Template[] = [
   { types: /^(?:ItemList|CollectionPage)$/, isDocument: false, limit: MAX_ENTRIES, render: list },
 ]; // prettier-ignore
 
+/** Types that may be documents; a quick test before the templates'. */
+const DOCUMENTS = /\b(?:JobPosting|Recipe|HowTo)\b|Event|Festival/;
+
 /** The content of the kind of items that the page is about, as HTML; empty when it has none. */
 export function linkedContentOf(items: readonly LinkedItem[]): string {
   for (const template of TEMPLATES) {
@@ -42,10 +45,12 @@ export function linkedContentOf(items: readonly LinkedItem[]): string {
 
 /** Parts of the documents whose name `title` contains, as HTML: a job, an event, a recipe or instructions. */
 export function documentsOf(items: readonly LinkedItem[], title: string): string[] {
-  if (items.length === 0) return [];
-  const named = items.filter((item) => {
+  const documents = items.filter((item) => DOCUMENTS.test(typeOf(item)));
+  if (documents.length === 0) return [];
+  const shown = lettersOf(title);
+  const named = documents.filter((item) => {
     const name = lettersOf(plain(stringOf(item['title']) || stringOf(item['name'])));
-    return name !== '' && lettersOf(title).includes(name);
+    return name !== '' && shown.includes(name);
   });
   return TEMPLATES.flatMap((template) => (template.isDocument ? partsOf(named, template) : []));
 }

@@ -47,7 +47,7 @@ interface Bench extends TestSystem {
     account?: string,
   ) => { heard: Heard[]; pending: PendingPage };
   readonly downloaded: (call: number, extra?: Partial<Download>) => Promise<void>;
-  readonly cleaned: (call: number, content?: string) => Promise<void>;
+  readonly cleaned: (call: number, content?: string, extra?: Partial<CleanPage>) => Promise<void>;
 }
 
 function settingsOf(fetch: Record<string, unknown>): Settings['fetch'] {
@@ -107,8 +107,8 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       resolve({ url, mediaType: 'text/html', charset: null, bytes, noStore: false, ...extra });
       await test.settle();
     },
-    async cleaned(index, content = 'clean') {
-      (cleanings[index] as Call<CleanPage>).resolve({ title: 'T', content, wordCount: 1 });
+    async cleaned(index, content = 'clean', extra = {}) {
+      (cleanings[index] as Call<CleanPage>).resolve({ title: 'T', content, wordCount: 1, ...extra });
       await test.settle();
     },
   };
@@ -132,6 +132,15 @@ t.test('a page is downloaded, cleaned and answered with its final address', asyn
     },
   ]);
   t.same(b.outcomes, ['fetched']);
+});
+
+t.test('an answer says that its content is cut', async (t) => {
+  const b = bench();
+  const { heard } = b.ask(URL_1);
+  await b.settle();
+  await b.downloaded(0);
+  await b.cleaned(0, 'long', { truncated: true });
+  t.match(heard, [{ answer: { content: 'long', truncated: true } }]);
 });
 
 t.test('nothing is opened before the first request', async (t) => {
