@@ -45,7 +45,7 @@ export interface RouteDeps {
 const CREATED_SECONDS = 1_767_225_600;
 
 /** Paths that count the tokens of a prompt, with the dialect of their bodies. */
-const COUNTS: ReadonlyMap<string, ApiFormat> = new Map([
+export const COUNTS: ReadonlyMap<string, ApiFormat> = new Map([
   ['/v1/messages/count_tokens', messagesFormat],
   ['/v1/chat/completions/input_tokens', chatFormat],
   ['/v1/responses/input_tokens', responsesFormat],
