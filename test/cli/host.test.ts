@@ -43,6 +43,31 @@ t.test('asks for the keys of a configuration, and takes faults when told to', as
   t.equal((await ask({ 'x-api-key': 'hr_one' })).status, 503);
 });
 
+t.test('keeps system prompts apart by the accounts of a configuration, or lets nobody set them', async (t) => {
+  const accounts = ['anna', 'ben'].map((account) => ({ key: `hr_${account}`, account }));
+  const folder = t.testdir({ 'headrace.json': JSON.stringify({ keys: { static: accounts } }) });
+  const config = ['--config', `${folder}/headrace.json`, '--speed', '1000'];
+  const started = async (...flags: string[]): Promise<string> => {
+    const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...config, ...flags]);
+    return (await cli.shows(/listening on (\S+)\n/))[1]!;
+  };
+  const ask = async (url: string, account: string, more: object = {}): Promise<[number, unknown]> => {
+    const headers = { 'x-api-key': `hr_${account}` };
+    const body = JSON.stringify({ prompt: 'x', n_predict: 1, response_fields: ['tokens_evaluated'], ...more });
+    const response = await fetch(`${url}/completion`, { method: 'POST', headers, body });
+    return [response.status, await response.json()];
+  };
+  const own = await started();
+  const [, before] = await ask(own, 'ben');
+  const [, changed] = await ask(own, 'anna', { system_prompt: 'You are a fish.' });
+  t.notSame(changed, before);
+  t.same(await ask(own, 'ben'), [200, before]);
+  const everybody = await started('--system-prompt', 'all');
+  await ask(everybody, 'anna', { system_prompt: 'You are a fish.' });
+  t.same(await ask(everybody, 'ben'), [200, changed]);
+  t.equal((await ask(await started('--system-prompt', 'off'), 'anna', { system_prompt: 'x' }))[0], 422);
+});
+
 t.test('uses the step engine of the given profile unless a pace is given', async (t) => {
   const flags = ['--profile', 'small-box', '--slots', '2', '--context', '256', '--speed', '1000', '--seed', '3'];
   const cli = startCli(t, ['host', '--model', 'a', '--port', '0', ...flags]);
@@ -129,6 +154,7 @@ t.test('refuses wrong options', async (t) => {
     [['--kv-events', '127.0.0.1:1', '--profile', '8b-h100'], /127\.0\.0\.1:1 is not an endpoint such as tcp:/],
     [['--kv-events-replay', 'tcp://127.0.0.1:*'], /--kv-events-replay and --kv-events-topic need --kv-events/],
     [['--kv-events', 'tcp://127.0.0.1:*', '--fleet', 'x.yaml'], /--kv-events cannot be combined with --fleet/],
+    [['--system-prompt', 'some'], /argument 'some' is invalid. Allowed choices are account, all, off/],
     [['--dialects', 'chat,gemini'], /'gemini' is none of chat, completions, responses, messages, llama/],
     [['--script', 'x.yaml', '--fleet', 'y.yaml'], /--script cannot be combined with --fleet; write it in the plan/],
     [['--script', 'x.yaml', '--engine', 'http://x'], /--script cannot be combined with --engine URL/],

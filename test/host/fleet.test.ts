@@ -13,6 +13,7 @@ t.test('a plan becomes hosts, copies with names and ports that follow', (t) => {
         context: 512,
         loading: 50,
         dialects: ['chat'],
+        systemPrompt: 'off',
         script: { steps: [{ text: 'a' }] },
         faults: [{ fault: 'hang' }],
       },
@@ -30,6 +31,7 @@ t.test('a plan becomes hosts, copies with names and ports that follow', (t) => {
         models: ['b', 'c'],
         loadingMs: 50,
         dialects: ['chat'],
+        systemPrompt: 'off',
         script: { steps: [{ text: 'a' }] },
         engine: { profile: 'small-box', slots: 2, contextTokens: 512 },
       },
@@ -51,6 +53,7 @@ t.test('every mistake of a plan is named by its path', (t) => {
     [{ hosts: [{ models: ['a'], profil: 'even' }], x: 1 }, /^x: .*hosts\.0\.profil: unknown member$/],
     [{ hosts: [{ models: ['a'], script: { steps: [] } }] }, /^hosts\.0\.script: steps: List should have at least 1/],
     [{ hosts: [{ models: ['a'], dialects: ['x'] }] }, /hosts\.0\.dialects\.0: /],
+    [{ hosts: [{ models: ['a'], systemPrompt: 'x' }] }, /hosts\.0\.systemPrompt: /],
     [{ hosts: [{ models: ['a'], profile: 'big', count: 0 }] }, /hosts\.0\.count: .*hosts\.0\.profile: /],
     [
       {
