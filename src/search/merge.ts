@@ -2,7 +2,7 @@
 // fusion. Pure: equal lists in equal order give equal results in equal order. The URL, rank and engine of a result are
 // always those of one hit. Written without intermediate arrays: most of what a search allocates would come from here.
 
-import { canonicalUrl, comparisonKey } from './canonical-url.ts';
+import { canonicalUrl, isSamePage, pageKey } from './canonical-url.ts';
 import type { EngineHit, SearchType } from './engine.ts';
 import type { SearchResult } from './query.ts';
 
@@ -71,7 +71,7 @@ function group(lists: readonly EngineList[], searchType: SearchType): Page[] {
     const list = lists[order] as EngineList;
     for (let index = 0; index < list.hits.length; index++) {
       const hit = list.hits[index] as EngineHit;
-      const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : comparisonKey(hit.url);
+      const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : pageKey(hit.url);
       const page = byKey.get(key);
       if (page !== undefined && page.last.order === order) continue;
       const ranked: RankedHit = { list, order, rank: index + 1, hit, next: null };
@@ -192,9 +192,8 @@ function shownUrl({ best, first }: Page): string {
   const { url } = best.hit;
   if (/^https:/i.test(url)) return url;
   // Hits of one work or one picture can be different pages: only the same page over https will do.
-  const page = canonicalUrl(url);
   for (let each: RankedHit | null = first; each !== null; each = each.next) {
-    if (/^https:/i.test(each.hit.url) && canonicalUrl(each.hit.url) === page) return each.hit.url;
+    if (/^https:/i.test(each.hit.url) && isSamePage(each.hit.url, url)) return each.hit.url;
   }
   return url;
 }

@@ -1,10 +1,11 @@
 // Engines of kind `module`: what is a mistake when a module is checked, and that whatever it does later is a failure of the engine.
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { createGateway } from '../../../src/index.ts';
+import { BufferedClient } from '../../../src/net/buffered-client.ts';
 import { type Engine, EngineError, type HttpEngine, type InProcessEngine } from '../../../src/search/engine.ts';
 import { checkModule, moduleEngine, moduleOf } from '../../../src/search/engines/module.ts';
 import { readOptions } from '../../../src/search/engines/module-options.ts';
@@ -192,11 +193,20 @@ t.test('the template passes its own test and its types are right', async (t) => 
       ...{ allowJs: true, checkJs: true, types: ['node'], typeRoots: [`${ROOT}node_modules/@types`] },
       paths: { headrace: [`${ROOT}dist/src/index.d.ts`] },
     },
-    files: [TEMPLATE],
+    files: [TEMPLATE, 'example.ts'],
   };
-  const project = file(t, JSON.stringify(config), 'tsconfig.json');
+  // The example in TypeScript of the documentation, as it stands there.
+  const page = readFileSync(`${ROOT}docs/search-engines.md`, 'utf8');
+  const example = /```ts\n(import type \{ Engine,[^]*?)```/.exec(page)?.[1] ?? '';
+  t.match(example, /export function createEngine/);
+  const project = t.testdir({ 'tsconfig.json': JSON.stringify(config), 'example.ts': example });
   await run(process.execPath, [`${ROOT}node_modules/typescript/bin/tsc`, '-p', project]);
-  t.pass('compiled');
+  const wrong = example.replace("types: ['web']", "types: ['video']");
+  writeFileSync(`${project}/example.ts`, wrong);
+  await t.rejects(
+    run(process.execPath, [`${ROOT}node_modules/typescript/bin/tsc`, '-p', project]),
+    'types are checked',
+  );
 });
 
 t.test('runs in a gateway, takes over a changed file at a reload, and refuses a broken one', async (t) => {
@@ -238,4 +248,34 @@ t.test('runs in a gateway, takes over a changed file at a reload, and refuses a 
   const { meta, results } = await gateway.search({ query: 'weir', engines: ['hanging', 'own'] });
   t.match(meta, { engines_used: ['own'], engine_errors: [{ engine: 'hanging', reason: 'timeout' }] });
   t.equal(results.length, 1);
+});
+
+t.test('what a module throws on its own costs a thread nothing', async (t) => {
+  const folder = t.testdir({
+    'own.mjs': engineText(`async search({ query }) {
+      if (query === 'throw') setImmediate(() => { throw new Error('on its own'); });
+      if (query === 'reject') void Promise.reject(new Error('on its own'));
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      return [{ title: query, url: 'https://own.example/', snippet: '' }];
+    }`),
+  });
+  const gateway = createGateway({
+    threads: 1,
+    listen: '127.0.0.1:0',
+    log: { level: 'silent' },
+    keys: { static: [{ key: 'hr_test', account: 'a' }] },
+    search: { engines: { own: { kind: 'module', path: `${folder}/own.mjs` } } },
+  });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  const client = new BufferedClient(1);
+  t.teardown(() => client.close());
+  const headers = { authorization: 'Bearer hr_test', 'content-type': 'application/json' };
+  for (const query of ['throw', 'reject', 'calm']) {
+    const body = JSON.stringify({ query, engines: ['own'] });
+    const request = { method: 'POST', url: `${url}/search`, headers, body } as const;
+    const answer = await client.send(request, AbortSignal.timeout(20_000), 1e6);
+    t.equal(answer.status, 200, query);
+    t.match(JSON.parse(answer.body.toString()), { results: [{ title: query, engine: 'own' }] });
+  }
 });
