@@ -302,7 +302,7 @@ export const searchRequest: ObjectSchema<SearchRequest> = searchRequestOf(
 /** Body of a fetch. */
 export interface FetchRequest {
   readonly url: string;
-  readonly format: 'text' | 'markdown';
+  readonly format: 'text' | 'markdown' | 'html';
   readonly include: readonly ('links' | 'metadata')[];
 }
 
@@ -313,9 +313,10 @@ export const fetchRequest: ObjectSchema<FetchRequest> = {
     url: { type: 'url', required: true, description: 'The page to read.', example: 'https://example.com/' },
     format: {
       type: 'enum',
-      values: ['text', 'markdown'],
+      values: ['text', 'markdown', 'html'],
       default: 'text',
-      description: 'How `content` is written.',
+      description:
+        'How `content` is written: plain text, Markdown, or HTML of a fixed list of elements that is safe to show.',
     },
     include: {
       type: 'array',

@@ -30,7 +30,7 @@ export function configureFetch(command: Command, io: CliIo): void {
   command
     .description(DESCRIPTION)
     .usage('URL [options] [--fetch.SETTING VALUE ...]')
-    .option('--format <format>', 'text or markdown (default: text)')
+    .option('--format <format>', 'text, markdown or html (default: text)')
     .option('--include <list>', 'further fields, of links and metadata; the answer is then printed as JSON')
     .option('--json <boolean>', 'prints the answer as JSON', yesOrNo, false)
     .allowUnknownOption()

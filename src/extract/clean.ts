@@ -5,18 +5,20 @@ import { Blocks } from './blocks.ts';
 import { type About, featuresOf, type Table } from './features.ts';
 import { lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
-import { MarkdownWriter } from './markdown-writer.ts';
+import { contentOf } from './content-builder.ts';
+import { htmlOf } from './html-writer.ts';
+import { markdownOf } from './markdown-writer.ts';
 import { descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
 import { score } from './model.ts';
-import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf, tidy } from './page.ts';
+import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
 import { select } from './select.ts';
 import { type SiteReading, readSite } from './sites/sites.ts';
 import { flightOf, stateOf } from './state/page-state.ts';
 import { type LinkedData, readLinkedData } from './structured.ts';
 import { TAG } from './tags.ts';
-import { TextWriter } from './text-writer.ts';
-import { type Dropped, type Tree, walk } from './tree.ts';
+import { textOf } from './text-writer.ts';
+import type { Dropped, Tree } from './tree.ts';
 
 /** Shorter content is replaced when another source has much more. */
 const MIN_CONTENT = 300;
@@ -34,6 +36,9 @@ const COMPARED_LETTERS = 40;
 
 /** Content, and the nodes that were left out of the tree that it is from. */
 interface Finding {
+  /** Plain text, which tells how much a source has, whatever the format. */
+  readonly text: string;
+  /** In the format asked for. */
   readonly content: string;
   readonly tree: Tree;
   readonly dropped: Dropped;
@@ -69,18 +74,18 @@ export function render(html: string, title: string, options: CleanOptions = {}):
   const urls = new UrlResolver(url, '');
   const { tree } = parse(html);
   const dropped = new Uint8Array(tree.count);
-  return resultOf({ content: write(tree, dropped, urls, format), tree, dropped }, title, options, urls, undefined);
+  return resultOf(findingOf(tree, dropped, urls, format), title, options, urls, undefined);
 }
 
 function resultOf(
-  { content, tree, dropped }: Finding,
+  { text, content, tree, dropped }: Finding,
   title: string,
   { url = '', include = [] }: CleanOptions,
   urls: UrlResolver,
   metadata: PageMetadata | undefined,
 ): CleanPage {
-  const firstLine = content.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
-  const page = pageOf(content, [title, firstLine], url, metadata);
+  const firstLine = text.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
+  const page = { ...pageOf(text, [title, firstLine], url, metadata), content: content.toWellFormed() };
   return include.includes('links') ? { ...page, links: linksOf(tree, dropped, urls) } : page;
 }
 
@@ -117,16 +122,16 @@ class ContentSearch {
   /** `site` is what the adapter of the site read, which replaces all other sources. */
   find(site: SiteReading | null): Finding {
     const read = site === null ? null : this.#ofHtml(site.html);
-    if (read !== null && site?.isOwnHost === true && read.content !== '') return read;
+    if (read !== null && site?.isOwnHost === true && read.text !== '') return read;
     const best = this.#search();
     // A page that only claims to be of a software must not hide its text.
-    if (read !== null && MUCH_MORE * read.content.length >= best.content.length) return read;
+    if (read !== null && MUCH_MORE * read.text.length >= best.text.length) return read;
     return this.#withDocument(best);
   }
 
   #search(): Finding {
     let best = this.#select(this.#tree);
-    if (best.content.length >= MIN_CONTENT && this.#about.kind !== 'product') return best;
+    if (best.text.length >= MIN_CONTENT && this.#about.kind !== 'product') return best;
     const { scripts } = this.#head;
     const others: readonly (() => Finding)[] = [
       () => this.#ofHtml(htmlOfText(this.#data.body ?? '')),
@@ -139,9 +144,9 @@ class ContentSearch {
     ];
     if (this.#about.kind === 'product') best = this.#withDescription(best);
     for (const other of others) {
-      if (best.content.length >= MIN_CONTENT) return best;
+      if (best.text.length >= MIN_CONTENT) return best;
       const found = other();
-      if (found.content.length > MUCH_MORE * best.content.length) best = found;
+      if (found.text.length > MUCH_MORE * best.text.length) best = found;
     }
     return best;
   }
@@ -149,19 +154,19 @@ class ContentSearch {
   /** Adds the description of a product from linked data unless the page shows it. */
   #withDescription(found: Finding): Finding {
     const described = this.#ofHtml(htmlOfText(this.#data.product ?? ''));
-    const isShown = lettersOf(found.content).includes(lettersOf(described.content).slice(0, 40));
-    if (isShown || described.content.length < MIN_DESCRIPTION) return found;
-    if (found.content.length < MUCH_MORE * described.content.length) return described;
-    return { ...found, content: `${described.content}\n\n${found.content}` };
+    const isShown = lettersOf(found.text).includes(lettersOf(described.text).slice(0, 40));
+    if (isShown || described.text.length < MIN_DESCRIPTION) return found;
+    if (found.text.length < MUCH_MORE * described.text.length) return described;
+    return { ...found, ...joined([described, found]) };
   }
 
   /** Adds the parts of the document that linked data holds and that the page does not show. */
   #withDocument(found: Finding): Finding {
     const parts = documentsOf(this.#data.items, this.#head.title);
     if (parts.length === 0) return found;
-    const shown = lettersOf(found.content);
-    const missing = parts.map((part) => this.#ofHtml(part).content).filter((content) => !isShownIn(shown, content));
-    return missing.length === 0 ? found : { ...found, content: tidy([found.content, ...missing].join('\n\n')) };
+    const shown = lettersOf(found.text);
+    const missing = parts.map((part) => this.#ofHtml(part)).filter(({ text }) => !isShownIn(shown, text));
+    return missing.length === 0 ? found : { ...found, ...joined([found, ...missing]) };
   }
 
   #select(tree: Tree): Finding {
@@ -188,14 +193,21 @@ class ContentSearch {
   }
 
   #finding(tree: Tree, dropped: Dropped): Finding {
-    return { content: write(tree, dropped, this.#urls, this.#format), tree, dropped };
+    return findingOf(tree, dropped, this.#urls, this.#format);
   }
 }
 
-function write(tree: Tree, dropped: Dropped, urls: UrlResolver, format: PageFormat): string {
-  const writer = format === 'markdown' ? new MarkdownWriter(tree, dropped, urls) : new TextWriter(tree);
-  walk(tree, dropped, 0, writer);
-  return tidy(writer.result());
+const WRITERS = { text: textOf, markdown: markdownOf, html: htmlOf };
+
+function findingOf(tree: Tree, dropped: Dropped, urls: UrlResolver, format: PageFormat): Finding {
+  const blocks = contentOf(tree, dropped, urls);
+  const text = textOf(blocks);
+  return { text, content: format === 'text' ? text : WRITERS[format](blocks), tree, dropped };
+}
+
+function joined(findings: readonly Finding[]): { text: string; content: string } {
+  const join = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n\n');
+  return { text: join(findings.map(({ text }) => text)), content: join(findings.map(({ content }) => content)) };
 }
 
 /** Whether the letters `shown` contain a long line of `content`, or all of it when it is one line. */

@@ -1,8 +1,7 @@
 // Absolute URLs, and the links of the content. Only http and https URLs are returned.
 
-import type { PageLink } from './page.ts';
+import { onLine, type PageLink } from './page.ts';
 import { BLOCK, TAG, traits } from './tags.ts';
-import { onLine } from './text-writer.ts';
 import { type Dropped, SPACE_BEFORE, type Tree } from './tree.ts';
 
 /** Links of a result. */

@@ -1,379 +1,342 @@
-// Writes the content of a page as CommonMark with GitHub tables. A mark is written together with the first text inside it, so
-// that no mark is empty, and closed at the end of its block, whatever the nesting of the page.
+// Writes content as CommonMark with the tables, task lists, strikethrough and footnotes of GitHub, such that a parser gives
+// back the same structure. What Markdown has no syntax for is written as inline HTML, or without its mark.
 
-import type { UrlResolver } from './links.ts';
-import { BLOCK, HEADING, TAG, traits } from './tags.ts';
-import { isApart, onLine } from './text-writer.ts';
-import { type Dropped, SPACE_BEFORE, type Tree, type Visitor, walk } from './tree.ts';
+import type { Block, Inline, List, ListItem, Mark, MarkName, Table } from './content.ts';
 
-/** Lists and quotes nested deeper are not indented further, so that lines stay short. */
-const MAX_INDENTED = 8;
-
-/** Wider tables are cut. */
-const MAX_COLUMNS = 50;
-
-/** Blocks that a Markdown cell cannot hold. */
-const NOT_IN_CELLS: ReadonlySet<number> = new Set([
-  TAG.table,
-  TAG.ul,
-  TAG.ol,
-  TAG.pre,
-  TAG.blockquote,
-  TAG.h1,
-  TAG.h2,
-  TAG.h3,
-  TAG.article,
-  TAG.section,
-]);
-
-/** How class names state the language of code. */
-const LANGUAGE = /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s?)([a-z0-9+#_.-]{1,30})/i;
-
-// Separators between two texts. The greater one wins.
-const SPACE = 1;
-/** A line end within a paragraph. */
-const BREAK = 2;
-const LINE = 3;
-const PARAGRAPH = 4;
-
-/** An inline mark. */
-interface Mark {
-  readonly node: number;
-  readonly open: string;
-  readonly close: string;
-  isWritten: boolean;
+export function markdownOf(blocks: readonly Block[]): string {
+  return new MarkdownWriter(blocks).result();
 }
 
-/** A list item or a quote. `indent` begins each of its lines. */
-interface Container {
-  readonly node: number;
-  readonly indent: string;
+/** Delimiters of marks, outside and inside of emphasis, where other characters keep runs apart. */
+const DELIMITERS: Readonly<Partial<Record<MarkName, readonly [outside: string, inside: string]>>> = {
+  strong: ['**', '__'],
+  em: ['*', '_'],
+  del: ['~~', '~~'],
+};
+
+/** Marks that are written as inline HTML. */
+const ELEMENTS: ReadonlySet<MarkName> = new Set<MarkName>(['sup', 'sub', 'ins', 'mark']);
+
+/** A mark whose delimiters must be next to the right characters. Positions are those of its delimiters in the parts. */
+interface Delimited {
+  readonly name: MarkName;
+  readonly open: number;
+  readonly close: number;
 }
 
-export class MarkdownWriter implements Visitor {
-  readonly #tree: Tree;
-  readonly #dropped: Dropped;
-  readonly #urls: UrlResolver;
-  readonly #parts: string[] = [];
-  readonly #marks: Mark[] = [];
-  readonly #containers: Container[] = [];
-  /** Next number of each open list; 0 for unordered lists. */
-  readonly #counters: number[] = [];
-  #gap = 0;
-  /** Written before the next text: the markers of list items, quotes and headings. */
-  #marker = '';
-  #isHeading = false;
+class MarkdownWriter {
+  readonly #blocks: readonly Block[];
+  /** With formulas in the page, dollar signs in its text are escaped. */
+  #hasMath = false;
 
-  constructor(tree: Tree, dropped: Dropped, urls: UrlResolver) {
-    this.#tree = tree;
-    this.#dropped = dropped;
-    this.#urls = urls;
+  constructor(blocks: readonly Block[]) {
+    this.#blocks = blocks;
   }
 
   result(): string {
-    this.#closeMarks();
-    return this.#parts.join('');
+    this.#hasMath = hasMath(this.#blocks);
+    return this.#joined(this.#blocks, '\n\n');
   }
 
-  text(node: number): void {
-    if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0) this.#divide(SPACE);
-    const line = onLine(this.#tree.textOf(node));
-    if (line.startsWith(' ')) this.#divide(SPACE);
-    if (line.trim() !== '') this.#write(escaped(line.trim()), true);
-    if (line.endsWith(' ')) this.#divide(SPACE);
-  }
-
-  open(node: number, tag: number): boolean {
-    const isTouching = tag === TAG.a && (this.#parts.at(-1)?.startsWith('](') ?? false);
-    if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0 || isTouching || isApart(tag)) this.#divide(SPACE);
-    if ((traits(tag) & BLOCK) !== 0) return this.#openBlock(node, tag);
-    switch (tag) {
-      case TAG.a: {
-        const url = this.#urls.absolute(this.#tree.attribute(node, 'href'));
-        if (url !== null && !this.#marks.some(({ open }) => open === '[')) this.#mark(node, '[', `](${inTarget(url)})`);
-        return false;
-      }
-      case TAG.b:
-      case TAG.strong:
-        if (!this.#isHeading && !this.#isMarked('**')) this.#mark(node, '**', '**');
-        return false;
-      case TAG.i:
-      case TAG.em:
-        if (!this.#isMarked('*')) this.#mark(node, '*', '*');
-        return false;
-      case TAG.code:
-      case TAG.kbd:
-      case TAG.samp:
-      case TAG.tt:
-        this.#writeCode(node);
-        return true;
-      case TAG.img:
-        this.#writeImage(node);
-        return true;
-      default:
-        return false;
-    }
-  }
-
-  close(node: number, tag: number): void {
-    const mark = this.#marks.at(-1);
-    if (mark?.node === node) {
-      if (mark.isWritten) this.#parts.push(mark.close);
-      this.#marks.pop();
-    }
-    if (isApart(tag)) this.#divide(SPACE);
-    if ((traits(tag) & BLOCK) === 0 || tag === TAG.br) return;
-    if (isList(tag)) this.#counters.pop();
-    this.#divideAt(tag);
-    if ((traits(tag) & HEADING) !== 0) this.#isHeading = false;
-    if (this.#containers.at(-1)?.node === node) this.#containers.pop();
-    if (tag === TAG.li || (traits(tag) & HEADING) !== 0) this.#marker = '';
-  }
-
-  #openBlock(node: number, tag: number): boolean {
-    if (tag === TAG.br) {
-      if (this.#gap === BREAK) this.#closeMarks();
-      this.#divide(this.#isHeading ? SPACE : this.#gap === BREAK ? PARAGRAPH : BREAK);
-      return false;
-    }
-    this.#divideAt(tag);
-    switch (tag) {
-      case TAG.ul:
-      case TAG.ol:
-        this.#counters.push(tag === TAG.ol ? firstNumber(this.#tree.attribute(node, 'start')) : 0);
-        return false;
-      case TAG.li:
-        this.#openItem(node);
-        return false;
-      case TAG.blockquote:
-        this.#contain(node, '> ', '> ');
-        return false;
-      case TAG.hr:
-        this.#write('---', false);
-        this.#divide(PARAGRAPH);
-        return true;
-      case TAG.pre:
-      case TAG.listing:
-        this.#writeSource(node);
-        return true;
-      case TAG.table:
-        return this.#writeTable(node);
-      default:
-        if ((traits(tag) & HEADING) !== 0) {
-          this.#isHeading = true;
-          this.#marker += `${'#'.repeat(tag - TAG.h1 + 1)} `;
-        }
-        return false;
-    }
-  }
-
-  #openItem(node: number): void {
-    const number = this.#counters.at(-1) ?? 0;
-    if (number > 0) this.#counters[this.#counters.length - 1] = number + 1;
-    const sign = number > 0 ? `${number}. ` : '- ';
-    this.#contain(node, sign, ' '.repeat(sign.length));
-  }
-
-  #contain(node: number, sign: string, indent: string): void {
-    if (this.#containers.length >= MAX_INDENTED) return;
-    this.#marker += sign;
-    this.#containers.push({ node, indent });
-  }
-
-  #writeCode(node: number): void {
-    const code = inlineCode(onLine(this.#sourceOf(node)).trim());
-    if (code !== '') this.#write(code, false);
-  }
-
-  /** Writes a fenced block unless it would be empty. */
-  #writeSource(node: number): void {
-    const source = this.#sourceOf(node)
-      .replace(/^\r?\n/, '')
-      .trimEnd();
-    if (source.trim() !== '') {
-      const fence = '`'.repeat(Math.max(3, longestRun(source) + 1));
-      this.#writeLines([fence + this.#languageOf(node), ...source.split(/\r\n?|\n/), fence]);
-    }
-    this.#divide(PARAGRAPH);
-  }
-
-  /** The characters of a subtree unchanged, with a line end for each break and block. */
-  #sourceOf(node: number): string {
-    const tree = this.#tree;
+  #joined(blocks: readonly Block[], separator: string): string {
     const parts: string[] = [];
-    const end = tree.end[node] as number;
-    for (let inner = node + 1; inner < end; inner++) {
-      const tag = tree.tag[inner] as number;
-      if (this.#dropped[inner] === 1) inner = (tree.end[inner] as number) - 1;
-      else if (tag === TAG['#text']) parts.push(tree.textOf(inner));
-      else if ((traits(tag) & BLOCK) !== 0 && !(parts.at(-1)?.endsWith('\n') ?? true)) parts.push('\n');
+    /** Lists next to each other have different markers: the same one would continue the list. */
+    let isAlternate = false;
+    let previous: Block | undefined;
+    for (const block of blocks) {
+      const isNextList = block.kind === 'list' && previous?.kind === 'list' && previous.isOrdered === block.isOrdered;
+      isAlternate = isNextList && !isAlternate;
+      const text = block.kind === 'list' ? this.#list(block, isAlternate) : this.#block(block);
+      if (text === '') continue;
+      parts.push(text);
+      previous = block;
+    }
+    return parts.join(separator);
+  }
+
+  #block(block: Block): string {
+    switch (block.kind) {
+      case 'paragraph':
+        return this.#line(block.children, 'paragraph');
+      case 'heading': {
+        const text = this.#line(block.children, 'heading');
+        return text === '' ? '' : `${'#'.repeat(block.level)} ${text.replace(/(^|\s)(#+)$/, '$1\\$2')}`;
+      }
+      case 'term':
+      case 'summary': {
+        const text = this.#line([{ kind: 'mark', name: 'strong', url: '', children: [...block.children] }], 'heading');
+        return text;
+      }
+      case 'table':
+        return this.#table(block);
+      case 'code':
+        return fenced(block.text, block.language);
+      case 'math':
+        return `$$\n${block.tex}\n$$`;
+      case 'rule':
+        return '---';
+      case 'quote':
+        return prefixed(this.#joined(block.children, '\n\n'), '> ', '> ');
+      case 'definitions':
+        return this.#definitions(block.children);
+      case 'footnote':
+        return prefixed(this.#joined(block.children, '\n\n'), `[^${block.label}]: `, '    ');
+      case 'list':
+        return this.#list(block, false);
+      default:
+        return this.#joined(block.children, '\n\n');
+    }
+  }
+
+  /** A list, or several where a number does not follow from the one before: a change of the marker begins a list. */
+  #list({ isOrdered, isTight, items }: List, isAlternate: boolean): string {
+    let alternate = isAlternate;
+    let before = items[0]?.number ?? 1;
+    const parts: string[] = [];
+    items.forEach((item, at) => {
+      if (isOrdered && at > 0 && item.number !== before + 1) alternate = !alternate;
+      before = item.number;
+      const marker = isOrdered ? `${Math.max(0, item.number)}${alternate ? ')' : '.'}` : alternate ? '*' : '-';
+      parts.push(this.#item(item, marker, isTight));
+    });
+    return parts.join(isTight ? '\n' : '\n\n');
+  }
+
+  #item({ isDone, children }: ListItem, marker: string, isTight: boolean): string {
+    const [first] = children;
+    const isTask = isDone !== null && first?.kind === 'paragraph';
+    const box = isTask ? (isDone ? '[x] ' : '[ ] ') : '';
+    const isRule = first?.kind === 'rule';
+    const text = box + (isRule ? '___' : '') + this.#joined(children, isTight ? '\n' : '\n\n').slice(isRule ? 3 : 0);
+    return text === '' ? marker : prefixed(text, `${marker} `, ' '.repeat(marker.length + 1));
+  }
+
+  /** Terms in bold as items, with what they mean. */
+  #definitions(children: readonly Block[]): string {
+    const items: string[] = [];
+    for (let at = 0; at < children.length;) {
+      const terms: string[] = [];
+      for (; children[at]?.kind === 'term'; at++) terms.push(this.#block(children[at] as Block));
+      const blocks: Block[] = [];
+      for (; children[at]?.kind === 'description'; at++)
+        blocks.push(...(children[at] as Block & { kind: 'description' }).children);
+      const term = terms.filter((text) => text !== '').join(', ');
+      const [only] = blocks;
+      const isLine = term !== '' && blocks.length === 1 && only?.kind === 'paragraph';
+      const parts = isLine
+        ? [`${term}: ${this.#line(only.children, 'heading')}`]
+        : [term, this.#joined(blocks, '\n\n')].filter((text) => text !== '');
+      if (parts.length > 0) items.push(prefixed(parts.join('\n\n'), '- ', '  '));
+    }
+    return items.join('\n\n');
+  }
+
+  /** A table with its caption as a paragraph before it. The first row is the header. */
+  #table({ caption, rows, columns }: Table): string {
+    const width = Math.max(columns, 1);
+    const lines = rows.map((row) => {
+      const cells = Array.from({ length: width }, () => '');
+      for (const { column, children } of row) cells[column] = this.#cell(children);
+      return `| ${cells.join(' | ')} |`;
+    });
+    lines.splice(1, 0, `|${' --- |'.repeat(width)}`);
+    const title = this.#line(caption, 'heading');
+    return (title === '' ? '' : `${title}\n\n`) + lines.join('\n');
+  }
+
+  /** Blocks on one line. */
+  #cell(blocks: readonly Block[]): string {
+    return this.#cellLines(blocks).join('<br>').replaceAll('|', '\\|');
+  }
+
+  #cellLines(blocks: readonly Block[]): string[] {
+    return blocks.flatMap((block): string[] => {
+      switch (block.kind) {
+        case 'paragraph':
+        case 'heading':
+        case 'term':
+        case 'summary':
+          return [this.#line(block.children, 'cell')];
+        case 'code':
+          return block.text.split('\n').map((line) => inlineCode(line.trim()));
+        case 'math':
+          return [inlineMath(block.tex)];
+        case 'rule':
+        case 'table':
+          return [];
+        case 'list':
+          return block.items.flatMap(({ number, children }) => {
+            const marker = block.isOrdered ? `${number}. ` : '• ';
+            return this.#cellLines(children).map((line, at) => (at === 0 ? marker + line : line));
+          });
+        default:
+          return this.#cellLines(block.children);
+      }
+    });
+  }
+
+  #line(inlines: readonly Inline[], place: 'cell' | 'heading' | 'paragraph'): string {
+    const line = new LineWriter(place, this.#hasMath);
+    line.write(inlines, []);
+    return line.result();
+  }
+}
+
+/** Writes inlines as parts, then looks at the characters next to each delimiter, which decide whether it is one. */
+class LineWriter {
+  readonly #place: 'cell' | 'heading' | 'paragraph';
+  readonly #hasMath: boolean;
+  readonly #parts: string[] = [];
+  readonly #delimited: Delimited[] = [];
+
+  constructor(place: 'cell' | 'heading' | 'paragraph', hasMathInPage: boolean) {
+    this.#place = place;
+    this.#hasMath = hasMathInPage;
+  }
+
+  result(): string {
+    const parts = this.#parts;
+    for (const { name, open, close } of this.#delimited) {
+      const delimiter = parts[open] as string;
+      const before = lastOf(parts, open - 1);
+      const after = firstOf(parts, close + 1);
+      const isOne =
+        opens(delimiter, before, firstOf(parts, open + 1)) && closes(delimiter, lastOf(parts, close - 1), after);
+      if (isOne) continue;
+      parts[open] = `<${name}>`;
+      parts[close] = `</${name}>`;
     }
     return parts.join('');
   }
 
-  #languageOf(node: number): string {
-    const tree = this.#tree;
-    const child = node + 1;
-    const names = [
-      tree.attribute(node, 'class'),
-      tree.tag[child] === TAG.code ? tree.attribute(child, 'class') : undefined,
-    ];
-    for (const name of names) {
-      const language = LANGUAGE.exec(name ?? '')?.[1];
-      if (language !== undefined) return language.toLowerCase();
+  write(inlines: readonly Inline[], around: readonly MarkName[]): void {
+    for (const inline of inlines) this.#inline(inline, around);
+  }
+
+  #inline(inline: Inline, around: readonly MarkName[]): void {
+    switch (inline.kind) {
+      case 'text':
+        this.#text(inline.text);
+        return;
+      case 'break':
+        this.#parts.push(this.#place === 'paragraph' ? '\\\n' : this.#place === 'cell' ? '<br>' : ' ');
+        return;
+      case 'code':
+        this.#parts.push(inlineCode(inline.text));
+        return;
+      case 'image':
+        this.#parts.push(`![${escaped(inline.alt)}](${inTarget(inline.url)})`);
+        return;
+      case 'math':
+        this.#parts.push(inlineMath(inline.tex));
+        return;
+      case 'reference':
+        this.#parts.push(`[^${inline.label}]`);
+        return;
+      default:
+        this.#mark(inline, around);
     }
-    return '';
   }
 
-  #writeImage(node: number): void {
-    const attributes = this.#tree.attributesOf(node);
-    const text = onLine(attributes.get('alt') ?? '').trim();
-    const url = text === '' ? null : this.#urls.absolute(attributes.get('src'));
-    if (url !== null) this.#write(`![${escaped(text)}](${inTarget(url)})`, false);
+  #text(text: string): void {
+    const isStart = this.#parts.length === 0 || (this.#parts.at(-1)?.endsWith('\n') ?? false);
+    const safe = this.#hasMath ? escaped(text).replaceAll('$', '\\$') : escaped(text);
+    // A `!` before a link would make it an image.
+    const ended = safe.endsWith('!') ? `${safe.slice(0, -1)}\\!` : safe;
+    this.#parts.push(isStart && this.#place === 'paragraph' ? escapedStart(ended) : ended);
   }
 
-  #writeTable(node: number): boolean {
-    if (!this.#isDataTable(node)) return false;
-    const lines = this.#tableLines(node);
-    if (lines.length > 0) this.#writeLines(lines);
-    this.#divide(PARAGRAPH);
-    return true;
-  }
-
-  /** Whether a table has rows and columns of short content. Layout tables are not written as tables. */
-  #isDataTable(table: number): boolean {
-    const tree = this.#tree;
-    let rows = 0;
-    let cells = 0;
-    const end = tree.end[table] as number;
-    for (let node = table + 1; node < end; node++) {
-      const tag = tree.tag[node] as number;
-      if (this.#dropped[node] === 1) node = (tree.end[node] as number) - 1;
-      else if (NOT_IN_CELLS.has(tag)) return false;
-      else if (tag === TAG.tr) rows++;
-      else if (tag === TAG.td || tag === TAG.th) cells++;
+  #mark({ name, url, children }: Mark, around: readonly MarkName[]): void {
+    const inside = [...around, name];
+    const parts = this.#parts;
+    const delimiters = DELIMITERS[name];
+    if (name === 'a') {
+      parts.push('[');
+      this.write(children, inside);
+      parts.push(`](${inTarget(url)})`);
+    } else if (delimiters !== undefined) {
+      const delimiter = delimiters[around.includes('em') || around.includes('strong') ? 1 : 0] as string;
+      const open = parts.push(delimiter) - 1;
+      this.write(children, inside);
+      this.#delimited.push({ name, open, close: parts.push(delimiter) - 1 });
+    } else if (ELEMENTS.has(name)) {
+      parts.push(`<${name}>`);
+      this.write(children, inside);
+      parts.push(`</${name}>`);
+    } else {
+      const [before, after] = name === 'q' ? ['“', '”'] : name === 'rt' ? ['(', ')'] : ['', ''];
+      if (before !== '') parts.push(before);
+      this.write(children, inside);
+      if (after !== '') parts.push(after);
     }
-    return rows > 1 && cells >= 2 * rows;
-  }
-
-  /** Lines of a table, with its caption as a paragraph before it. The first row is the header. */
-  #tableLines(table: number): string[] {
-    const tree = this.#tree;
-    const lines: string[] = [];
-    let row: string[] = [];
-    let columns = 0;
-    const endRow = (): void => {
-      if (row.some((cell) => cell !== '')) {
-        const isFirst = columns === 0;
-        columns = isFirst ? Math.max(row.length, 2) : columns;
-        const missing = Array.from({ length: Math.max(0, columns - row.length) }, () => '');
-        lines.push(`| ${row.slice(0, columns).concat(missing).join(' | ')} |`);
-        if (isFirst) lines.push(`|${' --- |'.repeat(columns)}`);
-      }
-      row = [];
-    };
-    const end = tree.end[table] as number;
-    for (let node = table + 1; node < end; node++) {
-      const tag = tree.tag[node] as number;
-      if (tag === TAG.tr && this.#dropped[node] !== 1) {
-        endRow();
-        continue;
-      }
-      const isCaption = tag === TAG.caption;
-      const isCell = tag === TAG.td || tag === TAG.th;
-      if (this.#dropped[node] !== 1) {
-        if (isCaption) lines.push(this.#cellText(node), '');
-        else if (!isCell) continue;
-        else if (row.length < MAX_COLUMNS) row.push(this.#cellText(node));
-      }
-      node = (tree.end[node] as number) - 1;
-    }
-    endRow();
-    return lines;
-  }
-
-  /** The Markdown of a cell on one line. */
-  #cellText(cell: number): string {
-    const tree = this.#tree;
-    const writer = new MarkdownWriter(tree, this.#dropped, this.#urls);
-    const end = tree.end[cell] as number;
-    for (let child = cell + 1; child < end; child = tree.end[child] as number) walk(tree, this.#dropped, child, writer);
-    return writer.result().replaceAll(/\s+/g, ' ').replaceAll('|', '\\|').trim();
-  }
-
-  #writeLines(lines: readonly string[]): void {
-    const indent = this.#containers.map((container) => container.indent).join('');
-    this.#write(lines.join(`\n${indent}`), false);
-  }
-
-  #isMarked(open: string): boolean {
-    return this.#marks.some((mark) => mark.open === open);
-  }
-
-  #mark(node: number, open: string, close: string): void {
-    if (this.#marks.length < MAX_INDENTED) this.#marks.push({ node, open, close, isWritten: false });
-  }
-
-  #divideAt(tag: number): void {
-    this.#closeMarks();
-    if (tag === TAG.dd) this.#divide(BREAK);
-    // A nested list follows the line of its item.
-    else if (tag === TAG.li || (isList(tag) && this.#counters.length > 0)) this.#divide(LINE);
-    else this.#divide(PARAGRAPH);
-  }
-
-  /** Marks end with their line; the rest of their text stays unmarked. */
-  #closeMarks(): void {
-    for (const mark of this.#marks.toReversed()) if (mark.isWritten) this.#parts.push(mark.close);
-    this.#marks.length = 0;
-  }
-
-  #divide(gap: number): void {
-    if (gap > this.#gap) this.#gap = gap;
-  }
-
-  #write(text: string, isText: boolean): void {
-    const isLineStart = this.#gap >= BREAK || this.#parts.length === 0;
-    if (this.#parts.length > 0) this.#writeGap();
-    this.#gap = 0;
-    this.#parts.push(this.#marker);
-    const isBare = isLineStart && isText && this.#marks.every(({ isWritten }) => isWritten);
-    this.#marker = '';
-    for (const mark of this.#marks) {
-      if (!mark.isWritten) this.#parts.push(mark.open);
-      mark.isWritten = true;
-    }
-    this.#parts.push(isBare ? escapedStart(text) : text);
-  }
-
-  #writeGap(): void {
-    if (this.#gap === SPACE) this.#parts.push(' ');
-    if (this.#gap < BREAK) return;
-    if (this.#gap === BREAK) this.#parts.push('\\');
-    // A container whose marker is pending begins on this line and is not indented.
-    let indent = '';
-    let pending = this.#marker.replace(/#+ $/, '');
-    for (const container of this.#containers.toReversed()) {
-      if (pending.length >= container.indent.length && pending !== '')
-        pending = pending.slice(0, pending.length - container.indent.length);
-      else indent = container.indent + indent;
-    }
-    if (this.#gap === PARAGRAPH) this.#parts.push('\n', indent.trimEnd());
-    this.#parts.push('\n', indent);
   }
 }
 
-function isList(tag: number): boolean {
-  return tag === TAG.ul || tag === TAG.ol;
+/** The last character before a position; a space at the start of the line. */
+function lastOf(parts: readonly string[], from: number): string {
+  for (let at = from; at >= 0; at--) {
+    const part = parts[at] as string;
+    if (part !== '') return /.$/su.exec(part.slice(-2))?.[0] ?? ' ';
+  }
+  return ' ';
+}
+
+function firstOf(parts: readonly string[], from: number): string {
+  for (let at = from; at < parts.length; at++) {
+    const part = parts[at] as string;
+    if (part !== '') return String.fromCodePoint(part.codePointAt(0) as number);
+  }
+  return ' ';
+}
+
+/** Whether a delimiter run opens emphasis (CommonMark, section 6.2). Runs that would touch another run do not. */
+function opens(delimiter: string, before: string, after: string): boolean {
+  const sign = delimiter.charAt(0);
+  if (before === sign || after === sign || isSpace(after)) return false;
+  if (sign === '_') return isSpace(before) || isPunctuation(before);
+  return !isPunctuation(after) || isSpace(before) || isPunctuation(before);
+}
+
+function closes(delimiter: string, before: string, after: string): boolean {
+  return opens(delimiter, after, before);
+}
+
+function isSpace(character: string): boolean {
+  return /\s/.test(character);
+}
+
+function isPunctuation(character: string): boolean {
+  return /[\p{P}\p{S}]/u.test(character);
+}
+
+/** The text with `first` before its first line and `indent` before the others that are not empty. */
+function prefixed(text: string, first: string, indent: string): string {
+  const blank = indent.trimEnd();
+  return (
+    first + text.replaceAll(/\n(?=(\n)?)/g, (_end, isBlank?: string) => `\n${isBlank === undefined ? indent : blank}`)
+  );
+}
+
+function hasMath(blocks: readonly (Block | Inline)[]): boolean {
+  return blocks.some((block) => {
+    if (block.kind === 'math') return true;
+    if (block.kind === 'list') return hasMath(block.items);
+    if (block.kind === 'table') return block.rows.some((row) => row.some(({ children }) => hasMath(children)));
+    return 'children' in block && hasMath(block.children);
+  });
+}
+
+function fenced(source: string, language: string): string {
+  const fence = '`'.repeat(Math.max(3, longestRun(source) + 1));
+  return `${fence}${language}\n${source}\n${fence}`;
 }
 
 function inTarget(url: string): string {
-  return url.replaceAll('(', '%28').replaceAll(')', '%29');
-}
-
-function firstNumber(start: string | undefined): number {
-  const number = Number.parseInt(start ?? '1', 10);
-  return number > 0 && number < 1_000_000_000 ? number : 1;
+  return url
+    .replaceAll('\\', '%5C')
+    .replaceAll('(', '%28')
+    .replaceAll(')', '%29')
+    .replaceAll(/&(?=#?\w{1,31};)/g, '\\&');
 }
 
 function inlineCode(code: string): string {
@@ -381,6 +344,10 @@ function inlineCode(code: string): string {
   const ticks = '`'.repeat(longestRun(code) + 1);
   const padding = code.startsWith('`') || code.endsWith('`') ? ' ' : '';
   return ticks + padding + code + padding + ticks;
+}
+
+function inlineMath(tex: string): string {
+  return `$${tex.replaceAll(/(?<!\\)\$/g, '\\$')}$`;
 }
 
 function longestRun(text: string): number {
@@ -391,14 +358,14 @@ function longestRun(text: string): number {
 
 /** Escapes text within a line. Underscores inside words have no meaning in Markdown and stay. */
 function escaped(text: string): string {
-  if (!/[\\`*_[\]<&|~]/.test(text)) return text;
+  if (!/[\\`*_[\]<&~]/.test(text)) return text;
   return text
-    .replaceAll(/[\\`*[\]]|<(?=[a-z/!?])|&(?=#?\w{1,31};)|~(?=~)/gi, '\\$&')
+    .replaceAll(/[\\`*[\]~]|<(?=[a-z/!?])|&(?=#?\w{1,31};)/gi, '\\$&')
     .replaceAll(/(?<![\p{L}\p{N}])_|_(?![\p{L}\p{N}])/gu, '\\_');
 }
 
 /** Escapes the start of a line whose text is escaped already. */
 function escapedStart(text: string): string {
-  if (/^(?:#{1,6}|[-+])(?:\s|$)|^>|^(?:-{3,}|={3,})$/.test(text)) return `\\${text}`;
+  if (/^(?:#{1,6}|[-+])(?:\s|$)|^>|^(?:-+|=+)\s*$|^[-:|][-:|\s]*$/.test(text)) return `\\${text}`;
   return text.replace(/^(\d{1,9})([.)])(?=\s|$)/, '$1\\$2');
 }

@@ -3,8 +3,8 @@
 
 import { countWords } from './word-count.ts';
 
-/** How `content` is written: paragraphs of plain text, or Markdown (CommonMark with tables). */
-export type PageFormat = 'text' | 'markdown';
+/** How `content` is written: paragraphs of plain text, Markdown (CommonMark with GitHub's extensions), or clean HTML. */
+export type PageFormat = 'text' | 'markdown' | 'html';
 
 /** Optional fields of a result. */
 export type PageExtra = 'links' | 'metadata';
@@ -36,7 +36,7 @@ export interface PageMetadata {
 export interface CleanPage {
   readonly title: string;
   readonly content: string;
-  /** Words of `content` by `Intl.Segmenter`. */
+  /** Words of the text by `Intl.Segmenter`, the same in all formats. */
   readonly wordCount: number;
   readonly links?: readonly PageLink[];
   readonly metadata?: PageMetadata;
@@ -83,6 +83,17 @@ export function tidy(text: string): string {
 /** The text on one line, with single spaces. */
 export function oneLine(text: string): string {
   return tidy(text).split(/\s+/).join(' ').trim();
+}
+
+/** Text with white space collapsed, as displayed, without soft hyphens, zero-width and control characters. */
+export function onLine(text: string): string {
+  if (!/[^\S ]|  |[\p{Cc}\u00ad\u200b\u2060\ufeff]/u.test(text)) return text;
+  return withoutControls(text.replaceAll(/[\u00ad\u200b\u2060\ufeff]/g, '').replaceAll(/[\s\u0085]+/g, ' '));
+}
+
+/** The text without control characters other than tabs and line ends. */
+export function withoutControls(text: string): string {
+  return text.replaceAll(/[^\P{Cc}\t\n]|\ufeff/gu, '');
 }
 
 /** Builds a result. The title is the first usable one of `titles`, else the last part of the URL. */

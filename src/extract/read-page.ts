@@ -4,6 +4,7 @@ import { HeadraceError } from '../errors.ts';
 import type { CleanPage, CleanJob } from './page.ts';
 import { clean, render } from './clean.ts';
 import { decode } from './charset.ts';
+import { htmlOfCode, htmlOfParagraphs } from './html-writer.ts';
 import { readSiteJson } from './sites/sites.ts';
 import { readJson, readText, readXml } from './plain-text.ts';
 
@@ -19,22 +20,36 @@ const ROOT_WITHIN = 2048;
 
 /**
  * Clean text of a page. Fails with `HR_FETCH_TYPE` for a type that is not text, and `HR_FETCH_UNREADABLE` for a PDF
- * without text. Text, JSON and XML are the same in both formats.
+ * without text. Text, JSON and XML are the same as text and as Markdown; as HTML, they are paragraphs, JSON is code.
  */
-export async function readPage({ bytes, mediaType, charset, ...options }: CleanJob): Promise<CleanPage> {
+export async function readPage(job: CleanJob): Promise<CleanPage> {
+  const { page, kind } = await read(job);
+  if (job.format !== 'html' || kind === 'html') return page;
+  return { ...page, content: kind === 'json' ? htmlOfCode(page.content, 'json') : htmlOfParagraphs(page.content) };
+}
+
+/** A page, and what its content is written in: the format asked for (html), or plain text. */
+interface Reading {
+  readonly page: CleanPage;
+  readonly kind: 'html' | 'json' | 'text';
+}
+
+async function read({ bytes, mediaType, charset, ...options }: CleanJob): Promise<Reading> {
   const { url = '' } = options;
   if (PDF.test(mediaType)) {
     // Loaded with the first PDF: the library costs time and memory.
     const { readPdf } = await import('./pdf.ts');
-    return readPdf(bytes, options);
+    return { page: await readPdf(bytes, options), kind: 'html' };
   }
   const isXml = XML_TYPES.test(mediaType);
   if (!isXml && !TEXT.test(mediaType) && !JSON_TYPES.test(mediaType))
     throw new HeadraceError('HR_FETCH_TYPE', { subject: mediaType });
   const text = decode(bytes, charset);
-  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN)))) return clean(text, options);
-  if (isXml) return readXml(text, url);
-  if (!JSON_TYPES.test(mediaType)) return readText(text, url);
+  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN))))
+    return { page: clean(text, options), kind: 'html' };
+  if (isXml) return { page: readXml(text, url), kind: 'text' };
+  if (!JSON_TYPES.test(mediaType)) return { page: readText(text, url), kind: 'text' };
   const site = readSiteJson(text, url);
-  return site === null ? readJson(text, url) : render(site.html, site.title, options);
+  if (site === null) return { page: readJson(text, url), kind: 'json' };
+  return { page: render(site.html, site.title, options), kind: 'html' };
 }

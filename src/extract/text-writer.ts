@@ -1,100 +1,157 @@
-// Writes the content of a page as plain text: blank lines between blocks, line ends between list items and rows, tabs between
-// cells. Words of different blocks are always separated.
+// Writes content as plain text: blank lines between blocks, line ends between list items and rows, tabs between cells. Words
+// of different blocks are always separated.
 
-import { BLOCK, FIRST_UNKNOWN, TAG, traits } from './tags.ts';
-import { PREFORMATTED, SPACE_BEFORE, type Tree, type Visitor } from './tree.ts';
+import type { Block, Inline, List, Table } from './content.ts';
 
-// Separators between two texts. The greater one wins.
-const SPACE = 1;
-const CELL = 2;
-const LINE = 3;
-const PARAGRAPH = 4;
-const GAPS: readonly string[] = ['', ' ', '\t', '\n', '\n\n'];
+export function textOf(blocks: readonly Block[]): string {
+  return joinedText(blocks, '\n\n');
+}
 
-export class TextWriter implements Visitor {
-  readonly #tree: Tree;
-  readonly #parts: string[] = [];
-  #gap = 0;
-  /** Written before the first text of a list item. */
-  #marker = '';
-  /** The previous node was a link. */
-  #afterLink = false;
-  /** Number of open lists. */
-  #lists = 0;
+function joinedText(blocks: readonly Block[], separator: string): string {
+  return blocks
+    .map(blockText)
+    .filter((text) => text !== '')
+    .join(separator);
+}
 
-  constructor(tree: Tree) {
-    this.#tree = tree;
+function blockText(block: Block): string {
+  switch (block.kind) {
+    case 'paragraph':
+    case 'heading':
+    case 'term':
+    case 'summary':
+      return lineText(block.children);
+    case 'list':
+      return listText(block);
+    case 'table':
+      return tableText(block);
+    case 'code':
+      return block.text;
+    case 'math':
+      return plainTex(block.tex);
+    case 'rule':
+      return '';
+    case 'definitions':
+      return joinedText(block.children, '\n');
+    case 'footnote':
+      return `[${block.label}] ${joinedText(block.children, '\n\n')}`;
+    default:
+      return joinedText(block.children, '\n\n');
   }
+}
 
-  result(): string {
-    return this.#parts.join('');
-  }
+function listText({ isOrdered, style, isTight, items }: List): string {
+  const lines = items.map(({ number, isDone, children }) => {
+    const marker = isOrdered ? `${numeral(number, style)}. ` : '- ';
+    const box = isDone === null ? '' : isDone ? '[x] ' : '[ ] ';
+    const text = children.map(blockText).filter((each) => each !== '');
+    return marker + box + text.join(isTight ? '\n' : '\n\n').replaceAll(/\n(?!\n)/g, `\n${' '.repeat(marker.length)}`);
+  });
+  return lines.join('\n');
+}
 
-  text(node: number): void {
-    this.#afterLink = false;
-    const flags = this.#tree.flags[node] as number;
-    const text = this.#tree.textOf(node);
-    if ((flags & SPACE_BEFORE) !== 0) this.#divide(SPACE);
-    if ((flags & PREFORMATTED) !== 0) {
-      this.#write(text);
-      return;
+function tableText({ caption, rows, columns }: Table): string {
+  const lines = rows.map((row) => {
+    const cells = Array.from({ length: columns }, () => '');
+    for (const { column, children } of row) cells[column] = joinedText(children, '\n').replaceAll(/\s*\n\s*/g, '; ');
+    return cells.join('\t').trimEnd();
+  });
+  const title = lineText(caption);
+  return (title === '' ? '' : `${title}\n\n`) + lines.join('\n');
+}
+
+function lineText(inlines: readonly Inline[]): string {
+  return inlines.map(inlineText).join('');
+}
+
+function inlineText(inline: Inline): string {
+  switch (inline.kind) {
+    case 'text':
+    case 'code':
+      return inline.text;
+    case 'break':
+      return '\n';
+    case 'image':
+      return '';
+    case 'math':
+      return plainTex(inline.tex);
+    case 'reference':
+      return `[${inline.label}]`;
+    default: {
+      const text = lineText(inline.children);
+      switch (inline.name) {
+        case 'sup':
+          return raised(text, SUPERSCRIPTS, '^');
+        case 'sub':
+          return raised(text, SUBSCRIPTS, '_');
+        case 'rt':
+          return `(${text})`;
+        case 'q':
+          return /^["'«„“‘「『]/.test(text) ? text : `“${text}”`;
+        default:
+          return text;
+      }
     }
-    const line = onLine(text);
-    if (line.startsWith(' ')) this.#divide(SPACE);
-    if (line.trim() !== '') this.#write(line.trim());
-    if (line.endsWith(' ')) this.#divide(SPACE);
-  }
-
-  open(node: number, tag: number): boolean {
-    if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0 || (this.#afterLink && tag === TAG.a) || isApart(tag))
-      this.#divide(SPACE);
-    this.#afterLink = false;
-    if (tag === TAG.br) this.#divide(this.#gap === LINE ? PARAGRAPH : LINE);
-    else this.#divideAt(tag);
-    if (tag === TAG.li) this.#marker = '- ';
-    if (isList(tag)) this.#lists++;
-    return false;
-  }
-
-  close(_node: number, tag: number): void {
-    if (isList(tag)) this.#lists--;
-    if (tag !== TAG.br) this.#divideAt(tag);
-    if (tag === TAG.li) this.#marker = '';
-    if (isApart(tag)) this.#divide(SPACE);
-    this.#afterLink = tag === TAG.a;
-  }
-
-  #divideAt(tag: number): void {
-    if ((traits(tag) & BLOCK) === 0) return;
-    if (tag === TAG.td || tag === TAG.th) this.#divide(CELL);
-    else if (tag === TAG.li || tag === TAG.tr || tag === TAG.dt || tag === TAG.dd) this.#divide(LINE);
-    else if (isList(tag) && this.#lists > 0) this.#divide(LINE);
-    else this.#divide(PARAGRAPH);
-  }
-
-  #divide(gap: number): void {
-    if (gap > this.#gap) this.#gap = gap;
-  }
-
-  #write(text: string): void {
-    if (this.#parts.length > 0) this.#parts.push(GAPS[this.#gap] as string);
-    this.#gap = 0;
-    this.#parts.push(this.#marker, text);
-    this.#marker = '';
   }
 }
 
-/** Whether the element separates words, as buttons and custom elements do. */
-export function isApart(tag: number): boolean {
-  return tag === TAG.button || tag >= FIRST_UNKNOWN;
+const DIGITS = '0123456789+-−=()';
+const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾';
+const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎';
+
+/** Ordinals and signs that are raised by convention only. */
+const UNRAISED = /^(?:st|nd|rd|th|er|e|è?re|ème|eme|nd?e|o|a|os|as|º|ª|tm|sm|™|®|©|[*†‡§¶]+|\[.*\])$/i;
+
+const MAX_RAISED = 20;
+
+function raised(text: string, characters: string, sign: string): string {
+  if (/^[\d+\-−=()]+$/.test(text)) return text.replaceAll(/./g, (digit) => characters.charAt(DIGITS.indexOf(digit)));
+  if (UNRAISED.test(text) || text.length > MAX_RAISED || /\s/.test(text)) return text;
+  return text.length === 1 ? sign + text : `${sign}(${text})`;
 }
 
-function isList(tag: number): boolean {
-  return tag === TAG.ul || tag === TAG.ol;
+/** TeX with the braces left out that a reader does not need. */
+function plainTex(tex: string): string {
+  return tex.replaceAll(/([\^_])\{(\w)\}/g, '$1$2');
 }
 
-/** Text with white space collapsed, as displayed, without soft hyphens and zero-width characters. */
-export function onLine(text: string): string {
-  const shown = /[\u00ad\u200b\u2060\ufeff]/.test(text) ? text.replaceAll(/[\u00ad\u200b\u2060\ufeff]/g, '') : text;
-  return shown.replaceAll(/\s+/g, ' ');
+/** A number as the marker of an item. */
+function numeral(number: number, style: string): string {
+  if (number < 1 || style === '1') return String(number);
+  const text = style === 'i' || style === 'I' ? roman(number) : letters(number);
+  return style === 'A' || style === 'I' ? text.toUpperCase() : text;
+}
+
+function letters(number: number): string {
+  let text = '';
+  for (let left = number; left > 0; left = Math.floor((left - 1) / 26))
+    text = String.fromCodePoint(0x61 + ((left - 1) % 26)) + text;
+  return text;
+}
+
+const ROMAN = [
+  [1000, 'm'],
+  [900, 'cm'],
+  [500, 'd'],
+  [400, 'cd'],
+  [100, 'c'],
+  [90, 'xc'],
+  [50, 'l'],
+  [40, 'xl'],
+  [10, 'x'],
+  [9, 'ix'],
+  [5, 'v'],
+  [4, 'iv'],
+  [1, 'i'],
+] as const;
+
+function roman(number: number): string {
+  if (number >= 4000) return String(number);
+  let text = '';
+  let left = number;
+  for (const [value, sign] of ROMAN) {
+    text += sign.repeat(Math.floor(left / value));
+    left %= value;
+  }
+  return text;
 }

@@ -206,6 +206,7 @@ export function PlaygroundFetchView(): VNode {
             <select value={format} onChange={(event) => setFormat(event.currentTarget.value)}>
               <option>markdown</option>
               <option>text</option>
+              <option>html</option>
             </select>
           </label>
           <label class="check">

@@ -1,0 +1,117 @@
+// Source code in pages: its text without line numbers, and its language.
+
+import { BLOCK, TAG, traits } from './tags.ts';
+import type { Dropped, Tree } from './tree.ts';
+
+/** How class names state a language: of highlight.js, Prism, Shiki, Rouge, GitHub, Sphinx, SyntaxHighlighter and Pandoc. */
+const LANGUAGE = /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|sourceCode\s+)([a-z0-9+#_.-]{1,30})/i;
+const SPHINX = /(?:^|\s)highlight-([a-z0-9+#_.-]{1,30})(?:\s|$)/i;
+const HIGHLIGHT_JS = /(?:^|\s)hljs\s+([a-z0-9+#_.-]{1,30})(?:\s|$)|(?:^|\s)([a-z0-9+#_.-]{1,30})\s+hljs(?:\s|$)/i;
+
+/** Words in the place of a language that name none. */
+const NO_LANGUAGE =
+  /^(?:none|text|plain|plaintext|plain-text|txt|default|auto|nohighlight|no-highlight|highlight|source|code|line-numbers|copyable|numberlines|language-.*)$/i;
+
+/** Natural languages: around code, `lang-en` speaks of the text. */
+const NATURAL = /^(?:en|de|fr|es|it|pt|nl|ja|zh|ko|ru|pl|sv|tr|ar|he|cs|da|fi|no|uk)(?:-[a-z]+)?$/i;
+
+/** Elements around a block of code where the language may be. */
+const MAX_CLIMBED = 4;
+const MAX_EXAMINED = 10_000;
+/** Elements between a line number and the element that is named. */
+const MAX_NESTED = 12;
+
+const GUTTER =
+  /(?:^|[\s_-])(?:line-?n(?:o|os|um|ums|umber|umbers)|linenodiv|gutter|blob-num|ln-numbers?|lnt|ln|nums|rouge-gutter)(?:$|[\s_-])/i;
+
+/** The language of a block of code; empty if the page does not state it. */
+export function languageOf(tree: Tree, node: number): string {
+  const inner = node + 1 < (tree.end[node] as number) && tree.tag[node + 1] === TAG.code ? node + 1 : node;
+  for (const own of inner === node ? [node] : [inner, node]) {
+    const attributes = tree.attributesOf(own);
+    const className = attributes.get('class') ?? '';
+    const found = [
+      LANGUAGE.exec(className)?.[1],
+      attributes.get('data-language'),
+      attributes.get('data-lang'),
+      HIGHLIGHT_JS.exec(className)
+        ?.slice(1)
+        .find((name) => name !== undefined),
+      attributes.get('lang'),
+    ].find((name) => isLanguage(name) && (name !== attributes.get('lang') || !NATURAL.test(name)));
+    if (found !== undefined) return found.toLowerCase();
+  }
+  let outer = tree.parent[node] as number;
+  for (let climbed = 0; climbed < MAX_CLIMBED && outer > 0; climbed++, outer = tree.parent[outer] as number) {
+    const attributes = tree.attributesOf(outer);
+    const className = attributes.get('class') ?? '';
+    const found = [
+      LANGUAGE.exec(className)?.[1],
+      SPHINX.exec(className)?.[1],
+      attributes.get('data-language'),
+      attributes.get('data-lang'),
+    ].find((name) => isLanguage(name) && !NATURAL.test(name));
+    if (found !== undefined) return found.toLowerCase();
+  }
+  return '';
+}
+
+function isLanguage(name: string | undefined): name is string {
+  return name !== undefined && /^[a-z0-9+#_.-]{1,30}$/i.test(name) && !NO_LANGUAGE.test(name);
+}
+
+/** The characters of a subtree unchanged, without line numbers, with a line end for each break and block. */
+export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
+  const parts: string[] = [];
+  const end = tree.end[node] as number;
+  for (let inner = node + 1; inner < end; inner++) {
+    const tag = tree.tag[inner] as number;
+    if (tag === TAG['#text']) {
+      parts.push(textWithIndent(tree, inner));
+    } else if (dropped[inner] === 1 || tag === TAG.button || isGutter(tree, inner)) {
+      inner = (tree.end[inner] as number) - 1;
+    } else if ((traits(tag) & BLOCK) !== 0 && tag !== TAG.td && parts.at(-1)?.endsWith('\n') === false) {
+      parts.push('\n');
+    } else if (tag === TAG.br) {
+      parts.push('\n');
+    }
+  }
+  return parts.join('');
+}
+
+/** Outside of `pre`, the tree leaves out the white space before a text. */
+function textWithIndent(tree: Tree, node: number): string {
+  let from = tree.from[node] as number;
+  while (from > 0 && (tree.html[from - 1] === ' ' || tree.html[from - 1] === '\t')) from--;
+  return tree.html.slice(from, tree.from[node]) + tree.textOf(node);
+}
+
+/** Whether an element holds line numbers beside code: nothing but digits, and a name that says so. */
+function isGutter(tree: Tree, node: number): boolean {
+  const end = Math.min(tree.end[node] as number, node + MAX_EXAMINED);
+  let first = node + 1;
+  const nearest = Math.min(end, node + MAX_NESTED);
+  while (first < nearest && tree.tag[first] !== TAG['#text']) first++;
+  if (first < nearest && !/^\s*\d/.test(tree.textOf(first, 20))) return false;
+  const attributes = tree.attributesOf(node);
+  if (!GUTTER.test(attributes.get('class') ?? '') && !attributes.has('data-line-number')) return false;
+  for (let inner = first; inner < end; inner++)
+    if (tree.tag[inner] === TAG['#text'] && !/^[\d\s]*$/.test(tree.textOf(inner, MAX_EXAMINED))) return false;
+  return true;
+}
+
+/** The code of a table that lays out line numbers beside it; null for other tables. */
+export function codeOfTable(tree: Tree, dropped: Dropped, table: number): { text: string; language: string } | null {
+  const end = tree.end[table] as number;
+  for (let node = table + 1; node < end; node++) {
+    const tag = tree.tag[node];
+    if (tag === TAG['#text'] || tag === TAG.th) return null;
+    if (tag !== TAG.td) continue;
+    if (!isGutter(tree, node)) return null;
+    let code = node + 1;
+    while (code < end && tree.tag[code] !== TAG.pre && tree.tag[code] !== TAG.code) code++;
+    const text = sourceOf(tree, dropped, table);
+    return { text, language: languageOf(tree, table) || (code < end ? languageOf(tree, code) : '') };
+  }
+  return null;
+}

@@ -1,0 +1,258 @@
+// Tables, code, formulas, footnotes, lists, images and quotes in the three formats.
+import t from 'tap';
+import { contentOf as blocksOf } from '../../src/extract/content-builder.ts';
+import { htmlOf } from '../../src/extract/html-writer.ts';
+import { clean, type PageFormat } from '../../src/extract/index.ts';
+import { UrlResolver } from '../../src/extract/links.ts';
+import { markdownOf } from '../../src/extract/markdown-writer.ts';
+import { parse } from '../../src/extract/parse.ts';
+import { textOf } from '../../src/extract/text-writer.ts';
+
+const WRITERS = { text: textOf, markdown: markdownOf, html: htmlOf };
+
+/** HTML that is content as a whole, in a format. */
+function contentOf(html: string, format: PageFormat): string {
+  const { tree } = parse(html);
+  return WRITERS[format](blocksOf(tree, new Uint8Array(tree.count), new UrlResolver('https://a.example/b/', '')));
+}
+
+interface Case {
+  readonly html: string;
+  readonly text?: string;
+  readonly markdown?: string;
+  readonly clean?: string;
+}
+
+function check(t: { equal(found: string, wanted: string, name: string): boolean }, cases: readonly Case[]): void {
+  for (const { html, text, markdown, clean: written } of cases) {
+    if (text !== undefined) t.equal(contentOf(html, 'text'), text, `text of ${html}`);
+    if (markdown !== undefined) t.equal(contentOf(html, 'markdown'), markdown, `Markdown of ${html}`);
+    if (written !== undefined) t.equal(contentOf(html, 'html'), written, `HTML of ${html}`);
+  }
+}
+
+t.test('tables are laid out as a grid', async (t) => {
+  check(t, [
+    {
+      html: '<table><tr><th>a</th></tr><tr><td>1</td><td>2</td><td>3</td></tr><tr><td>4</td><td>5</td></tr></table>',
+      text: 'a\n1\t2\t3\n4\t5',
+      markdown: '| a |  |  |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n| 4 | 5 |  |',
+    },
+    {
+      html: '<table><tr><th colspan="2">a</th><th>b</th></tr><tr><td rowspan=2>1</td><td>2</td><td>3</td></tr><tr><td>4</td><td>5</td></tr></table>',
+      text: 'a\t\tb\n1\t2\t3\n\t4\t5',
+      markdown: '| a |  | b |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n|  | 4 | 5 |',
+      clean:
+        '<table><tbody><tr><th colspan="2">a</th><th>b</th></tr><tr><td rowspan="2">1</td><td>2</td><td>3</td></tr><tr><td>4</td><td>5</td></tr></tbody></table>',
+    },
+    {
+      html: '<table><caption>Rivers and dams</caption><tr><td>a<br>b<td><ul><li>c<li>d</ul><tr><td><p>e</p><p>f</p><td><pre>g|h\ni</pre></table>',
+      text: 'Rivers and dams\n\na; b\t- c; - d\ne; f\tg|h; i',
+      markdown: 'Rivers and dams\n\n| a<br>b | • c<br>• d |\n| --- | --- |\n| e<br>f | `g\\|h`<br>`i` |',
+      clean:
+        '<table><caption>Rivers and dams</caption><tbody><tr><td>a<br>b</td><td><ul><li>c</li><li>d</li></ul></td></tr><tr><td><p>e</p><p>f</p></td><td><pre><code>g|h\ni</code></pre></td></tr></tbody></table>',
+    },
+    {
+      html: '<table><tr><td><p>a</p><p>b</p></td></tr></table>',
+      text: 'a\n\nb',
+      markdown: 'a\n\nb',
+      clean: '<p>a</p>\n<p>b</p>',
+    },
+    {
+      html: '<table><tr><td><h2>a</h2></td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>',
+      markdown: '## a\n\nb\n\nc\n\nd',
+    },
+  ]);
+});
+
+t.test('code has its language and no line numbers', async (t) => {
+  const languages = [
+    '<div class="highlight highlight-source-ts"><pre>x</pre></div>',
+    '<div class="language-ts highlighter-rouge"><div class="highlight"><pre class="highlight"><code>x</code></pre></div></div>',
+    '<pre class="language-ts"><code class="language-ts">x</code></pre>',
+    '<pre class="shiki" data-language="ts"><code><span class="line">x</span></code></pre>',
+    '<pre><code class="hljs ts">x</code></pre>',
+    '<div class="highlight-ts notranslate"><div class="highlight"><pre><span></span>x</pre></div></div>',
+    '<pre class="brush: ts; toolbar: false">x</pre>',
+    '<div class="sourceCode"><pre class="sourceCode ts"><code>x</code></pre></div>',
+    '<pre lang="ts">x</pre>',
+  ];
+  for (const html of languages) t.equal(contentOf(html, 'markdown'), '```ts\nx\n```', html);
+  t.equal(contentOf('<div class="lang-en"><pre class="language-none">x</pre></div>', 'markdown'), '```\nx\n```');
+  const gutters = [
+    '<table class="highlighttable"><tr><td class="linenos"><div class="linenodiv"><pre>1\n2\n3</pre></div></td><td class="code"><div class="highlight"><pre>a\n\n  b\n</pre></div></td></tr></table>',
+    '<pre><code><table class="rouge-table"><tr><td class="rouge-gutter gl"><pre class="lineno">1\n2\n3\n</pre></td><td class="rouge-code"><pre>a\n\n  b\n</pre></td></tr></table></code></pre>',
+    '<pre><span class="linenos">1</span>a\n<span class="linenos">2</span>\n<span class="linenos">3</span>  b</pre>',
+    '<table><tr><td class="blob-num" data-line-number="1"></td><td class="blob-code">a</td></tr><tr><td class="blob-num" data-line-number="2"></td><td class="blob-code"><br></td></tr><tr><td class="blob-num" data-line-number="3"></td><td class="blob-code">  b</td></tr></table>',
+  ];
+  for (const html of gutters) {
+    t.equal(contentOf(html, 'text'), 'a\n\n  b', html);
+    t.equal(contentOf(html, 'html'), '<pre><code>a\n\n  b</code></pre>', html);
+  }
+  t.match(contentOf('<pre><span class="number">1</span> + <b class="ln">x2</b></pre>', 'text'), '1 + x2');
+});
+
+t.test('formulas keep their TeX', async (t) => {
+  const inline = [
+    '<math><semantics><mrow><mi>x</mi></mrow><annotation encoding="application/x-tex">x^{2}</annotation></semantics></math>',
+    '<math alttext="{\\displaystyle x^{2}}"><mi>x</mi></math>',
+    '<span class="katex"><span class="katex-mathml"><math><semantics><mi>x</mi><annotation encoding="application/x-tex">x^{2}</annotation></semantics></math></span><span class="katex-html" aria-hidden="true">x2</span></span>',
+    '<span class="MathJax_Preview"></span><span class="MathJax">x2</span><script type="math/tex">x^{2}</script>',
+    '<span><span style="display: none"><math alttext="x^{2}"></math></span><img src="/x.svg" class="mwe-math-fallback-image-inline" alt="{\\displaystyle x^{2}}"></span>',
+    '\\(x^{2}\\)',
+  ];
+  for (const html of inline) {
+    t.equal(contentOf(`<p>So ${html} it is.</p>`, 'markdown'), 'So $x^{2}$ it is.', html);
+    t.equal(contentOf(`<p>So ${html} it is.</p>`, 'text'), 'So x^2 it is.', html);
+    t.equal(
+      contentOf(`<p>So ${html} it is.</p>`, 'html'),
+      '<p>So <code class="language-math">x^{2}</code> it is.</p>',
+      html,
+    );
+  }
+  check(t, [
+    {
+      html: '<p>$$\\frac{a}{b}$$</p>',
+      markdown: '$$\n\\frac{a}{b}\n$$',
+      clean: '<pre><code class="language-math">\\frac{a}{b}</code></pre>',
+    },
+    {
+      html: '<math display="block"><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>',
+      text: 'x^2 = \\frac{a}{b}',
+    },
+    { html: '<p>Costs $5, \\(x\\), $6</p>', markdown: 'Costs \\$5, $x$, \\$6' },
+    { html: '<p>Costs $5 and $6</p>', markdown: 'Costs $5 and $6' },
+    {
+      html: '<p>m<sup>2</sup> H<sub>2</sub>O e<sup>iπ</sup> k<sub>B</sub> 1<sup>st</sup></p>',
+      text: 'm² H₂O e^(iπ) k_B 1st',
+      markdown: 'm<sup>2</sup> H<sub>2</sub>O e<sup>iπ</sup> k<sub>B</sub> 1<sup>st</sup>',
+    },
+  ]);
+});
+
+t.test('references of footnotes are paired with their notes', async (t) => {
+  const html = `<p>A claim<sup id="r1"><a href="#n1">[1]</a></sup> and another<a class="footnote-ref" role="doc-noteref" href="#n2">2</a>.</p>
+    <ol><li id="n1"><p>First note. <a href="#r1">↩</a></p></li><li id="n2"><p>Second.</p><p>More. <a class="footnote-back" href="#r2">back</a></p></li></ol>`;
+  check(t, [
+    {
+      html,
+      text: 'A claim[1] and another[2].\n\n[1] First note.\n\n[2] Second.\n\nMore.',
+      markdown: 'A claim[^1] and another[^2].\n\n[^1]: First note.\n\n[^2]: Second.\n\n    More.',
+      clean:
+        '<p>A claim<sup id="fnref-1"><a href="#fn-1">1</a></sup> and another<sup id="fnref-2"><a href="#fn-2">2</a></sup>.</p>\n<ol><li id="fn-1"><p>First note.</p></li><li id="fn-2"><p>Second.</p><p>More.</p></li></ol>',
+    },
+    {
+      html: '<p>A claim<sup><a href="#gone">1</a></sup>.</p>',
+      text: 'A claim¹.',
+      markdown: 'A claim<sup>[1](https://a.example/b/#gone)</sup>.',
+    },
+  ]);
+});
+
+t.test('lists are numbered as displayed', async (t) => {
+  check(t, [
+    {
+      html: '<ol start=3><li>a<ol type=a><li>b<li>c</ol><li>d</ol>',
+      text: '3. a\n   a. b\n   b. c\n4. d',
+      markdown: '3. a\n   1. b\n   2. c\n4. d',
+      clean: '<ol start="3"><li>a<ol type="a"><li>b</li><li>c</li></ol></li><li>d</li></ol>',
+    },
+    {
+      html: '<ol reversed><li>a<li>b</ol>',
+      text: '2. a\n1. b',
+      markdown: '2. a\n1) b',
+      clean: '<ol reversed><li>a</li><li>b</li></ol>',
+    },
+    {
+      html: '<ol><li>a<li value=7>b<li>c</ol>',
+      text: '1. a\n7. b\n8. c',
+      markdown: '1. a\n7) b\n8) c',
+      clean: '<ol><li>a</li><li value="7">b</li><li>c</li></ol>',
+    },
+    {
+      html: '<ul class="contains-task-list"><li class="task-list-item"><input type=checkbox disabled checked> a<li class="task-list-item"><input type=checkbox disabled> b</ul>',
+      text: '- [x] a\n- [ ] b',
+      markdown: '- [x] a\n- [ ] b',
+      clean: '<ul><li>☑ a</li><li>☐ b</li></ul>',
+    },
+    { html: '<ul><li>a</li><ul><li>b</li></ul></ul><ul><li>c</ul>', markdown: '- a\n  - b\n\n* c' },
+    {
+      html: '<dl><dt>a<dt>b<dd>c<dt>d<dd><p>e</p><p>f</p></dl>',
+      text: 'a\nb\nc\nd\ne\n\nf',
+      markdown: '- **a**, **b**: c\n\n- **d**\n\n  e\n\n  f',
+      clean: '<dl><dt>a</dt><dt>b</dt><dd><p>c</p></dd><dt>d</dt><dd><p>e</p><p>f</p></dd></dl>',
+    },
+  ]);
+});
+
+t.test('images are found whatever way they are loaded', async (t) => {
+  const images = [
+    '<img src="data:image/gif;base64,R0" data-src="/i.png" alt="i">',
+    '<img src="/blank.gif" data-original="/i.png" alt="i">',
+    '<img srcset="/s.png 320w, /i.png 640w" alt="i">',
+    '<picture><source srcset="/i.png 2x, /s.png"><img alt="i"></picture>',
+    '<img src="data:image/gif;base64,R0" alt="i"><noscript><img src="/i.png" alt="i"></noscript>',
+  ];
+  for (const html of images) t.equal(contentOf(`<p>${html}</p>`, 'markdown'), '![i](https://a.example/i.png)', html);
+  check(t, [
+    {
+      html: '<figure><img src="/i.png"><figcaption>A <b>dam</b></figcaption></figure>',
+      text: 'A dam',
+      markdown: '![](https://a.example/i.png)\n\nA **dam**',
+      clean:
+        '<figure><p><img src="https://a.example/i.png" alt=""></p><figcaption><p>A <strong>dam</strong></p></figcaption></figure>',
+    },
+    { html: '<p>a<img src="/pixel.png">b</p>', markdown: 'ab' },
+  ]);
+});
+
+t.test('marks of all kinds are written', async (t) => {
+  check(t, [
+    {
+      html: '<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp></ruby>字</p>',
+      text: '漢(かん)字',
+      markdown: '漢(かん)字',
+      clean: '<p><ruby>漢<rt>かん</rt></ruby>字</p>',
+    },
+    {
+      html: '<p><del>a</del> <ins>b</ins> <kbd>Ctrl</kbd> <q>c</q> <mark>d</mark></p>',
+      text: 'a b Ctrl “c” d',
+      markdown: '~~a~~ <ins>b</ins> `Ctrl` “c” <mark>d</mark>',
+      clean: '<p><del>a</del> <ins>b</ins> <kbd>Ctrl</kbd> <q>c</q> <mark>d</mark></p>',
+    },
+    {
+      html: '<details><summary>More</summary><p>a</p></details>',
+      text: 'More\n\na',
+      markdown: '**More**\n\na',
+      clean: '<details><summary>More</summary><p>a</p></details>',
+    },
+    {
+      html: '<blockquote cite="/c"><p>a</p><p>— <cite>b</cite></p></blockquote>',
+      text: 'a\n\n— b',
+      markdown: '> a\n>\n> — b',
+      clean: '<blockquote cite="https://a.example/c"><p>a</p><p>— <cite>b</cite></p></blockquote>',
+    },
+    { html: '<p>a<b>b.</b>c <i>d<b>e</b></i></p>', markdown: 'a<strong>b.</strong>c *d<strong>e</strong>*' },
+    {
+      html: '<p><a href="#x">here</a> <a href="//c.example/?a=1&amp;copy;=2">there</a></p>',
+      markdown: '[here](https://a.example/b/#x) [there](https://c.example/?a=1\\&copy;=2)',
+    },
+    { html: '<p>a</p><hr><hr><p>b</p>', markdown: 'a\n\n---\n\nb', clean: '<p>a</p>\n<hr>\n<p>b</p>' },
+    {
+      html: '<a href="/x"><h3>A</h3><p>b</p></a>',
+      markdown: '### [A](https://a.example/x)\n\n[b](https://a.example/x)',
+    },
+  ]);
+});
+
+t.test('a page is read as clean HTML', async (t) => {
+  const prose =
+    'The river rose by four metres in one night, and the people of the valley moved their cattle to the hills. ';
+  const html = `<nav><a href="/">Home</a></nav><article><p>${prose.repeat(3)}</p>
+    <p onclick="x()" style="color: red">${prose.repeat(2)}<a href="/next">On</a> &lt;script&gt;<script>x()</script></p></article>`;
+  const { content, wordCount } = clean(html, { url: 'https://a.example/b/', format: 'html' });
+  const lead = prose.repeat(3).trim();
+  const rest = `${prose.repeat(2)}<a href="https://a.example/next">On</a> &lt;script&gt;`;
+  t.equal(content, `<p>${lead}</p>\n<p>${rest}</p>`);
+  t.equal(wordCount, clean(html).wordCount, 'words are those of the text');
+});
