@@ -47,7 +47,7 @@ export function holdPayment(
     .catch((thrown: unknown) => refuse(exchange, { settings }, thrown));
 }
 
-/** A held payment. Its price is fixed, so what was delivered does not change it. */
+/** A held payment. Its price is fixed, unless less was delivered: then the rest becomes credit of the payer. */
 export class PaymentSettlement implements Settlement, Approval {
   readonly kind = 'payment';
   /** Pico-USD that were taken and earned. */
@@ -57,8 +57,9 @@ export class PaymentSettlement implements Settlement, Approval {
   readonly cachedTokens = 0;
   readonly completionTokens = 0;
   readonly measured = false;
-  /** Pico-USD that are taken when an answer begins. */
-  readonly dueCost: number;
+  /** Pico-USD that are earned with the answer: the price, or less. */
+  dueCost: number;
+  readonly #price: number;
   readonly #exchange: Exchange;
   readonly #payments: Payments;
   readonly #settings: ErrorSettings;
@@ -73,7 +74,8 @@ export class PaymentSettlement implements Settlement, Approval {
     ticket: string,
     { price }: Pick<Quote, 'price'>,
   ) {
-    this.dueCost = Number(price);
+    this.#price = Number(price);
+    this.dueCost = this.#price;
     this.#exchange = exchange;
     this.#payments = paymentProcessor;
     this.#settings = settings;
@@ -81,6 +83,11 @@ export class PaymentSettlement implements Settlement, Approval {
   }
 
   add(): void {}
+
+  /** Says what the answer costs, if it is less than the price. Before `deliver`. */
+  lower(cost: number): void {
+    this.dueCost = Math.min(cost, this.#price);
+  }
 
   /**
    * Takes the money; to be called once, when a good answer has begun and nothing of it has been sent. Resolves with the
@@ -109,7 +116,7 @@ export class PaymentSettlement implements Settlement, Approval {
     if (this.#state !== 'settled') return;
     this.#state = 'ended';
     this.cost = this.dueCost;
-    this.#payments.deliver(this.#ticket);
+    this.#payments.deliver(this.#ticket, this.dueCost < this.#price ? BigInt(this.dueCost) : null);
   }
 
   /** Takes the money for a whole answer, then calls `respond` with the receipt headers, unless the client has left. */

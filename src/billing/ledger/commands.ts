@@ -270,12 +270,18 @@ export function settlePaymentCommand(
       const payer = usage === undefined ? book.payerOf(account).id : account;
       if (isRepeat(book, movement, payer, amount)) return { repeated: true };
       book.post({ id: movement, kind: 'payment', account: payer, counter: paidOn(payment.network), amount, memo });
-      if (usage === undefined) book.credited(payer);
-      else book.charge({ number: chargeNumber(movement), payer, account, amount, usage, dateMs });
+      const charged = least(amount, target.kind === 'charge' ? (target.amount ?? amount) : 0n);
+      if (usage !== undefined)
+        book.charge({ number: chargeNumber(movement), payer, account, amount: charged, usage, dateMs });
+      if (charged < amount) book.credited(payer);
       book.putPayment({ ...payment, state: 'settled', answer, changedMs: book.dateMs });
       return { repeated: false };
     },
   };
+}
+
+function least(a: Pico, b: Pico): Pico {
+  return a < b ? a : b;
 }
 
 export function failCommand(id: string, reason: string): Command<void> {

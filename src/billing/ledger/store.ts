@@ -255,7 +255,8 @@ export type ReserveAnswer =
 /** Where the money of a settled payment goes: credit of an account (made when it is new) or one charge. */
 export type PaymentTarget =
   | { readonly kind: 'credit'; readonly account: string }
-  | { readonly kind: 'charge'; readonly account: string; readonly usage: Usage };
+  /** `amount`: what is charged of the money, the rest is credit of the account; default all. */
+  | { readonly kind: 'charge'; readonly account: string; readonly usage: Usage; readonly amount?: Pico | null };
 
 export interface KeyLimits {
   /** Requests under way at the same time. */

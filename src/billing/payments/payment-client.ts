@@ -2,6 +2,7 @@
 // for a refusal: where money may have moved, the answer is `HR_PAYMENT_PENDING`.
 
 import { ask, MailboxFullError, type Ref, type System } from '../../actor/index.ts';
+import type { Pico } from '../ledger/store.ts';
 import {
   type BeginAnswer,
   type CallRequest,
@@ -72,8 +73,9 @@ export class PaymentClient {
     }
   }
 
-  deliver(ticket: string): void {
-    this.#processor.tell({ type: 'Deliver', ticket });
+  /** `amount`: the part that is earned; null: all. */
+  deliver(ticket: string, amount: Pico | null = null): void {
+    this.#processor.tell({ type: 'Deliver', ticket, amount });
   }
 
   cancel(ticket: string): void {

@@ -111,8 +111,11 @@ export type PaymentCommand =
   | { readonly type: 'Leave'; readonly call: string }
   /** Takes the money: with the first useful event of the answer, and before it is sent on. */
   | { readonly type: 'Settle'; readonly ticket: string; readonly replyTo: Ref<SettleAnswer> }
-  /** Useful output of a request whose `Settle` was answered with `paid` has been handed over: the money is earned. */
-  | { readonly type: 'Deliver'; readonly ticket: string }
+  /**
+   * Useful output of a request whose `Settle` was answered with `paid` has been handed over: the money is earned. `amount`: part of it
+   * is, the rest becomes credit of the payer; null: all.
+   */
+  | { readonly type: 'Deliver'; readonly ticket: string; readonly amount: Pico | null }
   /**
    * Nothing comes of the request. What it has paid becomes credit of the payer, and the same request with the same payment is served
    * from it, once.
@@ -292,7 +295,7 @@ class PaymentProcessor {
         this.#settle(command.ticket, command.replyTo);
         break;
       case 'Deliver':
-        this.#deliver(command.ticket);
+        this.#deliver(command.ticket, command.amount);
         break;
       case 'Cancel':
         this.#cancel(command.ticket);
@@ -385,18 +388,18 @@ class PaymentProcessor {
     if (source.kind === 'payment') this.#run((settlements) => settlements.touch(source.reserved), ignore);
   }
 
-  #deliver(id: string): void {
+  #deliver(id: string, amount: Pico | null): void {
     const ticket = this.#tickets.get(id);
     if (ticket?.state !== 'paid') return;
     this.#forget(id);
     const { source, usage } = ticket;
     const deliver = async (settlements: Settlements): Promise<true> => {
-      if (source.kind === 'payment') await settlements.deliver(id, usage);
-      else await settlements.deps.ledger.settle(id, source.amount, usage);
+      if (source.kind === 'payment') await settlements.deliver(id, usage, amount);
+      else await settlements.deps.ledger.settle(id, amount ?? source.amount, usage);
       return true;
     };
     this.#run(deliver, (done) => {
-      if (done !== true) this.#again(ticket, { type: 'Deliver', ticket: id });
+      if (done !== true) this.#again(ticket, { type: 'Deliver', ticket: id, amount });
     });
   }
 

@@ -5,7 +5,7 @@
 import pLimit from 'p-limit';
 import { backoffMs, type Clock } from '../../actor/index.ts';
 import { paymentId } from '../ledger/commands.ts';
-import { type Ledger, LedgerError, type Payment, type PaymentKey, type Usage } from '../ledger/store.ts';
+import { type Ledger, LedgerError, type Payment, type PaymentKey, type Pico, type Usage } from '../ledger/store.ts';
 import type { Chain, SignedTransfer, TransferState } from './chain.ts';
 import { checkOrigin, checkTerms } from './checks.ts';
 import type { Facilitator, Settled } from './facilitator.ts';
@@ -87,6 +87,8 @@ interface Posting {
   readonly account: string;
   /** Null: credit. */
   readonly usage: Usage | null;
+  /** What is charged, the rest is credit; null: all. */
+  readonly charged: Pico | null;
   readonly receipt: Receipt;
 }
 
@@ -233,7 +235,7 @@ export class Settlements {
       const taken = await this.#take(reserved);
       if (taken.kind !== 'settled') return taken;
       const { account } = reserved.submission;
-      const posting = { id: reserved.id, account, usage: null, receipt: taken.receipt };
+      const posting = { id: reserved.id, account, usage: null, charged: null, receipt: taken.receipt };
       return (await this.#tryPost(posting)) ? taken : { kind: 'open' };
     });
   }
@@ -248,7 +250,7 @@ export class Settlements {
       const taken = await this.#take(reserved);
       if (taken.kind !== 'settled') return taken;
       const { receipt } = taken;
-      const kept = { id, account: submission.account, usage: null, receipt };
+      const kept = { id, account: submission.account, usage: null, charged: null, receipt };
       try {
         if (!(await this.#submit(id, { ...submission, transaction: receipt.transaction, moved: true })))
           return { kind: 'open' };
@@ -262,14 +264,14 @@ export class Settlements {
     });
   }
 
-  /** Posts kept money as the charge of work that is delivered. */
-  async deliver(id: string, usage: Usage): Promise<void> {
-    await this.#postKept(id, usage);
+  /** Posts kept money as the charge of work that is delivered. `charged`: part of it, the rest becomes credit; null: all. */
+  async deliver(id: string, usage: Usage, charged: Pico | null = null): Promise<void> {
+    await this.#postKept(id, usage, charged);
   }
 
   /** Posts kept money as credit: nothing was delivered for it. */
   async giveBack(id: string): Promise<void> {
-    await this.#postKept(id, null);
+    await this.#postKept(id, null, null);
   }
 
   /** Shows other processes that this one still works on a payment whose money it keeps. */
@@ -400,7 +402,7 @@ export class Settlements {
     this.#inquiries.set(id, { asked: asked + 1, nextMs: dateMs() + pauseMs, unusedMs });
     const outcome = await this.#findOut(payment, submission);
     if (outcome.kind !== 'settled') return outcome;
-    const posting = { id, account: submission.account, usage: null, receipt: outcome.receipt };
+    const posting = { id, account: submission.account, usage: null, charged: null, receipt: outcome.receipt };
     return (await this.#tryPost(posting)) ? outcome : { kind: 'open' };
   }
 
@@ -498,10 +500,10 @@ export class Settlements {
     }
   }
 
-  async #postKept(id: string, usage: Usage | null): Promise<void> {
+  async #postKept(id: string, usage: Usage | null, charged: Pico | null): Promise<void> {
     const kept = this.#kept.get(id);
     if (kept === undefined) return;
-    const posting = { ...kept, usage };
+    const posting = { ...kept, usage, charged };
     this.#kept.set(id, posting);
     await this.#tryPost(posting);
     this.#kept.delete(id);
@@ -518,12 +520,14 @@ export class Settlements {
 
   /** False when it must be tried later, or when another process has posted the money. */
   async #tryPost(posting: Posting): Promise<boolean> {
-    const { account, id, receipt, usage } = posting;
+    const { account, charged, id, receipt, usage } = posting;
     const { ledger } = this.deps;
     const answer: SettledAnswer = { receipt, credited: usage === null };
     const text = JSON.stringify(answer);
     const target =
-      usage === null ? ({ kind: 'credit', account } as const) : ({ kind: 'charge', account, usage } as const);
+      usage === null
+        ? ({ kind: 'credit', account } as const)
+        : ({ kind: 'charge', account, usage, amount: charged } as const);
     try {
       // Twice at once: a commit whose confirmation was lost is confirmed by its repeat.
       await ledger.settlePayment(id, target, text).catch(() => ledger.settlePayment(id, target, text));

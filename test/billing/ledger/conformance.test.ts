@@ -266,6 +266,27 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
+  t.test(`${name}: of a payment part is charged, and the rest is credit, once`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const id = paymentId(PAYMENT);
+    await ledger.reservePayment(PAYMENT);
+    const target = { kind: 'charge', account: 'x402', usage: { ...USAGE, key: null }, amount: 200n } as const;
+    t.same(await ledger.settlePayment(id, target, 'receipt'), { repeated: false });
+    t.same(await ledger.settlePayment(id, target, 'receipt'), { repeated: true });
+    t.match(await ledger.usage({ by: ['account'] }), [{ account: 'x402', amount: 200n }]);
+    t.match(await ledger.account('x402'), { balance: 300n });
+    t.match(await ledger.audit(), { sound: true });
+  });
+
+  t.test(`${name}: no more than the payment is charged`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const id = paymentId(PAYMENT);
+    await ledger.reservePayment(PAYMENT);
+    const usage = { ...USAGE, key: null };
+    await ledger.settlePayment(id, { kind: 'charge', account: 'x402', usage, amount: 700n }, 'receipt');
+    t.match(await ledger.account('x402'), { balance: 0n });
+  });
+
   t.test(`${name}: history is paged from the newest, over the end of a month, and leaves holds out`, async (t) => {
     const { ledger, pass } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
