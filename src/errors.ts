@@ -53,6 +53,8 @@ export type ErrorCode =
   | 'HR_RESPONSE_BACKGROUND'
   | 'HR_RESPONSE_UNAVAILABLE'
   | 'HR_SEARCH_ALL_FAILED'
+  | 'HR_SEARCH_LIMIT'
+  | 'HR_SEARCH_BUSY'
   | 'HR_FETCH_BLOCKED'
   | 'HR_FETCH_ROBOTS'
   | 'HR_FETCH_TOO_LARGE'
@@ -240,6 +242,13 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'Responses cannot be stored or read at the moment',
   },
   HR_SEARCH_ALL_FAILED: { status: 503, source: 'upstream', retryable: true, detail: 'All search engines failed' },
+  HR_SEARCH_LIMIT: {
+    status: 429,
+    source: 'client',
+    retryable: true,
+    detail: 'Too many searches of this account are waiting; it may run {} at the same time',
+  },
+  HR_SEARCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many searches are waiting' },
   HR_FETCH_BLOCKED: { status: 400, source: 'client', retryable: false, detail: 'This address may not be fetched: {}' },
   HR_FETCH_ROBOTS: {
     status: 403,

@@ -41,6 +41,7 @@ const plane = new DataPlane({
   system,
   memory: data.memory,
   engineMemory: data.engineMemory,
+  searchMemory: data.searchMemory,
   bodyMemory: data.bodyMemory,
   thread: data.thread,
   clock: systemClock,

@@ -394,6 +394,7 @@ export function respondWhole<Answer>(
     }
     const spendings = settlement === null ? [] : spendingsOf(answer, cached);
     for (const spending of spendings) settlement?.add(spending);
+    if (settlement?.kind === 'payment') settlement.lower(spendings.reduce((sum, { cost }) => sum + cost, 0));
     const cost = settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(settlement.dueCost)];
     if (settlement?.kind === 'payment' && spendings.length > 0) {
       settlement.deliver((receipts) => respondJson(exchange, 200, answer, [...receipts, ...cost]));

@@ -1,11 +1,13 @@
 // `POST /search`: several engines at once, one merged answer. Partial failure is an answer; when every engine fails it is
-// 503. Each engine that answered is charged; an answer from the cache is free.
+// 503. Each engine that answered is charged, once for each set of calls: an answer from the cache is free, and of equal searches under
+// way the first pays. What a wallet has paid for engines that did not answer becomes its credit.
 
 import type { Spending } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
-import type { SearchAnswer, SearchQuery } from '../search/index.ts';
+import { mostUnits, type SearchAnswer, type SearchCaller, type SearchQuery } from '../search/index.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
+import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
   callWhole,
@@ -19,15 +21,27 @@ import {
 } from './pipeline.ts';
 import { type ObjectSchema, readBody, readValue, type SearchRequest, searchRequestOf } from './schema.ts';
 
-/** Account of searches without a key: equal searches share their answers within an account. */
+/** Account of searches that nobody pays for: equal searches share their answers within an account. */
 const ANONYMOUS = '';
+
+/** Searches of the embedding program. */
+const LIBRARY: SearchCaller = { account: ANONYMOUS, caller: '' };
+
+/** Prices of what each engine did. */
+type Units = ReadonlyMap<string, number>;
+
+const NO_UNITS: Units = new Map();
 
 const searchEndpoint: PaidEndpoint<SearchQuery> = {
   read(exchange, { settings }, body) {
     return queryOf(readBody(searchSchemaOf(settings.search), body, exchange.contentType));
   },
-  price({ input: { engines } }, billing) {
-    return unmeteredRange(engines.reduce((sum, engine) => sum + priceOf(engine, billing), 0));
+  price({ deps, input: { engines, maxResults, type } }, billing) {
+    const prices = engines.reduce(
+      (sum, engine) => (deps.search.serves(engine, type) ? sum + priceOf(engine, billing) : sum),
+      0,
+    );
+    return unmeteredRange(prices * mostUnits(maxResults));
   },
   quote(request, billing) {
     const { most: price } = searchEndpoint.price(request, billing);
@@ -35,13 +49,22 @@ const searchEndpoint: PaidEndpoint<SearchQuery> = {
     return price === 0 ? null : { price: BigInt(price), description: 'A search', usage: unmeteredUsage(model) };
   },
   run(request, settlement) {
-    const { access, deps, input } = request;
-    const account = access.credential.kind === 'good' ? access.credential.account : ANONYMOUS;
-    const spendingsOf = ({ meta }: SearchAnswer, cached: boolean): Spending[] => {
-      const engines = cached ? [] : meta.engines_used;
-      return engines.map((engine) => unmeteredSpending(`search:${engine}`, priceOf(engine, deps.billing)));
-    };
-    respondWhole<SearchAnswer>(request, settlement, spendingsOf, (done) => start(deps, input, account, done));
+    const { access, deps, exchange, input } = request;
+    // A wallet shares with nobody: it pays for calls of its own, and others do not pay for it.
+    const account =
+      settlement?.kind === 'payment' ? null : access.credential.kind === 'good' ? access.credential.account : ANONYMOUS;
+    const caller = callerOf(exchange, deps.headerRules.peers);
+    let charged = NO_UNITS;
+    const spendingsOf = (): Spending[] =>
+      Array.from(charged, ([engine, units]) =>
+        unmeteredSpending(`search:${engine}`, units * priceOf(engine, deps.billing)),
+      );
+    respondWhole<SearchAnswer>(request, settlement, spendingsOf, (done) =>
+      start(deps, input, { account, caller }, (error, answer, cached, units) => {
+        charged = units;
+        done(error, answer, cached);
+      }),
+    );
   },
 };
 
@@ -51,15 +74,26 @@ export const search: Endpoint = paid(searchEndpoint);
 /** The same for the library: validates `input`, searches, resolves with the same object. */
 export async function searchFor(deps: ApiDeps, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
   const query = queryOf(readValue(searchSchemaOf(deps.settings.search), input));
-  return await callWhole(signal, (done) => start(deps, query, ANONYMOUS, done));
+  return await callWhole(signal, (done) => start(deps, query, LIBRARY, done));
 }
 
-function start({ search }: ApiDeps, query: SearchQuery, account: string, done: WholeDone<SearchAnswer>): Pending {
-  return search.search(query, account, (answer, source) => {
+/** Hears the answer, and what it costs. */
+type SearchDone = (...parts: [...Parameters<WholeDone<SearchAnswer>>, Units]) => void;
+
+function start({ search, settings }: ApiDeps, query: SearchQuery, caller: SearchCaller, done: SearchDone): Pending {
+  return search.search(query, caller, (found, source) => {
     const cached = source === 'cache';
-    if (answer.meta.engines_used.length > 0) done(null, answer, cached);
-    else done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached);
+    if (!('answer' in found)) done(refusalOf(found.refused, settings), null, false, NO_UNITS);
+    else if (found.answer.meta.engines_used.length > 0)
+      done(null, found.answer, cached, source === 'flight' ? found.units : NO_UNITS);
+    else done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached, NO_UNITS);
   });
+}
+
+function refusalOf(refused: 'full' | 'limit', { search }: Settings): HeadraceError {
+  const headers = ['retry-after', '1'];
+  if (refused === 'full') return new HeadraceError('HR_SEARCH_BUSY', { headers });
+  return new HeadraceError('HR_SEARCH_LIMIT', { subject: String(search.perAccount), headers });
 }
 
 /** Made once for the settings of a snapshot. */

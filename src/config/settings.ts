@@ -445,7 +445,17 @@ export const SCHEMA = section('General', {
     }),
   }),
   search: section('Search', {
-    timeout: setting(duration(), '10s', 'Longest wait for an engine, from the moment a search is accepted.'),
+    timeout: setting(duration(), '10s', 'Longest wait for an engine, from the moment a search begins.'),
+    softTimeout: setting(
+      duration(),
+      '4s',
+      'When the answers of half the engines are enough; the others are named slow and not charged.',
+    ),
+    perAccount: setting(
+      integer({ min: 1 }),
+      8,
+      'Largest number of searches at once for one account, or one network without a key; others wait.',
+    ),
     ids: setting(
       list(string()),
       ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
@@ -455,7 +465,11 @@ export const SCHEMA = section('General', {
     engines: setting(map(open()), {}, 'The engines, by id.', SECRET),
     cacheTtl: setting(nullable(duration()), null, 'How long answers are cached for equal searches of one account.'),
     cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of answers, per thread.'),
-    pricing: setting(map(decimal(MOST_USD)), {}, 'Price in USD of a successful call, by engine id.'),
+    pricing: setting(
+      map(decimal(MOST_USD)),
+      {},
+      'Price in USD of an engine that answers, by engine id, for each started ten results.',
+    ),
   }),
   fetch: section('Pages', {
     timeout: setting(duration(), '15s', 'Longest time for a page, from acceptance to clean text.'),

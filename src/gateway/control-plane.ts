@@ -29,7 +29,7 @@ import { describeEvent, type Log } from '../telemetry/log.ts';
 import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { discovery, type DiscoveryCommand } from './discovery.ts';
-import { configureEngines, EngineCells, foldersOf, IndexService } from '../search/index.ts';
+import { configureEngines, createPlaceMemory, EngineCells, foldersOf, IndexService } from '../search/index.ts';
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
@@ -72,6 +72,7 @@ export class ControlPlane {
   readonly #system: System;
   readonly #memory: BoardMemory;
   readonly #bodyMemory: SharedArrayBuffer;
+  readonly #searchMemory: SharedArrayBuffer;
   readonly #board: Board;
   readonly #blockIndex: BlockIndex;
   readonly #feedback: CacheFeedback;
@@ -124,6 +125,7 @@ export class ControlPlane {
     this.#feedback = new CacheFeedback(this.#memory, this.#blockIndex);
     this.#kvEvents = new KvEvents({ index: this.#blockIndex, feedback: this.#feedback, clock, log });
     this.#bodyMemory = createBodyMemory(threads + 1);
+    this.#searchMemory = createPlaceMemory(threads + 1);
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
       name: 'headrace',
@@ -156,6 +158,7 @@ export class ControlPlane {
       system: this.#system,
       memory: this.#memory,
       engineMemory: this.#engines.memory,
+      searchMemory: this.#searchMemory,
       bodyMemory: this.#bodyMemory,
       thread: 0,
       clock,
@@ -463,6 +466,7 @@ export class ControlPlane {
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,
+          searchMemory: this.#searchMemory,
           bodyMemory: this.#bodyMemory,
           limitMemory: this.#billing?.limitMemory ?? null,
           leaseMemory: this.#billing?.leaseMemory ?? null,

@@ -74,6 +74,8 @@ export interface DataPlaneOptions {
   readonly memory: BoardMemory;
   /** Memory of the board of search engines. */
   readonly engineMemory: SharedArrayBuffer;
+  /** Memory of the places of searches. */
+  readonly searchMemory: SharedArrayBuffer;
   /** Memory of the count of request bodies. */
   readonly bodyMemory: SharedArrayBuffer;
   /** This thread's row on the board. */
@@ -207,6 +209,8 @@ export class DataPlane {
       random: options.random,
       epochMs,
       memory: options.engineMemory,
+      placeMemory: options.searchMemory,
+      thread,
       onOutcome: (engine, reason, elapsedMs) => {
         this.#metrics.engine(engine, reason, elapsedMs);
         this.#recent.engine(engine, reason);
@@ -338,6 +342,7 @@ export class DataPlane {
     this.#metrics.inFlight(this.inFlight);
     this.#metrics.connections(this.connections);
     this.#metrics.retryBudgets(this.#budgets);
+    this.#metrics.searches(this.#search.load);
     return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics()];
   }
 
@@ -545,9 +550,9 @@ export class DataPlane {
     const key = JSON.stringify(settings.search);
     if (key === this.#searchKey) return;
     this.#searchKey = key;
-    const { timeoutMs, cacheTtlMs, cacheBytes, engines } = settings.search;
+    const { engines, ...limits } = settings.search;
     const configured = configureEngines(engines, (id) => engineCells[id] ?? 0, { indexes: this.#indexes });
-    this.#search.configure({ timeoutMs, cacheTtlMs, cacheBytes, engines: configured.engines });
+    this.#search.configure({ ...limits, engines: configured.engines });
   }
 
   #bound({ settings: { limits, timeouts } }: Snapshot): void {

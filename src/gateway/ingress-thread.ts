@@ -25,6 +25,7 @@ const YOUNG_MB = 48;
 export interface ThreadData {
   readonly memory: BoardMemory;
   readonly engineMemory: SharedArrayBuffer;
+  readonly searchMemory: SharedArrayBuffer;
   readonly bodyMemory: SharedArrayBuffer;
   /** Null without a ledger. */
   readonly limitMemory: LimitMemory | null;

@@ -148,6 +148,16 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
     }
   }
 
+  /** Keeps an answer that came after the flight had landed. */
+  keep(answer: Answer): void {
+    this.#kept?.set(this.#key, answer);
+  }
+
+  /** Whether answers are kept. */
+  get isKept(): boolean {
+    return this.#kept !== null;
+  }
+
   #end(): boolean {
     if (this.#ended) return false;
     this.#ended = true;

@@ -31,6 +31,9 @@ export interface ServedEngineDeps {
 /** The engine's place on the board, which it has for itself. */
 export const CELL = 0;
 
+/** All searches come from gateways, which keep their accounts apart themselves. */
+const GATEWAY = '';
+
 export class ServedEngine {
   readonly #deps: ServedEngineDeps;
   readonly #board = new EngineBoard(createEngineMemory(1));
@@ -77,13 +80,16 @@ export class ServedEngine {
   /** Runs a search. `done` is called once, by the deadline; the returned function aborts the search, without a call. */
   search(query: EngineQuery, done: (report: EngineReport) => void): () => void {
     const { clock, spec, timeoutMs } = this.#deps;
-    const onDone = ([report]: readonly EngineReport[]): void => done(report as EngineReport);
     const coordinator = new Coordinator({
       query: { ...query, engines: [spec.id] },
+      account: GATEWAY,
       engines: this.#engines,
       clock,
       deadlineMs: clock.now() + timeoutMs,
-      onDone,
+      softDeadlineMs: Infinity,
+      keepsLate: false,
+      onDone: ([report]) => done(report as EngineReport),
+      onEnd: () => undefined,
     });
     coordinator.start();
     return () => coordinator.abort();

@@ -1,8 +1,8 @@
-// The search coordinator: races the engines of one search until all have reported or the deadline comes. At the deadline
-// the engines are cut off and give the hits they have. Each engine has one report; after `abort` none is passed on.
+// The search coordinator: races the engines of one search until all have reported or the deadline comes. At the deadline the engines
+// are cut off and give the hits they have. From the soft deadline on, half of the engines are enough: the search is answered, and the
+// slow engines go on for the cache and for their standing. Each engine has one report; after `abort` none is passed on.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import type { FlightWork } from '../net/answer-cache.ts';
 import type { EngineCall, EngineReport, ReportListener } from './engine-client.ts';
 import type { EngineQuery } from './engine.ts';
 import type { SearchQuery } from './query.ts';
@@ -10,27 +10,37 @@ import type { SearchQuery } from './query.ts';
 /** How long engines have at the deadline to give up what they hold: they take no time, unless one is stuck. */
 const GRACE_MS = 20;
 
-type Call = Pick<EngineCall, 'cancel'>;
+type Call = Pick<EngineCall, 'cancel' | 'collected' | 'late'>;
 
 export interface CoordinatorOptions {
   readonly query: SearchQuery;
+  /** Whose search it is. */
+  readonly account: string;
   /** Engine clients by id. */
   readonly engines: ReadonlyMap<
     string,
-    { search(query: EngineQuery, deadlineMs: number, listener: ReportListener): Call }
+    { search(query: EngineQuery, deadlineMs: number, listener: ReportListener, account: string): Call }
   >;
   readonly clock: Clock;
   /** When the engines are cut off: counted from the acceptance of the search. */
   readonly deadlineMs: number;
+  /** When half of the engines are enough; Infinity: never. */
+  readonly softDeadlineMs: number;
+  /** Whether what comes after the answer is of use. */
+  readonly keepsLate: boolean;
   /** Hears the reports once, in the order of the request, at the latest 20 ms after the deadline. */
   readonly onDone: (reports: readonly EngineReport[]) => void;
+  /** Called once, when no engine is at work any more: with all reports, or null when they were not waited for. */
+  readonly onEnd: (reports: readonly EngineReport[] | null) => void;
 }
 
-export class Coordinator implements FlightWork, ReportListener {
+export class Coordinator implements ReportListener {
   readonly #options: CoordinatorOptions;
   readonly #reports = new Map<string, EngineReport>();
-  readonly #calls: Call[] = [];
+  readonly #calls = new Map<string, Call>();
   #timer: TimerHandle | null = null;
+  #isSoft = false;
+  #answered = false;
   #ended = false;
 
   /** `onDone` may be called before `start` has returned. */
@@ -40,13 +50,17 @@ export class Coordinator implements FlightWork, ReportListener {
 
   /** Asks all engines at once. */
   start(): void {
-    const { clock, deadlineMs, engines, query } = this.#options;
+    const { account, clock, deadlineMs, engines, query, softDeadlineMs } = this.#options;
     const { query: text, type, maxResults } = query;
-    this.#timer = clock.setTimeout(() => this.#expire(), deadlineMs - clock.now());
+    const nowMs = clock.now();
+    this.#timer =
+      softDeadlineMs < deadlineMs
+        ? clock.setTimeout(() => this.#soften(), softDeadlineMs - nowMs)
+        : clock.setTimeout(() => this.#expire(), deadlineMs - nowMs);
     for (const id of query.engines) {
       const engine = engines.get(id);
       if (engine === undefined) this.onReport({ engine: id, reason: 'not configured' });
-      else this.#calls.push(engine.search({ query: text, type, maxResults }, deadlineMs, this));
+      else this.#calls.set(id, engine.search({ query: text, type, maxResults }, deadlineMs, this, account));
     }
   }
 
@@ -54,36 +68,72 @@ export class Coordinator implements FlightWork, ReportListener {
     if (this.#ended) return;
     this.#reports.set(report.engine, report);
     if (this.#reports.size === this.#options.query.engines.length) this.#finish();
+    else if (this.#isSoft) this.#answerEarly();
   }
 
   /** The last client has left: cancels the engines and reports nothing. */
   abort(): void {
-    this.#end();
-    for (const call of this.#calls) call.cancel('cancelled');
+    if (this.#ended) return;
+    this.#end(null);
+    this.#cancel('cancelled');
   }
 
   /** Finishes at once with the reports there are, and cancels the engines. */
   close(): void {
     if (this.#ended) return;
     this.#finish();
-    for (const call of this.#calls) call.cancel('cancelled');
+    this.#cancel('cancelled');
+  }
+
+  #soften(): void {
+    const { clock, deadlineMs } = this.#options;
+    this.#isSoft = true;
+    this.#timer = clock.setTimeout(() => this.#expire(), deadlineMs - clock.now());
+    this.#answerEarly();
+  }
+
+  /** Answers when at least half of the engines that have not failed have hits; those without are slow. */
+  #answerEarly(): void {
+    if (this.#answered) return;
+    const { keepsLate, onDone, query } = this.#options;
+    const reports: EngineReport[] = [];
+    let answered = 0;
+    let slow = 0;
+    for (const engine of query.engines) {
+      const report = this.#reports.get(engine) ?? this.#calls.get(engine)?.collected ?? null;
+      reports.push(report ?? { engine, reason: 'slow' });
+      if (report === null) slow++;
+      else if ('hits' in report) answered++;
+    }
+    if (answered === 0 || answered < slow) return;
+    this.#answered = true;
+    for (const [engine, call] of this.#calls) if (!this.#reports.has(engine)) call.late(keepsLate);
+    onDone(reports);
   }
 
   #expire(): void {
     const { clock } = this.#options;
-    for (const call of this.#calls) call.cancel('timeout');
+    this.#cancel('timeout');
     if (!this.#ended) this.#timer = clock.setTimeout(() => this.#finish(), GRACE_MS);
   }
 
-  #finish(): void {
-    this.#end();
-    const { onDone, query } = this.#options;
-    onDone(query.engines.map((engine) => this.#reports.get(engine) ?? { engine, reason: 'timeout' }));
+  #cancel(reason: 'timeout' | 'cancelled'): void {
+    for (const call of this.#calls.values()) call.cancel(reason);
   }
 
-  #end(): void {
+  #finish(): void {
+    const { onDone, query } = this.#options;
+    const reports = query.engines.map((engine) => this.#reports.get(engine) ?? { engine, reason: 'timeout' });
+    const isFirst = !this.#answered;
+    this.#answered = true;
+    if (isFirst) onDone(reports);
+    this.#end(isFirst ? null : reports);
+  }
+
+  #end(late: readonly EngineReport[] | null): void {
     this.#ended = true;
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer);
     this.#timer = null;
+    this.#options.onEnd(late);
   }
 }

@@ -1,9 +1,11 @@
-// Searches one engine from one thread: concurrency limit, suspension, rate limits, pages, one retry, hedging, and the choice
-// among its workers. Every search ends in one report, soon after it is cancelled, whatever engine and network do.
+// Searches one engine from one thread: concurrency limit in turns between accounts, suspension, rate limits, pages, one retry,
+// hedging, and the choice among its workers. Every search ends in one report, soon after it is cancelled, whatever engine and network
+// do. The engine is judged by the first request of a search: how many pages a client asks for is not its fault.
 
 import type { Clock } from '../actor/index.ts';
 import { TooLongError } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
+import { type FairEntry, FairQueue, RememberedTime } from '../routing/index.ts';
 import type { CallFailure, EngineBoard, Permit } from './engine-board.ts';
 import {
   type Engine,
@@ -15,7 +17,9 @@ import {
   type EngineResponse,
   type HttpEngine,
   type RateLimit,
+  type SearchType,
 } from './engine.ts';
+import { RateQueue } from './rate-queue.ts';
 
 /** An engine as it is configured. */
 export interface EngineSpec {
@@ -37,7 +41,14 @@ export interface EngineSpec {
 
 /** What an engine came to: hits, or a reason for `meta.engine_errors`. */
 export type EngineReport =
-  | { readonly engine: string; readonly hits: readonly EngineHit[] }
+  | {
+      readonly engine: string;
+      readonly hits: readonly EngineHit[];
+      /** Requests that were answered for them. */
+      readonly calls: number;
+      /** What the engine lacked, in a reason for `meta.engine_errors`. */
+      readonly note?: string;
+    }
   | { readonly engine: string; readonly reason: string };
 
 export interface ReportListener {
@@ -69,8 +80,15 @@ export const CONNECTIONS = 64;
 /** Far above any page of results. */
 const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
 
-/** Requests for one search of one engine, pages and lookups together. */
+/** Requests for one search of one engine, pages and lookups together; and for each ten hits wanted, what a price covers. */
 const MAX_REQUESTS = 12;
+const REQUESTS_PER_TEN = 2;
+
+/** Longest wait for the engine's own rate limit. */
+const MAX_RATE_WAIT_MS = 1000;
+
+/** Share of the time of a search that a request must have had for its cut-off to say something about the engine. */
+const FAIR_SHARE = 0.5;
 
 /** Extra requests that hedging may cause, as a share of searches, and how many may come at once. */
 const HEDGE_SHARE = 0.1;
@@ -89,7 +107,7 @@ class CallError extends Error {
 }
 
 const SUSPENDED = new CallError('suspended', null);
-/** Our own rate limit has no place before the deadline. */
+/** Our own rate limit has no place in time. */
 const RATE_LIMITED = new CallError('rate limited', null);
 /** A deadline that cuts off a request is a failure of the engine; one that comes before the request is not. */
 const CANCELLED = { timeout: new CallError('timeout', null), cancelled: new CallError('cancelled', null) } as const;
@@ -100,43 +118,63 @@ export class EngineClient {
   readonly deps: EngineClientDeps;
   /** Null for an engine with a single worker. */
   readonly picker: WorkerPicker | null;
-  readonly #waiting = new Set<EngineCall>();
+  /** The turns at its rate limits; null for an engine without any. */
+  readonly rateQueue: RateQueue | null;
+  /** Times that the last requests took. */
+  readonly latencies: Latencies = new Latencies();
+  readonly #waiting = new FairQueue<EngineCall>(new RememberedTime());
   #running = 0;
   #hedges = HEDGE_BURST;
 
   constructor(spec: EngineSpec, deps: EngineClientDeps) {
     this.spec = spec;
     this.deps = deps;
-    this.picker = spec.workers.length === 1 ? null : new WorkerPicker(spec.workers.length, deps.clock, deps.random);
+    const { board, clock, random } = deps;
+    const { cell, rates, workers } = spec;
+    this.picker = workers.length === 1 ? null : new WorkerPicker(workers.length, clock, random);
+    this.rateQueue = rates.length === 0 ? null : new RateQueue({ board, clock, cell, rates });
   }
 
-  /** Starts a search. Retries and waits for rate limits end before `deadlineMs`; at that time the caller must cancel it. */
-  search(query: EngineQuery, deadlineMs: number, listener: ReportListener): EngineCall {
-    const { concurrency, cell, id, workers } = this.spec;
+  /** Whether the engine has searches of the type. */
+  serves(type: SearchType): boolean {
+    return (this.spec.workers[0] as Engine).types.includes(type);
+  }
+
+  /**
+   * Starts a search of an account. Retries and waits for rate limits end before `deadlineMs`; at that time the caller must cancel it.
+   */
+  search(query: EngineQuery, deadlineMs: number, listener: ReportListener, account: string): EngineCall {
+    const { concurrency, cell, id } = this.spec;
     const { board, clock } = this.deps;
     const nowMs = clock.now();
-    const call = new EngineCall(this, query, { startedMs: nowMs, deadlineMs }, listener);
-    if (!(workers[0] as Engine).types.includes(query.type))
-      listener.onReport({ engine: id, reason: `unsupported search_type '${query.type}'` });
+    const call = new EngineCall(this, query, { startedMs: nowMs, deadlineMs }, listener, account);
+    if (!this.serves(query.type)) listener.onReport({ engine: id, reason: `unsupported search_type '${query.type}'` });
     else if (this.#running < concurrency) this.#start(call, nowMs);
     // A search must not wait behind those of an engine that has just been found to hang.
-    else if (board.suspendedUntilMs(cell) > nowMs) call.end(SUSPENDED);
-    else this.#waiting.add(call);
+    else if (board.isSuspended(cell, account) && board.suspendedUntilMs(cell) > nowMs) call.end(SUSPENDED);
+    else call.entry = this.#waiting.add(account, call, 1);
     return call;
   }
 
   /** Takes a call out of the queue; false when it is not there. */
   withdraw(call: EngineCall): boolean {
-    return this.#waiting.delete(call);
+    const { entry } = call;
+    call.entry = null;
+    return entry !== null && this.#waiting.remove(entry);
   }
 
   /** A call that was started has ended: the next ones take its place. */
   ended(): void {
     this.#running--;
-    for (const call of this.#waiting) {
-      if (this.#running >= this.spec.concurrency) return;
-      this.#waiting.delete(call);
-      this.#start(call, this.deps.clock.now());
+    while (this.#running < this.spec.concurrency) {
+      const entry = this.#waiting.peek(anyone);
+      if (entry === null) return;
+      const call = this.#waiting.take(entry);
+      call.entry = null;
+      const nowMs = this.deps.clock.now();
+      // A request that cannot end in time would only cost a place.
+      if (call.deadlineMs - nowMs < this.latencies.p95Ms) call.end(CANCELLED.timeout);
+      else this.#start(call, nowMs);
     }
   }
 
@@ -148,7 +186,7 @@ export class EngineClient {
   }
 
   #start(call: EngineCall, nowMs: number): void {
-    const permit = this.deps.board.acquire(this.spec.cell, nowMs);
+    const permit = this.deps.board.acquire(this.spec.cell, nowMs, call.account);
     if (permit === undefined) {
       call.end(SUSPENDED);
       return;
@@ -159,10 +197,12 @@ export class EngineClient {
   }
 }
 
-/** The hits of a worker; `pageError` is why later pages are missing. */
+/** The hits of a worker. */
 interface Found {
   readonly hits: readonly EngineHit[];
-  readonly pageError?: unknown;
+  /** Requests that were answered. */
+  readonly calls: number;
+  readonly note?: string | undefined;
 }
 
 /** One search of one engine. */
@@ -173,19 +213,45 @@ export class EngineCall {
   readonly #listener: ReportListener;
   readonly #controller = new AbortController();
   readonly #tried = new Set<number>();
-  /** The deadline came while a request was under way: the engine was slow. */
+  readonly account: string;
+  /** Its place in the queue of the client. */
+  entry: FairEntry<EngineCall> | null = null;
+  /** The pages there are. */
+  #found: Found | null = null;
+  /** The deadline came while the first request was under way, and it had had its time: the engine was slow. */
   #cutOff = false;
+  /** Its search has been answered without it. */
+  #late = false;
+  /** Further pages are of no use. */
+  #enough = false;
 
   constructor(
     client: EngineClient,
     query: EngineQuery,
     times: { readonly startedMs: number; readonly deadlineMs: number },
     listener: ReportListener,
+    account: string,
   ) {
+    this.account = account;
     this.#client = client;
     this.#query = query;
     this.#times = times;
     this.#listener = listener;
+  }
+
+  get deadlineMs(): number {
+    return this.#times.deadlineMs;
+  }
+
+  /** The report as it would be now; null while there is no page. */
+  get collected(): EngineReport | null {
+    return this.#found === null || this.#found.hits.length === 0 ? null : this.#reportOf(this.#found);
+  }
+
+  /** The search has been answered with what there was. `isKept`: the rest is wanted all the same. */
+  late(isKept: boolean): void {
+    this.#late = this.collected === null;
+    this.#enough = !isKept;
   }
 
   /** Ends the search at its deadline, with the hits there are, or because its client left. No effect after its end. */
@@ -198,30 +264,35 @@ export class EngineCall {
   async run(permit: Permit): Promise<void> {
     const { board, clock } = this.#client.deps;
     const { cell } = this.#client.spec;
-    let hits: readonly EngineHit[] | null = null;
+    let found: Found | null = null;
     let error: unknown;
     try {
-      const found = await this.#search();
-      hits = found.hits;
-      error = found.pageError;
+      found = await this.#search();
     } catch (thrown) {
       error = thrown;
     }
-    const failure = hits !== null && error === undefined ? null : this.#failureOf(error);
-    if (failure !== null) board.fail(cell, permit, failure, clock.now(), retryAfterOf(error));
-    else if (hits === null) board.release(cell, permit);
-    else board.succeed(cell, permit);
+    const failure = found !== null ? null : this.#failureOf(error);
+    if (failure !== null) {
+      const asker = { account: this.account, query: this.#query.query };
+      board.fail(cell, permit, failure, clock.now(), asker, retryAfterOf(error));
+    } else if (found === null) board.release(cell, permit);
+    else board.succeed(cell, permit, this.account);
     this.#client.ended();
-    this.end(error, hits);
+    this.end(error, found);
   }
 
-  /** Reports the hits, or without them the error. */
-  end(error: unknown, hits: readonly EngineHit[] | null = null): void {
+  /** Reports what was found, or without it the error. */
+  end(error: unknown, found: Found | null = null): void {
     const { deps, spec } = this.#client;
-    const engine = spec.id;
-    const reason = hits === null ? this.#reasonOf(error) : 'ok';
-    deps.onOutcome(engine, reason, deps.clock.now() - this.#times.startedMs);
-    this.#listener.onReport(hits === null ? { engine, reason } : { engine, hits });
+    const reason = found === null ? this.#reasonOf(error) : 'ok';
+    deps.onOutcome(spec.id, found !== null && this.#late ? 'slow' : reason, deps.clock.now() - this.#times.startedMs);
+    this.#listener.onReport(found === null ? { engine: spec.id, reason } : this.#reportOf(found));
+  }
+
+  #reportOf({ calls, hits, note }: Found): EngineReport {
+    const { maxResults } = this.#query;
+    const most = hits.length > maxResults ? hits.slice(0, maxResults) : hits;
+    return { engine: this.#client.spec.id, hits: most, calls, ...(note === undefined ? {} : { note }) };
   }
 
   /** Asks; asks once more where another worker may do better, or where the engine said when and it fits. */
@@ -238,7 +309,8 @@ export class EngineCall {
       const other = picker !== null && mayBeTheWorker(error) ? picker.pick(this.#tried) : -1;
       if (other < 0) {
         const waitMs = retryAfterOf(error) ?? -1;
-        if (!(waitMs >= 0 && deps.clock.now() + waitMs < this.#times.deadlineMs)) throw error;
+        const endMs = deps.clock.now() + waitMs + this.#client.latencies.p95Ms;
+        if (!(waitMs >= 0 && endMs < this.#times.deadlineMs)) throw error;
         if (waitMs > 0) await sleep(deps.clock, waitMs, signal);
       }
       try {
@@ -291,44 +363,48 @@ export class EngineCall {
   }
 
   async #searchInProcess(engine: Extract<Engine, { search: unknown }>, signal: AbortSignal): Promise<Found> {
+    const sentMs = this.#client.deps.clock.now();
     let hits: unknown;
     try {
       hits = await untilAborted(engine.search(this.#query, signal), signal);
     } catch (error) {
-      throw this.#unlessAborted(signal, error);
+      throw this.#unlessAborted(signal, error, sentMs);
     }
-    return { hits: checked(hits).slice(0, this.#query.maxResults) };
+    return { hits: checked(hits), calls: 1 };
   }
 
-  /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave. */
+  /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave, and says nothing more. */
   async #searchPages(engine: HttpEngine, signal: AbortSignal): Promise<Found> {
     const { maxResults } = this.#query;
-    let hits: readonly EngineHit[] = [];
+    const most = Math.min(MAX_REQUESTS, REQUESTS_PER_TEN * Math.ceil(maxResults / 10));
+    let found = null as Found | null;
     let state: unknown;
-    for (let requests = 0; requests < MAX_REQUESTS; requests++) {
+    for (;;) {
+      const calls: number = found?.calls ?? 0;
+      const before: readonly EngineHit[] = found?.hits ?? [];
       try {
-        const response = await this.#send(engine, state, signal);
-        const page = this.#parse(engine, response, state, hits.length);
-        hits = hits.length === 0 ? page.hits : [...hits, ...page.hits];
-        if (page.next === undefined || hits.length >= maxResults) break;
+        const response = await this.#send(engine, state, signal, calls === 0);
+        const page = this.#parse(engine, response, state, before.length);
+        const note: string | undefined = page.note ?? found?.note;
+        found = { hits: before.length === 0 ? page.hits : [...before, ...page.hits], calls: calls + 1, note };
+        if (this.#found === null || found.hits.length > this.#found.hits.length) this.#found = found;
+        const isLast = page.next === undefined || found.hits.length >= maxResults || found.calls >= most;
+        if (isLast || this.#enough) return found;
         state = page.next;
       } catch (error) {
-        if (hits.length === 0 || error === CANCELLED.cancelled) throw error;
-        return { hits, pageError: error };
+        if (found === null || before.length === 0 || error === CANCELLED.cancelled) throw error;
+        return found;
       }
     }
-    return { hits: hits.length > maxResults ? hits.slice(0, maxResults) : hits };
   }
 
   /** Sends the request for a page, once the rate limits allow it. */
-  async #send(engine: HttpEngine, state: unknown, signal: AbortSignal): Promise<EngineResponse> {
-    const { deps, spec } = this.#client;
-    if (spec.rates.length > 0) {
-      const nowMs = deps.clock.now();
-      const withinMs = Math.max(0, this.#times.deadlineMs - nowMs);
-      const waitMs = deps.board.reserve(spec.cell, spec.rates, nowMs, withinMs);
-      if (waitMs < 0) throw RATE_LIMITED;
-      if (waitMs > 0) await sleep(deps.clock, waitMs, signal);
+  async #send(engine: HttpEngine, state: unknown, signal: AbortSignal, isFirst: boolean): Promise<EngineResponse> {
+    const { deps, latencies, rateQueue } = this.#client;
+    const { deadlineMs } = this.#times;
+    if (rateQueue !== null) {
+      const withinMs = Math.min(MAX_RATE_WAIT_MS, deadlineMs - deps.clock.now() - latencies.p95Ms);
+      if (!(await rateQueue.enter(this.account, withinMs, signal))) throw RATE_LIMITED;
     }
     let request: EngineRequest;
     try {
@@ -337,27 +413,33 @@ export class EngineCall {
       throw error instanceof EngineError ? error : new EngineError('rejected');
     }
     signal.throwIfAborted();
+    const sentMs = deps.clock.now();
     try {
-      return await deps.transport.send(request, signal, MAX_RESPONSE_BYTES);
+      const response = await deps.transport.send(request, signal, MAX_RESPONSE_BYTES);
+      latencies.add(deps.clock.now() - sentMs);
+      return response;
     } catch (error) {
-      throw this.#unlessAborted(signal, transportError(error));
+      throw this.#unlessAborted(signal, transportError(error), isFirst ? sentMs : null);
     }
   }
 
   #parse(engine: HttpEngine, response: EngineResponse, state: unknown, collected: number): EnginePage {
     const nowMs = this.#client.deps.epochMs();
     try {
-      const { hits, next } = engine.parse(response, { query: this.#query, state, collected, nowMs });
-      return { hits: checked(hits), next };
+      const { hits, next, note } = engine.parse(response, { query: this.#query, state, collected, nowMs });
+      return { hits: checked(hits), next, ...(note === undefined ? {} : { note }) };
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('invalid');
     }
   }
 
-  /** The error of a request that was under way, or why it was cancelled. */
-  #unlessAborted(signal: AbortSignal, error: unknown): unknown {
+  /** The error of a request that was sent at `sentMs`, null for a later page; or why it was cancelled. */
+  #unlessAborted(signal: AbortSignal, error: unknown, sentMs: number | null): unknown {
     if (!signal.aborted) return error;
-    this.#cutOff ||= signal.reason === CANCELLED.timeout;
+    const { deadlineMs, startedMs } = this.#times;
+    const leastMs = FAIR_SHARE * (deadlineMs - startedMs);
+    this.#cutOff ||=
+      signal.reason === CANCELLED.timeout && sentMs !== null && this.#client.deps.clock.now() - sentMs >= leastMs;
     return signal.reason;
   }
 
@@ -436,6 +518,32 @@ function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
     };
     signal.addEventListener('abort', leave, { once: true });
   });
+}
+
+function anyone(): boolean {
+  return true;
+}
+
+/** Requests that the 95th percentile is taken from, and how many it needs. */
+const LATENCIES = 64;
+const LEAST_LATENCIES = 8;
+
+/** Times of the last requests that were answered. */
+class Latencies {
+  readonly #timesMs: number[] = [];
+  #next = 0;
+
+  add(ms: number): void {
+    this.#timesMs[this.#next] = ms;
+    this.#next = (this.#next + 1) % LATENCIES;
+  }
+
+  /** The 95th percentile; 0 while there are too few. */
+  get p95Ms(): number {
+    const { length } = this.#timesMs;
+    if (length < LEAST_LATENCIES) return 0;
+    return this.#timesMs.toSorted((a, b) => a - b)[Math.ceil(0.95 * length) - 1] as number;
+  }
 }
 
 const FIRST_BACKOFF_MS = 5000;

@@ -61,10 +61,13 @@ export interface ParseContext {
   readonly nowMs: number;
 }
 
-/** The hits of a response. `next`: state of the next request, which is sent if more hits are wanted. */
+/** The hits of a response. */
 export interface EnginePage {
   readonly hits: readonly EngineHit[];
+  /** State of the next request, which is sent if more hits are wanted. */
   readonly next?: unknown;
+  /** What was missing although the engine answered: short and stable, for `meta.engine_errors`. */
+  readonly note?: string;
 }
 
 /** A limit on requests, for one key. An engine may have several. */
@@ -104,7 +107,16 @@ export interface InProcessEngine extends EngineAbout {
 export type Engine = HttpEngine | InProcessEngine;
 
 /** Why an engine failed: decides how long it is suspended and the reason that clients read. */
-export type EngineFailure = 'denied' | 'challenge' | 'rate limited' | 'quota' | 'rejected' | 'http' | 'invalid';
+export type EngineFailure =
+  | 'denied'
+  | 'challenge'
+  | 'rate limited'
+  | 'quota'
+  | 'rejected'
+  | 'http'
+  | 'invalid'
+  /** A metasearch engine had no answer of the engines that it asks. */
+  | 'unresponsive';
 
 const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
   denied: 'access denied',
@@ -113,6 +125,7 @@ const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
   quota: 'quota exceeded',
   rejected: 'query rejected',
   invalid: 'invalid response',
+  unresponsive: 'no engine of the instance answered',
 };
 
 /** A failure that an engine recognised. Never carries text of the service. */

@@ -1,4 +1,5 @@
 // Public names of the search module: engines, the coordinator that asks several at once, and the merged response. Re-exports only.
+export { createPlaceMemory } from './account-places.ts';
 export { checkModules, type Configured, configureEngines, foldersOf, isPlugIn } from './configure.ts';
 export { Coordinator } from './coordinator.ts';
 export {
@@ -21,4 +22,4 @@ export { createEngine } from './engines/kinds.ts';
 export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';
 export { type EngineModule, type EngineOption, type EngineTools, moduleOf } from './engines/module.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
-export { SearchService } from './search-service.ts';
+export { mostUnits, type SearchCaller, SearchService } from './search-service.ts';

@@ -1,13 +1,16 @@
-// The searches of one thread: its engines, the cache of answers, and the coordinator of every search under way. Equal
-// searches of one account share one coordinator.
+// The searches of one thread: its engines, the places of accounts, the cache of answers, and the coordinator of every search under way.
+// Equal searches of one account share one coordinator. A place is held until the last engine of its search has ended.
 
 import type { Clock } from '../actor/index.ts';
-import { AnswerCache, type AnswerCallback, type Flight, type Pending } from '../net/answer-cache.ts';
+import { AnswerCache, type AnswerCallback, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import type { Place, Turn } from '../routing/index.ts';
+import { AccountPlaces } from './account-places.ts';
 import { Coordinator } from './coordinator.ts';
 import { EngineBoard } from './engine-board.ts';
 import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 import { type EngineList, merge } from './merge.ts';
+import type { SearchType } from './engine.ts';
 import type { SearchAnswer, SearchQuery } from './query.ts';
 
 export interface SearchServiceDeps {
@@ -17,6 +20,9 @@ export interface SearchServiceDeps {
   readonly epochMs: () => number;
   /** Memory of the engine board. */
   readonly memory: SharedArrayBuffer;
+  /** Memory of the places of accounts, and the row of this thread. */
+  readonly placeMemory: SharedArrayBuffer;
+  readonly thread: number;
   /** Default: the network. */
   readonly transport?: Transport;
   /** Hears how an engine's part of a search ended: `ok`, a reason as clients read it, or `cancelled`. */
@@ -26,32 +32,61 @@ export interface SearchServiceDeps {
 /** What a reload may change. */
 export interface SearchServiceSettings {
   readonly timeoutMs: number;
+  /** When the answers of half the engines are enough. */
+  readonly softTimeoutMs: number;
+  /** Largest number of searches of one account that run at once, over all threads. */
+  readonly perAccount: number;
   readonly engines: readonly EngineSpec[];
   /** How long answers are kept; null: not at all. */
   readonly cacheTtlMs: number | null;
   readonly cacheBytes: number;
 }
 
+/** Whose search it is. */
+export interface SearchCaller {
+  /** Equal searches of an account share their answers; null: this search shares with none. */
+  readonly account: string | null;
+  /** Whose places and turns it takes: the account, or what stands for one. */
+  readonly caller: string;
+}
+
+/** A search that found an answer, or no place: the account, or all together, have too many waiting. */
+export type SearchOutcome =
+  | {
+      readonly answer: SearchAnswer;
+      /** What each engine of `meta.engines_used` did, in prices of it. */
+      readonly units: ReadonlyMap<string, number>;
+    }
+  | { readonly refused: 'full' | 'limit' };
+
 export class SearchService {
   readonly #deps: SearchServiceDeps;
   readonly #board: EngineBoard;
   readonly #transport: Transport;
-  readonly #cache: AnswerCache<SearchAnswer, Coordinator>;
+  readonly #cache: AnswerCache<SearchOutcome, SearchWork>;
+  readonly #places: AccountPlaces;
+  /** Searches that have been answered and go on with slow engines. */
+  readonly #late = new Set<SearchWork>();
   #engines: ReadonlyMap<string, EngineClient> = new Map();
   #cacheFingerprint = '';
   #timeoutMs = 0;
+  #softTimeoutMs = 0;
+  #unshared = 0;
 
   constructor(deps: SearchServiceDeps) {
     this.#deps = deps;
     this.#board = new EngineBoard(deps.memory);
     this.#transport = deps.transport ?? new BufferedClient(CONNECTIONS);
     this.#cache = new AnswerCache({ clock: deps.clock, sizeOf });
+    this.#places = new AccountPlaces({ memory: deps.placeMemory, thread: deps.thread, clock: deps.clock });
   }
 
   /** Takes over engines and limits. Searches under way end with the engines they began with. */
-  configure({ timeoutMs, cacheTtlMs, cacheBytes, engines }: SearchServiceSettings): void {
+  configure({ cacheBytes, cacheTtlMs, engines, perAccount, softTimeoutMs, timeoutMs }: SearchServiceSettings): void {
     this.#engines = new Map(engines.map((spec) => [spec.id, this.#engine(spec)]));
     this.#timeoutMs = timeoutMs;
+    this.#softTimeoutMs = softTimeoutMs;
+    this.#places.configure(perAccount, timeoutMs);
     const fingerprints = engines.map(({ id, fingerprint, weight }) => [id, fingerprint, weight]);
     const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, fingerprints]);
     if (fingerprint === this.#cacheFingerprint) return;
@@ -59,15 +94,31 @@ export class SearchService {
     this.#cache.configure(cacheTtlMs, cacheBytes);
   }
 
-  /** Searches for an account. `done` is called once, later than this call returns, unless the search is aborted. */
-  search(query: SearchQuery, account: string, done: AnswerCallback<SearchAnswer>): Pending {
-    const key = JSON.stringify([account, query.type, query.maxResults, query.engines, query.query]);
-    return this.#cache.request(key, done, (flight) => this.#start(query, flight));
+  /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
+  search(query: SearchQuery, { account, caller }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
+    const owner = account ?? ++this.#unshared;
+    const key = JSON.stringify([owner, query.type, query.maxResults, query.engines, query.query]);
+    return this.#cache.request(
+      key,
+      done,
+      (flight) => this.#start(query, flight, caller, account !== null && flight.isKept),
+      caller,
+    );
+  }
+
+  /** Whether an engine is configured and has searches of the type. */
+  serves(engine: string, type: SearchType): boolean {
+    return this.#engines.get(engine)?.serves(type) ?? false;
+  }
+
+  /** Searches that run, slow engines of answered ones included, and that wait for a place. */
+  get load(): { readonly running: number; readonly waiting: number } {
+    return { running: this.#places.running, waiting: this.#places.waiting };
   }
 
   /** Answers the searches under way with what there is and closes all connections. */
   close(): void {
-    for (const coordinator of this.#cache.works()) coordinator.close();
+    for (const work of [...this.#cache.works(), ...this.#late]) work.close();
     this.#engines = new Map();
     this.#transport.close();
   }
@@ -81,47 +132,130 @@ export class SearchService {
     return new EngineClient(spec, { ...this.#deps, board: this.#board, transport: this.#transport });
   }
 
-  #start(query: SearchQuery, flight: Flight<SearchAnswer, Coordinator>): Coordinator {
+  #start(query: SearchQuery, flight: Flight<SearchOutcome, SearchWork>, caller: string, isKept: boolean): SearchWork {
     const { clock } = this.#deps;
-    const engines = this.#engines;
-    const startedMs = clock.now();
-    const onDone = (reports: readonly EngineReport[]): void => {
-      const answer = answerOf(query, engines, reports, clock.now() - startedMs);
-      // A kept answer without one of its engines would prolong that engine's failure.
-      flight.land(answer, answer.meta.engines_failed.length === 0);
+    const acceptedMs = clock.now();
+    const work = new SearchWork(flight);
+    const begin = (): Coordinator => {
+      const engines = this.#engines;
+      const startedMs = clock.now();
+      const outcomeOf = (reports: readonly EngineReport[]): SearchOutcome =>
+        outcome(query, engines, reports, clock.now() - acceptedMs);
+      return new Coordinator({
+        ...{ query, engines, clock, account: caller, keepsLate: isKept },
+        deadlineMs: startedMs + this.#timeoutMs,
+        softDeadlineMs: startedMs + this.#softTimeoutMs,
+        onDone: (reports) => {
+          this.#late.add(work);
+          const found = outcomeOf(reports);
+          flight.land(found, isKept && isWhole(found));
+        },
+        onEnd: (reports) => {
+          this.#late.delete(work);
+          work.end();
+          const found = reports === null || !isKept ? null : outcomeOf(reports);
+          if (found !== null && isWhole(found)) flight.keep(found);
+        },
+      });
     };
-    const deadlineMs = startedMs + this.#timeoutMs;
-    const coordinator = new Coordinator({ query, engines, clock, deadlineMs, onDone });
-    coordinator.start();
-    return coordinator;
+    work.wait((onTurn) => this.#places.request(caller, onTurn), begin);
+    return work;
   }
 }
 
-function answerOf(
+/** One search: its wait for a place, then its coordinator. */
+class SearchWork implements FlightWork {
+  readonly #flight: Flight<SearchOutcome, SearchWork>;
+  #place: Place | null = null;
+  #coordinator: Coordinator | null = null;
+  #ended = false;
+
+  constructor(flight: Flight<SearchOutcome, SearchWork>) {
+    this.#flight = flight;
+  }
+
+  /** Asks for a place; with it, `begin` is called. */
+  wait(request: (onTurn: (turn: Turn) => void) => Place, begin: () => Coordinator): void {
+    const place = request((turn) => {
+      if (turn !== 'place') {
+        this.#flight.land({ refused: turn }, false);
+        return;
+      }
+      this.#coordinator = begin();
+      this.#coordinator.start();
+    });
+    this.#place = place;
+    if (this.#ended) place.leave();
+  }
+
+  /** The place, or the wait for one, ends with the search. */
+  end(): void {
+    this.#ended = true;
+    this.#place?.leave();
+  }
+
+  abort(): void {
+    if (this.#coordinator === null) this.end();
+    else this.#coordinator.abort();
+  }
+
+  /** Answers with what there is. */
+  close(): void {
+    if (this.#coordinator !== null) this.#coordinator.close();
+    else this.#flight.land({ refused: 'full' }, false);
+    this.end();
+  }
+}
+
+/** A kept answer without one of its engines would prolong that engine's failure. */
+function isWhole(found: SearchOutcome): boolean {
+  return 'answer' in found && found.answer.meta.engines_failed.length === 0;
+}
+
+function outcome(
   query: SearchQuery,
   engines: ReadonlyMap<string, EngineClient>,
   reports: readonly EngineReport[],
   elapsedMs: number,
-): SearchAnswer {
+): SearchOutcome {
   const lists: EngineList[] = [];
+  const units = new Map<string, number>();
+  const failed: string[] = [];
   const errors: { engine: string; reason: string }[] = [];
   for (const report of reports) {
     const { engine } = report;
-    if ('reason' in report) errors.push({ engine, reason: report.reason });
-    else lists.push({ engine, hits: report.hits, weight: engines.get(engine)?.spec.weight ?? 1 });
+    if ('reason' in report) {
+      errors.push({ engine, reason: report.reason });
+      failed.push(engine);
+      continue;
+    }
+    if (report.note !== undefined) errors.push({ engine, reason: report.note });
+    lists.push({ engine, hits: report.hits, weight: engines.get(engine)?.spec.weight ?? 1 });
+    units.set(engine, unitsOf(report.calls, report.hits.length, query.maxResults));
   }
-  return {
+  const answer = {
     results: merge(lists, { searchType: query.type }),
     meta: {
       duration_ms: Math.round(elapsedMs),
       engines_used: lists.map(({ engine }) => engine),
-      engines_failed: errors.map(({ engine }) => engine),
+      engines_failed: failed,
       engine_errors: errors,
     },
   };
+  return { answer, units };
+}
+
+/** Prices of an engine that a search may cost: one for each started ten results asked for. */
+export function mostUnits(maxResults: number): number {
+  return Math.ceil(maxResults / 10);
+}
+
+/** Prices of what an engine did: one for each request it answered or for each started ten hits, whichever are more. */
+function unitsOf(calls: number, hits: number, maxResults: number): number {
+  return Math.min(mostUnits(maxResults), Math.max(calls, Math.ceil(hits / 10), 1));
 }
 
 /** Bytes an answer takes in memory, roughly: two for a character. */
-function sizeOf(answer: SearchAnswer, key: string): number {
-  return 2 * (JSON.stringify(answer).length + key.length);
+function sizeOf(found: SearchOutcome, key: string): number {
+  return 2 * (('answer' in found ? JSON.stringify(found.answer).length : 0) + key.length);
 }

@@ -65,7 +65,7 @@ export class CrnMetrics {
   );
   readonly #suspended = new Counters(
     'headrace_search_engine_suspended',
-    '1 while a search engine is suspended, 0 while it may be asked',
+    '1 while a search engine is suspended for all accounts or for one, 0 while it may be asked',
     ['engine'],
     'gauge',
   );

@@ -273,6 +273,12 @@ export class Metrics {
     ['engine', 'outcome'],
     COARSE,
   );
+  readonly #searches = new Counters(
+    'headrace_searches',
+    'Searches under way: running, with slow engines of answered ones, and waiting for a place of their account',
+    ['state'],
+    'gauge',
+  );
   readonly #inFlight = new Counters(
     'headrace_requests_in_flight',
     'Requests that have no complete answer yet',
@@ -386,9 +392,14 @@ export class Metrics {
     this.#retriesRefused.at(model).value++;
   }
 
-  /** A search engine has reported. `outcome`: `ok`, or the reason in the words of the API. */
+  /** A search engine has reported. `outcome`: `ok`, `slow` for hits after the answer, or the reason in the words of the API. */
   engine(engine: string, outcome: string, elapsedMs: number): void {
     this.#engines.at(engine, outcome).observe(elapsedMs / 1000);
+  }
+
+  searches({ running, waiting }: { readonly running: number; readonly waiting: number }): void {
+    this.#searches.at('running').value = running;
+    this.#searches.at('waiting').value = waiting;
   }
 
   inFlight(count: number): void {
@@ -501,6 +512,7 @@ export class Metrics {
       this.#promptTokens.json(),
       this.#cachedTokens.json(),
       this.#engines.json(),
+      this.#searches.json(),
       this.#inFlight.json(),
       this.#connections.json(),
       this.#connectionsRefused.json(),

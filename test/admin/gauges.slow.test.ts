@@ -154,6 +154,8 @@ t.test('every thread shows its event loop and its actors', async (t) => {
   t.ok((series.get('process_resident_memory_bytes') ?? 0) > 0);
 });
 
+const ASKER = { account: 'acme', query: 'rivers' };
+
 t.test('an engine is suspended until its time has come', async (t) => {
   const engines = new EngineCells();
   const board = new EngineBoard(engines.memory);
@@ -161,8 +163,8 @@ t.test('an engine is suspended until its time has come', async (t) => {
   const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 1));
   const cells = engines.of(['engine_gone', 'engine_a', 'engine_b', 'engine_c']);
   const nowMs = performance.timeOrigin + performance.now();
-  for (const id of ['engine_c', 'engine_gone']) board.fail(cells[id] ?? 0, 0n, 'denied', nowMs);
-  board.fail(cells['engine_b'] ?? 0, 0n, 'denied', nowMs - 86_400_000);
+  for (const id of ['engine_c', 'engine_gone']) board.fail(cells[id] ?? 0, 0n, 'quota', nowMs, ASKER);
+  board.fail(cells['engine_b'] ?? 0, 0n, 'quota', nowMs - 86_400_000, ASKER);
   const series = seriesOf(metricsText([gauges.snapshot([], ['engine_a', 'engine_b', 'engine_c'], blockIndex, [])]));
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_a"}'), 0);
   t.equal(series.get('headrace_search_engine_suspended{engine="engine_b"}'), 0, 'a trial is due');

@@ -106,6 +106,7 @@ class Money {
         assumedTokens: 10,
         epochMs: () => 0,
       },
+      search: { serves: () => true },
       paymentProcessor: {
         begin: async () => {
           const kind = await this.begin.promise;

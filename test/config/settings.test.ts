@@ -108,6 +108,8 @@ const DEFAULTS: Settings = {
   },
   search: {
     timeoutMs: 10_000,
+    softTimeoutMs: 4000,
+    perAccount: 8,
     ids: ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'],
     default: ['engine_a', 'engine_b', 'engine_c'],
     engines: {},

@@ -22,7 +22,7 @@ import { FETCH_PRODUCERS } from './fixtures/unreadable-pages.ts';
 type Tap = typeof t;
 type Producer = (t: Tap) => Promise<Answer>;
 
-/** Codes of translations (test/upstream/forms), of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission), of stored responses (test/system/responses, test/responses/response-store). */
+/** Codes of translations (test/upstream/forms), of sockets (test/api/response-socket), of a gateway that shuts down (test/system/reload), of more limits than cells (test/api/pipeline), of payments (test/api/credits), of full queues (test/gateway/admission, test/api/search-places), of stored responses (test/system/responses, test/responses/response-store). */
 const ELSEWHERE: readonly ErrorCode[] = [
   'HR_REQUEST_UNTRANSLATABLE',
   'HR_ROUTE_UNKNOWN_DIALECT',
@@ -42,6 +42,8 @@ const ELSEWHERE: readonly ErrorCode[] = [
   'HR_RESPONSE_BACKGROUND',
   'HR_RESPONSE_UNAVAILABLE',
   'HR_ROUTE_BACKLOG',
+  'HR_SEARCH_LIMIT',
+  'HR_SEARCH_BUSY',
   'HR_LIMITS_FULL',
   'HR_ACCOUNT_RATE',
   'HR_ACCOUNT_REQUEST',

@@ -60,7 +60,7 @@ t.test('tries again at every check, and notifies once', async (t) => {
 
 t.test('answers with what the engine finds', async (t) => {
   const { served } = serve(t, async () => HITS);
-  t.strictSame(await ask(served), { engine: 'index', hits: HITS });
+  t.strictSame(await ask(served), { engine: 'index', hits: HITS, calls: 1 });
 });
 
 t.test('answers at the deadline, whatever the engine does', async (t) => {

@@ -4,7 +4,13 @@ import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
 import type { RateLimit } from '../../src/search/engine.ts';
-import { createEngineMemory, EngineBoard, type CallFailure, type Permit } from '../../src/search/engine-board.ts';
+import {
+  type Asker,
+  createEngineMemory,
+  EngineBoard,
+  type CallFailure,
+  type Permit,
+} from '../../src/search/engine-board.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -13,25 +19,36 @@ function board(): EngineBoard {
 }
 
 function acquire(b: EngineBoard, nowMs: number): Permit {
-  const permit = b.acquire(0, nowMs);
+  const permit = b.acquire(0, nowMs, 'me');
   if (permit === undefined) throw new Error('no permit');
   return permit;
 }
 
+let askers = 0;
+
+/** An account that has not asked before, with a query of its own. */
+function another(): Asker {
+  askers++;
+  return { account: `account ${askers}`, query: `query ${askers}` };
+}
+
 /** Fails as an ordinary search would, which entered before. */
 function fail(b: EngineBoard, failure: CallFailure, nowMs: number, retryAfterMs?: number): number {
-  return b.fail(0, acquire(b, nowMs), failure, nowMs, retryAfterMs);
+  return b.fail(0, acquire(b, nowMs), failure, nowMs, another(), retryAfterMs);
 }
+
+const limit: fc.Arbitrary<RateLimit> = fc.record({
+  requests: fc.integer({ min: 1, max: 40 }),
+  perMs: fc.integer({ min: 1, max: 20_000 }),
+});
 
 t.test('gives permits without limit while the engine works', async (t) => {
   const b = board();
-  t.same([b.acquire(0, 1), b.acquire(0, 1), b.acquire(2, 1)], [0n, 0n, 0n]);
+  t.same([b.acquire(0, 1, 'me'), b.acquire(0, 1, 'me'), b.acquire(2, 1, 'me')], [0n, 0n, 0n]);
   t.equal(b.suspendedUntilMs(0), 0);
 });
 
 for (const [failure, firstMs, mostMs] of [
-  ['denied', 180_000, 3_600_000],
-  ['challenge', 3_600_000, DAY_MS],
   ['quota', 3_600_000, 21_600_000],
   ['rate limited', 10_000, 600_000],
 ] as const) {
@@ -41,16 +58,32 @@ for (const [failure, firstMs, mostMs] of [
     for (let lengthMs = firstMs; lengthMs < 3 * mostMs; lengthMs *= 2) {
       t.equal(fail(b, failure, nowMs), Math.min(lengthMs, mostMs));
       nowMs += Math.min(lengthMs, mostMs);
-      t.equal(b.acquire(0, nowMs - 1), undefined);
+      t.equal(b.acquire(0, nowMs - 1, 'me'), undefined);
     }
   });
 }
 
-for (const failure of ['timeout', 'connection', 'http', 'invalid'] as const) {
+for (const [failure, firstMs, mostMs] of [
+  ['denied', 180_000, 3_600_000],
+  ['challenge', 3_600_000, DAY_MS],
+] as const) {
+  t.test(`suspends after the second query that is ${failure}, twice as long each time, up to a limit`, async (t) => {
+    const b = board();
+    t.equal(fail(b, failure, 1000), 0);
+    let nowMs = 1000;
+    for (let lengthMs = firstMs; lengthMs < 3 * mostMs; lengthMs *= 2) {
+      t.equal(fail(b, failure, nowMs), Math.min(lengthMs, mostMs));
+      nowMs += Math.min(lengthMs, mostMs);
+      t.equal(b.acquire(0, nowMs - 1, 'me'), undefined);
+    }
+  });
+}
+
+for (const failure of ['timeout', 'connection', 'http', 'invalid', 'unresponsive'] as const) {
   t.test(`suspends after the third ${failure} in a row`, async (t) => {
     const b = board();
     t.same([fail(b, failure, 1), fail(b, failure, 1)], [0, 0]);
-    b.succeed(0, acquire(b, 1));
+    b.succeed(0, acquire(b, 1), 'me');
     t.same([fail(b, failure, 1), fail(b, failure, 1), fail(b, failure, 1)], [0, 0, 5000]);
     t.equal(fail(b, failure, 6000), 10_000);
   });
@@ -59,7 +92,7 @@ for (const failure of ['timeout', 'connection', 'http', 'invalid'] as const) {
 t.test('a rejected query is not the engine’s fault', async (t) => {
   const b = board();
   for (let i = 0; i < 10; i++) t.equal(fail(b, 'rejected', 1), 0);
-  t.equal(b.acquire(0, 1), 0n);
+  t.equal(b.acquire(0, 1, 'me'), 0n);
 });
 
 t.test('obeys Retry-After up to a day, and ignores values that are none', async (t) => {
@@ -74,13 +107,13 @@ t.test('obeys Retry-After up to a day, and ignores values that are none', async 
 t.test('allows one trial at a time after a suspension', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
-  t.equal(b.acquire(0, 10_999), undefined);
+  t.equal(b.acquire(0, 10_999, 'me'), undefined);
   const trial = acquire(b, 11_000);
   t.not(trial, 0n);
-  t.equal(b.acquire(0, 11_000), undefined);
-  t.equal(b.acquire(0, 20_000), undefined);
-  b.succeed(0, trial);
-  t.same([b.acquire(0, 20_000), b.acquire(0, 20_000)], [0n, 0n]);
+  t.equal(b.acquire(0, 11_000, 'me'), undefined);
+  t.equal(b.acquire(0, 20_000, 'me'), undefined);
+  b.succeed(0, trial, 'me');
+  t.same([b.acquire(0, 20_000, 'me'), b.acquire(0, 20_000, 'me')], [0n, 0n]);
   t.equal(fail(b, 'rate limited', 20_000), 10_000, 'forgotten: the first suspension again');
 });
 
@@ -89,73 +122,156 @@ t.test('a trial that proves nothing is granted again', async (t) => {
   fail(b, 'rate limited', 1000);
   b.release(0, acquire(b, 11_000));
   const next = acquire(b, 11_001);
-  t.equal(b.fail(0, next, 'rejected', 11_001), 0);
-  t.ok(b.acquire(0, 11_002));
+  t.equal(b.fail(0, next, 'rejected', 11_001, another()), 0);
+  t.ok(b.acquire(0, 11_002, 'me'));
 });
 
 t.test('a trial that fails suspends again, however few failures there were', async (t) => {
   const b = board();
-  fail(b, 'denied', 1000);
-  t.equal(fail(b, 'timeout', 181_000), 10_000);
+  fail(b, 'rate limited', 1000);
+  t.equal(fail(b, 'timeout', 11_000), 10_000);
 });
 
 t.test('a trial without an outcome is granted again, and its late outcome has no effect', async (t) => {
   const b = board();
   fail(b, 'rate limited', 1000);
   const lost = acquire(b, 11_000);
-  t.equal(b.acquire(0, 40_999), undefined);
+  t.equal(b.acquire(0, 40_999, 'me'), undefined);
   const second = acquire(b, 41_000);
   b.release(0, lost);
-  b.succeed(0, lost);
-  t.equal(b.acquire(0, 41_001), undefined, 'the second trial goes on');
-  b.succeed(0, second);
-  t.equal(b.acquire(0, 41_001), 0n);
+  b.succeed(0, lost, 'me');
+  t.equal(b.acquire(0, 41_001, 'me'), undefined, 'the second trial goes on');
+  b.succeed(0, second, 'me');
+  t.equal(b.acquire(0, 41_001, 'me'), 0n);
 });
 
 t.test('searches that were under way neither end nor lengthen a suspension, nor free its trial', async (t) => {
   const b = board();
   const early = Array.from({ length: 20 }, () => acquire(b, 1000)) as [Permit, Permit, Permit, Permit];
   t.same(
-    early.map((permit) => b.fail(0, permit, 'rate limited', 1000)),
+    early.map((permit) => b.fail(0, permit, 'rate limited', 1000, another())),
     Array.from({ length: 20 }, () => 10_000),
   );
   t.equal(b.suspendedUntilMs(0), 11_000);
-  b.succeed(0, early[0]);
+  b.succeed(0, early[0], 'me');
   t.equal(b.suspendedUntilMs(0), 11_000);
   const trial = acquire(b, 11_000);
   b.release(0, early[1]);
-  b.succeed(0, early[2]);
-  t.equal(b.acquire(0, 11_000), undefined);
-  t.equal(b.fail(0, trial, 'rate limited', 11_000), 20_000);
+  b.succeed(0, early[2], 'me');
+  t.equal(b.acquire(0, 11_000, 'me'), undefined);
+  t.equal(b.fail(0, trial, 'rate limited', 11_000, another()), 20_000);
 });
 
 t.test('a milder failure never shortens a suspension; a worse one lengthens it', async (t) => {
   const b = board();
   const early = [acquire(b, 0), acquire(b, 0), acquire(b, 0)] as const;
-  b.fail(0, early[0], 'denied', 1000);
-  b.fail(0, early[1], 'rate limited', 1000);
+  b.fail(0, early[0], 'http', 1000, another(), 180_000);
+  b.fail(0, early[1], 'rate limited', 1000, another());
   t.equal(b.suspendedUntilMs(0), 181_000);
-  b.fail(0, early[2], 'challenge', 1000);
+  b.fail(0, early[2], 'quota', 1000, another());
   t.equal(b.suspendedUntilMs(0), 3_601_000);
 });
 
 t.test('new settings end a suspension', async (t) => {
   const b = board();
-  fail(b, 'denied', 1000);
+  fail(b, 'rate limited', 1000);
   acquire(b, 181_000);
   b.reset(0);
-  t.equal(b.acquire(0, 181_000), 0n);
-  t.equal(fail(b, 'denied', 181_000), 180_000);
+  t.equal(b.acquire(0, 181_000, 'me'), 0n);
+  t.equal(fail(b, 'rate limited', 181_000), 10_000);
 });
 
 t.test('two boards on one memory share their state', async (t) => {
   const memory = createEngineMemory(2);
   const [one, two] = [new EngineBoard(memory), new EngineBoard(memory)];
-  one.fail(1, acquire(one, 1), 'denied', 1000);
-  t.equal(two.acquire(1, 1001), undefined);
-  t.equal(two.acquire(0, 1001), 0n);
-  t.ok(two.acquire(1, 181_000));
-  t.equal(one.acquire(1, 181_000), undefined);
+  one.fail(1, acquire(one, 1), 'rate limited', 1000, another());
+  t.equal(two.acquire(1, 1001, 'me'), undefined);
+  t.equal(two.acquire(0, 1001, 'me'), 0n);
+  t.ok(two.acquire(1, 181_000, 'me'));
+  t.equal(one.acquire(1, 181_000, 'me'), undefined);
+});
+
+t.test('one query that fails again and again suspends nothing', async (t) => {
+  const b = board();
+  for (let i = 0; i < 50; i++) t.equal(b.fail(0, 0n, 'timeout', i, { account: 'one', query: 'slow' }), 0);
+  for (let i = 0; i < 50; i++) t.equal(b.fail(0, 0n, 'challenge', i, { account: 'one', query: 'slow' }), 0);
+  t.equal(b.acquire(0, 100, 'one'), 0n);
+});
+
+t.test('queries of one account suspend the engine for it alone', async (t) => {
+  const b = board();
+  const failed = (account: string, query: string, nowMs: number): number =>
+    b.fail(0, b.acquire(0, nowMs, account) ?? 0n, 'timeout', nowMs, { account, query });
+  t.same([failed('one', 'a', 1), failed('one', 'b', 1), failed('one', 'c', 1)], [0, 0, 5000]);
+  t.equal(b.acquire(0, 5000, 'one'), undefined);
+  t.same([b.acquire(0, 5000, 'two'), b.acquire(0, 6000, 'two')], [0n, 0n], 'without a trial');
+  const trial = b.acquire(0, 5001, 'one') ?? 0n;
+  t.not(trial, 0n);
+  t.equal(b.fail(0, trial, 'timeout', 6000, { account: 'one', query: 'd' }), 10_000);
+  t.same([b.acquire(0, 6001, 'one'), b.acquire(0, 6001, 'two')], [undefined, 0n]);
+});
+
+t.test('the failure of a second account suspends the engine for all', async (t) => {
+  const b = board();
+  for (const query of ['a', 'b', 'c']) b.fail(0, 0n, 'http', 1, { account: 'one', query });
+  t.equal(b.fail(0, 0n, 'http', 1000, { account: 'two', query: 'd' }), 10_000);
+  t.same(
+    [b.acquire(0, 1001, 'one'), b.acquire(0, 1001, 'two'), b.acquire(0, 1001, 'three')],
+    [undefined, undefined, undefined],
+  );
+  const mixed = board();
+  t.same(
+    [...'aabbc'].map((query, i) => mixed.fail(0, 0n, 'http', 1, { account: `account ${i % 2}`, query })),
+    [0, 0, 0, 0, 5000],
+  );
+  t.equal(mixed.acquire(0, 2, 'three'), undefined);
+});
+
+t.test('an answer to another account ends the suspension of one; its own late answers do not', async (t) => {
+  const b = board();
+  for (const query of ['a', 'b', 'c']) b.fail(0, 0n, 'timeout', 1, { account: 'one', query });
+  b.succeed(0, 0n, 'one');
+  t.equal(b.acquire(0, 2, 'one'), undefined);
+  b.succeed(0, 0n, 'two');
+  t.equal(b.acquire(0, 2, 'one'), 0n);
+  t.equal(b.fail(0, 0n, 'timeout', 3, { account: 'one', query: 'd' }), 0, 'the row is forgotten');
+});
+
+t.test('what the engine itself asks for holds for all accounts', async (t) => {
+  for (const [failure, retryAfterMs] of [['quota'], ['rate limited'], ['http', 30_000]] as const) {
+    const b = board();
+    b.fail(0, 0n, failure, 1, { account: 'one', query: 'a' }, retryAfterMs);
+    t.equal(b.acquire(0, 2, 'two'), undefined, failure);
+  }
+});
+
+t.test('a suspension of all is not narrowed to one account by searches that were under way', async (t) => {
+  const b = board();
+  b.fail(0, 0n, 'quota', 1, { account: 'one', query: 'a' });
+  for (const query of ['b', 'c', 'd']) b.fail(0, 0n, 'denied', 2, { account: 'two', query });
+  t.equal(b.acquire(0, 3, 'three'), undefined);
+});
+
+t.test('says how many requests its limits allow, and when the next', async () => {
+  fc.assert(
+    fc.property(
+      fc.array(limit, { minLength: 1, maxLength: 3 }),
+      fc.nat(20),
+      fc.nat(5000),
+      (limits, before, withinMs) => {
+        const b = board();
+        for (let i = 0; i < before; i++) b.reserve(0, limits, 0, 1e9);
+        const places = b.placesWithin(0, limits, 0, withinMs);
+        const dueMs = b.dueInMs(0, limits, 0);
+        if (places > 0 !== dueMs <= withinMs) throw new Error('the first place is elsewhere');
+        if (places > 200) return;
+        for (let i = 0; i < places; i++)
+          if (b.reserve(0, limits, 0, withinMs) < 0) throw new Error('a place is missing');
+        if (b.reserve(0, limits, 0, withinMs) >= 0 && limits.length === 1) throw new Error('a place more');
+      },
+    ),
+    { numRuns: 300 },
+  );
 });
 
 t.test('allows half of a limit at once and spreads the rest', async (t) => {
@@ -195,11 +311,6 @@ function mostIn(datesMs: readonly number[], perMs: number): number {
   }
   return most;
 }
-
-const limit: fc.Arbitrary<RateLimit> = fc.record({
-  requests: fc.integer({ min: 1, max: 40 }),
-  perMs: fc.integer({ min: 1, max: 20_000 }),
-});
 
 t.test('no window of any limit ever holds more than its requests', async () => {
   fc.assert(
@@ -277,6 +388,6 @@ t.test('threads that reserve at the same moment do not overfill a window', async
 t.test('of two threads one gets the trial', async (t) => {
   const memory = createEngineMemory(1);
   const boards = [new EngineBoard(memory), new EngineBoard(memory)];
-  boards[0]?.fail(0, 0n, 'denied', 0);
-  t.equal(boards.filter((b) => b.acquire(0, 200_000) !== undefined).length, 1);
+  boards[0]?.fail(0, 0n, 'quota', 0, another());
+  t.equal(boards.filter((b) => b.acquire(0, 3_700_000, 'me') !== undefined).length, 1);
 });

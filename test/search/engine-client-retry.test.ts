@@ -1,6 +1,11 @@
 // One search of one engine under a manual clock: retries, rate limits, pages, workers, hedging.
 import t from 'tap';
+import type { ManualClock } from '../../src/actor/testkit.ts';
 import { setUpClient, fakeEngine, FOUND, hang, HITS, hostOf, reasons, startSearch } from '../support/search.ts';
+
+function delay(clock: ManualClock, ms: number): Promise<void> {
+  return new Promise((resolve) => void clock.setTimeout(resolve, ms));
+}
 
 const TWO = { workers: [fakeEngine('w0'), fakeEngine('w1')] };
 
@@ -40,8 +45,8 @@ t.test('a search cancelled in the wait for a retry ends, with its timer', async 
   t.equal(b.clock.nextDueMs, Infinity, 'no timer is left');
 });
 
-t.test('waits for its rate limit within the deadline, and reports rate limited past it', async (t) => {
-  const b = setUpClient(() => FOUND, { rates: [{ requests: 1, perMs: 4000 }] });
+t.test('waits for its rate limit for up to a second, and reports rate limited at once past it', async (t) => {
+  const b = setUpClient(() => FOUND, { rates: [{ requests: 1, perMs: 400 }] });
   const all = Array.from({ length: 4 }, () => startSearch(b.client, 11_000));
   await b.settle();
   t.same(
@@ -49,15 +54,41 @@ t.test('waits for its rate limit within the deadline, and reports rate limited p
     [1, 0, 0, 1],
   );
   t.same(all[3]?.reports, [{ reason: 'rate limited' }]);
-  await b.advance(4025);
+  await b.advance(425);
   t.equal(all[1]?.reports.length, 1);
-  await b.advance(4025);
+  await b.advance(425);
   t.strictSame(all[2]?.reports, [HITS]);
   t.equal(b.board.suspendedUntilMs(0), 0, 'our own limit does not blame the engine');
+  t.equal(b.clock.nextDueMs, Infinity);
+});
+
+t.test('does not wait for a place that leaves no time for a request', async (t) => {
+  const b = setUpClient(() => FOUND, { rates: [{ requests: 1, perMs: 600 }] });
+  await reasons(b, 1);
+  for (let i = 0; i < 10; i++) b.client.latencies.add(500);
+  const late = startSearch(b.client, b.clock.now() + 1000);
+  const inTime = startSearch(b.client, b.clock.now() + 1200);
+  await b.settle();
+  t.same([late.reports, inTime.reports], [[{ reason: 'rate limited' }], []]);
+  await b.advance(625);
+  t.strictSame(inTime.reports, [HITS]);
+});
+
+t.test('gives the places of its rate limit to accounts in turns', async (t) => {
+  const b = setUpClient(({ url }) => ({ urls: [url] }), { rates: [{ requests: 1, perMs: 300 }] });
+  await reasons(b, 1);
+  const many = Array.from({ length: 6 }, (_, i) => startSearch(b.client, 20_000, { query: `many ${i}` }, 'many'));
+  const one = startSearch(b.client, 20_000, { query: 'one' }, 'one');
+  await b.settle();
+  t.equal(many.filter(({ reports }) => reports.length === 1).length, 4, 'all but those who are served in a second');
+  await b.advance(1000);
+  t.match(one.reports, [{ hits: [{}] }]);
+  t.equal(many.filter(({ reports }) => 'hits' in (reports[0] ?? {})).length, 2);
+  t.match(b.transport.asked.at(-1), 'many', 'the second turn of the first account comes after the first of the other');
 });
 
 t.test('a deadline in the wait for the rate limit does not blame the engine', async (t) => {
-  const b = setUpClient(() => FOUND, { rates: [{ requests: 1, perMs: 4000 }] });
+  const b = setUpClient(() => FOUND, { rates: [{ requests: 1, perMs: 900 }] });
   await reasons(b, 1);
   for (let i = 0; i < 5; i++) {
     const { call, reports } = startSearch(b.client, 110_000);
@@ -71,12 +102,12 @@ t.test('a deadline in the wait for the rate limit does not blame the engine', as
 });
 
 t.test('asks for pages until there are enough hits', async (t) => {
-  const page = (n: number): string[] => Array.from({ length: 4 }, (_, i) => `http://x.org/${n}-${i}`);
+  const page = (n: number): string[] => Array.from({ length: 8 }, (_, i) => `http://x.org/${n}-${i}`);
   let n = 0;
   const b = setUpClient(() => ({ urls: page(n), next: ++n }));
-  const { reports } = startSearch(b.client, 11_000, { maxResults: 10 });
+  const { reports } = startSearch(b.client, 11_000, { maxResults: 20 });
   await b.settle();
-  t.equal((reports[0] as typeof HITS).hits.length, 10);
+  t.equal((reports[0] as typeof HITS).hits.length, 20);
   t.equal(b.transport.asked.length, 3);
 });
 
@@ -87,18 +118,68 @@ t.test('goes on after a first page that has no hits but a next page', async (t) 
   t.strictSame(reports, [HITS]);
 });
 
-t.test('sends at most 12 requests for a search', async (t) => {
-  const b = setUpClient(() => ({ next: 1 }));
-  t.same(await reasons(b, 1), ['ok']);
-  t.equal(b.transport.asked.length, 12);
+t.test('sends at most two requests for each ten results wanted, and 12 in all', async (t) => {
+  for (const [maxResults, most] of [
+    [1, 2],
+    [10, 2],
+    [11, 4],
+    [100, 12],
+  ] as const) {
+    const b = setUpClient(() => ({ next: 1 }));
+    startSearch(b.client, 11_000, { maxResults });
+    await b.settle();
+    t.equal(b.transport.asked.length, most);
+  }
 });
 
-t.test('a later page that fails leaves the hits there are, and counts as a failure', async (t) => {
-  const b = setUpClient(({ url }) => (url.endsWith('s=') ? { ...FOUND, next: 2 } : { failure: 'denied' }));
-  const { reports } = startSearch(b.client, 11_000);
+t.test('a later page that fails leaves the hits there are, and says nothing about the engine', async (t) => {
+  for (const failure of ['denied', 'http', 'rate limited', 'invalid'] as const) {
+    const b = setUpClient(({ url }) => (url.endsWith('s=') ? { ...FOUND, next: 2 } : { failure, status: 500 }));
+    t.same(await reasons(b, 5), ['ok', 'ok', 'ok', 'ok', 'ok']);
+    t.equal(b.board.suspendedUntilMs(0), 0);
+  }
+});
+
+t.test('large searches that the deadline cuts between pages never suspend the engine', async (t) => {
+  let n = 0;
+  const b = setUpClient(
+    async (_request, signal) => {
+      await Promise.race([delay(b.clock, 2200), hang(signal)]);
+      return { urls: Array.from({ length: 10 }, (_, i) => `http://x.org/${n}-${i}`), next: ++n };
+    },
+    { concurrency: 4 },
+  );
+  const large = { maxResults: 100 };
+  const calls = ['a', 'b', 'c'].map((query) =>
+    startSearch(b.client, 11_000, { ...large, query: `large ${query}` }, `account ${query}`),
+  );
+  await b.advance(10_000);
+  for (const { call } of calls) call.cancel('timeout');
   await b.settle();
-  t.strictSame(reports, [HITS]);
-  t.same(await reasons(b, 1), ['suspended']);
+  t.same(
+    calls.map(({ reports }) => (reports[0] as typeof HITS).hits.length),
+    [40, 40, 40],
+  );
+  const next = startSearch(b.client, 21_000);
+  await b.advance(2200);
+  t.match(next.reports, [{ hits: [{}] }], 'the next search is served');
+});
+
+t.test('a request that had no time of its own does not blame the engine when it is cut off', async (t) => {
+  const b = setUpClient(({ url }, signal) => (url.includes('quick') ? FOUND : hang(signal)), {
+    rates: [{ requests: 1, perMs: 900 }],
+  });
+  for (let i = 0; i < 4; i++) {
+    startSearch(b.client, b.clock.now() + 1000, { query: 'quick' });
+    const { call, reports } = startSearch(b.client, b.clock.now() + 1500, { query: `slow ${i}` }, `account ${i}`);
+    await b.advance(1500);
+    call.cancel('timeout');
+    await b.settle();
+    t.same(reports, [{ reason: 'timeout' }]);
+    await b.advance(1000);
+  }
+  t.equal(b.transport.asked.length, 8);
+  t.equal(b.board.suspendedUntilMs(0), 0);
 });
 
 t.test('a deadline in a later page leaves the hits there are', async (t) => {
@@ -148,7 +229,7 @@ t.test('no other worker is asked when query or account are at fault', async (t) 
 t.test('a worker that hangs is left out for a while', async (t) => {
   const b = setUpClient((request, signal) => (hostOf(request) === 'w0' ? hang(signal) : FOUND), TWO);
   const { call, reports } = startSearch(b.client, 11_000);
-  await b.settle();
+  await b.advance(10_000);
   call.cancel('timeout');
   await b.settle();
   t.same(reports, [{ reason: 'timeout' }]);

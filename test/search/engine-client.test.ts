@@ -15,6 +15,8 @@ import {
   startSearch,
 } from '../support/search.ts';
 
+const ASKER = { account: 'me', query: 'rivers' };
+
 t.test('reports the hits of its engine', async (t) => {
   const b = setUpClient(() => FOUND);
   const { reports } = startSearch(b.client, 11_000);
@@ -130,7 +132,8 @@ t.test('a search cancelled in the queue ends at once and does not blame the engi
   await b.settle();
   t.strictSame(first.reports, [HITS]);
   t.equal(b.transport.asked.length, 2, 'the first and the last');
-  t.equal(b.board.fail(0, 0n, 'timeout', 2000), 0, 'the first failure that counts');
+  t.equal(b.board.fail(0, 0n, 'quota', 2000, ASKER), 3_600_000, 'the first failure that counts');
+  b.board.reset(0);
   last.call.cancel('cancelled');
   await b.settle();
 });
@@ -160,8 +163,8 @@ t.test(
     let hangs = true;
     const b = setUpClient((_request, signal) => (hangs ? hang(signal) : FOUND));
     for (let i = 0; i < 3; i++) {
-      const { call, reports } = startSearch(b.client, 11_000);
-      await b.settle();
+      const { call, reports } = startSearch(b.client, b.clock.now() + 10_000, { query: `rivers ${i}` }, `account ${i}`);
+      await b.advance(10_000);
       call.cancel('timeout');
       await b.settle();
       t.same(reports, [{ reason: 'timeout' }]);
@@ -178,7 +181,7 @@ t.test('a search of a suspended engine fails at once, also when others are runni
   const b = setUpClient((_request, signal) => hang(signal), { concurrency: 1 });
   startSearch(b.client, 11_000);
   await b.settle();
-  b.board.fail(0, 0n, 'denied', 1000);
+  b.board.fail(0, 0n, 'quota', 1000, ASKER);
   t.same(await reasons(b, 1), ['suspended']);
 });
 
@@ -186,7 +189,7 @@ t.test('one search tries an engine after its suspension', async (t) => {
   let open: ((value: typeof FOUND) => void) | undefined;
   let answers: () => typeof FOUND | { failure: 'denied' } | Promise<typeof FOUND> = () => ({ failure: 'denied' });
   const b = setUpClient(() => answers());
-  t.same(await reasons(b, 2), ['access denied', 'suspended']);
+  t.same(await reasons(b, 3), ['access denied', 'access denied', 'suspended']);
   await b.advance(180_000);
   answers = () => new Promise((resolve) => (open = resolve));
   const trial = startSearch(b.client, b.clock.now() + 10_000);
@@ -202,7 +205,7 @@ t.test('one search tries an engine after its suspension', async (t) => {
 t.test('a trial whose client leaves is granted to the next search', async (t) => {
   let answers: Answer = () => ({ failure: 'denied' });
   const b = setUpClient((request, signal) => answers(request, signal));
-  await reasons(b, 1);
+  await reasons(b, 2);
   await b.advance(180_000);
   answers = (_request, signal) => hang(signal);
   const { call } = startSearch(b.client, b.clock.now() + 10_000);
@@ -231,8 +234,9 @@ t.test('limits, checks and cancels an engine in this process, whether it heeds i
     inProcess(() => new Promise(() => undefined)),
   );
   for (let i = 0; i < 3; i++) {
-    const search = startSearch(deaf.client, 11_000);
-    await deaf.settle();
+    const deadlineMs = deaf.clock.now() + 10_000;
+    const search = startSearch(deaf.client, deadlineMs, { query: `rivers ${i}` }, `account ${i}`);
+    await deaf.advance(10_000);
     search.call.cancel('timeout');
     await deaf.settle();
     t.same(search.reports, [{ reason: 'timeout' }], 'others may run again');
@@ -300,14 +304,14 @@ t.test('cancelling every search aborts every request and empties the queue', asy
 });
 
 t.test('a suspension ends all searches in the queue', async (t) => {
-  const gate = Promise.withResolvers<{ failure: 'denied' }>();
+  const gate = Promise.withResolvers<{ failure: 'quota' }>();
   const b = setUpClient(() => gate.promise, { concurrency: 1 });
   const all = Array.from({ length: 10_000 }, () => startSearch(b.client, 11_000));
   await b.settle();
-  gate.resolve({ failure: 'denied' });
+  gate.resolve({ failure: 'quota' });
   await b.settle();
   t.equal(b.transport.asked.length, 1);
-  t.strictSame(all[0]?.reports, [{ reason: 'access denied' }]);
+  t.strictSame(all[0]?.reports, [{ reason: 'quota exceeded' }]);
   t.ok(all.slice(1).every(({ reports }) => 'reason' in (reports[0] ?? {}) && reports.length === 1));
   t.strictSame(all.at(-1)?.reports, [{ reason: 'suspended' }]);
 });

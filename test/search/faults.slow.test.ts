@@ -8,11 +8,22 @@ import t from 'tap';
 import type { Clock } from '../../src/actor/index.ts';
 import { createManualClock, createSeededRandom, createTestSystem, type ManualClock } from '../../src/actor/testkit.ts';
 import { worker } from '../../src/search/engines/worker.ts';
+import { createPlaceMemory } from '../../src/search/account-places.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { EngineSpec } from '../../src/search/engine-client.ts';
 import type { SearchAnswer } from '../../src/search/query.ts';
 import { SearchService, type SearchServiceDeps } from '../../src/search/search-service.ts';
-import { type Answer, fakeEngine, fakeTransport, hang, queryOf, type Said, specOf } from '../support/search.ts';
+import {
+  type Answer,
+  answerOf,
+  callerOf,
+  fakeEngine,
+  fakeTransport,
+  hang,
+  queryOf,
+  type Said,
+  specOf,
+} from '../support/search.ts';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
@@ -30,13 +41,21 @@ function serviceOf(
   t: Test,
   engines: readonly EngineSpec[],
   clock: Clock,
-  deps: Partial<SearchServiceDeps> = {},
+  deps: Pick<Partial<SearchServiceDeps>, 'memory' | 'onOutcome' | 'transport'> = {},
 ): SearchService {
   const service = new SearchService({
     ...{ clock, random: createSeededRandom(7), epochMs: () => 1_790_000_000_000 },
     ...{ memory: createEngineMemory(engines.length), onOutcome: () => undefined, ...deps },
+    ...{ placeMemory: createPlaceMemory(1), thread: 0 },
   });
-  service.configure({ timeoutMs: TIMEOUT_MS, engines, cacheTtlMs: null, cacheBytes: 0 });
+  service.configure({
+    timeoutMs: TIMEOUT_MS,
+    softTimeoutMs: TIMEOUT_MS,
+    perAccount: 1000,
+    engines,
+    cacheTtlMs: null,
+    cacheBytes: 0,
+  });
   t.teardown(() => service.close());
   return service;
 }
@@ -60,7 +79,8 @@ function search(t: Test, engines: readonly EngineSpec[], clock: ManualClock): As
   });
   const answers: SearchAnswer[] = [];
   const answered = new Promise<SearchAnswer>((resolve) => {
-    service.search(queryOf(engines.map(({ id }) => id)), 'me', (answer) => {
+    service.search(queryOf(engines.map(({ id }) => id)), callerOf('me'), (found) => {
+      const answer = answerOf(found);
       answers.push(answer);
       resolve(answer);
     });
@@ -208,7 +228,7 @@ t.test('a client that leaves closes the sockets of its search', async (t) => {
     specOf(id, { cell, workers: [worker({ url: `${url}/${id}` })] }),
   );
   const service = serviceOf(t, engines, createManualClock());
-  const pending = service.search(queryOf(['hangs', 'trickles']), 'me', () => t.fail('answered'));
+  const pending = service.search(queryOf(['hangs', 'trickles']), callerOf('me'), () => t.fail('answered'));
   while (open() < 2) await new Promise((resolve) => setImmediate(resolve));
   pending.abort();
   while (open() > 0) await new Promise((resolve) => setImmediate(resolve));
@@ -288,7 +308,8 @@ t.test('10,000 searches with random faults all end by their deadline and leave n
     const startedMs = clock.now();
     // Some are equal to the one before, some clients leave.
     const query = queryOf(IDS, { query: `q${i % 7 === 0 ? i - 1 : i}` });
-    const pending = service.search(query, 'me', (answer) => {
+    const pending = service.search(query, callerOf(`account ${Math.floor((i + 1) / 7)}`), (found) => {
+      const answer = answerOf(found);
       tally.count(answer, clock.now() - startedMs);
       made.push(new WeakRef(answer));
     });

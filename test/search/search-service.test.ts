@@ -5,10 +5,23 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { Pending } from '../../src/net/answer-cache.ts';
-import { SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
-import { type Answer, fakeTransport, type FakeTransport, hang, hostOf, queryOf, specOf } from '../support/search.ts';
+import { createPlaceMemory } from '../../src/search/account-places.ts';
+import { type SearchOutcome, SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
+import {
+  type Answer,
+  answerOf,
+  callerOf,
+  fakeEngine,
+  fakeTransport,
+  type FakeTransport,
+  hang,
+  hostOf,
+  queryOf,
+  specOf,
+} from '../support/search.ts';
 
 interface Heard {
+  readonly found: SearchOutcome[];
   readonly answers: SearchAnswer[];
   readonly cached: boolean[];
   readonly pending: Pending;
@@ -27,9 +40,12 @@ function setUp(answer: Answer, settings: Partial<SearchServiceSettings> = {}): S
   const { clock } = test;
   const memory = createEngineMemory(8);
   const deps = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined };
-  const service = new SearchService({ ...deps, clock, memory, transport });
+  const placeMemory = createPlaceMemory(1);
+  const service = new SearchService({ ...deps, clock, memory, placeMemory, thread: 0, transport });
   const base = {
     timeoutMs: 10_000,
+    softTimeoutMs: 10_000,
+    perAccount: 8,
     engines: ['a', 'b', 'c', 'd', 'e'].map((id, cell) => specOf(id, { cell })),
     cacheTtlMs: null,
     cacheBytes: 1_000_000,
@@ -39,9 +55,10 @@ function setUp(answer: Answer, settings: Partial<SearchServiceSettings> = {}): S
     ...{ ...test, service, transport },
     configure: (changes) => service.configure({ ...base, ...settings, ...changes }),
     search(fields = {}, account = 'me') {
-      const heard = { answers: [] as SearchAnswer[], cached: [] as boolean[] };
-      const pending = service.search(queryOf(['a', 'b'], fields), account, (given, source) => {
-        heard.answers.push(given);
+      const heard = { found: [] as SearchOutcome[], answers: [] as SearchAnswer[], cached: [] as boolean[] };
+      const pending = service.search(queryOf(['a', 'b'], fields), callerOf(account), (given, source) => {
+        heard.found.push(given);
+        if ('answer' in given) heard.answers.push(given.answer);
         heard.cached.push(source === 'cache');
       });
       return { ...heard, pending };
@@ -82,8 +99,8 @@ t.test('counts the deadline from the acceptance and answers at it', async (t) =>
 t.test('equal searches of one account share one set of calls, and each is answered', async (t) => {
   const b = setUp(found);
   const done: SearchAnswer[] = [];
-  const listen = (answer: SearchAnswer): void => void done.push(answer);
-  for (let i = 0; i < 5; i++) b.service.search(queryOf(['a', 'b']), 'me', listen);
+  const listen = (found: SearchOutcome): void => void done.push(answerOf(found));
+  for (let i = 0; i < 5; i++) b.service.search(queryOf(['a', 'b']), callerOf('me'), listen);
   const others = [
     b.search({}, 'you'),
     b.search({ query: 'lakes' }),
@@ -140,11 +157,11 @@ t.test('a client that leaves from within another’s answer is not answered', as
   const b = setUp(found);
   const heard: string[] = [];
   let second: Pending | undefined;
-  b.service.search(queryOf(['a']), 'me', () => {
+  b.service.search(queryOf(['a']), callerOf('me'), () => {
     heard.push('first');
     second?.abort();
   });
-  second = b.service.search(queryOf(['a']), 'me', () => heard.push('second'));
+  second = b.service.search(queryOf(['a']), callerOf('me'), () => heard.push('second'));
   await b.settle();
   t.same(heard, ['first']);
 });
@@ -249,7 +266,7 @@ t.test('a reload replaces only what has changed, and searches under way end as t
 
 t.test('new settings of an engine end its suspension; those of another do not', async (t) => {
   let denied = true;
-  const b = setUp((request, signal) => (denied ? { failure: 'denied' } : found(request, signal)));
+  const b = setUp((request, signal) => (denied ? { failure: 'quota' } : found(request, signal)));
   b.search();
   await b.settle();
   denied = false;
@@ -318,4 +335,173 @@ t.test('closing answers the searches under way with what there is, and leaves no
   t.same(answers[0]?.meta.engines_used, ['b']);
   t.same(answers[0]?.meta.engine_errors, [{ engine: 'a', reason: 'timeout' }]);
   t.same([b.transport.load.now, b.transport.listeners(), b.clock.nextDueMs], [0, 0, Infinity]);
+});
+
+const SOFT = { softTimeoutMs: 4000 };
+
+/** Engine `a` answers after this long, the others at once. */
+const slowA =
+  (b: () => Setup, ms: number): Answer =>
+  (request, signal) =>
+    hostOf(request) === 'a'
+      ? Promise.race([
+          new Promise<{ urls: string[] }>(
+            (resolve) => void b().clock.setTimeout(() => resolve({ urls: ['http://x.org/a'] }), ms),
+          ),
+          hang(signal),
+        ])
+      : found(request, signal);
+
+t.test('answers at the soft deadline, names the slow engine and charges nothing for it', async (t) => {
+  const b: Setup = setUp(
+    slowA(() => b, 6000),
+    SOFT,
+  );
+  const { answers, found: outcomes } = b.search();
+  await b.advance(3999);
+  t.same(answers, []);
+  await b.advance(1);
+  t.strictSame(answers[0]?.meta, {
+    duration_ms: 4000,
+    engines_used: ['b'],
+    engines_failed: ['a'],
+    engine_errors: [{ engine: 'a', reason: 'slow' }],
+  });
+  t.match(outcomes[0], { units: new Map([['b', 1]]) });
+  t.same([b.service.load.running, b.transport.load.now], [1, 1], 'the slow engine keeps the place of the account');
+  await b.advance(2000);
+  t.same([b.service.load.running, b.transport.load.now, b.clock.nextDueMs], [0, 0, Infinity]);
+  t.equal(answers.length, 1);
+});
+
+t.test('what arrives late completes the cached answer', async (t) => {
+  const b: Setup = setUp(
+    slowA(() => b, 6000),
+    { ...SOFT, ...CACHED },
+  );
+  b.search();
+  await b.advance(4000);
+  const early = b.search({ engines: ['b'] });
+  await b.settle();
+  t.same(early.cached, [false]);
+  await b.advance(2000);
+  const { answers, cached } = b.search();
+  await b.settle();
+  t.same(cached, [true]);
+  t.match(answers[0]?.meta, { engines_used: ['a', 'b'], engine_errors: [], duration_ms: 6000 });
+});
+
+t.test('a slow engine that never answers is not kept, and its account is cut off at the deadline', async (t) => {
+  const b = setUp((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)), {
+    ...SOFT,
+    ...CACHED,
+  });
+  b.search();
+  await b.advance(10_000);
+  t.same([b.transport.load.now, b.service.load.running, b.clock.nextDueMs], [0, 0, Infinity]);
+  const { cached } = b.search();
+  await b.advance(4000);
+  t.same(cached, [false]);
+});
+
+t.test('closing ends the slow engines of answered searches', async (t) => {
+  const b = setUp((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)), SOFT);
+  b.search();
+  await b.advance(4000);
+  b.service.close();
+  await b.settle();
+  t.same([b.transport.load.now, b.transport.listeners(), b.clock.nextDueMs], [0, 0, Infinity]);
+});
+
+t.test('searches of one account that hang do not delay those of another', async (t) => {
+  const b = setUp((request, signal) => (request.url.includes('hang') ? hang(signal) : found(request, signal)), {
+    perAccount: 2,
+  });
+  const many = Array.from({ length: 40 }, (_, i) => b.search({ query: `hang ${i}` }, 'many'));
+  const one = b.search({ query: 'rivers' }, 'one');
+  await b.settle();
+  t.equal(one.answers.length, 1);
+  t.same([b.transport.load.now, b.service.load], [4, { running: 2, waiting: 38 }]);
+  many[5]?.pending.abort();
+  await b.settle();
+  t.equal(b.service.load.waiting, 37);
+  await b.advance(10_000);
+  t.match(many[2]?.found, [{ refused: 'limit' }], 'its time of waiting is over');
+  t.match(many[0]?.answers, [{ meta: { engines_used: [] } }]);
+});
+
+t.test('a search waits for its place with a deadline of its own after it', async (t) => {
+  const b: Setup = setUp(
+    slowA(() => b, 6000),
+    { perAccount: 1 },
+  );
+  const first = b.search({ query: 'first' });
+  const second = b.search({ query: 'second' });
+  await b.advance(6000);
+  t.equal(first.answers.length, 1);
+  await b.advance(6000);
+  t.match(second.answers, [{ meta: { engines_used: ['a', 'b'], duration_ms: 12_000 } }]);
+});
+
+t.test(
+  'a search that shares with none has calls of its own, and neither takes from the cache nor fills it',
+  async (t) => {
+    const b = setUp(found, CACHED);
+    const sources: string[] = [];
+    const ask = (account: string | null): void =>
+      void b.service.search(queryOf(['a']), { account, caller: 'net' }, (_found, source) => sources.push(source));
+    ask(null);
+    ask(null);
+    await b.settle();
+    ask('me');
+    await b.settle();
+    ask(null);
+    ask('me');
+    await b.settle();
+    t.same(sources.toSorted(), ['cache', 'flight', 'flight', 'flight', 'flight']);
+    t.equal(b.transport.asked.length, 4);
+  },
+);
+
+t.test('of those who share a search, exactly one has its calls, also when the first has left', async (t) => {
+  const b = setUp(async (request, signal) => found(request, signal));
+  const sources: string[] = [];
+  const ask = (): Pending => b.service.search(queryOf(['a']), callerOf('me'), (_found, source) => sources.push(source));
+  const [first] = [ask(), ask(), ask()];
+  first?.abort();
+  await b.settle();
+  t.same(sources, ['flight', 'shared']);
+  t.equal(b.transport.asked.length, 1);
+});
+
+t.test('counts a price for each request or each ten hits, and never more than was asked for', async (t) => {
+  const page = (n: number): string[] => Array.from({ length: n }, (_, i) => `http://x.org/${n}-${i}`);
+  const unitsOf = async (answer: Answer, maxResults: number): Promise<number | undefined> => {
+    const b = setUp(answer);
+    const { found: outcomes } = b.search({ engines: ['a'], maxResults });
+    await b.settle();
+    return outcomes[0] !== undefined && 'units' in outcomes[0] ? outcomes[0].units.get('a') : undefined;
+  };
+  t.equal(await unitsOf(() => ({ urls: [] }), 100), 1, 'an engine that found nothing has answered');
+  t.equal(await unitsOf(() => ({ urls: page(10) }), 10), 1);
+  t.equal(await unitsOf(() => ({ urls: page(100) }), 100), 10, 'a hundred at once');
+  t.equal(await unitsOf(() => ({ urls: page(100) }), 25), 3, 'more than was asked for');
+  t.equal(await unitsOf(() => ({ urls: page(1), next: 1 }), 100), 10, 'twelve requests of one hit each');
+  t.equal(await unitsOf(() => ({ urls: page(4), next: 1 }), 10), 1, 'two requests of one price');
+});
+
+t.test('an engine that lacks a part is used and named', async (t) => {
+  const b = setUp(found);
+  const noting = {
+    ...fakeEngine('a'),
+    parse: () => ({ hits: [], note: 'some engines of the instance did not answer' }),
+  };
+  b.configure({ engines: [specOf('a', { workers: [noting], fingerprint: 'noting' })] });
+  const { answers } = b.search({ engines: ['a'] });
+  await b.settle();
+  t.match(answers[0]?.meta, {
+    engines_used: ['a'],
+    engines_failed: [],
+    engine_errors: [{ engine: 'a', reason: 'some engines of the instance did not answer' }],
+  });
 });

@@ -14,7 +14,7 @@ import { createBodyMemory } from '../../src/ingress/body.ts';
 import { inject, type InjectResponse } from '../../src/ingress/inject.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
-import { EngineCells } from '../../src/search/index.ts';
+import { createPlaceMemory, EngineCells } from '../../src/search/index.ts';
 import { serving } from './serving.ts';
 import { valuesOf } from './metric-values.ts';
 
@@ -101,6 +101,7 @@ export class ControlledPlane {
     this.plane = new DataPlane({
       ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null, responses: null },
       engineMemory: new EngineCells().memory,
+      searchMemory: createPlaceMemory(1),
       bodyMemory: createBodyMemory(1),
       tellOutcome: () => undefined,
       pages: createProbe<PagesCommand>(system).ref,

@@ -12,8 +12,15 @@ import {
   type HttpEngine,
 } from '../../src/search/engine.ts';
 import { createEngineMemory, EngineBoard } from '../../src/search/engine-board.ts';
-import { type EngineCall, EngineClient, type EngineSpec, type Transport } from '../../src/search/engine-client.ts';
-import type { SearchQuery } from '../../src/search/query.ts';
+import {
+  type EngineCall,
+  EngineClient,
+  type EngineSpec,
+  type ReportListener,
+  type Transport,
+} from '../../src/search/engine-client.ts';
+import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
+import type { SearchCaller, SearchOutcome } from '../../src/search/search-service.ts';
 
 /** An answer of a fake engine. */
 export interface Said {
@@ -126,6 +133,17 @@ export function hostOf({ url }: EngineRequest): string {
   return new URL(url).hostname;
 }
 
+/** A caller with an account of its own. */
+export function callerOf(account: string): SearchCaller {
+  return { account, caller: account };
+}
+
+/** The answer of a search that found a place. */
+export function answerOf(found: SearchOutcome): SearchAnswer {
+  if ('refused' in found) throw new Error(`refused: ${found.refused}`);
+  return found.answer;
+}
+
 /** A report without the name of its engine. */
 export type Outcome = { readonly hits: readonly EngineHit[] } | { readonly reason: string };
 
@@ -139,15 +157,17 @@ export function startSearch(
   client: EngineClient,
   deadlineMs: number,
   fields: Partial<SearchQuery> = {},
+  account = 'me',
 ): StartedSearch {
   const { query, type, maxResults } = queryOf([], fields);
   const reports: Outcome[] = [];
-  const call = client.search({ query, type, maxResults }, deadlineMs, {
-    onReport: ({ engine, ...outcome }) => {
-      if (engine !== client.spec.id) throw new Error(`reported for ${engine}`);
-      reports.push(outcome);
+  const listener: ReportListener = {
+    onReport: (report) => {
+      if (report.engine !== client.spec.id) throw new Error(`reported for ${report.engine}`);
+      reports.push('hits' in report ? { hits: report.hits } : { reason: report.reason });
     },
-  });
+  };
+  const call = client.search({ query, type, maxResults }, deadlineMs, listener, account);
   return { call, reports };
 }
 
@@ -176,11 +196,14 @@ export function setUpClient(answer: Answer, fields: Partial<EngineSpec> = {}): C
   return { clock, settle, advance, client, board, transport, outcomes };
 }
 
-/** Searches one after another, all within 10 s each. */
+let queries = 0;
+
+/** Searches of different accounts and queries, one after another, all within 10 s each. */
 export async function reasons(b: ClientSetup, count: number): Promise<string[]> {
   const said: string[] = [];
   for (let i = 0; i < count; i++) {
-    const { reports } = startSearch(b.client, b.clock.now() + 10_000);
+    const query = `query ${++queries}`;
+    const { reports } = startSearch(b.client, b.clock.now() + 10_000, { query }, `account of ${query}`);
     await b.settle();
     said.push(reports.map((report) => ('reason' in report ? report.reason : 'ok')).join());
   }

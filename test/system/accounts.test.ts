@@ -368,6 +368,45 @@ t.test('a search is charged per engine that succeeded, a page by its price', asy
   t.equal((await fixture.ledger.usage({ by: [] }))[0]?.amount, 6_000_000_000n, 'failures cost nothing');
 });
 
+t.test('a search costs each engine once for each started ten results, and equal ones under way once', async (t) => {
+  const gate = Promise.withResolvers<void>();
+  let calls = 0;
+  const hit = (i: number): object => ({ title: 'a', url: `https://x.org/${i}`, snippet: 's' });
+  const engine = {
+    kind: 'mine',
+    documentation: 'https://x.org/',
+    types: ['web'],
+    async search({ maxResults, query }: { maxResults: number; query: string }) {
+      calls++;
+      if (query === 'shared') await gate.promise;
+      return Array.from({ length: query === 'few' ? 3 : maxResults }, (_, i) => hit(i));
+    },
+  };
+  const fixture = await openAccount(t, USD, {
+    settings: { search: { engines: { engine_a: engine }, pricing: { engine_a: '0.005' } } },
+  });
+  const costOf = async (query: string, maxResults: number): Promise<string | undefined> => {
+    const body = { query, max_results: maxResults, engines: ['engine_a'] };
+    const { headers } = await fixture.gateway.inject({ path: '/search', headers: bearer(), body });
+    return headers['x-headrace-cost'];
+  };
+  t.same(
+    [await costOf('many', 1), await costOf('many', 10), await costOf('many', 11), await costOf('many', 100)],
+    ['0.005', '0.005', '0.01', '0.05'],
+  );
+  t.equal(await costOf('few', 100), '0.005', 'what was found counts');
+  calls = 0;
+  const shared = Array.from({ length: 4 }, () => costOf('shared', 10));
+  t.equal(await costOf('few', 10), '0.005', 'by then all have joined');
+  gate.resolve();
+  const costs = await Promise.all(shared);
+  t.equal(calls, 2);
+  t.same(costs.filter((cost) => cost === '0.00').length, 3);
+  t.ok(costs.includes('0.005'));
+  await fixture.gateway.close();
+  t.equal((await fixture.ledger.usage({ by: [] }))[0]?.amount, 85_000_000_000n);
+});
+
 t.test('keys of the configuration are postpaid unless marked prepaid', async (t) => {
   const keys = {
     static: [

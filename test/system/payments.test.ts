@@ -184,7 +184,24 @@ t.test('a search is settled if an engine succeeded', async (t) => {
   const found = await ask(['engine_a', 'engine_b']);
   t.equal(found.status, 200);
   t.ok(found.headers.get('payment-response'));
+  t.equal(found.headers.get('x-headrace-cost'), '0.005');
   t.equal(fixture.spent(), 9000n, 'what the asked engines cost at most: a payment cannot be corrected');
+  const account = wallet.address.toLowerCase();
+  await until('the charge', async () => ((await fixture.ledger.account(account))?.balance ?? 0n) > 0n);
+  t.equal((await fixture.ledger.account(account))?.balance, 4_000_000_000n, 'the rest is credit of the wallet');
+  t.match(await fixture.ledger.usage({ by: ['account'] }), [{ account, amount: 5_000_000_000n }]);
+  t.match(await fixture.ledger.audit(), { sound: true });
   t.equal((await ask(['engine_b'])).status, 503);
   t.equal(fixture.spent(), 9000n);
+  const price = async (body: object): Promise<unknown> => {
+    const offer = await fetch(`${fixture.url}/search`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ query: 'q', ...body }),
+    });
+    const { accepts } = (await offer.json()) as { accepts?: { maxAmountRequired: string }[] };
+    return accepts?.[0]?.maxAmountRequired;
+  };
+  t.equal(await price({ engines: ['engine_a'], max_results: 11 }), '10000', 'for each started ten results');
+  t.equal(await price({ engines: ['engine_a', 'engine_c'] }), '5000', 'nothing for an engine that is not configured');
 });

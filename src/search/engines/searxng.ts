@@ -1,9 +1,9 @@
 // Engine kind `searxng`: a SearXNG instance. Its JSON format is off by default: an instance without `json` in
 // `search.formats` answers 403, which is reported as `access denied`. The instance decides how many results a page has.
 
-import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
+import { asArray, asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import type { EngineRequest, HttpEngine, SearchType } from '../engine.ts';
+import { EngineError, type EngineRequest, type HttpEngine, type SearchType } from '../engine.ts';
 import { type HitFields, hits } from '../hit.ts';
 
 export interface SearxngSettings {
@@ -76,11 +76,19 @@ export function searxng(settings: SearxngSettings): HttpEngine {
     },
     parse(response, context) {
       refuse(response);
-      const list = listOf(jsonBody(response), 'results');
+      const answer = jsonBody(response);
+      const list = listOf(answer, 'results');
+      const silent = asArray(answer['unresponsive_engines']).length > 0;
+      // Nothing was searched: an empty list would say that there is nothing to find.
+      if (silent && list.length === 0 && context.state === undefined) throw new EngineError('unresponsive');
       const found = hits(list, (result) => fields(result, context.query.type, context.nowMs));
       const page = asCount(context.state) ?? 1;
       const goesOn = list.length > 0 && page < LAST_PAGE && wantsMore(context, found);
-      return goesOn ? { hits: found, next: page + 1 } : { hits: found };
+      return {
+        hits: found,
+        ...(goesOn ? { next: page + 1 } : {}),
+        ...(silent ? { note: 'some engines of the instance did not answer' } : {}),
+      };
     },
   };
 }
