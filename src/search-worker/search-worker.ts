@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
-import { configureEngines, type EngineReport, type EngineSpec } from '../search/index.ts';
+import { configureEngines, type EngineReport, type EngineSpec, IndexThread } from '../search/index.ts';
 import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
@@ -71,6 +71,8 @@ class ServingWorker implements SearchWorker {
   readonly #isAuthorized: (authorization: string | undefined) => boolean;
   readonly #metrics = new WorkerMetrics();
   readonly #engine: ServedEngine;
+  /** Of a local engine; starts with its first search. */
+  readonly #indexes: IndexThread;
   readonly #server: Server;
   #closing: Promise<void> | null = null;
   #whenIdle: () => void = () => undefined;
@@ -79,7 +81,9 @@ class ServingWorker implements SearchWorker {
     const { listen = '127.0.0.1:0', timeoutMs = TIMEOUT_MS, clock = systemClock } = settings;
     const address = parseAddress(listen, '127.0.0.1');
     if (address === undefined) throw new Error('listen must be HOST:PORT');
-    const spec = specOf(settings);
+    const { onNotice = () => undefined } = settings;
+    this.#indexes = new IndexThread({ clock, onNotice });
+    const spec = specOf(settings, this.#indexes);
     const metrics = this.#metrics;
     this.#listen = address;
     this.#clock = clock;
@@ -93,7 +97,7 @@ class ServingWorker implements SearchWorker {
       metrics,
       random: systemRandom,
       epochMs: systemEpochMs,
-      onNotice: settings.onNotice ?? (() => undefined),
+      onNotice,
     });
     const limits = {
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -125,7 +129,7 @@ class ServingWorker implements SearchWorker {
     this.#server.close();
     this.#server.closeAllConnections();
     this.#engine.close();
-    return Promise.resolve();
+    return this.#indexes.close();
   }
 
   async #drain(): Promise<void> {
@@ -236,8 +240,8 @@ class ServingWorker implements SearchWorker {
 }
 
 /** The engine of the settings. Throws an `Error` that names a mistake in them. */
-function specOf({ kind, engine = {} }: SearchWorkerSettings): EngineSpec {
-  const { engines, mistakes } = configureEngines({ [kind]: { ...engine, kind } }, () => CELL);
+function specOf({ kind, engine = {} }: SearchWorkerSettings, indexes: IndexThread): EngineSpec {
+  const { engines, mistakes } = configureEngines({ [kind]: { ...engine, kind } }, () => CELL, { indexes });
   const [spec] = engines;
   if (spec === undefined) throw new Error(`engine ${kind}: ${mistakes[0]?.message}`);
   return spec;

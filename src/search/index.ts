@@ -20,6 +20,7 @@ export { createEngineMemory, EngineBoard, EngineCells } from './engine-board.ts'
 export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 export { createEngine } from './engines/kinds.ts';
 export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';
+export { IndexThread } from './engines/local/index-thread.ts';
 export { type EngineModule, type EngineOption, type EngineTools, moduleOf } from './engines/module.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
 export { mostUnits, type SearchCaller, SearchService } from './search-service.ts';

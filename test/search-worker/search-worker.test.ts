@@ -229,7 +229,8 @@ t.test('searches a folder, and is not healthy before it has read it', async (t) 
   const url = await worker.listen();
   const health = async (): Promise<number> => (await fetch(`${url}/health`)).status;
   t.equal(await health(), 503);
-  await until('the notice', () => notices.length > 0);
+  await until('the notices', () => notices.length > 1);
+  t.ok(notices.includes(`${folder}: the folder cannot be read`), notices.join('; '));
   mkdirSync(folder);
   writeFileSync(`${folder}/weir.md`, '# The weir\n\nFish climb the ladder beside the weir.\n');
   await until('healthy', async () => (await health()) === 200);
