@@ -139,7 +139,7 @@ export function createHost(settings: HostSettings): Host {
 
 /** The engine of the settings. */
 function engineOf(settings: HostSettings, observer: BlockObserver | undefined): ModelEngine {
-  const { engine = 'paced', models, name, seed, clock, random } = settings;
+  const { engine = 'paced', models, name = 'host', seed, clock, random } = settings;
   if (typeof engine === 'object' && 'complete' in engine) {
     if (observer !== undefined)
       throw new RangeError('KV events are those of a simulated engine; a real one publishes its own');

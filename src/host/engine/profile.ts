@@ -21,7 +21,10 @@ export interface Stalls {
 
 /** How a machine differs from its formula. */
 export interface Variation {
-  /** Step times are multiplied by a log-normal factor with median 1; this is the standard deviation of its logarithm. */
+  /**
+   * Step times are multiplied by a log-normal factor with median 1; this is the standard deviation of its logarithm in a step of `stepUs`.
+   * Longer steps vary less.
+   */
   readonly jitter: number;
   readonly stalls?: Stalls;
   /** Differences between machines of one kind: standard deviation of the logarithm, share of slow ones, and how much slower they are. */

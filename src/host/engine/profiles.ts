@@ -6,7 +6,7 @@
 //
 // Jitter: inter-token latencies of 5.1 ms p50 and 6.1 ms p95 with nothing else running (vLLM 0.23, ai.wmx.dev/benchmarks) give 0.11, and
 // of 51.75 ms p50 and 55.0 ms p99 (vLLM, forums.developer.nvidia.com/t/354399) give 0.026. Profiles interpolate on logarithms of their
-// step time. Stalls: vLLM and SGLang stall for 50 to 300 ms in a full garbage collection (sglang#9241, vllm#33575) and rarely for 0.7 to 2 s
+// step time, and so do longer steps. Stalls: vLLM and SGLang stall for 50 to 300 ms in a full garbage collection (sglang#9241, vllm#33575) and rarely for 0.7 to 2 s
 // (vllm#48229); how often is assumed. Machines: outliers up to 1.5 times slower than the median (arXiv 2208.11035); share and
 // spread are assumed. Cold start: weights read at 2 GB/s and, with vLLM, 20 s of compiling, both assumed.
 import { type Profile, type Variation, stepDurationUs } from './profile.ts';

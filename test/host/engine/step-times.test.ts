@@ -43,6 +43,13 @@ t.test('jitter is log-normal around the formula, the same for the same seed', as
   t.ok(Math.abs(Math.log(quantile(times, 0.05) / 10_000) / 0.1 + 1.645) < 0.05);
 });
 
+t.test('long steps vary less', async (t) => {
+  const varied = profile({ sequenceUs: 22_500, variation: { jitter: 0.1 } });
+  const times = timesOf(varied, {}, 20_000);
+  t.ok(Math.abs(quantile(times, 0.5) / 100_000 - 1) < 0.005, 'ten times the least step');
+  t.ok(Math.abs(Math.log(quantile(times, 0.95) / 100_000) / (0.1 * 10 ** -0.62) - 1.645) < 0.05);
+});
+
 t.test('stalls are rare, at least so long, with a heavy tail, and bounded', async (t) => {
   const stalls = { everyMs: 1000, leastMs: 100, shape: 1.5, mostMs: 2000 };
   const times = timesOf(profile({ variation: { jitter: 0, stalls } }), {}, 100_000);
