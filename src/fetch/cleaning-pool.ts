@@ -14,15 +14,14 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanJob, CleanPage } from '../extract/index.ts';
 import { FairQueue, RememberedTime } from '../routing/index.ts';
 
-/** Nice values of the threads, of at most 19: proxied requests go before pages. Needs Linux and an optional dependency of Piscina. */
+/** Nice value of the threads, of at most 19: proxied requests go before pages. Needs Linux and an optional dependency of Piscina. */
 const NICE = 10;
-const HEAVY_NICE = 15;
 
-/** Pages from this size are heavy, and PDFs of any size. Below it the most hostile markup known takes a few hundred milliseconds. */
-export const HEAVY_BYTES: number = 512 * 1024;
+/** Pages from this size are heavy, and PDFs of any size. Below it the most hostile markup known takes about a tenth of a second. */
+export const HEAVY_BYTES: number = 256 * 1024;
 
-/** Threads for heavy pages. They start with the first one, and one account never has all of them. */
-const HEAVY_THREADS = 2;
+/** Threads for heavy pages at least. They start with the first one, and one account never has all of them. */
+const MIN_HEAVY_THREADS = 2;
 
 /** Share of `QUEUE_BYTES` that one account may fill. */
 const ACCOUNT_SHARE = 1 / 2;
@@ -93,7 +92,6 @@ export interface CleaningPoolOptions {
 interface LaneOptions {
   readonly clock: Clock;
   readonly script: URL;
-  readonly nice: number;
   readonly threads: (settings: Settings['fetch']) => number;
   /** Threads that are started before the first page. */
   readonly least: 0 | 1;
@@ -130,9 +128,9 @@ class LanePool implements CleaningPool {
     const script = options.script ?? new URL('../../workers/clean.js', import.meta.url);
     const threads = ({ cleaners }: Settings['fetch']): number =>
       cleaners === 'auto' ? Math.max(1, cores >> 1) : cleaners;
-    this.#light = new Lane(settings, { clock, script, nice: NICE, threads, least: 1, shared: false });
-    const heavy = { nice: HEAVY_NICE, threads: () => HEAVY_THREADS, least: 0, shared: true } as const;
-    this.#heavy = new Lane(settings, { clock, script, ...heavy });
+    this.#light = new Lane(settings, { clock, script, threads, least: 1, shared: false });
+    const heavyThreads = (current: Settings['fetch']): number => Math.max(MIN_HEAVY_THREADS, threads(current));
+    this.#heavy = new Lane(settings, { clock, script, threads: heavyThreads, least: 0, shared: true });
   }
 
   read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage> {
@@ -327,7 +325,7 @@ class Lane implements CleaningPool {
   }
 
   #spawn(): WorkerGeneration {
-    const { least, nice, script } = this.#options;
+    const { least, script } = this.#options;
     const threads = this.#options.threads(this.#settings);
     const piscina = new Piscina<CleanJob, CleanResult>({
       filename: script.href,
@@ -336,7 +334,7 @@ class Lane implements CleaningPool {
       maxThreads: threads,
       idleTimeout: IDLE_MS,
       recordTiming: false,
-      niceIncrement: nice,
+      niceIncrement: NICE,
       // Readers of untrusted pages get no secrets of the process,
       env: {},
       // nor its preloaded modules: loaders, instrumentation.
