@@ -61,27 +61,28 @@ async function transportBytes(transport) {
 
 async function measure(dist) {
   const load = (file) => import(pathToFileURL(join(dist, file)).href);
-  const { configureEngines, SearchService, EngineCells } = await load('src/search/index.js');
+  const { configureEngines, createPlaceMemory, SearchService, EngineCells } = await load('src/search/index.js');
   const { systemClock, systemEpochMs, systemRandom } = await load('src/actor/index.js');
   const { memory } = new EngineCells();
   const transport = memoryTransport();
   const service = new SearchService({
     ...{ clock: systemClock, random: systemRandom, epochMs: systemEpochMs, memory, transport },
+    ...{ placeMemory: createPlaceMemory(1), thread: 0 },
     onOutcome() {},
   });
   const entries = ENGINES.map((id) => [id, { kind: 'worker', url: `http://${hostOf(id)}` }]);
   const { engines } = configureEngines(Object.fromEntries(entries), (id) => ENGINES.indexOf(id));
   service.configure({
     timeoutMs: 10_000,
-    softTimeoutMs: null,
+    softTimeoutMs: 4000,
     cacheTtlMs: null,
     cacheBytes: 1,
     perAccount: 8,
     engines,
   });
   const query = { query: 'fall of a headrace', engines: ENGINES, maxResults: HITS, type: 'web' };
-  const search = () => new Promise((done) => service.search(query, 'account', done));
-  const answer = await search();
+  const search = () => new Promise((done) => service.search(query, { account: 'account', caller: 'account' }, done));
+  const { answer } = await search();
   if (answer.results.length !== PAGES) throw new Error(`expected ${PAGES} pages, not ${answer.results.length}`);
   for (let at = 0; at < WARM; at++) await search();
   const perSend = await transportBytes(transport);
