@@ -14,6 +14,7 @@ import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, 
 import { type Head, type Page, parse } from './parse.ts';
 import { select } from './select.ts';
 import { type SiteReading, readSite } from './sites/sites.ts';
+import { DETAIL } from './sites/thread.ts';
 import { flightOf, stateOf } from './state/page-state.ts';
 import { type LinkedData, readLinkedData } from './structured.ts';
 import { TAG } from './tags.ts';
@@ -72,9 +73,19 @@ export function cleanScored(html: string, options: CleanOptions, scorer: Scorer)
 export function render(html: string, title: string, options: CleanOptions = {}): CleanPage {
   const { url = '', format = 'text' } = options;
   const urls = new UrlResolver(url, '');
+  return resultOf(siteFinding(html, urls, format), title, options, urls, undefined);
+}
+
+/** HTML that is content as a whole. Plain text leaves out what a site adapter marked as a detail. */
+function siteFinding(html: string, urls: UrlResolver, format: PageFormat): Finding {
   const { tree } = parse(html);
   const dropped = new Uint8Array(tree.count);
-  return resultOf(findingOf(tree, dropped, urls, format), title, options, urls, undefined);
+  for (let node = 1; format === 'text' && node < tree.count; node++) {
+    const isMarked =
+      (tree.tag[node] === TAG.div || tree.tag[node] === TAG.span) && tree.attribute(node, DETAIL) !== undefined;
+    if (isMarked) dropped[node] = 1;
+  }
+  return findingOf(tree, dropped, urls, format);
 }
 
 function resultOf(
@@ -121,7 +132,7 @@ class ContentSearch {
 
   /** `site` is what the adapter of the site read, which replaces all other sources. */
   find(site: SiteReading | null): Finding {
-    const read = site === null ? null : this.#ofHtml(site.html);
+    const read = site === null ? null : siteFinding(site.html, this.#urls, this.#format);
     if (read !== null && site?.isOwnHost === true && read.text !== '') return read;
     const best = this.#search();
     // A page that only claims to be of a software must not hide its text.

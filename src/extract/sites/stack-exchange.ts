@@ -2,7 +2,7 @@
 
 import type { PageElement } from './element.ts';
 import type { SiteAdapter } from './site.ts';
-import { heading, paragraph, post } from './thread.ts';
+import { comments, detail, heading, paragraph, post } from './thread.ts';
 
 export const stackExchange: SiteAdapter = {
   name: 'stack-exchange',
@@ -25,7 +25,7 @@ export const stackExchange: SiteAdapter = {
       title,
       html: [
         heading(1, title),
-        paragraph(tags.length === 0 ? '' : `Tags: ${tags.join(', ')}`),
+        detail(paragraph(tags.length === 0 ? '' : `Tags: ${tags.join(', ')}`)),
         written(question),
         answers.length === 0 ? '' : heading(2, answers.length === 1 ? '1 answer' : `${answers.length} answers`),
         ...answers,
@@ -38,19 +38,20 @@ function written(element: PageElement): string {
   // The last signature is the author's; one before it is an editor's.
   const signature = element.all('.post-signature').at(-1) ?? element;
   const isAccepted = element.attribute('class').split(/\s+/).includes('accepted-answer');
-  return post({
+  const text = post({
     author: signature.first('.user-details a, .user-details span')?.line ?? '',
     date: signature.first('.relativetime')?.attribute('title') ?? '',
     score: `${scoreOf(element)} votes`,
     mark: isAccepted ? 'accepted' : '',
     body: element.first('.js-post-body, .post-text')?.html() ?? '',
-    comments: element.all('.comment').map((comment) => ({
-      author: comment.first('.comment-user')?.line ?? '',
-      date: comment.first('.relativetime-clean')?.attribute('title') ?? '',
-      score: comment.first('.comment-score span')?.line ?? '',
-      body: comment.first('.comment-copy')?.html() ?? '',
-    })),
   });
+  const remarks = element.all('.comment').map((comment) => ({
+    author: comment.first('.comment-user')?.line ?? '',
+    date: comment.first('.relativetime-clean')?.attribute('title') ?? '',
+    score: comment.first('.comment-score span')?.line ?? '',
+    body: comment.first('.comment-copy')?.html() ?? '',
+  }));
+  return text + detail(comments(remarks));
 }
 
 function scoreOf(element: PageElement): number {

@@ -50,11 +50,21 @@ export function facts(entries: readonly (readonly [string, string])[]): string {
   return known.length === 0 ? '' : `<ul>${known.map(([label, html]) => `<li>${label}: ${html}</li>`).join('')}</ul>`;
 }
 
-/** Author, date, score and mark in one paragraph. */
+/** Marks what plain text leaves out: who wrote when, votes, and remarks beside the posts. */
+export const DETAIL = 'data-detail';
+
+/** Author, date, score and mark in one paragraph. A mark is shown in plain text too. */
 export function byline({ author = '', date = '', score = '', mark = '' }: Omit<Post, 'body'>): string {
-  const parts = [author === '' ? '' : `<b>${escapeText(author)}</b>`, ...[dayOf(date), score, mark].map(escapeText)];
-  const line = parts.filter((part) => part !== '').join(' · ');
-  return line === '' ? '' : `<p>${line}</p>`;
+  const known = [author === '' ? '' : `<b>${escapeText(author)}</b>`, escapeText(dayOf(date)), escapeText(score)];
+  const details = known.filter((part) => part !== '').join(' · ');
+  const separator = details !== '' && mark !== '' ? ' · ' : '';
+  if (details === '' && mark === '') return '';
+  return `<p><span ${DETAIL}>${details}${separator}</span>${escapeText(mark)}</p>`;
+}
+
+/** HTML that plain text leaves out. */
+export function detail(html: string): string {
+  return html === '' ? '' : `<div ${DETAIL}>${html}</div>`;
 }
 
 /** The day of an ISO 8601 time, which is what a reader needs; other texts stay. */

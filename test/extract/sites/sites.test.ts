@@ -106,7 +106,17 @@ const CASES: readonly Case[] = [
     fixture: 'readme.html',
     url: 'https://github.com/mill/sluice',
     title: 'mill/sluice',
-    content: ['Opens gates.', '', '# sluice', '', 'Opens the gates of a mill.', '', '```', 'npm install sluice', '```'],
+    content: [
+      'Opens gates.',
+      '',
+      '# sluice',
+      '',
+      'Opens the gates of a mill.',
+      '',
+      '```shell',
+      'npm install sluice',
+      '```',
+    ],
   },
   {
     adapter: 'github',
@@ -330,6 +340,18 @@ for (const given of CASES) {
     t.same(content.split('\n'), given.content);
   });
 }
+
+t.test(
+  'plain text has the posts and the mark of an accepted answer, without authors, dates, votes and remarks',
+  async (t) => {
+    const given = CASES.find(({ adapter }) => adapter === 'stack-exchange') as Case;
+    const { content } = clean(fixtureOf(given), { url: given.url });
+    t.equal(
+      content,
+      'How does a sluice open?\n\nI pull, and nothing happens.\n\n2 answers\n\naccepted\n\nLift the pin first.\n\nUse a lever.',
+    );
+  },
+);
 
 t.test('adapters describe themselves, and each has a page', async (t) => {
   const names = SITES.map(({ name }) => name);
