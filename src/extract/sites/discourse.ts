@@ -2,9 +2,13 @@
 // and from the JSON of a topic.
 
 import { jsonOf } from '../state/literal.ts';
+import { PageElement } from './element.ts';
 import { at, listAt, textAt } from './json.ts';
 import type { SiteAdapter, SiteContent } from './site.ts';
 import { heading, post } from './thread.ts';
+
+/** Text of other pages in previews of links, and sizes of images. */
+const FOREIGN = '.onebox-body p, .onebox-body .label1, .lightbox .meta';
 
 export const discourse: SiteAdapter = {
   name: 'discourse',
@@ -29,7 +33,7 @@ function topicOf(value: unknown): SiteContent | null {
       author: textAt(each, 'username') || textAt(each, 'name'),
       date: textAt(each, 'created_at'),
       mark: at(each, 'accepted_answer') === true ? 'accepted' : '',
-      body: textAt(each, 'cooked'),
+      body: PageElement.of(textAt(each, 'cooked')).html(FOREIGN),
     });
   });
   return { title, html: heading(1, title) + written.join('') };
@@ -43,7 +47,7 @@ function crawlerView(root: Parameters<SiteAdapter['read']>[0]['root']): SiteCont
     post({
       author: each.first('.creator [itemprop=name]')?.line ?? '',
       date: each.first('time')?.attribute('datetime') ?? '',
-      body: each.first('.post')?.html() ?? '',
+      body: each.first('.post')?.html(FOREIGN) ?? '',
     }),
   );
   return { title, html: heading(1, title) + written.join('') };

@@ -43,6 +43,7 @@ function written(element: PageElement): string {
     date: signature.first('.relativetime')?.attribute('title') ?? '',
     score: `${scoreOf(element)} votes`,
     mark: isAccepted ? 'accepted' : '',
+    isAnswer: true,
     body: element.first('.js-post-body, .post-text')?.html() ?? '',
   });
   const remarks = element.all('.comment').map((comment) => ({

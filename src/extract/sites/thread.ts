@@ -14,6 +14,8 @@ export interface Post {
   readonly score?: string;
   /** Such as `accepted`. */
   readonly mark?: string;
+  /** Stands for itself rather than in a conversation: plain text leaves its author out. */
+  readonly isAnswer?: boolean;
   readonly body: string;
   readonly comments?: readonly Comment[];
 }
@@ -53,13 +55,26 @@ export function facts(entries: readonly (readonly [string, string])[]): string {
 /** Marks what plain text leaves out: who wrote when, votes, and remarks beside the posts. */
 export const DETAIL = 'data-detail';
 
-/** Author, date, score and mark in one paragraph. A mark is shown in plain text too. */
-export function byline({ author = '', date = '', score = '', mark = '' }: Omit<Post, 'body'>): string {
-  const known = [author === '' ? '' : `<b>${escapeText(author)}</b>`, escapeText(dayOf(date)), escapeText(score)];
-  const details = known.filter((part) => part !== '').join(' · ');
-  const separator = details !== '' && mark !== '' ? ' · ' : '';
-  if (details === '' && mark === '') return '';
-  return `<p><span ${DETAIL}>${details}${separator}</span>${escapeText(mark)}</p>`;
+/** Author, date, score and mark in one paragraph. Plain text has the mark, and the author of a post in a conversation. */
+export function byline({
+  author = '',
+  date = '',
+  score = '',
+  mark = '',
+  isAnswer = false,
+}: Omit<Post, 'body'>): string {
+  const name = author === '' ? '' : `<b>${escapeText(author)}</b>`;
+  const parts = [
+    { html: name, isDetail: isAnswer },
+    { html: escapeText(dayOf(date)), isDetail: true },
+    { html: escapeText(score), isDetail: true },
+    { html: escapeText(mark), isDetail: false },
+  ].filter(({ html }) => html !== '');
+  const written = parts.map(({ html, isDetail }, index) => {
+    const before = index === 0 ? '' : isDetail ? ' · ' : `<span ${DETAIL}> · </span>`;
+    return isDetail ? `<span ${DETAIL}>${before}${html}</span>` : `${before} ${html}`;
+  });
+  return parts.length === 0 ? '' : `<p>${written.join('')}</p>`;
 }
 
 /** HTML that plain text leaves out. */

@@ -353,6 +353,15 @@ t.test(
   },
 );
 
+t.test('previews of other pages in posts of Discourse keep their title alone', async (t) => {
+  const cooked =
+    '<p>See:</p><aside class="onebox"><article class="onebox-body"><h3><a href="https://mill.example/">Mills</a></h3><p>All about them.</p></article></aside>';
+  const topic = { title: 'Mills', post_stream: { posts: [{ username: 'jane', cooked }] } };
+  const content = readSiteJson(JSON.stringify(topic), 'https://mills.example/t/x/1.json')?.html ?? '';
+  t.match(content, '>Mills</a>');
+  t.notMatch(content, 'All about them');
+});
+
 t.test('adapters describe themselves, and each has a page', async (t) => {
   const names = SITES.map(({ name }) => name);
   t.same(names, names.toSorted(), 'in order');
