@@ -98,3 +98,23 @@ t.test('fields of an instance are read', async (t) => {
     { title: 'Bare', url: 'https://bare.example/', snippet: '' },
   ]);
 });
+
+t.test('an instance whose engines are all silent has failed; one of which some are says so', async (t) => {
+  const silent = [
+    ['google', 'Suspended: too many requests'],
+    ['bing', 'timeout'],
+  ];
+  const said = (results: readonly object[]): Buffer =>
+    Buffer.from(JSON.stringify({ query: 'danube', results, unresponsive_engines: silent }));
+  t.throws(() => parse(engine, 'web', answer(said([]))), {
+    name: 'EngineError',
+    failure: 'unresponsive',
+    message: 'no engine of the instance answered',
+  });
+  const partly = parse(engine, 'web', answer(said([{ title: 'A', url: 'https://a.example/', content: '' }])));
+  t.equal(partly.hits.length, 1);
+  t.equal(partly.note, 'some engines of the instance did not answer');
+  t.notMatch(JSON.stringify(partly), 'too many requests');
+  const none = Buffer.from(JSON.stringify({ query: 'danube', results: [], unresponsive_engines: [] }));
+  t.same(parse(engine, 'web', answer(none)), { hits: [] }, 'nothing to be found');
+});
