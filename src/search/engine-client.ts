@@ -340,26 +340,38 @@ export class EngineCall {
     }
   }
 
-  async #ask(worker: number, signal: AbortSignal): Promise<Found> {
+  /** A worker among others is judged by the outcome. */
+  #ask(worker: number, signal: AbortSignal): Promise<Found> {
     const { picker, spec } = this.#client;
     const engine = spec.workers[worker];
-    if (engine === undefined) throw CANCELLED.cancelled;
+    if (engine === undefined) return Promise.reject(CANCELLED.cancelled);
+    return picker === null ? this.#askEngine(engine, signal) : this.#askWorker(engine, worker, picker, signal);
+  }
+
+  async #askWorker(engine: Engine, worker: number, picker: WorkerPicker, signal: AbortSignal): Promise<Found> {
     this.#tried.add(worker);
-    picker?.began(worker);
+    picker.began(worker);
     try {
-      const { ready } = engine;
-      if (ready !== undefined) await untilAborted(ready, signal);
-      const found = await ('search' in engine
-        ? this.#searchInProcess(engine, signal)
-        : this.#searchPages(engine, signal));
-      picker?.succeeded(worker);
+      const found = await this.#askEngine(engine, signal);
+      picker.succeeded(worker);
       return found;
     } catch (error) {
-      if (mayBeTheWorker(error) || this.#cutOff) picker?.failed(worker);
+      if (mayBeTheWorker(error) || this.#cutOff) picker.failed(worker);
       throw error;
     } finally {
-      picker?.ended(worker);
+      picker.ended(worker);
     }
+  }
+
+  #askEngine(engine: Engine, signal: AbortSignal): Promise<Found> {
+    const { ready } = engine;
+    return ready === undefined
+      ? this.#searchWith(engine, signal)
+      : untilAborted(ready, signal).then(() => this.#searchWith(engine, signal));
+  }
+
+  #searchWith(engine: Engine, signal: AbortSignal): Promise<Found> {
+    return 'search' in engine ? this.#searchInProcess(engine, signal) : this.#searchPages(engine, signal);
   }
 
   async #searchInProcess(engine: Extract<Engine, { search: unknown }>, signal: AbortSignal): Promise<Found> {
@@ -481,6 +493,9 @@ function transportError(cause: unknown): CallError {
     : new CallError('connection failed', 'connection', { cause });
 }
 
+/** Outside of the function: each use of a literal makes an object. */
+const WEB_URL = /^https?:/i;
+
 /** The hits, if they have what merging needs: engines may be of the embedder's own. */
 function checked(hits: unknown): readonly EngineHit[] {
   if (!Array.isArray(hits)) throw new EngineError('invalid');
@@ -488,7 +503,7 @@ function checked(hits: unknown): readonly EngineHit[] {
     const { title, url, snippet, imageUrl } = (hit ?? {}) as Readonly<Record<string, unknown>>;
     const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
     const hasImage = imageUrl === undefined || typeof imageUrl === 'string';
-    if (!hasTexts || !hasImage || !/^https?:/i.test(url)) throw new EngineError('invalid');
+    if (!hasTexts || !hasImage || !WEB_URL.test(url)) throw new EngineError('invalid');
   }
   return hits as readonly EngineHit[];
 }

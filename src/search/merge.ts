@@ -132,6 +132,10 @@ function sort(pages: Page[]): void {
   }
 }
 
+// Outside of the functions: each use of a literal makes an object.
+const SEVERAL_WORDS = /\S\s+\S/;
+const SECURE = /^https:/i;
+
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 function resultOf(page: Page, searchType: SearchType): SearchResult {
@@ -178,7 +182,7 @@ function titleOf({ best, first }: Page): string {
 /** Engines without a title give the URL, with or without scheme and closing slash. */
 function hasTitle({ title, url }: EngineHit): boolean {
   // No URL has a space: most titles need no comparison.
-  return /\S\s+\S/.test(title) || bare(title) !== bare(url);
+  return SEVERAL_WORDS.test(title) || bare(title) !== bare(url);
 }
 
 function bare(text: string): string {
@@ -190,10 +194,10 @@ function bare(text: string): string {
 
 function shownUrl({ best, first }: Page): string {
   const { url } = best.hit;
-  if (/^https:/i.test(url)) return url;
+  if (SECURE.test(url)) return url;
   // Hits of one work or one picture can be different pages: only the same page over https will do.
   for (let each: RankedHit | null = first; each !== null; each = each.next) {
-    if (/^https:/i.test(each.hit.url) && isSamePage(each.hit.url, url)) return each.hit.url;
+    if (SECURE.test(each.hit.url) && isSamePage(each.hit.url, url)) return each.hit.url;
   }
   return url;
 }
