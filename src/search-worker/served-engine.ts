@@ -72,9 +72,10 @@ export class ServedEngine {
     return Math.max(0, this.#board.suspendedUntilMs(CELL) - this.#deps.clock.now());
   }
 
-  /** Wait before the next request, in milliseconds. Where a rate limit had no place before the deadline, past that. */
+  /** Wait before the next request, in milliseconds: until the suspension ends, or the rate limits have a place. */
   get retryAfterMs(): number {
-    return this.suspendedMs || this.#deps.timeoutMs + 1000;
+    const { clock, spec } = this.#deps;
+    return this.suspendedMs || this.#board.dueInMs(CELL, spec.rates, clock.now());
   }
 
   /** Runs a search. `done` is called once, by the deadline; the returned function aborts the search, without a call. */

@@ -98,7 +98,7 @@ t.test('does not ask a suspended engine, and answers with Retry-After', async (t
 });
 
 t.test(
-  'keeps the rate limits of the engine, and answers 429 where they allow no request before the deadline',
+  'keeps the rate limits of the engine, and answers 429 with the time of the next request',
   async (t) => {
     const rates = [{ requests: 1, per: '60s' }];
     const service = await startWorker(t, finds);
@@ -107,7 +107,7 @@ t.test(
       timeoutMs: 5000,
     });
     await b.ask({ json: { query: 'fish', max_results: 1 } });
-    t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '6']);
+    t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '61']);
     t.equal(service.service.asked.length, 1);
   },
 );
