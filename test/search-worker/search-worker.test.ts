@@ -97,20 +97,17 @@ t.test('does not ask a suspended engine, and answers with Retry-After', async (t
   t.match(await b.health(), { status: 200, body: { status: 'ok', suspended_ms: 41_500, failed: 2 } });
 });
 
-t.test(
-  'keeps the rate limits of the engine, and answers 429 with the time of the next request',
-  async (t) => {
-    const rates = [{ requests: 1, per: '60s' }];
-    const service = await startWorker(t, finds);
-    const b = await startWorker(t, finds, {
-      engine: { url: service.service.url, rates },
-      timeoutMs: 5000,
-    });
-    await b.ask({ json: { query: 'fish', max_results: 1 } });
-    t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '61']);
-    t.equal(service.service.asked.length, 1);
-  },
-);
+t.test('keeps the rate limits of the engine, and answers 429 with the time of the next request', async (t) => {
+  const rates = [{ requests: 1, per: '60s' }];
+  const service = await startWorker(t, finds);
+  const b = await startWorker(t, finds, {
+    engine: { url: service.service.url, rates },
+    timeoutMs: 5000,
+  });
+  await b.ask({ json: { query: 'fish', max_results: 1 } });
+  t.strictSame(await refusal(await b.ask()), [429, 'rate limited', '61']);
+  t.equal(service.service.asked.length, 1);
+});
 
 t.test('a client that leaves cancels its engine call', async (t) => {
   const b = await startWorker(t, hangs);
