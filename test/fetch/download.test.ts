@@ -12,6 +12,8 @@ import {
   said,
   site,
 } from '../support/site.ts';
+import type { Lookup } from '../../src/net/name-cache.ts';
+import { until } from '../support/system.ts';
 
 const TEXT = '<!doctype html><title>A</title><p>Some words of a page.';
 
@@ -303,4 +305,22 @@ t.test('a page that only leads elsewhere is followed as a redirect', async (t) =
   t.equal(await read('/inside'), 'HR_FETCH_BLOCKED private address');
   const further = downloader(t, { ports: [web.port], redirects: 5 });
   t.equal(await outcome(get(further, `${web.origin}/one`)), 'HR_FETCH_FAILED redirect loop');
+});
+
+t.test('a client that leaves ends the lookup of its page, unless another client waits for the same site', async (t) => {
+  const signals: (AbortSignal | undefined)[] = [];
+  const lookup: Lookup = (_name, signal) => {
+    signals.push(signal);
+    return new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason as Error)));
+  };
+  const from = downloader(t, { ports: [80] }, { lookup });
+  const left = [new AbortController(), new AbortController()] as const;
+  const ends = left.map(({ signal }, at) => from.download(`http://slow.test/${at}`, 'a', signal).catch(said));
+  await until('both are looked up', () => signals.length > 0);
+  left[0].abort(new Error('left'));
+  t.equal(await ends[0], 'Error: left');
+  t.equal(signals.at(-1)?.aborted, false);
+  left[1].abort(new Error('left'));
+  await ends[1];
+  await until('all lookups have ended', () => signals.every((signal) => signal?.aborted === true));
 });

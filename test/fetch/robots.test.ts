@@ -100,3 +100,33 @@ t.test('the downloader fetches robots.txt through the guard, for every hop', asy
   const inside = downloader(t, { ports: [web.port], robots: true, allow: [] }, { lookup: async () => ['127.0.0.1'] });
   t.equal(await outcome(get(inside, `http://inside.test:${web.port}/open`)), 'HR_FETCH_FAILED name not found');
 });
+
+t.test('a request ends when no page waits for it, and accounts do not wait for each other', async (t) => {
+  const robots = new Robots(createManualClock());
+  const signals: AbortSignal[] = [];
+  const never = (_url: string, signal: AbortSignal): Promise<RobotsResponse> => {
+    signals.push(signal);
+    return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+  };
+  const ask = (account: string): { left: AbortController; end: Promise<string> } => {
+    const left = new AbortController();
+    const asker = { userAgent: AGENT, account, signal: left.signal };
+    return { left, end: robots.admit(new URL('http://site.test/'), asker, never).then(() => 'ok', said) };
+  };
+  const pages = [ask('a'), ask('a'), ask('b')];
+  t.equal(signals.length, 2, 'one request for each account');
+  pages[0]?.left.abort(new Error('left'));
+  t.equal(await pages[0]?.end, 'Error: left');
+  t.same(
+    signals.map(({ aborted }) => aborted),
+    [false, false],
+    'another page of the account waits',
+  );
+  for (const { left } of pages.slice(1)) left.abort(new Error('left'));
+  await Promise.all(pages.map(({ end }) => end));
+  t.ok(signals.every(({ aborted }) => aborted));
+  const later = ask('a');
+  t.equal(signals.length, 3, 'nothing was cached');
+  later.left.abort(new Error('left'));
+  await later.end;
+});
