@@ -15,7 +15,7 @@ import numpy
 
 PARAMETERS = dict(
     objective="cross_entropy",
-    learning_rate=0.08,
+    learning_rate=0.1,
     num_leaves=24,
     min_data_in_leaf=60,
     min_sum_hessian_in_leaf=0.01,
@@ -30,7 +30,7 @@ PARAMETERS = dict(
     deterministic=True,
     force_row_wise=True,
 )
-ROUNDS = 160
+ROUNDS = 120
 
 
 def read(folder):

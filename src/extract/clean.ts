@@ -184,7 +184,15 @@ class ContentSearch {
     const blocks = new Blocks(tree);
     const table = featuresOf(tree, blocks, this.#about);
     const probabilities = this.#scorer(table, tree, blocks);
-    return this.#finding(tree, select(tree, blocks, table.weight, probabilities));
+    return this.#finding(
+      tree,
+      select(tree, {
+        blocks,
+        weights: table.weight,
+        probabilities,
+        isArticle: this.#about.kind === 'article',
+      }),
+    );
   }
 
   /** The whole body. */

@@ -238,10 +238,16 @@ const PROSE_WEIGHT = 80;
 /** With sentence punctuation, this is enough. */
 const SENTENCE_WEIGHT = 30;
 /** Blocks up to this weight are examined as lines: bylines, dates, headings. */
-const LINE_WEIGHT = 240;
+const LINE_WEIGHT = 110;
+/** Of longer blocks, only the beginning is read. */
+const LINE_CHARACTERS = 120;
 
-const BYLINE =
-  /^(?:by\b|von\b|par\b|por\b|di\b|door\b|av\b|tekst|text:|foto|photo|image|picture|credit|source|quelle|bild|fuente|imagen|crédit|getty|reuters|ap\b|afp|dpa|published|updated|posted|last (?:updated|modified)|veröffentlicht|aktualisiert|stand:|publié|mis à jour|publicado|actualizado|опубликовано|автор|фото|作者|记者|責任編輯|责任编辑|来源|來源|編輯|编辑|記者|写真|©|\(c\))/iu;
+/** First words of bylines, credits and dates. */
+const BYLINES: ReadonlySet<string> = new Set(
+  'by von par por di door av tekst text foto fotos photo photos image picture credit credits source quelle bild fuente imagen crédit getty reuters ap afp dpa published updated posted veröffentlicht aktualisiert stand publié publicado actualizado written author опубликовано автор фото 作者 记者 責任編輯 责任编辑 来源 來源 編輯 编辑 記者 写真 ©'.split(
+    ' ',
+  ),
+);
 const DATE =
   /(?:\b(?:19|20)\d\d\b|\b\d{1,2}[:.]\d\d\b|\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b|\d年|\d月|\bago\b|\bmin(?:ute)?s?\b)/iu;
 
@@ -286,7 +292,6 @@ class Reader {
   readonly #weight: Float32Array;
   readonly #linked: Float32Array;
   readonly #isProse: Uint8Array;
-  readonly #lines: string[] = [];
   #wide = 0;
   #links = 0;
   #articleCount = 0;
@@ -360,20 +365,36 @@ class Reader {
     }
   }
 
-  /** Counts siblings of the same element and class: runs of them, which is linear. */
+  /** Counts siblings of the same element and class, in a hash table with open addressing. */
   #countAlike(): void {
     const { tag, parent, count, shape } = this.#tree;
-    const known = new Map<number, number>();
-    const keys = new Float64Array(count);
+    const mask = 2 ** Math.ceil(Math.log2(2 * count + 2)) - 1;
+    /** A node of each group. */
+    const table = new Int32Array(mask + 1);
+    const first = new Int32Array(count);
+    const size = new Int32Array(count);
     for (let node = 1; node < count; node++) {
       const kind = tag[node] as number;
       if (kind === TAG['#text']) continue;
-      const key = ((parent[node] as number) * 65_536 + kind) * 32_768 + ((shape[node] as number) & 32_767);
-      keys[node] = key;
-      known.set(key, (known.get(key) ?? 0) + 1);
+      const outer = parent[node] as number;
+      const form = shape[node] as number;
+      let slot = (Math.imul(Math.imul(outer, 31) + kind, 0x9e3779b1) + Math.imul(form, 0x85ebca6b)) >>> 7;
+      for (; ; slot++) {
+        const other = table[slot & mask] as number;
+        if (other === 0) {
+          table[slot & mask] = node;
+          first[node] = node;
+          break;
+        }
+        if (parent[other] === outer && tag[other] === kind && shape[other] === form) {
+          first[node] = other;
+          break;
+        }
+      }
+      const group = first[node] as number;
+      size[group] = (size[group] as number) + 1;
     }
-    for (let node = 1; node < count; node++)
-      if (tag[node] !== TAG['#text']) this.#alike[node] = known.get(keys[node] as number) as number;
+    for (let node = 1; node < count; node++) this.#alike[node] = size[first[node] as number] as number;
   }
 
   #readText(block: number): void {
@@ -500,40 +521,42 @@ class Reader {
   /** Reads short blocks as lines, and all blocks by how they begin. */
   #readLines(): void {
     const rows = this.#rows;
-    const title = wordsOf(this.#about.title);
-    const description = wordsOf(this.#about.description);
+    const title = new WordSet(this.#about.title);
+    const description = new WordSet(this.#about.description);
     const body = lettersOf(this.#about.body);
     const texts = new Map<string, number>();
+    const lines: string[] = [];
     for (let block = 0; block < this.#blocks.count; block++) {
       const row = block * WIDTH;
       const line = this.#lineOf(block);
       const weight = this.#weight[block] as number;
-      this.#lines.push(line);
+      lines.push(line);
       texts.set(line, (texts.get(line) ?? 0) + 1);
-      rows[row + F.linkedData] = body === '' ? -1 : Number(weight > 8 && body.includes(lettersOf(line).slice(0, 40)));
+      rows[row + F.linkedData] = body === '' ? -1 : Number(weight > 8 && body.includes(lettersOf(line)));
       if (weight > LINE_WEIGHT) continue;
-      rows[row + F.date] = Number(weight < 120 && DATE.test(line));
-      rows[row + F.byline] = Number(BYLINE.test(line));
-      rows[row + F.announces] = Number(weight < 100 && announcesBoilerplate(line));
-      const words = wordsOf(line);
-      if (words.size === 0) continue;
-      const inTitle = sharedOf(words, title);
-      rows[row + F.titleShare] = inTitle / words.size;
+      rows[row + F.date] = Number((rows[row + F.digits] as number) > 0 && DATE.test(line));
+      rows[row + F.byline] = Number(BYLINES.has(firstWord(line)));
+      rows[row + F.announces] = Number(announcesBoilerplate(line));
+      const inTitle = title.count(line);
+      rows[row + F.titleShare] = inTitle / (title.read || 1);
       rows[row + F.titleCover] = inTitle / (title.size || 1);
-      rows[row + F.description] = sharedOf(words, description) / words.size;
+      rows[row + F.description] = description.count(line) / (description.read || 1);
     }
     for (let block = 0; block < this.#blocks.count; block++)
-      rows[block * WIDTH + F.repeats] = Math.min(20, texts.get(this.#lines[block] as string) as number);
+      rows[block * WIDTH + F.repeats] = Math.min(20, texts.get(lines[block] as string) as number);
   }
 
-  /** The beginning of a block on one line. */
+  /** The beginning of a block. */
   #lineOf(block: number): string {
     const tree = this.#tree;
     const end = this.#blocks.end[block] as number;
     let line = '';
-    for (let node = this.#blocks.first[block] as number; node < end && line.length < LINE_WEIGHT; node++)
-      if (tree.tag[node] === TAG['#text']) line += `${tree.textOf(node, LINE_WEIGHT)} `;
-    return line.trim().replaceAll(/\s+/g, ' ');
+    for (let node = this.#blocks.first[block] as number; node < end && line.length < LINE_CHARACTERS; node++) {
+      if (tree.tag[node] !== TAG['#text']) continue;
+      const text = tree.textOf(node, LINE_CHARACTERS).trim();
+      line = line === '' ? text : `${line} ${text}`;
+    }
+    return line;
   }
 
   #readContainers(): void {
@@ -777,14 +800,73 @@ function limited(distance: number): number {
   return Math.max(-99, Math.min(99, distance));
 }
 
-function wordsOf(text: string): Set<string> {
-  return new Set(text.toLowerCase().match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{N}]+/gu));
+/** The first word, in lower case, or the first character where that is no letter. */
+function firstWord(line: string): string {
+  return /^(?:\p{L}+|.)/u.exec(line)?.[0].toLowerCase() ?? '';
 }
 
-function sharedOf(words: ReadonlySet<string>, others: ReadonlySet<string>): number {
-  let shared = 0;
-  for (const word of words) if (others.has(word)) shared++;
-  return shared;
+/** The words of a text by hash, to count those that another text shares. */
+class WordSet {
+  /** Words that were read by the last `count`. */
+  read = 0;
+  readonly #seen = new Map<number, number>();
+  #lines = 0;
+  #shared = 0;
+
+  constructor(text: string) {
+    this.#each(text, true);
+  }
+
+  get size(): number {
+    return this.#seen.size;
+  }
+
+  /** The number of different words of the set that a line has. */
+  count(line: string): number {
+    this.read = 0;
+    this.#shared = 0;
+    this.#lines++;
+    if (this.size > 0) this.#each(line, false);
+    return this.#shared;
+  }
+
+  #each(text: string, adds: boolean): void {
+    let hash = 0;
+    for (let at = 0; at <= text.length; at++) {
+      const code = at === text.length ? 0 : text.charCodeAt(at);
+      const isLetter = isWordCharacter(code);
+      if (isLetter) hash = (Math.imul(hash, 31) + lowerCase(code) + 1) | 0;
+      // In scripts without spaces each character is a word.
+      if (hash === 0 || (isLetter && code < 0x2e80)) continue;
+      this.#see(hash, adds);
+      hash = 0;
+    }
+  }
+
+  #see(hash: number, adds: boolean): void {
+    if (adds) {
+      this.#seen.set(hash, 0);
+      return;
+    }
+    this.read++;
+    const seen = this.#seen.get(hash);
+    if (seen === undefined || seen === this.#lines) return;
+    this.#seen.set(hash, this.#lines);
+    this.#shared++;
+  }
+}
+
+function isWordCharacter(code: number): boolean {
+  if (code < 0x80)
+    return (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a) || (code >= 0x30 && code <= 0x39);
+  return code >= 0xc0 && (code < 0x2000 || code > 0x206f) && (code < 0x3000 || code > 0x303f) && code < 0xff00;
+}
+
+/** Lower case of Latin and Cyrillic capitals. */
+function lowerCase(code: number): number {
+  const isCapital =
+    (code >= 0x41 && code <= 0x5a) || (code >= 0xc0 && code <= 0xde) || (code >= 0x410 && code <= 0x42f);
+  return isCapital ? code + 0x20 : code;
 }
 
 function lettersOf(text: string): string {
