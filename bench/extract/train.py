@@ -55,6 +55,8 @@ def weights_of(pages, labels):
 
 
 LEAF = 255
+# Rows whose predictions the tests compare.
+SAMPLES = 8
 POWER = 0.8
 SETS = {"wcxb": 1.0, "fundus": 1.5}
 
@@ -91,11 +93,11 @@ def main():
     if arguments.weights:
         model = train(features, labels, weights, fold != -1)
         predictions[fold == -1] = model.predict(features[fold == -1])
-        write(model, arguments.weights)
+        write(model, features, arguments.weights)
     predictions.tofile(os.path.join(arguments.data, "predictions.f32"))
 
 
-def write(model, path):
+def write(model, features, path):
     """Writes the trees for model.ts: nodes in one list, the left child of a node after it."""
     feature, right, value, starts = [], [], [], []
 
@@ -124,6 +126,10 @@ def write(model, path):
     with open(path, "w") as file:
         file.write("// Weights of the model that scores blocks. Written by bench/extract/train.py; do not edit.\n\n")
         file.write(f"/** Features per block that the weights are for. */\nexport const FEATURE_COUNT: number = {model.num_feature()};\n")
+        rows = numpy.round(features[:: max(1, len(features) // SAMPLES)][:SAMPLES].astype("f8"), 4).astype("f4")
+        sample = [*rows.flatten(), *model.predict(rows)]
+        text = " ".join(f"{number:.6g}" for number in sample)
+        file.write(f"/** Rows of features, then the prediction for each. */\nexport const SAMPLE: string =\n  '{text}';\n")
         for name, numbers in columns.items():
             file.write(f"export const {name}: string =\n  '{base64.b64encode(numbers.tobytes()).decode()}';\n")
 
