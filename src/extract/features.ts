@@ -430,8 +430,10 @@ class Reader {
         }
         if (code === 0x26) {
           // A character reference counts as one character.
-          const semicolon = html.indexOf(';', at);
-          if (semicolon !== -1 && semicolon - at < 10 && semicolon < stop) {
+          let semicolon = at + 1;
+          const limit = Math.min(stop, at + 10);
+          while (semicolon < limit && html.charCodeAt(semicolon) !== 0x3b) semicolon++;
+          if (semicolon < limit) {
             const isSpace = html.startsWith('nbsp', at + 1);
             at = semicolon;
             if (isSpace) {
