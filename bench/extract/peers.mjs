@@ -1,5 +1,11 @@
-// The extractors that are compared, from the packages of bench/package.json: `name: async () => (page) => text`. An extractor is
-// imported when it is asked for.
+// The extractors that are compared: `name: async (tools) => (page) => { title, content }`. Packages are those of bench/package.json,
+// requirements.txt and go-trafilatura/go.mod. An extractor is imported, or its process started, when it is asked for; `cpuMs` in an
+// answer is the CPU time of that process, and `close` ends it.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
 export const PEERS = {
   async headrace() {
@@ -30,6 +36,21 @@ export const PEERS = {
     };
   },
 
+  /** `python` is an interpreter with requirements.txt installed. */
+  async trafilatura({ python }) {
+    return processOf(python, [join(import.meta.dirname, 'trafilatura-driver.py')]);
+  },
+
+  /** Built on demand, outside of the repository. */
+  async 'go-trafilatura'({ go }) {
+    const binary = join(mkdtempSync(join(tmpdir(), 'go-trafilatura-')), 'driver');
+    execFileSync(go, ['build', '-o', binary, '.'], {
+      cwd: join(import.meta.dirname, 'go-trafilatura'),
+      stdio: 'inherit',
+    });
+    return processOf(binary, []);
+  },
+
   async 'all-text'() {
     const { parseHTML } = await import('linkedom');
     return ({ html }) => {
@@ -38,6 +59,20 @@ export const PEERS = {
     };
   },
 };
+
+/** An extractor in a process that reads a page and writes an answer per line. */
+function processOf(command, args) {
+  const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  async function extract({ html, url }) {
+    child.stdin.write(`${JSON.stringify({ html, url })}\n`);
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`${command} has ended.`);
+    return JSON.parse(value);
+  }
+  extract.close = () => child.stdin.end();
+  return extract;
+}
 
 const BLOCKS = new Set(
   'address article aside blockquote br dd details div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section table tbody td th thead tr ul'.split(

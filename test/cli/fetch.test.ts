@@ -26,7 +26,7 @@ t.test('says in a sentence why there is no text, and exits 1', async (t) => {
   for (const [args, sentence] of [
     [[`${origin}/`], /may not be fetched/],
     [['no-url'], /valid URL/],
-    [[`${origin}/`, '--format', 'pdf'], /'text' or 'markdown'/],
+    [[`${origin}/`, '--format', 'pdf'], /'text', 'markdown' or 'html'/],
     [[`${origin}/`, '--fetch.tiemout', '1s'], /did you mean --fetch\.timeout/],
     [[], /missing required argument 'url'/],
     [['http://one.example/', 'http://two.example/'], /too many arguments: http:\/\/two\.example\//],
