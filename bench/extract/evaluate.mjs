@@ -1,5 +1,6 @@
 // Scores the selection on the training pages: node bench/extract/evaluate.mjs FOLDER [DATA] [--held-out] [--worst N]. With DATA,
-// the output of train.py, with the predictions of the cross-validation; without, with the weights of the package.
+// the output of train.py, with its predictions for pages that the model was not trained on; without, with the weights of the package, which
+// know all pages.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';

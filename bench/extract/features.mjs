@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { BLOCK, TAG, traits } from '../../dist/src/extract/tags.js';
-import { isApart } from '../../dist/src/extract/text-writer.js';
+import { isApart } from '../../dist/src/extract/content-builder.js';
 import { SPACE_BEFORE } from '../../dist/src/extract/tree.js';
 import { FEATURES, WIDTH } from '../../dist/src/extract/features.js';
 import { cleanScored } from '../../dist/src/extract/clean.js';

@@ -1,8 +1,8 @@
 """Trains the model that selects content: python3 bench/extract/train.py DATA [--weights FILE]
 
 DATA is the output of features.mjs. Cross-validates by site in five folds, without the sites that are held out, and writes
-the predictions of each fold's test pages to DATA/predictions.f32. With --weights, trains on all sites that are not held out
-and writes the weights, and the predictions for pages of held-out sites as well. Needs lightgbm and numpy.
+the predictions of each fold's test pages to DATA/predictions.f32. The pages of held-out sites are predicted by a model that is
+trained on all others. With --weights, trains on all pages and writes the weights. Needs lightgbm and numpy.
 """
 
 import argparse
@@ -90,10 +90,9 @@ def main():
         name = names[at] if at < len(names) else f"neighbour {at - len(names)}"
         print(f"{gains[at] / gains.sum():.4f} {name}")
     print("unused:", [names[at] for at in range(len(names)) if gains[at] < 1e-4 * gains.sum()])
+    predictions[~used] = train(features, labels, weights, used).predict(features[~used])
     if arguments.weights:
-        model = train(features, labels, weights, fold != -1)
-        predictions[fold == -1] = model.predict(features[fold == -1])
-        write(model, features, arguments.weights)
+        write(train(features, labels, weights, numpy.full(len(used), True)), features, arguments.weights)
     predictions.tofile(os.path.join(arguments.data, "predictions.f32"))
 
 

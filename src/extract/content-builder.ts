@@ -22,7 +22,6 @@ export function contentOf(tree: Tree, dropped: Dropped, urls: UrlResolver): read
     dropped,
     urls,
     footnotes: footnotesOf(tree, dropped),
-    hasMath: ['katex', 'MathJax', 'mjx-'].some((name) => tree.html.includes(name)),
   });
   walk(tree, dropped, 0, builder);
   return builder.finish();
@@ -86,6 +85,11 @@ const FRAMES: ReadonlyMap<number, FrameKind> = new Map([
   [TAG.details, 'details'],
 ]);
 
+/** Output of MathJax, beside which the page has its TeX. */
+const RENDERED = 1;
+/** A formula of KaTeX or MathJax. */
+const MATH = 2;
+
 class ContentBuilder implements Visitor {
   readonly #source: Source;
   readonly #tree: Tree;
@@ -100,6 +104,8 @@ class ContentBuilder implements Visitor {
   #afterLink = false;
   /** The `noscript` that holds a copy of the image before it; -1 for none. */
   #twin = -1;
+  /** `RENDERED` and `MATH` by the number of the class. */
+  readonly #math = new Map<number, number>();
 
   constructor(source: Source) {
     this.#source = source;
@@ -193,14 +199,29 @@ class ContentBuilder implements Visitor {
         break;
       default:
     }
-    if (this.#source.hasMath && (tag === TAG.span || tag >= FIRST_UNKNOWN)) {
-      const className = tree.attribute(node, 'class') ?? '';
-      if (/^MathJax(?:_|$|\s)/.test(className) && footnotes.hasTex) return true;
-      if (/(?:^|\s)(?:katex|MathJax)(?:$|\s)/.test(className)) return this.#addMath(node);
+    if (tag === TAG.span || tag >= FIRST_UNKNOWN) {
+      const math = this.#mathOf(node);
+      if ((math & RENDERED) !== 0 && footnotes.hasTex) return true;
+      if ((math & MATH) !== 0) return this.#addMath(node);
     }
     const name = MARKS.get(tag);
     if (name !== undefined && !(name === 'strong' && this.#lineKind !== null)) this.#mark(node, name, '');
     return false;
+  }
+
+  /** `RENDERED` and `MATH`, by the class of an element; elements of one class are examined once. */
+  #mathOf(node: number): number {
+    const { tree } = this.#source;
+    const shape = tree.shape[node] as number;
+    if (shape === 0) return 0;
+    let math = this.#math.get(shape);
+    if (math === undefined) {
+      const className = tree.attribute(node, 'class') ?? '';
+      const isMath = /(?:^|\s)(?:katex|MathJax)(?:$|\s)/.test(className);
+      math = (/^MathJax(?:_|$|\s)/.test(className) ? RENDERED : 0) | (isMath ? MATH : 0);
+      this.#math.set(shape, math);
+    }
+    return math;
   }
 
   #openBlock(node: number, tag: number): boolean {
@@ -528,6 +549,6 @@ function addText(into: Inline[], text: string): void {
 }
 
 /** Whether the element separates words, as buttons and custom elements do. */
-function isApart(tag: number): boolean {
+export function isApart(tag: number): boolean {
   return tag === TAG.button || tag >= FIRST_UNKNOWN;
 }

@@ -86,6 +86,4 @@ export interface Source {
   readonly dropped: Dropped;
   readonly urls: UrlResolver;
   readonly footnotes: Footnotes;
-  /** Whether the page has markup of KaTeX or MathJax. */
-  readonly hasMath: boolean;
 }

@@ -528,6 +528,7 @@ class Reader {
     const body = lettersOf(this.#about.body);
     const texts = new Map<string, number>();
     const lines: string[] = [];
+    const words: number[] = [];
     for (let block = 0; block < this.#blocks.count; block++) {
       const row = block * WIDTH;
       const line = this.#lineOf(block);
@@ -539,10 +540,11 @@ class Reader {
       rows[row + F.date] = Number((rows[row + F.digits] as number) > 0 && DATE.test(line));
       rows[row + F.byline] = Number(BYLINES.has(firstWord(line)));
       rows[row + F.announces] = Number(announcesBoilerplate(line));
-      const inTitle = title.count(line);
-      rows[row + F.titleShare] = inTitle / (title.read || 1);
+      const all = wordsOf(line, words).length || 1;
+      const inTitle = title.count(words);
+      rows[row + F.titleShare] = inTitle / all;
       rows[row + F.titleCover] = inTitle / (title.size || 1);
-      rows[row + F.description] = description.count(line) / (description.read || 1);
+      rows[row + F.description] = description.count(words) / all;
     }
     for (let block = 0; block < this.#blocks.count; block++)
       rows[block * WIDTH + F.repeats] = Math.min(20, texts.get(lines[block] as string) as number);
@@ -809,14 +811,12 @@ function firstWord(line: string): string {
 
 /** The words of a text by hash, to count those that another text shares. */
 class WordSet {
-  /** Words that were read by the last `count`. */
-  read = 0;
+  /** By word, the last line that had it. */
   readonly #seen = new Map<number, number>();
   #lines = 0;
-  #shared = 0;
 
   constructor(text: string) {
-    this.#each(text, true);
+    for (const word of wordsOf(text, [])) this.#seen.set(word, 0);
   }
 
   get size(): number {
@@ -824,38 +824,34 @@ class WordSet {
   }
 
   /** The number of different words of the set that a line has. */
-  count(line: string): number {
-    this.read = 0;
-    this.#shared = 0;
+  count(words: readonly number[]): number {
+    if (this.size === 0) return 0;
     this.#lines++;
-    if (this.size > 0) this.#each(line, false);
-    return this.#shared;
-  }
-
-  #each(text: string, adds: boolean): void {
-    let hash = 0;
-    for (let at = 0; at <= text.length; at++) {
-      const code = at === text.length ? 0 : text.charCodeAt(at);
-      const isLetter = isWordCharacter(code);
-      if (isLetter) hash = (Math.imul(hash, 31) + lowerCase(code) + 1) | 0;
-      // In scripts without spaces each character is a word.
-      if (hash === 0 || (isLetter && code < 0x2e80)) continue;
-      this.#see(hash, adds);
-      hash = 0;
+    let shared = 0;
+    for (const word of words) {
+      const seen = this.#seen.get(word);
+      if (seen === undefined || seen === this.#lines) continue;
+      this.#seen.set(word, this.#lines);
+      shared++;
     }
+    return shared;
   }
+}
 
-  #see(hash: number, adds: boolean): void {
-    if (adds) {
-      this.#seen.set(hash, 0);
-      return;
-    }
-    this.read++;
-    const seen = this.#seen.get(hash);
-    if (seen === undefined || seen === this.#lines) return;
-    this.#seen.set(hash, this.#lines);
-    this.#shared++;
+/** Hashes of the words of a text, in place of what `into` had. */
+function wordsOf(text: string, into: number[]): readonly number[] {
+  into.length = 0;
+  let hash = 0;
+  for (let at = 0; at <= text.length; at++) {
+    const code = at === text.length ? 0 : text.charCodeAt(at);
+    const isLetter = isWordCharacter(code);
+    if (isLetter) hash = (Math.imul(hash, 31) + lowerCase(code) + 1) | 0;
+    // In scripts without spaces each character is a word.
+    if (hash === 0 || (isLetter && code < 0x2e80)) continue;
+    into.push(hash);
+    hash = 0;
   }
+  return into;
 }
 
 function isWordCharacter(code: number): boolean {

@@ -132,7 +132,12 @@ export class HintTable {
     const known = this.#known.get(names);
     if (known !== undefined) return known;
     let hints = 0;
-    for (const name of names.slice(0, MAX_NAME_CHARACTERS).split(/\s+/)) hints |= hintsOfName(name);
+    const length = Math.min(names.length, MAX_NAME_CHARACTERS);
+    for (let start = 0, at = 0; at <= length; at++) {
+      if (at < length && !isSpace(names.charCodeAt(at))) continue;
+      if (at > start) hints |= hintsOfName(names.slice(start, at));
+      start = at + 1;
+    }
     this.#known.set(names, hints);
     return hints;
   }
@@ -155,14 +160,41 @@ export function hintsOfItemtype(types: string): number {
   return hints;
 }
 
+/** White space between names, as HTML has it, and the no-break space. */
+function isSpace(code: number): boolean {
+  return code <= 0x20 || code === 0xa0;
+}
+
+const OTHER = 0;
+const LOWER = 1;
+const UPPER = 2;
+const DIGIT = 3;
+
+/** Splits "widthAuto", "post-body" and "HTMLBlock" into words of Latin letters, which are looked up. */
 function hintsOfName(name: string): number {
-  // Splits "widthAuto", "post-body" and "HTMLBlock" into words.
-  const words = name
-    .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
-    .toLowerCase()
-    .split(/[^a-z]+/);
-  let hints = NAMES.get(words.join('')) ?? 0;
-  if (MODIFIERS.has(words[0] ?? '')) return hints;
-  for (const word of words) hints |= WORDS.get(word) ?? 0;
-  return hints;
+  let hints = 0;
+  let whole = '';
+  let start = -1;
+  let before = OTHER;
+  let isModified = false;
+  for (let at = 0; at <= name.length; at++) {
+    const kind = at < name.length ? kindOf(name.charCodeAt(at)) : OTHER;
+    const isLetter = kind === LOWER || kind === UPPER;
+    if (start >= 0 && (!isLetter || (kind === UPPER && before !== UPPER))) {
+      const word = name.slice(start, at).toLowerCase();
+      isModified ||= start === 0 && MODIFIERS.has(word);
+      if (!isModified) hints |= WORDS.get(word) ?? 0;
+      whole += word;
+      start = -1;
+    }
+    if (isLetter && start < 0) start = at;
+    before = kind;
+  }
+  return hints | (NAMES.get(whole) ?? 0);
+}
+
+function kindOf(code: number): number {
+  if (code >= 0x61 && code <= 0x7a) return LOWER;
+  if (code >= 0x41 && code <= 0x5a) return UPPER;
+  return code >= 0x30 && code <= 0x39 ? DIGIT : OTHER;
 }

@@ -33,19 +33,35 @@ const WHOLE_SECTIONS: ReadonlySet<string> = new Set([
 
 const START = 3;
 const BY_START = byStart(SECTIONS);
+const MAX_PHRASE = Math.max(...SECTIONS.map((phrase) => phrase.length));
+const ORNAMENTS = Array.from('.,»›>#|•–—-', (character) => character.charCodeAt(0));
+
+/** Longer lines are not compared with whole lines. */
+const MAX_WHOLE = 24;
 
 /** Whether a heading announces boilerplate. `line` is the text of the page, not normalised. */
 export function announcesBoilerplate(line: string): boolean {
-  const text = line
-    .trim()
-    .toLowerCase()
-    .replace(/^[\d\s.,»›>#|•–—-]+/, '')
-    .replaceAll('’', "'");
-  if (WHOLE_SECTIONS.has(text.replace(/[\s:()\d.»›>]+$/, ''))) return true;
-  return (
-    (BY_START.get(text.slice(0, START)) ?? BY_START.get(text.slice(0, 2)))?.some((phrase) => text.startsWith(phrase)) ??
-    false
-  );
+  let start = 0;
+  while (start < line.length && isOrnament(line.charCodeAt(start))) start++;
+  if (line.length - start <= MAX_WHOLE) {
+    const whole = normalised(line.slice(start)).replace(/[\s:()\d.»›>]+$/, '');
+    if (WHOLE_SECTIONS.has(whole)) return true;
+  }
+  const opening = normalised(line.slice(start, start + START));
+  const phrases = BY_START.get(opening) ?? BY_START.get(opening.slice(0, 2));
+  if (phrases === undefined) return false;
+  const text = normalised(line.slice(start, start + MAX_PHRASE));
+  return phrases.some((phrase) => text.startsWith(phrase));
+}
+
+function normalised(text: string): string {
+  return text.toLowerCase().replaceAll('’', "'");
+}
+
+/** Digits, white space and punctuation before a heading. */
+function isOrnament(code: number): boolean {
+  if (code < 0x80) return code <= 0x20 || (code >= 0x30 && code <= 0x39) || ORNAMENTS.includes(code);
+  return code === 0xa0 || ORNAMENTS.includes(code);
 }
 
 /** Groups phrases by their first characters, so that few are compared. */
