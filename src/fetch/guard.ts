@@ -58,6 +58,9 @@ const GLOBAL_UNICAST: Block = ipaddr.parseCIDR('2000::/3');
 /** Addresses that a translator maps to IPv4, for networks without it (RFC 6052 §2.1; DNS64 makes them). */
 const TRANSLATED: Block = ipaddr.parseCIDR('64:ff9b::/96');
 
+/** IPv4 addresses of sockets that serve both families (RFC 4291 §2.5.5.2): a connection to one is a connection by IPv4. */
+const MAPPED: Block = ipaddr.parseCIDR('::ffff:0:0/96');
+
 /** How long a name that failed is not looked up again. */
 const FAILED_MS = 5000;
 const MAX_FAILED = 4096;
@@ -78,8 +81,8 @@ export function createGuard({ allow, clock = systemClock, deny = [], lookup, por
   const refusal = (text: string): 'denied' | 'private address' | null => {
     const address = parseAddress(text);
     if (address === null) return 'private address';
-    const meant = translated(address);
-    if (isDenied(address) || isDenied(meant)) return 'denied';
+    const meant = embedded(TRANSLATED, address);
+    if (isDenied(address) || isDenied(meant) || isDenied(embedded(MAPPED, address))) return 'denied';
     return isPublic(meant) || blocks.some((block) => contains(block, address)) ? null : 'private address';
   };
 
@@ -212,9 +215,9 @@ function parseAddress(text: string): Address | null {
   return isIP(text) === 0 || text.includes('%') ? null : ipaddr.parse(text);
 }
 
-/** The IPv4 address in a translated one; every other address itself. */
-function translated(address: Address): Address {
-  if (!contains(TRANSLATED, address)) return address;
+/** The IPv4 address at the end of an address of a block; every other address itself. */
+function embedded(block: Block, address: Address): Address {
+  if (!contains(block, address)) return address;
   return ipaddr.fromByteArray(address.toByteArray().slice(12)) as Address;
 }
 

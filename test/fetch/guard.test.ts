@@ -220,6 +220,18 @@ t.test('a name whose name servers are silent is not asked for again at once', as
   t.equal(lookups, 3, 'one that its client has left says nothing about the name');
 });
 
+t.test(
+  'an IPv4 address is denied in every form of IPv6 that means it, also where all of IPv6 is allowed',
+  async (t) => {
+    const lookup = async (): Promise<string[]> => ['::ffff:127.0.0.1'];
+    const checker = createGuard({ allow: ['::/0'], deny: ['127.0.0.0/8', '10.0.0.0/8'], ports: PORTS, lookup });
+    for (const host of ['[::ffff:127.0.0.1]', '[::ffff:7f00:1]', '[::ffff:10.1.2.3]', '[64:ff9b::7f00:1]'])
+      t.equal(verdict(`http://${host}/`, checker), blocked('denied'), host);
+    t.equal(said(await checker.resolve('a.test').catch((thrown: unknown) => thrown)), NOT_FOUND);
+    t.equal(verdict('http://[fd00::1]/', checker), 'http://[fd00::1]/');
+  },
+);
+
 t.test('the deny list goes before everything', async (t) => {
   const deny = ['Evil.test', '203.0.113.0/24', '93.184.216.34', '2606:4700::/32', '10.0.0.9'];
   const allow = ['10.0.0.0/8', 'good.evil.test', 'trusted.test'];
