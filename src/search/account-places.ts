@@ -1,11 +1,19 @@
 // Places of running searches, a number of them for each account over all threads; what finds none waits in turns between accounts. Each
 // thread counts what it runs in a row of shared memory of its own, so that a thread that dies or begins anew takes its counts with it.
 
+import { randomInt } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Place, type Turn, TurnQueue } from '../routing/index.ts';
 
-/** Counters of one thread. Accounts are spread over them by a hash: two that share one count each other's searches in other threads. */
-const CELLS = 4096;
+/**
+ * Counters of one thread. Accounts are spread over them by a hash with a secret seed: two that share one count each other's searches in
+ * other threads, and nobody can choose an account that shares one with another.
+ */
+const CELL_BITS = 12;
+const CELLS = 2 ** CELL_BITS;
+
+/** The seed is in front of the rows. */
+const SEED_BYTES = Int32Array.BYTES_PER_ELEMENT;
 
 /** How often a thread with waiting searches looks whether others have given places back. */
 const POLL_MS = 20;
@@ -14,9 +22,11 @@ const POLL_MS = 20;
 const WAITING = 1024;
 const WAITING_OF_ACCOUNT = 64;
 
-/** Makes the memory for a number of threads; can be posted to them. */
-export function createPlaceMemory(threads: number): SharedArrayBuffer {
-  return new SharedArrayBuffer(threads * CELLS * Int32Array.BYTES_PER_ELEMENT);
+/** Makes the memory for a number of threads; can be posted to them. `seed`: default random. */
+export function createPlaceMemory(threads: number, seed: number = randomInt(2 ** 32)): SharedArrayBuffer {
+  const memory = new SharedArrayBuffer(SEED_BYTES + threads * CELLS * Int32Array.BYTES_PER_ELEMENT);
+  new Int32Array(memory, 0, 1)[0] = seed;
+  return memory;
 }
 
 export interface AccountPlacesOptions {
@@ -29,6 +39,7 @@ export interface AccountPlacesOptions {
 export class AccountPlaces {
   readonly #rows: readonly Int32Array[];
   readonly #own: Int32Array;
+  readonly #seed: number;
   readonly #clock: Clock;
   readonly #queue: TurnQueue;
   #perAccount = Infinity;
@@ -37,9 +48,10 @@ export class AccountPlaces {
   /** Without a limit until it is configured. */
   constructor({ clock, memory, thread }: AccountPlacesOptions) {
     const rowBytes = CELLS * Int32Array.BYTES_PER_ELEMENT;
+    this.#seed = new Int32Array(memory, 0, 1)[0] as number;
     this.#rows = Array.from(
-      { length: memory.byteLength / rowBytes },
-      (_, row) => new Int32Array(memory, row * rowBytes, CELLS),
+      { length: (memory.byteLength - SEED_BYTES) / rowBytes },
+      (_, row) => new Int32Array(memory, SEED_BYTES + row * rowBytes, CELLS),
     );
     this.#own = this.#rows[thread] as Int32Array;
     this.#own.fill(0);
@@ -63,7 +75,7 @@ export class AccountPlaces {
 
   /** As `TurnQueue.request`. */
   request(account: string, onTurn: (turn: Turn) => void): Place {
-    const cell = cellOf(account);
+    const cell = cellOf(account, this.#seed);
     const place = new CountedPlace(this.#own, cell);
     place.hold(
       this.#queue.request(account, (turn) => {
@@ -86,7 +98,7 @@ export class AccountPlaces {
   }
 
   #limits(waitMs: number): ConstructorParameters<typeof TurnQueue>[0] {
-    const placesOf = (account: string): number => this.#perAccount - this.#elsewhere(cellOf(account));
+    const placesOf = (account: string): number => this.#perAccount - this.#elsewhere(cellOf(account, this.#seed));
     return { places: Infinity, placesOf, waiting: WAITING, waitingOfKey: WAITING_OF_ACCOUNT, waitMs };
   }
 
@@ -130,9 +142,9 @@ class CountedPlace implements Place {
   }
 }
 
-/** FNV-1a. */
-function cellOf(account: string): number {
-  let hash = 0x811c9dc5;
+/** The high bits of FNV-1a: the low ones depend on the low bits of the seed alone. */
+function cellOf(account: string, seed: number): number {
+  let hash = seed;
   for (let i = 0; i < account.length; i++) hash = Math.imul(hash ^ account.charCodeAt(i), 0x01000193);
-  return (hash >>> 0) % CELLS;
+  return hash >>> (32 - CELL_BITS);
 }

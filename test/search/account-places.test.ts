@@ -5,6 +5,9 @@ import { createTestSystem } from '../../src/actor/testkit.ts';
 import type { Place, Turn } from '../../src/routing/index.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/search/account-places.ts';
 
+/** With which no two accounts of these tests share a counter. */
+const SEED = 0x811c9dc5;
+
 interface Setup extends Pick<ReturnType<typeof createTestSystem>, 'clock' | 'advance'> {
   readonly threads: readonly AccountPlaces[];
   readonly again: (thread: number) => AccountPlaces;
@@ -12,7 +15,7 @@ interface Setup extends Pick<ReturnType<typeof createTestSystem>, 'clock' | 'adv
 
 function setUp(perAccount: number, count: number, waitMs = 10_000): Setup {
   const { advance, clock } = createTestSystem();
-  const memory = createPlaceMemory(count);
+  const memory = createPlaceMemory(count, SEED);
   const again = (thread: number): AccountPlaces => {
     const places = new AccountPlaces({ memory, thread, clock });
     places.configure(perAccount, waitMs);
@@ -54,6 +57,31 @@ t.test('its places are those of all threads together', async (t) => {
   await advance(20);
   t.same(third.turns, ['place'], 'hears of the place within 20 ms');
   t.equal(clock.nextDueMs, Infinity, 'nobody waits, nobody looks');
+});
+
+t.test('which accounts share a counter cannot be known from outside', (t) => {
+  const sharers = (seed: number): string[] => {
+    const { clock } = createTestSystem();
+    const memory = createPlaceMemory(2, seed);
+    const [one, two] = [0, 1].map((thread) => new AccountPlaces({ memory, thread, clock })) as [
+      AccountPlaces,
+      AccountPlaces,
+    ];
+    for (const places of [one, two]) places.configure(1, 10_000);
+    ask(one, 'victim');
+    const accounts = Array.from({ length: 20_000 }, (_, at) => `0x${at.toString(16)}`);
+    return accounts.filter((account) => {
+      const { place, turns } = ask(two, account);
+      place.leave();
+      return turns.length === 0;
+    });
+  };
+  const found = [1, 2, 3].map((seed) => sharers(seed));
+  t.equal(new Set(found.flat()).size, found.flat().length, 'others with every seed');
+  for (const accounts of found) t.ok(accounts.length > 0 && accounts.length < 20);
+  const seeds = [0, 1].map(() => new Int32Array(createPlaceMemory(1))[0]);
+  t.not(seeds[0], seeds[1]);
+  t.end();
 });
 
 t.test('a thread that begins anew has nothing running', async (t) => {
