@@ -1,11 +1,19 @@
 // `POST /search`: several engines at once, one merged answer. Partial failure is an answer; when every engine fails it is
-// 503. Each engine that answered is charged, once for each set of calls: an answer from the cache is free, and of equal searches under
-// way the first pays. What a wallet has paid for engines that did not answer becomes its credit.
+// 503. Each engine that answered is charged, once for each set of calls: of equal searches under way the first pays, and an answer from
+// the cache costs only what came for it after its own search had been answered. What a wallet has paid for engines that did not answer
+// becomes its credit.
 
 import type { Spending } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
-import { mostUnits, type SearchAnswer, type SearchCaller, type SearchQuery } from '../search/index.ts';
+import type { AnswerSource } from '../net/answer-cache.ts';
+import {
+  type AnsweredSearch,
+  mostUnits,
+  type SearchAnswer,
+  type SearchCaller,
+  type SearchQuery,
+} from '../search/index.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
@@ -84,10 +92,15 @@ function start({ search, settings }: ApiDeps, query: SearchQuery, caller: Search
   return search.search(query, caller, (found, source) => {
     const cached = source === 'cache';
     if (!('answer' in found)) done(refusalOf(found.refused, settings), null, false, NO_UNITS);
-    else if (found.answer.meta.engines_used.length > 0)
-      done(null, found.answer, cached, source === 'flight' ? found.units : NO_UNITS);
+    else if (found.answer.meta.engines_used.length > 0) done(null, found.answer, cached, dueUnits(found, source));
     else done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached, NO_UNITS);
   });
+}
+
+/** What a search pays for: the calls that it was the first to wait for, and those that nobody waited for. */
+function dueUnits({ late, units }: AnsweredSearch, source: AnswerSource): Units {
+  if (source === 'flight') return units;
+  return (source === 'cache' ? late?.take() : null) ?? NO_UNITS;
 }
 
 function refusalOf(refused: 'full' | 'limit', { search }: Settings): HeadraceError {

@@ -23,4 +23,4 @@ export { type IndexesCommand, IndexClient, IndexService } from './engines/local/
 export { IndexThread } from './engines/local/index-thread.ts';
 export { type EngineModule, type EngineOption, type EngineTools, moduleOf } from './engines/module.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
-export { mostUnits, type SearchCaller, SearchService } from './search-service.ts';
+export { type AnsweredSearch, mostUnits, type SearchCaller, SearchService } from './search-service.ts';

@@ -51,13 +51,32 @@ export interface SearchCaller {
 }
 
 /** A search that found an answer, or no place: the account, or all together, have too many waiting. */
-export type SearchOutcome =
-  | {
-      readonly answer: SearchAnswer;
-      /** What each engine of `meta.engines_used` did, in prices of it. */
-      readonly units: ReadonlyMap<string, number>;
-    }
-  | { readonly refused: 'full' | 'limit' };
+export type SearchOutcome = AnsweredSearch | { readonly refused: 'full' | 'limit' };
+
+export interface AnsweredSearch {
+  readonly answer: SearchAnswer;
+  /** What each engine of `meta.engines_used` did, in prices of it. */
+  readonly units: ReadonlyMap<string, number>;
+  /** Of these, what came after the search had been answered, so that nobody has paid for it; null: nothing. */
+  readonly late: LateUnits | null;
+}
+
+/** Prices of what engines did for a kept answer after its search had been answered. The first search that gets them pays. */
+export class LateUnits {
+  #units: ReadonlyMap<string, number> | null;
+
+  constructor(all: ReadonlyMap<string, number>, paid: ReadonlyMap<string, number>) {
+    const rest = Array.from(all, ([engine, units]) => [engine, units - (paid.get(engine) ?? 0)] as const);
+    this.#units = new Map(rest.filter(([, units]) => units > 0));
+  }
+
+  /** What is to be paid; null from the second call on, and where there is nothing. */
+  take(): ReadonlyMap<string, number> | null {
+    const units = this.#units;
+    this.#units = null;
+    return units !== null && units.size > 0 ? units : null;
+  }
+}
 
 export class SearchService {
   readonly #deps: SearchServiceDeps;
@@ -139,8 +158,9 @@ export class SearchService {
     const begin = (): Coordinator => {
       const engines = this.#engines;
       const startedMs = clock.now();
-      const outcomeOf = (reports: readonly EngineReport[]): SearchOutcome =>
+      const outcomeOf = (reports: readonly EngineReport[]): AnsweredSearch =>
         outcome(query, engines, reports, clock.now() - acceptedMs);
+      let paid: AnsweredSearch['units'] = new Map();
       return new Coordinator({
         ...{ query, engines, clock, account: caller, keepsLate: isKept },
         deadlineMs: startedMs + this.#timeoutMs,
@@ -148,13 +168,14 @@ export class SearchService {
         onDone: (reports) => {
           this.#late.add(work);
           const found = outcomeOf(reports);
+          paid = found.units;
           flight.land(found, isKept && isWhole(found));
         },
         onEnd: (reports) => {
           this.#late.delete(work);
           work.end();
           const found = reports === null || !isKept ? null : outcomeOf(reports);
-          if (found !== null && isWhole(found)) flight.keep(found);
+          if (found !== null && isWhole(found)) flight.keep({ ...found, late: new LateUnits(found.units, paid) });
         },
       });
     };
@@ -208,8 +229,8 @@ class SearchWork implements FlightWork {
 }
 
 /** A kept answer without one of its engines would prolong that engine's failure. */
-function isWhole(found: SearchOutcome): boolean {
-  return 'answer' in found && found.answer.meta.engines_failed.length === 0;
+function isWhole({ answer }: AnsweredSearch): boolean {
+  return answer.meta.engines_failed.length === 0;
 }
 
 function outcome(
@@ -217,7 +238,7 @@ function outcome(
   engines: ReadonlyMap<string, EngineClient>,
   reports: readonly EngineReport[],
   elapsedMs: number,
-): SearchOutcome {
+): AnsweredSearch {
   const lists: EngineList[] = [];
   const units = new Map<string, number>();
   const failed: string[] = [];
@@ -242,7 +263,7 @@ function outcome(
       engine_errors: errors,
     },
   };
-  return { answer, units };
+  return { answer, units, late: null };
 }
 
 /** Prices of an engine that a search may cost: one for each started ten results asked for. */

@@ -391,6 +391,24 @@ t.test('what arrives late completes the cached answer', async (t) => {
   t.match(answers[0]?.meta, { engines_used: ['a', 'b'], engine_errors: [], duration_ms: 6000 });
 });
 
+t.test('what came late is charged once, to the first that gets it', async (t) => {
+  const b: Setup = setUp(
+    slowA(() => b, 6000),
+    { ...SOFT, ...CACHED },
+  );
+  const first = b.search();
+  await b.advance(6000);
+  t.match(first.found[0], { units: new Map([['b', 1]]), late: null });
+  const { pending } = b.search();
+  pending.abort();
+  await b.settle();
+  const { found: outcomes } = b.search();
+  await b.settle();
+  const late = outcomes[0] !== undefined && 'late' in outcomes[0] ? outcomes[0].late : null;
+  t.same(late?.take(), new Map([['a', 1]]), 'not by one that left without it');
+  t.equal(late?.take(), null);
+});
+
 t.test('a slow engine that never answers is not kept, and its account is cut off at the deadline', async (t) => {
   const b = setUp((request, signal) => (hostOf(request) === 'a' ? hang(signal) : found(request, signal)), {
     ...SOFT,
