@@ -13,12 +13,13 @@ const ALLOWED = [
   /^dist\/(src|workers)\/.*(?<!\.test)\.(js|d\.ts)$/,
   /^dist\/src\/admin\/dashboard\/(index\.html|icon\.svg|app\.js|app\.css|licenses\.txt)$/,
   /^docs\/[\w-]+\.(md|png|svg)$/,
+  /^src\/extract\/cmaps\/(cmaps\.br|LICENSE)$/,
   /^docs\/examples\/search-engine\/(catalogue(\.test)?\.js|catalogue\.fixture\.json|package\.json)$/,
   /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile(\.dockerignore)?)$/,
 ];
 
-/** Bytes that are downloaded. */
-const PACKED_BYTES = 2.5e6;
+/** Bytes that are downloaded. 0.4 MB are the CMaps of East Asian PDFs. */
+const PACKED_BYTES = 3e6;
 
 t.test('the package holds the listed kinds of files only, and is small', async (t) => {
   const { files, size } = await pack();
