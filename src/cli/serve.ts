@@ -10,6 +10,7 @@ import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import type { ReloadAnswer } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
+import { moduleOf } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import type { CliIo } from './io.ts';
 import { mistakeLines, readRest } from './options.ts';
@@ -60,6 +61,11 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
   const onException = (error: unknown): void => {
+    const module = moduleOf(error);
+    if (module !== undefined) {
+      log.error({ err: error, module }, 'the module of a search engine threw outside of a search');
+      return;
+    }
     log.fatal({ err: error }, 'the gateway cannot go on');
     serving.fail();
   };

@@ -121,9 +121,12 @@ export function checkModule({ path, options }: ModuleSettings, timeoutMs = CHECK
 /** Marks the URLs of modules in stack traces. */
 const MARK = '?headrace-engine=';
 
-/** The file of a module engine that threw this in a callback of its own; undefined where none did. */
+/** The file of a module engine that threw this in a callback of its own; undefined where none did, and where the stack does not say. */
 export function moduleOf(error: unknown): string | undefined {
-  const [, frame = ''] = (error instanceof Error ? (error.stack ?? '') : '').split(/\n\s+at /, 2);
+  const stack: unknown = error instanceof Error ? error.stack : undefined;
+  if (typeof stack !== 'string') return undefined;
+  // Above the module there may be functions of the language and of Node.js that it has called.
+  const frame = stack.split(/\n\s+at /).find((text, at) => at > 0 && text.includes('file://')) ?? '';
   const end = frame.indexOf(MARK);
   return end < 0 ? undefined : frame.slice(frame.indexOf('file://'), end);
 }

@@ -180,6 +180,10 @@ t.test('names the module behind an error of its own', async (t) => {
   t.equal(moduleOf(error), 'file:///etc/own.js');
   error.stack = 'Error: x\n    at g (file:///etc/other.js:1:1)\n    at f (file:///etc/own.js?headrace-engine=1:2:3)';
   t.equal(moduleOf(error), undefined);
+  error.stack =
+    'SyntaxError: x\n    at JSON.parse (<anonymous>)\n    at node:internal/a:1:1\n    at f (file:///etc/own.js?headrace-engine=1:2:3)\n    at g (file:///etc/other.js:1:1)';
+  t.equal(moduleOf(error), 'file:///etc/own.js', 'below functions of the language');
+  t.equal(moduleOf(Object.assign(new Error('x'), { stack: 5 })), undefined);
   t.equal(moduleOf('x'), undefined);
 });
 
