@@ -71,6 +71,10 @@ export class Coordinator implements ReportListener {
     else if (this.#isSoft) this.#answerEarly();
   }
 
+  onPage(): void {
+    if (!this.#ended && this.#isSoft) this.#answerEarly();
+  }
+
   /** The last client has left: cancels the engines and reports nothing. */
   abort(): void {
     if (this.#ended) return;

@@ -54,6 +54,8 @@ export type EngineReport =
 export interface ReportListener {
   /** Called once for each search, perhaps before `search` has returned. */
   onReport(report: EngineReport): void;
+  /** The search has a page of results, and goes on to the next. */
+  onPage(): void;
 }
 
 /** Sends requests to engines; `BufferedClient` is one. */
@@ -401,6 +403,7 @@ export class EngineCall {
         found = { hits: before.length === 0 ? page.hits : [...before, ...page.hits], calls: calls + 1, note };
         if (this.#found === null || found.hits.length > this.#found.hits.length) this.#found = found;
         const isLast = page.next === undefined || found.hits.length >= maxResults || found.calls >= most;
+        if (!isLast) this.#listener.onPage();
         if (isLast || this.#enough) return found;
         state = page.next;
       } catch (error) {

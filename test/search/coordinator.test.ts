@@ -251,6 +251,21 @@ t.test('the pages that an engine has at the soft deadline are an answer of it', 
   ]);
 });
 
+t.test('past the soft deadline the first page of an engine is enough, whatever pages follow', async (t) => {
+  const b = setUp();
+  b.start(['a', 'b'], SOFT);
+  const engine = b.engines.get('a') as FakeEngine;
+  b.clock.advance(4000);
+  t.same(b.answers, []);
+  b.clock.advance(1000);
+  const page = { engine: 'a', ...HITS };
+  engine.collected = page;
+  engine.asked[0]?.listener.onPage();
+  t.same(b.answers, [[page, { engine: 'b', reason: 'slow' }]]);
+  engine.asked[0]?.listener.onPage();
+  t.equal(b.answers.length, 1);
+});
+
 t.test('closing after the answer cancels the slow engines, and answers nothing more', async (t) => {
   const b = setUp();
   const coordinator = b.start(['a', 'b'], SOFT);

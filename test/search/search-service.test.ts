@@ -391,6 +391,32 @@ t.test('what arrives late completes the cached answer', async (t) => {
   t.match(answers[0]?.meta, { engines_used: ['a', 'b'], engine_errors: [], duration_ms: 6000 });
 });
 
+t.test('an engine with many pages answers at the soft deadline, or with its first page after it', async (t) => {
+  for (const [pageMs, answeredMs, hits] of [
+    [1500, 4000, 2],
+    [5000, 5000, 1],
+  ] as const) {
+    let page = 0;
+    const b: Setup = setUp(
+      (_request, signal) =>
+        Promise.race([
+          new Promise<{ urls: string[]; next: number }>((resolve) => {
+            const urls = [`http://x.org/${++page}`];
+            b.clock.setTimeout(() => resolve({ urls, next: 1 }), pageMs);
+          }),
+          hang(signal),
+        ]),
+      SOFT,
+    );
+    const { answers } = b.search({ engines: ['a'], maxResults: 100 });
+    await b.advance(answeredMs - 1);
+    t.same(answers, []);
+    await b.advance(1);
+    t.match(answers[0], { results: { length: hits }, meta: { engines_used: ['a'], engines_failed: [] } });
+    b.service.close();
+  }
+});
+
 t.test('what came late is charged once, to the first that gets it', async (t) => {
   const b: Setup = setUp(
     slowA(() => b, 6000),

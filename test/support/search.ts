@@ -162,6 +162,7 @@ export function startSearch(
   const { query, type, maxResults } = queryOf([], fields);
   const reports: Outcome[] = [];
   const listener: ReportListener = {
+    onPage: () => undefined,
     onReport: (report) => {
       if (report.engine !== client.spec.id) throw new Error(`reported for ${report.engine}`);
       reports.push('hits' in report ? { hits: report.hits } : { reason: report.reason });
