@@ -70,3 +70,43 @@ t.test('a full line of all accounts is 503', async (t) => {
   release();
   for (const answer of [first, ...waiting]) t.equal((await answer).status, 200);
 });
+
+t.test('an engine that came after the answer is paid by the first search that gets it', async (t) => {
+  const gate = Promise.withResolvers<void>();
+  const engineOf = (site: string, ready: Promise<void>): InProcessEngine => ({
+    kind: site,
+    documentation: 'https://example.com/',
+    types: ['web'],
+    async search() {
+      await ready;
+      return [{ title: site, url: `https://${site}.example/`, snippet: '' }];
+    },
+  });
+  const gateway = createGateway({
+    ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:' },
+    keys: { static: ACCOUNTS },
+    log: { level: 'silent' },
+    search: {
+      pricing: { fast: '0.005', late: '0.02' },
+      engines: { fast: engineOf('fast', Promise.resolve()), late: engineOf('late', gate.promise) },
+      default: ['fast', 'late'],
+      softTimeout: '10ms',
+      cacheTtl: '1m',
+    },
+  });
+  t.teardown(() => gateway.close());
+  await gateway.listen();
+  const costOf = async (): Promise<readonly unknown[]> => {
+    const { headers } = await gateway.inject({
+      path: '/search',
+      headers: { authorization: 'Bearer hr_0' },
+      body: { query: 'rivers' },
+    });
+    return [headers['x-headrace-cache'], headers['x-headrace-cost']];
+  };
+  t.same(await costOf(), [undefined, '0.005']);
+  gate.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(await costOf(), ['hit', '0.02']);
+  t.same(await costOf(), ['hit', '0.00']);
+});
