@@ -141,13 +141,12 @@ class Pages {
   }
 
   #configure(settings: Settings['fetch']): void {
-    const { cacheBytes, cacheTtlMs } = this.#settings;
+    const before = cacheKeyOf(this.#settings);
     this.#settings = settings;
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
     this.#deps.places.configure(placeLimits(settings));
-    if (settings.cacheBytes !== cacheBytes || settings.cacheTtlMs !== cacheTtlMs)
-      this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
+    if (cacheKeyOf(settings) !== before) this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
   }
 
   #fetch({ account, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
@@ -272,6 +271,11 @@ function refusalOf(turn: Turn, { perAccount }: Settings['fetch']): HeadraceError
 
 function keyOf({ url, format, include }: PageRequest): string {
   return JSON.stringify([url, format, include]);
+}
+
+/** What the kept pages depend on: a page that may not be fetched any more is not answered from the cache. */
+function cacheKeyOf({ allow, cacheBytes, cacheTtlMs, deny, ports, robots }: Settings['fetch']): string {
+  return JSON.stringify([cacheTtlMs, cacheBytes, allow, deny, ports, robots]);
 }
 
 /** Estimated bytes in memory: two for a character, and the objects. */

@@ -321,6 +321,20 @@ t.test('a change of the cache settings drops it, another change keeps it', async
   t.equal(b.downloads.length, 2);
 });
 
+t.test('a page that may not be fetched any more is not answered from the cache', async (t) => {
+  for (const changed of [{ deny: ['site.test'] }, { robots: true }, { ports: [443] }]) {
+    const b = bench();
+    b.ask(URL_1);
+    await b.settle();
+    await b.downloaded(0);
+    await b.cleaned(0);
+    b.ref.tell({ type: 'Configure', settings: settingsOf(changed) });
+    const { heard } = b.ask(URL_1);
+    await b.settle();
+    t.same([heard, b.downloads.length], [[], 2], JSON.stringify(changed));
+  }
+});
+
 t.test('an account fetches as many pages at once as it may, others beside it', async (t) => {
   const b = bench({ perAccount: 2, queue: 8 });
   const slow = Array.from({ length: 512 }, (_, at) => b.ask(`https://slow.test/${at}`));
