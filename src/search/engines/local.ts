@@ -41,6 +41,9 @@ export interface LocalDeps {
   readonly indexes?: LocalIndexes;
 }
 
+/** The index answers one query of a folder after another: all others wait where accounts take turns. */
+const CONCURRENCY = 2;
+
 export interface LocalEngine extends InProcessEngine {
   readonly folder: IndexedFolderSettings;
 }
@@ -60,6 +63,7 @@ export function local(settings: LocalSettings, deps: LocalDeps = {}): LocalEngin
     kind: 'local',
     documentation: 'https://lucaong.github.io/minisearch/',
     types: ['web', 'news', 'images'],
+    concurrency: CONCURRENCY,
     folder,
     search(query, signal) {
       indexes ??= new IndexThread();

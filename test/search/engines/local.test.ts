@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../../src/actor/index.ts';
 import type { EngineHit, SearchType } from '../../../src/search/engine.ts';
-import { local, type LocalSettings } from '../../../src/search/engines/local.ts';
+import { configureEngines } from '../../../src/search/configure.ts';
+import { local, type LocalIndexes, type LocalSettings } from '../../../src/search/engines/local.ts';
 import { IndexedFolder } from '../../../src/search/engines/local/indexed-folder.ts';
+import { FOUND, setUpClient, startSearch } from '../../support/search.ts';
 
 const SIGNAL = new AbortController().signal;
 
@@ -286,4 +288,23 @@ t.test('settings that cannot work are refused', async (t) => {
   t.throws(() => local({ path: '' }), { message: 'needs path' });
   t.throws(() => local({ path: '.', baseUrl: 'docs' }), { message: /baseUrl/ });
   t.throws(() => local({ path: '.', baseUrl: 'file:///docs' }), { message: /baseUrl/ });
+});
+
+t.test('slow queries of one account do not keep those of another waiting', async (t) => {
+  const running: { readonly query: string; readonly end: (hits: readonly EngineHit[]) => void }[] = [];
+  const indexes: LocalIndexes = {
+    find: (_folder, { query }) => new Promise((resolve) => void running.push({ query, end: resolve })),
+  };
+  const { engines } = configureEngines({ docs: { kind: 'local', path: '/nowhere' } }, () => 0, { indexes });
+  const b = setUpClient(() => FOUND, engines[0]);
+  const deadlineMs = b.clock.now() + 10_000;
+  for (let at = 0; at < 8; at++) startSearch(b.client, deadlineMs, { query: `slow ${at}` }, 'one');
+  startSearch(b.client, deadlineMs, { query: 'quick' }, 'other');
+  await b.settle();
+  for (const { end } of [...running]) end([]);
+  await b.settle();
+  t.same(
+    running.map(({ query }) => query),
+    ['slow 0', 'slow 1', 'slow 2', 'quick'],
+  );
 });
