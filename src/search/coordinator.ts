@@ -111,8 +111,9 @@ export class Coordinator implements ReportListener {
     }
     if (answered === 0 || answered < slow) return;
     this.#answered = true;
-    for (const [engine, call] of this.#calls) if (!this.#reports.has(engine)) call.late(keepsLate);
     onDone(reports);
+    // May report, and end the search.
+    for (const [engine, call] of this.#calls) if (!this.#reports.has(engine)) call.late(keepsLate);
   }
 
   #expire(): void {

@@ -250,10 +250,14 @@ export class EngineCall {
     return this.#found === null || this.#found.hits.length === 0 ? null : this.#reportOf(this.#found);
   }
 
-  /** The search has been answered with what there was. `isKept`: the rest is wanted all the same. */
+  /**
+   * The search has been answered with what there was. `isKept`: the rest is wanted all the same; else a request under way goes on, for the
+   * standing of the engine, and none follows.
+   */
   late(isKept: boolean): void {
     this.#late = this.collected === null;
     this.#enough = !isKept;
+    if (!isKept && this.#client.withdraw(this)) this.end(CANCELLED.cancelled);
   }
 
   /** Ends the search at its deadline, with the hits there are, or because its client left. No effect after its end. */
@@ -420,6 +424,7 @@ export class EngineCall {
     if (rateQueue !== null) {
       const withinMs = Math.min(MAX_RATE_WAIT_MS, deadlineMs - deps.clock.now() - latencies.p95Ms);
       if (!(await rateQueue.enter(this.account, withinMs, signal))) throw RATE_LIMITED;
+      if (this.#enough) throw CANCELLED.cancelled;
     }
     let request: EngineRequest;
     try {

@@ -417,6 +417,26 @@ t.test('an engine with many pages answers at the soft deadline, or with its firs
   }
 });
 
+t.test('without a cache, an engine that was not asked before the answer is not asked after it', async (t) => {
+  for (const [kept, asked] of [
+    [{}, 1],
+    [CACHED, 2],
+  ] as const) {
+    const b: Setup = setUp(
+      slowA(() => b, 6000),
+      { ...SOFT, ...kept, engines: [specOf('a', { concurrency: 1 }), specOf('b', { cell: 1 })] },
+    );
+    b.search({ query: 'one' });
+    const { answers } = b.search({ query: 'two' });
+    await b.advance(4000);
+    t.match(answers[0]?.meta, { engines_used: ['b'], engine_errors: [{ engine: 'a', reason: 'slow' }] });
+    await b.advance(2000);
+    t.equal(b.transport.asked.filter((url) => url.includes('//a')).length, asked);
+    await b.advance(4000);
+    t.same([b.service.load.running, b.transport.load.now], [0, 0]);
+  }
+});
+
 t.test('what came late is charged once, to the first that gets it', async (t) => {
   const b: Setup = setUp(
     slowA(() => b, 6000),
