@@ -113,7 +113,7 @@ t.test('a failover counts for the CRN that failed; an ejection shows its end', a
 });
 
 t.test('an engine shows that it is suspended, until when and why', async (t) => {
-  const engine = createServer((_req, res) => res.writeHead(403).end());
+  const engine = createServer((_req, res) => res.writeHead(402).end());
   await new Promise<void>((resolve) => engine.listen(0, '127.0.0.1', resolve));
   t.teardown(() => engine.close());
   const engineUrl = `http://127.0.0.1:${(engine.address() as AddressInfo).port}`;
