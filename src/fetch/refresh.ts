@@ -16,6 +16,9 @@ const MAX_DELAY_S = 10;
 /** Visible characters of such a page, at most. */
 const MAX_TEXT_LENGTH = 400;
 
+/** Leads to an app, a script or a mail: the page is what there is to read. */
+const OTHER_SCHEME = /^\s*(?!https?:)[a-z][a-z\d+.-]*:/i;
+
 /** Elements whose text is no markup. */
 const RAW_TEXT: ReadonlySet<string> = new Set([
   'iframe',
@@ -56,7 +59,7 @@ export function refreshOf(field: string | undefined, bytes: Uint8Array): Refresh
 }
 
 function at({ url }: Refresh, base = ''): RefreshTarget | null {
-  return /^\s*(?:javascript|data|about|blob|mailto):/i.test(url) ? null : { url, base };
+  return OTHER_SCHEME.test(url) ? null : { url, base };
 }
 
 interface Declarations {

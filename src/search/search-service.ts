@@ -62,7 +62,7 @@ export interface AnsweredSearch {
 }
 
 /** Prices of what engines did for a kept answer after its search had been answered. The first search that gets them pays. */
-export class LateUnits {
+class LateUnits {
   #units: ReadonlyMap<string, number> | null;
 
   constructor(all: ReadonlyMap<string, number>, paid: ReadonlyMap<string, number>) {

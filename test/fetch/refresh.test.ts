@@ -31,6 +31,9 @@ t.test('reads a refresh as browsers do', async (t) => {
     ['0; url=', null],
     ['0; url=javascript:alert(1)', null],
     ['0; url=data:text/html,x', null],
+    ['0; url=intent://page#Intent;scheme=app;end', null],
+    ['0; url=HTTPS://other.test/', 'HTTPS://other.test/'],
+    ['0; url=/a:b', '/a:b'],
     ['x; url=/there', null],
     ['-1; url=/there', null],
   ] as const)
