@@ -1,4 +1,8 @@
 #!/usr/bin/env node
+// Threads of libuv's pool, half of which may look up names at once: with the default of 4, two names whose servers are silent
+// stop all others. Must be set before the pool is used.
+process.env.UV_THREADPOOL_SIZE ??= '32';
+
 // Checks the Node.js version before it loads anything that an older Node.js could not parse.
 try {
   await import('../dist/src/node-version.js');

@@ -3,7 +3,7 @@
 
 import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
-import { type EngineHit, type EngineQuery, SEARCH_TYPES, type SearchType } from '../search/index.ts';
+import { type EngineHit, type EngineQuery, SCOPE_HEADER, SEARCH_TYPES, type SearchType } from '../search/index.ts';
 
 /** An answer without results: `{"detail": …}`. */
 export class Refusal extends Error {
@@ -157,10 +157,13 @@ const STATUSES: Readonly<Record<string, number>> = {
 /** Statuses with a `Retry-After`. */
 const NAMING_TIME = new Set([402, 429, 503]);
 
-/** The answer to an engine's failure. `retryAfterMs`: when the next request may succeed. */
-export function refusalOf(reason: string, retryAfterMs: number): Refusal {
+/** The answer to an engine's failure. `retryAfterMs`: when the next request may succeed. `isOfAccount`: other accounts may ask now. */
+export function refusalOf(reason: string, retryAfterMs: number, isOfAccount = false): Refusal {
   const unsupported = reason.startsWith('unsupported search_type');
   const status = unsupported ? 422 : (STATUSES[reason] ?? 502);
-  const headers = NAMING_TIME.has(status) ? { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) } : {};
+  const headers = {
+    ...(NAMING_TIME.has(status) ? { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) } : {}),
+    ...(isOfAccount ? { [SCOPE_HEADER]: 'account' } : {}),
+  };
   return new Refusal(status, reason, reason, headers);
 }

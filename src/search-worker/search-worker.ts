@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
-import { configureEngines, type EngineReport, type EngineSpec, IndexThread } from '../search/index.ts';
+import { ACCOUNT_HEADER, configureEngines, type EngineReport, type EngineSpec, IndexThread } from '../search/index.ts';
 import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
@@ -185,7 +185,10 @@ class ServingWorker implements SearchWorker {
     try {
       const report = await this.#report(req, res);
       if (report === null) return;
-      if ('reason' in report) throw refusalOf(report.reason, this.#engine.retryAfterMs);
+      if ('reason' in report) {
+        const isOfAccount = this.#engine.refusesAccountOnly(report.reason);
+        throw refusalOf(report.reason, this.#engine.retryAfterMs, isOfAccount);
+      }
       const { contentType, body } = writeHits(report.hits, req.headers.accept);
       outcome = 'ok';
       this.#reply(res, 200, contentType, body);
@@ -198,7 +201,7 @@ class ServingWorker implements SearchWorker {
 
   /** The engine's report; null when the client has left. Throws `Refusal` for requests that are not passed to the engine. */
   async #report(req: IncomingMessage, res: ServerResponse): Promise<EngineReport | null> {
-    const { authorization, 'content-type': contentType } = req.headers;
+    const { authorization, 'content-type': contentType, [ACCOUNT_HEADER]: account } = req.headers;
     if (!this.#isAuthorized(authorization))
       throw new Refusal(401, 'unauthorized', 'unauthorized', { 'www-authenticate': 'Bearer' });
     if (this.#closing !== null) throw new Refusal(503, 'draining', 'draining');
@@ -211,7 +214,7 @@ class ServingWorker implements SearchWorker {
       throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
     const query = readQuery(body, format);
     return new Promise((resolve) => {
-      const abort = this.#engine.search(query, resolve);
+      const abort = this.#engine.search(query, String(account ?? ''), resolve);
       res.once('close', () => {
         if (res.writableEnded) return;
         abort();

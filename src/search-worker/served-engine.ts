@@ -31,9 +31,6 @@ export interface ServedEngineDeps {
 /** The engine's place on the board, which it has for itself. */
 export const CELL = 0;
 
-/** All searches come from gateways, which keep their accounts apart themselves. */
-const GATEWAY = '';
-
 export class ServedEngine {
   readonly #deps: ServedEngineDeps;
   readonly #board = new EngineBoard(createEngineMemory(1));
@@ -78,12 +75,17 @@ export class ServedEngine {
     return this.suspendedMs || this.#board.dueInMs(CELL, spec.rates, clock.now());
   }
 
-  /** Runs a search. `done` is called once, by the deadline; the returned function aborts the search, without a call. */
-  search(query: EngineQuery, done: (report: EngineReport) => void): () => void {
+  /** Whether a search that was refused for this reason could have been run for another account. */
+  refusesAccountOnly(reason: string): boolean {
+    return (reason === 'suspended' || reason === 'rate limited') && !this.#board.isSuspendedForAll(CELL);
+  }
+
+  /** Runs a search of an account. `done` is called once, by the deadline; the returned function aborts the search, without a call. */
+  search(query: EngineQuery, account: string, done: (report: EngineReport) => void): () => void {
     const { clock, spec, timeoutMs } = this.#deps;
     const coordinator = new Coordinator({
       query: { ...query, engines: [spec.id] },
-      account: GATEWAY,
+      account,
       engines: this.#engines,
       clock,
       deadlineMs: clock.now() + timeoutMs,

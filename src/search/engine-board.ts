@@ -115,6 +115,11 @@ export class EngineBoard {
     return scope === 0n || scope === hashOf(account);
   }
 
+  /** Whether no account may ask but by a trial. */
+  isSuspendedForAll(engine: number): boolean {
+    return this.#load(engine, UNTIL) !== 0n && this.#load(engine, SCOPE) === 0n;
+  }
+
   /**
    * The engine answered: its failures are forgotten. Only a trial ends a suspension of the account, not an answer asked for before it.
    * A suspension of another account ends: the engine works.

@@ -428,7 +428,7 @@ export class EngineCall {
     }
     let request: EngineRequest;
     try {
-      request = engine.request(this.#query, state);
+      request = engine.request(this.#query, state, this.account);
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('rejected');
     }
@@ -465,7 +465,7 @@ export class EngineCall {
 
   /** What an error means for the engine's suspension; null: nothing. */
   #failureOf(error: unknown): CallFailure | null {
-    if (error instanceof EngineError) return error.failure;
+    if (error instanceof EngineError) return error.ofAccount ? null : error.failure;
     if (error === CANCELLED.timeout && this.#cutOff) return 'timeout';
     return error instanceof CallError ? error.failure : 'invalid';
   }
@@ -485,7 +485,8 @@ function retryAfterOf(error: unknown): number | undefined {
 
 /** Another worker may do better, unless query or account are at fault. */
 function mayBeTheWorker(error: unknown): boolean {
-  if (error instanceof EngineError) return error.failure !== 'rejected' && error.failure !== 'quota';
+  if (error instanceof EngineError)
+    return !error.ofAccount && error.failure !== 'rejected' && error.failure !== 'quota';
   return error instanceof CallError && error.failure !== null;
 }
 

@@ -92,8 +92,11 @@ interface EngineAbout {
 
 /** An engine behind HTTP. Both functions are pure. */
 export interface HttpEngine extends EngineAbout {
-  /** The request for `state`: undefined first, then what `parse` returned as `next`. */
-  request(query: EngineQuery, state: unknown): EngineRequest;
+  /**
+   * The request for `state`: undefined first, then what `parse` returned as `next`. `account`: whose search it is, which an engine
+   * must not send as it is.
+   */
+  request(query: EngineQuery, state: unknown, account?: string): EngineRequest;
   /** Reads a response. Throws `EngineError`; anything else it throws counts as `invalid response`. */
   parse(response: EngineResponse, context: ParseContext): EnginePage;
 }
@@ -134,12 +137,18 @@ export class EngineError extends Error {
   readonly failure: EngineFailure;
   /** When the engine may be asked again, in milliseconds from now, where it says so. */
   readonly retryAfterMs: number | undefined;
+  /** Only the account of the search was refused: it says nothing about the engine. Default false. */
+  readonly ofAccount: boolean;
 
   /** `status` is named in the reason of `http` failures. */
-  constructor(failure: EngineFailure, options: { readonly status?: number; readonly retryAfterMs?: number } = {}) {
+  constructor(
+    failure: EngineFailure,
+    options: { readonly status?: number; readonly retryAfterMs?: number; readonly ofAccount?: boolean } = {},
+  ) {
     super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure]);
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
+    this.ofAccount = options.ofAccount ?? false;
   }
 
   /** Short and stable, for `meta.engine_errors`. */

@@ -80,6 +80,41 @@ t.test("clients read of a worker's engine: suspended", async (t) => {
   t.equal(await b.sample('headrace_search_worker_requests_total{outcome="suspended"}'), 1, 'the gateway knows by now');
 });
 
+t.test("failures of one account's queries suspend a worker's engine for that account only", async (t) => {
+  const b = await startWorker(t, (request, response) => {
+    if (request.url?.includes('bad')) response.writeHead(500).end();
+    else finds(request, response);
+  });
+  const ask = async (account: string | undefined, query: string) =>
+    b.ask({
+      headers: account === undefined ? {} : { 'x-headrace-account-hash': account },
+      json: { query },
+    });
+  for (const query of ['bad 1', 'bad 2', 'bad 3']) t.equal((await ask('a', query)).status, 502);
+  const refused = await ask('a', 'fish');
+  t.equal(refused.status, 503);
+  t.equal(refused.headers.get('x-headrace-scope'), 'account');
+  t.equal((await ask('b', 'fish')).status, 200);
+});
+
+t.test('a gateway keeps asking a worker that refused one account only', async (t) => {
+  let asked = 0;
+  const ids = new Set<unknown>();
+  const service = await startService(t, (request, response) => {
+    asked++;
+    ids.add(request.headers['x-headrace-account-hash']);
+    const headers = { 'content-type': 'application/json', 'retry-after': '60', 'x-headrace-scope': 'account' };
+    response.writeHead(asked === 1 ? 429 : 503, headers);
+    response.end(JSON.stringify({ detail: asked === 1 ? 'slow down' : 'suspended' }));
+  });
+  const gateway = gatewayOf(t, { urls: [service.url] });
+  t.equal(reason(await search(gateway, { query: 'one' })), 'rate limited');
+  t.equal(reason(await search(gateway, { query: 'two' })), 'suspended');
+  t.equal(reason(await search(gateway, { query: 'three' })), 'suspended');
+  t.equal(asked, 3, 'the engine is not suspended in the gateway');
+  t.match([...ids], [/^[\w-]{43}$/]);
+});
+
 t.test("clients read of a worker's engine: a type it does not have", async (t) => {
   const b = await startWorker(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
   const gateway = gatewayOf(t, { urls: [b.url], types: ['web', 'academic'] });

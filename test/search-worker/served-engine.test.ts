@@ -31,7 +31,7 @@ function serve(
 }
 
 const ask = (served: ServedEngine): Promise<EngineReport> =>
-  new Promise((resolve) => void served.search({ query: 'x', type: 'web', maxResults: 5 }, resolve));
+  new Promise((resolve) => void served.search({ query: 'x', type: 'web', maxResults: 5 }, '', resolve));
 
 t.test('is ready once its engine has answered a first search', async (t) => {
   const gate = holdGate();
@@ -96,7 +96,7 @@ t.test('an aborted search fires the signal of its engine', async (t) => {
     signals.push(signal);
     return new Promise(() => undefined);
   });
-  const leave = served.search({ query: 'x', type: 'web', maxResults: 5 }, () => t.fail('was left'));
+  const leave = served.search({ query: 'x', type: 'web', maxResults: 5 }, '', () => t.fail('was left'));
   await until('asked', () => signals.length === 2);
   leave();
   await until('aborted', () => signals[1]?.aborted === true);

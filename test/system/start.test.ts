@@ -71,6 +71,8 @@ t.test('the gateway runs without helper threads for the collector, in the proces
   const { cli } = await startServe(t, hosts, { threads: 1 });
   const command = readFileSync(`/proc/${cli.pid}/cmdline`, 'utf8').split('\0');
   t.equal(command[1], '--single-threaded-gc');
+  const environment = readFileSync(`/proc/${cli.pid}/environ`, 'utf8').split('\0');
+  t.ok(environment.includes('UV_THREADPOOL_SIZE=32'), 'silent name servers do not fill the pool');
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
 });

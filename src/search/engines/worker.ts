@@ -2,6 +2,7 @@
 // or msgpack, since a worker may declare the wrong type. A failure that `headrace search-worker` names is reported in the
 // same words; any other is `worker returned HTTP n`.
 
+import { createHmac } from 'node:crypto';
 import { Unpackr } from 'msgpackr';
 import { jsonBody, listOf, refuse, retryAfter } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
@@ -25,6 +26,12 @@ export interface WorkerSettings {
   /** Kinds of search the worker serves; default all. */
   readonly types?: readonly SearchType[];
 }
+
+/** Request header: an opaque id of the account, by which a worker keeps accounts apart. */
+export const ACCOUNT_HEADER = 'x-headrace-account-hash';
+
+/** Response header of a failure: with the value `account`, only the account of the request is refused. */
+export const SCOPE_HEADER = 'x-headrace-scope';
 
 /** No `{"detail": …}` of the protocol is longer. */
 const MAX_DETAIL_BYTES = 1024;
@@ -57,8 +64,8 @@ const DETAILS: Readonly<Record<string, EngineFailure>> = {
 
 /** The failure of a worker's engine, with the reason that clients of a search read. */
 class RelayedError extends EngineError {
-  constructor(failure: EngineFailure, reason: string, retryAfterMs: number | undefined) {
-    super(failure, retryAfterMs === undefined ? {} : { retryAfterMs });
+  constructor(failure: EngineFailure, reason: string, retryAfterMs?: number, ofAccount = false) {
+    super(failure, { ofAccount, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) });
     this.message = reason;
   }
 }
@@ -67,9 +74,12 @@ class RelayedError extends EngineError {
 function relay(response: EngineResponse, type: SearchType): void {
   if (response.status < 400 || response.body.length > MAX_DETAIL_BYTES) return;
   const detail = detailOf(response);
-  if (detail === `unsupported search_type '${type}'`) throw new RelayedError('rejected', detail, undefined);
+  if (detail === `unsupported search_type '${type}'`) throw new RelayedError('rejected', detail);
   const failure = Object.hasOwn(DETAILS, detail) ? DETAILS[detail] : undefined;
-  if (failure !== undefined) throw new RelayedError(failure, detail, retryAfter(response));
+  const ofAccount = response.headers[SCOPE_HEADER] === 'account';
+  if (failure !== undefined) throw new RelayedError(failure, detail, retryAfter(response), ofAccount);
+  if (ofAccount && response.status === 429)
+    throw new RelayedError('rate limited', 'rate limited', retryAfter(response), true);
 }
 
 function detailOf(response: EngineResponse): string {
@@ -79,6 +89,11 @@ function detailOf(response: EngineResponse): string {
   } catch {
     return '';
   }
+}
+
+/** Keyed by the secret, so that who sees requests cannot find out an account by guessing; equal in all threads and gateways. */
+function opaque(account: string, secret: string): string {
+  return createHmac('sha256', secret).update(account).digest('base64url');
 }
 
 /** A worker. Throws when `url` is missing. */
@@ -95,10 +110,10 @@ export function worker(settings: WorkerSettings): HttpEngine {
     documentation: 'docs/search-engines.md',
     types,
     concurrency: 16,
-    request: ({ query, type, maxResults }) => ({
+    request: ({ query, type, maxResults }, _state, account) => ({
       method: 'POST',
       url: `${url}/search`,
-      headers,
+      headers: account === undefined ? headers : { ...headers, [ACCOUNT_HEADER]: opaque(account, secret ?? '') },
       body: JSON.stringify({ engine, query, max_results: maxResults, search_type: type }),
     }),
     parse(response, { nowMs, query }) {
