@@ -499,7 +499,7 @@ export const SCHEMA = section('General', {
     perHost: setting(integer({ min: 1 }), 8, 'Largest number of pages fetched from one host at once.'),
     hostDelay: setting(duration({ min: 0 }), '0ms', 'Shortest time between two requests to one host.'),
     cacheTtl: setting(nullable(duration()), '5m', 'How long clean pages are cached; null turns the cache off.'),
-    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of pages.'),
+    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of pages; those of one account fill a quarter at most.'),
     cleaners: setting(
       integerOr('auto', { min: 1, max: 64 }),
       'auto',

@@ -31,10 +31,69 @@ export interface AnswerCacheOptions<Answer> {
 /** One answer may take this share of the cache. */
 const LARGEST_SHARE = 1 / 8;
 
+/** The answers kept for one group may take this share of the cache, so that no group evicts those of all others. */
+const GROUP_SHARE = 1 / 4;
+
+/** Kept answers with a bound on the bytes of each group: its oldest ones make room for its next. */
+class KeptAnswers<Answer extends object> {
+  readonly #answers: LRUCache<string, Answer>;
+  readonly #sizeOf: (answer: Answer, key: string) => number;
+  readonly #most: number;
+  /** Group of each kept answer; the empty group has no bound. */
+  readonly #groupOf = new Map<string, { readonly group: string; readonly bytes: number }>();
+  /** Keys of each group, oldest first, and their bytes. */
+  readonly #groups = new Map<string, { readonly keys: Set<string>; bytes: number }>();
+
+  constructor(ttlMs: number, bytes: number, { clock, sizeOf }: AnswerCacheOptions<Answer>) {
+    this.#sizeOf = sizeOf;
+    this.#most = bytes * GROUP_SHARE;
+    this.#answers = new LRUCache({
+      maxSize: bytes,
+      maxEntrySize: Math.ceil(bytes * LARGEST_SHARE),
+      ttl: ttlMs,
+      ttlResolution: 0,
+      // The cache takes a time of 0 for none.
+      perf: { now: () => clock.now() + 1 },
+      sizeCalculation: sizeOf,
+      dispose: (_answer, key) => this.#forget(key),
+    });
+  }
+
+  get(key: string): Answer | undefined {
+    return this.#answers.get(key);
+  }
+
+  set(key: string, answer: Answer, group: string): void {
+    this.#answers.delete(key);
+    this.#answers.set(key, answer);
+    if (group === '' || !this.#answers.has(key)) return;
+    const bytes = this.#sizeOf(answer, key);
+    const own = this.#groups.get(group) ?? { keys: new Set<string>(), bytes: 0 };
+    this.#groups.set(group, own);
+    this.#groupOf.set(key, { group, bytes });
+    own.keys.add(key);
+    own.bytes += bytes;
+    for (const oldest of own.keys) {
+      if (own.bytes <= this.#most) return;
+      this.#answers.delete(oldest);
+    }
+  }
+
+  #forget(key: string): void {
+    const { group, bytes } = this.#groupOf.get(key) ?? { group: '', bytes: 0 };
+    const own = this.#groups.get(group);
+    this.#groupOf.delete(key);
+    if (own === undefined) return;
+    own.keys.delete(key);
+    own.bytes -= bytes;
+    if (own.keys.size === 0) this.#groups.delete(group);
+  }
+}
+
 export class AnswerCache<Answer extends object, Work extends FlightWork = FlightWork> {
   readonly #options: AnswerCacheOptions<Answer>;
   readonly #flights = new Map<string, Flight<Answer, Work>>();
-  #kept: LRUCache<string, Answer> | null = null;
+  #kept: KeptAnswers<Answer> | null = null;
 
   /** Keeps nothing until it is configured; flights are shared nevertheless. */
   constructor(options: AnswerCacheOptions<Answer>) {
@@ -43,18 +102,7 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
 
   /** Starts with an empty cache. `ttlMs` null or no bytes: answers are not kept. Flights under way go on. */
   configure(ttlMs: number | null, bytes: number): void {
-    const { clock, sizeOf } = this.#options;
-    this.#kept = null;
-    if (ttlMs === null || bytes <= 0) return;
-    this.#kept = new LRUCache({
-      maxSize: bytes,
-      maxEntrySize: Math.ceil(bytes * LARGEST_SHARE),
-      ttl: ttlMs,
-      ttlResolution: 0,
-      // The cache takes a time of 0 for none.
-      perf: { now: () => clock.now() + 1 },
-      sizeCalculation: sizeOf,
-    });
+    this.#kept = ttlMs === null || bytes <= 0 ? null : new KeptAnswers(ttlMs, bytes, this.#options);
   }
 
   /**
@@ -75,7 +123,7 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
     }
     const flightKey = group === '' ? key : `${group} ${key}`;
     const running = this.#flights.get(flightKey);
-    const flight = running ?? new Flight<Answer, Work>(key, flightKey, this.#flights, this.#kept);
+    const flight = running ?? new Flight<Answer, Work>(key, flightKey, this.#flights, this.#kept, group);
     const waiter = flight.join(done);
     if (running === undefined) flight.start(start);
     return waiter;
@@ -92,7 +140,8 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   readonly #key: string;
   readonly #flightKey: string;
   readonly #flights: Map<string, Flight<Answer, Work>>;
-  readonly #kept: LRUCache<string, Answer> | null;
+  readonly #kept: KeptAnswers<Answer> | null;
+  readonly #group: string;
   readonly #waiting = new Set<Waiter<Answer>>();
   #work!: Work;
   #ended = false;
@@ -101,8 +150,10 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
     key: string,
     flightKey: string,
     flights: Map<string, Flight<Answer, Work>>,
-    kept: LRUCache<string, Answer> | null,
+    kept: KeptAnswers<Answer> | null,
+    group: string,
   ) {
+    this.#group = group;
     this.#key = key;
     this.#flightKey = flightKey;
     this.#flights = flights;
@@ -140,7 +191,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   /** Ends the flight and answers everyone who waits. `keep`: the answer may go into the cache. No effect after the end. */
   land(answer: Answer, keep: boolean): void {
     if (!this.#end()) return;
-    if (keep) this.#kept?.set(this.#key, answer);
+    if (keep) this.#kept?.set(this.#key, answer, this.#group);
     let source: AnswerSource = 'flight';
     for (const waiter of this.#waiting) {
       waiter.answer(answer, source);
@@ -150,7 +201,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
 
   /** Keeps an answer that came after the flight had landed. */
   keep(answer: Answer): void {
-    this.#kept?.set(this.#key, answer);
+    this.#kept?.set(this.#key, answer, this.#group);
   }
 
   /** Whether answers are kept. */

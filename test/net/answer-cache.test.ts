@@ -175,3 +175,30 @@ t.test('a flight that began before the cache was emptied does not fill it', asyn
     t.equal(b.flights.length, before + 1, 'switched off');
   }
 });
+
+t.test('a group evicts its own answers beyond a quarter of the cache, not those of others', async (t) => {
+  const b = setUp();
+  b.cache.configure(1000, 100);
+  const keep = (key: string, group: string): void => {
+    const land = (flight: Flight<Answer>): { abort: () => void } => {
+      flight.land({ text: '0123456789' }, true);
+      return { abort: () => undefined };
+    };
+    b.cache.request(key, (_, source) => void b.heard.push([key, group, source]), land, group);
+  };
+  keep('other', 'b');
+  for (let i = 0; i < 20; i++) keep(`page ${i}`, 'a');
+  await microtasks();
+  b.heard.length = 0;
+  for (const key of ['other', 'page 18', 'page 19', 'page 17']) keep(key, 'c');
+  await microtasks();
+  t.strictSame(
+    b.heard.map(([key, , source]) => [key, source]),
+    [
+      ['other', 'cache'],
+      ['page 18', 'cache'],
+      ['page 19', 'cache'],
+      ['page 17', 'flight'],
+    ],
+  );
+});
