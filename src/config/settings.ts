@@ -464,7 +464,11 @@ export const SCHEMA = section('General', {
     default: setting(list(string()), ['engine_a', 'engine_b', 'engine_c'], 'Engines of a request that names none.'),
     engines: setting(map(open()), {}, 'The engines, by id.', SECRET),
     cacheTtl: setting(nullable(duration()), null, 'How long answers are cached for equal searches of one account.'),
-    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of answers, per thread.'),
+    cacheBytes: setting(
+      bytes(),
+      '64MiB',
+      'Memory of the cache of answers, per thread; those of one account fill a quarter at most.',
+    ),
     pricing: setting(
       map(decimal(MOST_USD)),
       {},
