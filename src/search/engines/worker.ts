@@ -14,7 +14,7 @@ import {
   SEARCH_TYPES,
   type SearchType,
 } from '../engine.ts';
-import { hits } from '../hit.ts';
+import { type HitFields, hits } from '../hit.ts';
 
 export interface WorkerSettings {
   /** Base URL, without a slash at its end. */
@@ -96,6 +96,22 @@ function opaque(account: string, secret: string): string {
   return createHmac('sha256', secret).update(account).digest('base64url');
 }
 
+/** One for all results: a hit is made of it before the next result is read. */
+const fields: { -readonly [Name in keyof HitFields]: HitFields[Name] } = { url: undefined };
+
+function fieldsOf(result: Readonly<Record<string, unknown>>, nowMs: number): HitFields {
+  fields.title = result['title'];
+  fields.url = result['url'];
+  fields.snippet = result['snippet'];
+  fields.publishedAt = isoDate(result['published_at'], nowMs);
+  fields.source = result['source'];
+  fields.thumbnailUrl = result['thumbnail_url'];
+  fields.imageUrl = result['image_url'];
+  fields.width = result['width'];
+  fields.height = result['height'];
+  return fields;
+}
+
 /** A worker. Throws when `url` is missing. */
 export function worker(settings: WorkerSettings): HttpEngine {
   const { url, engine = 'default', secret, types = SEARCH_TYPES } = settings;
@@ -119,17 +135,7 @@ export function worker(settings: WorkerSettings): HttpEngine {
     parse(response, { nowMs, query }) {
       relay(response, query.type);
       refuse(response);
-      const found = hits(listOf(read(response), 'results'), (result) => ({
-        title: result['title'],
-        url: result['url'],
-        snippet: result['snippet'],
-        publishedAt: isoDate(result['published_at'], nowMs),
-        source: result['source'],
-        thumbnailUrl: result['thumbnail_url'],
-        imageUrl: result['image_url'],
-        width: result['width'],
-        height: result['height'],
-      }));
+      const found = hits(listOf(read(response), 'results'), (result) => fieldsOf(result, nowMs));
       return { hits: found };
     },
   };
