@@ -2,6 +2,7 @@
 // counts as absent. No error carries text of the service.
 
 import { EngineError, type EngineHit, type EngineQuery, type EngineResponse, type ParseContext } from './engine.ts';
+import type { JsonMembers } from './json-members.ts';
 
 /** The value when it is an object, else an empty one. */
 export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
@@ -115,17 +116,20 @@ function resetAfter(headers: EngineResponse['headers'], nowMs: number): number |
 
 const BYTE_ORDER_MARK = 0xfeff;
 
-/** The body as a JSON object. Throws `EngineError('invalid')` for anything else. */
-export function jsonBody(response: EngineResponse): Readonly<Record<string, unknown>> {
-  let value: unknown;
+/** The body as a JSON object, with `members` read only, if given. Throws `EngineError('invalid')` for anything else. */
+export function jsonBody({ body }: EngineResponse, members?: JsonMembers): Readonly<Record<string, unknown>> {
+  const value = members?.read(body) ?? parsed(body);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new EngineError('invalid');
+  return value as Record<string, unknown>;
+}
+
+function parsed(body: Buffer): unknown {
   try {
-    const text = response.body.toString('utf8');
-    value = JSON.parse(text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text);
+    const text = body.toString('utf8');
+    return JSON.parse(text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text);
   } catch {
     throw new EngineError('invalid');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new EngineError('invalid');
-  return value as Record<string, unknown>;
 }
 
 /** The member `name`, which every response with results has as an array. Throws `EngineError('invalid')`. */

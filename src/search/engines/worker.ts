@@ -15,6 +15,7 @@ import {
   type SearchType,
 } from '../engine.ts';
 import { type HitFields, hits } from '../hit.ts';
+import { JsonMembers } from '../json-members.ts';
 
 export interface WorkerSettings {
   /** Base URL, without a slash at its end. */
@@ -44,8 +45,12 @@ function beginsMap(byte: number | undefined): boolean {
   return byte !== undefined && ((byte & 0xf0) === 0x80 || byte === 0xde || byte === 0xdf);
 }
 
+const MEMBERS = new JsonMembers(
+  'results title url snippet published_at source thumbnail_url image_url width height detail'.split(' '),
+);
+
 function read(response: EngineResponse): Readonly<Record<string, unknown>> {
-  if (!beginsMap(response.body[0])) return jsonBody(response);
+  if (!beginsMap(response.body[0])) return jsonBody(response, MEMBERS);
   try {
     return unpackr.unpack(response.body) as Record<string, unknown>;
   } catch {
