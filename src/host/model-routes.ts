@@ -51,14 +51,16 @@ export const COUNTS: ReadonlyMap<string, ApiFormat> = new Map([
   ['/v1/responses/input_tokens', responsesFormat],
 ]);
 
-/** Paths of llama-server that mean the same as others. Its `/completions` and `/embeddings` are APIs of their own. */
+/**
+ * Paths of llama-server that mean the same as others. Its `/completions` and `/embeddings` are APIs of their own, and with `/v1/health`
+ * a base URL that ends in `/v1` by mistake would look healthy.
+ */
 export const PATH_ALIASES: ReadonlyMap<string, string> = new Map([
   ['/chat/completions', '/v1/chat/completions'],
   ['/chat/completions/input_tokens', '/v1/chat/completions/input_tokens'],
   ['/models', '/v1/models'],
   ['/responses', '/v1/responses'],
   ['/responses/input_tokens', '/v1/responses/input_tokens'],
-  ['/v1/health', '/health'],
 ]);
 
 /** The path of a request by the name that the routes know. */
