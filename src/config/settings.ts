@@ -467,7 +467,7 @@ export const SCHEMA = section('General', {
     cacheBytes: setting(
       bytes(),
       '64MiB',
-      'Memory of the cache of answers, per thread; those of one account fill a quarter at most.',
+      'Memory of the cache of answers, per thread; when it is full, an account with more than a quarter of it evicts its own.',
     ),
     pricing: setting(
       map(decimal(MOST_USD)),
@@ -503,7 +503,11 @@ export const SCHEMA = section('General', {
     perHost: setting(integer({ min: 1 }), 8, 'Largest number of pages fetched from one host at once.'),
     hostDelay: setting(duration({ min: 0 }), '0ms', 'Shortest time between two requests to one host.'),
     cacheTtl: setting(nullable(duration()), '5m', 'How long clean pages are cached; null turns the cache off.'),
-    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of pages; those of one account fill a quarter at most.'),
+    cacheBytes: setting(
+      bytes(),
+      '64MiB',
+      'Memory of the cache of pages; when it is full, an account with more than a quarter of it evicts its own.',
+    ),
     cleaners: setting(
       integerOr('auto', { min: 1, max: 64 }),
       'auto',

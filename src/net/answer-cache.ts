@@ -31,10 +31,10 @@ export interface AnswerCacheOptions<Answer> {
 /** One answer may take this share of the cache. */
 const LARGEST_SHARE = 1 / 8;
 
-/** The answers kept for one group may take this share of the cache, so that no group evicts those of all others. */
+/** When the cache is full, a group with more than this share of it evicts its own answers, not those of others. */
 const GROUP_SHARE = 1 / 4;
 
-/** Kept answers with a bound on the bytes of each group: its oldest ones make room for its next. */
+/** Kept answers. Of a group with many, its oldest ones make room for its next. */
 class KeptAnswers<Answer extends object> {
   readonly #answers: LRUCache<string, Answer>;
   readonly #sizeOf: (answer: Answer, key: string) => number;
@@ -65,16 +65,23 @@ class KeptAnswers<Answer extends object> {
 
   set(key: string, answer: Answer, group: string): void {
     this.#answers.delete(key);
+    const bytes = this.#sizeOf(answer, key);
+    if (group !== '') this.#makeRoom(bytes, group);
     this.#answers.set(key, answer);
     if (group === '' || !this.#answers.has(key)) return;
-    const bytes = this.#sizeOf(answer, key);
     const own = this.#groups.get(group) ?? { keys: new Set<string>(), bytes: 0 };
     this.#groups.set(group, own);
     this.#groupOf.set(key, { group, bytes });
     own.keys.add(key);
     own.bytes += bytes;
-    for (const oldest of own.keys) {
-      if (own.bytes <= this.#most) return;
+  }
+
+  /** In a full cache, the answers of a group beyond its share go before those of others. */
+  #makeRoom(bytes: number, group: string): void {
+    const own = this.#groups.get(group);
+    for (const oldest of own?.keys ?? []) {
+      const isFull = this.#answers.calculatedSize + bytes > this.#answers.maxSize;
+      if (!isFull || (own?.bytes ?? 0) + bytes <= this.#most) return;
       this.#answers.delete(oldest);
     }
   }
