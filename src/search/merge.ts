@@ -20,66 +20,23 @@ interface MergeOptions {
   readonly searchType: SearchType;
 }
 
-/**
- * The first hits of the engines for their pages, as numbers: a hit is at `order * stride + index`, where `order` is the place of its
- * engine in the request and `index` its place in the engine's list. Objects for them would take most of the memory of a merge.
- */
-class Ranking {
-  readonly lists: readonly EngineList[];
-  /** The length of the longest list, at least 1. */
-  readonly #stride: number;
-  /** The hit of the same page in the list of a later engine; -1: none. */
-  readonly #next: number[];
-
-  constructor(lists: readonly EngineList[]) {
-    let stride = 1;
-    for (const { hits } of lists) stride = Math.max(stride, hits.length);
-    this.lists = lists;
-    this.#stride = stride;
-    this.#next = new Array<number>(lists.length * stride).fill(-1);
-  }
-
-  at(order: number, index: number): number {
-    return order * this.#stride + index;
-  }
-
+/** The first hit of an engine for a page. Those of one page are linked in the order of the request. */
+interface RankedHit {
+  readonly list: EngineList;
   /** Place of the engine in the request, from 0. */
-  orderOf(at: number): number {
-    return Math.floor(at / this.#stride);
-  }
-
+  readonly order: number;
   /** Place in the engine's list, from 1. */
-  rankOf(at: number): number {
-    return (at % this.#stride) + 1;
-  }
-
-  listOf(at: number): EngineList {
-    return this.lists[this.orderOf(at)] as EngineList;
-  }
-
-  hitOf(at: number): EngineHit {
-    return this.listOf(at).hits[at % this.#stride] as EngineHit;
-  }
-
-  shareOf(at: number): number {
-    return (this.listOf(at).weight ?? 1) / (RANK_OFFSET + this.rankOf(at));
-  }
-
-  nextOf(at: number): number {
-    return this.#next[at] as number;
-  }
-
-  link(at: number, next: number): void {
-    this.#next[at] = next;
-  }
+  readonly rank: number;
+  readonly hit: EngineHit;
+  next: RankedHit | null;
 }
 
-/** A page with the hits of all engines that found it, by their numbers in the ranking, linked in the order of the request. */
+/** A page with the hits of all engines that found it. */
 interface Page {
-  readonly first: number;
-  last: number;
+  readonly first: RankedHit;
+  last: RankedHit;
   /** The hit of the best rank, of the first engine where ranks are equal. */
-  best: number;
+  best: RankedHit;
   /** Number of engines that found it. */
   engines: number;
   score: number;
@@ -98,36 +55,35 @@ const RANK_OFFSET = 10;
  * engine of that rank: no two pages share all three.
  */
 export function merge(lists: readonly EngineList[], { searchType }: MergeOptions): SearchResult[] {
-  const ranking = new Ranking(lists);
-  const pages = group(ranking, searchType);
-  for (const page of pages) page.score = scoreOf(ranking, page);
-  sort(ranking, pages);
-  const results = new Array<SearchResult>(pages.length);
-  for (let at = 0; at < pages.length; at++) results[at] = resultOf(ranking, pages[at] as Page, searchType);
+  const pages = group(lists, searchType);
+  for (const page of pages) page.score = scoreOf(page);
+  sort(pages);
+  const results: SearchResult[] = [];
+  for (const page of pages) results.push(resultOf(page, searchType));
   return results;
 }
 
 /** Images are equal when their pictures are, never by scholarly identity, which all figures of a paper share. */
-function group(ranking: Ranking, searchType: SearchType): Page[] {
-  const { lists } = ranking;
+function group(lists: readonly EngineList[], searchType: SearchType): Page[] {
   const byKey = new Map<string, Page>();
   const pages: Page[] = [];
   for (let order = 0; order < lists.length; order++) {
-    const { hits } = lists[order] as EngineList;
-    for (let index = 0; index < hits.length; index++) {
-      const hit = hits[index] as EngineHit;
+    const list = lists[order] as EngineList;
+    for (let index = 0; index < list.hits.length; index++) {
+      const hit = list.hits[index] as EngineHit;
       const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : pageKey(hit.url);
-      const at = ranking.at(order, index);
       const page = byKey.get(key);
+      if (page !== undefined && page.last.order === order) continue;
+      const ranked: RankedHit = { list, order, rank: index + 1, hit, next: null };
       if (page === undefined) {
-        const found = { first: at, last: at, best: at, engines: 1, score: 0 };
+        const found = { first: ranked, last: ranked, best: ranked, engines: 1, score: 0 };
         byKey.set(key, found);
         pages.push(found);
-      } else if (ranking.orderOf(page.last) !== order) {
-        ranking.link(page.last, at);
-        page.last = at;
+      } else {
+        page.last.next = ranked;
+        page.last = ranked;
         page.engines++;
-        if (index + 1 < ranking.rankOf(page.best)) page.best = at;
+        if (ranked.rank < page.best.rank) page.best = ranked;
       }
     }
   }
@@ -135,14 +91,14 @@ function group(ranking: Ranking, searchType: SearchType): Page[] {
 }
 
 /** Summed by size, so that equal shares make equal sums, to the last bit, whichever engines they come from. */
-function scoreOf(ranking: Ranking, { engines, first }: Page): number {
-  if (engines === 1) return ranking.shareOf(first);
+function scoreOf({ first }: Page): number {
+  if (first.next === null) return shareOf(first);
   let sum = 0;
   for (let below = Infinity; ;) {
     let largest = -1;
     let count = 0;
-    for (let at = first; at >= 0; at = ranking.nextOf(at)) {
-      const share = ranking.shareOf(at);
+    for (let each: RankedHit | null = first; each !== null; each = each.next) {
+      const share = shareOf(each);
       if (share >= below || share < largest) continue;
       count = share === largest ? count + 1 : 1;
       largest = share;
@@ -153,23 +109,24 @@ function scoreOf(ranking: Ranking, { engines, first }: Page): number {
   }
 }
 
-function isBefore(ranking: Ranking, a: Page, b: Page): boolean {
+function shareOf({ list, rank }: RankedHit): number {
+  return (list.weight ?? 1) / (RANK_OFFSET + rank);
+}
+
+function isBefore(a: Page, b: Page): boolean {
   if (a.score !== b.score) return a.score > b.score;
-  const [rankA, rankB] = [ranking.rankOf(a.best), ranking.rankOf(b.best)];
-  return rankA === rankB ? ranking.orderOf(a.best) < ranking.orderOf(b.best) : rankA < rankB;
+  return a.best.rank === b.best.rank ? a.best.order < b.best.order : a.best.rank < b.best.rank;
 }
 
 /** Shell's method with the gaps of Ciura (2001): `Array.prototype.sort` allocates a kilobyte for each page. */
 const GAPS = [701, 301, 132, 57, 23, 10, 4, 1];
 
-function sort(ranking: Ranking, pages: Page[]): void {
+function sort(pages: Page[]): void {
   for (const gap of GAPS) {
     for (let from = gap; from < pages.length; from++) {
       const page = pages[from] as Page;
       let to = from;
-      for (; to >= gap && isBefore(ranking, page, pages[to - gap] as Page); to -= gap) {
-        pages[to] = pages[to - gap] as Page;
-      }
+      for (; to >= gap && isBefore(page, pages[to - gap] as Page); to -= gap) pages[to] = pages[to - gap] as Page;
       pages[to] = page;
     }
   }
@@ -181,48 +138,45 @@ const SECURE = /^https:/i;
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
-function resultOf(ranking: Ranking, page: Page, searchType: SearchType): SearchResult {
+function resultOf(page: Page, searchType: SearchType): SearchResult {
   const { best, first } = page;
-  const hit = ranking.hitOf(best);
+  const { hit } = best;
   // An array of the exact length: a pushed one has 16 places to spare.
   const foundIn = new Array<string>(page.engines);
-  let engines = 0;
+  let at = 0;
   let snippet = '';
-  for (let at = first; at >= 0; at = ranking.nextOf(at)) {
-    foundIn[engines++] = ranking.listOf(at).engine;
-    const each = ranking.hitOf(at);
-    if (each.snippet.length > snippet.length) ({ snippet } = each);
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    foundIn[at++] = each.list.engine;
+    if (each.hit.snippet.length > snippet.length) ({ snippet } = each.hit);
   }
   const result: Writable<SearchResult> = {
-    title: page.engines === 1 ? hit.title : titleOf(ranking, page),
-    url: page.engines === 1 ? hit.url : shownUrl(ranking, page),
+    title: first.next === null ? hit.title : titleOf(page),
+    url: first.next === null ? hit.url : shownUrl(page),
     snippet,
-    engine: ranking.listOf(best).engine,
-    rank: ranking.rankOf(best),
+    engine: best.list.engine,
+    rank: best.rank,
     found_in: foundIn,
     search_type: searchType,
   };
   if (searchType === 'news') {
-    set(result, 'published_at', fieldOf(ranking, page, 'publishedAt'));
-    set(result, 'source', fieldOf(ranking, page, 'source'));
+    set(result, 'published_at', fieldOf(page, 'publishedAt'));
+    set(result, 'source', fieldOf(page, 'source'));
   } else if (searchType === 'images') {
-    set(result, 'thumbnail_url', fieldOf(ranking, page, 'thumbnailUrl'));
-    set(result, 'image_url', fieldOf(ranking, page, 'imageUrl'));
-    set(result, 'width', fieldOf(ranking, page, 'width'));
-    set(result, 'height', fieldOf(ranking, page, 'height'));
+    set(result, 'thumbnail_url', fieldOf(page, 'thumbnailUrl'));
+    set(result, 'image_url', fieldOf(page, 'imageUrl'));
+    set(result, 'width', fieldOf(page, 'width'));
+    set(result, 'height', fieldOf(page, 'height'));
   }
   return result;
 }
 
 /** The title of the best hit, else of the first hit in the request that has one. */
-function titleOf(ranking: Ranking, { best, first }: Page): string {
-  const hit = ranking.hitOf(best);
-  if (hasTitle(hit)) return hit.title;
-  for (let at = first; at >= 0; at = ranking.nextOf(at)) {
-    const each = ranking.hitOf(at);
-    if (hasTitle(each)) return each.title;
+function titleOf({ best, first }: Page): string {
+  if (hasTitle(best.hit)) return best.hit.title;
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    if (hasTitle(each.hit)) return each.hit.title;
   }
-  return hit.title;
+  return best.hit.title;
 }
 
 /** Engines without a title give the URL, with or without scheme and closing slash. */
@@ -238,26 +192,21 @@ function bare(text: string): string {
     .replace(/\/$/, '');
 }
 
-function shownUrl(ranking: Ranking, { best, first }: Page): string {
-  const { url } = ranking.hitOf(best);
+function shownUrl({ best, first }: Page): string {
+  const { url } = best.hit;
   if (SECURE.test(url)) return url;
   // Hits of one work or one picture can be different pages: only the same page over https will do.
-  for (let at = first; at >= 0; at = ranking.nextOf(at)) {
-    const each = ranking.hitOf(at);
-    if (SECURE.test(each.url) && isSamePage(each.url, url)) return each.url;
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    if (SECURE.test(each.hit.url) && isSamePage(each.hit.url, url)) return each.hit.url;
   }
   return url;
 }
 
 /** The field of the best hit, else of the first hit in the request that has it. */
-function fieldOf<Name extends keyof EngineHit>(
-  ranking: Ranking,
-  { best, first }: Page,
-  name: Name,
-): EngineHit[Name] | undefined {
-  let value = ranking.hitOf(best)[name];
-  for (let at = first; value === undefined && at >= 0; at = ranking.nextOf(at)) {
-    value = ranking.hitOf(at)[name];
+function fieldOf<Name extends keyof EngineHit>({ best, first }: Page, name: Name): EngineHit[Name] | undefined {
+  let value = best.hit[name];
+  for (let each: RankedHit | null = first; value === undefined && each !== null; each = each.next) {
+    value = each.hit[name];
   }
   return value;
 }
