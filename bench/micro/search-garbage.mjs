@@ -5,7 +5,7 @@
 //
 // Five search workers answer ten hits each as in the search benchmark (`../lib/search-traffic.mjs`). Their answers are in memory: sockets
 // and HTTP are not counted. The young generation holds a whole sample, so that nothing is collected while one is taken and
-// the growth of the heap is what was allocated. Counts of equal code differ by less than 2 %, however busy the machine is.
+// the growth of the heap is what was allocated. Runs of equal code differ by 2 % as a rule, by 8 % at most.
 
 import { spawnSync } from 'node:child_process';
 import { join, resolve } from 'node:path';
@@ -16,8 +16,8 @@ import { ENGINES, HITS, PAGES, workerAnswer } from '../lib/search-traffic.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** What a search may allocate: what it does, and 3 % more. */
-const MOST_BYTES = 76_000;
+/** What a search may allocate: what it does, 73 to 75 KB, and 6 % more. */
+const MOST_BYTES = 79_000;
 
 const WARM = 3000;
 const SAMPLES = 5;
