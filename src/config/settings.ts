@@ -464,11 +464,7 @@ export const SCHEMA = section('General', {
     default: setting(list(string()), ['engine_a', 'engine_b', 'engine_c'], 'Engines of a request that names none.'),
     engines: setting(map(open()), {}, 'The engines, by id.', SECRET),
     cacheTtl: setting(nullable(duration()), null, 'How long answers are cached for equal searches of one account.'),
-    cacheBytes: setting(
-      bytes(),
-      '64MiB',
-      'Memory of the cache of answers, per thread; when it is full, an account with more than a quarter of it evicts its own.',
-    ),
+    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of answers, per thread.'),
     pricing: setting(
       map(decimal(MOST_USD)),
       {},
@@ -503,11 +499,7 @@ export const SCHEMA = section('General', {
     perHost: setting(integer({ min: 1 }), 8, 'Largest number of pages fetched from one host at once.'),
     hostDelay: setting(duration({ min: 0 }), '0ms', 'Shortest time between two requests to one host.'),
     cacheTtl: setting(nullable(duration()), '5m', 'How long clean pages are cached; null turns the cache off.'),
-    cacheBytes: setting(
-      bytes(),
-      '64MiB',
-      'Memory of the cache of pages; when it is full, an account with more than a quarter of it evicts its own.',
-    ),
+    cacheBytes: setting(bytes(), '64MiB', 'Memory of the cache of pages.'),
     cleaners: setting(
       integerOr('auto', { min: 1, max: 64 }),
       'auto',

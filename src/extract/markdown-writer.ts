@@ -158,7 +158,7 @@ class MarkdownWriter {
         case 'summary':
           return [this.#line(block.children, 'cell')];
         case 'code':
-          return block.text.split('\n').map((line) => inlineCode(line.trim()));
+          return block.text.split('\n').map((line) => cellCode(line.trim()));
         case 'math':
           return [inlineMath(block.tex)];
         case 'rule':
@@ -222,7 +222,7 @@ class LineWriter {
         this.#parts.push(this.#place === 'paragraph' ? '\\\n' : this.#place === 'cell' ? '<br>' : ' ');
         return;
       case 'code':
-        this.#parts.push(inlineCode(inline.text));
+        this.#parts.push(this.#place === 'cell' ? cellCode(inline.text) : inlineCode(inline.text));
         return;
       case 'image':
         this.#parts.push(`![${escaped(inline.alt)}](${inTarget(inline.url)})`);
@@ -344,6 +344,11 @@ function inlineCode(code: string): string {
   const ticks = '`'.repeat(longestRun(code) + 1);
   const padding = code.startsWith('`') || code.endsWith('`') ? ' ' : '';
   return ticks + padding + code + padding + ticks;
+}
+
+/** Code in a cell. A backslash before a pipe cannot be written between backticks there (GFM, section 4.10). */
+function cellCode(code: string): string {
+  return code.includes('\\|') ? `<code>${escaped(code)}</code>` : inlineCode(code);
 }
 
 function inlineMath(tex: string): string {

@@ -66,7 +66,7 @@ class KeptAnswers<Answer extends object> {
   set(key: string, answer: Answer, group: string): void {
     this.#answers.delete(key);
     const bytes = this.#sizeOf(answer, key);
-    if (group !== '') this.#makeRoom(bytes, group);
+    if (group !== '' && bytes <= this.#answers.maxEntrySize) this.#makeRoom(bytes, group);
     this.#answers.set(key, answer);
     if (group === '' || !this.#answers.has(key)) return;
     const own = this.#groups.get(group) ?? { keys: new Set<string>(), bytes: 0 };
