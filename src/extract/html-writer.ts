@@ -18,6 +18,7 @@ export function htmlOfCode(source: string, language: string): string {
 }
 
 class HtmlWriter {
+  #isInLink = false;
   /** Footnotes that have a link to their first reference. */
   readonly #referenced = new Set<string>();
 
@@ -134,7 +135,8 @@ class HtmlWriter {
         const label = attribute(inline.label);
         const id = this.#referenced.has(label) ? '' : ` id="fnref-${label}"`;
         this.#referenced.add(label);
-        return `<sup${id}><a href="#fn-${label}">${label}</a></sup>`;
+        // A link cannot hold another.
+        return `<sup${id}>${this.#isInLink ? label : `<a href="#fn-${label}">${label}</a>`}</sup>`;
       }
       default:
         return this.#mark(inline);
@@ -142,8 +144,11 @@ class HtmlWriter {
   }
 
   #mark({ name, url, children }: Mark): string {
-    const target = name === 'a' ? ` href="${attribute(url)}"` : '';
-    return `<${name}${target}>${this.#line(children)}</${name}>`;
+    if (name !== 'a') return `<${name}>${this.#line(children)}</${name}>`;
+    this.#isInLink = true;
+    const line = this.#line(children);
+    this.#isInLink = false;
+    return `<a href="${attribute(url)}">${line}</a>`;
   }
 }
 

@@ -107,7 +107,8 @@ class MarkdownWriter {
     const isTask = isDone !== null && first?.kind === 'paragraph';
     const box = isTask ? (isDone ? '[x] ' : '[ ] ') : '';
     const isRule = first?.kind === 'rule';
-    const text = box + (isRule ? '___' : '') + this.#joined(children, isTight ? '\n' : '\n\n').slice(isRule ? 3 : 0);
+    const separator = isTight && !hasListInParagraph(children) ? '\n' : '\n\n';
+    const text = box + (isRule ? '___' : '') + this.#joined(children, separator).slice(isRule ? 3 : 0);
     return text === '' ? marker : prefixed(text, `${marker} `, ' '.repeat(marker.length + 1));
   }
 
@@ -344,6 +345,15 @@ function inlineCode(code: string): string {
   const ticks = '`'.repeat(longestRun(code) + 1);
   const padding = code.startsWith('`') || code.endsWith('`') ? ' ' : '';
   return ticks + padding + code + padding + ticks;
+}
+
+/** Whether a list follows a line of text that it cannot interrupt (CommonMark 0.31.2, section 5.3). */
+function hasListInParagraph(children: readonly Block[]): boolean {
+  return children.some((block, at) => {
+    if (block.kind !== 'list' || children[at - 1]?.kind !== 'paragraph') return false;
+    const [first] = block.items;
+    return first === undefined || first.children.length === 0 || (block.isOrdered && first.number !== 1);
+  });
 }
 
 /** Code in a cell. A backslash before a pipe cannot be written between backticks there (GFM, section 4.10). */

@@ -103,9 +103,13 @@ const { block } = fc.letrec<{ block: string }>((tie) => ({
 
 /** The structure as HTML, without what Markdown cannot say: columns without a cell, empty cells, headers of tables. */
 function structure(blocks: readonly Block[]): string {
-  return htmlOf(blocks)
-    .replaceAll(/<(\/?)t[dh][^>]*>/g, '<$1td>')
-    .replaceAll('<td></td>', '');
+  return (
+    htmlOf(blocks)
+      .replaceAll(/<(\/?)t[dh][^>]*>/g, '<$1td>')
+      // Cells of Markdown hold lines, not paragraphs.
+      .replaceAll(/<td><p>(.*?)<\/p><\/td>/gs, (_, lines: string) => `<td>${lines.replaceAll('</p><p>', '<br>')}</td>`)
+      .replaceAll('<td></td>', '')
+  );
 }
 
 t.test('Markdown parses back to the structure of the HTML', async () => {
