@@ -29,11 +29,16 @@ const MUCH_MORE = 2;
 /** Shorter product descriptions are names. */
 const MIN_DESCRIPTION = 100;
 
+/** Pages of more blocks are kept whole: the features of a block take 600 bytes. */
+const MAX_BLOCKS = 100_000;
+
 const MAX_HEADING_CHARACTERS = 300;
 const MAX_HEADINGS = 6;
 
 /** Letters at the start of a line that tell whether a page shows it. */
 const COMPARED_LETTERS = 40;
+/** Lines that are looked for in a page. */
+const COMPARED_LINES = 100;
 
 /** Content, and the nodes that were left out of the tree that it is from. */
 interface Finding {
@@ -96,7 +101,11 @@ function resultOf(
   metadata: PageMetadata | undefined,
 ): CleanPage {
   const firstLine = text.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
-  const page = { ...pageOf(text, [title, firstLine], url, metadata), content: content.toWellFormed() };
+  const page = {
+    ...pageOf(text, [title, firstLine], url, metadata),
+    content: content.toWellFormed(),
+    ...(tree.isCut ? { truncated: true } : {}),
+  };
   return include.includes('links') ? { ...page, links: linksOf(tree, dropped, urls) } : page;
 }
 
@@ -182,6 +191,7 @@ class ContentSearch {
 
   #select(tree: Tree): Finding {
     const blocks = new Blocks(tree);
+    if (blocks.count > MAX_BLOCKS) return this.#finding(tree, new Uint8Array(tree.count));
     const table = featuresOf(tree, blocks, this.#about);
     const probabilities = this.#scorer(table, tree, blocks);
     return this.#finding(
@@ -232,7 +242,7 @@ function joined(findings: readonly Finding[]): { text: string; content: string }
 /** Whether the letters `shown` contain a long line of `content`, or all of it when it is one line. */
 function isShownIn(shown: string, content: string): boolean {
   return content
-    .split('\n')
+    .split('\n', COMPARED_LINES)
     .map((line) => lettersOf(line).slice(0, COMPARED_LETTERS))
     .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
 }

@@ -24,6 +24,8 @@ const FORMULA = /(?:^|\s)(?:mwe-math-fallback-image-(?:inline|display)|latex|tex
 
 /** Nodes that are searched for other sources of an image. */
 const MAX_EXAMINED = 8;
+/** Images further inside a `picture` are none of its own. */
+const MAX_PICTURE_NODES = 32;
 const MAX_MATH_NODES = 500;
 
 /** Null for images without a URL, and for those without a description, which decorate; in figures they are kept. */
@@ -74,7 +76,7 @@ function largestOf(set: string): string | undefined {
 /** The URL of a `source` in the same `picture`, or of the image in a `noscript` that follows. */
 function referenceBeside(tree: Tree, node: number): string | undefined {
   const parent = tree.parent[node] as number;
-  if (tree.tag[parent] === TAG.picture) {
+  if (tree.tag[parent] === TAG.picture && node - parent <= MAX_PICTURE_NODES) {
     for (let other = parent + 1; other < Math.min(node, parent + MAX_EXAMINED); other++) {
       const found = tree.tag[other] === TAG.source ? referenceOf(tree.attributesOf(other)) : undefined;
       if (found !== undefined) return found;

@@ -242,6 +242,9 @@ const LINE_WEIGHT = 110;
 /** Of longer blocks, only the beginning is read. */
 const LINE_CHARACTERS = 120;
 
+/** Characters of linked data that all blocks together are compared with, so that time stays linear. */
+const MAX_COMPARED = 200_000_000;
+
 /** First words of bylines, credits and dates. */
 const BYLINES: ReadonlySet<string> = new Set(
   'by von par por di door av tekst text foto fotos photo photos image picture credit credits source quelle bild fuente imagen crédit getty reuters ap afp dpa published updated posted veröffentlicht aktualisiert stand publié publicado actualizado written author опубликовано автор фото 作者 记者 責任編輯 责任编辑 来源 來源 編輯 编辑 記者 写真 ©'.split(
@@ -526,6 +529,7 @@ class Reader {
     const title = new WordSet(this.#about.title);
     const description = new WordSet(this.#about.description);
     const body = lettersOf(this.#about.body);
+    let left = MAX_COMPARED;
     const texts = new Map<string, number>();
     const lines: string[] = [];
     const words: number[] = [];
@@ -535,7 +539,8 @@ class Reader {
       const weight = this.#weight[block] as number;
       lines.push(line);
       texts.set(line, (texts.get(line) ?? 0) + 1);
-      rows[row + F.linkedData] = body === '' ? -1 : Number(weight > 8 && body.includes(lettersOf(line)));
+      if (weight > 8) left -= body.length;
+      rows[row + F.linkedData] = body === '' || left < 0 ? -1 : Number(weight > 8 && body.includes(lettersOf(line)));
       if (weight > LINE_WEIGHT) continue;
       rows[row + F.date] = Number((rows[row + F.digits] as number) > 0 && DATE.test(line));
       rows[row + F.byline] = Number(BYLINES.has(firstWord(line)));

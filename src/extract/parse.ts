@@ -9,8 +9,8 @@ import { OpenElements } from './open-elements.ts';
 import { DISPLAYED, PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
 import { ENDS_PARAGRAPH, TAG, TagTable, VOID, traits } from './tags.ts';
 
-/** Most nodes of a page; a hundred times what large pages have. */
-const MAX_NODES = 1_000_000;
+/** Most nodes of a page, so that those of the largest page fit in the memory of a cleaner; 50 times what large pages have. */
+const MAX_NODES = 500_000;
 
 /** Most scripts, and most `meta` elements. */
 const MAX_KEPT = 1000;
@@ -54,7 +54,10 @@ export function parse(page: string): Page {
   const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
   const builder = new Builder(html);
   const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
-  builder.stop = (): void => tokenizer.pause();
+  builder.stop = (): void => {
+    builder.tree.isCut = true;
+    tokenizer.pause();
+  };
   tokenizer.write(html);
   tokenizer.end();
   builder.close();

@@ -7,6 +7,9 @@ import { jsonOf } from './state/literal.ts';
 const MAX_JSON_CHARACTERS = 5_000_000;
 const MAX_VALUES = 20_000;
 
+/** Size of all items that stand in for references, in characters and values: pages that refer to a few items often need 100,000. */
+const MAX_REFERENCED = 1_000_000;
+
 const ARTICLE = /article|blogposting|report|review|recipe|webpage$/i;
 const POST = /^(?:DiscussionForumPosting|SocialMediaPosting|Comment|Question|Answer)$/;
 const PRODUCT = /^Product(?:Group)?$/;
@@ -77,7 +80,10 @@ function itemsIn(script: string): LinkedItem[] {
   return items;
 }
 
-/** The items, with `{"@id": …}` replaced by the item of that id. Only one level, so that no cycles arise. */
+/**
+ * The items, with `{"@id": …}` replaced by the item of that id, in properties and their lists. Only one level, so that no cycles
+ * arise. References beyond `MAX_REFERENCED` stay as they are.
+ */
 function withReferences(items: readonly LinkedItem[]): readonly LinkedItem[] {
   const byId = new Map<string, LinkedItem>();
   for (const item of items) {
@@ -85,14 +91,34 @@ function withReferences(items: readonly LinkedItem[]): readonly LinkedItem[] {
     if (id !== '' && !byId.has(id)) byId.set(id, item);
   }
   if (byId.size === 0) return items;
+  const sizes = new Map<LinkedItem, number>();
+  let left = MAX_REFERENCED;
   const resolved = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(resolved);
     const isReference = isItem(value) && !('@type' in value) && typeof value['@id'] === 'string';
-    return isReference ? (byId.get(value['@id'] as string) ?? value) : value;
+    const target = isReference ? byId.get(value['@id'] as string) : undefined;
+    if (target === undefined) return value;
+    const size = sizes.get(target) ?? sizeOf(target);
+    sizes.set(target, size);
+    if (size > left) return value;
+    left -= size;
+    return target;
   };
   return items.map((item) =>
-    Object.fromEntries(Object.entries(item).map(([name, value]) => [name, resolved(value)] as const)),
+    Object.fromEntries(
+      Object.entries(item).map(([name, value]) => [name, Array.isArray(value) ? value.map(resolved) : resolved(value)]),
+    ),
   );
+}
+
+/** Values of an item and the characters in them; infinite for items with too many values. */
+function sizeOf(item: LinkedItem): number {
+  let size = 0;
+  let values = 0;
+  visit(item, (value) => {
+    values++;
+    size += typeof value === 'string' ? value.length : 1;
+  });
+  return values < MAX_VALUES ? size : Number.POSITIVE_INFINITY;
 }
 
 /** Tolerates comment marks around the document, line ends in strings, trailing commas, comments and escaped quotes. */

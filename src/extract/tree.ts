@@ -25,10 +25,15 @@ export type Dropped = Uint8Array;
 
 const FIRST_CAPACITY = 2048;
 
+/** Attributes of longer start tags are kept: elements inside may ask for them any number of times. */
+const LONG_TAG = 1000;
+
 export class Tree {
   /** The source; text nodes are ranges of it. */
   readonly html: string;
   count: number = 0;
+  /** The page has more nodes than are read. */
+  isCut: boolean = false;
   tag: Uint16Array = new Uint16Array(FIRST_CAPACITY);
   parent: Int32Array = new Int32Array(FIRST_CAPACITY);
   /** One past the last node of the subtree. */
@@ -42,6 +47,9 @@ export class Tree {
   /** Start and end in the source of a text or formula, and of the start tag of an element. */
   from: Int32Array = new Int32Array(FIRST_CAPACITY);
   to: Int32Array = new Int32Array(FIRST_CAPACITY);
+
+  /** Attributes of elements with a long start tag. */
+  readonly #attributes = new Map<number, Attributes>();
 
   constructor(html: string) {
     this.html = html;
@@ -80,8 +88,16 @@ export class Tree {
     return this.attributesOf(node).get(name);
   }
 
-  /** All attributes of an element. They are read from the source on each call: in time linear in the start tag. */
+  /** All attributes of an element. Those of short start tags are read from the source on each call. */
   attributesOf(node: number): Attributes {
+    const isLong = (this.to[node] as number) - (this.from[node] as number) > LONG_TAG;
+    if (!isLong) return this.#readAttributes(node);
+    let attributes = this.#attributes.get(node);
+    if (attributes === undefined) this.#attributes.set(node, (attributes = this.#readAttributes(node)));
+    return attributes;
+  }
+
+  #readAttributes(node: number): Attributes {
     const tag = this.html.slice(this.from[node], this.to[node]);
     const attributes = new Map<string, string>();
     let at = tag.search(/[\s/]|$/);

@@ -2,7 +2,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { decode } from '../../src/extract/charset.ts';
+import { resolveSettings } from '../../src/config/load.ts';
 import { clean } from '../../src/extract/index.ts';
+import { createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
 
 const PROSE = 'Words of a sentence that goes on for a while, and then ends. ';
 const MEBI = 1_048_576;
@@ -58,6 +60,20 @@ const SHAPES: Readonly<Record<string, (length: number) => string>> = {
     `<script id="__NUXT_DATA__" type="application/json">[[${fill('1,', length)}1],[${fill('2,', length / 9)}2],"x"]</script>`,
   'linked data with references': (length) =>
     `<script type="application/ld+json">[${fill('{"@type":"Event","@id":"a","name":"x","x":{"@id":"a"}},', length)}{}]</script>`,
+  'references to an array without indexes': (length) =>
+    `<script id="__NUXT_DATA__" type="application/json">[[${fill('1,', length / 3)}1],[${fill('null,', length / 2)}0]]</script>`,
+  'references to a document': (length) =>
+    `<script>__NUXT__=(function(a){return [${fill('a,', length / 4)}]}({type:"doc",content:[{text:"x"},${fill('{content:[]},', length / 2)}]}))</script>`,
+  'linked data with references to a long text': (length) =>
+    `<script type="application/ld+json">[{"@type":"Comment","@id":"a","text":"${fill(PROSE, length / 2)}"}${fill(`,{"@type":"DiscussionForumPosting","comment":[${fill('{"@id":"a"},', 2000)}{}]}`, length / 2)}]</script>`,
+  'linked data with nested lists': (length) =>
+    `<script type="application/ld+json">[{"@type":"Event","@id":"a","x":${fill('[', length / 2)}${fill(']', length / 2)}}]</script>`,
+  'an article body beside many paragraphs': (length) =>
+    `<script type="application/ld+json">{"@type":"Article","headline":"x","articleBody":"${fill('a', length / 2)}"}</script>${fill('<p>aaaaaaaaaaab</p>', length / 2)}`,
+  'code in an element with many classes': (length) =>
+    `<div class="${fill('abc ', length / 2)}">${fill('<pre>x</pre>', length / 2)}</div>`,
+  'images beside a source of many images': (length) =>
+    `<p>x<picture><source srcset="${fill('/a.png 1x, ', length / 2)}">${fill('<img alt=a>', length / 2)}</picture>`,
   'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
   titles: (length) => `<title>${fill('a | ', length)}</title>`,
   zeros: (length) => fill('\0', length),
@@ -74,7 +90,7 @@ const cpuMs = (run: () => void): number => {
 t.test('time grows no faster than the page', async (t) => {
   for (const [name, shape] of Object.entries(SHAPES)) {
     const [small, large] = [shape(MEBI / 4), shape(2 * MEBI)];
-    for (const format of ['text', 'markdown'] as const) {
+    for (const format of ['text', 'markdown', 'html'] as const) {
       const options = { url: 'https://a.example/', format, include: ['links', 'metadata'] } as const;
       const once = Math.min(...[1, 2].map(() => cpuMs(() => clean(small, options))));
       const more = cpuMs(() => clean(large, options));
@@ -139,3 +155,26 @@ function isValid(html: string, format: 'text' | 'markdown'): boolean {
     !/\n{3}/.test(content.replaceAll(/^`{3,}[^]*?^`{3,}$/gm, ''))
   );
 }
+
+t.test('the largest pages are read within the memory of a cleaner', async (t) => {
+  const resolution = resolveSettings({});
+  if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
+  const pool = createCleaningPool({ ...resolution.settings.fetch, cleaners: 1, cleanTimeoutMs: 60_000 });
+  t.teardown(() => pool.close());
+  const pieces = [
+    '<p>x</p>',
+    '<li>x',
+    '<a href=/x>x</a> ',
+    '<table><tr><td>x<td>y</table>',
+    '<sup><a href=#x>1</a></sup>',
+    '<b>x</b> ',
+  ];
+  for (const piece of pieces) {
+    for (const format of ['text', 'markdown', 'html'] as const) {
+      const bytes = new TextEncoder().encode(fill(piece, 9.9 * MEBI));
+      const job = { bytes, mediaType: 'text/html', charset: null, url: 'https://a.example/', format };
+      const { content, truncated } = await pool.read(job, 'a', new AbortController().signal);
+      t.ok(content.length > 100_000 && truncated, `${piece} as ${format}`);
+    }
+  }
+});

@@ -91,3 +91,27 @@ t.test('any linked data gives text', async () => {
     { numRuns: 1000 },
   );
 }); // prettier-ignore
+
+t.test('references to one item do not multiply its text, and stay references beyond the limit', async (t) => {
+  const references = Array.from({ length: 500 }, () => ({ '@id': 'b' }));
+  const text = 'Words of a sentence that goes on for a while, and then ends. '.repeat(500);
+  const items = [
+    { '@type': 'Comment', '@id': 'b', name: 'x', text, description: text, value: text },
+    ...Array.from({ length: 20 }, (_, at) => ({
+      '@type': 'DiscussionForumPosting',
+      text: `${at}`,
+      comment: references,
+    })),
+    { '@type': 'ItemList', itemListElement: references },
+    { '@type': 'Product', name: 'y', additionalProperty: references },
+    { '@type': 'QAPage', mainEntity: references },
+  ];
+  for (const item of items.slice(1)) t.ok(contentOf([items[0], item]).length < 2_000_000);
+  t.ok(contentOf(items).length < 2_000_000);
+});
+
+t.test('nested arrays of any depth are read', async (t) => {
+  const nested = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+  const json = `[{"@type":"Event","@id":"a","name":"The fair","author":${nested},"offers":${nested},"x":{"@id":"a"}}]`;
+  t.match(clean(`<script type="application/ld+json">${json}</script>`).content, /The fair/);
+});

@@ -1,5 +1,6 @@
 // The tree of parsed markup: implied end tags, wrong nesting, skipped content, metadata.
 import t from 'tap';
+import { clean } from '../../src/extract/index.ts';
 import { parse } from '../../src/extract/parse.ts';
 import { DISPLAYED, SPACE_BEFORE } from '../../src/extract/tree.ts';
 import { TAG, type TagName } from '../../src/extract/tags.ts';
@@ -103,4 +104,11 @@ t.test('the depth of the tree is bounded as in browsers', async (t) => {
     true,
     'and ends as deep as it began',
   );
+});
+
+t.test('a page of more nodes than are read is cut, and says so', async (t) => {
+  const page = clean('<p>x</p>'.repeat(300_000));
+  t.equal(page.truncated, true);
+  t.equal(page.content.length, 3 * 250_000 - 2);
+  t.equal(clean('<p>x</p>'.repeat(60_000)).truncated, undefined);
 });

@@ -190,3 +190,12 @@ t.test('rich text documents of content systems become HTML', async (t) => {
   t.equal(richTextOf([{ type: 'p', children: [{ text: 'slate' }] }]), '<p>slate</p>');
   for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]]) t.equal(richTextOf(value), null);
 }); // prettier-ignore
+
+// Reading them for each reference would take minutes.
+t.test('values that are referred to many times are read once', async (t) => {
+  const document = `{type:"doc",content:[{text:"${PROSE}"},${'{content:[]},'.repeat(10_000)}]}`;
+  const script = `window.__NUXT__=(function(a){a.self=a;return [${'a,'.repeat(20_000)}a]}(${document}))`;
+  t.equal(stateOf([{ id: '', type: '', target: '', text: script }]), PROSE);
+  const values = [Array.from({ length: 50_000 }, () => 1), Array.from({ length: 100_000 }, () => null)];
+  t.ok(unflatten(values));
+});

@@ -27,7 +27,8 @@ class Resolver {
   }
 
   resolve(index: unknown, depth: number): unknown {
-    if (typeof index !== 'number' || depth > MAX_DEPTH || this.#open.has(index) || ++this.#count > MAX_VALUES)
+    // Also what is no index counts: an array of such values may be referred to any number of times.
+    if (++this.#count > MAX_VALUES || typeof index !== 'number' || depth > MAX_DEPTH || this.#open.has(index))
       return null;
     const value = this.#values[index];
     if (typeof value !== 'object' || value === null) return value ?? null;

@@ -93,8 +93,9 @@ const PROGRAM =
 
 const TITLES: readonly string[] = ['title', 'heading', 'headline', 'name', 'question'];
 
-/** Collects prose from values, outer and earlier ones first. */
+/** Collects prose from values, outer and earlier ones first. A value that is referred to many times is read once. */
 class StateText {
+  readonly #objects = new Set<object>();
   readonly #texts = new Set<string>();
   readonly #parts: string[] = [];
   #characters = 0;
@@ -109,7 +110,8 @@ class StateText {
       const value = waiting.pop();
       if (typeof value === 'string') {
         if (isProse(value)) this.#add('', htmlOf(value));
-      } else if (typeof value === 'object' && value !== null) {
+      } else if (typeof value === 'object' && value !== null && !this.#objects.has(value)) {
+        this.#objects.add(value);
         for (const inner of this.#inside(value).toReversed()) waiting.push(inner);
       }
     }
