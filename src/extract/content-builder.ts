@@ -15,6 +15,9 @@ import { DISPLAYED, type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree, type Vi
 /** Deeper lists, quotes and marks are not nested further, so that output stays proportional to the page. */
 const MAX_NESTED = 8;
 
+/** Greater numbers of items are errors; with all items of a page they stay within the nine digits that Markdown allows. */
+const MAX_NUMBER = 99_999_999;
+
 /** The content of a tree without the nodes that were dropped. */
 export function contentOf(tree: Tree, dropped: Dropped, urls: UrlResolver): readonly Block[] {
   const builder = new ContentBuilder({
@@ -174,6 +177,7 @@ class ContentBuilder implements Visitor {
           this.#add({ kind: 'reference', label });
           return true;
         }
+        if (this.#lineKind !== null && isPermalink(tree, node)) return true;
         const url = urls.absolute(tree.attribute(node, 'href'));
         if (url !== null) this.#mark(node, 'a', url);
         return false;
@@ -402,7 +406,7 @@ class ContentBuilder implements Visitor {
     const attribute = (name: string): string | undefined => tree.attribute(node, name);
     switch (kind) {
       case 'item': {
-        const value = Number.parseInt(attribute('value') ?? '', 10);
+        const value = numberOf(attribute('value'));
         const item: ListItem = {
           kind,
           number: value,
@@ -491,6 +495,12 @@ function asBlocks(children: readonly Block[], within: 'details' | 'figure' | nul
   return blocks;
 }
 
+/** The number of an item; NaN where the attribute has none. */
+function numberOf(value: string | undefined): number {
+  const number = Number.parseInt(value ?? '', 10);
+  return Math.abs(number) <= MAX_NUMBER ? number : Number.NaN;
+}
+
 interface ListAttributes {
   readonly isOrdered: boolean;
   readonly start: string | undefined;
@@ -510,7 +520,7 @@ function listOf(children: readonly Block[], { isOrdered, start, style = '1', isR
     else items.push({ number: Number.NaN, isDone: null, children: asBlocks([child]) });
   }
   if (items.length === 0) return footnotes;
-  const first = Number.parseInt(start ?? '', 10);
+  const first = numberOf(start);
   let next = Number.isNaN(first) ? (isReversed ? items.length : 1) : first;
   const numbered = items.map((item): ListItem => {
     if (!Number.isNaN(item.number)) next = item.number;
@@ -540,6 +550,15 @@ function taskOf(tree: Tree, item: number): boolean | null {
     return isTask && attributes.get('type')?.toLowerCase() === 'checkbox' ? attributes.has('checked') : null;
   }
   return null;
+}
+
+/** Whether a link leads to the heading that it stands in: nothing but a sign, and a place in the page. */
+function isPermalink(tree: Tree, link: number): boolean {
+  const end = tree.end[link] as number;
+  if (end - link > 4) return false;
+  for (let inner = link + 1; inner < end; inner++)
+    if (tree.tag[inner] === TAG['#text'] && !/^[#¶§🔗\s\u200b]*$/u.test(tree.textOf(inner, 10))) return false;
+  return tree.attribute(link, 'href')?.startsWith('#') === true;
 }
 
 function addText(into: Inline[], text: string): void {

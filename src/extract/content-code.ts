@@ -15,6 +15,9 @@ const NO_LANGUAGE =
 /** Natural languages: around code, `lang-en` speaks of the text. */
 const NATURAL = /^(?:en|de|fr|es|it|pt|nl|ja|zh|ko|ru|pl|sv|tr|ar|he|cs|da|fi|no|uk)(?:-[a-z]+)?$/i;
 
+/** Of a longer `class`, the rest is not searched: all blocks of code inside the element search it. */
+const MAX_CLASS_CHARACTERS = 1000;
+
 /** Elements around a block of code where the language may be. */
 const MAX_CLIMBED = 4;
 const MAX_EXAMINED = 10_000;
@@ -29,7 +32,7 @@ export function languageOf(tree: Tree, node: number): string {
   const inner = node + 1 < (tree.end[node] as number) && tree.tag[node + 1] === TAG.code ? node + 1 : node;
   for (const own of inner === node ? [node] : [inner, node]) {
     const attributes = tree.attributesOf(own);
-    const className = attributes.get('class') ?? '';
+    const className = attributes.get('class')?.slice(0, MAX_CLASS_CHARACTERS) ?? '';
     const found = [
       LANGUAGE.exec(className)?.[1],
       attributes.get('data-language'),
@@ -44,7 +47,7 @@ export function languageOf(tree: Tree, node: number): string {
   let outer = tree.parent[node] as number;
   for (let climbed = 0; climbed < MAX_CLIMBED && outer > 0; climbed++, outer = tree.parent[outer] as number) {
     const attributes = tree.attributesOf(outer);
-    const className = attributes.get('class') ?? '';
+    const className = attributes.get('class')?.slice(0, MAX_CLASS_CHARACTERS) ?? '';
     const found = [
       LANGUAGE.exec(className)?.[1],
       SPHINX.exec(className)?.[1],
@@ -60,12 +63,24 @@ function isLanguage(name: string | undefined): name is string {
   return name !== undefined && /^[a-z0-9+#_.-]{1,30}$/i.test(name) && !NO_LANGUAGE.test(name);
 }
 
-/** The characters of a subtree unchanged, without line numbers, with a line end for each break and block. */
+/** Elements of highlighters that hold a line of code, with or without its line end. */
+const LINE = /(?:^|\s)(?:line|code-line|token-line|view-line)(?:\s|$)/;
+
+/** The characters of a subtree unchanged, without line numbers, with a line end for each break, block and element of a line. */
 export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
   const parts: string[] = [];
+  /** By number of the class, whether its elements hold a line. */
+  const lines = new Map<number, boolean>();
+  /** Number of parts before the line at hand; -1 before the first. */
+  let lineStart = -1;
   const end = tree.end[node] as number;
   for (let inner = node + 1; inner < end; inner++) {
     const tag = tree.tag[inner] as number;
+    if (tag === TAG.span && isLine(tree, inner, lines)) {
+      const hasEnded = parts.length > lineStart && parts.at(-1)?.endsWith('\n') === true;
+      if (lineStart !== -1 && !hasEnded) parts.push('\n');
+      lineStart = parts.length;
+    }
     if (tag === TAG['#text']) {
       parts.push(textWithIndent(tree, inner));
     } else if (dropped[inner] === 1 || tag === TAG.button || isGutter(tree, inner)) {
@@ -77,6 +92,14 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
     }
   }
   return parts.join('');
+}
+
+function isLine(tree: Tree, node: number, known: Map<number, boolean>): boolean {
+  const shape = tree.shape[node] as number;
+  if (shape === 0) return false;
+  let is = known.get(shape);
+  if (is === undefined) known.set(shape, (is = LINE.test(tree.attribute(node, 'class') ?? '')));
+  return is;
 }
 
 /** Outside of `pre`, the tree leaves out the white space before a text. */

@@ -4,13 +4,18 @@ import type { Block, Inline, Source, Table, TableCell } from './content.ts';
 import { lineOf } from './links.ts';
 import { HEADING, TAG, traits } from './tags.ts';
 
-/** Wider tables are cut; spans are cut to the grid. */
+/** In wider rows, the last cell holds the others; spans are cut to the grid. */
 const MAX_COLUMNS = 50;
 const MAX_ROWSPAN = 1000;
 
 /** A longer cell without a header in its table lays out the page. */
 const MAX_CELL_CHARACTERS = 1000;
 const MAX_CAPTION_CHARACTERS = 500;
+
+/** A cell that others may still be added to. */
+interface OpenCell extends TableCell {
+  readonly children: Block[];
+}
 
 /** Null unless the table has rows and columns of short content. `contentOf` reads a cell. */
 export function tableOf(
@@ -20,11 +25,11 @@ export function tableOf(
 ): Table | null {
   if (!isDataTable(source, table)) return null;
   const { tree, dropped } = source;
-  const rows: TableCell[][] = [];
+  const rows: OpenCell[][] = [];
   let caption: readonly Inline[] = [];
   /** For each column, the row where the cell that spans it ends. */
   const taken: number[] = [];
-  let row: TableCell[] = [];
+  let row: OpenCell[] = [];
   let columns = 0;
   const end = tree.end[table] as number;
   for (let node = table + 1; node < end; node++) {
@@ -48,10 +53,16 @@ export function tableOf(
       const attributes = tree.attributesOf(node);
       const columnSpan = Math.min(spanOf(attributes.get('colspan')), MAX_COLUMNS - column);
       const rowSpan = Math.min(spanOf(attributes.get('rowspan')), MAX_ROWSPAN);
+      const children = contentOf(source, node);
+      const last = row.at(-1);
       if (columnSpan > 0) {
         for (let over = column; over < column + columnSpan; over++) taken[over] = at + rowSpan;
-        row.push({ column, columnSpan, rowSpan, isHeader: tag === TAG.th, children: contentOf(source, node) });
+        row.push({ column, columnSpan, rowSpan, isHeader: tag === TAG.th, children });
         columns = Math.max(columns, column + columnSpan);
+      } else if (last !== undefined) {
+        last.children.push(...children);
+      } else if (children.length > 0) {
+        row.push({ column: MAX_COLUMNS - 1, columnSpan: 1, rowSpan: 1, isHeader: tag === TAG.th, children });
       }
       node = (tree.end[node] as number) - 1;
     }

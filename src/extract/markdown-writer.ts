@@ -72,7 +72,7 @@ class MarkdownWriter {
       case 'code':
         return fenced(block.text, block.language);
       case 'math':
-        return `$$\n${block.tex}\n$$`;
+        return `$$\n${inMath(block.tex)}\n$$`;
       case 'rule':
         return '---';
       case 'quote':
@@ -232,7 +232,7 @@ class LineWriter {
         this.#parts.push(inlineMath(inline.tex));
         return;
       case 'reference':
-        this.#parts.push(`[^${inline.label}]`);
+        this.#bracket(`[^${inline.label}]`);
         return;
       default:
         this.#mark(inline, around);
@@ -242,9 +242,13 @@ class LineWriter {
   #text(text: string): void {
     const isStart = this.#parts.length === 0 || (this.#parts.at(-1)?.endsWith('\n') ?? false);
     const safe = this.#hasMath ? escaped(text).replaceAll('$', '\\$') : escaped(text);
-    // A `!` before a link would make it an image.
-    const ended = safe.endsWith('!') ? `${safe.slice(0, -1)}\\!` : safe;
-    this.#parts.push(isStart && this.#place === 'paragraph' ? escapedStart(ended) : ended);
+    this.#parts.push(isStart && this.#place === 'paragraph' ? escapedStart(safe) : safe);
+  }
+
+  /** Begins a link or a reference. A `!` before it would make it an image. */
+  #bracket(opening: string): void {
+    const before = this.#parts.pop() ?? '';
+    this.#parts.push(before.endsWith('!') ? `${before.slice(0, -1)}\\!` : before, opening);
   }
 
   #mark({ name, url, children }: Mark, around: readonly MarkName[]): void {
@@ -252,7 +256,7 @@ class LineWriter {
     const parts = this.#parts;
     const delimiters = DELIMITERS[name];
     if (name === 'a') {
-      parts.push('[');
+      this.#bracket('[');
       this.write(children, inside);
       parts.push(`](${inTarget(url)})`);
     } else if (delimiters !== undefined) {
@@ -362,7 +366,15 @@ function cellCode(code: string): string {
 }
 
 function inlineMath(tex: string): string {
-  return `$${tex.replaceAll(/(?<!\\)\$/g, '\\$')}$`;
+  return `$${inMath(tex).replaceAll(/(?<!\\)\$/g, '\\$')}$`;
+}
+
+/** TeX that sets the same and has no tags, links or code for a reader that does not know formulas. */
+function inMath(tex: string): string {
+  return tex
+    .replaceAll(/<(?=[a-z/!?])/gi, '\\lt ')
+    .replaceAll(/\](?=[([])/g, '] ')
+    .replaceAll('`', '\u2018');
 }
 
 function longestRun(text: string): number {

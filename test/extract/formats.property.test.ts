@@ -1,5 +1,6 @@
 // Properties of the formats over generated pages: a Markdown parser gives back the structure of the HTML, an HTML parser the
 // tree that was written, and hostile markup leads to nothing outside the list of elements and attributes.
+import { escapeText } from 'entities';
 import fc from 'fast-check';
 import { micromark } from 'micromark';
 import { gfm, gfmHtml } from 'micromark-extension-gfm';
@@ -223,3 +224,54 @@ t.test('HTML has nothing outside the list, and a parser gives back the same tree
     { numRuns: 1000 },
   );
 });
+
+const formula = fc
+  .array(
+    fc.constantFrom(
+      ...[
+        'x',
+        '^',
+        '_',
+        '$',
+        '$$',
+        '`',
+        '``',
+        '\\',
+        '\\\\',
+        '<img src=x onerror=y>',
+        '<a href="javascript:x">',
+        '</code>',
+      ],
+      ...['<!--', '<?x', '](javascript:x)', '[a](xx:y)', '![a][b]', '<xx:y>', '\n\n', ' '],
+    ),
+    { minLength: 1, maxLength: 6 },
+  )
+  .map((parts) => escapeText(parts.join('')));
+
+t.test('formulas give neither elements nor links where a Markdown parser does not know them', async () => {
+  fc.assert(
+    fc.property(formula, formula, (first, second) => {
+      const html = `<p>a <math alttext="${first.replaceAll('"', '&quot;')}"></math> b <code>&lt;img src=x onerror=y&gt;</code></p><script type="math/tex; mode=display">${second}</script>`;
+      const markdown = markdownOf(blocksOf(html));
+      const parsed = micromark(markdown, {
+        extensions: [gfm()],
+        htmlExtensions: [gfmHtml()],
+        allowDangerousHtml: true,
+      });
+      const fragment = parseFragment(parsed);
+      const found = elementsIn(fragment.childNodes).filter((name) => !/^(?:p|code|em|strong|br|h[12])$/.test(name));
+      if (found.length > 0) throw new Error(`${found.join(' ')}\n\n${html}\n\n${markdown}\n\n${parsed}`);
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+function elementsIn(nodes: readonly DefaultTreeAdapterTypes.ChildNode[]): string[] {
+  return nodes.flatMap((node) =>
+    'tagName' in node
+      ? [node.tagName, ...elementsIn(node.childNodes)]
+      : node.nodeName === '#comment'
+        ? ['#comment']
+        : [],
+  );
+}

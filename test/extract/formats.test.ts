@@ -256,3 +256,52 @@ t.test('a page is read as clean HTML', async (t) => {
   t.equal(content, `<p>${lead}</p>\n<p>${rest}</p>`);
   t.equal(wordCount, clean(html).wordCount, 'words are those of the text');
 });
+
+t.test('cells without room in the grid are added to the last cell of their row', async (t) => {
+  const cells = Array.from({ length: 60 }, (_, at) => `w${at}`);
+  const html = `<table><tr><td colspan="1000000000" rowspan="1000000000">a<td>b</tr><tr><td>c<td>d</tr><tr>${cells.map((cell) => `<td>${cell}`).join('')}</table>`;
+  for (const format of ['text', 'markdown', 'html'] as const) {
+    const words = contentOf(html, format).match(/\b(?:[a-d]|w\d+)\b(?![^<]*>)/g);
+    t.strictSame(words, ['a', 'b', 'c', 'd', ...cells], format);
+  }
+});
+
+t.test('numbers of items that are out of range are left out', async (t) => {
+  check(t, [
+    {
+      html: '<ol start="99999999999999999999"><li>a<li value="1e400">b<li value="9007199254740993">c</ol>',
+      text: '1. a\n1. b\n2. c',
+      markdown: '1. a\n1) b\n2) c',
+      clean: '<ol><li>a</li><li value="1">b</li><li>c</li></ol>',
+    },
+    { html: '<ol start="99999999"><li>a<li>b</ol>', markdown: '99999999. a\n100000000. b' },
+  ]);
+});
+
+t.test('lines of code in elements of their own are divided once', async (t) => {
+  const line = (text: string): string => `<span class="line">${text}</span>`;
+  const cases = [
+    [line('<i>a</i>') + line('') + line('  b'), 'a\n\n  b'],
+    [`${line('a')}\n${line('')}\n${line('b')}`, 'a\n\nb'],
+    [`${line('<span class="cl">a\n</span>')}${line('<span class="cl">\n</span>')}${line('b\n')}`, 'a\n\nb'],
+    ['<span class="token-line x">a</span><span class="token-line">b</span>', 'a\nb'],
+    ['<span class="underline">a</span><span class="underline">b</span>', 'ab'],
+  ] as const;
+  for (const [html, text] of cases) t.equal(contentOf(`<pre><code>${html}</code></pre>`, 'text'), text, html);
+});
+
+t.test('links of headings to themselves are left out', async (t) => {
+  check(t, [
+    { html: '<h2>A b<a class="x" href="#a-b">#</a></h2>', text: 'A b', markdown: '## A b', clean: '<h2>A b</h2>' },
+    { html: '<h2><a href="#a"><span>¶</span></a> A</h2>', markdown: '## A' },
+    { html: '<h2><a href="#a">A</a> <a href="/b">#</a></h2>', text: 'A #' },
+    { html: '<p>a <a href="#b">#</a></p>', text: 'a #' },
+  ]);
+});
+
+t.test('an exclamation mark is escaped only where it would make an image', async (t) => {
+  check(t, [
+    { html: '<p>Go! <b>Now!</b> <a href="/x">on!</a></p>', markdown: 'Go! **Now!** [on!](https://a.example/x)' },
+    { html: '<p>Go!<a href="/x">on</a></p>', markdown: 'Go\\![on](https://a.example/x)' },
+  ]);
+});
