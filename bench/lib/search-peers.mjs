@@ -45,7 +45,9 @@ export async function withSearchPeers({ names, serviceMs, concurrency, ...settin
 
 function searchSettings(ports, concurrency) {
   const engine = (port) => ({ kind: 'worker', url: `http://127.0.0.1:${port}`, types: ['web'], concurrency });
-  return { search: { engines: Object.fromEntries(ENGINES.map((id, index) => [id, engine(ports[index])])) } };
+  const engines = Object.fromEntries(ENGINES.map((id, index) => [id, engine(ports[index])]));
+  // The load client has no key: all of its connections are one caller.
+  return { search: { engines, perAccount: concurrency } };
 }
 
 /** One run of the load client against `peer`. */
