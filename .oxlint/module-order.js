@@ -13,6 +13,7 @@ const LAYERS = [
   ['api'],
   ['responses'],
   ['ingress'],
+  ['cluster'],
   ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load'],
   ['dialect', 'routing', 'extract'],
   ['telemetry'],
@@ -23,6 +24,7 @@ const LAYERS = [
 
 /** Packages with one owner each. */
 const OWNERS = {
+  '@redis/client': ['src/cluster/connection.ts'],
   'uWebSockets.js': ['src/ingress/uws.ts'],
   undici: ['src/net/client.ts', 'src/fetch/guarded-client.ts'],
   piscina: ['src/fetch/cleaning-pool.ts'],

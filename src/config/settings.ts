@@ -58,6 +58,14 @@ const STORE: Pattern = {
   pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
   hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
 };
+const ENGINE: Pattern = {
+  pattern: /^rediss?:\/\/\S+$/,
+  hint: 'redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS',
+};
+const CLUSTER_NAME: Pattern = {
+  pattern: /^[A-Za-z0-9._-]{1,64}$/,
+  hint: 'up to 64 letters, digits, dots, dashes and underscores',
+};
 const WEBHOOK_EVENTS = ['credit.low', 'budget.reached', 'payment.open', 'key.created', 'key.disabled'] as const;
 /** 24 to 64 bytes in base64, as Standard Webhooks has them. */
 const WEBHOOK_SECRET: Pattern = {
@@ -521,6 +529,15 @@ export const SCHEMA = section('General', {
     'Ledger: sqlite:FILE, beside the configuration, sqlite::memory: or postgres://…; null: none.',
     { ...RESTART, ...SECRET },
   ),
+  cluster: section('Cluster of gateways', {
+    url: setting(
+      nullable(string(ENGINE)),
+      null,
+      'Redis or Valkey that gateways share: redis://HOST, or rediss:// for TLS; null: this gateway is alone.',
+      SECRET,
+    ),
+    name: setting(string(CLUSTER_NAME), 'headrace', 'Gateways of one name are siblings; begins the names of all keys.'),
+  }),
   credit: section('Credit', {
     lease: setting(
       decimal(MOST_USD),

@@ -142,6 +142,7 @@ const DEFAULTS: Settings = {
     pagesPerCleaner: 10_000,
   },
   store: 'sqlite:./headrace.db',
+  cluster: { url: null, name: 'headrace' },
   credit: { lease: '0.05', leaseTtlMs: 60_000, flushMs: 250, assumedTokens: 16_384 },
   log: { level: 'info', requests: 'off', sample: 1 },
   telemetry: { otlp: { endpoint: null, headers: {}, sample: 1, serviceName: 'headrace' } },

@@ -36,6 +36,7 @@ function importersOf(pattern: RegExp): string[] {
 t.test('native, heavy and environment access are confined to named files', async (t) => {
   t.same(importersOf(/from 'uWebSockets\.js'|import\('uWebSockets\.js'\)/), ['src/ingress/uws.ts']);
   t.same(importersOf(/from 'undici'/), ['src/fetch/guarded-client.ts']);
+  t.same(importersOf(/from '@redis\/client'|import\('@redis\/client'\)/), ['src/cluster/connection.ts']);
   t.same(importersOf(/from 'piscina'/), ['src/fetch/cleaning-pool.ts']);
   t.same(importersOf(/\bprocess\.env\b(?!`)/), ['src/config/env.ts']);
 });
@@ -67,6 +68,8 @@ const FORBIDDEN: readonly (readonly [file: string, specifier: string, complaint:
   ['src/ingress/probe.ts', '../api/routes.ts', 'ingress may not import api'],
   ['src/ingress/probe.ts', 'uWebSockets.js', 'only src/ingress/uws.ts may import uWebSockets.js'],
   ['src/api/probe.ts', '../gateway/gateway.ts', 'api may not import gateway'],
+  ['src/routing/probe.ts', '../cluster/index.ts', 'routing may not import cluster'],
+  ['src/cluster/probe.ts', '@redis/client', 'only src/cluster/connection.ts may import @redis/client'],
   ['src/admin/probe.ts', '../gateway/gateway.ts', 'admin may not import gateway'],
   ['src/gateway/probe.ts', '../cli/serve.ts', 'gateway may not import cli'],
 ];
