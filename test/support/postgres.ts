@@ -5,7 +5,16 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,9 +35,13 @@ function serverFolder(): string {
 }
 
 /** Runs a program of the server; it refuses to run as root, so root hands it to the user postgres. */
-function run(program: string, args: readonly string[]): void {
+function run(program: string, args: readonly string[], prefix: readonly string[] = []): void {
   const root = process.getuid?.() === 0;
-  const [command, all] = root ? ['runuser', ['-u', 'postgres', '--', program, ...args]] : [program, [...args]];
+  const [command = program, ...all] = [
+    ...prefix,
+    ...(root ? ['runuser', '-u', 'postgres', '--'] : []),
+    ...[program, ...args],
+  ];
   // A clean environment: the test runner's loader is for Node alone.
   execFileSync(command, all, {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -37,7 +50,8 @@ function run(program: string, args: readonly string[]): void {
   });
 }
 
-async function freePort(): Promise<number> {
+/** A port of loopback that is free now. */
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
@@ -58,18 +72,27 @@ export interface PostgresServer {
   backUp(): string;
 }
 
+/** Where a server runs, when not on loopback beside the test. */
+export interface PostgresPlace {
+  readonly address: string;
+  readonly port: number;
+  /** What runs a command there. */
+  readonly prefix: readonly string[];
+}
+
 /** Starts a server, which ends with this process at the latest. */
-export async function startPostgres(): Promise<PostgresServer> {
+export async function startPostgres(place?: PostgresPlace): Promise<PostgresServer> {
   const bin = serverFolder();
   const home = mkdtempSync(join(tmpdir(), 'headrace-postgres-'));
   if (process.getuid?.() === 0) execFileSync('chown', ['postgres', home]);
   chmodSync(home, 0o700);
   const data = join(home, 'data');
   const log = join(home, 'log');
-  const port = await freePort();
+  const { address, port, prefix } = place ?? { address: '127.0.0.1', port: await freePort(), prefix: [] };
   run(join(bin, 'initdb'), ['-D', data, '-U', 'headrace', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync']);
+  if (place !== undefined) appendFileSync(join(data, 'pg_hba.conf'), 'host all all samenet trust\n');
   // The machine does not fail in a test, only processes do: nothing has to reach the disk.
-  const settings = `-p ${port} -c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories=${home}`;
+  const settings = `-p ${port} -c fsync=off -c listen_addresses=${address} -c unix_socket_directories=${home}`;
   let running: string | undefined;
   let backups = 0;
   const stop = (): void => {
@@ -78,7 +101,7 @@ export async function startPostgres(): Promise<PostgresServer> {
   };
   const start = (folder: string = data): void => {
     try {
-      run(join(bin, 'pg_ctl'), ['-D', folder, '-l', log, '-w', '-o', settings, 'start']);
+      run(join(bin, 'pg_ctl'), ['-D', folder, '-l', log, '-w', '-o', settings, 'start'], prefix);
     } catch (cause) {
       throw new Error(`PostgreSQL does not start: ${existsSync(log) ? readFileSync(log, 'utf8') : 'no log'}`, {
         cause,
@@ -95,7 +118,7 @@ export async function startPostgres(): Promise<PostgresServer> {
   });
   start();
   return {
-    url: `postgres://headrace@127.0.0.1:${port}/postgres`,
+    url: `postgres://headrace@${address}:${port}/postgres`,
     stop,
     start,
     backUp() {
@@ -163,10 +186,11 @@ default_pool_size = 4
 
 let server: Promise<string> | undefined;
 
-/** The URL of a new, empty database. */
-export async function postgresDatabase(): Promise<string> {
-  server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startPostgres().then(({ url }) => url));
-  const url = new URL(await server);
+/** The URL of a new, empty database on the server at `at`; default: the server of this process. */
+export async function postgresDatabase(at?: string): Promise<string> {
+  if (at === undefined)
+    server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startPostgres().then(({ url }) => url));
+  const url = new URL(at ?? ((await server) as string));
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
   const name = `headrace_${randomBytes(6).toString('hex')}`;

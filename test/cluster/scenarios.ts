@@ -1,0 +1,230 @@
+// What can happen to several gateways, each under load: restarts, deaths, an engine that is away, unreachable or slow, a database that
+// is away, clocks that differ. At the end of each the ledger must equal what the hosts have counted, and limits must have held.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Cluster, type ClusterOptions, type GatewayService } from '../support/cluster.ts';
+import { type Comparison, compareLedger, type Killed } from '../support/cluster-audit.ts';
+import { ClusterLoad } from '../support/cluster-load.ts';
+import { until } from '../support/system.ts';
+
+/** Load before a fault and after its end, in milliseconds. */
+const BEFORE_MS = 3000;
+const AFTER_MS = 3000;
+
+/** `credit.leaseTtl` where a gateway is killed or frozen, so that its leases lapse within the scenario. */
+const SHORT_LEASE_MS = 5000;
+
+/** How long PostgreSQL is away and a gateway is frozen, in milliseconds. */
+const LONG_MS = 10_000;
+
+/** How long the engine is away, in milliseconds. */
+const AWAY_MS = 6000;
+
+/** What a fault may do. */
+class Course {
+  readonly cluster: Cluster;
+  readonly load: ClusterLoad;
+  readonly killed: Killed[] = [];
+  /** Times from the end of a fault until all is as before, in milliseconds. */
+  readonly recoveriesMs: number[] = [];
+
+  constructor(cluster: Cluster, load: ClusterLoad) {
+    this.cluster = cluster;
+    this.load = load;
+  }
+
+  kill(gateway: GatewayService): void {
+    this.load.kills(gateway);
+    this.killed.push({ gateway, atMs: performance.now() });
+    gateway.program.signal('SIGKILL');
+  }
+
+  /** Waits until every gateway answers requests again and sees all others. */
+  async recovered(): Promise<void> {
+    const endedMs = performance.now();
+    await until('all gateways answer requests', () => this.load.hasAnsweredSince(endedMs));
+    await until('all gateways see each other', () => this.cluster.isWhole());
+    this.recoveriesMs.push(performance.now() - endedMs);
+  }
+}
+
+export interface Scenario {
+  readonly name: string;
+  readonly title: string;
+  readonly options?: Partial<ClusterOptions>;
+  /** A host is killed: what it has counted is gone. */
+  readonly killsHost?: boolean;
+  run(course: Course): Promise<void>;
+}
+
+export interface ScenarioResult extends Comparison {
+  readonly name: string;
+  readonly title: string;
+  readonly seconds: number;
+  readonly sent: number;
+  readonly failed: number;
+  readonly failures: Readonly<Record<string, number>>;
+  readonly lost: number;
+  readonly refusals: Readonly<Record<string, number>>;
+  readonly overshoot: { readonly requests: number; readonly tokens: number; readonly running: number };
+  readonly recoveryMs: number | null;
+  readonly firstByteP50Ms: number;
+  readonly firstByteP99Ms: number;
+}
+
+const shortLease = { settings: { credit: { leaseTtl: `${SHORT_LEASE_MS}ms` } } };
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'rolling-restart',
+    title: 'All gateways restarted, one after the other (SIGTERM, drain, new process)',
+    async run(course) {
+      for (const gateway of course.cluster.gateways) {
+        const code = await course.cluster.restart(gateway);
+        if (code !== 0) throw new Error(`${gateway.program.name} ended with ${code}`);
+        await course.recovered();
+      }
+    },
+  },
+  {
+    name: 'gateway-killed',
+    title: 'kill -9 of a gateway, started again after 3 s',
+    options: shortLease,
+    async run(course) {
+      const [, second] = course.cluster.gateways;
+      course.kill(second!);
+      await sleep(3000);
+      second!.program.start();
+      await course.recovered();
+    },
+  },
+  {
+    name: 'gateway-frozen',
+    title: 'A gateway frozen for 10 s (SIGSTOP, SIGCONT)',
+    options: shortLease,
+    async run(course) {
+      const [, second] = course.cluster.gateways;
+      second!.program.signal('SIGSTOP');
+      await sleep(LONG_MS);
+      second!.program.signal('SIGCONT');
+      await course.recovered();
+    },
+  },
+  {
+    name: 'engine-stopped',
+    title: 'Engine killed, started again after 6 s, empty',
+    async run(course) {
+      await course.cluster.engine.program.kill();
+      await sleep(AWAY_MS);
+      course.cluster.engine.program.start();
+      await course.recovered();
+    },
+  },
+  {
+    name: 'engine-cut',
+    title: 'Network to the engine cut for 6 s: packets are dropped',
+    async run(course) {
+      course.cluster.network.cut(true);
+      await sleep(AWAY_MS);
+      course.cluster.network.cut(false);
+      await course.recovered();
+    },
+  },
+  {
+    name: 'engine-slow',
+    title: 'Engine slow for 6 s: 100 ms more for each answer',
+    options: { delayed: true },
+    async run(course) {
+      course.cluster.network.delay(100);
+      await sleep(AWAY_MS);
+      course.cluster.network.delay(0);
+      await course.recovered();
+    },
+  },
+  {
+    name: 'database-stopped',
+    title: 'PostgreSQL stopped for 10 s',
+    async run(course) {
+      course.cluster.postgres.stop();
+      await sleep(LONG_MS);
+      course.cluster.postgres.start();
+      await course.recovered();
+    },
+  },
+  {
+    name: 'clocks-apart',
+    title: 'Wall clocks 60 s ahead and 60 s behind',
+    options: { clocks: [0, 60, -60] },
+    async run(course) {
+      await sleep(AWAY_MS);
+      await course.recovered();
+    },
+  },
+  {
+    name: 'host-killed',
+    title: 'kill -9 of a model host, started again after 3 s',
+    killsHost: true,
+    async run(course) {
+      const [host] = course.cluster.hosts;
+      await host!.program.kill();
+      await sleep(3000);
+      host!.program.start();
+      await course.cluster.ready(host!);
+      await course.recovered();
+    },
+  },
+  {
+    name: 'engine-and-gateway',
+    title: 'Engine killed, then kill -9 of a gateway; both back after 3 s',
+    options: shortLease,
+    async run(course) {
+      const [first] = course.cluster.gateways;
+      await course.cluster.engine.program.kill();
+      await sleep(1000);
+      course.kill(first!);
+      await sleep(3000);
+      course.cluster.engine.program.start();
+      first!.program.start();
+      await course.recovered();
+    },
+  },
+];
+
+/** Runs a scenario on a cluster that has just been started, and ends its gateways. */
+export async function runScenario(
+  scenario: Scenario,
+  cluster: Cluster,
+  { beforeMs = BEFORE_MS, afterMs = AFTER_MS }: { readonly beforeMs?: number; readonly afterMs?: number } = {},
+): Promise<ScenarioResult> {
+  const load = new ClusterLoad(cluster);
+  await load.learn();
+  await until('all gateways see each other', () => cluster.isWhole());
+  const before = await cluster.truth();
+  const startMs = performance.now();
+  load.start();
+  const course = new Course(cluster, load);
+  try {
+    await sleep(beforeMs);
+    await scenario.run(course);
+    await sleep(afterMs);
+  } finally {
+    await load.stop();
+  }
+  const seconds = (performance.now() - startMs) / 1000;
+  const codes = await cluster.drain();
+  if (course.killed.length > 0) await cluster.releaseLeases();
+  const comparison = await compareLedger(cluster, load, before, course.killed, scenario.killsHost !== true);
+  const times = load.firstByteMs.sort((a, b) => a - b);
+  const quantile = (q: number): number => Math.round(times[Math.floor(times.length * q)] ?? NaN);
+  const wrongCodes = codes.flatMap((code, index) => (code === 0 ? [] : [`gateway-${index + 1} ended with ${code}`]));
+  return {
+    ...comparison,
+    problems: [...comparison.problems, ...wrongCodes],
+    ...{ name: scenario.name, title: scenario.title, seconds: Math.round(seconds) },
+    ...{ sent: load.sent, failed: load.failed, failures: Object.fromEntries(load.failures) },
+    ...{ lost: load.lostRequests, refusals: Object.fromEntries(load.refusals), overshoot: load.overshoot() },
+    recoveryMs: course.recoveriesMs.length === 0 ? null : Math.round(Math.max(...course.recoveriesMs)),
+    firstByteP50Ms: quantile(0.5),
+    firstByteP99Ms: quantile(0.99),
+  };
+}
