@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 const LAYERS = [
   ['cli', 'index.ts', 'testkit.ts'],
   ['gateway'],
-  ['admin', 'host', 'search-worker'],
+  ['admin', 'host', 'picker', 'search-worker'],
   ['api'],
   ['responses'],
   ['ingress'],
@@ -28,6 +28,8 @@ const OWNERS = {
   'uWebSockets.js': ['src/ingress/uws.ts'],
   undici: ['src/net/client.ts', 'src/fetch/guarded-client.ts'],
   piscina: ['src/fetch/cleaning-pool.ts'],
+  '@grpc/grpc-js': ['src/picker/picker-server.ts', 'src/picker/protocol.ts'],
+  '@grpc/proto-loader': ['src/picker/picker-server.ts'],
 };
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));

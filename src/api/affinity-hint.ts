@@ -33,7 +33,7 @@ export function promptOf(
 }
 
 /** Hash of the session that a header or the body names; 0 without one. */
-export function sessionOf(exchange: Exchange, scan: ScannedBody): number {
+export function sessionOf(exchange: Pick<Exchange, 'session'>, scan: ScannedBody): number {
   const session = exchange.session ?? scan.session;
   return session === undefined ? 0 : hashText(session) || 1;
 }

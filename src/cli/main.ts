@@ -41,6 +41,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: SERVERS,
     load: async () => (await import('./search-worker.ts')).configureSearchWorker,
   },
+  picker: {
+    summary: 'picks servers for Envoy and other data planes of the Kubernetes Gateway API',
+    group: SERVERS,
+    load: async () => (await import('./picker.ts')).configurePicker,
+  },
   init: {
     summary: 'writes a commented configuration after three questions, or from flags',
     group: TOOLS,

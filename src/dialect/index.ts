@@ -42,7 +42,7 @@ export {
 export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
 export { ResponseEcho } from './translation/response-echo.ts';
 export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
-export { type Metered, usageEdit, UsageWatch } from './usage.ts';
+export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';
 export {
   type AnswerTranslator,
   type TranslatedRequest,

@@ -31,6 +31,7 @@ import { type Mistake, type ResolvedSettings, resolveSettings, type SettingSourc
 import type { Settings, SettingsInput } from '../config/settings.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
+import type { DataPlane } from './data-plane.ts';
 import { withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
@@ -132,6 +133,10 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
 /** A gateway that is reloaded with resolved settings. */
 export interface ServedGateway extends Gateway {
   reloadSettings(settings: Settings, sources: SettingSources): Reloaded;
+  /** Opens the admin listener alone: no request is served on a public port. Resolves with its base URL; null when it is off. */
+  listenAdmin(): Promise<string | null>;
+  /** The data plane of the calling thread. */
+  readonly plane: Pick<DataPlane, 'budget' | 'deps' | 'limits'>;
   /** Makes an ingress thread throw, to test that another one replaces it. */
   crash(thread: number): void;
   /** Ends everything at once. Await it before an early exit: a process that exits while threads serve aborts. */
@@ -258,16 +263,24 @@ class RunningGateway implements ServedGateway {
     try {
       const address = await this.#control.listen();
       this.#publicUrl = addressUrl(address);
-      const { admin } = this.#settings;
-      if (admin !== null) {
-        this.#history.start();
-        await this.#openAdmin(admin);
-      }
-      return { url: this.#publicUrl, adminUrl: this.#admin === null ? null : addressUrl(this.#admin.address) };
+      return { url: this.#publicUrl, adminUrl: await this.listenAdmin() };
     } catch (error) {
       this.#couldNotListen = true;
       throw error;
     }
+  }
+
+  async listenAdmin(): Promise<string | null> {
+    const { admin } = this.#settings;
+    if (admin !== null) {
+      this.#history.start();
+      await this.#openAdmin(admin);
+    }
+    return this.#admin === null ? null : addressUrl(this.#admin.address);
+  }
+
+  get plane(): DataPlane {
+    return this.#control.local;
   }
 
   /** With a shared port, the gateway that is replaced holds the admin port until it drains: binding is tried again. */

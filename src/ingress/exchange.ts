@@ -145,7 +145,7 @@ const LENGTH = /^\d{1,15}$/;
 const TE_TRAILERS = /(?:^|,)[ \t]*trailers[ \t]*(?:,|$)/i;
 
 /** Headers by which clients name their session, in order of preference. */
-const SESSION_HEADERS = [
+export const SESSION_HEADERS = [
   'session_id',
   'x-session-id',
   'x-claude-code-session-id',

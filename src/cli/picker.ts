@@ -1,0 +1,148 @@
+// `headrace picker`: an endpoint picker for Envoy and other data planes of the Kubernetes Gateway API, with the routing of a gateway.
+
+import { readFile } from 'node:fs/promises';
+import { type Command, InvalidArgumentError } from 'commander';
+import { loadConfigFile } from '../config/load.ts';
+import type { Settings } from '../config/settings.ts';
+import { type Address, parseAddress } from '../config/units.ts';
+import { watchConfig } from '../config/watch.ts';
+import { messageOf } from '../errors.ts';
+import { serveGateway } from '../gateway/gateway.ts';
+import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
+import { createLog } from '../telemetry/log.ts';
+import { type CliIo, UsageError } from './io.ts';
+import { mistakeLines, readRest, wholeNumber } from './options.ts';
+import { closeOnSignal } from './shutdown.ts';
+
+interface PickerOptions {
+  readonly config: string;
+  readonly grpc: Address;
+  readonly fallbacks: number;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+}
+
+const DEFAULT_LISTEN = '0.0.0.0:9002';
+
+const DESCRIPTION = `Picks a model server for each request of a data plane, by the prompt, as the gateway does: an endpoint picker of the Gateway API
+Inference Extension, over Envoy's external processing (gRPC). The data plane forwards the requests itself. Prints to
+standard output, once the port answers:
+  headrace picker listening on grpc://HOST:PORT
+  admin on http://HOST:PORT
+
+Models, servers, discovery, routing and cluster are those of the configuration; listen, store, keys, payments and search
+are not used. Servers need addresses in their URLs, not names. Health: grpc.health.v1, services liveness and readiness.
+Needs the packages @grpc/grpc-js and @grpc/proto-loader beside headrace.`;
+
+export function configurePicker(command: Command, io: CliIo): void {
+  command
+    .description(DESCRIPTION)
+    .usage('--config FILE [options] [--SETTING VALUE ...]')
+    .requiredOption('-c, --config <file>', 'configuration, YAML or JSON')
+    .option('--grpc <host:port>', 'where data planes connect to', address, address(DEFAULT_LISTEN))
+    .option(
+      '--fallbacks <n>',
+      'servers named behind the picked one, for data planes that retry; default 0',
+      wholeNumber(0),
+      0,
+    )
+    .option('--tls-cert <file>', 'certificate chain as PEM; without it the port speaks plain HTTP/2')
+    .option('--tls-key <file>', 'its key as PEM')
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .action(async (options: PickerOptions) => pick(options, readRest(command.args, 0).settings, io));
+}
+
+function address(text: string): Address {
+  const parsed = parseAddress(text, '0.0.0.0');
+  if (parsed === undefined) throw new InvalidArgumentError('It must be HOST:PORT.');
+  return parsed;
+}
+
+async function pick(options: PickerOptions, overrides: Readonly<Record<string, string>>, io: CliIo): Promise<void> {
+  const { config } = options;
+  const grpc = await installedGrpc();
+  const tls = await tlsOf(options);
+  const load = async (): ReturnType<typeof loadConfigFile> => loadConfigFile(config, io.env, overrides);
+  const loaded = await load();
+  if ('mistakes' in loaded) {
+    io.stderr.write(`headrace cannot start with ${config}:\n${mistakeLines(loaded.mistakes)}`);
+    io.exitCode = 1;
+    return;
+  }
+  const settings = ofPicker(loaded.settings);
+  const { drainMs, unreadyMs } = loaded.settings.timeouts;
+  const log = createLog(settings.log.level, io.log);
+  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), sources: loaded.sources });
+  const { plane } = gateway;
+  const picker = createPickerServer({
+    ...{ grpc, tls, fallbacks: options.fallbacks, budget: plane.budget, deps: () => plane.deps },
+    maxBodyBytes: () => plane.limits.maxBodyBytes,
+    isReady: () => !serving.isEnding && plane.deps.stage === 'ready',
+  });
+  const close = async (): Promise<void> => {
+    // Data planes see that it is not ready before their connections end.
+    await new Promise((resolve) => setTimeout(resolve, unreadyMs));
+    await picker.close(drainMs);
+    await gateway.close();
+  };
+  const serving = closeOnSignal(io, { close, abort: () => gateway.abort() });
+  try {
+    const port = await picker.listen(options.grpc);
+    const adminUrl = await gateway.listenAdmin();
+    const { host } = options.grpc;
+    io.stdout.write(
+      `headrace picker listening on grpc://${host.includes(':') ? `[${host}]` : host}:${port}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`,
+    );
+  } catch (error) {
+    io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
+    await picker.close(0);
+    await gateway.close();
+    serving.fail();
+    return;
+  }
+  const apply = async (): Promise<void> => {
+    const next = await load();
+    if ('mistakes' in next) {
+      log.error({ file: config, mistakes: next.mistakes }, 'the configuration is wrong: the running one stays');
+      return;
+    }
+    const { applied, needRestart } = gateway.reloadSettings(ofPicker(next.settings), next.sources);
+    log.info({ applied, needRestart }, 'reloaded');
+  };
+  const watch = watchConfig(config, {
+    onChange: () => void apply(),
+    onError: (error) => log.error({ file: config, problem: error.message }, 'the configuration cannot be read'),
+  });
+  await serving.ended;
+  watch.close();
+}
+
+/** What a picker does not use is off. */
+function ofPicker(settings: Settings): Settings {
+  const { timeouts } = settings;
+  const keys = { ...settings.keys, required: false };
+  return { ...settings, keys, threads: 0, store: null, timeouts: { ...timeouts, unreadyMs: 0 } };
+}
+
+async function installedGrpc(): Promise<Grpc> {
+  try {
+    return await loadGrpc();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    throw new UsageError('the picker needs gRPC: npm install @grpc/grpc-js @grpc/proto-loader');
+  }
+}
+
+async function tlsOf({ tlsCert, tlsKey }: PickerOptions): Promise<{ certificate: Buffer; key: Buffer } | null> {
+  if (tlsCert === undefined && tlsKey === undefined) return null;
+  if (tlsCert === undefined || tlsKey === undefined) throw new UsageError('--tls-cert and --tls-key belong together');
+  const read = async (file: string): Promise<Buffer> => {
+    try {
+      return await readFile(file);
+    } catch (error) {
+      throw new UsageError(`${file} cannot be read: ${messageOf(error)}`);
+    }
+  };
+  return { certificate: await read(tlsCert), key: await read(tlsKey) };
+}

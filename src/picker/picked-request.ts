@@ -1,0 +1,495 @@
+// One HTTP request of a data plane, as it reports it over one gRPC stream: reads the request, picks the CRN, passes bodies through
+// unchanged, and tells routing what became of it. The protocol is the Endpoint Picker Protocol of the Gateway API Inference Extension
+// (version 1.0.0) over Envoy's external processing.
+//
+// Every pick leaves the board once and has one outcome, whatever order the messages come in and however the stream ends.
+
+import { heldName, continuedResponse, promptOf, sessionOf } from '../api/affinity-hint.ts';
+import type { ApiDeps } from '../api/deps.ts';
+import { scannedBody } from '../api/scanned-body.ts';
+import { blockBytes, type Dialect, dialectOf, responseIdOf, type ScannedBody, usageIn } from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { BodyBudget } from '../ingress/body.ts';
+import { SESSION_HEADERS } from '../ingress/exchange.ts';
+import {
+  type AffinityHint,
+  type Candidate,
+  Candidates,
+  type Failure,
+  failureOf,
+  hashText,
+  type Member,
+  type Model,
+  type PromptHashes,
+  RANK,
+  type Verdict,
+  verdictOf,
+} from '../routing/index.ts';
+import {
+  BODY_MODE,
+  type CommonResponse,
+  headerIn,
+  type HeaderMap,
+  type HeaderMutation,
+  type ProcessingRequest,
+  type ProcessingResponse,
+  setHeaders,
+  type Struct,
+} from './protocol.ts';
+
+/** Name of the header, and of the metadata, that tell the data plane where the request goes. */
+const DESTINATION = 'x-gateway-destination-endpoint';
+/** Namespaces of metadata, and their members. */
+const LOAD_BALANCING = 'envoy.lb';
+const SERVED = 'x-gateway-destination-endpoint-served';
+const SUBSET_HINT = 'envoy.lb.subset_hint';
+const SUBSET = 'x-gateway-destination-endpoint-subset';
+
+/** A body is passed back in pieces of less than the 64 KiB that Envoy takes in one message. */
+const PIECE_BYTES = 62 * 1024;
+
+/** End of an answer that is kept for its token counts. */
+const TAIL_BYTES = 16 * 1024;
+
+/** Seconds that a client is asked to wait when no CRN can be picked. */
+const RETRY_AFTER_S = '2';
+
+/** Endpoint of requests without a dialect in metrics. */
+const OTHER_PATHS = 'other';
+
+const NO_PROMPT: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
+const NO_BYTES = Buffer.alloc(0);
+
+/** What the requests of a picker share. */
+export interface PickerDependencies {
+  /** The present snapshot. */
+  readonly deps: () => ApiDeps;
+  readonly budget: BodyBudget;
+  readonly maxBodyBytes: () => number;
+  /** `ip:port` of a CRN; undefined for one whose base URL has a name, which a data plane cannot be sent to. */
+  readonly endpointOf: (member: Member) => string | undefined;
+  /** CRNs that are named behind the picked one. More than 0 only for data planes that understand lists, and that retry. */
+  readonly fallbacks: number;
+}
+
+/** The stream of a request. */
+export interface ProcessingStream {
+  write(response: ProcessingResponse): void;
+}
+
+/** What is known of a request when a CRN is picked. */
+interface Picked {
+  readonly model: Model;
+  readonly dialect: Dialect | undefined;
+  readonly candidates: Candidates;
+  /** The choice that is charged. */
+  choice: Candidate;
+  readonly hint: AffinityHint;
+  /** The prompt is all that the CRN computes: no attachment, no earlier response. */
+  readonly isWhole: boolean;
+}
+
+export class PickedRequest {
+  readonly #shared: PickerDependencies;
+  readonly #stream: ProcessingStream;
+  readonly #startedMs: number;
+  #headers: HeaderMap | undefined;
+  #path = '';
+  #subset: ReadonlySet<string> | null = null;
+  /** Undefined until the first message has come. */
+  #bodyMode: number | undefined;
+  #answerMode: number = BODY_MODE.duplex;
+  #pieces: Buffer[] = [];
+  /** Sizes of the pieces of the body, as they were taken from the budget. */
+  #taken: number[] = [];
+  #bytes = 0;
+  #picked: Picked | null = null;
+  /** The request was refused, or there was nothing to pick. */
+  #isOver = false;
+  /** The stream has ended. */
+  #isEnded = false;
+  #pickedMs = 0;
+  #status = 0;
+  #isPrefilled = false;
+  #tail: Buffer[] = [];
+  #tailBytes = 0;
+
+  constructor(shared: PickerDependencies, stream: ProcessingStream) {
+    this.#shared = shared;
+    this.#stream = stream;
+    this.#startedMs = shared.deps().clock.now();
+  }
+
+  /** A message of the data plane. Never throws. */
+  receive(message: ProcessingRequest): void {
+    try {
+      this.#receive(message);
+    } catch (thrown) {
+      this.#refuse(thrown);
+    }
+  }
+
+  /** The stream has ended, in order or not. May be called more than once. */
+  end(): void {
+    this.#giveBytes();
+    if (this.#picked !== null) {
+      // Without its body, the end of an answer is that of the stream. Otherwise it was cut: by the client, or by the CRN.
+      const isServed = this.#answerMode === BODY_MODE.none && this.#status >= 200 && this.#status < 300;
+      this.#settle(isServed ? 'ok' : 'neutral', isServed ? null : 'client gone', false);
+    }
+    this.#isOver = true;
+    this.#isEnded = true;
+  }
+
+  #receive(message: ProcessingRequest): void {
+    // Nobody hears an answer, and where the request goes is not known.
+    if (message.observability_mode === true || this.#isEnded) return;
+    this.#noteMetadata(message);
+    const { request_body, request_headers, response_body, response_headers } = message;
+    if (request_headers !== undefined) this.#onRequestHeaders(request_headers, message);
+    else if (request_body !== undefined) this.#onRequestBody(request_body.body, request_body.end_of_stream === true);
+    else if (message.request_trailers !== undefined) this.#onRequestTrailers();
+    else if (response_headers !== undefined) {
+      this.#onResponseHeaders(response_headers.headers, response_headers.end_of_stream === true);
+      this.#stream.write({ response_headers: {} });
+    } else if (response_body !== undefined) {
+      const isEnd = response_body.end_of_stream === true;
+      const body = response_body.body ?? NO_BYTES;
+      this.#stream.write({ response_body: { response: this.#passed(body, isEnd, this.#answerMode) } });
+      this.#onResponseBody(body, isEnd);
+    } else if (message.response_trailers !== undefined) {
+      this.#stream.write({ response_trailers: {} });
+      this.#onAnswered();
+    }
+  }
+
+  /** A piece of a body as it is passed back. In modes other than full duplex the data plane keeps its own. */
+  #passed(body: Buffer, isEnd: boolean, mode: number): CommonResponse {
+    if (mode !== BODY_MODE.duplex) return {};
+    return { body_mutation: { streamed_response: { body, end_of_stream: isEnd } } };
+  }
+
+  #noteMetadata({ metadata_context }: ProcessingRequest): void {
+    const metadata = metadata_context?.filter_metadata;
+    if (metadata === undefined) return;
+    const subset = metadata[SUBSET_HINT]?.fields?.[SUBSET];
+    if (subset !== undefined && this.#picked === null) {
+      const { list_value, string_value } = subset;
+      const listed = list_value?.values?.map((value) => value.string_value ?? '') ?? string_value?.split(',') ?? [];
+      this.#subset = new Set(listed.map((endpoint) => endpoint.trim()));
+    }
+    const served = metadata[LOAD_BALANCING]?.fields?.[SERVED]?.string_value;
+    if (served !== undefined && this.#picked !== null) this.#noteServed(served);
+  }
+
+  #onRequestHeaders(part: NonNullable<ProcessingRequest['request_headers']>, message: ProcessingRequest): void {
+    if (this.#bodyMode !== undefined) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: 'a second head' });
+    const { protocol_config } = message;
+    this.#headers = part.headers;
+    const target = headerIn(part.headers, ':path') ?? '/';
+    this.#path = target.split('?', 1)[0] as string;
+    // Data planes that do not say how they send bodies follow the picker protocol, which requires full duplex.
+    this.#bodyMode = protocol_config === undefined ? BODY_MODE.duplex : (protocol_config.request_body_mode ?? 0);
+    this.#answerMode = protocol_config === undefined ? BODY_MODE.duplex : (protocol_config.response_body_mode ?? 0);
+    const isReadable = this.#bodyMode === BODY_MODE.duplex || this.#bodyMode === BODY_MODE.buffered;
+    if (part.end_of_stream === true || !isReadable) {
+      const { metadata, mutation } = this.#pick(null);
+      const response = { header_mutation: mutation, clear_route_cache: true };
+      this.#stream.write({ request_headers: { response }, dynamic_metadata: metadata });
+      return;
+    }
+    const declared = Number(headerIn(part.headers, 'content-length') ?? 0);
+    if (declared > this.#shared.maxBodyBytes()) throw tooLarge(this.#shared.maxBodyBytes());
+    // Full duplex: the answer to the headers waits until the body has told the model.
+    if (this.#bodyMode === BODY_MODE.buffered) this.#stream.write({ request_headers: {} });
+  }
+
+  #onRequestBody(body: Buffer = NO_BYTES, isEnd: boolean): void {
+    if (this.#isOver || this.#picked !== null) {
+      const response = this.#passed(body, isEnd, this.#bodyMode ?? BODY_MODE.duplex);
+      this.#stream.write({ request_body: { response } });
+      return;
+    }
+    if (this.#bodyMode === undefined)
+      throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: 'a body without a head' });
+    if (this.#bytes + body.byteLength > this.#shared.maxBodyBytes()) throw tooLarge(this.#shared.maxBodyBytes());
+    if (!this.#shared.budget.take(body.byteLength, false))
+      throw new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' });
+    this.#taken.push(body.byteLength);
+    this.#pieces.push(body);
+    this.#bytes += body.byteLength;
+    if (isEnd) this.#onWholeBody(true);
+  }
+
+  /** The body has ended before, without saying so. */
+  #onRequestTrailers(): void {
+    if (this.#picked === null && !this.#isOver && this.#bodyMode !== undefined) this.#onWholeBody(false);
+    this.#stream.write({ request_trailers: {} });
+  }
+
+  #onWholeBody(isEnd: boolean): void {
+    const body = this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces);
+    this.#pieces = [];
+    const { metadata, mutation } = this.#pick(body);
+    const response = { header_mutation: mutation, clear_route_cache: true };
+    if (this.#bodyMode === BODY_MODE.buffered) {
+      this.#stream.write({ request_body: { response }, dynamic_metadata: metadata });
+    } else {
+      this.#stream.write({ request_headers: { response }, dynamic_metadata: metadata });
+      for (let at = 0; at === 0 || at < body.byteLength; at += PIECE_BYTES) {
+        const isLast = at + PIECE_BYTES >= body.byteLength;
+        const passed = this.#passed(body.subarray(at, at + PIECE_BYTES), isLast && isEnd, BODY_MODE.duplex);
+        this.#stream.write({ request_body: { response: passed } });
+      }
+    }
+  }
+
+  /** Picks a CRN for a body; null: it was not sent, and load decides. */
+  #pick(body: Buffer | null): { readonly metadata: Struct; readonly mutation: HeaderMutation } {
+    const deps = this.#shared.deps();
+    const encoding = headerIn(this.#headers, 'content-encoding') ?? 'identity';
+    const isReadable = body !== null && body.byteLength > 0 && encoding === 'identity';
+    const picked = isReadable ? this.#pickByPrompt(deps, body) : this.#pickByLoad(deps, body?.byteLength ?? 0);
+    this.#picked = picked;
+    this.#pickedMs = deps.clock.now();
+    const { candidates, choice, model } = picked;
+    const { url } = choice.member;
+    deps.metrics.pick(candidates.affinity);
+    deps.metrics.prompt(url, model.id, blockBytes(choice.matched), choice.charged);
+    const endpoints = [choice.member, ...this.#fallbacks(model, choice.member)].map(this.#shared.endpointOf).join(',');
+    const fields = { [DESTINATION]: { string_value: endpoints } };
+    return {
+      metadata: { fields: { [LOAD_BALANCING]: { struct_value: { fields } } } },
+      mutation: setHeaders(DESTINATION, endpoints),
+    };
+  }
+
+  #pickByPrompt(deps: ApiDeps, received: Buffer): Picked {
+    const { responseHolders, settings, table } = deps;
+    const { body, scan } = scannedBody(this.#path, settings, received);
+    const model = table.find(scan.model);
+    if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
+    if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
+    const dialect = dialectOf(this.#path);
+    const continued = continuedResponse(dialect, body, scan);
+    // The prompt is read once more if the CRN refuses it: the body is kept until then.
+    const hint: AffinityHint = {
+      ...this.#hintOf(scan, dialect, body.byteLength),
+      holder: continued === undefined ? 0 : responseHolders.find(heldName(continued, '')),
+      blocks: () => promptOf(settings, model.id, '', body, scan, dialect),
+    };
+    const picked = this.#take(deps, model, hint, dialect, continued === undefined && !scan.hasAddress);
+    if (picked === null) throw new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model.id });
+    return picked;
+  }
+
+  /** Of a request that names no model that can be read: the first model with a CRN that is up. */
+  #pickByLoad(deps: ApiDeps, bytes: number): Picked {
+    const hint = { ...this.#hintOf(null, undefined, bytes), holder: 0, blocks: () => NO_PROMPT };
+    if (deps.table.version === 0) throw new HeadraceError('HR_STARTING');
+    for (const model of deps.table.models) {
+      const picked = this.#take(deps, model, hint, undefined, false);
+      if (picked !== null) return picked;
+    }
+    throw new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: 'any model' });
+  }
+
+  #hintOf(
+    scan: ScannedBody | null,
+    dialect: Dialect | undefined,
+    bytes: number,
+  ): Omit<AffinityHint, 'blocks' | 'holder'> {
+    const session = SESSION_HEADERS.map((name) => headerIn(this.#headers, name)).find((value) => value);
+    return {
+      url: undefined,
+      session: scan === null ? (session === undefined ? 0 : hashText(session) || 1) : sessionOf({ session }, scan),
+      stream: scan?.stream ?? false,
+      bytes,
+      dialectBit: dialect?.bit ?? 0,
+      // The data plane sends the body as it is.
+      translatedBit: 0,
+      isUntranslatable: false,
+    };
+  }
+
+  /** Null when no CRN of the model may be picked. */
+  #take(
+    deps: ApiDeps,
+    whole: Model,
+    hint: AffinityHint,
+    dialect: Dialect | undefined,
+    isWhole: boolean,
+  ): Picked | null {
+    const members = whole.members.filter((member) => {
+      const endpoint = this.#shared.endpointOf(member);
+      return endpoint !== undefined && (this.#subset === null || this.#subset.has(endpoint));
+    });
+    const model = members.length === whole.members.length ? whole : { ...whole, members };
+    const candidates = new Candidates(model, deps.picker, deps.pickerSettings, hint);
+    if (candidates.next() === undefined) return null;
+    return { model, dialect, candidates, choice: choiceOf(candidates), hint, isWhole };
+  }
+
+  /** CRNs for a retry: those with the fewest requests in flight. */
+  #fallbacks({ members }: Model, chosen: Member): Member[] {
+    const { fallbacks } = this.#shared;
+    if (fallbacks === 0) return [];
+    const { board } = this.#shared.deps();
+    return members
+      .filter((member) => member !== chosen && board.rank(member.member, board.standing(member.member)) === RANK.up)
+      .sort((one, other) => board.inFlight(one.server) - board.inFlight(other.server))
+      .slice(0, fallbacks);
+  }
+
+  /** The data plane has sent the request to another CRN than the picked one, which it could not reach. */
+  #noteServed(endpoint: string): void {
+    const picked = this.#picked as Picked;
+    const { candidates, choice, model } = picked;
+    if (this.#isPrefilled || this.#shared.endpointOf(choice.member) === endpoint) return;
+    const member = model.members.find((each) => this.#shared.endpointOf(each) === endpoint);
+    if (member === undefined) return;
+    const deps = this.#shared.deps();
+    this.#leave(deps, picked, 'failed', 'connect', true);
+    candidates.again({ member, epoch: deps.board.epoch(member.member), trial: false });
+    picked.choice = choiceOf(candidates);
+  }
+
+  #onResponseHeaders(headers: HeaderMap | undefined, isEnd: boolean): void {
+    const picked = this.#picked;
+    if (picked === null) return;
+    const status = Number(headerIn(headers, ':status') ?? 0);
+    this.#status = status;
+    const verdict = verdictOf(status);
+    if (verdict === 'ok') {
+      this.#shared.deps().reporter.begun(picked.choice);
+      // Without its body, the head is all that tells when an answer has begun.
+      if (isEnd || this.#answerMode === BODY_MODE.none) this.#onBegun(picked);
+      if (isEnd) this.#onAnswered();
+    } else {
+      this.#settle(verdict, status >= 400 ? failureOf(status) : null, verdict === 'neutral');
+    }
+  }
+
+  #onResponseBody(body: Buffer, isEnd: boolean): void {
+    const picked = this.#picked;
+    if (picked !== null && body.byteLength > 0) {
+      if (!this.#isPrefilled) this.#noteResponse(picked, body);
+      this.#onBegun(picked);
+      this.#keepTail(body);
+    }
+    if (isEnd) this.#onAnswered();
+  }
+
+  /** Model servers send the first event of a stream when the prompt is prefilled. */
+  #onBegun({ candidates, choice, hint, model }: Picked): void {
+    if (this.#isPrefilled) return;
+    this.#isPrefilled = true;
+    const { board, clock, metrics } = this.#shared.deps();
+    const nowMs = clock.now();
+    const waitedMs = nowMs - this.#pickedMs;
+    candidates.prefilled(choice, waitedMs);
+    if (!hint.stream) return;
+    board.noteFirstByte(choice.member.member, waitedMs, nowMs);
+    metrics.of(this.#endpoint, model.id).firstByte.observe(waitedMs / 1000);
+  }
+
+  #noteResponse({ choice, dialect, hint }: Picked, body: Buffer): void {
+    if (dialect?.name !== 'responses') return;
+    const id = responseIdOf(body, hint.stream);
+    if (id !== undefined) this.#shared.deps().responseHolders.note(heldName(id, ''), choice.member);
+  }
+
+  #keepTail(body: Buffer): void {
+    this.#tail.push(body);
+    this.#tailBytes += body.byteLength;
+    while (this.#tailBytes - (this.#tail[0] as Buffer).byteLength >= TAIL_BYTES)
+      this.#tailBytes -= (this.#tail.shift() as Buffer).byteLength;
+  }
+
+  #onAnswered(): void {
+    const picked = this.#picked;
+    if (picked === null) return;
+    this.#learn(picked);
+    this.#settle('ok', null, false);
+  }
+
+  /** Compares the cached tokens that the CRN reports with what was predicted. */
+  #learn({ choice, dialect, isWhole, model }: Picked): void {
+    if (dialect === undefined || !isWhole) return;
+    const usage = usageIn(dialect, Buffer.concat(this.#tail));
+    if (usage === undefined || usage.promptTokens === 0) return;
+    const { feedback, metrics } = this.#shared.deps();
+    const { promptTokens } = usage;
+    const predictedBytes = blockBytes(choice.matched);
+    const promptBytes = predictedBytes + choice.charged;
+    const cachedTokens = usage.saysCached ? Math.min(usage.cachedTokens, promptTokens) : null;
+    feedback.answered(model.budget, choice.member.member, { cachedTokens, predictedBytes, promptBytes, promptTokens });
+    if (cachedTokens === null) return;
+    const predicted = promptBytes === 0 ? 0 : Math.round((promptTokens * predictedBytes) / promptBytes);
+    metrics.cached(choice.member.url, model.id, promptTokens, predicted, cachedTokens);
+  }
+
+  /** The pick has its outcome. `isRefused`: the CRN has computed nothing. */
+  #settle(verdict: Verdict, failure: Failure | null, isRefused: boolean): void {
+    const picked = this.#picked as Picked;
+    const deps = this.#shared.deps();
+    this.#picked = null;
+    this.#isOver = true;
+    this.#tail = [];
+    this.#giveBytes();
+    this.#leave(deps, picked, verdict, failure, isRefused);
+    const cells = deps.metrics.of(this.#endpoint, picked.model.id);
+    cells.count(this.#status === 0 ? 499 : this.#status, '');
+    cells.duration.observe((deps.clock.now() - this.#startedMs) / 1000);
+  }
+
+  #leave(deps: ApiDeps, picked: Picked, verdict: Verdict, failure: Failure | null, isRefused: boolean): void {
+    const { candidates, choice, model } = picked;
+    const { url, server } = choice.member;
+    deps.board.leave(server);
+    if (!this.#isPrefilled && verdict === 'ok') candidates.prefilled(choice, null);
+    else if (!this.#isPrefilled) candidates.abandoned(choice, isRefused);
+    deps.metrics.attempt(url, verdict, failure ?? '');
+    const reason = failure === null || verdict !== 'failed' ? undefined : `${failure} by the data plane's account`;
+    deps.reporter.report(choice, verdict, failure, reason);
+    if (reason === undefined) return;
+    const requestId = headerIn(this.#headers, 'x-request-id') ?? '';
+    deps.recent.attemptFailed(url, { reason, model: model.id, requestId: requestId.slice(0, 128) });
+  }
+
+  #refuse(thrown: unknown): void {
+    this.#giveBytes();
+    const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
+    if (this.#picked !== null) this.#settle('neutral', 'internal', false);
+    else if (!this.#isOver) this.#shared.deps().metrics.of(this.#endpoint, '').count(error.status, error.code);
+    this.#isOver = true;
+    const headers = ['content-type', 'application/json', 'x-headrace-error', error.code, ...error.headers];
+    if (error.status === 503) headers.push('retry-after', RETRY_AFTER_S);
+    this.#stream.write({
+      immediate_response: {
+        status: { code: error.status },
+        headers: setHeaders(...headers),
+        body: Buffer.from(JSON.stringify({ detail: error.validation ?? error.message })),
+        details: error.code,
+      },
+    });
+  }
+
+  get #endpoint(): string {
+    return dialectOf(this.#path)?.paths[0] ?? OTHER_PATHS;
+  }
+
+  #giveBytes(): void {
+    for (const bytes of this.#taken) this.#shared.budget.give(bytes, false);
+    this.#taken = [];
+    this.#pieces = [];
+  }
+}
+
+function choiceOf({ aged, charged, enteredAt, epoch, matched, member, trial, work }: Candidates): Candidate {
+  return { aged, charged, enteredAt, epoch, matched, member, trial, work };
+}
+
+function tooLarge(bytes: number): HeadraceError {
+  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(bytes) });
+}

@@ -1,0 +1,47 @@
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { runCli, startCli } from '../support/cli.ts';
+import { DataPlane, destinationOf, requestHeaders } from '../support/data-plane.ts';
+import { MODEL, settingsFor, startHosts, until } from '../support/system.ts';
+
+t.test('picks for a data plane, answers its health, and ends at SIGTERM', async (t) => {
+  const hosts = await startHosts(t);
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settingsFor(hosts, { admin: '127.0.0.1:0' })) });
+  const cli = startCli(t, ['picker', '--config', `${folder}/headrace.json`, '--grpc', '127.0.0.1:0']);
+  const [, port, admin] = await cli.shows(/picker listening on grpc:\/\/127\.0\.0\.1:(\d+)\nadmin on (\S+)\n/);
+  const plane = new DataPlane(t, Number(port));
+  await until('it is ready', async () => (await plane.check('readiness')) === 1);
+  const request = plane.begin();
+  request.send(requestHeaders({ ':method': 'POST', ':path': '/v1/chat/completions' }));
+  const body = Buffer.from(JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }] }));
+  request.send({ request_body: { body, end_of_stream: true } });
+  t.equal(destinationOf(await request.next()), new URL(hosts[0]?.url ?? '').host);
+  request.cancel();
+  t.match(await (await fetch(`${admin}/metrics`)).text(), /headrace_routing_picks_total\{[^}]*\} 1/);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.equal(await plane.check('liveness'), 'UNAVAILABLE');
+});
+
+t.test('mistakes of the command line and of the configuration', async (t) => {
+  const folder = t.testdir({
+    'headrace.json': JSON.stringify(settingsFor(await startHosts(t), { admin: null })),
+    'wrong.yaml': 'thread: 2\n',
+  });
+  const good = ['picker', '--config', `${folder}/headrace.json`];
+  const failure = async (...args: string[]): Promise<string> => {
+    const { exit, stderr } = await runCli(t, args);
+    t.strictSame(exit, { code: 1, signal: null });
+    return stderr;
+  };
+  t.match(await failure('picker', '--config', `${folder}/wrong.yaml`), 'cannot start with');
+  t.match(await failure(...good, '--grpc', 'nowhere:port'), 'It must be HOST:PORT.');
+  t.match(await failure(...good, '--tls-cert', 'one.pem'), '--tls-cert and --tls-key belong together');
+  t.match(await failure(...good, '--tls-cert', 'none.pem', '--tls-key', 'none.key'), 'none.pem cannot be read');
+  const holder = createServer();
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => holder.close());
+  const { port } = holder.address() as AddressInfo;
+  t.match(await failure(...good, '--grpc', `127.0.0.1:${port}`), 'headrace cannot start');
+});

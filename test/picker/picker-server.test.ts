@@ -1,0 +1,406 @@
+import fc from 'fast-check';
+import * as grpc from '@grpc/grpc-js';
+import t, { type Test } from 'tap';
+import type { Host } from '../../src/host/index.ts';
+import type { ProcessingRequest, ProcessingResponse } from '../../src/picker/protocol.ts';
+import { CERTIFICATE, KEY as CERTIFICATE_KEY } from '../support/certificate.ts';
+import {
+  DataPlane,
+  destinationInMetadata,
+  destinationOf,
+  type HttpRequest,
+  MODES,
+  type Picker,
+  type PickerOptions,
+  requestHeaders,
+  responseHeaders,
+  startPicker,
+} from '../support/data-plane.ts';
+import { valuesOf } from '../support/metric-values.ts';
+import { MODEL, startHosts, until, within } from '../support/system.ts';
+
+const HEAD = { ':method': 'POST', ':path': '/v1/chat/completions?x=1', 'content-type': 'application/json' };
+
+const question = (text: string, more: object = {}): Buffer =>
+  Buffer.from(JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: text }], ...more }));
+
+const bodyOf = (body: Buffer, isEnd = true): ProcessingRequest => ({ request_body: { body, end_of_stream: isEnd } });
+
+interface Setting {
+  readonly picker: Picker;
+  readonly plane: DataPlane;
+  readonly hosts: readonly Host[];
+}
+
+async function start(t: Test, count: number, options: PickerOptions = {}): Promise<Setting> {
+  const hosts = await startHosts(
+    t,
+    Array.from({ length: count }, () => ({})),
+  );
+  const picker = await startPicker(t, hosts, options);
+  return { hosts, picker, plane: new DataPlane(t, picker.port) };
+}
+
+/** Sends a whole request in full duplex. Resolves with what picks the CRN. */
+async function pick(
+  request: HttpRequest,
+  body: Buffer,
+  more: Partial<ProcessingRequest> = {},
+): Promise<ProcessingResponse> {
+  request.send(requestHeaders(HEAD, { protocol_config: MODES.duplex, ...more }));
+  request.send(bodyOf(body));
+  const picked = await within('a pick', request.next());
+  if (picked === null) throw new Error('the stream has ended');
+  return picked;
+}
+
+/** Reads the body that is passed back. */
+async function passed(request: HttpRequest): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  for (;;) {
+    const message = await within('a piece', request.next());
+    const streamed = message?.request_body?.response?.body_mutation?.streamed_response;
+    if (streamed === undefined) throw new Error(`no piece: ${JSON.stringify(message)}`);
+    pieces.push(streamed.body ?? Buffer.alloc(0));
+    if (streamed.end_of_stream) return Buffer.concat(pieces);
+  }
+}
+
+const addressOf = (host: Host | undefined): string => new URL((host as Host).url).host;
+
+/** Requests in flight of every CRN. */
+const inFlight = ({ gateway }: Picker): number[] => gateway.crns().map((crn) => crn.inFlight);
+
+const attemptsOf = ({ gateway }: Picker, verdict: string): number =>
+  valuesOf(gateway.plane.deps.metrics.snapshot(), 'headrace_upstream_attempts_total')
+    .filter(({ labels }) => labels['verdict'] === verdict)
+    .reduce((sum, { value }) => sum + value, 0);
+
+t.test(
+  'the same prompt goes to the same CRN, by header and by metadata, and its body comes back as it was',
+  async (t) => {
+    const { hosts, picker, plane } = await start(t, 3);
+    const body = question('long '.repeat(60_000));
+    const seen = new Set<string>();
+    for (let n = 0; n < 4; n++) {
+      const request = plane.begin();
+      const picked = await pick(request, body);
+      t.equal(destinationInMetadata(picked), destinationOf(picked));
+      t.equal(picked.request_headers?.response?.clear_route_cache, true);
+      seen.add(destinationOf(picked) ?? '');
+      t.ok((await passed(request)).equals(body));
+      request.send(responseHeaders(200));
+      t.match(await request.next(), { response_headers: {} });
+      request.send({ response_body: { body: Buffer.from('{}'), end_of_stream: true } });
+      const streamed = (await request.next())?.response_body?.response?.body_mutation?.streamed_response;
+      t.match(streamed, { body: Buffer.from('{}'), end_of_stream: true });
+      request.end();
+      t.equal(await within('the end', request.next()), null);
+    }
+    t.equal(seen.size, 1);
+    t.ok(hosts.map(addressOf).includes([...seen][0] as string));
+    t.strictSame(inFlight(picker), [0, 0, 0]);
+    t.equal(attemptsOf(picker, 'ok'), 4);
+  },
+);
+
+t.test('requests under way count: equal CRNs share them', async (t) => {
+  const { picker, plane } = await start(t, 3);
+  const requests = Array.from({ length: 9 }, () => plane.begin());
+  for (const [n, request] of requests.entries()) await pick(request, question(`question ${n}`));
+  t.strictSame(inFlight(picker), [3, 3, 3]);
+  t.equal(picker.server.streams, 9);
+  for (const request of requests) request.cancel();
+  await until('all are given back', () => inFlight(picker).every((count) => count === 0));
+  await until('all have ended', () => picker.server.streams === 0);
+  t.equal(attemptsOf(picker, 'neutral'), 9, 'a client that leaves says nothing about a CRN');
+});
+
+t.test('only CRNs of the subset that the data plane names are picked', async (t) => {
+  const { hosts, plane } = await start(t, 3);
+  const hint = (...endpoints: string[]): Partial<ProcessingRequest> => ({
+    metadata_context: {
+      filter_metadata: {
+        'envoy.lb.subset_hint': {
+          fields: {
+            'x-gateway-destination-endpoint-subset': {
+              list_value: { values: endpoints.map((string_value) => ({ string_value })) },
+            },
+          },
+        },
+      },
+    },
+  });
+  for (const host of hosts)
+    t.equal(destinationOf(await pick(plane.begin(), question('any'), hint(addressOf(host)))), addressOf(host));
+  for (const none of [hint(), hint('10.0.0.1:8000')]) {
+    const refused = await pick(plane.begin(), question('any'), none);
+    t.equal(refused.immediate_response?.status.code, 503);
+  }
+});
+
+t.test('what cannot be picked for is refused with the error of the gateway', async (t) => {
+  const { picker, plane } = await start(t, 1, {
+    settings: { limits: { bodyBytes: '64KiB', bufferedBytes: '256KiB', heldEventBytes: '16KiB' } },
+  });
+  const refusal = async (send: (request: HttpRequest) => void): Promise<unknown> => {
+    const request = plane.begin();
+    send(request);
+    const message = await within('a refusal', request.next());
+    request.end();
+    const { body, headers, status } = message?.immediate_response ?? {};
+    const code = headers?.set_headers.find(({ header }) => header.key === 'x-headrace-error')?.header.raw_value;
+    t.ok('detail' in (JSON.parse(String(body)) as object));
+    return [status?.code, String(code)];
+  };
+  const whole =
+    (body: Buffer, more: Readonly<Record<string, string>> = {}) =>
+    (request: HttpRequest) => {
+      request.send(requestHeaders({ ...HEAD, ...more }));
+      request.send(bodyOf(body));
+    };
+  t.strictSame(await refusal(whole(Buffer.from('{"model":'))), [422, 'HR_REQUEST_INVALID']);
+  t.strictSame(await refusal(whole(Buffer.from('{}'))), [422, 'HR_REQUEST_INVALID']);
+  const unknown = Buffer.from('{"model":"other","messages":[]}');
+  t.strictSame(await refusal(whole(unknown)), [404, 'HR_ROUTE_UNKNOWN_MODEL']);
+  t.strictSame(await refusal(whole(Buffer.alloc(70_000))), [413, 'HR_REQUEST_TOO_LARGE']);
+  const declared = { 'content-length': '70000' };
+  const headOnly = (request: HttpRequest): void => request.send(requestHeaders({ ...HEAD, ...declared }));
+  t.strictSame(await refusal(headOnly), [413, 'HR_REQUEST_TOO_LARGE']);
+  const held = Array.from({ length: 4 }, () => plane.begin());
+  for (const request of held) {
+    request.send(requestHeaders(HEAD));
+    request.send(bodyOf(Buffer.alloc(60_000), false));
+  }
+  await until('bodies are held', () => picker.gateway.plane.budget.usedBytes > 200_000);
+  t.strictSame(await refusal(whole(Buffer.alloc(60_000))), [503, 'HR_OVERLOADED']);
+  for (const request of held) request.cancel();
+  await until('their memory is given back', () => picker.gateway.plane.budget.usedBytes === 0);
+  t.strictSame(inFlight(picker), [0]);
+});
+
+t.test('a request is picked for while its body arrives in pieces, and ends with trailers', async (t) => {
+  const { plane } = await start(t, 1);
+  const request = plane.begin();
+  const body = question('in pieces');
+  request.send(requestHeaders(HEAD));
+  for (const byte of body) request.send(bodyOf(Buffer.of(byte), false));
+  request.send({ request_trailers: {} });
+  t.ok(destinationOf(await within('a pick', request.next())));
+  const piece = (await request.next())?.request_body?.response?.body_mutation?.streamed_response;
+  t.ok(piece?.body.equals(body));
+  t.not(piece?.end_of_stream, true);
+  t.match(await request.next(), { request_trailers: {} });
+});
+
+t.test('answers of CRNs decide about their health', async (t) => {
+  const { hosts, picker, plane } = await start(t, 2, { settings: { ejection: { consecutive: 1 } } });
+  const failing = addressOf(hosts[0]);
+  for (let n = 0; n < 30; n++) {
+    const request = plane.begin();
+    const destination = destinationOf(await pick(request, question(`question ${n}`)));
+    await passed(request);
+    request.send(responseHeaders(destination === failing ? 500 : 200, true));
+    await request.next();
+    request.end();
+    await request.next();
+  }
+  await until('it is ejected', () => picker.gateway.crns().some((crn) => crn.standing !== 'up'));
+  t.strictSame(inFlight(picker), [0, 0]);
+  t.ok(attemptsOf(picker, 'failed') >= 1);
+});
+
+t.test('the CRN that a data plane has sent the request to instead is charged for it', async (t) => {
+  const { hosts, picker, plane } = await start(t, 2, { fallbacks: 1 });
+  const request = plane.begin();
+  const [first = '', second = ''] = (destinationOf(await pick(request, question('retried'))) ?? '').split(',');
+  t.same(new Set([first, second]), new Set(hosts.map(addressOf)), 'with fallbacks, others are named');
+  await passed(request);
+  const served = { fields: { 'x-gateway-destination-endpoint-served': { string_value: second } } };
+  request.send({ ...responseHeaders(200), metadata_context: { filter_metadata: { 'envoy.lb': served } } });
+  await request.next();
+  const counts = new Map(picker.gateway.crns().map((crn) => [new URL(crn.url).host, crn.inFlight]));
+  t.equal(counts.get(first), 0);
+  t.equal(counts.get(second), 1);
+  t.equal(attemptsOf(picker, 'failed'), 1);
+  const again = plane.begin();
+  t.match(destinationOf(await pick(again, question('retried'))), new RegExp(`^${second}`), 'its cache has the prompt');
+  for (const each of [request, again]) each.cancel();
+  await until('all are given back', () => inFlight(picker).every((count) => count === 0));
+});
+
+t.test('cached tokens of answers are compared with what was predicted', async (t) => {
+  const { picker, plane } = await start(t, 1);
+  const body = question('cached '.repeat(1000));
+  for (const stream of [false, true, true]) {
+    const request = plane.begin();
+    await pick(request, stream ? question('cached '.repeat(1000), { stream }) : body);
+    await passed(request);
+    request.send(responseHeaders(200));
+    await request.next();
+    const usage = { prompt_tokens: 1750, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 1700 } };
+    const answer = JSON.stringify({ choices: [], usage });
+    request.send({
+      response_body: { body: Buffer.from(stream ? `data: ${answer}\n\n` : answer), end_of_stream: true },
+    });
+    await request.next();
+    request.end();
+    await request.next();
+  }
+  const reported = valuesOf(picker.gateway.plane.deps.metrics.snapshot(), 'headrace_locality_cached_tokens_total');
+  t.match(
+    reported.find(({ labels }) => labels['source'] === 'reported'),
+    { value: 5100 },
+  );
+  t.ok((reported.find(({ labels }) => labels['source'] === 'predicted')?.value ?? 0) > 3000);
+});
+
+t.test('a response is continued by the CRN that gave it', async (t) => {
+  const { plane } = await start(t, 3);
+  const head = { ...HEAD, ':path': '/v1/responses' };
+  const ask = async (body: object): Promise<{ request: HttpRequest; destination: string | undefined }> => {
+    const request = plane.begin();
+    request.send(requestHeaders(head));
+    request.send(bodyOf(Buffer.from(JSON.stringify({ model: MODEL, ...body }))));
+    const destination = destinationOf(await within('a pick', request.next()));
+    await passed(request);
+    return { request, destination };
+  };
+  const holders: string[] = [];
+  for (let n = 0; n < 6; n++) {
+    const { destination, request } = await ask({ input: `question ${n}` });
+    holders.push(destination ?? '');
+    request.send(responseHeaders(200));
+    await request.next();
+    request.send({ response_body: { body: Buffer.from(`{"id":"resp_${n}","output":[]}`), end_of_stream: false } });
+    await request.next();
+  }
+  for (const [n, holder] of holders.entries())
+    t.equal((await ask({ input: 'and', previous_response_id: `resp_${n}` })).destination, holder);
+});
+
+t.test('a data plane that buffers bodies is answered to each message', async (t) => {
+  const { picker, plane } = await start(t, 1);
+  const request = plane.begin();
+  request.send(requestHeaders(HEAD, { protocol_config: MODES.buffered }));
+  const first = await within('the headers', request.next());
+  t.match(first, { request_headers: {} });
+  t.equal(destinationOf(first), undefined);
+  request.send(bodyOf(question('buffered')));
+  const picked = await within('a pick', request.next());
+  t.ok(destinationOf(picked));
+  t.equal(picked?.request_body?.response?.body_mutation, undefined);
+  request.send(responseHeaders(200));
+  t.match(await request.next(), { response_headers: {} });
+  t.strictSame(inFlight(picker), [1], 'until the stream ends');
+  request.end();
+  t.equal(await request.next(), null);
+  t.strictSame(inFlight(picker), [0]);
+  t.equal(attemptsOf(picker, 'ok'), 1);
+});
+
+t.test('without a body, load decides', async (t) => {
+  const { picker, plane } = await start(t, 2);
+  const requests = [
+    requestHeaders(HEAD, { protocol_config: MODES.none }),
+    requestHeaders({ ':method': 'GET', ':path': '/v1/models' }, { isEnd: true }),
+  ].map((head) => {
+    const request = plane.begin();
+    request.send(head);
+    return request;
+  });
+  const destinations = await Promise.all(requests.map(async (request) => destinationOf(await request.next())));
+  t.equal(new Set(destinations).size, 2);
+  const compressed = plane.begin();
+  compressed.send(requestHeaders({ ...HEAD, 'content-encoding': 'gzip' }));
+  compressed.send(bodyOf(Buffer.from('no JSON')));
+  t.ok(destinationOf(await compressed.next()));
+  for (const request of [...requests, compressed]) request.cancel();
+  await until('all are given back', () => inFlight(picker).every((count) => count === 0));
+});
+
+t.test('servers with names in their URLs are not picked', async (t) => {
+  const [host] = await startHosts(t, [{}]);
+  const named = (host as Host).url.replace('127.0.0.1', 'localhost');
+  const picker = await startPicker(t, [], { settings: { models: { [MODEL]: { servers: [named] } } } });
+  const refused = await pick(new DataPlane(t, picker.port).begin(), question('any'));
+  t.equal(refused.immediate_response?.status.code, 503);
+});
+
+t.test('health: alive at once, ready when requests can be picked for, not any more while closing', async (t) => {
+  let isReady = false;
+  const { picker, plane } = await start(t, 1, { isReady: () => isReady });
+  t.equal(await plane.check('liveness'), 1);
+  for (const service of ['', 'readiness', 'envoy.service.ext_proc.v3.ExternalProcessor'])
+    t.equal(await plane.check(service), 2);
+  isReady = true;
+  t.equal(await plane.check('readiness'), 1);
+  t.equal(await plane.check('other'), 'NOT_FOUND');
+  const request = plane.begin();
+  await pick(request, question('under way'));
+  const closed = picker.server.close(30_000);
+  await passed(request);
+  request.send(responseHeaders(200, true));
+  t.match(await request.next(), { response_headers: {} }, 'requests under way go on');
+  request.end();
+  await within('the server has closed', closed);
+  t.strictSame(inFlight(picker), [0]);
+});
+
+t.test('requests that do not end are cut off when the drain is over', async (t) => {
+  const { picker, plane } = await start(t, 1);
+  const request = plane.begin();
+  await pick(request, question('never ends'));
+  await within('the server has closed', picker.server.close(10));
+  await until('it is given back', () => inFlight(picker)[0] === 0);
+});
+
+t.test('TLS', async (t) => {
+  const [host] = await startHosts(t, [{}]);
+  const tls = { certificate: Buffer.from(CERTIFICATE), key: Buffer.from(CERTIFICATE_KEY) };
+  const picker = await startPicker(t, [host as Host], { tls });
+  const credentials = grpc.credentials.createSsl(Buffer.from(CERTIFICATE));
+  t.equal(await new DataPlane(t, picker.port, credentials).check('readiness'), 1);
+  t.equal(await new DataPlane(t, picker.port).check('readiness'), 'UNAVAILABLE');
+});
+
+t.test('whatever a data plane sends in whatever order, every pick is given back', async (t) => {
+  const { picker, plane } = await start(t, 2);
+  const part = fc.oneof(
+    fc
+      .record({ path: fc.constantFrom('/v1/chat/completions', '/v1/responses', '/x'), isEnd: fc.boolean() })
+      .map(({ isEnd, path }): ProcessingRequest => requestHeaders({ ':path': path }, { isEnd })),
+    fc
+      .record({ text: fc.string(), isEnd: fc.boolean(), isWhole: fc.boolean() })
+      .map(({ isEnd, isWhole, text }) => bodyOf(isWhole ? question(text) : Buffer.from(text), isEnd)),
+    fc
+      .record({ status: fc.integer({ min: 0, max: 700 }), isEnd: fc.boolean() })
+      .map(({ isEnd, status }) => responseHeaders(status, isEnd)),
+    fc.record({ text: fc.string(), isEnd: fc.boolean() }).map(({ isEnd, text }): ProcessingRequest => ({
+      response_body: { body: Buffer.from(text), end_of_stream: isEnd },
+    })),
+    fc.constantFrom<ProcessingRequest>({ request_trailers: {} }, { response_trailers: {} }, {}),
+    fc.string().map((string_value): ProcessingRequest => ({
+      metadata_context: {
+        filter_metadata: {
+          'envoy.lb': { fields: { 'x-gateway-destination-endpoint-served': { string_value } } },
+        },
+      },
+    })),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(part, { maxLength: 12 }), fc.boolean(), async (messages, isCancelled) => {
+      const request = plane.begin();
+      for (const message of messages) request.send(message);
+      // A client of this library that cancels before it has sent anything tells nobody.
+      if (isCancelled) await plane.check('');
+      if (isCancelled) request.cancel();
+      else request.end();
+      while ((await within('the end', request.next())) !== null);
+    }),
+    { numRuns: 200 },
+  );
+  await until('all have ended', () => picker.server.streams === 0);
+  await until('all are given back', () => inFlight(picker).every((count) => count === 0));
+  t.equal(picker.gateway.plane.budget.usedBytes, 0);
+});
