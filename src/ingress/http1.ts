@@ -78,9 +78,9 @@ const STATUS_LINES = new Map<number, string>();
 type Framing = 'none' | 'length' | 'chunked' | 'close';
 
 /** What the deadline of a connection stands for. */
-type Timing = 'none' | 'idle' | 'head' | 'body' | 'write' | 'probe' | 'silence' | 'linger';
+type Timing = 'none' | 'idle' | 'last read' | 'head' | 'body' | 'write' | 'probe' | 'silence' | 'linger';
 
-type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'resume';
+type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'read' | 'resume';
 
 /** What came of a probe. `later`: the next chunk allows one again. `never`: nothing can be sent that changes nothing. */
 type ProbeResult = 'sent' | 'later' | 'never';
@@ -452,6 +452,7 @@ class Connection implements Expirable, SocketConnection {
       else if (event === 'end') this.#clientEnded();
       else if (event === 'close') this.#closed();
       else if (event === 'expire') this.#expired();
+      else if (event === 'read') this.#endIdle();
       else this.#resume();
     } catch (error) {
       this.fail(error);
@@ -764,7 +765,11 @@ class Connection implements Expirable, SocketConnection {
       case 'none':
         break;
       case 'idle':
-        this.#linger();
+        // Timers come before sockets in a turn of the event loop: after a pause of the process a request may wait to be read.
+        this.#timing = 'last read';
+        setImmediate(endIdle, this);
+        break;
+      case 'last read':
         break;
       case 'head':
         this.#refuse(new HeadraceError('HR_REQUEST_TIMEOUT'));
@@ -785,6 +790,11 @@ class Connection implements Expirable, SocketConnection {
       case 'linger':
         this.#socket.destroy();
     }
+  }
+
+  /** The socket has been read once more after it was idle for too long. */
+  #endIdle(): void {
+    if (this.#timing === 'last read') this.#linger();
   }
 
   /** Bytes wait for the client from now on. */
@@ -818,6 +828,10 @@ function writeText(bytes: Buffer, text: string, start: number): number {
   if (length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
   for (let i = 0; i < length; i++) bytes[start + i] = text.charCodeAt(i);
   return start + length;
+}
+
+function endIdle(connection: Connection): void {
+  connection.on('read');
 }
 
 function ignore(): void {

@@ -827,6 +827,21 @@ t.test('the head of a request has 30 seconds from its first byte, an idle connec
   t.same([counts.open, clock.nextDueMs], [0, Infinity]);
 });
 
+t.test('a request that waits in the socket when its connection has been idle for too long is served', async (t) => {
+  // As after a freeze of the process or a long turn of the event loop: timers are due before sockets are read.
+  const { clock, dial } = await serve(t, echo);
+  const wire = dial();
+  await wire.send(GET);
+  await wire.answer();
+  await turns();
+  const sent = wire.send(GET);
+  clock.advance(60_000);
+  await sent;
+  t.match(await wire.answer(), { status: 200 });
+  clock.advance(13_000);
+  t.equal(await wire.ended, 'fin');
+});
+
 t.test('requests without a key share an eighth of the memory, and must not trickle', async (t) => {
   const { budget, clock, dial } = await serve(t, (exchange) => {
     exchange.keyless = exchange.apiKey === undefined;
