@@ -166,6 +166,7 @@ export const SCENARIOS: readonly Scenario[] = [
     killsHost: true,
     async run(course) {
       const [host] = course.cluster.hosts;
+      course.load.killsHost();
       await host!.program.kill();
       await sleep(3000);
       host!.program.start();

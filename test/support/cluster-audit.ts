@@ -65,11 +65,13 @@ export async function compareLedger(
     );
     sums.uncharged += Math.max(0, work.requests - charged.requests);
     if (lost + unwritten === 0 && !isEqual) problems.push(`${account}: charged ${said}; received ${seen}`);
-    if (charged.requests > work.requests + lost || charged.requests < work.requests - unwritten)
+    else if (charged.requests > work.requests + lost || charged.requests < work.requests - unwritten)
       problems.push(
         `${account}: charged ${said}; received ${seen}, ${lost} lost in flight, at most ${unwritten} not yet written`,
       );
-    if (killed.length === 0 && (row?.estimated ?? 0n) > 0n) problems.push(`${account}: ${row!.estimated} estimated`);
+    // What a client has received of a stream that broke off is estimated.
+    if (Number(row?.estimated ?? 0n) > lost)
+      problems.push(`${account}: ${row!.estimated} estimated, ${lost} broke off`);
     if (state?.held !== 0n) problems.push(`${account}: ${state?.held} pico-USD are still held`);
     if ((state?.balance ?? 0n) + charged.amount !== GRANT)
       problems.push(`${account}: balance ${state?.balance} and charges ${charged.amount} are not the grant ${GRANT}`);

@@ -25,6 +25,9 @@ const REFUSED_PAUSE_MS = 150;
 /** Window in which limits are checked, in milliseconds: answers begin somewhat later than their requests are admitted. */
 const LIMIT_WINDOW_MS = 59_000;
 
+/** What a stream ends with whose host is gone. */
+const BROKEN_STREAM = 'incomplete: HR_STREAM_BROKEN in the stream';
+
 /** Clients of each account. Those with a limit ask for more than they may have. */
 const CLIENTS: Readonly<Record<string, number>> = {
   'by-running': 6,
@@ -111,6 +114,7 @@ export class ClusterLoad {
   sent = 0;
   #next = 0;
   #isOver = false;
+  #hostKilledMs = -Infinity;
   #nowRunning = 0;
   #mostRunning = 0;
 
@@ -157,6 +161,11 @@ export class ClusterLoad {
     const target = this.#target(gateway);
     target.killedMs = performance.now();
     target.noticedMs = Infinity;
+  }
+
+  /** To be called just before a host is killed: streams that break off on it are lost, not failed. */
+  killsHost(): void {
+    this.#hostKilledMs = performance.now();
   }
 
   /** Whether each gateway has answered a request that was sent after `sinceMs`. */
@@ -250,7 +259,9 @@ export class ClusterLoad {
     const isBroken = !(error instanceof LoadError) || error.message.startsWith('incomplete');
     // Until the balancer has seen that the gateway is dead it sends requests over connections that are not there any more.
     const isLost = target !== null && performance.now() > target.killedMs && underway.sentMs <= target.noticedMs;
-    if (isLost && isBroken) {
+    // A stream that has begun cannot move to another host.
+    const isCut = error.message === BROKEN_STREAM && underway.sentMs < this.#hostKilledMs;
+    if ((isLost && isBroken) || isCut) {
       this.lost.set(customer.account, (this.lost.get(customer.account) ?? 0) + 1);
       return;
     }
