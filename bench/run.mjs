@@ -19,6 +19,7 @@ import { Progress } from './lib/progress.mjs';
 import { fileDate, printTable, surroundings } from './lib/report.mjs';
 import { MODEL } from './lib/traffic.mjs';
 import { part as accounts } from './load/accounts.mjs';
+import { part as cluster } from './load/cluster.mjs';
 import { part as dialects } from './load/dialects.mjs';
 import { part as fetchPages } from './load/fetch.mjs';
 import { part as locality } from './load/locality.mjs';
@@ -33,12 +34,27 @@ import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
 
 const PARTS = Object.fromEntries(
-  [proxy, stream, peers, search, fetchPages, overhead, memory, accounts, dialects, locality, micro, path, upload].map(
-    (part) => [part.name, part],
-  ),
+  [
+    proxy,
+    stream,
+    peers,
+    search,
+    fetchPages,
+    overhead,
+    memory,
+    accounts,
+    dialects,
+    locality,
+    cluster,
+    micro,
+    path,
+    upload,
+  ].map((part) => [part.name, part]),
 );
 /** Parts that run when none is named: all but those that take many minutes. */
-const DEFAULT = Object.keys(PARTS).filter((name) => ![upload.name, peers.name, locality.name].includes(name));
+const DEFAULT = Object.keys(PARTS).filter(
+  (name) => ![upload.name, peers.name, locality.name, cluster.name].includes(name),
+);
 /** Not a part: all parts that measure a goal. */
 const GOALS = 'goals';
 
@@ -57,7 +73,7 @@ const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
 const HELP = `npm run bench [-- PART ... FLAGS]
 
 Measures the gateway and other gateways in the same rounds on the same core: CPU time per request, latency, rate
-and memory. Without a part, all but peers, locality and upload run: about ten minutes.
+and memory. Without a part, all but peers, locality, cluster and upload run: about ten minutes.
 
   proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
   stream     streams of 64 events beside the same peers
@@ -69,6 +85,8 @@ and memory. Without a part, all but peers, locality and upload run: about ten mi
   accounts   the gateway open, with keys, and with keys and metering
   dialects   requests of messages and responses: passed, and translated to chat completions
   locality   prompts with shared beginnings over hosts with caches: tokens found there, time to first token (only when named)
+  cluster    gateways that share placements through Redis, beside one and beside as many that share nothing; with
+             --simulate up to 64 gateways and 1,000 CRNs in virtual time (only when named)
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)

@@ -7,9 +7,9 @@ const INDEX_BYTES = 64 * 1024 * 1024;
  * One model on `count` CRNs, and a plane for each of the threads of one gateway. `routing`: the module `src/routing` of a build. `makeIndex`:
  * the block index of a thread, given the memory.
  */
-export function createPlanes(routing, { count, threads = 1, clock, random, makeIndex }) {
+export function createPlanes(routing, { count, threads = 1, clock, random, makeIndex, indexBytes = INDEX_BYTES }) {
   const { BlockIndex, Board, CacheFeedback, CommonPrefixes, createBoardMemory, hashText, STANDING } = routing;
-  const memory = createBoardMemory(count, count, threads, INDEX_BYTES);
+  const memory = createBoardMemory(count, count, threads, indexBytes);
   const members = Array.from({ length: count }, (_, at) => {
     const url = `http://10.0.0.${at}:8000`;
     return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };

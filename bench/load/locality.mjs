@@ -135,7 +135,7 @@ async function measure(flags, rig) {
 // --- Scenarios -------------------------------------------------------------------------------------------------------
 
 /** Every workload at each of its cache sizes; a trace takes the place of the workload of its name. */
-function scenariosOf({ trace, workloads }) {
+export function scenariosOf({ trace, workloads }) {
   const traces = trace.map(readTraceFlag);
   const names = [...new Set([...workloads, ...traces.map(({ name }) => name)])];
   return names.flatMap((name) => {
@@ -167,7 +167,7 @@ export function readTraceFlag(text) {
 }
 
 /** Requests, cache size and speed of the hosts of a scenario. */
-function planOf({ name, trace, share, blocks }, flags) {
+export function planOf({ name, trace, share, blocks }, flags) {
   const most = flags.requests === 0 ? undefined : flags.requests;
   const all =
     trace === undefined
@@ -221,15 +221,28 @@ function canRun(name, builds, rig) {
 }
 
 /** Runs a scenario through one policy, with a fleet and gateways of its own. */
-async function runPolicy(name, plan, flags, builds) {
+function runPolicy(name, plan, flags, builds) {
   const { base, copies, threads } = readPolicy(name);
+  return runThrough(plan, flags, {
+    name,
+    copies: base === REFERENCE ? 0 : copies,
+    start: (ports) => startPolicy(base, ports, threads, builds),
+    load: { sessions: base === 'sessions', oracle: base === REFERENCE },
+  });
+}
+
+/**
+ * Runs a scenario through `copies` gateways of `start(ports)`, which take turns, over a fleet of their own. `load`: more of what the client is
+ * told. `around(run)` runs the client, so that something can be read before and after.
+ */
+export async function runThrough(plan, flags, { name, copies, start, load: more, around = (run) => run() }) {
   const children = [];
   try {
     const fleet = await startFleet(plan, flags);
     children.push(fleet.child);
     const gateways = [];
-    for (let copy = 0; copy < (base === REFERENCE ? 0 : copies); copy++) {
-      const gateway = await startPolicy(base, fleet.ports, threads, builds);
+    for (let copy = 0; copy < copies; copy++) {
+      const gateway = await start(fleet.ports);
       children.push(gateway.child);
       await reachesAll(gateway, fleet);
       gateways.push(gateway);
@@ -238,22 +251,22 @@ async function runPolicy(name, plan, flags, builds) {
       ...{ trace: plan.trace, workload: plan.name, seed: flags.seed, requests: plan.count },
       ...{ durationMs: plan.durationMs, warmUp: WARM_UP, blockBytes: flags.blockBytes },
       ...{ model: MODEL, key: KEY, path: `${gateways[0]?.path ?? '/v1'}/chat/completions` },
-      ...{ answerTokens: flags.answerTokens, sessions: base === 'sessions', oracle: base === REFERENCE },
+      ...{ answerTokens: flags.answerTokens, ...more },
       ...{ ports: gateways.map(({ port }) => port), hostPorts: fleet.ports, controlPort: fleet.controlPort },
       watch: Object.fromEntries([['fleet', fleet.child.pid], ...gateways.map(({ child }, at) => [at, child.pid])]),
     };
-    return await runChild({
+    const client = {
       name: `client of ${name}`,
       command: process.execPath,
       args: [script('client'), JSON.stringify(load)],
-      core: LOAD_CORE,
-    });
+    };
+    return await around(() => runChild({ ...client, core: LOAD_CORE }));
   } finally {
     for (const child of children.reverse()) await stopChild(child);
   }
 }
 
-async function startFleet({ cacheBlocks: blocks, speed }, { hosts, blockBytes }) {
+export async function startFleet({ cacheBlocks: blocks, speed }, { hosts, blockBytes }) {
   const settings = { model: MODEL, hosts, cacheBlocks: blocks, blockBytes, speed };
   const { child, match } = await startChild({
     name: 'hosts',
@@ -319,7 +332,7 @@ function probeText(number) {
 const sum = (list) => list.reduce((total, one) => total + one, 0);
 const imbalance = (list) => (sum(list) === 0 ? 1 : (Math.max(...list) * list.length) / sum(list));
 
-function figuresOfRun(run) {
+export function figuresOfRun(run) {
   const { hosts, firstTokenMs, requests, seconds, cpuUs, cores } = run;
   const gatewayUs = sum(Object.entries(cpuUs).map(([name, us]) => (name === 'fleet' ? 0 : us)));
   return {

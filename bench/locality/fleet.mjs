@@ -199,6 +199,54 @@ export class Server {
   }
 }
 
+/** A binary heap of ends of steps, of which a server may have several that do not count any more. Equal ones by the number of the server. */
+class StepHeap {
+  #entries = [];
+
+  get size() {
+    return this.#entries.length;
+  }
+
+  /** The earliest end. */
+  get dueMs() {
+    return this.#entries[0].dueMs;
+  }
+
+  push(dueMs, at) {
+    const entries = this.#entries;
+    let place = entries.length;
+    const entry = { dueMs, at };
+    while (place > 0) {
+      const above = (place - 1) >> 1;
+      if (!isEarlier(entry, entries[above])) break;
+      entries[place] = entries[above];
+      place = above;
+    }
+    entries[place] = entry;
+  }
+
+  pop() {
+    const entries = this.#entries;
+    const first = entries[0];
+    const last = entries.pop();
+    let place = 0;
+    for (;;) {
+      let below = 2 * place + 1;
+      if (below >= entries.length) break;
+      if (below + 1 < entries.length && isEarlier(entries[below + 1], entries[below])) below++;
+      if (!isEarlier(entries[below], last)) break;
+      entries[place] = entries[below];
+      place = below;
+    }
+    if (entries.length > 0) entries[place] = last;
+    return first;
+  }
+}
+
+function isEarlier(one, other) {
+  return one.dueMs < other.dueMs || (one.dueMs === other.dueMs && one.at < other.at);
+}
+
 /**
  * Sends requests (`{atMs, ids, inputTokens, outputTokens}`, in the order of their times) to a fleet, each where `policy` chooses. Returns shares of prompt tokens that
  * came from a cache, times to first token in milliseconds, and how evenly the servers worked.
@@ -220,14 +268,18 @@ export function simulate(requests, { servers: count, cacheBlocks, speed = SERVER
     lastMs = nowMs;
     policy.onEnd?.(work, nowMs);
   };
+  // Steps by their ends, the earliest first. An entry whose server has changed its mind since is passed over.
+  const steps = new StepHeap();
+  const expect = (at) => {
+    if (servers[at].running) steps.push(servers[at].dueMs, at);
+  };
   const finishUntil = (untilMs) => {
-    for (;;) {
-      let first = null;
-      for (const server of servers) {
-        if (server.running && server.dueMs <= untilMs && (first === null || server.dueMs < first.dueMs)) first = server;
-      }
-      if (first === null) return;
-      first.finish(onFirst, onEnd);
+    while (steps.size > 0 && steps.dueMs <= untilMs) {
+      const { dueMs, at } = steps.pop();
+      const server = servers[at];
+      if (!server.running || server.dueMs !== dueMs) continue;
+      server.finish(onFirst, onEnd);
+      expect(at);
     }
   };
   for (const request of requests) {
@@ -235,6 +287,7 @@ export function simulate(requests, { servers: count, cacheBlocks, speed = SERVER
     const server = policy.choose(request, request.atMs);
     const work = { request, server, left: 0, toDecode: 0, cachedTokens: 0, unnamed: 0, state: policy.state };
     servers[server].add(work, request.atMs);
+    expect(server);
   }
   finishUntil(Infinity);
   waits.sort((a, b) => a - b);
@@ -249,6 +302,8 @@ export function simulate(requests, { servers: count, cacheBlocks, speed = SERVER
     mean: waits.reduce((a, b) => a + b, 0) / waits.length,
     imbalance: Math.max(...busy) / mean,
     utilisation: mean / lastMs,
+    seconds: lastMs / 1000,
     picks: policy.picks,
+    ...policy.report?.(),
   };
 }
