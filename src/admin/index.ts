@@ -16,7 +16,15 @@ export { ConfigurationRoutes } from './configuration-routes.ts';
 export { type Gathered, type LivePart, type LiveRequest, RequestRoutes } from './request-routes.ts';
 export { OverviewRoutes, type ReloadAnswer } from './overview-routes.ts';
 export { PlaygroundRoutes } from './playground-routes.ts';
-export type { CrnOverview, EngineOverview, KvEventOverview, Overview, OverviewParts, PlaneReport } from './overview.ts';
+export type {
+  ClusterOverview,
+  CrnOverview,
+  EngineOverview,
+  KvEventOverview,
+  Overview,
+  OverviewParts,
+  PlaneReport,
+} from './overview.ts';
 export { durationText, numberText, type Rates, ratesBetween, timeText } from './rates.ts';
 export {
   ACCOUNT_COLUMNS,

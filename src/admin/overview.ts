@@ -35,6 +35,8 @@ export interface Overview {
   /** Null without a ledger. */
   readonly ledger: LedgerOverview | null;
   readonly responses: ResponsesOverview;
+  /** Null for a gateway that is alone by its settings. */
+  readonly cluster: ClusterOverview | null;
   /** The last ones, the newest first. */
   readonly errors: readonly RecentError[];
 }
@@ -167,6 +169,32 @@ export interface ResponsesOverview {
   readonly background: number;
 }
 
+/** The roll call of gateways, as this one heard it. */
+export interface ClusterOverview {
+  /** Whether Redis or Valkey answers this gateway. */
+  readonly connected: boolean;
+  /** Gateways that are alive, this one first. */
+  readonly gateways: readonly GatewayOverview[];
+}
+
+export interface GatewayOverview {
+  /** New with every start of a process. */
+  readonly instance: string;
+  /** This is the gateway that was asked. */
+  readonly self: boolean;
+  /** Name of its machine or pod. */
+  readonly name: string;
+  readonly version: string;
+  /** HOST:PORT of its public port; null before it listens. */
+  readonly address: string | null;
+  readonly stage: Stage;
+  readonly uptimeMs: number;
+  readonly inFlight: number;
+  readonly requestsPerS: number;
+  /** Time since anything of it arrived; 0 for this gateway. */
+  readonly ageMs: number;
+}
+
 /** The report of one data plane. */
 export interface PlaneReport {
   readonly thread: number;
@@ -191,6 +219,7 @@ export interface OverviewParts {
   /** Null without a ledger. */
   readonly accounts: MetricsSnapshot | null;
   readonly responses: MetricsSnapshot;
+  readonly cluster: ClusterOverview | null;
 }
 
 /** What is known elsewhere. */
@@ -219,6 +248,7 @@ export function buildOverview(parts: OverviewParts, { recent, spentTodayUsd, ...
     fetch: fetchOf(new Numbers(parts.pages)),
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
     responses: responsesOf(new Numbers(parts.responses)),
+    cluster: parts.cluster,
     errors: planes
       .flatMap(({ recent }) => recent.errors)
       .toSorted((a, b) => b.dateMs - a.dateMs)

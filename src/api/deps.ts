@@ -36,6 +36,15 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
 import type { FailoverDeps, RequestHeaderRules, TokenCounter } from '../upstream/index.ts';
 
+/** The link to sibling gateways as `/health` shows it. */
+export interface ClusterStatus {
+  /** False when this gateway is alone by its settings. */
+  readonly enabled: boolean;
+  readonly connected: boolean;
+  /** That are alive, this one included. */
+  readonly gateways: number;
+}
+
 /** Answers one exchange. May throw a `HeadraceError` before it has answered. */
 export type Endpoint = (exchange: Exchange, deps: ApiDeps) => void;
 
@@ -86,6 +95,8 @@ export interface ApiDeps {
   readonly board: Board;
   /** Why the last probe of a CRN failed, in plain words, by base URL. */
   readonly probeReasons: ReadonlyMap<string, string>;
+  /** Changes in place. */
+  readonly cluster: ClusterStatus;
   readonly reporter: Reporter;
   readonly picker: PickerDeps;
   readonly pickerSettings: PickerSettings;

@@ -19,7 +19,13 @@ export function health(exchange: Exchange, deps: ApiDeps): void {
     healthy_models: healthyModels(deps),
     prices_loaded: deps.catalog.some((model) => model.pricing !== undefined),
     ...degraded(deps),
+    ...cluster(deps),
   });
+}
+
+/** Nothing of a gateway that is alone by its settings. Losing the engine does not make a gateway unready: it goes on alone. */
+function cluster({ cluster: { connected, enabled, gateways } }: ApiDeps): object {
+  return enabled ? { cluster: { connected, gateways } } : {};
 }
 
 /** Why a CRN whose last probe was good may not be asked. */

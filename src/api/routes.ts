@@ -69,6 +69,15 @@ const HEALTH: Schema = {
         },
       },
     },
+    cluster: {
+      type: 'object',
+      description:
+        'The link to sibling gateways, where the setting `cluster.url` is set; without it the gateway goes on alone',
+      fields: {
+        connected: { type: 'boolean', description: 'Whether Redis or Valkey answers' },
+        gateways: { type: 'integer', description: 'Gateways that are alive, this one included' },
+      },
+    },
   },
 };
 

@@ -5,6 +5,7 @@ import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
 import {
   type Column,
+  type ClusterOverview,
   type CrnOverview,
   durationText,
   type EngineOverview,
@@ -194,11 +195,30 @@ export function screenLines(overview: Overview, rates: Rates | null): string[] {
     ...tableOf(MODEL_CELLS, overview.models),
     ...tableOf(engineCells(overview), overview.engines),
     ...tableOf(threadCells(overview, rates), overview.threads),
+    ...clusterLines(overview),
     '',
     `fetch pool: ${fetch.threads} threads, ${fetch.running} reading, ${fetch.queued} waiting, ${fetch.pages} pages so far`,
     ...tableOf(ERROR_CELLS, overview.errors.slice(0, MAX_ERRORS)),
   ];
 }
+
+/** The roll call; nothing for a gateway that is alone by its settings. */
+function clusterLines({ cluster }: Overview): string[] {
+  if (cluster === null) return [];
+  const alone = ['', 'cluster: Redis or Valkey does not answer, this gateway goes on alone'];
+  return [...(cluster.connected ? [] : alone), ...tableOf(GATEWAY_CELLS, cluster.gateways)];
+}
+
+const GATEWAY_CELLS: readonly Cell<ClusterOverview['gateways'][number]>[] = [
+  ['GATEWAY', ({ name }) => name],
+  ['ADDRESS', ({ address }) => address ?? '–'],
+  ['STAGE', ({ stage }) => stage],
+  ['VERSION', ({ version }) => version],
+  ['IN FLIGHT', ({ inFlight }) => inFlight],
+  ['REQUESTS', ({ requestsPerS }) => rateText(requestsPerS)],
+  ['UP', ({ uptimeMs }) => durationText(uptimeMs)],
+  ['LAST HEARD', ({ ageMs, self }) => (self ? '–' : timeText(ageMs))],
+];
 
 function tokensLine({ cachedTokensPerS, inputTokensPerS, outputTokensPerS, usdPerHour }: Overview['recent']): string {
   const share = inputTokensPerS ? (cachedTokensPerS ?? 0) / inputTokensPerS : null;

@@ -67,7 +67,9 @@ export type MessageResult =
 /** Told of everything that is counted or logged. */
 export interface ClusterObserver {
   message(topic: MessageTopic, direction: 'in' | 'out', result: MessageResult, bytes: number): void;
-  command(result: 'ok' | ClusterError['reason'], durationMs: number): void;
+  command(result: 'ok' | ClusterError['reason']): void;
+  /** The engine has answered a command or taken a message. */
+  answered(durationMs: number): void;
   /** A message was not of the expected form, or its handler failed. */
   badMessage(topic: Topic, from: string, error: unknown): void;
   event(event: ClusterEvent): void;
@@ -175,14 +177,13 @@ export class ClusterService implements ClusterLink {
   }
 
   async command(args: readonly CommandArgument[], timeoutMs: number): Promise<unknown> {
-    const { clock, observer } = this.#deps;
-    const sentMs = clock.now();
+    const { observer } = this.#deps;
     try {
       const answer = await this.#answer(args, timeoutMs);
-      observer.command('ok', clock.now() - sentMs);
+      observer.command('ok');
       return answer;
     } catch (error) {
-      observer.command(error instanceof ClusterError ? error.reason : 'refused', clock.now() - sentMs);
+      observer.command(error instanceof ClusterError ? error.reason : 'refused');
       throw error;
     }
   }
@@ -434,7 +435,9 @@ export class ClusterService implements ClusterLink {
   async #send(args: readonly CommandArgument[], bytes: number): Promise<unknown> {
     const connection = this.#connection;
     if (connection === null) throw new ClusterError('away', 'the engine is away');
-    if (this.#unanswered++ === 0) this.#waitingSinceMs = this.#deps.clock.now();
+    const { clock, observer } = this.#deps;
+    const sentMs = clock.now();
+    if (this.#unanswered++ === 0) this.#waitingSinceMs = sentMs;
     this.#unansweredBytes += bytes;
     try {
       return await connection.send(args);
@@ -443,7 +446,8 @@ export class ClusterService implements ClusterLink {
       if (connection === this.#connection) {
         this.#unanswered--;
         this.#unansweredBytes -= bytes;
-        this.#waitingSinceMs = this.#deps.clock.now();
+        this.#waitingSinceMs = clock.now();
+        observer.answered(this.#waitingSinceMs - sentMs);
       }
     }
   }

@@ -18,7 +18,9 @@
  *   test/support/redis.ts a real engine.
  */
 
+export { ClusterLog } from './cluster-log.ts';
 export { ClusterService, type ClusterObserver, type ClusterServiceDeps, defineScript } from './cluster-service.ts';
+export type { SelfReport } from './roll-call.ts';
 export {
   ClusterError,
   type ClusterEvent,

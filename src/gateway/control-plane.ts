@@ -4,7 +4,8 @@
 import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
-import type { Stage } from '../api/deps.ts';
+import type { ClusterStatus, Stage } from '../api/deps.ts';
+import type { ClusterLink } from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
@@ -38,6 +39,7 @@ import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessag
 import { PageService } from '../fetch/index.ts';
 import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
+import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
 import { viaName } from '../upstream/index.ts';
 import { configuredKeys, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
@@ -80,6 +82,7 @@ export class ControlPlane {
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
   readonly #crnLog: CrnLog;
+  readonly #cluster: GatewayCluster;
   /** Why the last probe of a CRN failed, by base URL. */
   readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
@@ -126,6 +129,12 @@ export class ControlPlane {
     this.#kvEvents = new KvEvents({ index: this.#blockIndex, feedback: this.#feedback, clock, log });
     this.#bodyMemory = createBodyMemory(threads + 1);
     this.#searchMemory = createPlaceMemory(threads + 1);
+    this.#cluster = new GatewayCluster({
+      ...{ clock, random, log },
+      stage: () => this.#stage,
+      totals: async () => (await this.readings.history()).threads,
+      onStatus: (status) => this.#noteCluster(status),
+    });
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
       name: 'headrace',
@@ -181,11 +190,23 @@ export class ControlPlane {
       pages: this.#pages,
       accounts: this.#billing,
       responses: this.#responses,
+      cluster: this.#cluster,
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
     this.#startDiscovery();
     this.#configureCrns();
+    this.#cluster.configure(settings);
+  }
+
+  /** To siblings; there is always one, also of a gateway that is alone by its settings. */
+  get link(): ClusterLink {
+    return this.#cluster.link;
+  }
+
+  #noteCluster(status: ClusterStatus): void {
+    this.local.noteCluster(status);
+    for (const ref of this.#threads) ref.tell(passOn({ type: 'Cluster', status }));
   }
 
   #spawnRegistry(): Ref<CrnRegistryCommand> {
@@ -261,9 +282,10 @@ export class ControlPlane {
       );
       this.#address = await this.#server.listen(this.#address);
       this.#spawnLocal(this.#server);
-      return this.#address;
+    } else {
+      await Promise.all(Array.from({ length: threads }, (_, index) => this.#startThread(index + 1)));
     }
-    await Promise.all(Array.from({ length: threads }, (_, index) => this.#startThread(index + 1)));
+    this.#cluster.listens(this.#address);
     return this.#address;
   }
 
@@ -279,6 +301,7 @@ export class ControlPlane {
     this.#billing?.configure(settings);
     this.#responses.configure(settings);
     this.#webhooks?.configure(settings.webhooks);
+    this.#cluster.configure(settings);
     this.#configureCrns();
   }
 
@@ -317,11 +340,13 @@ export class ControlPlane {
       askDrain(this.#localIngress ?? this.#spawnLocal(null), (command) => command, drainMs),
       ...threads.map((ref) => askDrain(ref, passOn, drainMs)),
     ]);
-    await this.abort();
+    await this.#endServing();
     await this.#webhooks?.close();
     await this.#responses.close();
     await this.#indexes.close();
     await this.#billing?.close();
+    // Last: until here siblings hear what this gateway gives back.
+    await this.#cluster.close();
     this.hosts.close();
     await this.#system.terminate();
     this.#client.close();
@@ -330,6 +355,10 @@ export class ControlPlane {
 
   /** Ends what serves requests, whatever is in flight. The process may end once it resolves. */
   async abort(): Promise<void> {
+    await Promise.all([this.#endServing(), this.#cluster.close()]);
+  }
+
+  async #endServing(): Promise<void> {
     this.#server?.close();
     this.#crnLog.close();
     this.#kvEvents.close();
@@ -358,6 +387,7 @@ export class ControlPlane {
       keys: this.#configuredKeys(),
       stage: this.#stage,
       probeReasons: this.#probeReasons,
+      cluster: this.#cluster.status(),
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
       via: this.#via,

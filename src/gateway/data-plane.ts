@@ -22,7 +22,7 @@ import {
 import { explain } from '../api/explain.ts';
 import { decoratorFor, refuse } from '../api/refuse.ts';
 import { Router } from '../api/routes.ts';
-import type { ApiDeps, Billing } from '../api/deps.ts';
+import type { ApiDeps, Billing, ClusterStatus } from '../api/deps.ts';
 import { dialectOf, TokenSizes } from '../dialect/index.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { PageClient, type PagesCommand } from '../fetch/index.ts';
@@ -165,6 +165,7 @@ export class DataPlane {
   #budgets = new Map<string, RetryBudget>();
   /** Why the last probe of a CRN failed, by base URL. */
   #probeReasons = new Map<string, string>();
+  readonly #cluster: { -readonly [Name in keyof ClusterStatus]: ClusterStatus[Name] };
   #cors: Cors;
   readonly #detached: DetachedOptions;
   #deps: ApiDeps;
@@ -249,6 +250,7 @@ export class DataPlane {
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#detached = { handler: this.handler, clock, limits: this.limits, budget: this.budget };
     this.#probeReasons = new Map(snapshot.probeReasons);
+    this.#cluster = { ...snapshot.cluster };
     this.#deps = this.#makeDeps(snapshot);
   }
 
@@ -278,6 +280,7 @@ export class DataPlane {
   configure(snapshot: Snapshot): void {
     this.#keys.configure(snapshot.keys);
     this.#probeReasons = new Map(snapshot.probeReasons);
+    this.noteCluster(snapshot.cluster);
     this.#deps = this.#makeDeps(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#bound(snapshot);
@@ -305,6 +308,13 @@ export class DataPlane {
   noteProbe(url: string, reason: string | null): void {
     if (reason === null) this.#probeReasons.delete(url);
     else this.#probeReasons.set(url, reason);
+  }
+
+  /** The link to siblings has changed. */
+  noteCluster({ connected, enabled, gateways }: ClusterStatus): void {
+    this.#cluster.enabled = enabled;
+    this.#cluster.connected = connected;
+    this.#cluster.gateways = gateways;
   }
 
   /** Settles requests in flight, and reports what was spent to the lease manager. */
@@ -492,6 +502,7 @@ export class DataPlane {
       createdS: snapshot.createdS,
       board: this.#board,
       probeReasons: this.#probeReasons,
+      cluster: this.#cluster,
       reporter: this.#reporter,
       search: this.#search,
       pages: this.#pages,

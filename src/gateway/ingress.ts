@@ -2,6 +2,7 @@
 // takes new snapshots and drains.
 
 import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
+import type { ClusterStatus } from '../api/deps.ts';
 import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -29,6 +30,8 @@ export type IngressCommand =
   | { readonly type: 'Billing'; readonly update: BillingUpdate }
   /** The last probe of a CRN failed for another reason than the one before; null: it was good. */
   | { readonly type: 'Probed'; readonly url: string; readonly reason: string | null }
+  /** The link to sibling gateways has changed. */
+  | { readonly type: 'Cluster'; readonly status: ClusterStatus }
   /** Cuts off what is in flight after `withinMs`. Answers when every request has ended and what it cost was reported. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
   | { readonly type: 'Lingered' }
@@ -83,6 +86,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           break;
         case 'Billing':
           plane.updateBilling(command.update);
+          break;
+        case 'Cluster':
+          plane.noteCluster(command.status);
           break;
         case 'Probed':
           plane.noteProbe(command.url, command.reason);

@@ -9,6 +9,7 @@ import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { DataPlane } from './data-plane.ts';
+import type { GatewayCluster } from './gateway-cluster.ts';
 import {
   cachesOf,
   type CrnGauges,
@@ -45,6 +46,7 @@ export interface Sources {
   /** Null without a ledger. */
   readonly accounts: MetricsSource | null;
   readonly responses: MetricsSource;
+  readonly cluster: Pick<GatewayCluster, 'metrics' | 'overview'>;
   /** What changes while the gateway runs. */
   readonly now: () => {
     readonly stage: Stage;
@@ -74,10 +76,13 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
+    const { local, pages, accounts, cluster, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
-    const own = [local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()];
+    const own = [
+      ...[local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
+      cluster.metrics(),
+    ];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
     return [...own, ofControl, ...(await Promise.all(asked))];
@@ -134,7 +139,7 @@ export class Readings {
 
   /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
-    const { local, pages, accounts, gauges, kvEvents, now, responses } = this.#sources;
+    const { local, pages, accounts, cluster, gauges, kvEvents, now, responses } = this.#sources;
     const { settings, stage, threads } = now();
     const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
     const crns = this.crns();
@@ -149,6 +154,7 @@ export class Readings {
       pages: pages.metrics(),
       accounts: accounts?.metrics() ?? null,
       responses: responses.metrics(),
+      cluster: cluster.overview(),
     };
   }
 }

@@ -2,7 +2,7 @@
 // plain data only, and no secret but the credentials for CRNs.
 
 import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoLimit } from '../billing/index.ts';
-import type { Stage } from '../api/deps.ts';
+import type { ClusterStatus, Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { ModelSettings, Settings } from '../config/settings.ts';
 import type {
@@ -23,6 +23,7 @@ export interface Snapshot {
   readonly stage: Stage;
   /** Why the last probe of a CRN failed, in plain words, by base URL; CRNs whose probe was good are left out. */
   readonly probeReasons: ReadonlyMap<string, string>;
+  readonly cluster: ClusterStatus;
   /** Cells of search engines on their board, by engine id. */
   readonly engineCells: Readonly<Record<string, number>>;
   /** Unix time of the process start in seconds. */
@@ -133,11 +134,12 @@ function limitsOf({ monthly, rpm, running, tpm }: Partial<Settings['keys']['stat
 
 /** Settings without the keys of clients, hosts and operators. */
 export function withoutKeys(settings: Settings): Settings {
-  const { keys, payments, trust, webhooks } = settings;
+  const { cluster, keys, payments, trust, webhooks } = settings;
   return {
     ...settings,
     adminToken: null,
     adminTokens: [],
+    cluster: { ...cluster, url: null },
     keys: { ...keys, static: [] },
     payments: { ...payments, facilitatorHeaders: {}, rpc: null },
     trust: { ...trust, signingKey: null, token: null, server: { ...trust.server, apiKey: null } },

@@ -22,6 +22,7 @@ function overview(dateMs: number, more: Partial<Overview>): Overview {
     engines: [],
     fetch: { threads: 0, running: 0, queued: 0, replaced: 0, pages: 0 },
     responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
+    cluster: null,
     ledger: null,
     errors: [],
     ...more,

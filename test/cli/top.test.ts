@@ -62,6 +62,7 @@ const OVERVIEW: Overview = {
   ],
   fetch: { threads: 1, running: 1, queued: 5, replaced: 0, pages: 9 },
   responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
+  cluster: null,
   ledger: { spentTodayUsd: '0.25', waiting: 0 },
   errors: [{ requestId: 'r\n1', dateMs: 9000, endpoint: '/search', model: '', code: 'HR_X', status: 503, crn: '' }],
 };
@@ -73,6 +74,21 @@ t.test('the dialects that CRNs were found to lack are shown where there are any'
   const shown = screenLines({ ...OVERVIEW, crns: [{ ...(crn as CrnOverview), lacks }] }, null).join('\n');
   t.match(shown, /STANDING +LACKS +IN FLIGHT/);
   t.match(shown, / messages,responses +3 /);
+});
+
+t.test('the gateways of a cluster are shown where there is one', async (t) => {
+  t.notMatch(screenLines(OVERVIEW, null).join('\n'), 'GATEWAY');
+  const own = {
+    ...{ instance: '1', self: true, name: 'a', version: '1.2.3', address: '10.0.0.1:8080', stage: 'ready' as const },
+    ...{ uptimeMs: 300_000, inFlight: 3, requestsPerS: 2, ageMs: 0 },
+  };
+  const other = { ...own, instance: '2', self: false, name: 'b\u001b[2J', address: null, ageMs: 700 };
+  const shown = screenLines({ ...OVERVIEW, cluster: { connected: false, gateways: [own, other] } }, null).join('\n');
+  t.match(shown, /^GATEWAY +ADDRESS +STAGE +VERSION +IN FLIGHT +REQUESTS +UP +LAST HEARD$/m);
+  t.match(shown, /^a +10\.0\.0\.1:8080 +ready +1\.2\.3 +3 +2\/s +5 min +–$/m);
+  t.match(shown, /^b.* – +ready .* 700 ms$/m);
+  t.match(shown, /^cluster: Redis or Valkey does not answer, this gateway goes on alone$/m);
+  t.notMatch(shown, '\u001b');
 });
 
 t.test('why CRNs do not answer is shown where any does not', async (t) => {

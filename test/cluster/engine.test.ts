@@ -28,6 +28,7 @@ function openLink(t: Tap, name: string, url: string): RealLink {
   const observer: ClusterObserver = {
     message: () => undefined,
     command: () => undefined,
+    answered: () => undefined,
     badMessage: () => undefined,
     event: () => undefined,
     notConnected: (reason) => {

@@ -1,5 +1,6 @@
 // All metrics that the gateway declares, for docs/metrics.md and the check of dashboards and alerts.
 
+import { ClusterMetrics } from '../../src/telemetry/cluster-metrics.ts';
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
 import { KvEventMetrics } from '../../src/telemetry/kv-event-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
@@ -20,6 +21,7 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new Metrics().snapshot(),
     ...new CrnMetrics().snapshot(),
     ...new KvEventMetrics().snapshot(),
+    ...new ClusterMetrics().snapshot(),
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
     ...new PaymentMetrics().snapshot(),

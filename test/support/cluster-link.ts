@@ -146,6 +146,7 @@ export function createFakeCluster(options: FakeClusterOptions = {}): FakeCluster
       const observer: ClusterObserver = {
         message: (topic, direction, result) => void counted.push(`${direction} ${topic} ${result}`),
         command: () => undefined,
+        answered: () => undefined,
         badMessage: (_topic, _from, error) => void badMessages.push(error),
         event: () => undefined,
         notConnected: () => undefined,

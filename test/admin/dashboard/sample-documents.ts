@@ -122,6 +122,21 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
       busyMs: (dateMs % 1e9) * (0.1 + thread * 0.2),
       heapBytes: (38 + thread * 11) * 1024 ** 2,
     })),
+    cluster: {
+      connected: true,
+      gateways: ['7f3a', '91c2', 'e05d'].map((instance, index) => ({
+        instance: instance.repeat(4),
+        self: index === 0,
+        name: `headrace-${index}`,
+        version: '0.1.0',
+        address: `10.0.0.${index + 11}:8080`,
+        stage: index === 2 ? 'draining' : 'ready',
+        uptimeMs: 5_400_000 - index * 1_000_000,
+        inFlight: 42 - index * 11,
+        requestsPerS: 12.4 - index * 3,
+        ageMs: index * 180,
+      })),
+    },
     crns: Array.from({ length: crns }, (_, index) => crnAt(index, dateMs, models)),
     models: Array.from({ length: models }, (_, index) => modelAt(index, dateMs, models)),
     engines: [

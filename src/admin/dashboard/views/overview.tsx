@@ -3,6 +3,7 @@
 import type { VNode } from 'preact';
 import { TRAFFIC_CHARTS } from '../charts.ts';
 import { ErrorTable } from '../components/error-table.tsx';
+import { GatewayTable } from '../components/gateway-table.tsx';
 import { HistoryCharts, RangePicker } from '../components/history-charts.tsx';
 import { Live } from '../components/live.tsx';
 import { Page, Section } from '../components/page.tsx';
@@ -35,6 +36,7 @@ export function OverviewView(): VNode {
           <>
             <Figures overview={overview} />
             <CrnSummary overview={overview} />
+            <GatewayTable cluster={overview.cluster} />
             <Section title="History" isHeadingHidden>
               <HistoryCharts charts={TRAFFIC_CHARTS} />
             </Section>

@@ -1,0 +1,165 @@
+// The gateway's side of the link to its siblings: what it reports of itself, and what `/health`, the overview and the metrics say.
+
+import { hostname, networkInterfaces } from 'node:os';
+import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { ClusterOverview } from '../admin/index.ts';
+import type { ClusterStatus, Stage } from '../api/deps.ts';
+import { ClusterLog, type ClusterLink, ClusterService, type SelfReport } from '../cluster/index.ts';
+import { packageVersion } from '../config/env.ts';
+import type { Settings } from '../config/settings.ts';
+import { type Address, printAddress } from '../config/units.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { MODEL_COUNTS, type ThreadTotals } from '../telemetry/totals.ts';
+
+/** Interval between two readings of the load that siblings are told. */
+const LOAD_MS = 1000;
+
+const REQUESTS = MODEL_COUNTS.indexOf('requests');
+
+export interface GatewayClusterDeps {
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly log: Log;
+  readonly stage: () => Stage;
+  /** The counts of every thread. */
+  readonly totals: () => Promise<readonly ThreadTotals[]>;
+  /** What `/health` says has changed. */
+  readonly onStatus: (status: ClusterStatus) => void;
+}
+
+export class GatewayCluster {
+  readonly #deps: GatewayClusterDeps;
+  readonly #service: ClusterService;
+  readonly #clusterLog: ClusterLog;
+  readonly #startedMs: number;
+  readonly #name: string = hostname().slice(0, 255) || 'gateway';
+  readonly #version: string = packageVersion();
+  #address: string | null = null;
+  #load: { readonly inFlight: number; readonly requestsPerS: number } = { inFlight: 0, requestsPerS: 0 };
+  #requests: { readonly count: number; readonly atMs: number } | null = null;
+  #timer: TimerHandle | null = null;
+  #closed = false;
+
+  constructor(deps: GatewayClusterDeps) {
+    const { clock, log, random } = deps;
+    this.#deps = deps;
+    this.#startedMs = clock.now();
+    this.#clusterLog = new ClusterLog(log, clock);
+    this.#service = new ClusterService({
+      clock,
+      random,
+      report: () => this.#report(),
+      observer: this.#clusterLog,
+    });
+    this.#service.onChange(() => deps.onStatus(this.status()));
+  }
+
+  get link(): ClusterLink {
+    return this.#service;
+  }
+
+  /** Takes over settings. The first ones open the connection; nothing waits for it. */
+  configure({ cluster }: Pick<Settings, 'cluster'>): void {
+    this.#service.configure(cluster);
+    if (!this.#service.enabled) this.#stopReading();
+    else if (this.#timer === null) this.#readLater();
+  }
+
+  /** Where clients reach this gateway. */
+  listens(address: Address): void {
+    this.#address = printAddress({ ...address, host: reachableHost(address.host) });
+  }
+
+  status(): ClusterStatus {
+    const { connected, enabled } = this.#service;
+    return { enabled, connected, gateways: this.#service.siblings().length };
+  }
+
+  /** The roll call for the overview; null for a gateway that is alone by its settings. */
+  overview(): ClusterOverview | null {
+    const { connected, enabled } = this.#service;
+    if (!enabled) return null;
+    const gateways = this.#service
+      .siblings()
+      .map(({ address, ageMs, inFlight, instance, name, requestsPerS, self, stage, uptimeMs, version }) => ({
+        ...{ instance, self, name, version, address, stage, uptimeMs, inFlight, requestsPerS },
+        ageMs: Math.round(ageMs),
+      }));
+    return { connected, gateways };
+  }
+
+  metrics(): MetricsSnapshot {
+    const { metrics } = this.#clusterLog;
+    const { connected, enabled, queue } = this.#service;
+    const others = this.#service.siblings().filter(({ self }) => !self);
+    const gauges = {
+      connected,
+      siblings: others.length,
+      oldestMs: others.length === 0 ? null : Math.max(...others.map(({ ageMs }) => ageMs)),
+      unanswered: queue.commands,
+      unansweredBytes: queue.bytes,
+    };
+    metrics.set(enabled ? gauges : null);
+    return enabled ? metrics.snapshot() : [];
+  }
+
+  /** Tells the siblings that this gateway ends, so that they need not wait for its silence. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#stopReading();
+    await this.#service.close();
+  }
+
+  #report(): SelfReport {
+    return {
+      name: this.#name,
+      version: this.#version,
+      address: this.#address,
+      stage: this.#deps.stage(),
+      uptimeMs: Math.max(0, Math.round(this.#deps.clock.now() - this.#startedMs)),
+      ...this.#load,
+    };
+  }
+
+  #readLater(): void {
+    this.#timer = this.#deps.clock.setTimeout(() => {
+      void this.#readLoad().finally(() => {
+        if (!this.#closed && this.#service.enabled) this.#readLater();
+      });
+    }, LOAD_MS);
+  }
+
+  #stopReading(): void {
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  async #readLoad(): Promise<void> {
+    const threads = await this.#deps.totals();
+    const atMs = this.#deps.clock.now();
+    let count = 0;
+    let inFlight = 0;
+    for (const { models } of threads) {
+      for (const model of models) {
+        count += model.counts[REQUESTS] ?? 0;
+        inFlight += model.inFlight;
+      }
+    }
+    const before = this.#requests;
+    this.#requests = { count, atMs };
+    // Counts fall back where a thread has been replaced.
+    const requests = before === null ? 0 : Math.max(0, count - before.count);
+    const seconds = before === null ? 1 : Math.max(0.001, (atMs - before.atMs) / 1000);
+    this.#load = { inFlight, requestsPerS: Math.round((requests / seconds) * 10) / 10 };
+  }
+}
+
+/** An address of this machine in place of all of them; its name where it has none but loopback. */
+function reachableHost(host: string): string {
+  if (host !== '0.0.0.0' && host !== '::') return host;
+  const found = Object.values(networkInterfaces())
+    .flat()
+    .find((each) => each !== undefined && !each.internal && each.family === 'IPv4');
+  return found?.address ?? hostname();
+}
