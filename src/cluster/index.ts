@@ -33,3 +33,5 @@ export {
   type Sibling,
   type Topic,
 } from './link.ts';
+export { PlacementExchange, type PlacementExchangeDeps } from './placement-exchange.ts';
+export { BatchDecoder, BatchEncoder, type BatchSink, memberId } from './placement-batch.ts';

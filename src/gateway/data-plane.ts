@@ -46,6 +46,7 @@ import {
   CacheFeedback,
   CommonPrefixes,
   type PickerDeps,
+  PlacementRing,
   ResponseHolders,
   type Member,
   type Model,
@@ -175,8 +176,9 @@ export class DataPlane {
     const { memory, thread, clock, snapshot } = options;
     this.#options = options;
     this.#board = new Board(memory, thread);
-    this.#responseHolders = new ResponseHolders(memory);
-    this.#blockIndex = new BlockIndex(memory.blocks);
+    const ring = new PlacementRing(memory.placements, thread);
+    this.#responseHolders = new ResponseHolders(memory, ring);
+    this.#blockIndex = new BlockIndex(memory.blocks, ring);
     this.#feedback = new CacheFeedback(memory, this.#blockIndex);
     this.#picker = {
       board: this.#board,

@@ -34,6 +34,8 @@
 //    gets new entries long before: entries are spread evenly, so that a line of 2^20 gets 2^12 of them in 2^32 units.
 // 5. A block that was never entered is found with a probability of 2^-20 for each entry of the member in the line.
 
+import type { PlacementRing } from './placement-ring.ts';
+
 /** A unit of clocks, stamps and capacities: the shorter blocks, in bytes. */
 const UNIT_BITS = 9;
 const UNIT_BYTES = 1 << UNIT_BITS;
@@ -91,6 +93,15 @@ const CAPACITY = 1;
 /** Lines that are looked at to estimate what is in use. */
 const SAMPLED_LINES = 1024;
 
+/**
+ * With other gateways, an entry renews only blocks whose age is more than this part of the capacity (as a shift): what was told lately needs
+ * not be told again. Chosen by `bench/locality/index-clock.mjs`.
+ */
+const FRESH_SHIFT = 4;
+
+/** Instead of the slot of a block that an entry does not renew. */
+const FRESH = -1;
+
 /** The memory of an index; can be posted to another thread. */
 export interface BlockIndexMemory {
   readonly members: number;
@@ -123,13 +134,16 @@ export class BlockIndex {
   readonly #words: Int32Array;
   readonly #clocks: Int32Array;
   readonly #lineMask: number;
+  readonly #ring: PlacementRing | null;
   /** Slots of the blocks that are being entered: only used within one call. */
   #slots = new Int32Array(1024);
   #aged = 0;
   /** Where the next sample of lines begins. */
   #sampled = 0;
 
-  constructor({ lines, clocks }: BlockIndexMemory) {
+  /** `ring`: entries are noted there for other gateways while it is on. */
+  constructor({ lines, clocks }: BlockIndexMemory, ring: PlacementRing | null = null) {
+    this.#ring = ring;
     this.#words = new Int32Array(lines);
     this.#clocks = new Int32Array(clocks);
     this.#lineMask = (this.#words.length - PADDING_WORDS) / LINE_WORDS - 1;
@@ -170,13 +184,19 @@ export class BlockIndex {
     // Used, or it would not be read.
     slots[count] = touched;
     const capacity = this.#capacityUnits(member);
+    const ring = this.#ring;
+    const fresh = ring !== null && ring.on ? capacity >>> FRESH_SHIFT : -1;
     let ages = 0;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const line = slots[at] as number;
       const slot = line + firstOf(matches(words, line, key));
-      slots[at] = slot;
       const age = words[slot] === key ? Math.min(this.#age(slot, key), capacity) : capacity;
+      if (age <= fresh) {
+        slots[at] = FRESH;
+        continue;
+      }
+      slots[at] = slot;
       ages += at < SHORT_BLOCKS ? age : age * LONG_UNITS;
     }
     // At least one, so that each entry has its own time; the rest behind the last block takes room, too.
@@ -186,28 +206,63 @@ export class BlockIndex {
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const slot = slots[at] as number;
+      if (slot === FRESH) continue;
       const stamp = (clock - unitsBefore(at)) ^ maskOf(key);
       if (words[slot] === key) words[slot + SLOTS] = stamp;
       else this.#add(lineOf(hashes[2 * at] as number, mask, near), key, stamp);
     }
+    if (fresh >= 0) (ring as PlacementRing).entered(member, passed, hashes, slots, count);
     return clock | 0;
+  }
+
+  /** Another gateway has sent a member blocks `first` to `first + count - 1` of a prompt, which advanced its clock by so many units. */
+  learn(member: number, advance: number, first: number, hashes: Int32Array, count: number): void {
+    const near = nearLine(member);
+    const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, advance) + advance;
+    for (let at = 0; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
+      this.#add(line, key, (clock - unitsBefore(first + at)) ^ maskOf(key));
+    }
+  }
+
+  /** Another gateway has withdrawn blocks: forgets them. What a third one has entered meanwhile goes, too: one hit is missed. */
+  unlearn(member: number, hashes: Int32Array, count: number): void {
+    const words = this.#words;
+    const near = nearLine(member);
+    for (let at = 0; at < count; at++) {
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
+      const old = (this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS;
+      for (let slot = line; slot < line + SLOTS; slot++)
+        if (words[slot] === key) words[slot + SLOTS] = old ^ maskOf(key);
+    }
   }
 
   /** The member may not have got the blocks from `from` to `count` of an entry: forgets those that were not entered again since. */
   withdraw(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number): void {
     const words = this.#words;
     const near = nearLine(member);
+    const ring = this.#ring !== null && this.#ring.on ? this.#ring : null;
+    // First block of the run that was withdrawn so far.
+    let first = from;
     for (let at = from; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
       const mask = maskOf(key);
       const old = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ mask;
+      const stamp = (enteredAt - unitsBefore(at)) ^ mask;
+      let isEnteredAgain = true;
       // Threads that entered the block at the same time may have taken a slot each.
       for (let slot = line; slot < line + SLOTS; slot++) {
-        if (words[slot] === key)
-          Atomics.compareExchange(words, slot + SLOTS, (enteredAt - unitsBefore(at)) ^ mask, old);
+        if (words[slot] !== key) continue;
+        if (Atomics.compareExchange(words, slot + SLOTS, stamp, old) === stamp) isEnteredAgain = false;
       }
+      if (ring === null || !isEnteredAgain) continue;
+      if (at > first) ring.withdrawn(member, hashes, first, at - first);
+      first = at + 1;
     }
+    if (ring !== null && count > first) ring.withdrawn(member, hashes, first, count - first);
   }
 
   /** Units by which the last `enter` has advanced the clock of its member. */
@@ -218,6 +273,7 @@ export class BlockIndex {
   /** A member has computed nothing of a prompt that had advanced its clock by so many units: what it holds is no older by it. */
   rewind(member: number, aged: number): void {
     Atomics.sub(this.#clocks, member * MEMBER_WORDS + CLOCK, aged);
+    if (this.#ring !== null && this.#ring.on) this.#ring.rewound(member, aged);
   }
 
   /** A member holds nothing any more: it was restarted, or said so. */

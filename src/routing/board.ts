@@ -4,6 +4,7 @@
 // | words                      | written by                                       | read by                       |
 // |----------------------------|--------------------------------------------------|-------------------------------|
 // | in flight, server × thread | that thread; the control plane after its death   | pickers, status               |
+// | in flight, server, siblings| the control plane: see `setSiblings`             | pickers, status               |
 // | trial, server              | offered by the CRN's actor, taken by any thread  | pickers, the CRN's actor      |
 // | unreachable since, server  | the CRN's actor                                  | data planes                   |
 // | heard of meanwhile, server | any thread                                       | data planes                   |
@@ -30,6 +31,7 @@ import { type BlockIndexMemory, createBlockIndexMemory, MIN_INDEX_BYTES } from '
 import { feedbackBytes } from './cache-feedback.ts';
 import { createLoadsMemory, Loads, type LoadsMemory } from './loads.ts';
 import type { Member } from './model-table.ts';
+import { createPlacementMemory } from './placement-ring.ts';
 import { RESPONSE_HOLDERS_BYTES } from './response-holders.ts';
 
 /** Standing of a member, in the order of preference. A drained member gets no request, not even as a last resort. */
@@ -90,6 +92,8 @@ export interface BoardMemory {
   readonly holds: SharedArrayBuffer;
   /** Prefill that waits at members: see `Loads`. */
   readonly loads: LoadsMemory;
+  /** What threads have to tell other gateways: see `PlacementRing`. */
+  readonly placements: SharedArrayBuffer;
 }
 
 /** Creates the memory of a board. Its sizes are fixed for the life of the process. `indexBytes`: of the block index. */
@@ -103,13 +107,14 @@ export function createBoardMemory(
     servers,
     members,
     threads,
-    // In flight per server and thread, trial per server; standing, epoch and unknown model per member; the generation.
-    words: new SharedArrayBuffer((servers * (threads + 1) + members * 3 + 1) * 4),
+    // In flight per server, for each thread and all other gateways, trial per server; standing, epoch and unknown model per member; the generation.
+    words: new SharedArrayBuffer((servers * (threads + 2) + members * 3 + 1) * 4),
     // Rows per member; per server since when it is unreachable, when its trial was taken, when it was heard of meanwhile, and what it lacks.
     times: new SharedArrayBuffer((members * ROW_COUNT + servers * (3 + DIALECTS)) * 8),
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
     loads: createLoadsMemory(members, threads),
+    placements: createPlacementMemory(threads),
     blocks: createBlockIndexMemory(indexBytes, members),
     feedback: new SharedArrayBuffer(feedbackBytes(members)),
     holds: new SharedArrayBuffer(admissionBytes(members, threads)),
@@ -122,7 +127,8 @@ export class Board {
   readonly #times: Float64Array;
   readonly #servers: number;
   readonly #members: number;
-  readonly #threads: number;
+  /** Rows of a server: the threads, then all other gateways. */
+  readonly #rows: number;
   readonly #thread: number;
   /** Offsets in `#words`. */
   readonly #trialAt: number;
@@ -144,9 +150,9 @@ export class Board {
     this.#times = new Float64Array(memory.times);
     this.#servers = servers;
     this.#members = members;
-    this.#threads = threads;
+    this.#rows = threads + 1;
     this.#thread = thread;
-    this.#trialAt = servers * threads;
+    this.#trialAt = servers * this.#rows;
     this.#standingAt = this.#trialAt + servers;
     this.#epochAt = this.#standingAt + members;
     this.#unknownAt = this.#epochAt + members;
@@ -328,29 +334,44 @@ export class Board {
     this.clearLacks(server, 0);
   }
 
-  /** Requests in flight at a server, over all threads. */
+  /** Requests in flight at a server: those of all threads, and of other gateways as far as is known. */
   inFlight(server: number): number {
-    const from = server * this.#threads;
+    const from = server * this.#rows;
     let total = 0;
-    for (let at = from; at < from + this.#threads; at++) total += this.#words[at] as number;
+    for (let at = from; at < from + this.#rows; at++) total += this.#words[at] as number;
     return total;
+  }
+
+  /** Requests in flight at a server that this gateway has sent. */
+  ownInFlight(server: number): number {
+    return this.inFlight(server) - this.siblingsInFlight(server);
+  }
+
+  /** Requests in flight at a server that other gateways have sent. */
+  siblingsInFlight(server: number): number {
+    return this.#words[(server + 1) * this.#rows - 1] as number;
+  }
+
+  /** For the control plane: requests in flight at a server that other gateways have sent, all together. */
+  setSiblings(server: number, requests: number): void {
+    this.#words[(server + 1) * this.#rows - 1] = requests;
   }
 
   /** Counts a request of this thread in. */
   enter(server: number): void {
-    this.#words[server * this.#threads + this.#thread]!++;
+    this.#words[server * this.#rows + this.#thread]!++;
   }
 
   /** Counts a request of this thread out. */
   leave(server: number): void {
-    this.#words[server * this.#threads + this.#thread]!--;
+    this.#words[server * this.#rows + this.#thread]!--;
   }
 
   /** Removes the counts of a dead thread and offers its trials again. Must not run while that thread lives. */
   clearThread(thread: number): void {
     this.loads.clearThread(thread);
     for (let server = 0; server < this.#servers; server++) {
-      Atomics.store(this.#words, server * this.#threads + thread, 0);
+      Atomics.store(this.#words, server * this.#rows + thread, 0);
       Atomics.compareExchange(this.#words, this.#trialAt + server, TAKEN + thread, OFFERED);
     }
   }

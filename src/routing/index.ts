@@ -69,6 +69,7 @@ export {
   writeAffinity,
 } from './picker.ts';
 export { probe } from './probe.ts';
+export { PlacementRing, type PlacementSink } from './placement-ring.ts';
 export { ResponseHolders } from './response-holders.ts';
 export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';
 export { type Place, type Turn, type TurnLimits, TurnQueue } from './turn-queue.ts';

@@ -5,6 +5,7 @@
 // | bytes charged, member × thread  | that thread; the control plane after its death  |
 // | streams charged, member × thread| that thread; the control plane after its death  |
 // | whole bytes, member × thread    | that thread; the control plane after its death  |
+// | the same three, member, siblings| the control plane: see `setSiblings`            |
 // | head since, member              | any thread                                      |
 // | whole until, member             | any thread                                      |
 // | work, time, when, member        | any thread                                      |
@@ -49,7 +50,7 @@ export function createLoadsMemory(members: number, threads: number): LoadsMemory
   return {
     members,
     threads,
-    charges: new SharedArrayBuffer(members * threads * WORDS * 4),
+    charges: new SharedArrayBuffer(members * (threads + 1) * WORDS * 4),
     times: new SharedArrayBuffer(members * ROW_COUNT * 8),
   };
 }
@@ -58,18 +59,19 @@ export class Loads {
   readonly #charges: Int32Array;
   readonly #times: Float64Array;
   readonly #members: number;
-  readonly #threads: number;
+  /** Rows of a member: the threads, then all other gateways. */
+  readonly #rows: number;
   readonly #thread: number;
 
   constructor(memory: LoadsMemory, thread: number) {
     this.#charges = new Int32Array(memory.charges);
     this.#times = new Float64Array(memory.times);
     this.#members = memory.members;
-    this.#threads = memory.threads;
+    this.#rows = memory.threads + 1;
     this.#thread = thread;
   }
 
-  /** Bytes of prompt that a member has not prefilled yet, as far as is known. */
+  /** Bytes of prompt that a member has not prefilled yet, as far as is known: those that other gateways have sent included. */
   backlog(member: number, nowMs: number): number {
     const bytes = this.#sum(member, BYTES);
     const msPerByte = this.msPerByte(member);
@@ -157,20 +159,54 @@ export class Loads {
   /** Removes the charges of a dead thread. Must not run while that thread lives. */
   clearThread(thread: number): void {
     for (let member = 0; member < this.#members; member++) {
-      const at = (member * this.#threads + thread) * WORDS;
+      const at = (member * this.#rows + thread) * WORDS;
       for (let word = at; word < at + WORDS; word++) Atomics.store(this.#charges, word, 0);
     }
   }
 
-  #own(member: number): number {
-    return (member * this.#threads + this.#thread) * WORDS;
+  /** Bytes that this gateway has sent a member and that it has not prefilled yet; answers that are no streams as in `backlog`. */
+  ownBytes(member: number, nowMs: number): number {
+    const msPerByte = this.msPerByte(member);
+    const wholeMs = Math.max(this.#at(ROWS.wholeUntil, member) - nowMs, 0);
+    const whole = wholeMs === 0 ? 0 : Math.min(wholeMs / msPerByte, this.#sum(member, WHOLE_BYTES));
+    return this.#sum(member, BYTES) - this.siblingsBytes(member) + whole;
   }
 
-  /** Sum of a word of a member over all threads. */
+  /** Streams that this gateway has sent a member and that have had no event yet. */
+  ownStreams(member: number): number {
+    return this.#sum(member, STREAMS) - (this.#charges[this.#siblings(member) + STREAMS] as number);
+  }
+
+  /** Bytes that wait at a member and that other gateways have sent. */
+  siblingsBytes(member: number): number {
+    return this.#charges[this.#siblings(member)] as number;
+  }
+
+  /**
+   * For the control plane: what other gateways have waiting at a member, all together. `hasBegun`: one of them has had a first event, so that
+   * the next prompt is under way.
+   */
+  setSiblings(member: number, bytes: number, streams: number, hasBegun: boolean, nowMs: number): void {
+    const at = this.#siblings(member);
+    const isFirst = this.#sum(member, STREAMS) === 0 && streams > 0;
+    if (hasBegun || isFirst) this.#times[this.#members * ROWS.headSince + member] = nowMs;
+    this.#charges[at] = Math.min(bytes, MAX_BYTES);
+    this.#charges[at + STREAMS] = streams;
+  }
+
+  #own(member: number): number {
+    return (member * this.#rows + this.#thread) * WORDS;
+  }
+
+  #siblings(member: number): number {
+    return (member * this.#rows + this.#rows - 1) * WORDS;
+  }
+
+  /** Sum of a word of a member over all rows. */
   #sum(member: number, word: number): number {
-    const from = member * this.#threads * WORDS + word;
+    const from = member * this.#rows * WORDS + word;
     let sum = 0;
-    for (let at = from; at < from + this.#threads * WORDS; at += WORDS) sum += this.#charges[at] as number;
+    for (let at = from; at < from + this.#rows * WORDS; at += WORDS) sum += this.#charges[at] as number;
     return sum;
   }
 

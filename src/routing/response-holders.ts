@@ -4,6 +4,7 @@
 
 import type { BoardMemory } from './board.ts';
 import { hashText, type Member, mix } from './model-table.ts';
+import type { PlacementRing } from './placement-ring.ts';
 
 /** Responses that are remembered at most; a power of two. */
 const SLOTS = 16 * 1024;
@@ -14,14 +15,23 @@ export const RESPONSE_HOLDERS_BYTES: number = SLOTS * SLOT_WORDS * 4;
 
 export class ResponseHolders {
   readonly #words: Uint32Array;
+  readonly #ring: PlacementRing | null;
 
-  constructor({ responses }: Pick<BoardMemory, 'responses'>) {
+  /** `ring`: responses are noted there for other gateways while it is on. */
+  constructor({ responses }: Pick<BoardMemory, 'responses'>, ring: PlacementRing | null = null) {
     this.#words = new Uint32Array(responses);
+    this.#ring = ring;
   }
 
   /** The CRN of `member` has the response. */
   note(responseId: string, { hash }: Member): void {
     const tag = hashText(responseId);
+    this.learn(tag, hash);
+    if (this.#ring !== null && this.#ring.on) this.#ring.response(tag, hash);
+  }
+
+  /** The CRN with this `Member.hash` has the response whose id has the hash `tag`: so another gateway says. */
+  learn(tag: number, hash: number): void {
     const at = slotOf(tag);
     this.#words[at] = tag;
     this.#words[at + 1] = hash;

@@ -1,0 +1,170 @@
+// What a thread has sent where, for other gateways: one ring for each thread in memory that all threads share. The thread writes, the control
+// thread reads. A record is whole or not there at all; what does not fit is counted and dropped, which costs other gateways
+// sharpness and never a request.
+//
+// | words                 | written by                              |
+// |-----------------------|-----------------------------------------|
+// | on                    | the control thread                      |
+// | written, thread       | that thread, after the record           |
+// | read, thread          | the control thread, after the record    |
+// | dropped, thread       | that thread                             |
+// | records, thread       | that thread                             |
+//
+// A record is a head of four words, and two words for each block:
+//
+//   kind << 28 | blocks, member, advance of its clock, number of the first block       entered
+//   kind << 28 | blocks, member, 0, 0                                                  withdrawn
+//   kind << 28, hash of the response, hash of the CRN, 0                               response
+//
+// Blocks of one prompt that do not follow each other are several records; the advance is in the first one.
+
+/** Words of a ring, for 256 KiB: some 600 prompts with 50 new blocks in the 20 ms between two readings. A power of two. */
+const RING_WORDS = 1 << 16;
+const RING_MASK = RING_WORDS - 1;
+
+const HEAD_WORDS = 4;
+const KIND_SHIFT = 28;
+const COUNT_MASK = (1 << KIND_SHIFT) - 1;
+const ENTERED = 1;
+const WITHDRAWN = 2;
+const RESPONSE = 3;
+
+/** Words before the first thread, and of a thread before its records. */
+const ON = 0;
+const COMMON_WORDS = 16;
+const WRITTEN = 0;
+const READ = 1;
+const DROPPED = 2;
+const THREAD_WORDS = 16;
+
+const words = (thread: number): number => COMMON_WORDS + thread * (THREAD_WORDS + RING_WORDS);
+
+/** Memory of the rings of so many threads. Pages that are never written take no memory of the machine. */
+export function createPlacementMemory(threads: number): SharedArrayBuffer {
+  return new SharedArrayBuffer(words(threads) * 4);
+}
+
+/** Takes what was noted, in the order of each thread. Blocks are given as two words (low, high) each, valid during the call. */
+export interface PlacementSink {
+  /** A member was sent blocks `first` to `first + count - 1` of a prompt, which advanced its clock by `advance` (negative: taken back). */
+  entered(member: number, advance: number, first: number, hashes: Int32Array, count: number): void;
+  /** A member has not got blocks that were entered. */
+  withdrawn(member: number, hashes: Int32Array, count: number): void;
+  /** A CRN has a response: hashes of its id and of the CRN's URL. */
+  response(tag: number, holder: number): void;
+}
+
+/** The ring of one thread. */
+export class PlacementRing {
+  readonly #words: Int32Array;
+  readonly #at: number;
+  readonly #from: number;
+  /** Blocks of the record that is being read. */
+  #hashes = new Int32Array(2048);
+
+  constructor(memory: SharedArrayBuffer, thread: number) {
+    this.#words = new Int32Array(memory);
+    this.#at = words(thread);
+    this.#from = this.#at + THREAD_WORDS;
+  }
+
+  /** Whether anything is to be noted: there are other gateways to tell. */
+  get on(): boolean {
+    return this.#words[ON] !== 0;
+  }
+
+  /** For the control thread: holds for all threads. */
+  set on(isOn: boolean) {
+    Atomics.store(this.#words, ON, Number(isOn));
+  }
+
+  /** Records that did not fit. */
+  get dropped(): number {
+    return (this.#words[this.#at + DROPPED] as number) >>> 0;
+  }
+
+  /**
+   * For the thread: a member got a prompt. `slots`: negative for each block that is not to be told. `advance`: units by which its clock
+   * advanced.
+   */
+  entered(member: number, advance: number, hashes: Int32Array, slots: Int32Array, count: number): void {
+    let left = advance;
+    for (let at = 0; at < count; at++) {
+      if ((slots[at] as number) < 0) continue;
+      let end = at + 1;
+      while (end < count && (slots[end] as number) >= 0) end++;
+      this.#write(ENTERED, member, left, at, hashes, at, end - at);
+      left = 0;
+      at = end;
+    }
+    if (left !== 0) this.#write(ENTERED, member, left, 0, hashes, 0, 0);
+  }
+
+  /** For the thread: the clock of a member goes back. */
+  rewound(member: number, advance: number): void {
+    this.#write(ENTERED, member, -advance, 0, this.#hashes, 0, 0);
+  }
+
+  /** For the thread: blocks `from` to `from + count - 1` of a prompt were withdrawn. */
+  withdrawn(member: number, hashes: Int32Array, from: number, count: number): void {
+    this.#write(WITHDRAWN, member, 0, 0, hashes, from, count);
+  }
+
+  /** For the thread. */
+  response(tag: number, holder: number): void {
+    this.#write(RESPONSE, tag, holder, 0, this.#hashes, 0, 0);
+  }
+
+  #write(kind: number, a: number, b: number, c: number, hashes: Int32Array, from: number, count: number): void {
+    const ring = this.#words;
+    const base = this.#from;
+    const written = ring[this.#at + WRITTEN] as number;
+    const used = (written - Atomics.load(ring, this.#at + READ)) >>> 0;
+    if (used + HEAD_WORDS + 2 * count > RING_WORDS) {
+      ring[this.#at + DROPPED]!++;
+      return;
+    }
+    ring[base + (written & RING_MASK)] = (kind << KIND_SHIFT) | count;
+    ring[base + ((written + 1) & RING_MASK)] = a;
+    ring[base + ((written + 2) & RING_MASK)] = b;
+    ring[base + ((written + 3) & RING_MASK)] = c;
+    const to = written + HEAD_WORDS;
+    for (let word = 0; word < 2 * count; word++) {
+      ring[base + ((to + word) & RING_MASK)] = hashes[2 * from + word] as number;
+    }
+    Atomics.store(ring, this.#at + WRITTEN, (to + 2 * count) | 0);
+  }
+
+  /** For the control thread: takes records until there is none, or `enough` says so. Returns how many. */
+  read(sink: PlacementSink, enough: () => boolean): number {
+    const ring = this.#words;
+    const base = this.#from;
+    const end = Atomics.load(ring, this.#at + WRITTEN);
+    let at = ring[this.#at + READ] as number;
+    let records = 0;
+    while (at !== end && !enough()) {
+      const head = ring[base + (at & RING_MASK)] as number;
+      const count = head & COUNT_MASK;
+      const a = ring[base + ((at + 1) & RING_MASK)] as number;
+      const b = ring[base + ((at + 2) & RING_MASK)] as number;
+      const c = ring[base + ((at + 3) & RING_MASK)] as number;
+      at += HEAD_WORDS;
+      if (2 * count > this.#hashes.length) this.#hashes = new Int32Array(4 * count);
+      for (let word = 0; word < 2 * count; word++)
+        this.#hashes[word] = ring[base + ((at + word) & RING_MASK)] as number;
+      at = (at + 2 * count) | 0;
+      records++;
+      const kind = head >>> KIND_SHIFT;
+      if (kind === ENTERED) sink.entered(a, b, c, this.#hashes, count);
+      else if (kind === WITHDRAWN) sink.withdrawn(a, this.#hashes, count);
+      else sink.response(a, b);
+      Atomics.store(ring, this.#at + READ, at);
+    }
+    return records;
+  }
+
+  /** For the control thread: forgets what was noted. */
+  skip(): void {
+    Atomics.store(this.#words, this.#at + READ, Atomics.load(this.#words, this.#at + WRITTEN));
+  }
+}

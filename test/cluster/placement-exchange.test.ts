@@ -1,0 +1,234 @@
+import t from 'tap';
+import { createSeededRandom } from '../../src/actor/index.ts';
+import { BatchDecoder, BatchEncoder, type BatchSink, memberId } from '../../src/cluster/index.ts';
+import type { Member } from '../../src/routing/model-table.ts';
+import { PlacementGateway, promptOf } from '../support/placement-gateway.ts';
+
+const range = (from: number, count: number): number[] => Array.from({ length: count }, (_, at) => from + at);
+
+/** Gateways whose messages arrive at once. */
+class Fleet {
+  nowMs = 1000;
+  readonly gateways: PlacementGateway[];
+
+  constructor(count: number, options: Partial<ConstructorParameters<typeof PlacementGateway>[0]> = {}) {
+    this.gateways = range(0, count).map(
+      (at) =>
+        new PlacementGateway({
+          ...{ crns: 4, now: () => this.nowMs },
+          // Each has cells of its own.
+          cells: range(0, 4).map((crn) => crn + 3 * at),
+          ...options,
+        }),
+    );
+  }
+
+  exchange(): number {
+    let bytes = 0;
+    this.gateways.forEach((from, at) => {
+      const body = from.take();
+      if (body === null) return;
+      bytes += body.length;
+      this.gateways.forEach((to, other) => {
+        if (to !== from)
+          to.exchange.apply(body, 1 + ((at - other + this.gateways.length) % this.gateways.length), this.nowMs);
+      });
+    });
+    return bytes;
+  }
+}
+
+t.test('siblings know where a prompt was sent', async (t) => {
+  const fleet = new Fleet(3);
+  const [one, two, three] = fleet.gateways as [PlacementGateway, PlacementGateway, PlacementGateway];
+  const prompt = promptOf(range(0, 200));
+  const chosen = one.crnOf(one.choose(prompt));
+  fleet.exchange();
+  t.equal(two.matched(chosen, prompt), 200);
+  t.equal(three.matched(chosen, prompt), 200);
+  const next = promptOf(range(0, 220));
+  for (const each of [two, three]) t.equal(each.crnOf(each.choose(next)), chosen);
+});
+
+t.test('what was told lately is not told again, by whomever', async (t) => {
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const prompt = promptOf(range(0, 200));
+  const chosen = one.choose(prompt);
+  const first = fleet.exchange();
+  t.ok(first > 200 * 6);
+  t.ok(first < 200 * 6 + 80, `${first}`);
+  for (const each of [one, two])
+    each.index.enter((each.model.members[one.crnOf(chosen)] as Member).member, prompt.hashes, prompt.count);
+  fleet.nowMs += 20;
+  t.equal(fleet.exchange(), 0);
+});
+
+t.test('a prompt that was not sent after all is not taken to be there', async (t) => {
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const prompt = promptOf(range(0, 40));
+  const choice = one.choose(prompt);
+  const chosen = one.crnOf(choice);
+  fleet.exchange();
+  t.equal(two.matched(chosen, prompt), 40);
+  choice.giveBack();
+  fleet.nowMs += 20;
+  fleet.exchange();
+  t.equal(two.matched(chosen, prompt), 0);
+  // In one message, the last of several counts.
+  const again = one.choose(prompt);
+  again.abandoned(again, false);
+  again.again(again);
+  fleet.nowMs += 20;
+  fleet.exchange();
+  t.equal(two.matched(one.crnOf(again), prompt), 40);
+});
+
+t.test('backlogs and requests in flight of siblings count, once, until they end or the sibling is gone', async (t) => {
+  const fleet = new Fleet(3);
+  const [one, two, three] = fleet.gateways as [PlacementGateway, PlacementGateway, PlacementGateway];
+  const choice = one.choose(promptOf(range(0, 100)));
+  const other = three.choose(promptOf(range(0, 50)));
+  t.equal(one.crnOf(choice), three.crnOf(other));
+  const { member, server } = two.model.members[one.crnOf(choice)] as Member;
+  const seen = (): number[] => [two.board.loads.backlog(member, fleet.nowMs), two.board.inFlight(server)];
+  for (let round = 0; round < 100; round++) {
+    fleet.exchange();
+    fleet.nowMs += 20;
+    t.strictSame(seen(), [150 * 512, 2]);
+  }
+  t.strictSame(
+    [one.board.loads.backlog(choice.member.member, fleet.nowMs), one.board.inFlight(choice.member.server)],
+    [150 * 512, 2],
+  );
+  choice.prefilled(choice, 100);
+  fleet.exchange();
+  t.equal(two.board.inFlight(server), 2);
+  t.equal(two.board.loads.backlog(member, fleet.nowMs), 50 * 512);
+  one.board.leave(choice.member.server);
+  fleet.nowMs += 100;
+  fleet.exchange();
+  t.equal(two.board.inFlight(server), 1);
+  two.exchange.remove(2, fleet.nowMs);
+  two.exchange.remove(1, fleet.nowMs);
+  t.strictSame(seen(), [0, 0]);
+});
+
+t.test('a lost message is made good within a second', async (t) => {
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const choice = one.choose(promptOf(range(0, 100)));
+  const { server } = two.model.members[one.crnOf(choice)] as Member;
+  fleet.exchange();
+  t.equal(two.board.inFlight(server), 1);
+  choice.prefilled(choice, 100);
+  one.board.leave(choice.member.server);
+  fleet.nowMs += 200;
+  t.not(one.take(), null, 'this one is lost');
+  t.equal(two.board.inFlight(server), 1);
+  fleet.nowMs += 1000;
+  fleet.exchange();
+  t.equal(two.board.inFlight(server), 0);
+});
+
+t.test('members that come and go take their loads with them', async (t) => {
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const choice = one.choose(promptOf(range(0, 100)));
+  fleet.exchange();
+  const chosen = one.crnOf(choice);
+  const { member, server } = two.model.members[chosen] as Member;
+  t.equal(two.board.inFlight(server), 1);
+  const url = 'http://10.0.1.9:8000';
+  const members = two.model.members.map((each, at) => (at === chosen ? { ...each, url } : each));
+  two.exchange.configure({ version: 2, models: [{ ...two.model, members }] }, fleet.nowMs);
+  t.equal(two.board.inFlight(server), 0);
+  t.equal(two.board.loads.backlog(member, fleet.nowMs), 0);
+  fleet.nowMs += 1000;
+  fleet.exchange();
+  t.equal(two.board.inFlight(server), 0, 'its sibling knows no such CRN');
+});
+
+t.test('the CRN of a response is known to all', async (t) => {
+  const fleet = new Fleet(3);
+  const [one, two, three] = fleet.gateways as [PlacementGateway, PlacementGateway, PlacementGateway];
+  const crn = one.model.members[2] as Member;
+  one.holders.note('resp_1', crn);
+  fleet.exchange();
+  for (const { holders } of [two, three]) t.equal(holders.find('resp_1'), crn.hash);
+});
+
+t.test('a message that is not of the expected form changes nothing', async (t) => {
+  const random = createSeededRandom(1);
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const prompt = promptOf(range(0, 60));
+  const chosen = one.crnOf(one.choose(prompt));
+  one.holders.note('resp_1', one.model.members[0] as Member);
+  const body = one.take() as Buffer;
+  for (let length = 0; length < body.length; length++) {
+    t.throws(() => two.exchange.apply(body.subarray(0, length), 1, fleet.nowMs));
+  }
+  t.throws(() => two.exchange.apply(Buffer.concat([body, Buffer.of(0)]), 1, fleet.nowMs));
+  t.equal(two.matched(chosen, prompt), 0);
+  t.equal(two.holders.find('resp_1'), 0);
+  // Of random changes some are readable; none does more than throw.
+  for (let round = 0; round < 5000; round++) {
+    const wrong = Buffer.from(body);
+    for (let change = 0; change < 3; change++) wrong[Math.floor(random() * wrong.length)] = Math.floor(random() * 256);
+    try {
+      two.exchange.apply(wrong, 1, fleet.nowMs);
+    } catch (error) {
+      t.ok(error instanceof Error);
+    }
+  }
+  one.exchange.skip();
+  two.exchange.remove(1, fleet.nowMs);
+  for (const { server, member } of two.model.members) {
+    t.equal(two.board.inFlight(server), 0);
+    t.equal(two.board.loads.backlog(member, fleet.nowMs), 0);
+  }
+});
+
+t.test('what is encoded is decoded', async (t) => {
+  const random = createSeededRandom(2);
+  const any = (most: number): number => Math.floor(random() * (most + 1));
+  const word = (): number => any(2 ** 32 - 1) | 0;
+  for (let round = 0; round < 50; round++) {
+    const encoder = new BatchEncoder();
+    const expected: unknown[] = [];
+    const member = memberId('m', `http://10.0.0.${round}:8000`);
+    for (let run = 0; run < 20; run++) {
+      const count = 1 + any(30);
+      const hashes = Int32Array.from({ length: 2 * count }, word);
+      const shown = Array.from(hashes, (each, at) => each & (at % 2 === 0 ? 0xfffffff : 0xfffff));
+      if (random() < 0.2) {
+        encoder.withdrawn(member, hashes, count);
+        expected.push(['withdrawn', member, shown]);
+      } else {
+        const [advance, first] = [any(2 ** 20) - 2 ** 19, any(600)];
+        encoder.entered(member, advance, first, hashes, count);
+        expected.push(['entered', member, advance, first, shown]);
+      }
+    }
+    encoder.load(member, 2 ** 30, 7, 2 ** 20);
+    expected.push(['load', member, 2 ** 30, 7, 2 ** 20]);
+    const [tag, holder] = [word() >>> 0, word() >>> 0];
+    encoder.response(tag, holder);
+    expected.push(['response', tag, holder], ['end', round % 2 === 0]);
+    if (round % 2 === 0) encoder.whole();
+    const got: unknown[] = [];
+    const sink: BatchSink = {
+      entered: (id, advance, first, hashes, count) =>
+        void got.push(['entered', id, advance, first, [...hashes.subarray(0, 2 * count)]]),
+      withdrawn: (id, hashes, count) => void got.push(['withdrawn', id, [...hashes.subarray(0, 2 * count)]]),
+      load: (...values) => void got.push(['load', ...values]),
+      response: (...values) => void got.push(['response', ...values]),
+      end: (isWhole) => void got.push(['end', isWhole]),
+    };
+    new BatchDecoder().read(Buffer.from(encoder.take()), sink);
+    t.strictSame(got, expected);
+    t.ok(encoder.isEmpty);
+  }
+});
