@@ -16,7 +16,7 @@
 import { hashText } from '../routing/index.ts';
 
 /** Bytes of a block. */
-export const BLOCK_BYTES = 6;
+const BLOCK_BYTES = 6;
 
 const TAG_MASK = 0xfffff;
 const LOW_BITS = 28;
