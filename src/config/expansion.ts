@@ -1,6 +1,8 @@
-// Replaces `${NAME}` in strings with variables of the environment. `$${` stands for a literal `${`. Problems name the
-// variable and never repeat a value.
+// Replaces `${NAME}` in strings with variables of the environment, and `${file:/PATH}` with the content of a file, as secrets are
+// mounted. `$${` stands for a literal `${`. Problems name the variable or the file and never repeat a value.
 
+import { readFileSync, statSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
 import { isPlain } from './value-types.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -8,15 +10,26 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** A string with its variables replaced, or what is wrong with it. */
 export type Expansion = { readonly text: string } | { readonly problems: readonly string[] };
 
-const REFERENCE = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{/g;
+const REFERENCE = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)|file:([^{}]+))\}|\$\{/g;
 
-/** Expands one string. A variable that is set but empty gives the empty string. */
+/** Keys and certificates are smaller; a larger file is another one than is meant. */
+const MAX_FILE_BYTES = 64 * 1024;
+
+/** Expands one string. A variable that is set but empty gives the empty string; line ends at the end of a file are left out. */
 export function expand(text: string, env: Environment): Expansion {
   const problems: string[] = [];
-  const expanded = text.replace(REFERENCE, (match: string, name: string | undefined) => {
+  const expanded = text.replace(REFERENCE, (match: string, name: string | undefined, path: string | undefined) => {
     if (match === '$${') return '${';
+    if (path !== undefined) {
+      const read = readSecret(path.trim());
+      if ('text' in read) return read.text;
+      problems.push(read.problem);
+      return '';
+    }
     if (name === undefined) {
-      problems.push('holds ${ without a variable name and a closing }; write $${ for a literal ${');
+      problems.push(
+        'holds ${ without a variable name, or file: and a path, and a closing }; write $${ for a literal ${',
+      );
       return '';
     }
     const value = Object.hasOwn(env, name) ? env[name] : undefined;
@@ -24,6 +37,20 @@ export function expand(text: string, env: Environment): Expansion {
     return value ?? '';
   });
   return problems.length > 0 ? { problems } : { text: expanded };
+}
+
+function readSecret(path: string): { readonly text: string } | { readonly problem: string } {
+  if (!isAbsolute(path)) return { problem: `names the file ${path}; write its full path` };
+  try {
+    const stats = statSync(path);
+    if (!stats.isFile()) return { problem: `names ${path}, which is no file` };
+    if (stats.size > MAX_FILE_BYTES) return { problem: `names the file ${path}, which is larger than 64 KiB` };
+    return { text: readFileSync(path, 'utf8').replace(/[\r\n]+$/, '') };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const reason = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code ?? 'unknown reason'})`;
+    return { problem: `names the file ${path}, which ${reason}` };
+  }
 }
 
 /** What is wrong with the values that symbols stand for. */
