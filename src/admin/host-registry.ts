@@ -12,6 +12,7 @@ import {
   type KvEventSource,
   readAliases,
   readServerDetails,
+  type SaidOfServer,
   type ServerDetails,
 } from '../routing/index.ts';
 
@@ -252,7 +253,7 @@ export function readAnnouncement(value: unknown): Announcement | string {
 }
 
 /** What the members of an announcement must be; see `ServerDetails`. */
-const EXPECTED: Readonly<Record<keyof ServerDetails, string>> = {
+const EXPECTED: Readonly<Record<SaidOfServer, string>> = {
   url: 'a base URL',
   dialects: `auto or a list of ${DIALECT_WORDS.join(', ')}`,
   apiKey: 'a credential of visible ASCII characters without spaces',

@@ -5,7 +5,7 @@ import type { Behavior, Context, Ref } from '../actor/index.ts';
 import { declaredDialects } from '../config/dialect-bits.ts';
 import { type BreakerSettings, FailureRates } from './breaker.ts';
 import type { BlockIndex } from './block-index.ts';
-import type { BoardMemory } from './board.ts';
+import { type BoardMemory, STANDING } from './board.ts';
 import type { CacheFeedback } from './cache-feedback.ts';
 import type { CrnReport } from './crn-report.ts';
 import type { Outcome } from './outcome.ts';
@@ -13,6 +13,7 @@ import {
   crn,
   type CrnCommand,
   type CrnEvent,
+  CrnMemory,
   type CrnOverride,
   type CrnDeps,
   type HealthSettings,
@@ -66,7 +67,10 @@ export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'onProbeResult'
 
 interface Server {
   readonly url: string;
+  /** Identity of its process, where it is known. */
+  readonly instance: string;
   readonly cell: number;
+  readonly memory: CrnMemory;
   /** Models and settings of the running actor; a change restarts it. */
   fingerprint: string;
   members: Map<string, number>;
@@ -75,24 +79,59 @@ interface Server {
   probed: boolean;
 }
 
-/** Free cells of one kind; the one that was free longest is taken first. */
+/** A cell, and whether it holds what was learned when it was last given by the same name. */
+interface TakenCell {
+  readonly cell: number;
+  readonly isKnown: boolean;
+}
+
+/** What a free cell was for. */
+interface Memory {
+  readonly name: string;
+  readonly untilMs: number;
+}
+
+/** Free cells of one kind. A name gets the cell that it had if that is still as it was; else the one that was free longest is taken. */
 class Cells {
-  readonly #free: number[];
+  readonly #free: Set<number>;
+  readonly #memories = new Map<number, Memory>();
+  readonly #byName = new Map<string, number>();
 
   constructor(count: number) {
-    this.#free = Array.from({ length: count }, (_, index) => count - 1 - index);
+    this.#free = new Set(Array.from({ length: count }, (_, index) => index));
   }
 
-  take(what: string): number {
-    const cell = this.#free.pop();
-    if (cell === undefined) throw new Error(`the board is full: no cell left for ${what}`);
-    return cell;
+  take(name: string, nowMs: number): TakenCell {
+    const [longest] = this.#free;
+    const remembered = this.#byName.get(name);
+    const cell = remembered ?? longest;
+    if (cell === undefined) throw new Error(`the board is full: no cell left for ${name}`);
+    const isKnown = remembered !== undefined && nowMs < (this.#memories.get(cell) as Memory).untilMs;
+    this.#forget(cell);
+    this.#free.delete(cell);
+    return { cell, isKnown };
   }
 
-  give(cell: number): void {
-    this.#free.unshift(cell);
+  /** The cell is free. Its content is remembered under its name until `untilMs`, unless it is taken for another one. */
+  give(cell: number, name: string, untilMs: number): void {
+    this.#free.add(cell);
+    this.#memories.set(cell, { name, untilMs });
+    this.#byName.set(name, cell);
+  }
+
+  #forget(cell: number): void {
+    const memory = this.#memories.get(cell);
+    if (memory === undefined) return;
+    this.#memories.delete(cell);
+    if (this.#byName.get(memory.name) === cell) this.#byName.delete(memory.name);
   }
 }
+
+/**
+ * Time for which it is remembered what was learned of a CRN that is in no list any more, in milliseconds: a source of servers that
+ * loses one and finds it again is seldom slower, and a later one at this URL is seldom the same.
+ */
+const MEMORY_MS = 5 * 60_000;
 
 /** Behavior of the CRN registry. */
 export function crnRegistry(deps: CrnRegistryDeps): Behavior<CrnRegistryCommand> {
@@ -129,6 +168,8 @@ class CrnRegistry {
   readonly #freeModelCells: Cells;
   /** Base URLs. A CRN stays drained through changes of the configuration, until it is returned. */
   readonly #drained = new Set<string>();
+  /** What is remembered of CRNs that are in no list any more. */
+  readonly #retired = new Map<string, { readonly memory: CrnMemory; readonly untilMs: number }>();
   #models: readonly Model[] = [];
   #maxShare = 0;
   #version = 0;
@@ -144,11 +185,14 @@ class CrnRegistry {
   configure(given: readonly ModelSpec[], settings: CrnRegistrySettings): void {
     this.#maxShare = settings.maxShare;
     const specs = this.#fit(given);
-    const wanted = modelsByUrl(specs);
+    const wanted = serversByUrl(specs);
     const ids = new Set(specs.flatMap(({ id, servers }) => (servers.length > 0 ? [id] : [])));
     for (const [id, cell] of this.#modelCells) if (!ids.has(id)) this.#freeModel(id, cell);
-    for (const url of [...this.#servers.keys()]) if (!wanted.has(url)) this.#retire(url);
-    for (const [url, models] of wanted) this.#ensure(url, models, settings);
+    for (const { instance, url } of [...this.#servers.values()]) {
+      if (wanted.get(url)?.instance !== instance) this.#retire(url);
+    }
+    for (const [url, server] of wanted) this.#ensure(url, server, settings);
+    this.#forgetRetired();
     this.#models = specs.map(({ aliases = [], id, servers }) => ({
       id,
       aliases,
@@ -214,11 +258,14 @@ class CrnRegistry {
     this.#deps.onProbed();
   }
 
-  #member({ apiKey, dialects = 'auto', url, weight = 1 }: ServerDetails, model: string): Member {
+  #member({ apiKey, dialects = 'auto', host, url, weight = 1 }: ServerDetails, model: string): Member {
     const server = this.#servers.get(url) as Server;
     const member = server.members.get(model) as number;
     const hash = hashText(url);
-    return { url, server: server.cell, member, hash, apiKey, weight, dialects: declaredDialects(dialects) };
+    return {
+      ...{ url, server: server.cell, member, hash, apiKey, weight, dialects: declaredDialects(dialects) },
+      ...(host !== undefined && { host }),
+    };
   }
 
   /** Each model with a CRN has a cell: there are as many as members. The others share the last one, since they never try anything. */
@@ -226,45 +273,58 @@ class CrnRegistry {
     let cell = this.#modelCells.get(id);
     if (cell === undefined && servers === 0) return this.#deps.memory.members;
     if (cell === undefined) {
-      cell = this.#freeModelCells.take(id);
+      const taken = this.#freeModelCells.take(id, this.#context.clock.now());
+      cell = taken.cell;
+      if (!taken.isKnown) this.#deps.feedback.resetModel(cell);
       this.#modelCells.set(id, cell);
     }
     return cell;
   }
 
-  /** Clears the cell: its next model begins with a full retry budget, and without what was learned. */
+  /** A model that takes the cell begins with a full retry budget. */
   #freeModel(id: string, cell: number): void {
     this.#modelCells.delete(id);
     Atomics.store(new Int32Array(this.#deps.memory.retries), cell, 0);
-    this.#deps.feedback.resetModel(cell);
-    this.#freeModelCells.give(cell);
+    this.#freeModelCells.give(cell, id, this.#context.clock.now() + MEMORY_MS);
   }
 
-  #ensure(url: string, models: readonly string[], settings: CrnRegistrySettings): void {
+  #ensure(url: string, { instance, models }: WantedServer, settings: CrnRegistrySettings): void {
     const fingerprint = JSON.stringify([models, settings]);
     const known = this.#servers.get(url);
     if (known?.fingerprint === fingerprint) return;
-    const cell = known?.cell ?? this.#serverCells.take(url);
-    const members = this.#cellsFor(url, models, known);
+    const { cell, memory } = known ?? this.#enter(url, instance);
+    const members = this.#cellsFor(url, instance, models, known);
     if (known !== undefined) this.#context.stop(known.ref);
-    const ref = this.#spawn(url, cell, members, settings);
-    const server: Server = { url, cell, fingerprint, members, ref, ejected: false, probed: known?.probed ?? false };
+    const ref = this.#spawn(url, cell, memory, members, settings);
+    const probed = known?.probed ?? false;
+    const server: Server = { url, instance, cell, memory, fingerprint, members, ref, ejected: false, probed };
     this.#servers.set(url, server);
     for (const member of members.values()) this.#byMember.set(member, server);
   }
 
+  /** A cell for a server, with what is remembered of it. */
+  #enter(url: string, instance: string): Pick<Server, 'cell' | 'memory'> {
+    const name = nameOf(url, instance);
+    const { cell, isKnown } = this.#serverCells.take(name, this.#context.clock.now());
+    const retired = this.#retired.get(name);
+    this.#retired.delete(name);
+    if (isKnown && retired !== undefined) return { cell, memory: retired.memory };
+    this.#deps.board.resetServer(cell);
+    return { cell, memory: new CrnMemory() };
+  }
+
   /** Models that stay keep their cells, and with them their standing and times. */
-  #cellsFor(url: string, models: readonly string[], known: Server | undefined): Map<string, number> {
+  #cellsFor(url: string, instance: string, models: readonly string[], known: Server | undefined): Map<string, number> {
     const members = new Map<string, number>();
     for (const [model, cell] of known?.members ?? []) {
       if (models.includes(model)) members.set(model, cell);
-      else this.#free(cell);
+      else this.#free(cell, memberName(model, url, instance));
     }
     for (const model of models) {
       if (members.has(model)) continue;
-      const cell = this.#memberCells.take(`${model} on ${url}`);
+      const { cell, isKnown } = this.#memberCells.take(memberName(model, url, instance), this.#context.clock.now());
       // Requests that were routed by an older table may have changed it since it was freed.
-      this.#reset(cell);
+      if (!isKnown) this.#reset(cell);
       members.set(model, cell);
     }
     return members;
@@ -273,6 +333,7 @@ class CrnRegistry {
   #spawn(
     url: string,
     server: number,
+    memory: CrnMemory,
     members: ReadonlyMap<string, number>,
     settings: CrnRegistrySettings,
   ): Ref<CrnCommand> {
@@ -289,6 +350,7 @@ class CrnRegistry {
         {
           board,
           feedback,
+          memory,
           probe,
           onProbeResult,
           report: (asked, timeoutMs) => report(asked, this.#apiKeyOf(asked), timeoutMs),
@@ -302,20 +364,41 @@ class CrnRegistry {
     );
   }
 
+  /** What was learned stays in its cells for a while, and in their use by requests that it still answers. */
   #retire(url: string): void {
     const server = this.#servers.get(url) as Server;
+    const { cell, instance, members, memory, ref } = server;
+    const { board } = this.#deps;
+    const name = nameOf(url, instance);
+    const untilMs = this.#context.clock.now() + MEMORY_MS;
     this.#servers.delete(url);
-    this.#context.stop(server.ref);
-    for (const member of server.members.values()) this.#free(member);
-    this.#deps.board.resetServer(server.cell);
-    this.#serverCells.give(server.cell);
+    this.#context.stop(ref);
+    for (const [model, member] of members) this.#free(member, memberName(model, url, instance));
+    board.endTrial(cell);
+    board.setUnreachable(cell, null);
+    this.#serverCells.give(cell, name, untilMs);
+    memory.noteAway();
+    this.#retired.set(name, { memory, untilMs });
   }
 
-  #free(member: number): void {
+  #forgetRetired(): void {
+    const nowMs = this.#context.clock.now();
+    for (const [name, { untilMs }] of this.#retired) {
+      // In the order of their ends.
+      if (untilMs > nowMs && this.#retired.size <= this.#deps.memory.servers) return;
+      this.#retired.delete(name);
+    }
+  }
+
+  /** Requests that were routed by an older table take it for a last resort. */
+  #free(member: number, name: string): void {
+    const { board } = this.#deps;
     this.#byMember.delete(member);
     this.#rates.forget(member);
-    this.#reset(member);
-    this.#memberCells.give(member);
+    board.raiseEpoch(member);
+    board.setStanding(member, STANDING.down, 0);
+    board.clearModelUnknown(member);
+    this.#memberCells.give(member, name, this.#context.clock.now() + MEMORY_MS);
   }
 
   #reset(member: number): void {
@@ -358,14 +441,27 @@ class CrnRegistry {
   }
 }
 
-function modelsByUrl(specs: readonly FittingModel[]): Map<string, string[]> {
-  const byUrl = new Map<string, string[]>();
+interface WantedServer {
+  readonly models: readonly string[];
+  readonly instance: string;
+}
+
+function serversByUrl(specs: readonly FittingModel[]): Map<string, WantedServer> {
+  const byUrl = new Map<string, { models: string[]; instance: string }>();
   for (const spec of specs) {
-    for (const { url } of spec.servers) {
-      const models = byUrl.get(url) ?? [];
-      models.push(spec.id);
-      byUrl.set(url, models);
+    for (const { instance, url } of spec.servers) {
+      const wanted = byUrl.get(url) ?? { models: [], instance: instance ?? '' };
+      wanted.models.push(spec.id);
+      byUrl.set(url, wanted);
     }
   }
   return byUrl;
+}
+
+function nameOf(url: string, instance: string): string {
+  return instance === '' ? url : `${url} ${instance}`;
+}
+
+function memberName(model: string, url: string, instance: string): string {
+  return `${model} on ${nameOf(url, instance)}`;
 }

@@ -35,6 +35,22 @@ export interface CrnSettings {
   readonly ejection: BreakerSettings;
 }
 
+/** What is known of the process of a CRN. It outlives the actor, and a while without the CRN in any list. */
+export class CrnMemory {
+  /** What probes and metrics identify the process by: each source by itself. */
+  readonly instance = new ProcessIdentity();
+  readonly start = new ProcessIdentity();
+  hasServed = false;
+  absence: Absence = 'none';
+  report: CrnReport = NO_REPORT;
+
+  /** It has been away, or nothing was heard of it: its process may be another one when it is back. */
+  noteAway(absence: Absence = 'failing'): void {
+    // Its cache was empty before it first served.
+    if (this.hasServed && this.absence !== 'ended') this.absence = absence;
+  }
+}
+
 export interface CrnDeps {
   readonly board: Board;
   /** Outcomes of all CRNs, so that each can be compared with its peers. */
@@ -42,6 +58,8 @@ export interface CrnDeps {
   /** Member cells of a model on the other CRNs. */
   readonly peers: (model: string) => readonly number[];
   readonly feedback: Pick<CacheFeedback, 'reported' | 'restarted'>;
+  /** Default: nothing is known. */
+  readonly memory?: CrnMemory;
   /** Sends a probe. Rejects without any response in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<ProbeAnswer>;
   /** Asks a CRN what it says about itself. */
@@ -215,13 +233,8 @@ class Crn {
   #heard = false;
   /** When the last rounds of probes without any response were sent; at most `fall`. */
   #silentSince: number[] = [];
-  /** What probes and metrics identify the process by: each source by itself. */
-  readonly #instance = new ProcessIdentity();
-  readonly #start = new ProcessIdentity();
-  #hasServed = false;
+  readonly #memory: CrnMemory;
   #refusedMs = -Infinity;
-  #absence: Absence = 'none';
-  #report: CrnReport = NO_REPORT;
   #isReporting = false;
   #reportedMs = -Infinity;
   #reportDueMs = -Infinity;
@@ -230,6 +243,7 @@ class Crn {
     this.#settings = settings;
     this.#deps = deps;
     this.#context = context;
+    this.#memory = deps.memory ?? new CrnMemory();
     this.#members = settings.members.map((member) => ({
       ...member,
       probed: null,
@@ -300,7 +314,7 @@ class Crn {
 
   outcome({ count, epoch, failure, member, reason, trial, verdict }: Outcome): void {
     if (verdict === 'ok') this.#hear();
-    if (ENDING_FAILURES.has(failure)) this.#noteAbsence('failing');
+    if (ENDING_FAILURES.has(failure)) this.#memory.noteAway('failing');
     if (failure === 'credentials') this.#noteCredentials();
     // Requests that began before the last ejection, trial or return say nothing about the time after it.
     if (epoch !== this.#deps.board.epoch(member)) return;
@@ -329,32 +343,32 @@ class Crn {
   /** What the CRN says about itself. `absence`: how far it had been away when it was asked. */
   reported(report: CrnReport, absence: Absence): void {
     const wasAway = absence !== 'none';
-    const { promptTokens: before } = this.#report;
+    const { promptTokens: before } = this.#memory.report;
     this.#isReporting = false;
     const { keepsPrefixes, promptTokens, startedS } = report;
-    const hasStarted = startedS !== null && this.#start.isRestart(String(startedS), wasAway);
+    const hasStarted = startedS !== null && this.#memory.start.isRestart(String(startedS), wasAway);
     if (hasStarted) this.#restarted();
-    else if (wasAway && !this.#instance.isKnown && startedS === null) {
+    else if (wasAway && !this.#memory.instance.isKnown && startedS === null) {
       // Without anything that identifies it: counters begin anew with a process.
       const isComparable = promptTokens !== null && before !== null && before > 0;
       if (isComparable ? promptTokens < before : absence === 'ended') this.#restarted();
     }
-    this.#report = report;
+    this.#memory.report = report;
     this.#tellSize(keepsPrefixes);
   }
 
   /** Asks for a report when one is due and the CRN serves. */
   #askForReport(): void {
     const nowMs = this.#context.clock.now();
-    const absence = this.#absence;
+    const absence = this.#memory.absence;
     const isServing = this.#members.some(({ probed }) => probed !== null && probed !== STANDING.down);
     this.#tellSize();
-    if (isServing) this.#hasServed = true;
+    if (isServing) this.#memory.hasServed = true;
     if (this.#isReporting || !isServing) return;
     if (absence === 'none' ? nowMs < this.#reportDueMs : nowMs < this.#reportedMs + LEAST_REPORT_MS) return;
     const { health, url } = this.#settings;
     this.#isReporting = true;
-    this.#absence = 'none';
+    this.#memory.absence = 'none';
     this.#reportedMs = nowMs;
     this.#reportDueMs = nowMs + REPORT_MS;
     this.#context.pipe(
@@ -366,7 +380,7 @@ class Crn {
 
   /** The size of its cache is told again and again: what a token of its models has in bytes is learned meanwhile. */
   #tellSize(keepsPrefixes = true): void {
-    const { cacheTokens } = this.#report;
+    const { cacheTokens } = this.#memory.report;
     for (const { member, modelCell } of this.#members) {
       this.#deps.feedback.reported(modelCell, member, cacheTokens, keepsPrefixes);
     }
@@ -374,27 +388,22 @@ class Crn {
 
   #noteProcess(answer: ProbeAnswer | Unanswered): void {
     if (!('status' in answer)) {
-      this.#noteAbsence(answer.isRefused ? 'ended' : 'failing');
+      this.#memory.noteAway(answer.isRefused ? 'ended' : 'failing');
       return;
     }
     const { instance, isLoading, status } = answer;
-    if (isLoading) this.#noteAbsence('ended');
-    else if (probedStanding(status) === STANDING.down) this.#noteAbsence('failing');
-    if (instance === '' || !this.#instance.isRestart(instance, this.#absence !== 'none')) return;
+    if (isLoading) this.#memory.noteAway('ended');
+    else if (probedStanding(status) === STANDING.down) this.#memory.noteAway('failing');
+    if (instance === '' || !this.#memory.instance.isRestart(instance, this.#memory.absence !== 'none')) return;
     this.#restarted();
     this.#reportDueMs = -Infinity;
-  }
-
-  #noteAbsence(absence: Absence): void {
-    // Its cache was empty before it first served.
-    if (this.#hasServed && this.#absence !== 'ended') this.#absence = absence;
   }
 
   #restarted(): void {
     const { board, feedback, onEvent } = this.#deps;
     for (const { member } of this.#members) feedback.restarted(member);
     board.clearLacks(this.#settings.server, this.#context.clock.now());
-    this.#report = NO_REPORT;
+    this.#memory.report = NO_REPORT;
     onEvent({ type: 'restarted', url: this.#settings.url });
   }
 

@@ -28,6 +28,7 @@ export {
   type FoundModel,
   type FoundModels,
   hashText,
+  hostnamesOf,
   isModelName,
   type KvEventSource,
   type Member,
@@ -36,6 +37,7 @@ export {
   type ModelTableData,
   readAliases,
   readServerDetails,
+  type SaidOfServer,
   type ServerDetails,
 } from './model-table.ts';
 export {

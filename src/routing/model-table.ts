@@ -19,6 +19,8 @@ export interface Member {
   readonly apiKey: string | undefined;
   /** Share of the load of the model relative to its other CRNs: more than 0. */
   readonly weight: number;
+  /** Name in the Host field and in TLS, where it is not that of `url`. */
+  readonly host?: string;
   /** Dialects that it is declared to speak: bits of `DIALECT_BITS`. 0: nothing is declared, and what it lacks is learned. */
   readonly dialects: number;
 }
@@ -77,6 +79,15 @@ export class ModelTable {
   }
 }
 
+/** The names in the Host field and in TLS that are not those of their URLs, by origin. */
+export function hostnamesOf({ models }: ModelTableData): ReadonlyMap<string, string> {
+  const named = new Map<string, string>();
+  for (const { members } of models) {
+    for (const { host, url } of members) if (host !== undefined) named.set(new URL(url).origin, host);
+  }
+  return named;
+}
+
 /** 32-bit FNV-1a with a final mix. The same on every gateway, so that all choose the same CRN for a conversation. */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
@@ -113,6 +124,10 @@ export interface ServerDetails {
   /** As in `Member`. Default 1. */
   readonly weight?: number;
   readonly events?: KvEventSource;
+  /** Name in the Host field and in TLS, where it is not that of `url`. */
+  readonly host?: string;
+  /** Identity of its process, where who has found it knows one: another one at the same URL is another server. */
+  readonly instance?: string;
 }
 
 /** A model that discovery or registration has found. */
@@ -140,13 +155,16 @@ export function readAliases(value: unknown): readonly string[] | null {
   return Array.isArray(value) && value.length <= MAX_ALIASES && value.every(isModelName) ? value : null;
 }
 
+/** What a map or an announcement may say of a server. */
+export type SaidOfServer = Exclude<keyof ServerDetails, 'host' | 'instance'>;
+
 /** Reads what JSON says of a server besides its URL: the details, or the name of the member that cannot be read. */
 export function readServerDetails({
   apiKey,
   dialects,
   events,
   weight,
-}: Readonly<Record<string, unknown>>): Omit<ServerDetails, 'url'> | keyof ServerDetails {
+}: Readonly<Record<string, unknown>>): Omit<ServerDetails, 'url'> | SaidOfServer {
   const source = events === undefined ? undefined : readKvEventSource(events);
   if (source === null) return 'events';
   if (dialects !== undefined && !isDialectsSetting(dialects)) return 'dialects';

@@ -40,6 +40,8 @@ class Fixture {
   readonly probes: string[] = [];
   probed = 0;
   answer: (url: string) => Promise<number> = () => Promise.resolve(200);
+  /** What probes identify processes by. */
+  instance = '';
   readonly ref: Ref<CrnRegistryCommand>;
 
   constructor(cells = 8) {
@@ -53,7 +55,7 @@ class Fixture {
         ...silentDeps(this.memory),
         probe: async (url) => {
           this.probes.push(url);
-          return answerOf(await this.answer(url));
+          return { ...answerOf(await this.answer(url)), instance: this.instance };
         },
         onTable: (table) => this.tables.push(table),
         onEvent: (event) => this.events.push(event),
@@ -192,12 +194,12 @@ t.test('keeps the cells of members that stay and clears those of members that go
   fixture.board.noteFirstByte(gone.member, 900, 1);
   await fixture.configure({ a: ['http://x'], b: ['http://x'] });
   t.same([fixture.member('a', 'http://x'), fixture.member('b', 'http://x')], before);
-  t.same([fixture.board.standing(gone.member), fixture.board.firstByteMs(gone.member)], [STANDING.down, 1]);
+  t.equal(fixture.board.standing(gone.member), STANDING.down);
   fixture.answer = () => new Promise(() => undefined);
   await fixture.configure({ a: ['http://x', 'http://z'], b: ['http://x'] });
   const fresh = fixture.member('a', 'http://z');
   t.equal(fresh.member, gone.member, 'the only free cell');
-  t.equal(fixture.board.standing(fresh.member), STANDING.down);
+  t.same([fixture.board.standing(fresh.member), fixture.board.firstByteMs(fresh.member)], [STANDING.down, 1]);
 });
 
 t.test('the cell that was free longest is taken first', async (t) => {
@@ -417,7 +419,7 @@ t.test('the next member of a cell begins anew, whatever requests of the one befo
   await fixture.configure({ m: ['http://a'], n: [] });
   t.equal(blocks.matched(member, hashes, 4), 4, 'a member that stays');
   await fixture.configure({ m: [] });
-  t.equal(blocks.matched(member, hashes, 4), 0, 'a member that has gone');
+  t.equal(blocks.matched(member, hashes, 4), 4, 'a member that has gone may come back');
   // Requests that were routed by the table before.
   blocks.enter(member, hashes, 4);
   board.noteFailure(member, 0);
@@ -430,4 +432,80 @@ t.test('the next member of a cell begins anew, whatever requests of the one befo
   t.equal(blocks.matched(member, hashes, 4), 0, 'another member');
   t.not(blocks.capacity(member), 4096);
   t.same([board.failureShare(member, 0), board.loads.msPerByte(member), feedback.hitFactor(member)], [0, 0, 1]);
+});
+
+class Learned {
+  readonly fixture = new Fixture(4);
+  readonly blocks = new BlockIndex(this.fixture.memory.blocks);
+  readonly hashes = Int32Array.from({ length: 8 }, (_, at) => at * 0x9e3779b1);
+
+  async configure(...servers: readonly { readonly url: string; readonly instance?: string }[]): Promise<void> {
+    await this.fixture.configureSpecs([{ id: 'm', servers }]);
+  }
+
+  learn(url: string): void {
+    const { member } = this.fixture.member('m', url);
+    this.blocks.enter(member, this.hashes, 4);
+    this.fixture.board.noteFirstByte(member, 900, 1);
+    this.fixture.board.loads.noteFirst(member, 1000, 50, 0);
+  }
+
+  /** Blocks, time to first byte, and whether its speed is known. */
+  known(url: string): [number, number, boolean] {
+    const { member } = this.fixture.member('m', url);
+    const { board } = this.fixture;
+    return [this.blocks.matched(member, this.hashes, 4), board.firstByteMs(member), board.loads.msPerByte(member) > 0];
+  }
+}
+
+const X = { url: 'http://x' };
+const Y = { url: 'http://y' };
+
+t.test('a member that comes back within five minutes keeps what was learned of it', async (t) => {
+  const learned = new Learned();
+  await learned.configure(X, Y);
+  learned.learn(X.url);
+  const before = learned.fixture.member('m', X.url);
+  await learned.configure(Y);
+  t.equal(learned.fixture.board.standing(before.member), STANDING.down, 'it gets no requests meanwhile');
+  await learned.fixture.test.advance(299_000);
+  await learned.configure(Y, X);
+  t.same(learned.fixture.member('m', X.url), before, 'its cells');
+  t.same(learned.known(X.url), [4, 900, true]);
+  t.equal(learned.fixture.standing('m', X.url), STANDING.up);
+  await learned.configure(Y);
+  await learned.fixture.test.advance(300_000);
+  await learned.configure(Y, X);
+  t.same(learned.known(X.url), [0, 1, false], 'later it is another one');
+});
+
+t.test('a model that loses all of its members and gets them back keeps what was learned of them', async (t) => {
+  const learned = new Learned();
+  await learned.configure(X, Y);
+  learned.learn(X.url);
+  await learned.fixture.configureSpecs([]);
+  await learned.configure(X, Y);
+  t.same(learned.known(X.url), [4, 900, true]);
+});
+
+t.test('another process at the URL of a member is another member', async (t) => {
+  const learned = new Learned();
+  await learned.configure({ ...X, instance: 'one' });
+  learned.learn(X.url);
+  await learned.configure({ ...X, instance: 'two' });
+  t.same(learned.known(X.url), [0, 1, false], 'replaced at once');
+  await learned.configure({ ...X, instance: 'one' });
+  t.same(learned.known(X.url), [4, 900, true], 'the first one is back');
+});
+
+t.test('it is found out when a member was restarted while it was away', async (t) => {
+  const learned = new Learned();
+  const { fixture } = learned;
+  fixture.instance = 'first';
+  await learned.configure(X, Y);
+  learned.learn(X.url);
+  await learned.configure(Y);
+  fixture.instance = 'second';
+  await learned.configure(X, Y);
+  t.ok(fixture.events.some((event) => event.type === 'restarted' && event.url === X.url));
 });
