@@ -35,3 +35,5 @@ export {
 } from './link.ts';
 export { PlacementExchange, type PlacementExchangeDeps } from './placement-exchange.ts';
 export { BatchDecoder, BatchEncoder, type BatchSink, memberId } from './placement-batch.ts';
+export { Placements, type PlacementsDeps } from './placements.ts';
+export { applySnapshot, SnapshotReader } from './placement-snapshot.ts';

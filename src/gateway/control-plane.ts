@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
-import type { ClusterLink } from '../cluster/index.ts';
+import { type ClusterLink, PlacementExchange, Placements } from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
@@ -22,9 +22,11 @@ import {
   KvEvents,
   type OverrideResult,
   type ModelTableData,
+  PlacementRing,
   type ProbeResult,
   probe,
   readCrnReport,
+  ResponseHolders,
 } from '../routing/index.ts';
 import { describeEvent, type Log } from '../telemetry/log.ts';
 import { CrnLog } from './crn-log.ts';
@@ -83,6 +85,8 @@ export class ControlPlane {
   readonly #gauges = new Gauges(this.#engines);
   readonly #crnLog: CrnLog;
   readonly #cluster: GatewayCluster;
+  readonly #exchange: PlacementExchange;
+  readonly #placements: Placements;
   /** Why the last probe of a CRN failed, by base URL. */
   readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
@@ -134,6 +138,17 @@ export class ControlPlane {
       stage: () => this.#stage,
       totals: async () => (await this.readings.history()).threads,
       onStatus: (status) => this.#noteCluster(status),
+    });
+    const rings = Array.from({ length: threads + 1 }, (_, at) => new PlacementRing(this.#memory.placements, at));
+    this.#exchange = new PlacementExchange({
+      ...{ board: this.#board, index: this.#blockIndex, rings, servers: SERVER_CELLS, members: MEMBER_CELLS },
+      holders: new ResponseHolders(this.#memory),
+    });
+    this.#placements = new Placements({
+      ...{ clock, link: this.#cluster.link, exchange: this.#exchange, index: this.#blockIndex },
+      ring: rings[0] as PlacementRing,
+      onSnapshot: (from, bytes, elapsedMs) =>
+        log.info({ from, bytes, elapsedMs: Math.round(elapsedMs) }, 'block index taken over from another gateway'),
     });
     this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
     this.#system = createSystem({
@@ -222,6 +237,7 @@ export class ControlPlane {
           this.#table = table;
           this.#forgetCrns(new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url))));
           this.#kvEvents.configure(this.#eventSources, table);
+          this.#exchange.configure(table, this.#options.clock.now());
           this.#publish();
           this.#configured.resolve();
         },
@@ -362,6 +378,7 @@ export class ControlPlane {
     this.#server?.close();
     this.#crnLog.close();
     this.#kvEvents.close();
+    this.#placements.close();
     this.local.close();
     for (const ref of this.#threads) this.#system.stop(ref);
     if (this.#running.size === 0) return;

@@ -265,6 +265,48 @@ export class BlockIndex {
     if (ring !== null && count > first) ring.withdrawn(member, hashes, first, count - first);
   }
 
+  /** Lines of the index: a power of two. */
+  get lines(): number {
+    return this.#lineMask + 1;
+  }
+
+  /** Calls back with the entries of a line that their members hold: bits of the block's hash, and the age in units. */
+  visit(line: number, visitor: (member: number, low: number, high: number, age: number) => void): void {
+    const words = this.#words;
+    const at = PADDING_WORDS + line * LINE_WORDS;
+    for (let slot = at; slot < at + SLOTS && words[slot] !== 0; slot++) {
+      const key = words[slot] as number;
+      const member = key >>> TAG_BITS;
+      const age = this.#age(slot, key);
+      if (age < this.#capacityUnits(member)) visitor(member, line ^ nearLine(member), key & TAG_MASK, age);
+    }
+  }
+
+  /**
+   * Adds an entry of another index, in which it had this age, unless a younger one is there or all that are in its line are younger. `lines`: those
+   * of the other index. Where this one has more lines, the entry is written to each that it may belong to.
+   */
+  restore(member: number, low: number, high: number, age: number, lines: number): void {
+    const key = keyOf(member, high);
+    const near = nearLine(member);
+    const clock = this.#clocks[member * MEMBER_WORDS + CLOCK] as number;
+    const stamp = (clock - age) ^ maskOf(key);
+    const known = low & (lines - 1) & this.#lineMask;
+    for (let bits = known; bits <= this.#lineMask; bits += lines) {
+      const line = lineOf(bits, this.#lineMask, near);
+      if (this.#mayRestore(line, key, age)) this.#add(line, key, stamp);
+    }
+  }
+
+  #mayRestore(line: number, key: number, age: number): boolean {
+    const found = matches(this.#words, line, key);
+    if (found !== 0) return this.#age(line + firstOf(found), key) > age;
+    if (matches(this.#words, line, 0) !== 0) return true;
+    const oldest = this.#oldest(line);
+    const other = this.#words[oldest] as number;
+    return this.#age(oldest, other) / this.capacity(other >>> TAG_BITS) > age / this.capacity(key >>> TAG_BITS);
+  }
+
   /** Units by which the last `enter` has advanced the clock of its member. */
   get aged(): number {
     return this.#aged;
@@ -291,6 +333,11 @@ export class BlockIndex {
   capacity(member: number): number {
     const bytes = this.#clocks[member * MEMBER_WORDS + CAPACITY] as number;
     return bytes === 0 ? ASSUMED_CAPACITY_BYTES : bytes;
+  }
+
+  /** Whether the capacity of a member is that of `setCapacity`. */
+  isCapacityKnown(member: number): boolean {
+    return this.#clocks[member * MEMBER_WORDS + CAPACITY] !== 0;
   }
 
   /** Limited to a range from one unit to 1 GiB. */

@@ -32,6 +32,7 @@ export {
   isModelName,
   type KvEventSource,
   type Member,
+  mix,
   type Model,
   ModelTable,
   type ModelTableData,

@@ -1,0 +1,207 @@
+import t from 'tap';
+import { createSeededRandom } from '../../src/actor/index.ts';
+import { applySnapshot, Placements, SnapshotReader } from '../../src/cluster/index.ts';
+import type { PromptHashes } from '../../src/routing/picker.ts';
+import { createFakeCluster, type FakeCluster, type FakeLink } from '../support/cluster-link.ts';
+import { PlacementGateway, promptOf } from '../support/placement-gateway.ts';
+
+const range = (from: number, count: number): number[] => Array.from({ length: count }, (_, at) => from + at);
+
+interface Linked extends PlacementGateway {
+  readonly link: FakeLink;
+  readonly placements: Placements;
+  readonly snapshots: number[];
+}
+
+const GATEWAY: Omit<ConstructorParameters<typeof PlacementGateway>[0], 'now'> = { crns: 4 };
+
+/** A gateway with a link; its cells are its own. */
+function linked(cluster: FakeCluster, options: Partial<typeof GATEWAY> = {}): Linked {
+  const gateway = new PlacementGateway({ ...GATEWAY, now: () => cluster.clock.now(), ...options });
+  gateway.ring.on = false;
+  const link = cluster.link();
+  const snapshots: number[] = [];
+  const placements = new Placements({
+    ...{ link, clock: cluster.clock, exchange: gateway.exchange, index: gateway.control, ring: gateway.ring },
+    onSnapshot: (_from, bytes) => void snapshots.push(bytes),
+  });
+  return Object.assign(gateway, { link, placements, snapshots });
+}
+
+async function three(cluster: FakeCluster): Promise<[Linked, Linked, Linked]> {
+  const gateways = range(0, 3).map((at) => linked(cluster, { cells: range(3 * at, 4) }));
+  await cluster.advance(1000);
+  return gateways as [Linked, Linked, Linked];
+}
+
+async function close(cluster: FakeCluster, gateways: readonly Linked[]): Promise<void> {
+  for (const { placements } of gateways) placements.close();
+  const closed = Promise.all(gateways.map(({ link }) => link.close()));
+  await cluster.advance(1000);
+  await closed;
+}
+
+t.test('a prompt goes where another gateway has sent its beginning', async (t) => {
+  const cluster = createFakeCluster();
+  cluster.lagMs = 10;
+  const [one, two, three_] = await three(cluster);
+  const prompt = promptOf(range(0, 200));
+  const chosen = one.crnOf(one.choose(prompt));
+  await cluster.advance(100);
+  for (const each of [two, three_]) {
+    t.equal(each.matched(chosen, prompt), 200);
+    t.equal(each.crnOf(each.choose(promptOf(range(0, 210)))), chosen);
+  }
+  await close(cluster, [one, two, three_]);
+});
+
+t.test('the backlog of a sibling counts within 100 ms, and no more when it is gone', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  const { member, server } = two.model.members[one.crnOf(one.choose(promptOf(range(0, 100))))]!;
+  await cluster.advance(100);
+  t.equal(two.board.inFlight(server), 1);
+  cluster.cut(one.link);
+  await cluster.advance(2000);
+  t.equal(two.board.loads.backlog(member, cluster.clock.now()), 100 * 512);
+  await cluster.advance(2000);
+  t.equal(two.board.inFlight(server), 0);
+  t.equal(two.board.loads.backlog(member, cluster.clock.now()), 0);
+  await close(cluster, [one, two, three_]);
+});
+
+t.test('a gateway whose engine is away goes on, and what it noted meanwhile is told afterwards', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  cluster.stop();
+  await cluster.advance(100);
+  const prompt = promptOf(range(0, 100));
+  const chosen = one.crnOf(one.choose(prompt));
+  await cluster.advance(500);
+  t.equal(two.matched(chosen, prompt), 0);
+  cluster.start();
+  await cluster.advance(3000);
+  t.equal(two.matched(chosen, prompt), 100);
+  t.equal(three_.matched(chosen, prompt), 100);
+  await close(cluster, [one, two, three_]);
+});
+
+t.test('alone, nothing is noted', async (t) => {
+  const cluster = createFakeCluster();
+  const one = linked(cluster);
+  await cluster.advance(1000);
+  t.equal(one.ring.on, false);
+  const two = linked(cluster);
+  await cluster.advance(1000);
+  t.equal(one.ring.on, true);
+  await close(cluster, [two]);
+  t.equal(one.ring.on, false);
+  await close(cluster, [one]);
+});
+
+t.test('a gateway that starts routes as the others within a second', async (t) => {
+  const cluster = createFakeCluster();
+  cluster.lagMs = 5;
+  const old = await three(cluster);
+  const random = createSeededRandom(3);
+  const prompts: PromptHashes[] = [];
+  for (let at = 0; at < 500; at++) {
+    const prompt = promptOf(range(at * 1000, 20 + Math.floor(random() * 60)));
+    prompts.push(prompt);
+    const gateway = old[at % 3] as Linked;
+    const choice = gateway.choose(prompt);
+    await cluster.advance(5);
+    choice.prefilled(choice, 5);
+    gateway.board.leave(choice.member.server);
+  }
+  await cluster.advance(1500);
+  // Half and twice the memory, and other cells.
+  const sizes = [1 << 19, 1 << 20, 1 << 21];
+  const late = sizes.map((indexBytes) => linked(cluster, { indexBytes, cells: [7, 5, 9, 0] }));
+  await cluster.advance(1000);
+  for (const each of late) {
+    t.equal(each.snapshots.length, 1);
+    let [same, held] = [0, 0];
+    for (const prompt of prompts) {
+      for (let crn = 0; crn < 4; crn++) {
+        const expected = old[0].matched(crn, prompt);
+        if (expected === 0) continue;
+        held++;
+        if (each.matched(crn, prompt) === expected) same++;
+      }
+    }
+    t.ok(held >= 500);
+    t.ok(same >= held * 0.99, `${same} of ${held}`);
+  }
+  await close(cluster, [...old, ...late]);
+});
+
+t.test('a gateway that was cut off catches up, also on what its siblings did meanwhile', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  cluster.cut(three_.link);
+  await cluster.advance(5000);
+  const prompt = promptOf(range(0, 100));
+  const chosen = one.crnOf(one.choose(prompt));
+  await cluster.advance(1000);
+  t.equal(two.matched(chosen, prompt), 100);
+  t.equal(three_.matched(chosen, prompt), 0);
+  cluster.cut(three_.link, false);
+  await cluster.advance(6000);
+  t.equal(three_.matched(chosen, prompt), 100);
+  await close(cluster, [one, two, three_]);
+});
+
+t.test('a sibling that does not answer is not waited for', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  const prompt = promptOf(range(0, 100));
+  const chosen = one.crnOf(one.choose(prompt));
+  await cluster.advance(100);
+  // Two of them cannot send snapshots.
+  one.placements.close();
+  two.placements.close();
+  const late = linked(cluster);
+  await cluster.advance(4000);
+  t.equal(late.snapshots.length, 1);
+  t.equal(late.matched(chosen, prompt), 100);
+  await close(cluster, [one, two, three_, late]);
+});
+
+t.test('a snapshot has the youngest entries, as many as fit', async (t) => {
+  const gateway = new PlacementGateway({ crns: 1, now: () => 0, capacity: 1 << 24 });
+  const other = new PlacementGateway({ crns: 1, now: () => 0, capacity: 1 << 24 });
+  const prompts = range(0, 200).map((at) => promptOf(range(at * 1000, 100)));
+  for (const { count, hashes } of prompts) gateway.index.enter(0, hashes, count);
+  const reader = new SnapshotReader(gateway.control, () => 77, 50_000);
+  let bytes = 0;
+  let isLast = false;
+  for (let chunk = reader.next(); chunk !== null; chunk = reader.next()) {
+    bytes += chunk.length;
+    t.ok(chunk.length < 80_000);
+    isLast = applySnapshot(chunk, other.control, (id) => (id === 77 ? 0 : undefined));
+  }
+  t.equal(isLast, true);
+  t.ok(bytes < 60_000 && bytes > 25_000, `${bytes}`);
+  t.equal(other.matched(0, prompts.at(-1) as PromptHashes), 100);
+  t.equal(other.matched(0, prompts[0] as PromptHashes), 0);
+});
+
+t.test('a chunk that is not of the expected form changes nothing', async (t) => {
+  const gateway = new PlacementGateway({ crns: 1, now: () => 0 });
+  const other = new PlacementGateway({ crns: 1, now: () => 0 });
+  const prompt = promptOf(range(0, 50));
+  gateway.index.enter(0, prompt.hashes, prompt.count);
+  const chunk = new SnapshotReader(gateway.control, () => 1).next() as Buffer;
+  for (let length = 0; length < chunk.length; length++) {
+    t.throws(() => applySnapshot(chunk.subarray(0, length), other.control, () => 0));
+  }
+  for (const bits of [0, 9, 27, 255]) {
+    const wrong = Buffer.from(chunk);
+    wrong[0] = bits;
+    t.throws(() => applySnapshot(wrong, other.control, () => 0));
+  }
+  t.equal(other.matched(0, prompt), 0);
+  applySnapshot(chunk, other.control, () => undefined);
+  t.equal(other.matched(0, prompt), 0);
+});
