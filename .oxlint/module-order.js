@@ -14,7 +14,7 @@ const LAYERS = [
   ['responses'],
   ['ingress'],
   ['cluster'],
-  ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load'],
+  ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load', 'discovery'],
   ['dialect', 'routing', 'extract'],
   ['telemetry'],
   ['net'],

@@ -37,6 +37,8 @@ export interface Overview {
   readonly responses: ResponsesOverview;
   /** Null for a gateway that is alone by its settings. */
   readonly cluster: ClusterOverview | null;
+  /** Sources of servers, in the order of the settings. */
+  readonly discovery: readonly DiscoveryOverview[];
   /** The last ones, the newest first. */
   readonly errors: readonly RecentError[];
 }
@@ -195,6 +197,24 @@ export interface GatewayOverview {
   readonly ageMs: number;
 }
 
+/** One source of servers. */
+export interface DiscoveryOverview {
+  readonly source: string;
+  readonly kind: string;
+  /** `failing`: what it found before stays in force. */
+  readonly state: 'waiting' | 'ok' | 'failing';
+  readonly problem: string | null;
+  /** Age of its last answer; null before the first. */
+  readonly ageMs: number | null;
+  readonly models: number;
+  readonly servers: number;
+  /** Answers that differed from the one before, and tries that failed. */
+  readonly changes: number;
+  readonly failures: number;
+  /** Sentences about what is left out. */
+  readonly notes: readonly string[];
+}
+
 /** The report of one data plane. */
 export interface PlaneReport {
   readonly thread: number;
@@ -220,6 +240,7 @@ export interface OverviewParts {
   readonly accounts: MetricsSnapshot | null;
   readonly responses: MetricsSnapshot;
   readonly cluster: ClusterOverview | null;
+  readonly discovery: readonly DiscoveryOverview[];
 }
 
 /** What is known elsewhere. */
@@ -249,6 +270,7 @@ export function buildOverview(parts: OverviewParts, { recent, spentTodayUsd, ...
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
     responses: responsesOf(new Numbers(parts.responses)),
     cluster: parts.cluster,
+    discovery: parts.discovery,
     errors: planes
       .flatMap(({ recent }) => recent.errors)
       .toSorted((a, b) => b.dateMs - a.dateMs)

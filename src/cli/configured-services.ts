@@ -1,13 +1,18 @@
-// Asks everything that a configuration names whether it is there and as expected: servers of models, search engines, the discovery URL, the
+// Asks everything that a configuration names whether it is there and as expected: servers of models, search engines, sources of servers, the
 // store and the payment facilitator. Costs nothing: servers get requests that they refuse, and engines that charge are not searched.
 
-import { systemClock } from '../actor/index.ts';
+import { createSystem, systemClock } from '../actor/index.ts';
 import { inspectStore } from '../billing/index.ts';
 import { DIALECT_WORDS, type DialectWord } from '../config/dialect-bits.ts';
-import type { Settings } from '../config/settings.ts';
+import {
+  type DiscoverySourceSettings,
+  discoverySourceName,
+  discoverySources,
+  type Settings,
+} from '../config/settings.ts';
 import { storeName } from '../config/store-url.ts';
 import { messageOf } from '../errors.ts';
-import { readDiscoveryMap } from '../gateway/discovery.ts';
+import { Discovery, readDiscoveryMap } from '../discovery/index.ts';
 import { BufferedClient, type BufferedRequest, type BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason, mayBePath, pathUnknown, probe, statusReason } from '../routing/index.ts';
 import { configureEngines, type Engine, EngineError, type EngineQuery, type EngineSpec } from '../search/index.ts';
@@ -63,9 +68,11 @@ export async function askServices(
 }
 
 function tasksOf(settings: Settings, client: BufferedClient): (() => Promise<Finding>)[] {
-  const { discovery, payments, search, store } = settings;
+  const { payments, search, store } = settings;
   const tasks = serversOf(settings).map((server) => () => new ServerCheck(client, server).run());
-  if (discovery !== null) tasks.push(() => askDiscovery(client, discovery));
+  for (const source of discoverySources(settings)) {
+    tasks.push(() => (source.kind === 'url' ? askDiscovery(client, source.url) : askSource(source, settings)));
+  }
   for (const engine of configureEngines(search.engines, () => 0).engines) tasks.push(() => askEngine(client, engine));
   if (store !== null) tasks.push(() => askStore(store));
   const { facilitator } = payments;
@@ -329,6 +336,42 @@ async function askDiscovery(client: BufferedClient, url: string): Promise<Findin
     return { ...about, ...outcomeOf('ok', `${models.size} models on ${servers.size} servers`, answer) };
   } catch (error) {
     return wrong(error instanceof SyntaxError ? 'is not JSON' : messageOf(error));
+  }
+}
+
+/** Longest wait for a source: name servers and API servers are tried twice within it. */
+const SOURCE_TIMEOUT_MS = 10_000;
+
+/** Asks a source as a gateway does, once. */
+async function askSource(source: DiscoverySourceSettings, settings: Settings): Promise<Finding> {
+  const sentMs = systemClock.now();
+  const reported = Promise.withResolvers<void>();
+  const timer = systemClock.setTimeout(reported.resolve, SOURCE_TIMEOUT_MS);
+  const system = createSystem({ name: 'check', clock: systemClock });
+  const log = { info: () => undefined, warn: () => undefined };
+  const discovery = new Discovery({
+    ...{ system, log, clock: systemClock },
+    get: () => Promise.reject(new Error('polls nothing')),
+    onChange: () => undefined,
+    onAnswered: reported.resolve,
+  });
+  try {
+    discovery.configure({ discovery: [source], discoveryIntervalMs: settings.discoveryIntervalMs });
+    await reported.promise;
+    const [status] = discovery.status();
+    const { models = 0, notes = [], problem = null, servers = 0, state = 'waiting' } = status ?? {};
+    const found = problem ?? (state === 'waiting' ? 'no answer in time' : `${models} models on ${servers} servers`);
+    return {
+      what: 'discovery',
+      name: discoverySourceName(source),
+      result: state === 'ok' && notes.length === 0 ? 'ok' : 'wrong',
+      found: [found, ...notes].join('; '),
+      latencyMs: state === 'ok' ? since(sentMs) : null,
+      suggestions: [],
+    };
+  } finally {
+    systemClock.clearTimeout(timer);
+    await system.terminate();
   }
 }
 

@@ -1,7 +1,7 @@
 // Mistakes of settings that are right alone and wrong together.
 
 import { entryPath, type Mistake } from './mistake.ts';
-import type { Settings } from './settings.ts';
+import { asksForSrv, discoverySources, type Settings } from './settings.ts';
 import type { Address } from './units.ts';
 
 /** Every conflict between settings, by the path of the one to change. */
@@ -19,7 +19,13 @@ export function findConflicts(settings: Settings): Mistake[] {
   if (limits.heldEventBytes > limits.bufferedBytes) {
     refuse('limits.heldEventBytes', 'must not exceed limits.bufferedBytes');
   }
-  return [...conflicts, ...findPaymentConflicts(settings), ...findLimitConflicts(settings), ...findRepeats(settings)];
+  return [
+    ...conflicts,
+    ...findPaymentConflicts(settings),
+    ...findLimitConflicts(settings),
+    ...findDiscoveryConflicts(settings),
+    ...findRepeats(settings),
+  ];
 }
 
 function findPaymentConflicts({ payments, store }: Settings): Mistake[] {
@@ -41,6 +47,30 @@ function findLimitConflicts({ keys, store }: Settings): Mistake[] {
     const isLimited = [monthly, rpm, running, tpm].some((limit) => limit !== undefined);
     return isLimited ? [{ path: `keys.static[${index}]`, message: 'has limits, which need a store' }] : [];
   });
+}
+
+/** What each source lacks to name servers and their model. */
+function findDiscoveryConflicts(settings: Settings): Mistake[] {
+  const sources = discoverySources(settings);
+  const mistakes = sources.flatMap((source, index): Mistake[] => {
+    const at = (name: string, message: string): Mistake => ({ path: `discovery[${index}].${name}`, message });
+    if (source.kind === 'dns' && source.port === undefined && !asksForSrv(source)) {
+      return [at('port', 'is required: A and AAAA records have no port')];
+    }
+    if (source.kind !== 'kubernetes') return [];
+    const found: Mistake[] = [];
+    if (source.service === undefined && source.selector === undefined) {
+      found.push(at('service', 'is required, or selector'));
+    }
+    if (source.model === undefined && source.modelLabel === undefined) {
+      found.push(at('model', 'is required, or modelLabel'));
+    }
+    return found;
+  });
+  for (const index of repeated(sources.map((source) => JSON.stringify(source)))) {
+    mistakes.push({ path: `discovery[${index}]`, message: 'is listed before' });
+  }
+  return mistakes;
 }
 
 /** A wildcard host takes the port of every other host. */

@@ -5,7 +5,16 @@ import { isDeepStrictEqual } from 'node:util';
 import { valueOf } from './diff.ts';
 import { resolveSettings } from './load.ts';
 import type { DialectsSetting } from './dialect-bits.ts';
-import { SETTINGS, type ModelSettings, type ServerSettings, type SettingRow, type Settings } from './settings.ts';
+import {
+  type DiscoverySourceSettings,
+  discoverySourceName,
+  discoverySources,
+  SETTINGS,
+  type ModelSettings,
+  type ServerSettings,
+  type SettingRow,
+  type Settings,
+} from './settings.ts';
 import { storeName } from './store-url.ts';
 import { printAddress, printBytes, printDuration, type Address } from './units.ts';
 import type { AnyType, Fields, Kind, Setting } from './value-types.ts';
@@ -65,8 +74,8 @@ export function explain(settings: Settings, source?: string): string {
       `GET ${health.path} every ${printDuration(health.intervalMs)}, up after ${health.rise} good, down after ${health.fall} bad`,
     ],
   ];
-  if (settings.discovery !== null) {
-    parts.push(['discovery', `${bareUrl(settings.discovery)} every ${printDuration(settings.discoveryIntervalMs)}`]);
+  for (const source of discoverySources(settings)) {
+    parts.push(['discovery', sourceText(source, settings.discoveryIntervalMs)]);
   }
   parts.push(['store', settings.store === null ? 'none: no accounts, no credit' : storeName(settings.store)]);
   const engines = Object.entries(settings.search.engines);
@@ -82,6 +91,12 @@ export function explain(settings: Settings, source?: string): string {
   const warnings = findWarnings(settings);
   if (warnings.length > 0) out.push('', 'Warnings', ...warnings.map((warning) => `  ${warning}`));
   return `${out.join('\n')}\n`;
+}
+
+function sourceText(source: DiscoverySourceSettings, intervalMs: number): string {
+  const name = discoverySourceName(source);
+  if (source.kind === 'url') return `${name} every ${printDuration(source.intervalMs ?? intervalMs)}`;
+  return source.kind === 'dns' ? `${name} for ${source.model}` : name;
 }
 
 /** An engine with its kind and where it is; never more of it, since it may be a secret. */
@@ -128,12 +143,15 @@ function differencesOf(settings: Settings): [string, string][] {
     const value = valueOf(settings, row);
     if (row.setting.kind === 'map' || row.setting.secret === true) return [];
     if (isDeepStrictEqual(value, valueOf(defaults.settings, row))) return [];
+    // Explained in full, and may hold credentials.
+    if (row.path === 'discovery' && typeof value !== 'string') return [];
     return [[row.path, `${printValue(value, row.setting)} (default ${printWritten(row.setting.fallback)})`]];
   });
 }
 
-function printValue(value: unknown, { kind }: Setting): string {
+function printValue(value: unknown, { kind, text }: Setting): string {
   if (value === null) return 'null';
+  if (text?.kind === 'url' && typeof value === 'string') return bareUrl(value);
   if (kind === 'duration') return printDuration(value as number);
   if (kind === 'bytes') return printBytes(value as number);
   if (kind === 'address') return printAddress(value as Address);
@@ -157,6 +175,12 @@ function briefly(fallback: unknown): string {
 
 /** The fields of the entries of a list or map, and of the records inside them. */
 function fieldsOf(path: string, { kind, items }: Setting): (readonly [string, Setting])[] {
+  if (items?.variants !== undefined) {
+    return Object.entries(items.variants).flatMap(([word, { fields }]) => {
+      const { kind: _, ...others } = fields;
+      return recordFieldsOf(`${path}[${word}]`, others);
+    });
+  }
   return recordFieldsOf(kind === 'map' ? `${path}.ID` : `${path}[]`, items?.fields ?? {});
 }
 
@@ -169,13 +193,14 @@ function recordFieldsOf(prefix: string, fields: Fields): (readonly [string, Sett
 }
 
 /** What may be written for a value, in words. */
-export function typeOf({ kind, words = [], items, nullable }: AnyType): string {
+export function typeOf({ kind, words = [], items, nullable, text: instead }: AnyType): string {
   const { text } = items ?? {};
   const entry = KINDS[items?.kind ?? 'string'].name;
   const entries =
     items?.kind === 'enum' ? 'words' : text === undefined ? entry : `${KINDS[text.kind].name} or ${entry}`;
   const name = kind === 'list' ? `list of ${entries}` : KINDS[kind].name;
   const types = kind === 'enum' ? [...words] : [...words, name];
+  if (kind === 'list' && instead !== undefined) types.unshift(KINDS[instead.kind].name);
   if (nullable === true) types.push('null');
   return types.join(', ');
 }

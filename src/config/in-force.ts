@@ -76,18 +76,20 @@ function storeText(store: string | null): string | null {
 /** A value as a user writes it. `secret`: so is all of it that the fields of records do not tell apart. */
 function written(type: AnyType & { readonly secret?: boolean }, value: unknown, secret: boolean): unknown {
   if (value === null || value === undefined) return null;
-  const { fields, items, kind } = type;
+  const { fields, items, kind, text, variants } = type;
   if (Array.isArray(value)) return value.map((item) => (items === undefined ? SET : written(items, item, secret)));
   if (kind === 'map' && items !== undefined && isPlain(value)) {
     return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, written(items, item, secret)]));
   }
   if (kind === 'record' && fields !== undefined && isPlain(value)) {
-    const shown = Object.entries(fields).flatMap(([name, field]) => {
+    const own = variants?.[String(value['kind'])]?.fields ?? fields;
+    const shown = Object.entries(own).flatMap(([name, field]) => {
       const inner = value[resolvedName(name, field)];
       return inner === undefined ? [] : [[name, written(field, inner, field.secret === true)] as const];
     });
     return Object.fromEntries(shown);
   }
+  if (kind === 'list' && text !== undefined) return written(text, value, secret);
   if (kind === 'open') return openText(value);
   if (secret) return SET;
   if (kind === 'duration') return printDuration(value as number);

@@ -142,6 +142,7 @@ function overridesOf(row: SettingRow, env: Environment, flags: Flags): Override[
 /** Text of a list is JSON or comma-separated; of a map or a list of records it is JSON; undefined when it is not. */
 function readText(text: string, { setting }: SettingRow): unknown {
   if (setting.nullable === true && text === 'null') return null;
+  if (setting.text !== undefined && !/^\s*\[/.test(text)) return text;
   if (setting.kind !== 'map' && setting.kind !== 'list') return text;
   const isJson = setting.kind === 'map' || setting.items?.kind === 'record' || /^\s*\[/.test(text);
   if (!isJson) return text.split(',').map((item) => item.trim());
@@ -213,7 +214,7 @@ export function parseConfigText(text: string, filename: string): Parsed {
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
   if ('mistakes' in parsed) return parsed;
-  const resolution = withModulePaths(resolveSettings(parsed.input, env, flags), filename);
+  const resolution = withPaths(resolveSettings(parsed.input, env, flags), filename);
   if ('mistakes' in resolution || resolution.settings.store === null) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['store'], filename);
@@ -222,8 +223,8 @@ export function loadConfigText(text: string, filename: string, env: Environment 
   return { settings: Object.freeze({ ...settings, store }), sources };
 }
 
-/** The paths of engine modules begin where that of a store does. */
-function withModulePaths(resolution: Resolution, filename: string): Resolution {
+/** The paths of engine modules and of discovery files begin where that of a store does. */
+function withPaths(resolution: Resolution, filename: string): Resolution {
   if ('mistakes' in resolution) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['search.engines'], filename);
@@ -232,7 +233,14 @@ function withModulePaths(resolution: Resolution, filename: string): Resolution {
     return [id, freeze({ ...entry, path: resolve(folder, entry['path']) })] as const;
   });
   const search = Object.freeze({ ...settings.search, engines: Object.freeze(Object.fromEntries(entries)) });
-  return { ...resolution, settings: Object.freeze({ ...settings, search }) };
+  if (settings.discovery === null || typeof settings.discovery === 'string') {
+    return { ...resolution, settings: Object.freeze({ ...settings, search }) };
+  }
+  const start = storeFolder(sources['discovery'], filename);
+  const discovery = settings.discovery.map((source) =>
+    source.kind === 'file' ? { ...source, path: resolve(start, source.path) } : source,
+  );
+  return { ...resolution, settings: Object.freeze({ ...settings, search, discovery: freeze(discovery) }) };
 }
 
 /** Where a relative path of a store begins. */

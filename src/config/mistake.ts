@@ -31,7 +31,11 @@ export function mistakesOf({ issues, type, name, problems }: Reading): Mistake[]
     const refused = problems.get(issue.input);
     if (refused !== undefined) return refused.map((message) => ({ path: path || ROOT, message }));
     const at = issue.path.reduce<AnyType | undefined>(typeInside, type);
-    if (issue.code === 'unrecognized_keys') return unknownNames(issue.keys, path, at?.fields ?? {});
+    if (issue.code === 'unrecognized_keys') {
+      return at?.variants === undefined
+        ? unknownNames(issue.keys, path, at?.fields ?? {})
+        : unknownInVariant(issue.keys, path, at.variants, issue.input);
+    }
     const message = issue.input === undefined ? 'is required' : issue.message;
     return [{ path: path || ROOT, message: at?.nullable === true ? `${message}, or null` : message }];
   });
@@ -68,6 +72,21 @@ function unknownNames(names: readonly string[], path: string, fields: Fields): M
     }
     const at = entryPath(path, name);
     return { path: at, message: REMOVED[at] ?? unknownMessage(near) };
+  });
+}
+
+/** Names that a record does not have whose fields depend on its kind: another kind may have them. */
+function unknownInVariant(
+  names: readonly string[],
+  path: string,
+  variants: NonNullable<AnyType['variants']>,
+  raw: unknown,
+): Mistake[] {
+  const { kind } = raw as { readonly kind: string };
+  return names.flatMap((name) => {
+    const others = Object.keys(variants).filter((word) => Object.hasOwn(variants[word]?.fields ?? {}, name));
+    if (others.length === 0) return unknownNames([name], path, variants[kind]?.fields ?? {});
+    return [{ path: entryPath(path, name), message: `is not for kind ${kind}, but for ${others.join(' and ')}` }];
   });
 }
 

@@ -13,13 +13,16 @@ import {
   integerOr,
   list,
   listOr,
+  listOrText,
   map,
   MOST_USD,
   nullable,
   number,
+  oneOf,
   open,
   optional,
   orText,
+  portOrName,
   required,
   resolvedName,
   section,
@@ -174,6 +177,101 @@ const WEBHOOK = section('One receiver of events.', {
   events: setting(list(choice(WEBHOOK_EVENTS)), [...WEBHOOK_EVENTS], 'Events that are sent.'),
 });
 
+const DNS_NAME: Pattern = {
+  pattern:
+    /^(?=.{1,254}$)(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$/,
+  hint: 'a DNS name, such as "vllm.default.svc.cluster.local"',
+};
+const NAME_SERVER: Pattern = {
+  pattern: /^(?:[\d.]+(?::\d{1,5})?|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?|[0-9A-Fa-f:.]+)$/,
+  hint: 'an IP address, with a port where it is not 53, such as "10.96.0.10" or "[fd00::a]:5353"',
+};
+const KUBERNETES_NAME: Pattern = {
+  pattern: /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/,
+  hint: 'a name of Kubernetes: lower case letters, digits and dashes',
+};
+const LABEL_NAME: Pattern = {
+  pattern: /^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/,
+  hint: 'the name of a label, such as "model" or "example.com/model"',
+};
+const SELECTOR: Pattern = {
+  pattern: /^[A-Za-z0-9._/=!,() -]{1,1024}$/,
+  hint: 'a label selector of Kubernetes, such as "app=vllm" or "app in (vllm, sglang)"',
+};
+
+/** What the source says of all of its servers. */
+const FOUND_SERVERS = {
+  scheme: setting(choice(['http', 'https']), 'http', 'Scheme of the servers.'),
+  host: optional(
+    string(HOST_NAME),
+    'Name in the Host header and in TLS; without it that of the source with https, else the address.',
+  ),
+  dialects: optional(listOr('auto', choice(DIALECT_WORDS)), 'Dialects that the servers speak.'),
+  aliases: optional(list(string(MODEL_NAME)), 'Further names of the model.'),
+  weight: optional(number({ min: LEAST_WEIGHT, max: MOST_WEIGHT }), 'Weight of each server; without it 1.'),
+};
+const FOUND_KEY = optional(string(TOKEN), 'Credential for servers that have none of their own.', SECRET);
+
+/** By kind. */
+const DISCOVERY = {
+  url: section('A discovery map at a URL.', {
+    kind: required(choice(['url']), 'A discovery map that is polled.'),
+    url: required(url(), 'URL of the map.'),
+    interval: optional(duration(), 'Time between two requests; without it discoveryInterval.'),
+    apiKey: FOUND_KEY,
+  }),
+  dns: section('The addresses of a DNS name.', {
+    kind: required(choice(['dns']), 'The A and AAAA records of a name, or its SRV records.'),
+    name: required(string(DNS_NAME), 'Complete DNS name; search domains are not tried.'),
+    records: setting(
+      choice(['auto', 'address', 'srv']),
+      'auto',
+      'Records that are asked for; auto: SRV for names such as _http._tcp.vllm.example, else A and AAAA.',
+    ),
+    port: optional(integer({ min: 1, max: 65_535 }), 'Port of the servers; SRV records have their own.'),
+    model: required(string(MODEL_NAME), 'Model that the servers run.'),
+    interval: optional(duration(), 'Time between two queries of SRV records; without it discoveryInterval.'),
+    family: setting(
+      choice(['all', 'ipv4', 'ipv6']),
+      'all',
+      'Addresses that are used; for servers with both, choose one, since each address counts as a server.',
+    ),
+    nameServers: setting(list(string(NAME_SERVER)), [], 'Name servers to ask; without any those of the system.'),
+    ...FOUND_SERVERS,
+    apiKey: FOUND_KEY,
+  }),
+  kubernetes: section('The EndpointSlices of Kubernetes.', {
+    kind: required(choice(['kubernetes']), 'EndpointSlices of services, watched.'),
+    namespace: optional(string(KUBERNETES_NAME), 'Namespace of the service; without it that of the pod.'),
+    service: optional(string(KUBERNETES_NAME), 'Service whose endpoints are the servers.'),
+    selector: optional(string(SELECTOR), 'Label selector of EndpointSlices, which have the labels of their service.'),
+    port: optional(portOrName(), 'Port of the pods or its name; without it the only port, or the one named http.'),
+    model: optional(string(MODEL_NAME), 'Model of servers without modelLabel.'),
+    modelLabel: optional(string(LABEL_NAME), 'Label of the service that names the model.'),
+    dialectsLabel: optional(string(LABEL_NAME), 'Label with the dialects, separated by dots.'),
+    aliasLabel: optional(string(LABEL_NAME), 'Label with a further name of the model.'),
+    weightLabel: optional(string(LABEL_NAME), 'Label with the weight of each server.'),
+    labels: setting(
+      choice(['service', 'pod']),
+      'service',
+      'Whose labels these are; those of pods can only be read with the right to list and watch pods.',
+    ),
+    server: optional(url(BASE_URL), 'Base URL of the API server; without it that of the cluster of the pod.'),
+    account: setting(
+      string(PATH),
+      '/var/run/secrets/kubernetes.io/serviceaccount',
+      'Folder of the service account: token, ca.crt and namespace.',
+    ),
+    ...FOUND_SERVERS,
+    apiKey: FOUND_KEY,
+  }),
+  file: section('A discovery map in a file.', {
+    kind: required(choice(['file']), 'A discovery map in a file, watched.'),
+    path: required(string(), 'Path of the file, YAML or JSON; from the folder of the configuration.'),
+    apiKey: FOUND_KEY,
+  }),
+};
+
 /** All settings; sections are records. */
 export const SCHEMA = section('General', {
   listen: setting(
@@ -248,8 +346,12 @@ export const SCHEMA = section('General', {
     'Silence after which a comment line is sent on a stream to keep it open.',
   ),
   models: setting(map(MODEL), {}, 'The models, by the id that clients ask for.'),
-  discovery: setting(nullable(url()), null, 'URL of a map of models to servers, merged with models.'),
-  discoveryInterval: setting(duration(), '30s', 'Time between two requests to the discovery URL.'),
+  discovery: setting(
+    nullable(listOrText(oneOf(DISCOVERY), url())),
+    null,
+    'Where servers are found: the URL of a discovery map, or a list of sources. Merged with models.',
+  ),
+  discoveryInterval: setting(duration(), '30s', 'Time between two requests to a discovery URL.'),
   health: section('Health probes', {
     interval: setting(duration(), '5s', 'Time between two probes of a server.'),
     timeout: setting(duration(), '2s', 'Longest wait for the answer to a probe.'),
@@ -719,6 +821,35 @@ export type ModelSettings = SectionOutput<typeof MODEL.fields>;
 
 /** One server of a model. */
 export type ServerSettings = SectionOutput<typeof SERVER.fields>;
+
+/** One source of `discovery`. */
+export type DiscoverySourceSettings = Exclude<NonNullable<Settings['discovery']>, string>[number];
+
+/** The sources of `discovery`: a URL alone is one. */
+export function discoverySources({ discovery }: Pick<Settings, 'discovery'>): readonly DiscoverySourceSettings[] {
+  return typeof discovery === 'string' ? [{ kind: 'url', url: discovery }] : (discovery ?? []);
+}
+
+/** Whether a DNS source asks for SRV records: their names begin with a service and a protocol (RFC 2782). */
+export function asksForSrv({ name, records }: Extract<DiscoverySourceSettings, { kind: 'dns' }>): boolean {
+  return records === 'auto' ? /^_[^.]+\._[^.]+\./.test(name) : records === 'srv';
+}
+
+/** What a source is called in logs, metrics and on pages. Holds no secret: a query is left out. */
+export function discoverySourceName(source: DiscoverySourceSettings): string {
+  switch (source.kind) {
+    case 'url':
+      return source.url.replace(/\?.*$/, '?…');
+    case 'dns':
+      return `dns ${source.name}${source.port === undefined ? '' : `:${source.port}`}`;
+    case 'kubernetes': {
+      const { namespace, selector, service } = source;
+      return `kubernetes ${[namespace, service, selector].filter((part) => part !== undefined).join('/')}`;
+    }
+    case 'file':
+      return `file ${source.path}`;
+  }
+}
 
 /** One model of `SettingsInput`. */
 export type ModelInput = SectionInput<typeof MODEL.fields>;

@@ -49,8 +49,10 @@ export interface ValueType<Output, Input = Output, Suffix extends string = ''> {
   readonly items?: AnyType;
   /** The settings of a record. */
   readonly fields?: Fields;
-  /** The type of a text that may stand in place of a record. */
+  /** The type of a text that may stand in place of a record or a list. */
   readonly text?: AnyType;
+  /** The records of which a value is one, by what their field `kind` says; `fields` is empty then. */
+  readonly variants?: Readonly<Record<string, Section<Fields>>>;
 }
 
 /** `default`: has a default. `required`: must be written. `optional`: may be absent, in `Settings` too. */
@@ -221,6 +223,23 @@ export function addressBlock(): ValueType<string> {
   return { kind: 'block', schema, suffix: '' };
 }
 
+/** A port, or the name of one as RFC 6335 §5.1 has them; always a text. */
+export function portOrName(): ValueType<string, Quantity> {
+  const form = /^(?:[1-9]\d{0,4}|(?=.*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)$/;
+  const schema = parsed<string, Quantity>((raw) => {
+    const text = typeof raw === 'number' ? String(raw) : raw;
+    const isGood = typeof text === 'string' && form.test(text) && !(Number(text) > 65_535);
+    return isGood ? text : { problem: 'must be a port from 1 to 65535, or the name of one, such as "http"' };
+  });
+  JSON_SCHEMA.add(schema, {
+    type: ['integer', 'string'],
+    minimum: 1,
+    maximum: 65_535,
+    pattern: orVariable(form),
+  });
+  return { kind: 'string', schema, suffix: '' };
+}
+
 /** An HTTP URL, without the trailing slash, so that a path can follow it. `base`: without a query. */
 export function url({ base = false }: { readonly base?: boolean } = {}): ValueType<string> {
   const schema = parsed<string, string>((raw) => readUrl(raw, base));
@@ -241,10 +260,14 @@ function readUrl(raw: unknown, base: boolean): string | Problem {
 
 /** One of the words. */
 export function choice<const Word extends string>(words: readonly Word[]): ValueType<Word> {
-  const schema = z.enum(words, { error: `must be one of ${words.join(', ')}` });
+  const schema = z.enum(words, { error: oneOfWords(words) });
   const anyOf = [{ enum: words }, { type: 'string', pattern: VARIABLE }];
   JSON_SCHEMA.add(schema, { type: undefined, enum: undefined, anyOf });
   return { kind: 'enum', schema, suffix: '', words };
+}
+
+function oneOfWords(words: readonly string[]): string {
+  return words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
 }
 
 export function list<Output, Input>(
@@ -370,6 +393,57 @@ export function orText<const F extends Fields, const Name extends keyof F & stri
   );
   JSON_SCHEMA.add(schema, { anyOf: [text, record].map(jsonSchemaOf) });
   return { kind: 'record', schema: schema as never, suffix: '', fields: record.fields, text };
+}
+
+/** A list, or a text in its place that stays a text. */
+export function listOrText<Output, Input, Text>(
+  items: ValueType<Output, Input, string>,
+  text: ValueType<Text>,
+): ValueType<readonly Output[] | Text, readonly Input[] | Text> {
+  const entries = list(items);
+  const schema = z.pipe(
+    z.unknown(),
+    z.transform((raw, { issues }) => {
+      const read = (Array.isArray(raw) ? entries : text).schema.safeParse(raw, { reportInput: true });
+      if (read.success) return read.data;
+      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
+      return z.NEVER;
+    }),
+  );
+  JSON_SCHEMA.add(schema, { anyOf: [jsonSchemaOf(text), { type: 'array', items: jsonSchemaOf(items) }] });
+  return { kind: 'list', schema: schema as never, suffix: '', items, text };
+}
+
+/** One of several sections, told apart by their field `kind`, which each must have as a choice of one word: its name in `variants`. */
+export function oneOf<const V extends Readonly<Record<string, Section<Fields>>>>(
+  variants: V,
+): ValueType<Output<V[keyof V]>, Input<V[keyof V]>> {
+  const words = Object.keys(variants);
+  const schema = z.pipe(
+    z.unknown(),
+    z.transform((raw, { issues }) => {
+      const refuse = (message: string, path: string[], input: unknown): never => {
+        issues.push({ code: 'custom', message, path, input });
+        return z.NEVER;
+      };
+      if (!isPlain(raw)) return refuse(`must be a mapping with the name kind: ${words.join(', ')}`, [], raw);
+      const { kind } = raw;
+      const variant = typeof kind === 'string' && Object.hasOwn(variants, kind) ? variants[kind] : undefined;
+      if (variant === undefined) {
+        return refuse(
+          kind === undefined ? `is required: ${words.join(', ')}` : oneOfWords(words),
+          ['kind'],
+          kind ?? raw,
+        );
+      }
+      const read = variant.schema.safeParse(raw, { reportInput: true });
+      if (read.success) return read.data;
+      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
+      return z.NEVER;
+    }),
+  );
+  JSON_SCHEMA.add(schema, { anyOf: Object.values(variants).map(jsonSchemaOf) });
+  return { kind: 'record', schema: schema as never, suffix: '', fields: {}, variants };
 }
 
 function jsonSchemaOf({ schema }: AnyType): object {

@@ -1,7 +1,7 @@
 // Warnings about settings that are valid but probably not intended. They name settings, models and addresses, never keys.
 
 import { printAddress, printDuration, isLoopback, isPrivate } from './units.ts';
-import type { ModelSettings, Settings } from './settings.ts';
+import { discoverySources, type ModelSettings, type Settings } from './settings.ts';
 
 /** Every warning about a configuration, one sentence each, the most dangerous first. */
 export function findWarnings(settings: Settings): string[] {
@@ -9,7 +9,7 @@ export function findWarnings(settings: Settings): string[] {
 }
 
 function warnOfExposure(settings: Settings): string[] {
-  const { listen, admin, adminToken, adminTokens, keys, store, discovery, requestLog } = settings;
+  const { listen, admin, adminToken, adminTokens, keys, store, requestLog } = settings;
   const warnings: string[] = [];
   if (!keys.required && !isLoopback(listen.host)) {
     warnings.push(`open gateway: anybody who reaches ${printAddress(listen)} can use it (keys.required is false)`);
@@ -25,16 +25,18 @@ function warnOfExposure(settings: Settings): string[] {
   if (keys.required && keys.static.length === 0 && store === null) {
     warnings.push('nobody can call: keys.required is true, keys.static is empty and there is no store');
   }
-  if (discovery !== null && crossesOpenly(discovery)) {
-    warnings.push(`discovery: the model map crosses a public network unencrypted (${new URL(discovery).host})`);
+  for (const source of discoverySources(settings)) {
+    if (source.kind !== 'url' || !crossesOpenly(source.url)) continue;
+    warnings.push(`discovery: the model map crosses a public network unencrypted (${new URL(source.url).host})`);
   }
   return warnings;
 }
 
-function warnOfModels({ models, discovery }: Settings): string[] {
-  const entries = Object.entries(models);
-  if (entries.length === 0 && discovery === null) return ['nothing to serve: models is empty and discovery is off'];
-  return entries.flatMap(([id, model]) => warnOfModel(id, model, discovery !== null));
+function warnOfModels(settings: Settings): string[] {
+  const entries = Object.entries(settings.models);
+  const isDiscovered = discoverySources(settings).length > 0;
+  if (entries.length === 0 && !isDiscovered) return ['nothing to serve: models is empty and discovery is off'];
+  return entries.flatMap(([id, model]) => warnOfModel(id, model, isDiscovered));
 }
 
 function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings, isDiscovered: boolean): string[] {

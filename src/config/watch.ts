@@ -1,10 +1,11 @@
-// Watches the configuration file and reports its text when it has changed. It notices all ways in which files are replaced: by
+// Watches a configuration file and reports its text when it has changed. It notices all ways in which files are replaced: by
 // editors that rename and create, atomically, and by the symlink swap of mounted config maps. The directory is watched, and
 // the text is compared at intervals in case no event arrives.
 
 import { readFileSync, watch, type FSWatcher } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
+import { printBytes } from './units.ts';
 
 export interface ConfigWatchOptions {
   /** The file has new content, given as text. Not called for a rewrite of the same text. */
@@ -15,6 +16,10 @@ export interface ConfigWatchOptions {
   readonly debounceMs?: number;
   /** Interval of the comparisons that need no event, in milliseconds. Default 2000. */
   readonly pollMs?: number;
+  /** A larger file cannot be read. Default: no limit. */
+  readonly maxBytes?: number;
+  /** Whether the present text is reported too, as the first change. Default false. */
+  readonly reportFirst?: boolean;
 }
 
 export interface ConfigWatch {
@@ -22,7 +27,7 @@ export interface ConfigWatch {
   close(): void;
 }
 
-/** Starts to watch. The present text of the file is no change. The watch does not keep the process alive. */
+/** Starts to watch. The present text of the file is no change, unless `reportFirst` says so. The watch does not keep the process alive. */
 export function watchConfig(path: string, options: ConfigWatchOptions): ConfigWatch {
   return new FileWatch(path, options);
 }
@@ -41,10 +46,14 @@ class FileWatch implements ConfigWatch {
   constructor(path: string, options: ConfigWatchOptions) {
     this.#path = path;
     this.#options = options;
-    try {
-      this.#text = readFileSync(path, 'utf8');
-    } catch {
-      this.#schedule();
+    if (options.reportFirst === true) {
+      void this.#settle();
+    } else {
+      try {
+        this.#text = readFileSync(path, 'utf8');
+      } catch {
+        this.#schedule();
+      }
     }
     this.#watchDirectory();
     this.#poll = setInterval(() => void this.#compare(), options.pollMs ?? 2000).unref();
@@ -102,7 +111,10 @@ class FileWatch implements ConfigWatch {
   }
 
   async #readState(): Promise<string | Error> {
+    const { maxBytes = Infinity } = this.#options;
     try {
+      const { size } = await stat(this.#path);
+      if (size > maxBytes) return new Error(`is larger than ${printBytes(maxBytes)}`);
       return await readFile(this.#path, 'utf8');
     } catch (error) {
       return error as Error;

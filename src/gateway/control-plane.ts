@@ -9,7 +9,6 @@ import { type ClusterLink, PlacementExchange, Placements } from '../cluster/inde
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
-  type FoundModels,
   BlockIndex,
   CacheFeedback,
   Board,
@@ -17,6 +16,7 @@ import {
   createBoardMemory,
   type CrnOverride,
   crnRegistry,
+  hostnamesOf,
   type CrnRegistryCommand,
   type KvEventSource,
   KvEvents,
@@ -31,7 +31,7 @@ import {
 import { describeEvent, type Log } from '../telemetry/log.ts';
 import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
-import { discovery, type DiscoveryCommand } from './discovery.ts';
+import { Discovery } from '../discovery/index.ts';
 import { configureEngines, createPlaceMemory, EngineCells, foldersOf, IndexService } from '../search/index.ts';
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
@@ -44,7 +44,7 @@ import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
 import { viaName } from '../upstream/index.ts';
-import { configuredKeys, mergeModels, sameModels, type Snapshot, withoutKeys } from './snapshot.ts';
+import { configuredKeys, mergeModels, type MergedModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
 const SERVER_CELLS = 1024;
@@ -91,6 +91,7 @@ export class ControlPlane {
   readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
   readonly #registry: Ref<CrnRegistryCommand>;
+  readonly #discovery: Discovery;
   readonly #pages: PageService;
   readonly #indexes: IndexService;
   readonly #billing: BillingService | null;
@@ -107,9 +108,6 @@ export class ControlPlane {
   readonly #via = viaName();
   #built = false;
   #settings: Settings;
-  #discovered: FoundModels = new Map();
-  #discovery: Ref<DiscoveryCommand> | null = null;
-  #discoveryPolled = false;
   #crnsJudged = false;
   #table: ModelTableData = { version: 0, models: [] };
   #eventSources: ReadonlyMap<string, KvEventSource> = new Map();
@@ -158,6 +156,12 @@ export class ControlPlane {
       onEvent: (event) => log[event.type === 'dead-letter' ? 'debug' : 'error'](describeEvent(event)),
       onFailure: onFatal,
     });
+    this.#discovery = new Discovery({
+      ...{ system: this.#system, clock, log },
+      get: (url, timeoutMs, maxBytes) => this.#client.get(url, timeoutMs, maxBytes),
+      onChange: () => this.#configureCrns(),
+      onAnswered: () => this.#checkReady(),
+    });
     this.#pages = new PageService(this.#system, settings.fetch, log);
     this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
     this.#keepIndexes();
@@ -202,6 +206,7 @@ export class ControlPlane {
       blockIndex: this.#blockIndex,
       kvEvents: this.#kvEvents,
       gauges: this.#gauges,
+      discovery: this.#discovery,
       pages: this.#pages,
       accounts: this.#billing,
       responses: this.#responses,
@@ -209,7 +214,7 @@ export class ControlPlane {
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
-    this.#startDiscovery();
+    this.#discovery.configure(settings);
     this.#configureCrns();
     this.#cluster.configure(settings);
   }
@@ -235,6 +240,7 @@ export class ControlPlane {
         report: (url, apiKey, timeoutMs) => readCrnReport(this.#client, url, apiKey, timeoutMs),
         onTable: (table) => {
           this.#table = table;
+          this.#client.nameHosts(hostnamesOf(table));
           this.#forgetCrns(new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url))));
           this.#kvEvents.configure(this.#eventSources, table);
           this.#exchange.configure(table, this.#options.clock.now());
@@ -277,7 +283,7 @@ export class ControlPlane {
     return this.#configured.promise;
   }
 
-  /** Resolves when every CRN has been judged once and discovery has answered or failed once. */
+  /** Resolves when every CRN has been judged once and each source of discovery has answered or failed once. */
   get ready(): Promise<void> {
     return this.#judged.promise;
   }
@@ -307,11 +313,8 @@ export class ControlPlane {
 
   /** Takes over new settings; the data planes get them within a turn of the event loop. */
   apply(settings: Settings): void {
-    const before = this.#settings;
     this.#settings = settings;
-    if (settings.discovery !== before.discovery || settings.discoveryIntervalMs !== before.discoveryIntervalMs) {
-      this.#startDiscovery();
-    }
+    this.#discovery.configure(settings);
     this.#pages.configure(settings.fetch);
     this.#keepIndexes();
     this.#billing?.configure(settings);
@@ -400,7 +403,7 @@ export class ControlPlane {
     return {
       settings: withoutKeys(this.#settings),
       table: this.#table,
-      catalog: mergeModels(this.#settings, this.#discovered, this.hosts.registered).catalog,
+      catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
       probeReasons: this.#probeReasons,
@@ -447,7 +450,7 @@ export class ControlPlane {
 
   #configureCrns(): void {
     const { health, ejection } = this.#settings;
-    const { catalog, conflicts, events, specs } = mergeModels(this.#settings, this.#discovered, this.hosts.registered);
+    const { catalog, conflicts, events, specs } = this.#merged();
     for (const conflict of conflicts) {
       if (!this.#conflicts.includes(conflict)) this.#options.log.warn(conflict);
     }
@@ -459,36 +462,12 @@ export class ControlPlane {
     this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
   }
 
-  #startDiscovery(): void {
-    if (this.#discovery !== null) this.#system.stop(this.#discovery);
-    this.#discovery = null;
-    const { discovery: url, discoveryIntervalMs: intervalMs } = this.#settings;
-    if (url === null) {
-      this.#discovered = new Map();
-      this.#discoveryPolled = true;
-      return;
-    }
-    const deps = {
-      get: (target: string, timeoutMs: number, maxBytes: number) => this.#client.get(target, timeoutMs, maxBytes),
-      onPolled: (models: FoundModels | null, problem: string | null) => this.#polled(models, problem),
-    };
-    this.#discovery = this.#system.spawn(discovery({ url, intervalMs }, deps));
-  }
-
-  #polled(models: FoundModels | null, problem: string | null): void {
-    if (problem !== null) this.#options.log.warn({ discovery: this.#settings.discovery, problem }, 'discovery failed');
-    const first = !this.#discoveryPolled;
-    this.#discoveryPolled = true;
-    if (models !== null && !sameModels(models, this.#discovered)) {
-      this.#discovered = models;
-      this.#configureCrns();
-    } else if (first) {
-      this.#checkReady();
-    }
+  #merged(): MergedModels {
+    return mergeModels(this.#settings, ...this.#discovery.found, this.hosts.registered);
   }
 
   #checkReady(): void {
-    if (!this.#crnsJudged || !this.#discoveryPolled || this.#stage !== 'starting') return;
+    if (!this.#crnsJudged || !this.#discovery.hasAnswered || this.#stage !== 'starting') return;
     if (this.#billing?.loaded === false) return;
     this.#stage = 'ready';
     this.#publish();

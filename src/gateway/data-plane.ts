@@ -45,6 +45,7 @@ import {
   type BoardMemory,
   CacheFeedback,
   CommonPrefixes,
+  hostnamesOf,
   type PickerDeps,
   PlacementRing,
   ResponseHolders,
@@ -292,12 +293,15 @@ export class DataPlane {
     this.#configureRing(snapshot);
     this.#budgets = new Map();
     this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
-    const urls = new Set(snapshot.table.models.flatMap((model) => model.members.map((member) => member.url)));
+    const hosts = new Map(
+      snapshot.table.models.flatMap((model) => model.members.map(({ host, url }) => [url, host] as const)),
+    );
     for (const [url, pool] of this.#pools) {
-      if (urls.has(url)) continue;
+      if (hosts.has(url) && hosts.get(url) === pool.settings.hostname) continue;
       pool.close();
       this.#pools.delete(url);
     }
+    this.#counting.nameHosts(hostnamesOf(snapshot.table));
   }
 
   /** Takes over a change of keys or budgets. */
@@ -601,6 +605,7 @@ export class DataPlane {
         maxConnections,
         keepAliveMs,
         clock: this.#options.clock,
+        ...(member.host !== undefined && { hostname: member.host }),
       });
       this.#pools.set(member.url, pool);
     }

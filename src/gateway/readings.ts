@@ -8,6 +8,7 @@ import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
+import type { Discovery } from '../discovery/index.ts';
 import type { DataPlane } from './data-plane.ts';
 import type { GatewayCluster } from './gateway-cluster.ts';
 import {
@@ -42,6 +43,7 @@ export interface Sources {
   readonly blockIndex: BlockIndex;
   readonly kvEvents: KvEvents;
   readonly gauges: Gauges;
+  readonly discovery: Pick<Discovery, 'metrics' | 'status'>;
   readonly pages: MetricsSource;
   /** Null without a ledger. */
   readonly accounts: MetricsSource | null;
@@ -76,12 +78,12 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, cluster, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
+    const { local, pages, accounts, cluster, discovery, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
     const own = [
       ...[local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
-      cluster.metrics(),
+      ...[cluster.metrics(), discovery.metrics()],
     ];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
@@ -139,7 +141,7 @@ export class Readings {
 
   /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
-    const { local, pages, accounts, cluster, gauges, kvEvents, now, responses } = this.#sources;
+    const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses } = this.#sources;
     const { settings, stage, threads } = now();
     const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
     const crns = this.crns();
@@ -155,6 +157,7 @@ export class Readings {
       accounts: accounts?.metrics() ?? null,
       responses: responses.metrics(),
       cluster: cluster.overview(),
+      discovery: discovery.status(),
     };
   }
 }

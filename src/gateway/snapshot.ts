@@ -32,10 +32,6 @@ export interface Snapshot {
   readonly via: string;
 }
 
-export function sameModels(a: FoundModels, b: FoundModels): boolean {
-  return JSON.stringify([...a]) === JSON.stringify([...b]);
-}
-
 /** Configured and found models as one, in the form that each of their readers needs. */
 export interface MergedModels {
   readonly specs: readonly ModelSpec[];
@@ -132,7 +128,7 @@ function limitsOf({ monthly, rpm, running, tpm }: Partial<Settings['keys']['stat
   };
 }
 
-/** Settings without the keys of clients, hosts and operators. */
+/** Settings without the keys of clients, hosts, operators and found servers. */
 export function withoutKeys(settings: Settings): Settings {
   const { cluster, keys, payments, trust, webhooks } = settings;
   return {
@@ -140,6 +136,7 @@ export function withoutKeys(settings: Settings): Settings {
     adminToken: null,
     adminTokens: [],
     cluster: { ...cluster, url: null },
+    discovery: null,
     keys: { ...keys, static: [] },
     payments: { ...payments, facilitatorHeaders: {}, rpc: null },
     trust: { ...trust, signingKey: null, token: null, server: { ...trust.server, apiKey: null } },

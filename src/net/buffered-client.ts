@@ -44,6 +44,7 @@ const NO_BYTES = Buffer.alloc(0);
 export class BufferedClient {
   readonly #settings: PoolSettings;
   readonly #origins = new Map<string, Origin>();
+  #hostnames: ReadonlyMap<string, string> = new Map();
   #closed = false;
 
   /** `connections`: most connections to one origin. */
@@ -76,6 +77,16 @@ export class BufferedClient {
     return this.send({ method: 'GET', url, headers }, AbortSignal.timeout(timeoutMs), maxBytes);
   }
 
+  /** Names in the Host field and in TLS, by origin, where they are not those of the origins. Takes effect on requests from now on. */
+  nameHosts(hostnames: ReadonlyMap<string, string>): void {
+    for (const [name, { pool }] of this.#origins) {
+      if (pool.settings.hostname === hostnames.get(name)) continue;
+      pool.close();
+      this.#origins.delete(name);
+    }
+    this.#hostnames = hostnames;
+  }
+
   /** Closes all connections; requests in progress fail. */
   close(): void {
     this.#closed = true;
@@ -89,7 +100,8 @@ export class BufferedClient {
   #origin(name: string): Origin {
     let origin = this.#origins.get(name);
     if (origin === undefined) {
-      origin = new Origin(new ConnectionPool(name, this.#settings));
+      const hostname = this.#hostnames.get(name);
+      origin = new Origin(new ConnectionPool(name, { ...this.#settings, ...(hostname !== undefined && { hostname }) }));
       this.#origins.set(name, origin);
       const [oldest] = this.#origins.keys();
       if (this.#origins.size > MAX_ORIGINS && oldest !== undefined) {

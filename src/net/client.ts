@@ -440,6 +440,8 @@ export interface PoolSettings {
   readonly names?: NameCache;
   /** Certificate authorities to trust in place of those of Node.js, PEM. */
   readonly ca?: string;
+  /** Name in the Host field and in TLS (SNI, certificate). Default: that of the origin. */
+  readonly hostname?: string;
 }
 
 /** Connections to one server. The idle ones form a stack, which keeps the number in use small. */
@@ -472,16 +474,18 @@ export class ConnectionPool {
   constructor(origin: string, settings: PoolSettings) {
     this.url = new URL(origin);
     this.isSecure = this.url.protocol === 'https:';
-    this.#standing = ` HTTP/1.1\r\nhost: ${this.url.host}\r\nconnection: keep-alive\r\n`;
     this.settings = { clock: systemClock, ...settings };
     const { hostname, port } = this.url;
     const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     this.name = (settings.names ?? systemNames).name(host);
+    const named = settings.hostname ?? host;
+    const field = settings.hostname === undefined ? this.url.host : `${named}${port === '' ? '' : `:${port}`}`;
+    this.#standing = ` HTTP/1.1\r\nhost: ${field}\r\nconnection: keep-alive\r\n`;
     this.#port = port === '' ? (this.isSecure ? 443 : 80) : Number(port);
     this.#tls = {
       ALPNProtocols: ['http/1.1'],
       // SNI takes names only; the certificate is checked for names and addresses.
-      ...(isIP(host) === 0 && { servername: host }),
+      ...(isIP(named) === 0 && { servername: named }),
       ...(settings.ca !== undefined && { ca: settings.ca }),
     };
   }

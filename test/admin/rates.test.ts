@@ -24,6 +24,7 @@ function overview(dateMs: number, more: Partial<Overview>): Overview {
     responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
     cluster: null,
     ledger: null,
+    discovery: [],
     errors: [],
     ...more,
   };

@@ -13,6 +13,7 @@ const OVERVIEW: Overview = {
   uptimeMs: 300_000,
   version: '1.2.3',
   stage: 'ready',
+  discovery: [],
   orders: true,
   reloadable: true,
   publicUrl: 'http://127.0.0.1:8080',

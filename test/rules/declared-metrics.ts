@@ -2,6 +2,7 @@
 
 import { ClusterMetrics } from '../../src/telemetry/cluster-metrics.ts';
 import { CrnMetrics } from '../../src/telemetry/crn-metrics.ts';
+import { DiscoveryMetrics } from '../../src/telemetry/discovery-metrics.ts';
 import { KvEventMetrics } from '../../src/telemetry/kv-event-metrics.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
@@ -20,6 +21,7 @@ export function declaredMetrics(): MetricsSnapshot {
   return [
     ...new Metrics().snapshot(),
     ...new CrnMetrics().snapshot(),
+    ...new DiscoveryMetrics().snapshot(),
     ...new KvEventMetrics().snapshot(),
     ...new ClusterMetrics().snapshot(),
     ...new PageMetrics().snapshot(),

@@ -111,6 +111,7 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
     uptimeMs: 5_400_000 + (dateMs % 1_000_000),
     version: '0.1.0',
     stage: 'ready',
+    discovery: [],
     orders: true,
     reloadable: true,
     publicUrl: 'http://127.0.0.1:8080',

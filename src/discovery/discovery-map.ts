@@ -1,8 +1,5 @@
-// Polls the discovery URL for the map of models to servers (`GET /svc/models` of another gateway has this form). A failed
-// poll keeps the last answer: an unreachable directory must not cost the servers.
+// Reads discovery maps: models and the servers behind them, as `GET /svc/models` of a gateway has them.
 
-import type { Behavior } from '../actor/index.ts';
-import { messageOf } from '../errors.ts';
 import { isDialectsSetting } from '../config/dialect-bits.ts';
 import {
   type FoundModel,
@@ -11,50 +8,6 @@ import {
   readServerDetails,
   type ServerDetails,
 } from '../routing/index.ts';
-
-export interface DiscoverySettings {
-  readonly url: string;
-  readonly intervalMs: number;
-}
-
-export interface DiscoveryDeps {
-  readonly get: (url: string, timeoutMs: number, maxBytes: number) => Promise<{ status: number; body: Buffer }>;
-  /** A poll is over; `models` is null when it failed. */
-  readonly onPolled: (models: FoundModels | null, problem: string | null) => void;
-}
-
-export type DiscoveryCommand =
-  | { readonly type: 'Poll' }
-  | { readonly type: 'Polled'; readonly models: FoundModels }
-  | { readonly type: 'Failed'; readonly problem: string };
-
-const TIMEOUT_MS = 10_000;
-const MAX_BYTES = 16 * 1024 * 1024;
-
-/** Makes the behaviour of the discovery actor. */
-export function discovery(settings: DiscoverySettings, deps: DiscoveryDeps): Behavior<DiscoveryCommand> {
-  return (context) => {
-    const poll = (): void =>
-      context.pipe(
-        deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
-          if (status !== 200) throw new Error(`answered ${status}`);
-          return readDiscoveryMap(JSON.parse(body.toString()));
-        }),
-        (models) => ({ type: 'Polled', models }),
-        (error) => ({ type: 'Failed', problem: messageOf(error) }),
-      );
-    poll();
-    return (command) => {
-      if (command.type === 'Poll') {
-        poll();
-        return;
-      }
-      context.timers.once('poll', settings.intervalMs * (0.9 + 0.2 * context.random()), { type: 'Poll' });
-      if (command.type === 'Polled') deps.onPolled(command.models, null);
-      else deps.onPolled(null, command.problem);
-    };
-  };
-}
 
 /**
  * Reads a discovery map. Throws when the value is not one. A server is a base URL, or a mapping with `url` and the fields of a server of
@@ -90,6 +43,16 @@ function readServer(
     details = readServerDetails(members);
   }
   return [[url, { url, ...common, ...details }]];
+}
+
+/** The models with a credential for the servers that have none of their own. */
+export function withKey(models: FoundModels, apiKey: string | undefined): FoundModels {
+  if (apiKey === undefined) return models;
+  const keyed = [...models].map(([id, model]) => {
+    const servers = model.servers.map((server) => ({ apiKey, ...server }));
+    return [id, { ...model, servers }] as const;
+  });
+  return new Map(keyed);
 }
 
 function isHttp(text: string): boolean {

@@ -1,0 +1,84 @@
+// Discovery maps: what is read of them, and what is refused.
+import t from 'tap';
+import { readDiscoveryMap, withKey } from '../../src/discovery/discovery-map.ts';
+import type { FoundModel, ServerDetails } from '../../src/routing/model-table.ts';
+
+function found(...servers: readonly (string | ServerDetails)[]): FoundModel {
+  return { servers: servers.map((server) => (typeof server === 'string' ? { url: server } : server)), aliases: [] };
+}
+
+t.test('reads the discovery map of the interface', (t) => {
+  const map = { a: { servers: ['http://one/', 'http://one', 'http://two/base//'] }, b: { servers: ['ftp://x', 7] } };
+  t.same([...readDiscoveryMap(map)], [['a', found('http://one', 'http://two/base')]]);
+  t.end();
+});
+
+t.test('a server of a discovery map may say where it publishes its KV events', async (t) => {
+  const events = { endpoint: 'tcp://one:5557', replay: 'tcp://one:5558', topic: 'kv' };
+  const servers = [
+    { url: 'http://one/', events },
+    { url: 'http://two', events: 'tcp://two:5557' },
+    { url: 'http://three', events: 'udp://three' },
+    { url: 'http://four', events: { endpoint: 'tcp://four:1', replay: 7 }, weight: 1 },
+    ...[{ url: 'ftp://five' }, {}, null, 7],
+  ];
+  t.same(
+    [...readDiscoveryMap({ a: { servers } })],
+    [
+      [
+        'a',
+        found(
+          { url: 'http://one', events },
+          { url: 'http://two', events: { endpoint: 'tcp://two:5557' } },
+          'http://three',
+          { url: 'http://four', weight: 1 },
+        ),
+      ],
+    ],
+  );
+});
+
+t.test('a discovery map has the fields of servers and models of the settings', (t) => {
+  const servers = [
+    'http://one',
+    { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 },
+    { url: 'http://three', dialects: ['sonnet'], apiKey: 'two words', weight: 0 },
+  ];
+  const dialects = ['chat', 'messages'];
+  t.same(
+    [...readDiscoveryMap({ a: { servers, dialects, aliases: ['gpt-5'] }, b: { servers, dialects: 7, aliases: [7] } })],
+    [
+      [
+        'a',
+        {
+          servers: [
+            { url: 'http://one', dialects },
+            { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 },
+            { url: 'http://three', dialects },
+          ],
+          aliases: ['gpt-5'],
+        },
+      ],
+      ['b', found('http://one', { url: 'http://two', dialects: 'auto', apiKey: 'secret', weight: 2 }, 'http://three')],
+    ],
+  );
+  t.end();
+});
+
+t.test('refuses what is no map', (t) => {
+  for (const value of [null, [], 'x', 7]) t.throws(() => readDiscoveryMap(value), /not a discovery map/);
+  for (const value of [{ a: null }, { a: [] }, { a: { servers: 'http://one' } }]) {
+    t.throws(() => readDiscoveryMap(value), /no list of servers for model a/);
+  }
+  t.end();
+});
+
+t.test('a credential of the source is for servers that have none of their own', (t) => {
+  const models = readDiscoveryMap({ a: { servers: ['http://one', { url: 'http://two', apiKey: 'own' }] } });
+  t.same(
+    withKey(models, 'common').get('a'),
+    found({ apiKey: 'common', url: 'http://one' }, { apiKey: 'own', url: 'http://two' }),
+  );
+  t.equal(withKey(models, undefined), models);
+  t.end();
+});

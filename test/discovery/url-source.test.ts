@@ -1,0 +1,50 @@
+// The source that polls a discovery map at a URL.
+import t from 'tap';
+import { createSystem } from '../../src/actor/index.ts';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { urlSource } from '../../src/discovery/url-source.ts';
+import type { FoundModels } from '../../src/routing/model-table.ts';
+
+t.test('polls again after the interval, also after a failure', async (t) => {
+  const clock = createManualClock();
+  const system = createSystem({ clock, random: () => 0.5 });
+  const answers = [
+    { status: 200, body: Buffer.from('{"a":{"servers":["http://one"]}}') },
+    { status: 500, body: Buffer.from('{}') },
+    { status: 200, body: Buffer.from('nonsense') },
+  ];
+  const polled: [FoundModels | null, string | null][] = [];
+  let next = Promise.withResolvers<void>();
+  const ref = system.spawn(
+    urlSource(
+      { url: 'http://directory', intervalMs: 1000 },
+      {
+        get: () => Promise.resolve(answers.shift() ?? { status: 404, body: Buffer.alloc(0) }),
+        onAnswer: (models) => {
+          polled.push([models, null]);
+          next.resolve();
+        },
+        onFailure: (problem) => {
+          polled.push([null, problem]);
+          next.resolve();
+        },
+      },
+    ),
+  );
+  for (let round = 0; round < 3; round++) {
+    await next.promise;
+    next = Promise.withResolvers();
+    clock.advance(999);
+    t.equal(polled.length, round + 1, 'not before its time');
+    clock.advance(1);
+  }
+  await next.promise;
+  t.same(
+    polled.map(([models]) => models?.get('a')),
+    [{ servers: [{ url: 'http://one' }], aliases: [] }, undefined, undefined, undefined],
+  );
+  t.same(polled.map(([, problem]) => problem)[1], 'answered 500');
+  t.match(polled.map(([, problem]) => problem)[2], /JSON/);
+  system.stop(ref);
+  await system.terminate();
+});
