@@ -123,6 +123,7 @@ function modelsOf(
 ): { readonly models: FoundModels; readonly notes: readonly string[] } {
   const notes = new Set<string>();
   const models = new Map<string, { servers: ServerDetails[]; aliases: Set<string> }>();
+  const seen = new Set<string>();
   for (const { endpoint, port, slice } of usable(slices, settings, notes)) {
     const labels = settings.labels === 'pod' ? pods?.get(endpoint.pod ?? '') : slice.labels;
     // A pod that is not known yet: its labels come with the next event.
@@ -132,6 +133,10 @@ function modelsOf(
       notes.add(`${slice.name} is left out: it has no label ${settings.modelLabel ?? ''}`);
       continue;
     }
+    // While a service changes, an endpoint may be in two slices, and a pod with addresses of both families is one server.
+    const identity = `${model} ${port} ${endpoint.instance ?? endpoint.pod ?? endpoint.address}`;
+    if (seen.has(identity)) continue;
+    seen.add(identity);
     let found = models.get(model);
     if (found === undefined) {
       found = { servers: [], aliases: new Set(settings.aliases) };
@@ -156,36 +161,27 @@ interface Usable {
   readonly port: number;
 }
 
-/**
- * The endpoints that get requests, each once: while a service changes, an endpoint may be in two slices, and a pod with
- * addresses of both families is one server.
- */
-function usable(
+/** The endpoints that get requests; those with IPv4 addresses come first, and the order of events does not matter. */
+function* usable(
   slices: ReadonlyMap<string, EndpointSlice>,
-  settings: KubernetesSourceSettings,
+  { port: wanted }: KubernetesSourceSettings,
   notes: Set<string>,
-): Usable[] {
-  const byIdentity = new Map<string, Usable>();
+): Generator<Usable> {
   const inOrder = [...slices.values()].sort(
     (a, b) => RANKS[a.addressType] - RANKS[b.addressType] || (a.name < b.name ? -1 : 1),
   );
   for (const slice of inOrder) {
-    const port = portOf(slice, settings.port);
-    if (port === null) {
-      if (slice.endpoints.length > 0)
-        notes.add(`${slice.name} is left out: it has no port ${settings.port ?? 'that is the only one'}`);
-      continue;
+    const port = portOf(slice, wanted);
+    if (port === null && slice.endpoints.length > 0) {
+      notes.add(`${slice.name} is left out: it has no port ${wanted ?? 'that is the only one, or named http'}`);
     }
+    if (port === null) continue;
     for (const endpoint of slice.endpoints) {
-      if (!endpoint.isReady || endpoint.isTerminating) continue;
-      const identity = `${endpoint.instance ?? endpoint.pod ?? endpoint.address} ${port}`;
-      if (!byIdentity.has(identity)) byIdentity.set(identity, { slice, endpoint, port });
+      if (endpoint.isReady && !endpoint.isTerminating) yield { slice, endpoint, port };
     }
   }
-  return [...byIdentity.values()];
 }
 
-/** Of a pod with both, the IPv4 address is used. */
 const RANKS = { IPv4: 0, IPv6: 1, FQDN: 2 } as const;
 
 /** The port of the endpoints of a slice; null when it cannot be told. */

@@ -295,6 +295,11 @@ class ListWatch<Item> {
     const { consequence, message, retryAfterMs } = this.#broken ?? problem;
     const isWatch = this.#abort !== null;
     this.#leaveWatch();
+    // What came before the failure is told before it.
+    if (this.#context.timers.has('publish')) {
+      this.#context.timers.cancel('publish');
+      this.#deps.onItems(this.#items);
+    }
     // That the version of a watch is too old is a part of the protocol, and no failure.
     if (consequence !== 'expired' || !isWatch) this.#deps.onFailure(message);
     if (isWatch && this.#context.clock.now() - this.#watchedMs >= SHORT_WATCH_MS) this.#backoff.reset();

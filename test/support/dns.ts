@@ -57,3 +57,55 @@ export async function nameServer(
   });
   return { address, asked, lookup: (name) => resolver.resolve(name) };
 }
+
+/** A record of `zoneServer`; an SRV record's data is `{ target, port, priority, weight }`. */
+export interface ZoneRecord {
+  readonly type: 'A' | 'AAAA' | 'SRV';
+  readonly data: string | { target: string; port: number; priority?: number; weight?: number };
+  readonly ttl?: number;
+}
+
+/** What a query of a name is answered with. `silent`: nothing. */
+export type ZoneAnswer = readonly ZoneRecord[] | 'NXDOMAIN' | 'SERVFAIL' | 'silent';
+
+export interface ZoneServer {
+  /** `127.0.0.1:port`. */
+  readonly address: string;
+  /** Queries in order, as `TYPE NAME`. */
+  readonly asked: string[];
+  /** By name, or by `TYPE NAME`; other names do not exist. */
+  readonly zone: Map<string, ZoneAnswer>;
+}
+
+const RCODES = { NXDOMAIN: 3, SERVFAIL: 2 } as const;
+
+/** A DNS server on loopback with a zone that the test changes. Records of other types than the asked one are left out. */
+export async function zoneServer(t: Scope): Promise<ZoneServer> {
+  const asked: string[] = [];
+  const zone = new Map<string, ZoneAnswer>();
+  const socket = createSocket('udp4');
+  socket.on('message', (message, from) => {
+    const query = packet.decode(message);
+    const question = query.questions?.[0];
+    if (question === undefined) return;
+    const { name, type } = question;
+    asked.push(`${type} ${name}`);
+    const answer = zone.get(`${type} ${name}`) ?? zone.get(name) ?? 'NXDOMAIN';
+    if (answer === 'silent') return;
+    const records = typeof answer === 'string' ? [] : answer;
+    const response = packet.encode({
+      type: 'response',
+      id: query.id ?? 0,
+      flags: typeof answer === 'string' ? RCODES[answer] : 0,
+      questions: [question],
+      answers: records
+        .filter((record) => record.type === type)
+        .map((record) => ({ ttl: 60, ...record, name, data: record.data as string, type: record.type as 'A' })),
+    });
+    socket.send(response, from.port, from.address);
+  });
+  socket.bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  t.teardown(() => void socket.close());
+  return { address: `127.0.0.1:${socket.address().port}`, asked, zone };
+}
