@@ -4,7 +4,7 @@ import t from 'tap';
 import { type SettingInForce, settingsInForceDocument } from '../../src/config/in-force.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
-import type { AnyType } from '../../src/config/value-types.ts';
+import type { AnyType, Fields } from '../../src/config/value-types.ts';
 
 function documentOf(
   input: object,
@@ -93,12 +93,21 @@ const SECRETS: Readonly<Record<string, object>> = {
   },
   'payments.facilitatorHeaders': { payments: { facilitatorHeaders: { authorization: 'MARK0' } } },
   'payments.rpc': { payments: { rpc: 'https://rpc.example/v2/MARK0' } },
+  'discovery.apiKey': {
+    discovery: [
+      { kind: 'url', url: 'http://a/?token=MARK0', apiKey: 'MARK0' },
+      { kind: 'dns', name: 'a.example', port: 1, model: 'm', apiKey: 'MARK0' },
+      { kind: 'kubernetes', service: 'a', model: 'm', apiKey: 'MARK0' },
+      { kind: 'file', path: 'a', apiKey: 'MARK0' },
+    ],
+  },
   'telemetry.otlp.headers': { telemetry: { otlp: { headers: { authorization: 'MARK0' } } } },
 };
 
 /** Paths of all settings that are secrets, those in entries of lists and maps too. */
 function secretPaths(path: string, type: AnyType & { readonly secret?: boolean }): string[] {
-  const inner = { ...type.fields, ...type.items?.fields };
+  const variants = Object.values(type.items?.variants ?? {}).map(({ fields }) => fields);
+  const inner = Object.assign({ ...type.fields, ...type.items?.fields }, ...variants) as Fields;
   const nested = Object.entries(inner).flatMap(([name, field]) => secretPaths(`${path}.${name}`, field));
   return type.secret === true ? [path, ...nested] : nested;
 }
