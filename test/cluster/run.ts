@@ -8,28 +8,12 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Cluster, HAS_CLUSTER, startDatabase } from '../support/cluster.ts';
 import { loopbackNetwork, namespaceNetwork, NAMESPACES_VARIABLE, runInNamespaces } from '../support/cluster-network.ts';
-import { runScenario, type ScenarioResult, SCENARIOS } from './scenarios.ts';
+import { faultsOf, runScenario, type ScenarioResult, SCENARIOS } from './scenarios.ts';
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
   options: { loopback: { type: 'boolean', default: false }, json: { type: 'string' }, list: { type: 'boolean' } },
 });
-
-/** What went wrong in a scenario. Limits of several gateways hold only where they share an engine. */
-function faultsOf(result: ScenarioResult): string[] {
-  const { overshoot } = result;
-  const over = [
-    ...(overshoot.requests > 0 ? [`${overshoot.requests} requests over the limit`] : []),
-    ...(overshoot.tokens > 0 ? [`${overshoot.tokens} tokens over the limit`] : []),
-    ...(overshoot.running > 0 ? [`${overshoot.running} running requests over the limit`] : []),
-    ...(result.overspent > 0n ? [`${result.overspent} pico-USD over the limit`] : []),
-  ];
-  return [
-    ...Object.entries(result.failures).map(([reason, count]) => `${count} failed: ${reason}`),
-    ...result.problems,
-    ...(HAS_CLUSTER ? over : []),
-  ];
-}
 
 function table(results: readonly ScenarioResult[]): string {
   const heads = ['Scenario', 'Requests', 'Failed', 'Lost in flight', 'Ledger', 'Over the limits', 'Recovery'];
@@ -94,6 +78,9 @@ async function run(): Promise<number> {
   }
   return failed === 0 ? 0 : 1;
 }
+
+// Programs that were started end with the process, which a signal alone would not let happen.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 const isOutside = process.env[NAMESPACES_VARIABLE] === undefined && !values.loopback && values.list !== true;
 const code =

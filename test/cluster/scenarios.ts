@@ -2,7 +2,7 @@
 // is away, clocks that differ. At the end of each the ledger must equal what the hosts have counted, and limits must have held.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Cluster, type ClusterOptions, type GatewayService } from '../support/cluster.ts';
+import { type Cluster, HAS_CLUSTER, type ClusterOptions, type GatewayService } from '../support/cluster.ts';
 import { type Comparison, compareLedger, type Killed } from '../support/cluster-audit.ts';
 import { ClusterLoad } from '../support/cluster-load.ts';
 import { until } from '../support/system.ts';
@@ -11,14 +11,23 @@ import { until } from '../support/system.ts';
 const BEFORE_MS = 3000;
 const AFTER_MS = 3000;
 
-/** `credit.leaseTtl` where a gateway is killed or frozen, so that its leases lapse within the scenario. */
-const SHORT_LEASE_MS = 5000;
+/** `credit.leaseTtl` where a gateway is killed, so that its leases lapse soon, and where one is frozen, so that they lapse meanwhile. */
+const SHORT_LEASE_MS = 8000;
 
 /** How long PostgreSQL is away and a gateway is frozen, in milliseconds. */
 const LONG_MS = 10_000;
 
 /** How long the engine is away, in milliseconds. */
 const AWAY_MS = 6000;
+
+/** How long each fault of the short run lasts, in milliseconds. */
+const SHORT_MS = 2000;
+
+/** Share of a limit that the slices of one gateway are at most. */
+const SLICE_SHARE = 0.34;
+
+/** Gateways beside the one whose limit would hold. */
+const OTHER_GATEWAYS = 2;
 
 /** What a fault may do. */
 class Course {
@@ -39,18 +48,35 @@ class Course {
     gateway.program.signal('SIGKILL');
   }
 
-  /** Waits until every gateway answers requests again and sees all others. */
-  async recovered(): Promise<void> {
+  /** Waits until PostgreSQL has all charges of answers that have ended until now; then as `recovered`. */
+  async charged(): Promise<void> {
     const endedMs = performance.now();
+    const received = [...this.load.work].map(([account, { requests }]) => ({ account, requests }));
+    await until('all charges are written', async () => {
+      const rows = await Promise.all(received.map(({ account }) => this.cluster.ledger.usage({ account, by: [] })));
+      return received.every(({ requests }, index) => Number(rows[index]?.[0]?.requests ?? 0n) >= requests);
+    });
+    await this.recovered(endedMs);
+  }
+
+  /** Waits until every gateway answers requests again and sees all others. */
+  async recovered(endedMs: number = performance.now()): Promise<void> {
     await until('all gateways answer requests', () => this.load.hasAnsweredSince(endedMs));
     await until('all gateways see each other', () => this.cluster.isWhole());
     this.recoveriesMs.push(performance.now() - endedMs);
   }
 }
 
+/**
+ * By how much limits of keys may be exceeded: not at all; by the slices of a gateway that died with them; or, while gateways have no
+ * engine, by what each of them counts alone.
+ */
+export type Excess = 'none' | 'slices' | 'alone';
+
 export interface Scenario {
   readonly name: string;
   readonly title: string;
+  readonly excess: Excess;
   readonly options?: Partial<ClusterOptions>;
   /** A host is killed: what it has counted is gone. */
   readonly killsHost?: boolean;
@@ -60,6 +86,7 @@ export interface Scenario {
 export interface ScenarioResult extends Comparison {
   readonly name: string;
   readonly title: string;
+  readonly excess: Excess;
   readonly seconds: number;
   readonly sent: number;
   readonly failed: number;
@@ -78,6 +105,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'rolling-restart',
     title: 'All gateways restarted, one after the other (SIGTERM, drain, new process)',
+    excess: 'none',
     async run(course) {
       for (const gateway of course.cluster.gateways) {
         const code = await course.cluster.restart(gateway);
@@ -89,6 +117,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'gateway-killed',
     title: 'kill -9 of a gateway, started again after 3 s',
+    excess: 'slices',
     options: shortLease,
     async run(course) {
       const [, second] = course.cluster.gateways;
@@ -101,6 +130,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'gateway-frozen',
     title: 'A gateway frozen for 10 s (SIGSTOP, SIGCONT)',
+    excess: 'slices',
     options: shortLease,
     async run(course) {
       const [, second] = course.cluster.gateways;
@@ -113,6 +143,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'engine-stopped',
     title: 'Engine killed, started again after 6 s, empty',
+    excess: 'alone',
     async run(course) {
       await course.cluster.engine.program.kill();
       await sleep(AWAY_MS);
@@ -123,6 +154,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'engine-cut',
     title: 'Network to the engine cut for 6 s: packets are dropped',
+    excess: 'alone',
     async run(course) {
       course.cluster.network.cut(true);
       await sleep(AWAY_MS);
@@ -133,6 +165,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'engine-slow',
     title: 'Engine slow for 6 s: 100 ms more for each answer',
+    excess: 'none',
     options: { delayed: true },
     async run(course) {
       course.cluster.network.delay(100);
@@ -144,16 +177,18 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'database-stopped',
     title: 'PostgreSQL stopped for 10 s',
+    excess: 'none',
     async run(course) {
       course.cluster.postgres.stop();
       await sleep(LONG_MS);
       course.cluster.postgres.start();
-      await course.recovered();
+      await course.charged();
     },
   },
   {
     name: 'clocks-apart',
     title: 'Wall clocks 60 s ahead and 60 s behind',
+    excess: 'none',
     options: { clocks: [0, 60, -60] },
     async run(course) {
       await sleep(AWAY_MS);
@@ -163,6 +198,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'host-killed',
     title: 'kill -9 of a model host, started again after 3 s',
+    excess: 'none',
     killsHost: true,
     async run(course) {
       const [host] = course.cluster.hosts;
@@ -177,6 +213,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'engine-and-gateway',
     title: 'Engine killed, then kill -9 of a gateway; both back after 3 s',
+    excess: 'alone',
     options: shortLease,
     async run(course) {
       const [first] = course.cluster.gateways;
@@ -190,6 +227,59 @@ export const SCENARIOS: readonly Scenario[] = [
     },
   },
 ];
+
+/** Several faults one after the other, for a run that must be short. */
+export const SHORT: Scenario = {
+  name: 'short',
+  title: 'A gateway restarted, the engine cut off, PostgreSQL stopped, another gateway killed',
+  excess: 'alone',
+  options: shortLease,
+  async run(course) {
+    const { cluster } = course;
+    const [first, second] = cluster.gateways;
+    const code = await cluster.restart(first!);
+    if (code !== 0) throw new Error(`${first!.program.name} ended with ${code}`);
+    await course.recovered();
+    cluster.network.cut(true);
+    await sleep(SHORT_MS);
+    cluster.network.cut(false);
+    await course.recovered();
+    cluster.postgres.stop();
+    await sleep(SHORT_MS);
+    cluster.postgres.start();
+    await course.charged();
+    course.kill(second!);
+    await sleep(SHORT_MS / 2);
+    second!.program.start();
+    await course.recovered();
+  },
+};
+
+/** What went wrong in a scenario: one sentence for each. */
+export function faultsOf(result: ScenarioResult): string[] {
+  return [
+    ...Object.entries(result.failures).map(([reason, count]) => `${count} failed: ${reason}`),
+    ...result.problems,
+    ...(HAS_CLUSTER ? excesses(result) : []),
+  ];
+}
+
+function excesses({ excess, overshoot, overspent }: ScenarioResult): string[] {
+  const { requests, tokens, running } = overshoot;
+  const found = [
+    { count: requests, limit: 60, unit: 'requests' },
+    { count: tokens, limit: 6000, unit: 'tokens' },
+    { count: running, limit: 3, unit: 'running requests' },
+  ];
+  const share = { none: 0, slices: SLICE_SHARE, alone: OTHER_GATEWAYS }[excess];
+  const most = (limit: number): number => Math.ceil(share * limit);
+  return [
+    ...found
+      .filter(({ count, limit }) => count > most(limit))
+      .map(({ count, limit, unit }) => `${count} ${unit} over the limit of ${limit}; at most ${most(limit)} allowed`),
+    ...(overspent > 0n && excess === 'none' ? [`${overspent} pico-USD over the limit`] : []),
+  ];
+}
 
 /** Runs a scenario on a cluster that has just been started, and ends its gateways. */
 export async function runScenario(
@@ -221,7 +311,7 @@ export async function runScenario(
   return {
     ...comparison,
     problems: [...comparison.problems, ...wrongCodes],
-    ...{ name: scenario.name, title: scenario.title, seconds: Math.round(seconds) },
+    ...{ name: scenario.name, title: scenario.title, excess: scenario.excess, seconds: Math.round(seconds) },
     ...{ sent: load.sent, failed: load.failed, failures: Object.fromEntries(load.failures) },
     ...{ lost: load.lostRequests, refusals: Object.fromEntries(load.refusals), overshoot: load.overshoot() },
     recoveryMs: course.recoveriesMs.length === 0 ? null : Math.round(Math.max(...course.recoveriesMs)),

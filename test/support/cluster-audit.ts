@@ -10,8 +10,11 @@ export interface Killed {
   readonly atMs: number;
 }
 
-/** Charges may be written this long after an answer has ended, in milliseconds: `credit.flush`, a commit, and a busy machine. */
-const UNWRITTEN_MS = 1500;
+/**
+ * Charges may be written this long after an answer has ended, in milliseconds: `credit.flush` (250 ms) and a commit, on a machine that
+ * runs all parts at once.
+ */
+const UNWRITTEN_MS = 4000;
 
 export interface Comparison {
   /** One sentence for each thing that does not add up. */

@@ -175,7 +175,10 @@ export async function runInNamespaces(script: string, args: readonly string[]): 
       env: { ...process.env, [NAMESPACES_VARIABLE]: prefix },
     });
     // The terminal sends its signal to both; the child ends in order, and this process after it.
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+      process.removeAllListeners(signal);
+      process.on(signal, () => child.kill(signal));
+    }
     return await new Promise((resolve) => child.once('exit', (code) => resolve(code ?? 1)));
   } finally {
     remove();

@@ -8,12 +8,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../src/actor/index.ts';
+import type { Overview } from '../../src/admin/overview.ts';
 import { hashKey, type Ledger, openLedger } from '../../src/billing/index.ts';
 import type { KeyLimits } from '../../src/billing/ledger/store.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { ClusterNetwork, Place } from './cluster-network.ts';
 import { PRICING, USD } from './ledger-fixture.ts';
 import { postgresDatabase, type PostgresServer, startPostgres } from './postgres.ts';
+import { engineProgram } from './redis.ts';
 import { MODEL, until } from './system.ts';
 
 const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
@@ -23,6 +25,9 @@ const SCHEMA: URL = new URL('../../../headrace.schema.json', import.meta.url);
 export const GRANT: bigint = 1000n * USD;
 
 const ADMIN_TOKEN = 'cluster-tests-admin-token';
+
+/** How long gateways may take to end, in milliseconds. */
+const DRAIN_MS = 30_000;
 
 /** Where Debian keeps the library that shifts clocks. */
 const FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
@@ -176,11 +181,20 @@ interface Parts {
   readonly ledger: Ledger;
 }
 
-/** The admin listener of a gateway. */
-const admin = ({ address, adminPort }: GatewayService): { readonly address: string; readonly port: number } => ({
-  address,
-  port: adminPort,
-});
+/** What the admin listener of a gateway shows; null when it does not answer. */
+async function overviewOf({ address, adminPort }: GatewayService): Promise<Overview | null> {
+  const answer = await ask({ address, port: adminPort }, '/overview').catch(() => null);
+  return answer?.status === 200 ? (JSON.parse(answer.text) as Overview) : null;
+}
+
+interface Parts {
+  readonly network: ClusterNetwork;
+  readonly gateways: readonly GatewayService[];
+  readonly hosts: readonly Service[];
+  readonly engine: Service;
+  readonly postgres: PostgresServer;
+  readonly ledger: Ledger;
+}
 
 export class Cluster implements Parts {
   readonly network: ClusterNetwork;
@@ -261,7 +275,7 @@ export class Cluster implements Parts {
             models: {
               [MODEL]: { servers: hosts.map((host) => `http://${host.address}:${host.port}`), pricing: PRICING },
             },
-            health: { interval: '250ms', timeout: '1s' },
+            health: { interval: '500ms' },
             timeouts: { unready: '1s', drain: '20s' },
             costLog: { requests: 'all' },
             log: { level: 'info' },
@@ -326,16 +340,20 @@ export class Cluster implements Parts {
   /** Ends all gateways in order, so that everything is charged; answers with their exit codes. */
   async drain(): Promise<(number | null)[]> {
     for (const { program } of this.gateways) if (program.running) program.signal('SIGTERM');
-    return Promise.all(this.gateways.map(({ program }) => Promise.race([program.ended(), sleep(30_000, -1)])));
+    return Promise.all(
+      this.gateways.map(({ program }) => Promise.race([program.ended(), sleep(DRAIN_MS, -1, { ref: false })])),
+    );
   }
 
-  /** Whether the engine is there for all gateways, and each sees all others. */
+  /** Whether the engine answers all gateways, and each sees all others. */
   async isWhole(): Promise<boolean> {
     if (!HAS_CLUSTER) return true;
-    const answers = await Promise.all(
-      this.gateways.map((gateway) => ask(admin(gateway), '/overview').catch(() => null)),
+    const overviews = await Promise.all(this.gateways.map((gateway) => overviewOf(gateway)));
+    return overviews.every(
+      (overview) =>
+        overview?.cluster?.connected === true &&
+        overview.cluster.gateways.filter(({ stage }) => stage === 'ready').length === this.gateways.length,
     );
-    return answers.every((answer) => answer?.status === 200);
   }
 
   /** Starts a gateway after all have ended, until it has given back the leases of those that were killed. */
@@ -355,11 +373,4 @@ export class Cluster implements Parts {
     await this.ledger.close();
     await Promise.all([...this.gateways, ...this.hosts, this.engine].map(({ program }) => program.kill()));
   }
-}
-
-/** The server of Redis or Valkey that is installed. */
-function engineProgram(): string {
-  const found = ['redis-server', 'valkey-server'].find((name) => existsSync(`/usr/bin/${name}`));
-  if (found !== undefined) return `/usr/bin/${found}`;
-  throw new Error('These tests need Redis or Valkey: install the Debian package redis-server or valkey-server.');
 }

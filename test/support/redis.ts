@@ -49,9 +49,14 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+/** Path of the server that is installed. */
+export function engineProgram(): string {
+  return program(SERVERS);
+}
+
 /** Starts a server. Call `stop` at the end of the test. */
 export async function startRedis({ args = [], tls }: RedisOptions = {}): Promise<RedisServer> {
-  const server = program(SERVERS);
+  const server = engineProgram();
   const client = server.replace(/-server$/, '-cli');
   const home = mkdtempSync(join(tmpdir(), 'headrace-redis-'));
   const port = await freePort();
