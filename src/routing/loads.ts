@@ -21,6 +21,12 @@ const KEEP = 1 - 1 / 32;
 /** What was measured longer ago than this, in milliseconds, says nothing about the speed of a member any more. */
 const RECENT_MS = 30_000;
 
+/**
+ * Samples from which on a measured speed counts in full: single ones differ by a factor of several, as prompts and what runs beside them do.
+ * A gateway that is one of many has few of each member.
+ */
+const ENOUGH_SAMPLES = 24;
+
 /** Least time to a first event, in milliseconds: a speed without limit would make every cost 0. */
 const LEAST_MS = 0.001;
 
@@ -35,8 +41,8 @@ const BYTES = 0;
 const STREAMS = 1;
 const WHOLE_BYTES = 2;
 const WORDS = 3;
-const ROWS = { headSince: 0, wholeUntil: 1, work: 2, time: 3, measured: 4 } as const;
-const ROW_COUNT = 5;
+const ROWS = { headSince: 0, wholeUntil: 1, work: 2, time: 3, measured: 4, samples: 5 } as const;
+const ROW_COUNT = 6;
 
 /** The memory of loads; can be posted to another thread. */
 export interface LoadsMemory {
@@ -95,10 +101,11 @@ export class Loads {
     return work === 0 ? 0 : this.#at(ROWS.time, member) / work;
   }
 
-  /** From 1 for a member whose speed was measured now to 0 for one without a recent measurement. */
+  /** From 1 for a member whose speed was measured often enough, and now, to 0 for one without a recent measurement. */
   recency(member: number, nowMs: number): number {
     if (this.#at(ROWS.work, member) === 0) return 0;
-    return Math.min(Math.max(1 - (nowMs - this.#at(ROWS.measured, member)) / RECENT_MS, 0), 1);
+    const evidence = Math.min(this.#at(ROWS.samples, member) / ENOUGH_SAMPLES, 1);
+    return evidence * Math.min(Math.max(1 - (nowMs - this.#at(ROWS.measured, member)) / RECENT_MS, 0), 1);
   }
 
   /** Charges a stream with the bytes that its member has to prefill. `discharge` must follow exactly once. */
@@ -147,6 +154,7 @@ export class Loads {
     const members = this.#members;
     times[members * ROWS.work + member] = this.#at(ROWS.work, member) * KEEP + work;
     times[members * ROWS.time + member] = this.#at(ROWS.time, member) * KEEP + Math.max(elapsedMs, LEAST_MS);
+    times[members * ROWS.samples + member] = this.#at(ROWS.samples, member) * KEEP + 1;
     times[members * ROWS.measured + member] = nowMs;
     times[members * ROWS.headSince + member] = nowMs;
   }

@@ -66,6 +66,22 @@ t.test('the time per byte is that of the last samples, large ones weighing more'
   t.equal(loads.msPerByte(0), 0);
 });
 
+t.test('a speed of few samples counts less', async (t) => {
+  const loads = only();
+  for (const [more, evidence] of [
+    [1, 0],
+    [11, 0.4],
+    [12, 0.7],
+    [30, 1],
+  ] as const) {
+    t.ok(loads.recency(0, MS) <= evidence, `before ${more} more: ${loads.recency(0, MS)}`);
+    for (let sample = 0; sample < more; sample++) loads.noteFirst(0, 10_000, 100, MS);
+  }
+  t.equal(loads.recency(0, MS), 1);
+  loads.resetMember(0);
+  t.equal(loads.recency(0, MS), 0);
+});
+
 t.test('a first event in no time is a high speed, but not an unknown one', async (t) => {
   const loads = only();
   loads.noteFirst(0, 4096, 0, MS);
