@@ -4,16 +4,19 @@
 // for CPU times.
 
 import { createSeededRandom } from '../../dist/src/actor/index.js';
+import { BatchDecoder } from '../../dist/src/cluster/placement-batch.js';
+import { PlacementExchange } from '../../dist/src/cluster/placement-exchange.js';
 import * as routing from '../../dist/src/routing/index.js';
 import { createPlanes } from '../lib/picker-planes.mjs';
 import { DEFAULTS } from '../locality/simulation.mjs';
-import { BACKLOG_BYTES, ENTRY_BYTES, GROUP_BYTES, HASH_BYTES, HEARTBEAT_BYTES, wireBytes } from './wire.mjs';
+import { HEARTBEAT_BYTES, wireBytes } from './wire.mjs';
 
 /** Bytes of text of a block of tokens, at 4 a token. */
 const BLOCK_BYTES = 2048;
 
-/** What gateways have collected is published so often, in milliseconds. */
+/** What gateways have collected is published so often, and everything that waits at least so often, in milliseconds. */
 export const BATCH_MS = 20;
+const WHOLE_MS = 1000;
 
 /** A gateway tells that it lives so often; one that was silent for so long is gone. In milliseconds. */
 const HEARTBEAT_MS = 500;
@@ -22,75 +25,55 @@ const SILENT_MS = 3000;
 /** A gateway that was cut off for longer asks for a snapshot. In milliseconds. */
 const SNAPSHOT_AFTER_MS = 2000;
 
-/** Bytes of a snapshot at most. */
+/** Bytes of a snapshot at most, of a block in it, and of an entry in the memory of an index. */
 const SNAPSHOT_MOST_BYTES = 16 * 1024 * 1024;
+const SNAPSHOT_BLOCK_BYTES = 6;
+const INDEX_ENTRY_BYTES = 8;
 
-/** Rows of the shared memory: this gateway's own, and that of its siblings. */
-const SIBLINGS = 1;
-const ROWS = 2;
-
-/** Words of a member and row in the charges of `loads.ts`. */
-const CHARGE_WORDS = 3;
+/** Without a lag, more may be published so much later, in milliseconds. */
+const LEAST_MS = 0.01;
 
 /** One in so many choices and messages is timed. */
 const TIMED = 8;
 
-/** A gateway: its memory, and what siblings have said. */
+/** A gateway: its memory, and what it tells and hears. */
 class Gateway {
-  constructor({ at, clock, count, cacheBlocks, gateways, indexBytes, phaseMs, random }) {
-    const { memory, model, planes } = createPlanes(routing, { count, threads: ROWS, clock, random, indexBytes });
+  constructor({ at, clock, count, cacheBlocks, indexBytes, isShared, nowMs, random }) {
+    const ringOf = (memory) => new routing.PlacementRing(memory.placements, 0);
+    const makeIndex = (memory) => new routing.BlockIndex(memory.blocks, ringOf(memory));
+    const { memory, model, planes } = createPlanes(routing, { count, clock, random, indexBytes, makeIndex });
     this.at = at;
     this.model = model;
     this.plane = planes[0];
     this.alive = true;
-    this.phaseMs = phaseMs;
     this.memory = memory;
-    this.charges = new Int32Array(memory.loads.charges);
-    this.loadTimes = new Float64Array(memory.loads.times);
-    this.inFlight = new Int32Array(memory.words);
     for (let server = 0; server < count; server++) this.plane.index.setCapacity(server, cacheBlocks * BLOCK_BYTES);
-    /** Backlog, streams and requests in flight of each member at each sibling, as last heard. */
-    this.heard = Array.from({ length: gateways }, () => new Int32Array(count * CHARGE_WORDS));
-    /** Own values, as last published. */
-    this.dirty = new Set();
-    this.entries = [];
-    /** When what was collected will be published; Infinity: nothing was. */
-    this.dueMs = Infinity;
+    this.ring = ringOf(memory);
+    this.ring.on = isShared;
+    this.exchange = new PlacementExchange({
+      ...{ members: count, servers: count, board: this.plane.board, rings: [this.ring] },
+      index: new routing.BlockIndex(memory.blocks),
+      holders: new routing.ResponseHolders(memory),
+    });
+    this.exchange.configure({ version: 1, models: [model] }, nowMs);
+    /** When batches of this gateway are due: a multiple of `BATCH_MS` after this. */
+    this.phaseMs = random() * BATCH_MS;
+    /** When something may have to be published next, and whether something has changed since the last time. */
+    this.dueMs = isShared ? this.tickAfter(nowMs) : Infinity;
+    this.isChanged = false;
+    /** Choices since the last message. */
+    this.choices = 0;
     /** Next message of the log that this gateway has not had. */
     this.cursor = 0;
-    this.cachedTokens = 0;
-    this.inputTokens = 0;
   }
 
-  /** Own backlog in bytes, streams and requests in flight of a member. */
-  own(member) {
-    const word = member * ROWS * CHARGE_WORDS;
-    return [this.charges[word], this.charges[word + 1], this.inFlight[member * ROWS]];
+  tickAfter(nowMs) {
+    return this.phaseMs + (Math.floor((nowMs - this.phaseMs) / BATCH_MS) + 1) * BATCH_MS;
   }
 
-  /** Takes what a sibling says of a member into the row of all siblings. */
-  hear(sibling, member, [bytes, streams, requests], nowMs) {
-    const heard = this.heard[sibling];
-    const word = (member * ROWS + SIBLINGS) * CHARGE_WORDS;
-    const from = member * CHARGE_WORDS;
-    const before = this.charges[word + 1] + this.charges[member * ROWS * CHARGE_WORDS + 1];
-    this.charges[word] = Math.max(0, this.charges[word] + bytes - heard[from]);
-    this.charges[word + 1] = Math.max(0, this.charges[word + 1] + streams - heard[from + 1]);
-    this.inFlight[member * ROWS + SIBLINGS] += requests - heard[from + 2];
-    // The first prompt of a member's backlog is under way since it came.
-    if (before === 0 && streams > 0) this.loadTimes[member] = nowMs;
-    heard[from] = bytes;
-    heard[from + 1] = streams;
-    heard[from + 2] = requests;
-  }
-
-  /** A sibling is gone: what it had in flight does not count any more. */
-  forget(sibling, nowMs) {
-    const heard = this.heard[sibling];
-    for (let member = 0; member < heard.length / CHARGE_WORDS; member++) {
-      if (heard[member * CHARGE_WORDS] !== 0 || heard[member * CHARGE_WORDS + 2] !== 0)
-        this.hear(sibling, member, [0, 0, 0], nowMs);
-    }
+  /** Requests that it has in flight. */
+  get inFlight() {
+    return this.model.members.reduce((sum, { server }) => sum + this.plane.board.ownInFlight(server), 0);
   }
 }
 
@@ -127,8 +110,6 @@ class Cluster {
   #lossRandom;
   #clock = { nowMs: 0, now: () => this.#clock.nowMs };
   #gateways;
-  /** Gateways with something to publish. */
-  #open = new Set();
   /** Messages in the order in which they were published. */
   #log = [];
   /** What could not be published during a cut. */
@@ -138,7 +119,6 @@ class Cluster {
     deliveries: 0,
     inBytes: 0,
     outBytes: 0,
-    entries: 0,
     blocks: 0,
     lost: 0,
     snapshotBytes: 0,
@@ -147,6 +127,8 @@ class Cluster {
   #cpu = { choices: 0, choiceUs: 0, applied: 0, applyUs: 0, entries: 0 };
   #picks = {};
   #started = null;
+  #isShared;
+  #decoder = new BatchDecoder();
   #isCutOver;
   #isDead = false;
   #isForgotten = false;
@@ -155,19 +137,19 @@ class Cluster {
   state = null;
 
   constructor(options) {
-    const { count, cut, seed } = options;
+    const { count, cut, seed, shared } = options;
     this.#options = options;
+    this.#isShared = shared && count > 1;
     this.#random = createSeededRandom(seed);
     this.#lossRandom = createSeededRandom(seed + 7919);
     this.#isCutOver = cut === null;
-    this.#gateways = Array.from({ length: count }, (_, at) => this.#create(at));
+    this.#gateways = Array.from({ length: count }, (_, at) => this.#create(at, 0));
   }
 
-  #create(at) {
-    const { cacheBlocks, count, indexBytes, servers } = this.#options;
-    const phaseMs = this.#random() * BATCH_MS;
-    const own = { at, clock: this.#clock, count: servers.length, cacheBlocks, gateways: count, indexBytes, phaseMs };
-    return new Gateway({ ...own, random: this.#random });
+  #create(at, nowMs) {
+    const { cacheBlocks, indexBytes, servers } = this.#options;
+    const own = { at, nowMs, clock: this.#clock, count: servers.length, cacheBlocks, indexBytes };
+    return new Gateway({ ...own, isShared: this.#isShared, random: this.#random });
   }
 
   choose(request, nowMs) {
@@ -191,16 +173,14 @@ class Cluster {
     this.#counts.requests++;
     this.#picks[candidates.affinity] = (this.#picks[candidates.affinity] ?? 0) + 1;
     this.state = { candidates, gateway };
-    this.#note(gateway, server, nowMs);
-    gateway.entries.push({ member: server, prompt, blocks: Math.max(prompt.count - candidates.matched, 0) });
+    gateway.choices++;
+    this.#note(gateway, nowMs);
     return server;
   }
 
   onFirst({ cachedTokens, request, server, state }, nowMs) {
     const { candidates, gateway } = state;
     const { inputTokens, prompt } = request;
-    gateway.inputTokens += inputTokens;
-    gateway.cachedTokens += cachedTokens;
     const { start } = this.#options;
     if (this.#started !== null && request.atMs >= start.atMs && request.atMs < start.atMs + start.forMs) {
       const of = gateway === this.#gateways[0] ? this.#started.own : this.#started.others;
@@ -209,30 +189,27 @@ class Cluster {
     }
     if (!gateway.alive) return;
     this.#advance(nowMs);
+    this.#deliver(gateway, nowMs);
     candidates.prefilled(candidates, nowMs - request.atMs);
     gateway.plane.feedback.answered(gateway.model.budget, server, {
       ...{ cachedTokens, promptBytes: prompt.bytes, promptTokens: inputTokens },
       predictedBytes: prompt.bytes - candidates.charged,
     });
-    this.#note(gateway, server, nowMs);
+    this.#note(gateway, nowMs);
   }
 
   onEnd({ server, state: { gateway } }, nowMs) {
     if (!gateway.alive) return;
     this.#advance(nowMs);
     gateway.plane.board.leave(server);
-    this.#note(gateway, server, nowMs);
+    this.#note(gateway, nowMs);
   }
 
-  /** A member's load has changed at a gateway, which will publish it. */
-  #note(gateway, member, nowMs) {
-    if (!this.#options.shared || this.#gateways.length === 1) return;
-    gateway.dirty.add(member);
-    if (gateway.dueMs !== Infinity) return;
-    const isAtOnce = this.#options.lagMs === 0;
-    const ticks = Math.floor((nowMs - gateway.phaseMs) / BATCH_MS) + 1;
-    gateway.dueMs = isAtOnce ? nowMs : gateway.phaseMs + ticks * BATCH_MS;
-    this.#open.add(gateway);
+  /** Something has changed at a gateway, which will publish it. */
+  #note(gateway, nowMs) {
+    if (!this.#isShared) return;
+    gateway.isChanged = true;
+    gateway.dueMs = Math.min(gateway.dueMs, this.#options.lagMs === 0 ? nowMs : gateway.tickAfter(nowMs));
   }
 
   /** Everything up to this time happens that no request causes. */
@@ -245,21 +222,20 @@ class Cluster {
       const dead = this.#gateways.at(-1);
       this.#isDead = true;
       dead.alive = false;
-      for (let member = 0; member < this.#options.servers.length; member++) this.#atDeath += dead.own(member)[2];
+      this.#atDeath = dead.inFlight;
       dead.dueMs = Infinity;
-      this.#open.delete(dead);
     }
     if (this.#isDead && !this.#isForgotten && nowMs >= death.atMs + SILENT_MS) {
       this.#isForgotten = true;
       for (const gateway of this.#gateways) {
         this.#deliver(gateway, nowMs);
-        gateway.forget(this.#gateways.length - 1, nowMs);
+        gateway.exchange.remove(this.#gateways.length - 1, nowMs);
       }
     }
     if (this.#isCutOver || nowMs < cut.fromMs + SILENT_MS) return;
     if (nowMs < cut.toMs) {
       // Everybody has been silent for too long.
-      for (const gateway of this.#gateways) for (const other of this.#gateways) gateway.forget(other.at, nowMs);
+      for (const { exchange } of this.#gateways) for (const { at } of this.#gateways) exchange.remove(at, nowMs);
       return;
     }
     this.#isCutOver = true;
@@ -268,119 +244,122 @@ class Cluster {
 
   /** Publishes the batches that are due, in their order. */
   #publish(nowMs) {
-    const due = [...this.#open].filter(({ dueMs }) => dueMs <= nowMs);
-    if (due.length === 0) return;
-    due.sort((a, b) => a.dueMs - b.dueMs || a.at - b.at);
-    const { cut, lagMs, loss } = this.#options;
-    for (const gateway of due) {
-      const { dirty, dueMs, entries } = gateway;
-      const loads = [...dirty].map((member) => ({ member, values: gateway.own(member) }));
-      const groups = new Set(entries.map(({ member }) => member)).size;
-      const blocks = entries.reduce((sum, entry) => sum + entry.blocks, 0);
-      const body =
-        groups * GROUP_BYTES + entries.length * ENTRY_BYTES + blocks * HASH_BYTES + loads.length * BACKLOG_BYTES;
-      gateway.dirty = new Set();
-      gateway.entries = [];
-      gateway.dueMs = Infinity;
-      this.#open.delete(gateway);
-      if (cut !== null && dueMs >= cut.fromMs && dueMs < cut.toMs) {
-        this.#counts.lost++;
-        this.#missed.push({ from: gateway.at, entries });
-        continue;
-      }
-      const { inBytes, outBytes } = wireBytes(body);
-      this.#counts.messages++;
-      this.#counts.entries += entries.length;
-      this.#counts.blocks += blocks;
-      this.#counts.inBytes += inBytes;
-      // The publisher is a subscriber, too.
-      const receivers = this.#isDead ? this.#gateways.length - 1 : this.#gateways.length;
-      this.#counts.deliveries += receivers;
-      this.#counts.outBytes += receivers * outBytes;
-      const lostAt = loss === 0 ? null : this.#gateways.map(() => this.#lossRandom() < loss);
-      this.#log.push({ from: gateway.at, atMs: dueMs + lagMs, entries, loads, lostAt });
+    if (!this.#isShared) return;
+    for (;;) {
+      let gateway = this.#gateways[0];
+      for (const each of this.#gateways) if (each.dueMs < gateway.dueMs) gateway = each;
+      if (gateway.dueMs > nowMs) return;
+      this.#take(gateway, gateway.dueMs);
     }
   }
+
+  /** Publishes what a gateway has to tell at this time, if anything. */
+  #take(gateway, nowMs) {
+    const { cut, lagMs, loss } = this.#options;
+    const body = gateway.exchange.take(nowMs);
+    if (body === null) {
+      gateway.dueMs = gateway.isChanged ? gateway.tickAfter(nowMs) : gateway.tickAfter(nowMs + WHOLE_MS - BATCH_MS);
+      return;
+    }
+    const message = {
+      from: gateway.at,
+      atMs: nowMs + lagMs,
+      body: Buffer.from(body),
+      choices: gateway.choices,
+      lostAt: null,
+    };
+    gateway.choices = 0;
+    gateway.isChanged = false;
+    // More may be left, when it was too much for one message.
+    gateway.dueMs = lagMs === 0 ? nowMs + LEAST_MS : gateway.tickAfter(nowMs);
+    if (cut !== null && nowMs >= cut.fromMs && nowMs < cut.toMs) {
+      this.#counts.lost++;
+      this.#missed.push(message);
+      return;
+    }
+    const { inBytes, outBytes } = wireBytes(body.length);
+    // The publisher is a subscriber, too.
+    const receivers = this.#isDead ? this.#gateways.length - 1 : this.#gateways.length;
+    this.#counts.messages++;
+    this.#counts.inBytes += inBytes;
+    this.#counts.deliveries += receivers;
+    this.#counts.outBytes += receivers * outBytes;
+    this.#decoder.read(message.body, this.#counting);
+    if (loss > 0) message.lostAt = this.#gateways.map(() => this.#lossRandom() < loss);
+    this.#log.push(message);
+  }
+
+  #counting = {
+    entered: (member, advance, first, hashes, count) => void (this.#counts.blocks += count),
+    withdrawn: () => undefined,
+    load: () => void this.#counts.loads++,
+    response: () => undefined,
+    end: () => undefined,
+  };
 
   /** Applies what has reached a gateway. */
   #deliver(gateway, nowMs) {
     const log = this.#log;
-    const { index } = gateway.plane;
     while (gateway.cursor < log.length && log[gateway.cursor].atMs <= nowMs) {
-      const { atMs, entries, from, loads, lostAt } = log[gateway.cursor++];
+      const { atMs, body, choices, from, lostAt } = log[gateway.cursor++];
       if (from === gateway.at || lostAt?.[gateway.at] === true) continue;
+      if (this.#isForgotten && from === this.#gateways.length - 1) continue;
       const isTimed = this.#options.timed && this.#turn++ % TIMED === 0;
       const before = isTimed ? process.cpuUsage() : null;
-      for (const { member, prompt } of entries) index.enter(member, prompt.hashes, prompt.count);
-      if (!this.#isForgotten || from !== this.#gateways.length - 1) {
-        for (const { member, values } of loads) gateway.hear(from, member, values, atMs);
-      }
+      gateway.exchange.apply(body, from, atMs);
       if (before === null) continue;
       this.#cpu.applyUs += usSince(before);
       this.#cpu.applied++;
-      this.#cpu.entries += entries.length;
+      this.#cpu.entries += choices;
     }
   }
 
   /** An empty gateway takes the place of the first one. */
   #replace(nowMs) {
     const { shared, start } = this.#options;
-    const old = this.#gateways[0];
-    const made = this.#create(0);
+    const [old] = this.#gateways;
+    const made = this.#create(0, nowMs);
     old.alive = false;
-    old.dueMs = Infinity;
-    this.#open.delete(old);
     this.#gateways[0] = made;
     made.cursor = this.#log.findLastIndex(({ atMs }) => atMs <= nowMs) + 1;
     this.#started = { own: tokens(), others: tokens() };
-    for (const gateway of this.#gateways) if (gateway !== made) gateway.forget(0, nowMs);
-    if (shared && start.snapshot && this.#gateways.length > 1) this.#copy(this.#gateways[1], made, nowMs);
+    for (const { exchange } of this.#gateways) if (exchange !== made.exchange) exchange.remove(0, nowMs);
+    if (shared && start.snapshot && this.#gateways.length > 1) this.#copy(this.#gateways[1], made);
   }
 
-  /** After a cut that was long each gateway takes the snapshot of the next one, and all hear of each other's backlogs. */
+  /** After a cut that was long each gateway takes what the next one has chosen meanwhile. */
   #reconnect(nowMs) {
-    const { cut, servers } = this.#options;
+    const { cut } = this.#options;
     const count = this.#gateways.length;
     for (const gateway of this.#gateways) {
       this.#deliver(gateway, nowMs);
-      for (let member = 0; member < servers.length; member++) this.#note(gateway, member, nowMs);
-      if (cut.toMs - cut.fromMs <= SNAPSHOT_AFTER_MS || count === 1) continue;
+      if (cut.toMs - cut.fromMs <= SNAPSHOT_AFTER_MS || !this.#isShared) continue;
       const sibling = this.#gateways[(gateway.at + 1) % count];
-      for (const { entries, from } of this.#missed) {
-        if (from !== sibling.at) continue;
-        for (const { member, prompt } of entries) gateway.plane.index.enter(member, prompt.hashes, prompt.count);
-      }
+      for (const { body, from } of this.#missed) if (from === sibling.at) gateway.exchange.apply(body, from, nowMs);
       this.#countSnapshot(sibling);
     }
     this.#missed = [];
   }
 
   /** A gateway takes the snapshot of another one. */
-  #copy(from, to, nowMs) {
+  #copy(from, to) {
     for (const memory of ['lines', 'clocks']) {
       new Int32Array(to.memory.blocks[memory]).set(new Int32Array(from.memory.blocks[memory]));
     }
     this.#countSnapshot(from);
-    for (const other of this.#gateways) {
-      if (other === to) continue;
-      for (let member = 0; member < this.#options.servers.length; member++) {
-        to.hear(other.at, member, other.own(member), nowMs);
-      }
-    }
   }
 
   #countSnapshot({ plane }) {
-    const bytes = (plane.index.use().held / INDEX_ENTRY_BYTES) * HASH_BYTES;
+    const bytes = (plane.index.use().held / INDEX_ENTRY_BYTES) * SNAPSHOT_BLOCK_BYTES;
     this.#counts.snapshotBytes += Math.min(bytes, SNAPSHOT_MOST_BYTES);
   }
 
   /** Figures besides those of the fleet. */
   report() {
     const seconds = this.#clock.nowMs / 1000;
-    const { blocks, deliveries, entries, inBytes, lost, messages, outBytes, requests, snapshotBytes } = this.#counts;
+    const { blocks, deliveries, inBytes, loads, lost, messages, outBytes, requests, snapshotBytes } = this.#counts;
     const living = this.#gateways.filter(({ alive }) => alive);
-    const isShared = this.#options.shared && this.#gateways.length > 1;
-    const beats = isShared ? (seconds * 1000 * living.length) / HEARTBEAT_MS : 0;
+    const beats = this.#isShared ? (seconds * 1000 * living.length) / HEARTBEAT_MS : 0;
     const beat = wireBytes(HEARTBEAT_BYTES);
     const held = living.map(({ plane }) => plane.index.use().held);
     return {
@@ -395,7 +374,8 @@ class Cluster {
         messagesPerS: (messages + beats) / seconds,
         deliveriesPerS: (deliveries + beats * living.length) / seconds,
         bytesPerRequest: inBytes / requests,
-        blocksPerRequest: blocks / Math.max(entries, 1),
+        blocksPerRequest: blocks / requests,
+        loadsPerRequest: loads / requests,
         lost,
         snapshotBytes,
       },
@@ -416,9 +396,6 @@ class Cluster {
     };
   }
 }
-
-/** Bytes of memory of an entry of the index. */
-const INDEX_ENTRY_BYTES = 8;
 
 const tokens = () => ({ inputTokens: 0, cachedTokens: 0 });
 const rate = ({ cachedTokens, inputTokens }) => (inputTokens === 0 ? 0 : cachedTokens / inputTokens);

@@ -3,17 +3,17 @@
 /** Protocol version, instance, length and name of the topic before each body. */
 const HEAD_BYTES = 20;
 
-/** Member of a group of placements: hash of model and base URL, advance of its clock, number of blocks. */
-export const GROUP_BYTES = 12;
+/** A member that got prompts: its hash, advance of its clock, number of runs. */
+export const GROUP_BYTES = 6;
 
-/** What an entry costs besides its blocks. */
-export const ENTRY_BYTES = 2;
+/** A run of blocks of a prompt: how many, advance of the clock, number of the first. */
+export const ENTRY_BYTES = 4;
 
 /** A block: the bits of its hash that the index uses. */
 export const HASH_BYTES = 6;
 
-/** A member's backlog and requests in flight. */
-export const BACKLOG_BYTES = 12;
+/** A member's hash, backlog, streams and requests in flight. */
+export const BACKLOG_BYTES = 9;
 
 /** Name, version, address and load of a gateway, twice a second. */
 export const HEARTBEAT_BYTES = 160;
