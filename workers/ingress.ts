@@ -8,6 +8,7 @@ import type {
   LeaseManagerCommand,
   PaymentCommand,
   RequestLogCommand,
+  SliceCommand,
 } from '../src/billing/index.ts';
 import { type IndexesCommand, moduleOf } from '../src/search/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
@@ -35,6 +36,7 @@ const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
 const accountReader = control.ref<AccountReaderCommand>('accountReader');
 const requestLog = control.ref<RequestLogCommand>('requestLog');
+const sliceManager = control.ref<SliceCommand>('sliceManager');
 const payments = paid ? control.ref<PaymentCommand>('payments') : null;
 
 const plane = new DataPlane({
@@ -52,7 +54,7 @@ const plane = new DataPlane({
   accounts:
     limitMemory === null || leaseMemory === null
       ? null
-      : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog },
+      : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog, sliceManager },
   responses: { ref: responses, memory: data.responseMemory },
   snapshot: data.snapshot,
 });

@@ -9,6 +9,7 @@ import type {
   LeaseCache,
   ModelPrice,
   Payments,
+  SliceClient,
   Spending,
 } from '../billing/index.ts';
 import type { CatalogModel } from '../catalog/index.ts';
@@ -55,6 +56,8 @@ export type Stage = 'starting' | 'ready' | 'draining';
 export interface Billing {
   readonly leases: LeaseCache;
   readonly limits: KeyLimiter;
+  /** Waits for slices of limits that gateways share. */
+  readonly slices: SliceClient;
   /** Prices by configured model id; a model that is not in here is free. */
   readonly modelPrices: ReadonlyMap<string, ModelPrice>;
   /** Pico-USD for a successful call, by engine id; default 0. */

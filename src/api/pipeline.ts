@@ -14,6 +14,7 @@ import {
   refusalHeaders,
   type Reserved,
   retryHeaders,
+  type SliceUse,
   type Spending,
   usdText,
 } from '../billing/index.ts';
@@ -148,9 +149,45 @@ function holdCredit<Input>(
   payer: GoodCredential,
 ): void {
   const range = endpoint.price(request, billing);
-  const settlement = admitRequest(request.exchange, billing, payer, range);
+  const settlement = admitRequest(request.exchange, billing, payer, range, 'direct');
+  if (settlement === null) awaitSlices(endpoint, request, billing, payer, range);
+  else holdAdmitted(endpoint, request, billing, settlement, range);
+}
+
+/** Waits for slices of limits that gateways share. Apart from `holdCredit`, as `fundCredit` is. */
+function awaitSlices<Input>(
+  endpoint: PaidEndpoint<Input>,
+  request: PaidRequest<Input>,
+  billing: Billing,
+  payer: GoodCredential,
+  range: CostRange,
+): void {
+  const { deps, exchange } = request;
+  const need = billing.limits.needOf(payer, exchange.model, range, billing.epochMs());
+  const listener = new PendingListener(exchange, deps);
+  exchange.listener = listener;
+  listener.pending = billing.slices.wait(need, (use) => {
+    listener.pending = null;
+    exchange.listener = null;
+    try {
+      const settlement = admitRequest(exchange, billing, payer, range, use);
+      if (settlement === null) throw new HeadraceError('HR_LIMITS_FULL');
+      holdAdmitted(endpoint, request, billing, settlement, range);
+    } catch (thrown) {
+      refuse(exchange, deps, thrown);
+    }
+  });
+}
+
+function holdAdmitted<Input>(
+  endpoint: PaidEndpoint<Input>,
+  request: PaidRequest<Input>,
+  billing: Billing,
+  settlement: AccountSettlement,
+  range: CostRange,
+): void {
   const most = Math.min(range.most, settlement.limits.amount);
-  const amount = most === 0 ? 0 : billing.leases.reserve(payer, most);
+  const amount = most === 0 ? 0 : billing.leases.reserve(settlement.payer, most);
   if (amount === 0 && most > 0) {
     fundCredit(endpoint, request, billing, settlement, range.least, most);
     return;
@@ -193,16 +230,19 @@ export interface Meter {
 
 /**
  * Reserves what the limits of a key and the budgets allow, before credit is held. The settlement is the exchange's at once: whatever is
- * thrown from here on, it ends with the exchange. Throws the error of the limit that is reached.
+ * thrown from here on, it ends with the exchange. Throws the error of the limit that is reached. Null: the slices of limits that
+ * gateways share do not reach, and nothing is reserved.
  */
 function admitRequest(
   exchange: Exchange,
   billing: Billing,
   payer: GoodCredential,
   range: CostRange,
-): AccountSettlement {
+  use: SliceUse,
+): AccountSettlement | null {
   const nowMs = billing.epochMs();
-  const admitted = billing.limits.admit(payer, exchange.model, range, nowMs);
+  const admitted = billing.limits.admit(payer, exchange.model, range, nowMs, use);
+  if (admitted.kind === 'slice') return null;
   if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
   const settlement = new AccountSettlement(billing, payer, exchange.model, admitted);
   exchange.settlement = settlement;

@@ -19,7 +19,8 @@ import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
 import type { NewWebhookEvent } from './ledger/webhook-records.ts';
 import type { BudgetChange, BudgetEvent } from './limits/budgets.ts';
 import { LimitRegistry } from './limits/limit-registry.ts';
-import { createLimitMemory, type LimitMemory } from './limits/limit-table.ts';
+import { createLimitMemory, type LimitMemory, LimitTable } from './limits/limit-table.ts';
+import { type SliceCommand, SliceManager } from './limits/slice-manager.ts';
 import { openLedger } from './ledger/ledger.ts';
 import { printUsd } from './money.ts';
 import { picoPerCall, usdText } from './prices.ts';
@@ -76,6 +77,9 @@ export class BillingService {
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly leaseMemory: SharedArrayBuffer;
   readonly limitMemory: LimitMemory;
+  /** Shares limits with sibling gateways, once it is given what they share. */
+  readonly slices: SliceManager;
+  readonly sliceManager: Ref<SliceCommand>;
   readonly accountReader: Ref<AccountReaderCommand>;
   readonly requestLog: Ref<RequestLogCommand>;
   /** The payment processor; null where payments are off. */
@@ -108,8 +112,22 @@ export class BillingService {
         log.error({ problem: messageOf(error) }, `${name} could not be read; it is tried again`),
       later: (run) => this.#later(REOPEN_MS, run),
     });
+    this.slices = new SliceManager({
+      table: new LimitTable(this.limitMemory, 0),
+      clock,
+      epochMs,
+      onState: (state, reason) => {
+        if (state === 'shared') log.info('limits of keys and budgets are shared with sibling gateways');
+        else log.warn({ reason }, 'limits of keys and budgets are counted by this gateway alone');
+      },
+    });
+    this.sliceManager = system.spawn<SliceCommand>(() => (command) => this.slices.receive(command), {
+      name: 'sliceManager',
+      mailbox: MAILBOX,
+    });
     this.#limits = new LimitRegistry({
       memory: this.limitMemory,
+      slices: this.slices,
       epochMs,
       tell: (change) => tell({ type: 'Budgets', change }),
       onCrossed: (event) => void this.#alert(event),
@@ -212,6 +230,7 @@ export class BillingService {
     if (this.#maintenance !== null) this.#options.clock.clearTimeout(this.#maintenance);
     this.#opened.promise.catch(() => undefined);
     if (this.#ledger === null) this.#opened.reject(new Error('the gateway has closed'));
+    await this.slices.close();
     await this.#service?.close();
     const { log } = this.#options;
     const flush = (replyTo: Ref<'flushed'>): LeaseManagerCommand => ({ type: 'Flush', withinMs: FLUSH_MS, replyTo });

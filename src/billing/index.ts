@@ -19,9 +19,25 @@ export {
   startOf,
 } from './limits/budgets.ts';
 export { spentOf } from './limits/budget-spending.ts';
-export { type Exceeded, type KeyAllowance, KeyLimiter, type LimitReservation } from './limits/key-limiter.ts';
-export type { LimitMemory } from './limits/limit-table.ts';
+export {
+  type Exceeded,
+  type KeyAllowance,
+  KeyLimiter,
+  type LimitReservation,
+  type NeedsSlice,
+} from './limits/key-limiter.ts';
+export type { LimitMemory, SliceUse } from './limits/limit-table.ts';
 export { addRateLimitHeaders, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
+export { SliceClient } from './limits/slice-client.ts';
+export {
+  SLICE_LEASE_MS,
+  type SliceClaim,
+  type SliceCommand,
+  type SliceGrant,
+  SliceManager,
+  type SliceNotice,
+  type SliceStore,
+} from './limits/slice-manager.ts';
 export {
   createSigningKey,
   type KeySnapshot,

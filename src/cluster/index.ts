@@ -21,6 +21,7 @@
 export { ClusterLog } from './cluster-log.ts';
 export { ClusterService, type ClusterObserver, type ClusterServiceDeps, defineScript } from './cluster-service.ts';
 export type { SelfReport } from './roll-call.ts';
+export { shareLimits } from './limit-slices.ts';
 export {
   ClusterError,
   type ClusterEvent,

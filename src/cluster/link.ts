@@ -11,6 +11,7 @@ export const TOPICS = [
   'snapshot',
   'suspensions',
   'shares',
+  'limits',
 ] as const;
 
 export type Topic = (typeof TOPICS)[number];

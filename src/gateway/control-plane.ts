@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
-import { type ClusterLink, PlacementExchange, Placements } from '../cluster/index.ts';
+import { type ClusterLink, PlacementExchange, Placements, shareLimits } from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
@@ -166,6 +166,7 @@ export class ControlPlane {
     this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
     this.#keepIndexes();
     this.#billing = this.#openBilling(settings);
+    if (this.#billing !== null) shareLimits(this.#cluster.link, this.#billing.slices);
     this.#responses = new ResponseService({
       ...{ system: this.#system, settings, clock, epochMs: systemEpochMs, log },
       ledger: () => this.ledger,

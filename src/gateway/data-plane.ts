@@ -16,6 +16,8 @@ import {
   type PaymentCommand,
   type RequestLogCommand,
   RequestRecorder,
+  SliceClient,
+  type SliceCommand,
   PaymentClient,
   type BillingUpdate,
 } from '../billing/index.ts';
@@ -103,6 +105,7 @@ export interface PlaneAccounts {
   readonly accountReader: Ref<AccountReaderCommand>;
   readonly requestLog: Ref<RequestLogCommand>;
   readonly limitMemory: LimitMemory;
+  readonly sliceManager: Ref<SliceCommand>;
   /** Null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
 }
@@ -151,6 +154,7 @@ export class DataPlane {
   readonly #keys: KeyTable;
   readonly #leases: LeaseCache | null;
   readonly #limits: KeyLimiter | null;
+  readonly #slices: SliceClient | null;
   readonly #paymentProcessor: Payments | null;
   readonly #recorder: RequestRecorder | null;
   readonly #responses: StoredResponses | null;
@@ -226,7 +230,11 @@ export class DataPlane {
     const { credit } = snapshot.settings;
     const { payments = null } = accounts ?? {};
     this.#paymentProcessor = payments === null ? null : new PaymentClient(options.system, payments, `thread-${thread}`);
-    this.#limits = accounts === null ? null : new KeyLimiter(accounts.limitMemory, thread);
+    this.#slices =
+      accounts === null
+        ? null
+        : new SliceClient({ system: options.system, manager: accounts.sliceManager, thread, clock });
+    this.#limits = accounts === null ? null : new KeyLimiter(accounts.limitMemory, thread, this.#slices?.refill);
     this.#leases =
       accounts === null
         ? null
@@ -549,11 +557,12 @@ export class DataPlane {
   }
 
   #billingOf({ settings }: Snapshot, modelPrices: Billing['modelPrices']): Billing | null {
-    if (this.#leases === null || this.#limits === null) return null;
+    if (this.#leases === null || this.#limits === null || this.#slices === null) return null;
     const prices = Object.entries(settings.search.pricing).map(([id, usd]) => [id, picoPerCall(usd)] as const);
     return {
       leases: this.#leases,
       limits: this.#limits,
+      slices: this.#slices,
       modelPrices,
       enginePrices: new Map(prices),
       pagePrice: picoPerCall(settings.fetch.price),

@@ -78,7 +78,10 @@ export interface ThreadDeps {
   readonly indexes: Ref<IndexesCommand>;
   readonly responses: Ref<ResponseStoreCommand>;
   /** Null without a ledger. */
-  readonly accounts: Pick<PlaneAccounts, 'accountReader' | 'leaseManager' | 'payments' | 'requestLog'> | null;
+  readonly accounts: Pick<
+    PlaneAccounts,
+    'accountReader' | 'leaseManager' | 'payments' | 'requestLog' | 'sliceManager'
+  > | null;
   /** Start data with the present snapshot and address. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -121,6 +124,7 @@ class Thread {
       this.#link.expose('leaseManager', deps.accounts.leaseManager);
       this.#link.expose('accountReader', deps.accounts.accountReader);
       this.#link.expose('requestLog', deps.accounts.requestLog);
+      this.#link.expose('sliceManager', deps.accounts.sliceManager);
     }
     if (data.paid && deps.accounts?.payments) this.#link.expose('payments', deps.accounts.payments);
     this.#ingress = this.#link.ref('ingress');

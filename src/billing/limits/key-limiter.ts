@@ -3,7 +3,8 @@
 
 import { printUsd } from '../money.ts';
 import { type Budget, type BudgetChange, type BudgetScope, Periods, startOf } from './budgets.ts';
-import { type KeyBounds, type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
+import { type KeyBounds, type LimitCell, type LimitMemory, LimitTable, type SliceUse } from './limit-table.ts';
+import type { SliceNeed } from './slice-client.ts';
 
 /** Limits of a key, and its place in the shared memory. */
 export interface KeyAllowance extends KeyBounds {
@@ -65,6 +66,13 @@ export type Exceeded =
   /** The gateway has more limited keys or budgets than it can count for. */
   | { readonly kind: 'capacity' };
 
+/** The slices of this process do not reach: the request waits for more (`SliceClient.wait`), and is admitted anew. */
+export interface NeedsSlice {
+  readonly kind: 'slice';
+}
+
+const NEEDS_SLICE: NeedsSlice = { kind: 'slice' };
+
 /** One limit of a payer, with what is left of it. Counts; of a budget USD as decimals. */
 export interface LimitState {
   readonly kind: 'running' | 'requests' | 'tokens' | 'budget';
@@ -90,6 +98,7 @@ type ByModel = Map<string, readonly Budget[]>;
 
 export class KeyLimiter {
   readonly #table: LimitTable;
+  readonly #onLow: (kind: 'key' | 'budget', cell: number) => void;
   readonly #periods = new Periods();
   readonly #budgets = new Map<string, Budget>();
   /** Ids of budgets by what they are for: the key, or else the account, or else the model. */
@@ -98,9 +107,10 @@ export class KeyLimiter {
   readonly #found = new Map<string, Map<string, ByModel>>();
   #remembered = 0;
 
-  /** `thread`: the row of the memory that this limiter writes. */
-  constructor(memory: LimitMemory, thread: number) {
+  /** `thread`: the row of the memory that this limiter writes. `onLow`: little is left of the slice of a key or budget. */
+  constructor(memory: LimitMemory, thread: number, onLow: (kind: 'key' | 'budget', cell: number) => void = ignore) {
     this.#table = new LimitTable(memory, thread);
+    this.#onLow = onLow;
   }
 
   /** Takes over a change of the budgets. Requests under way keep what they have reserved. */
@@ -123,23 +133,57 @@ export class KeyLimiter {
   }
 
   /** Reserves what a request may take. `model`: its configured id, empty for what is no model. */
-  admit(payer: LimitedPayer, model: string, bound: RequestBound, nowMs: number): LimitReservation | Exceeded {
+  admit(
+    payer: LimitedPayer,
+    model: string,
+    bound: RequestBound,
+    nowMs: number,
+    use: SliceUse = 'direct',
+  ): LimitReservation | Exceeded | NeedsSlice {
     const { allowance } = payer;
     const budgets = bound.most > 0 ? this.budgetsOf(payer, model) : NO_BUDGETS;
     if (allowance === null && budgets.length === 0) return UNLIMITED;
     const reservation = new LimitReservation();
     if (allowance !== null) {
-      const exceeded = this.#admitKey(reservation, allowance, bound, nowMs);
+      const exceeded = this.#admitKey(reservation, allowance, bound, nowMs, use);
       if (exceeded !== null) return exceeded;
     }
     if (budgets.length > 0) {
-      const exceeded = this.#admitBudgets(reservation, budgets, bound, nowMs);
+      const exceeded = this.#admitBudgets(reservation, budgets, bound, nowMs, use);
       if (exceeded !== null) {
         this.#settleKey(reservation, 0);
         return exceeded;
       }
     }
     return reservation;
+  }
+
+  /** What slices must have for a request that they do not reach for. */
+  needOf(
+    payer: LimitedPayer,
+    model: string,
+    { least, leastTokens, most, mostTokens }: RequestBound,
+    nowMs: number,
+  ): SliceNeed {
+    const { allowance } = payer;
+    const budgets = most > 0 ? this.budgetsOf(payer, model) : NO_BUDGETS;
+    const { tokensPerMinute } = allowance ?? {};
+    return {
+      key:
+        allowance?.cell == null
+          ? null
+          : {
+              cell: allowance.cell.index,
+              tokens: tokensPerMinute === undefined ? 0 : Math.min(Math.ceil(mostTokens), tokensPerMinute),
+              leastTokens:
+                tokensPerMinute === undefined ? 0 : LimitTable.floor(tokensPerMinute, leastTokens, mostTokens),
+            },
+      budgets: budgets.flatMap(({ cell, limit, period }) => {
+        if (cell === null) return [];
+        const isLast = this.#table.spent(cell, this.#periods.of(period, nowMs)) + most > limit;
+        return [{ cell: cell.index, amount: most, least: isLast ? least : most }];
+      }),
+    };
   }
 
   /** Gives back the money of budgets that a request turns out not to need, before it runs. */
@@ -239,12 +283,15 @@ export class KeyLimiter {
     allowance: KeyAllowance,
     { leastTokens, mostTokens }: RequestBound,
     nowMs: number,
-  ): Exceeded | null {
+    use: SliceUse,
+  ): Exceeded | NeedsSlice | null {
     const { cell } = allowance;
     if (cell === null) return { kind: 'capacity' };
     const table = this.#table;
-    const kind = table.admitKey(cell, allowance, leastTokens, mostTokens, nowMs);
+    const kind = table.admitKey(cell, allowance, leastTokens, mostTokens, nowMs, use);
     const { remainingRequests, remainingTokens } = table;
+    if (kind === 'slice') return NEEDS_SLICE;
+    if (table.takeRefill()) this.#onLow('key', cell.index);
     if (kind !== 'admitted') {
       const limits = {
         running: allowance.runningRequests,
@@ -268,16 +315,19 @@ export class KeyLimiter {
     budgets: readonly Budget[],
     { least, most }: RequestBound,
     nowMs: number,
-  ): Exceeded | null {
+    use: SliceUse,
+  ): Exceeded | NeedsSlice | null {
     let amount = most;
     for (let at = 0; at < budgets.length; at++) {
       const budget = budgets[at] as Budget;
       const { cell, limit, period } = budget;
       const number = this.#periods.of(period, nowMs);
-      const kind = cell === null ? 'capacity' : this.#table.admitBudget(cell, limit, least, amount, number);
+      const kind = cell === null ? 'capacity' : this.#table.admitBudget(cell, limit, least, amount, number, nowMs, use);
+      if (cell !== null && this.#table.takeRefill()) this.#onLow('budget', cell.index);
       if (kind !== 'admitted') {
         this.#releaseBudgets(budgets, at, amount);
         if (cell === null || kind === 'capacity') return { kind: 'capacity' };
+        if (kind === 'slice') return NEEDS_SLICE;
         if (kind === 'spent') this.#table.cross(cell, 'hard', number);
         return { kind, budget, endsMs: startOf(period, number + 1) };
       }
@@ -312,6 +362,10 @@ export class KeyLimiter {
       if (cell !== null) this.#table.releaseBudget(cell, amount);
     }
   }
+}
+
+function ignore(): void {
+  // Slices are never low where there are none.
 }
 
 /** Where a budget is indexed: by the narrowest part of its scope. */

@@ -5,6 +5,7 @@
 import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
+import type { SliceManager } from './slice-manager.ts';
 import type { BudgetRecords, Charge, KeyLimits, StoredBudget } from '../ledger/store.ts';
 import { DAY_MS, dayOf } from '../days.ts';
 import { firstDay, sumSpending } from './budget-spending.ts';
@@ -29,6 +30,8 @@ export interface LimitRegistryDeps {
   readonly onCrossed: (event: BudgetEvent) => void;
   /** A key or budget got no cell. */
   readonly onFull: (kind: 'key' | 'budget', id: string) => void;
+  /** Shares the limits with siblings. */
+  readonly slices: Pick<SliceManager, 'putKey' | 'dropKey' | 'putBudget' | 'dropBudget' | 'readBudget'>;
 }
 
 /** Keys that replace each other. They share their counts. */
@@ -163,6 +166,7 @@ export class LimitRegistry {
     const entry = this.#budgets.get(id);
     if (entry === undefined) return;
     this.#budgets.delete(id);
+    this.#deps.slices.dropBudget(id);
     if (entry.budget.cell !== null) this.#budgetCells.give(entry.budget.cell);
     this.#change({ reset: false, put: [], drop: [id] });
   }
@@ -225,8 +229,9 @@ export class LimitRegistry {
       const own = posted.get(entry);
       // What was settled before the period or the budget began, and posted after it, is in no row: it stays in the base.
       const here = own?.period === period ? Math.min(own.amount, this.#table.spentHere(budget.cell, period)) : 0;
-      const known = Number(before + (open.get(entry) ?? 0n)) - here;
-      this.#table.setBase(budget.cell, period, Math.max(known, 0));
+      const ledger = Number(before + (open.get(entry) ?? 0n));
+      this.#table.setBase(budget.cell, period, Math.max(ledger - here, 0));
+      this.#deps.slices.readBudget(budget.id, period, ledger, here);
       this.#checkThresholds(budget, budget.cell, period);
     }
   }
@@ -264,7 +269,9 @@ export class LimitRegistry {
     if (keys.some(({ limits }) => isCounted(limits))) {
       chain.cell ??= this.#keyCells.take();
       if (chain.cell === null) this.#deps.onFull('key', lineage);
+      else this.#deps.slices.putKey(lineage, chain.cell, largestLimits(keys));
     } else if (chain.cell !== undefined) {
+      this.#deps.slices.dropKey(lineage);
       if (chain.cell !== null) this.#keyCells.give(chain.cell);
       chain.cell = undefined;
     }
@@ -290,6 +297,7 @@ export class LimitRegistry {
     if (cell === null) this.#deps.onFull('budget', wanted.id);
     const budget = { ...wanted, cell };
     if (!isSame && cell !== null) this.#clear(cell);
+    if (before !== undefined && !isSame) this.#deps.slices.dropBudget(wanted.id);
     const entry: BudgetEntry = isSame
       ? { ...before, budget }
       : { budget, closed: null, posted: { period: 0, amount: 0 }, seen: -1, soft: 0, hard: 0 };
@@ -298,6 +306,7 @@ export class LimitRegistry {
     entry.hard = 0;
     if (cell !== null) for (const threshold of ['soft', 'hard'] as const) this.#table.cross(cell, threshold, 0);
     this.#budgets.set(wanted.id, entry);
+    this.#deps.slices.putBudget(budget);
     this.#change({ reset: false, put: [budget], drop: [] });
   }
 
@@ -350,6 +359,17 @@ const OF_KEY = 'monthly:';
 
 function isCounted({ requestsPerMinute, runningRequests, tokensPerMinute }: KeyLimits): boolean {
   return requestsPerMinute !== undefined || runningRequests !== undefined || tokensPerMinute !== undefined;
+}
+
+/** Running requests, requests and tokens a minute, each the largest that a key has; -1 where none has a limit. */
+function largestLimits(keys: readonly RegisteredKey[]): number[] {
+  const largest = (of: (limits: KeyLimits) => number | undefined): number =>
+    Math.max(...keys.map(({ limits }) => of(limits) ?? -1));
+  return [
+    largest(({ runningRequests }) => runningRequests),
+    largest(({ requestsPerMinute }) => requestsPerMinute),
+    largest(({ tokensPerMinute }) => tokensPerMinute),
+  ];
 }
 
 function sameScope(a: BudgetScope, b: BudgetScope): boolean {

@@ -1,7 +1,8 @@
 // Counts behind the limits of API keys and behind budgets, in memory that all threads of a gateway share. A limit is exact over
 // the threads: what is admitted never exceeds it, and between requests that compete for the last place one gets it.
 //
-// Layout. First one cell per limited key, in 32-bit words: a line with the lock, then a row for each thread:
+// Layout. First one cell per limited key, in 32-bit words: a line with the lock and the slices of this process (VALID to
+// OTHERS + 2), a line that says why siblings leave nothing (STATE to FULL_TOKENS), then a row for each thread:
 //   GENERATION  which use of the cell the row belongs to; a row of another generation counts as empty
 //   LAST        newest bucket in the ring; a bucket is 2 s, numbered since 1970
 //   RUNNING     requests under way
@@ -9,8 +10,9 @@
 //   TOKENS      ring of 32: tokens of these requests, real ones where they are known, else the reserved ones
 //   SETTLED     ring of 32: the real ones alone
 // Then one cell per budget, in 64-bit floats: a line with the lock (32-bit word 0), the newest periods in which a threshold was
-// crossed (words 1 and 2), BASE and BASE_PERIOD (floats 2 and 3: what the ledger knows beyond this process, and when), then a row
-// for each thread: GENERATION, PERIOD, USED (spent in the period and reserved, in pico-USD), SPENT (the former alone).
+// crossed (words 1 and 2), BASE and BASE_PERIOD (floats 2 and 3: what the ledger knows beyond this process, and when), the slice
+// (CAP, CAP_PERIOD and CAP_LOW), then a row for each thread: GENERATION, PERIOD, USED (spent in the period and reserved, in
+// pico-USD), SPENT (the former alone).
 //
 // Writers. A row has one writer, its thread, or the control thread after that thread has ended. Base and its period are written by
 // the control thread, thresholds by everyone, with equal values. Loads and stores of a row are plain: an `Atomics` call costs more
@@ -25,6 +27,12 @@
 // Death. Reservations of a thread that has ended are TOKENS - SETTLED, USED - SPENT and RUNNING: `clearThread` takes them off,
 // whatever the instruction at which it ended. SETTLED and SPENT are written before TOKENS and USED, so that nothing that was
 // spent is lost. Requests that were admitted stay counted until they leave the window.
+//
+// Slices. While gateways share limits, the control thread writes how much of a limit this process may have counted at a time (a
+// quota of running requests, requests and tokens; a cap of the money of all rows). VALID is 0 while the whole limit belongs to this
+// process, else the last bucket in which the quotas hold; CAP_PERIOD likewise is 0 or the period of the cap. A thread reads them
+// after its read-modify-write, and the control thread lowers them before its own and sums afterwards, so that what it gives back to
+// siblings is not admitted by a thread at the same time. What exceeds a quota but not the limit gets the verdict `slice`.
 //
 // Window. A request counts for its own bucket and the 30 after it: for more than 60 s and at most 62 s. So no minute, wherever it
 // begins, has more than the limit, and whatever a window of 62 s would admit is admitted.
@@ -50,11 +58,33 @@ export const BUCKET_MS = 2000;
 /** Buckets that a request counts for: 60 s and the one under way. */
 export const WINDOW_BUCKETS = 31;
 
+/** Buckets that siblings are told of as one. */
+const PART_BUCKETS = 4;
+
 const RING = 32;
 const MASK = RING - 1;
 
-/** Words of the line with the lock: no thread's row shares it. */
-const HEAD_WORDS = 16;
+/** Words of the lines with the lock and the slices: no thread's row shares them. */
+const HEAD_WORDS = 32;
+
+const VALID = 1;
+/** Running requests, requests, tokens: three words each. */
+const QUOTA = 2;
+const OTHERS = 5;
+const STATE = 16;
+const LOW = 17;
+const FULL_KIND = 20;
+const FULL_UNTIL = 21;
+const RETRY_AT = 22;
+const RESET_AT = 23;
+const FULL_TOKENS = 24;
+
+/** No bucket is as old: quotas of it hold for nobody. */
+const CLOSED = 1;
+
+/** Bits of STATE: more was asked for; requests wait, and those that come after them do so too. */
+const CLAIMED = 1;
+const QUEUED = 2;
 
 const GENERATION = 0;
 const LAST = 1;
@@ -68,7 +98,13 @@ const SOFT = 1;
 const HARD = 2;
 const BASE = 2;
 const BASE_PERIOD = 3;
+const CAP = 4;
+const CAP_PERIOD = 5;
+const CAP_LOW = 6;
 const HEAD_FLOATS = 8;
+/** 32-bit words of the line of a budget: bits as in STATE, and until when siblings leave nothing. */
+const BUDGET_STATE = 3;
+const BUDGET_FULL_UNTIL = 14;
 
 const PERIOD = 1;
 const USED = 2;
@@ -76,16 +112,44 @@ const SPENT = 3;
 const ROW_FLOATS = 8;
 
 /** Keeps sums of a bucket inside of 32 bits: limits are at most this, and so is each reservation. */
-const MAX_TOKENS: number = 2 ** 30 - 1;
+export const MAX_TOKENS: number = 2 ** 30 - 1;
 
 /** About 10 µs: many times what an owner needs the lock for, unless it is suspended. */
 const SPINS = 500;
 
 /** Why a key's request is not admitted. */
-export type KeyVerdict = 'admitted' | 'running' | 'requests' | 'tokens' | 'size';
+export type KeyVerdict = 'admitted' | 'running' | 'requests' | 'tokens' | 'size' | 'slice';
 
-/** Why a budget has no room. `held`: it would have room if the requests under way cost nothing. */
-export type BudgetVerdict = 'admitted' | 'spent' | 'held';
+/**
+ * Why a budget has no room. `held`: it would have room if the requests under way cost nothing. `slice`: this process needs more of
+ * what the budget has left.
+ */
+export type BudgetVerdict = 'admitted' | 'spent' | 'held' | 'slice';
+
+/**
+ * How slices bind a request. `direct`: it is admitted within them, behind those that wait. `granted`: it has waited, is admitted
+ * within them, and is refused where they do not reach. `whole`: the engine does not answer, and the whole limit is this process's.
+ */
+export type SliceUse = 'direct' | 'granted' | 'whole';
+
+/** What a key may have counted at a time in this process. Lists: running requests, requests, tokens. */
+export interface KeySlices {
+  /** Last bucket in which they hold. */
+  readonly validBucket: number;
+  readonly quota: readonly number[];
+  /** What siblings have counted. */
+  readonly others: readonly number[];
+  /** More is asked for as soon as less than this is left. */
+  readonly low: readonly number[];
+}
+
+/** Requests of some buckets of a window. They leave it together. */
+export interface WindowPart {
+  /** Until the last of them leaves the window. */
+  readonly leavesMs: number;
+  readonly requests: number;
+  readonly tokens: number;
+}
 
 /** Place of a key or budget in the table. The generation tells it from those that had the cell before. */
 export interface LimitCell {
@@ -137,6 +201,7 @@ export class LimitTable {
   #running = 0;
   #requests = 0;
   #counted = 0;
+  #refill = false;
 
   /** `thread`: the row that this object writes. */
   constructor(memory: LimitMemory, thread: number) {
@@ -155,7 +220,14 @@ export class LimitTable {
    * Counts a request and reserves tokens for it: all of `most` where the limit allows it at all; where `most` exceeds the limit,
    * what is left, if that is at least `least` and half of the limit. The results are in the fields above.
    */
-  admitKey(cell: LimitCell, bounds: KeyBounds, least: number, most: number, nowMs: number): KeyVerdict {
+  admitKey(
+    cell: LimitCell,
+    bounds: KeyBounds,
+    least: number,
+    most: number,
+    nowMs: number,
+    use: SliceUse = 'direct',
+  ): KeyVerdict {
     const { requestsPerMinute = MAX_TOKENS, runningRequests = MAX_TOKENS, tokensPerMinute } = bounds;
     if (tokensPerMinute !== undefined && least > tokensPerMinute) return 'size';
     const ints = this.#ints;
@@ -170,6 +242,7 @@ export class LimitTable {
     ints[slot + TOKENS] = (ints[slot + TOKENS] as number) + wanted;
     Atomics.add(ints, start, 0);
     this.#sum(start, cell.generation, bucket);
+    const isSliced = use !== 'whole' && ints[start + VALID] !== 0;
     let granted = wanted;
     let verdict: KeyVerdict = 'admitted';
     let floor = wanted;
@@ -181,6 +254,10 @@ export class LimitTable {
     if (this.#running > runningRequests) verdict = 'running';
     else if (this.#requests > requestsPerMinute) verdict = 'requests';
     else if (granted < floor) verdict = 'tokens';
+    else if (isSliced) {
+      verdict = this.#checkSlices(start, bounds, least, most, wanted, bucket, nowMs, use);
+      granted = Math.min(granted, this.tokens);
+    }
     if (verdict !== 'admitted') {
       ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
       ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) - 1;
@@ -188,15 +265,19 @@ export class LimitTable {
       const requests = this.#requests - requestsPerMinute;
       this.#requests--;
       this.#counted -= wanted;
-      this.#measureWait(
-        start,
-        cell.generation,
-        bucket,
-        requests,
-        this.#counted + floor - (tokensPerMinute ?? Infinity),
-      );
-      this.retryMs = Math.max(this.retryMs - nowMs, 0);
-      this.resetMs = Math.max(this.resetMs - nowMs, 0);
+      if (isSliced) {
+        this.#readWait(start, nowMs);
+      } else {
+        this.#measureWait(
+          start,
+          cell.generation,
+          bucket,
+          requests,
+          this.#counted + floor - (tokensPerMinute ?? Infinity),
+        );
+        this.retryMs = Math.max(this.retryMs - nowMs, 0);
+        this.resetMs = Math.max(this.resetMs - nowMs, 0);
+      }
     } else if (granted < wanted) {
       ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - (wanted - granted);
       this.#counted -= wanted - granted;
@@ -206,15 +287,27 @@ export class LimitTable {
     this.tokens = tokensPerMinute === undefined ? Infinity : granted;
     this.remainingRequests = Math.max(requestsPerMinute - this.#requests, 0);
     this.remainingTokens = Math.max((tokensPerMinute ?? 0) - this.#counted, 0);
+    if (isSliced) this.#countOthers(start);
     return verdict;
+  }
+
+  /** Whether the last admission has left so little of a slice that more has to be asked for. Answers once per claim. */
+  takeRefill(): boolean {
+    const refill = this.#refill;
+    this.#refill = false;
+    return refill;
   }
 
   /** Reads what is left of a key's limits without a lock: a moment's view. The results are in the fields above. */
   readKey(cell: LimitCell, { requestsPerMinute = MAX_TOKENS, tokensPerMinute = 0 }: KeyBounds, nowMs: number): void {
-    this.#sum(cell.index * this.#keyWords, cell.generation, Math.floor(nowMs / BUCKET_MS));
+    const start = cell.index * this.#keyWords;
+    this.#sum(start, cell.generation, Math.floor(nowMs / BUCKET_MS));
     this.remainingRequests = Math.max(requestsPerMinute - this.#requests, 0);
     this.remainingTokens = Math.max(tokensPerMinute - this.#counted, 0);
     this.running = this.#running;
+    if (this.#ints[start + VALID] === 0) return;
+    this.#countOthers(start);
+    this.running += this.#ints[start + OTHERS] as number;
   }
 
   /** Ends a request: the tokens that it has used take the place of those that were reserved. */
@@ -233,9 +326,17 @@ export class LimitTable {
 
   /**
    * Reserves money of a budget: all of `most`, or what is left when the limit leaves less in this period and that is at least
-   * `least`. The amount is in `amount`.
+   * `least`. The amount is in `amount`. `nowMs` says whether siblings have left nothing lately.
    */
-  admitBudget(cell: LimitCell, limit: number, least: number, most: number, period: number): BudgetVerdict {
+  admitBudget(
+    cell: LimitCell,
+    limit: number,
+    least: number,
+    most: number,
+    period: number,
+    nowMs = 0,
+    use: SliceUse = 'direct',
+  ): BudgetVerdict {
     const floats = this.#floats;
     const start = this.#budgetStart + cell.index * this.#budgetFloats;
     const own = start + HEAD_FLOATS + this.#thread * ROW_FLOATS;
@@ -244,6 +345,7 @@ export class LimitTable {
     floats[own + USED] = (floats[own + USED] as number) + most;
     Atomics.add(this.#ints, start * 2, 0);
     const used = this.#sumBudget(start, cell.generation, period, USED);
+    const capPeriod = floats[start + CAP_PERIOD] as number;
     let verdict: BudgetVerdict = 'admitted';
     let granted = most;
     if (used > limit) {
@@ -251,9 +353,19 @@ export class LimitTable {
       granted = Math.floor(most - (used - limit));
       if (spent + least > limit) verdict = 'spent';
       else if (granted < least || spent + most <= limit) verdict = 'held';
-      if (verdict !== 'admitted') granted = 0;
-      floats[own + USED] = (floats[own + USED] as number) - (most - granted);
     }
+    if (capPeriod !== 0 && use !== 'whole' && verdict === 'admitted') {
+      const isOpen = capPeriod === period && (use === 'granted' || !this.#isQueued(start * 2 + BUDGET_STATE));
+      const room = isOpen ? (floats[start + CAP] as number) - (used - this.#base(start, period)) : -most;
+      if (room < 0) {
+        granted = Math.min(granted, Math.floor(most + room));
+        verdict = this.#judgeCap(start, cell.generation, limit, least, most, granted, period, nowMs, use);
+      } else if (room < (floats[start + CAP_LOW] as number)) {
+        this.#claim(start * 2 + BUDGET_STATE);
+      }
+    }
+    if (verdict !== 'admitted') granted = 0;
+    if (granted < most) floats[own + USED] = (floats[own + USED] as number) - (most - granted);
     this.#unlock(start * 2);
     this.amount = granted;
     return verdict;
@@ -339,6 +451,275 @@ export class LimitTable {
       const row = this.#budgetStart + cell * this.#budgetFloats + HEAD_FLOATS + thread * ROW_FLOATS;
       if (floats[row + GENERATION] !== 0) floats[row + USED] = floats[row + SPENT] as number;
     }
+  }
+
+  /** Tokens from which on a request gets less than it may take rather than to wait: part of a minute's limit. */
+  static floor(tokensPerMinute: number, least: number, most: number): number {
+    if (most <= tokensPerMinute) return Math.ceil(most);
+    return Math.max(Math.ceil(least), Math.ceil(tokensPerMinute / 2));
+  }
+
+  // Slices. For the control thread.
+
+  /** What is counted in this process: running requests, requests, tokens. */
+  countKey(cell: LimitCell, nowMs: number): [running: number, requests: number, tokens: number] {
+    this.#sum(cell.index * this.#keyWords, cell.generation, Math.floor(nowMs / BUCKET_MS));
+    return [this.#running, this.#requests, this.#counted];
+  }
+
+  /** Requests in buckets from `bucket` on. */
+  countSince(cell: LimitCell, bucket: number): number {
+    const ints = this.#ints;
+    const start = cell.index * this.#keyWords;
+    const end = start + this.#keyWords;
+    let requests = 0;
+    for (let row = start + HEAD_WORDS; row < end; row += ROW_WORDS) {
+      if (ints[row + GENERATION] !== cell.generation) continue;
+      const last = ints[row + LAST] as number;
+      for (let each = Math.max(bucket, last - MASK); each <= last; each++) {
+        requests += ints[row + (each & MASK) + REQUESTS] as number;
+      }
+    }
+    return requests;
+  }
+
+  /** The window in at most eight parts, oldest first. */
+  windowOf(cell: LimitCell, nowMs: number): WindowPart[] {
+    const ints = this.#ints;
+    const start = cell.index * this.#keyWords;
+    const end = start + this.#keyWords;
+    const now = Math.floor(nowMs / BUCKET_MS);
+    const parts: WindowPart[] = [];
+    // From a bucket that is a multiple of the width, so that parts stay the same while time passes.
+    const first = now - WINDOW_BUCKETS + 1;
+    for (let from = first - (first % PART_BUCKETS); from <= now; from += PART_BUCKETS) {
+      let requests = 0;
+      let tokens = 0;
+      let newest = 0;
+      for (let bucket = Math.max(from, first); bucket < from + PART_BUCKETS; bucket++) {
+        for (let row = start + HEAD_WORDS; row < end; row += ROW_WORDS) {
+          const last = ints[row + LAST] as number;
+          if (ints[row + GENERATION] !== cell.generation || bucket > last || bucket < last - MASK) continue;
+          const slot = row + (bucket & MASK);
+          if (ints[slot + REQUESTS] === 0 && ints[slot + TOKENS] === 0) continue;
+          requests += ints[slot + REQUESTS] as number;
+          tokens += ints[slot + TOKENS] as number;
+          newest = bucket;
+        }
+      }
+      if (requests > 0 || tokens > 0) {
+        parts.push({ leavesMs: (newest + WINDOW_BUCKETS) * BUCKET_MS - nowMs, requests, tokens });
+      }
+    }
+    return parts;
+  }
+
+  /** Gives the whole limit to this process. */
+  freeKey(cell: LimitCell): void {
+    this.#setHead(cell, STATE, 0);
+    this.#setHead(cell, FULL_UNTIL, 0);
+    this.#setHead(cell, VALID, 0);
+  }
+
+  /** No request is admitted without being asked for. */
+  closeKey(cell: LimitCell): void {
+    this.#setHead(cell, VALID, CLOSED);
+    this.#setHead(cell, STATE, this.#head(cell, STATE) & QUEUED);
+  }
+
+  /** Lowers quotas; what is summed afterwards is all that was admitted under higher ones. */
+  lowerKey(cell: LimitCell, quota: readonly number[]): void {
+    for (let at = 0; at < 3; at++) this.#setHead(cell, QUOTA + at, quota[at] as number);
+    Atomics.add(this.#ints, cell.index * this.#keyWords, 0);
+  }
+
+  openKey(cell: LimitCell, { low, others, quota, validBucket }: KeySlices): void {
+    for (let at = 0; at < 3; at++) {
+      this.#setHead(cell, QUOTA + at, quota[at] as number);
+      this.#setHead(cell, OTHERS + at, others[at] as number);
+      this.#setHead(cell, LOW + at, low[at] as number);
+    }
+    this.#setHead(cell, VALID, validBucket);
+    Atomics.and(this.#ints, cell.index * this.#keyWords + STATE, QUEUED);
+  }
+
+  /** Whether requests of the key wait. */
+  queueKey(cell: LimitCell, isQueued: boolean): void {
+    const word = cell.index * this.#keyWords + STATE;
+    if (isQueued) Atomics.or(this.#ints, word, QUEUED);
+    else Atomics.and(this.#ints, word, ~QUEUED);
+  }
+
+  /**
+   * All gateways together have reached a limit: requests are refused for `holdMs` without being asked for, of the limit of tokens
+   * those that need as many.
+   */
+  refuseKey(
+    cell: LimitCell,
+    resource: number,
+    tokens: number,
+    times: { readonly nowMs: number; readonly holdMs: number; readonly retryMs: number; readonly resetMs: number },
+  ): void {
+    const { holdMs, nowMs, resetMs, retryMs } = times;
+    this.#setHead(cell, FULL_TOKENS, tokens);
+    this.#setHead(cell, RETRY_AT, (nowMs + retryMs) | 0);
+    this.#setHead(cell, RESET_AT, (nowMs + resetMs) | 0);
+    this.#setHead(cell, FULL_KIND, resource);
+    // 0 stands for none.
+    this.#setHead(cell, FULL_UNTIL, (nowMs + holdMs) | 0 || 1);
+  }
+
+  /** What all rows have spent and reserved in the period, in pico-USD. */
+  usedHere(cell: LimitCell, period: number): number {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    return this.#sumBudget(start, cell.generation, period, USED) - this.#base(start, period);
+  }
+
+  freeBudget(cell: LimitCell): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    this.#floats[start + CAP_PERIOD] = 0;
+    this.#ints[start * 2 + BUDGET_FULL_UNTIL] = 0;
+    Atomics.store(this.#ints, start * 2 + BUDGET_STATE, 0);
+  }
+
+  closeBudget(cell: LimitCell): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    this.#floats[start + CAP_PERIOD] = -1;
+    Atomics.add(this.#ints, start * 2, 0);
+    Atomics.and(this.#ints, start * 2 + BUDGET_STATE, QUEUED);
+  }
+
+  /** Sets the most that all rows may have spent and reserved in the period. What is summed afterwards is all under a higher one. */
+  capBudget(cell: LimitCell, period: number, cap: number): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    this.#floats[start + CAP] = cap;
+    Atomics.add(this.#ints, start * 2, 0);
+    this.#floats[start + CAP_PERIOD] = period;
+    Atomics.add(this.#ints, start * 2, 0);
+  }
+
+  /** After an answer to a claim: from what rest on the next one is due. */
+  claimBudgetBelow(cell: LimitCell, low: number): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    this.#floats[start + CAP_LOW] = low;
+    Atomics.and(this.#ints, start * 2 + BUDGET_STATE, QUEUED);
+  }
+
+  queueBudget(cell: LimitCell, isQueued: boolean): void {
+    const word = (this.#budgetStart + cell.index * this.#budgetFloats) * 2 + BUDGET_STATE;
+    if (isQueued) Atomics.or(this.#ints, word, QUEUED);
+    else Atomics.and(this.#ints, word, ~QUEUED);
+  }
+
+  refuseBudget(cell: LimitCell, untilMs: number): void {
+    const start = this.#budgetStart + cell.index * this.#budgetFloats;
+    this.#ints[start * 2 + BUDGET_FULL_UNTIL] = untilMs | 0 || 1;
+  }
+
+  /** Whether what a request adds is within the slices; else takes it that the caller takes it back. Tokens granted are in `tokens`. */
+  #checkSlices(
+    start: number,
+    { requestsPerMinute, runningRequests, tokensPerMinute }: KeyBounds,
+    least: number,
+    most: number,
+    wanted: number,
+    bucket: number,
+    nowMs: number,
+    use: SliceUse,
+  ): KeyVerdict {
+    const ints = this.#ints;
+    const isOpen = bucket <= (ints[start + VALID] as number) && (use === 'granted' || !this.#isQueued(start + STATE));
+    const running = this.#left(start, 0, runningRequests, this.#running);
+    const requests = this.#left(start, 1, requestsPerMinute, this.#requests);
+    const tokens = this.#left(start, 2, tokensPerMinute, this.#counted);
+    this.tokens = wanted + Math.min(tokens, 0);
+    const floor =
+      tokensPerMinute === undefined ? 0 : use === 'granted' ? LimitTable.floor(tokensPerMinute, least, most) : wanted;
+    if (isOpen && running >= 0 && requests >= 0 && this.tokens >= floor) {
+      const isLow =
+        running < (ints[start + LOW] as number) ||
+        requests < (ints[start + LOW + 1] as number) ||
+        tokens < (ints[start + LOW + 2] as number);
+      if (isLow) this.#claim(start + STATE);
+      return 'admitted';
+    }
+    if (use === 'granted') {
+      if (running < 0) return 'running';
+      if (requests < 0) return 'requests';
+      if (tokensPerMinute !== undefined && this.tokens < floor) return 'tokens';
+      // The quotas have lapsed since the request was told to go on.
+      return requestsPerMinute !== undefined ? 'requests' : tokensPerMinute !== undefined ? 'tokens' : 'running';
+    }
+    const until = ints[start + FULL_UNTIL] as number;
+    if (until === 0 || ((until - (nowMs | 0)) | 0) <= 0) return 'slice';
+    const kind = ints[start + FULL_KIND] as number;
+    if (kind === 2) return wanted >= (ints[start + FULL_TOKENS] as number) ? 'tokens' : 'slice';
+    return kind === 0 ? 'running' : 'requests';
+  }
+
+  /**
+   * What is left of a quota. Keys of one lineage may have different limits: what siblings have counted is held against the one at hand.
+   */
+  #left(start: number, resource: number, limit: number | undefined, counted: number): number {
+    if (limit === undefined) return MAX_TOKENS;
+    const quota = this.#ints[start + QUOTA + resource] as number;
+    return Math.min(quota, limit - (this.#ints[start + OTHERS + resource] as number)) - counted;
+  }
+
+  /** Adds what siblings have counted to the results, as far as it is known. */
+  #countOthers(start: number): void {
+    const ints = this.#ints;
+    this.remainingRequests = Math.max(this.remainingRequests - (ints[start + OTHERS + 1] as number), 0);
+    this.remainingTokens = Math.max(this.remainingTokens - (ints[start + OTHERS + 2] as number), 0);
+  }
+
+  /** When a request is admitted that all gateways together have no place for. */
+  #readWait(start: number, nowMs: number): void {
+    const now = nowMs | 0;
+    this.retryMs = Math.max(((this.#ints[start + RETRY_AT] as number) - now) | 0, 0);
+    this.resetMs = Math.max(((this.#ints[start + RESET_AT] as number) - now) | 0, 0);
+  }
+
+  #judgeCap(
+    start: number,
+    generation: number,
+    limit: number,
+    least: number,
+    most: number,
+    granted: number,
+    period: number,
+    nowMs: number,
+    use: SliceUse,
+  ): BudgetVerdict {
+    const until = this.#ints[start * 2 + BUDGET_FULL_UNTIL] as number;
+    const isFull = until !== 0 && ((until - (nowMs | 0)) | 0) > 0;
+    if (use === 'direct' && !isFull) return 'slice';
+    const spent = this.#sumBudget(start, generation, period, SPENT);
+    if (spent + least > limit) return 'spent';
+    // Less than `most` only where the budget does not have more, as without slices.
+    return use === 'granted' && granted >= least && spent + most > limit ? 'admitted' : 'held';
+  }
+
+  #isQueued(word: number): boolean {
+    return ((this.#ints[word] as number) & QUEUED) !== 0;
+  }
+
+  #claim(word: number): void {
+    if (((this.#ints[word] as number) & CLAIMED) !== 0) return;
+    if ((Atomics.or(this.#ints, word, CLAIMED) & CLAIMED) === 0) this.#refill = true;
+  }
+
+  #head(cell: LimitCell, word: number): number {
+    return this.#ints[cell.index * this.#keyWords + word] as number;
+  }
+
+  #setHead(cell: LimitCell, word: number, value: number): void {
+    Atomics.store(this.#ints, cell.index * this.#keyWords + word, value);
+  }
+
+  #base(start: number, period: number): number {
+    const floats = this.#floats;
+    return (floats[start + BASE_PERIOD] as number) >= period ? (floats[start + BASE] as number) : 0;
   }
 
   #ownBudget(cell: LimitCell): number {
@@ -440,7 +821,7 @@ export class LimitTable {
   /** Of a thread that has done nothing in this period, only what is reserved counts. */
   #sumBudget(start: number, generation: number, period: number, column: typeof USED | typeof SPENT): number {
     const floats = this.#floats;
-    let sum = (floats[start + BASE_PERIOD] as number) >= period ? (floats[start + BASE] as number) : 0;
+    let sum = this.#base(start, period);
     const end = start + this.#budgetFloats;
     for (let row = start + HEAD_FLOATS; row < end; row += ROW_FLOATS) {
       if (floats[row + GENERATION] !== generation) continue;

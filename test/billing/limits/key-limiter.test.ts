@@ -8,6 +8,7 @@ import {
   KeyLimiter,
   type LimitedPayer,
   type LimitReservation,
+  type NeedsSlice,
   type RequestBound,
 } from '../../../src/billing/limits/key-limiter.ts';
 import { createLimitMemory, type LimitCell, type LimitMemory } from '../../../src/billing/limits/limit-table.ts';
@@ -52,7 +53,7 @@ function memory(threads = 2): LimitMemory {
 }
 
 /** The reservation; fails the test when there is none. */
-function reserved(admitted: LimitReservation | Exceeded): LimitReservation {
+function reserved(admitted: LimitReservation | Exceeded | NeedsSlice): LimitReservation {
   if (admitted.kind !== 'reserved') throw new Error(`refused: ${admitted.kind}`);
   return admitted;
 }

@@ -1,9 +1,11 @@
 // Cells, chains of keys, what the ledger says was spent, and alerts.
 
 import t from 'tap';
+import { createManualClock } from '../../../src/actor/index.ts';
 import { KeyLimiter, type LimitedPayer } from '../../../src/billing/limits/key-limiter.ts';
 import { LimitRegistry, type RegisteredKey } from '../../../src/billing/limits/limit-registry.ts';
-import { createLimitMemory } from '../../../src/billing/limits/limit-table.ts';
+import { createLimitMemory, LimitTable } from '../../../src/billing/limits/limit-table.ts';
+import { SliceManager } from '../../../src/billing/limits/slice-manager.ts';
 import type { BudgetEvent } from '../../../src/billing/limits/budgets.ts';
 import type { Charge, KeyLimits, SpendingQuery, SpendingRow, StoredBudget } from '../../../src/billing/ledger/store.ts';
 
@@ -24,6 +26,12 @@ class Fixture {
     this.limiter = new KeyLimiter(memory, 1);
     this.registry = new LimitRegistry({
       memory,
+      slices: new SliceManager({
+        table: new LimitTable(memory, 0),
+        clock: createManualClock(),
+        epochMs: () => this.nowMs,
+        onState: () => undefined,
+      }),
       epochMs: () => this.nowMs,
       tell: (change) => this.limiter.updateBudgets(change),
       onCrossed: (event) => this.events.push(event),

@@ -1,0 +1,94 @@
+// Requests of one thread that the slices of limits did not reach for: each waits for the control thread, which asks the engine, and
+// is told to try again. Without an answer in time the whole limit belongs to this process.
+
+import type { Clock, Ref, System, TimerHandle } from '../../actor/index.ts';
+import type { SliceUse } from './limit-table.ts';
+import { SLICE_WAIT_MS, type SliceCommand, type SliceNotice } from './slice-manager.ts';
+
+/** What slices must have for one request. Cells are those of the limit table. */
+export interface SliceNeed {
+  readonly key: { readonly cell: number; readonly tokens: number; readonly leastTokens: number } | null;
+  /** Amounts in pico-USD. */
+  readonly budgets: readonly { readonly cell: number; readonly amount: number; readonly least: number }[];
+}
+
+/** The control thread answers within `SLICE_WAIT_MS`; this bounds the wait for one that stands still. */
+const STALLED_MS: number = 2 * SLICE_WAIT_MS;
+
+/** Requests of a thread that wait; further ones are refused. */
+const MAX_WAITERS = 4096;
+
+/** Of one key or budget: a flood of it leaves room for others. */
+const MAX_WAITERS_EACH = 512;
+
+interface Waiter {
+  readonly place: string;
+  readonly done: (use: SliceUse) => void;
+  readonly timer: TimerHandle;
+}
+
+export interface SliceClientDeps {
+  readonly system: System;
+  readonly manager: Ref<SliceCommand>;
+  readonly thread: number;
+  readonly clock: Clock;
+}
+
+export class SliceClient {
+  readonly #deps: SliceClientDeps;
+  readonly #waiters = new Map<number, Waiter>();
+  /** Waiting requests by the first of what they need. */
+  readonly #counts = new Map<string, number>();
+  #count = 0;
+
+  constructor(deps: SliceClientDeps) {
+    this.#deps = deps;
+    const { manager, system, thread } = deps;
+    const replyTo = system.spawn<SliceNotice>(() => (notice) => {
+      for (let at = 0; at < notice.ids.length; at++) this.#end(notice.ids[at] as number, notice.use);
+    });
+    manager.tell({ type: 'Join', thread, replyTo });
+  }
+
+  /** Little is left of the slice of a key or budget. */
+  readonly refill = (kind: 'key' | 'budget', cell: number): void => {
+    this.#deps.manager.tell({ type: 'Refill', kind, cell });
+  };
+
+  /** Waits for slices. `done` is called once, later; with the way in which the request is to be admitted. */
+  wait(need: SliceNeed, done: (use: SliceUse) => void): { abort(): void } {
+    const { clock, manager, thread } = this.#deps;
+    const place = need.key === null ? `b${need.budgets[0]?.cell}` : `k${need.key.cell}`;
+    const count = this.#counts.get(place) ?? 0;
+    const id = ++this.#count;
+    const isCrowded = this.#waiters.size >= MAX_WAITERS || count >= MAX_WAITERS_EACH;
+    // What has no place to wait is admitted or refused by what there is at once.
+    const finish = isCrowded ? (): void => this.#end(id, 'granted') : (): void => this.#end(id, 'whole');
+    const timer = clock.setTimeout(finish, isCrowded ? 0 : STALLED_MS);
+    this.#waiters.set(id, { place, done, timer });
+    this.#counts.set(place, count + 1);
+    if (!isCrowded) manager.tell({ type: 'Wait', thread, id, need });
+    return {
+      abort: () => {
+        if (!this.#remove(id)) return;
+        if (!isCrowded) manager.tell({ type: 'Leave', thread, id });
+      },
+    };
+  }
+
+  #end(id: number, use: SliceUse): void {
+    const waiter = this.#remove(id);
+    if (waiter !== undefined) waiter.done(use);
+  }
+
+  #remove(id: number): Waiter | undefined {
+    const waiter = this.#waiters.get(id);
+    if (waiter === undefined) return undefined;
+    this.#waiters.delete(id);
+    this.#deps.clock.clearTimeout(waiter.timer);
+    const count = this.#counts.get(waiter.place) ?? 0;
+    if (count <= 1) this.#counts.delete(waiter.place);
+    else this.#counts.set(waiter.place, count - 1);
+    return waiter;
+  }
+}
