@@ -7,6 +7,7 @@ import { type Clock, systemEpochMs } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Lookup } from '../net/name-cache.ts';
+import type { SharedCache } from '../net/shared-cache.ts';
 import { ACCEPTED_CODINGS, BodyReader } from './body-reader.ts';
 import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.ts';
 import { Cookies } from './cookies.ts';
@@ -51,6 +52,8 @@ export interface DownloaderDeps {
   readonly clock: Clock;
   /** Default: the resolver of the system. */
   readonly lookup?: Lookup;
+  /** robots.txt of other gateways. Default: none. */
+  readonly shared?: SharedCache;
   /** Certificate authorities to trust in place of the system's, PEM. For tests. */
   readonly ca?: string;
 }
@@ -103,7 +106,7 @@ class PageDownloader implements Downloader {
   constructor(settings: Settings['fetch'], deps: DownloaderDeps) {
     this.#deps = deps;
     this.#limits = new HostLimits(settings, deps.clock);
-    this.#robots = new Robots(deps.clock);
+    this.#robots = new Robots(deps.clock, deps.shared);
     this.#bodies = new BodyReader(deps.clock);
     this.#current = this.#open(settings);
   }

@@ -17,11 +17,15 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
+import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Log } from '../telemetry/log.ts';
 import { type Place, type Turn, type TurnLimits, TurnQueue } from '../routing/index.ts';
 import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
+import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader } from './download.ts';
+import { createGuard, type Guard } from './guard.ts';
+import { readPageAnswer } from './shared-page.ts';
 
 export interface PageRequest {
   readonly url: string;
@@ -77,6 +81,8 @@ export interface PagesDeps {
   readonly onOutcome: (outcome: string, elapsedMs: number) => void;
   /** The places of pages, by account; configured by the actor. */
   readonly places: TurnQueue;
+  /** Pages of other gateways. Default: none. */
+  readonly shared?: SharedCache;
   /** Errors that are defects of the gateway. */
   readonly onDefect: (error: unknown) => void;
 }
@@ -86,6 +92,9 @@ const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
 /** Added to the timeout of a page for the way between threads. */
 const MARGIN_MS = 1000;
+
+/** Counts up where what is read of a page changes, so that gateways of two versions do not share pages. */
+const PAGE_FORMAT = 1;
 
 /** Share of the queue that one account may fill. */
 const QUEUE_SHARE = 1 / 4;
@@ -109,6 +118,8 @@ class Pages {
   readonly #pending = new Map<string, Pending>();
   #settings: Settings['fetch'];
   #tools: PageTools | null = null;
+  /** For addresses of pages that other gateways have shared. */
+  #guard: Guard | null = null;
 
   constructor(deps: PagesDeps, clock: Clock) {
     this.#deps = deps;
@@ -143,6 +154,7 @@ class Pages {
   #configure(settings: Settings['fetch']): void {
     const before = cacheKeyOf(this.#settings);
     this.#settings = settings;
+    this.#guard = null;
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
     this.#deps.places.configure(placeLimits(settings));
@@ -158,19 +170,36 @@ class Pages {
     };
     const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
       const pageFlight = new PageFlight(flight, this.#settings.timeoutMs, this.#clock, this.#deps.onDefect);
-      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight);
-      pageFlight.hold(this.#deps.places.request(account, onTurn));
+      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight, sharing);
+      const sharing = flight.isKept ? this.#sharingOf(account, request) : null;
+      const read = (): void => pageFlight.hold(() => this.#deps.places.request(account, onTurn));
+      if (sharing === null) read();
+      else sharing.find(pageFlight, read);
       return pageFlight;
     };
     this.#pending.set(id, this.#cache.request(keyOf(request), reply, start, account));
   }
 
-  #begin(turn: Turn, account: string, request: PageRequest, flight: PageFlight): void {
-    if (turn === 'place') void this.#read(account, request, flight);
+  /** How a page is shared with other gateways; null: not at all. */
+  #sharingOf(account: string, request: PageRequest): Sharing | null {
+    const { shared } = this.#deps;
+    const { cacheTtlMs } = this.#settings;
+    if (shared === undefined || !shared.isOn || cacheTtlMs === null) return null;
+    this.#guard ??= createGuard({ ...this.#settings, clock: this.#clock });
+    return new Sharing(shared, this.#guard, this.#settings, cacheTtlMs, account, request);
+  }
+
+  #begin(turn: Turn, account: string, request: PageRequest, flight: PageFlight, sharing: Sharing | null): void {
+    if (turn === 'place') void this.#read(account, request, flight, sharing);
     else flight.fail(refusalOf(turn, this.#settings));
   }
 
-  async #read(account: string, { url, format, include }: PageRequest, flight: PageFlight): Promise<void> {
+  async #read(
+    account: string,
+    { url, format, include }: PageRequest,
+    flight: PageFlight,
+    sharing: Sharing | null,
+  ): Promise<void> {
     try {
       const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
       const { noStore, ...download } = await downloader.download(url, account, flight.signal);
@@ -179,7 +208,9 @@ class Pages {
         account,
         flight.signal,
       );
-      flight.end({ answer: { url: download.url, title, content, word_count: wordCount, ...extras } }, !noStore);
+      const answer = { url: download.url, title, content, word_count: wordCount, ...extras };
+      flight.end({ answer }, !noStore);
+      if (!noStore) sharing?.share(answer);
     } catch (error) {
       flight.fail(error);
     }
@@ -214,10 +245,19 @@ class PageFlight implements FlightWork {
     return this.#controller.signal;
   }
 
-  /** The place, or the wait for one, ends with the flight. */
-  hold(place: Place): void {
+  /** Asks for a place. The place, or the wait for one, ends with the flight. */
+  hold(request: () => Place): void {
+    if (this.#ended) return;
+    const place = request();
     this.#place = place;
     if (this.#ended) place.leave();
+  }
+
+  /** Answers all requests with a page that another gateway has read. */
+  endCached(answer: PageAnswer, lifetimeMs: number): void {
+    if (this.#ended) return;
+    this.#release();
+    this.#flight.landCached({ answer }, lifetimeMs);
   }
 
   /** Answers all requests. No effect after the first end. */
@@ -248,6 +288,52 @@ class PageFlight implements FlightWork {
     this.#ended = true;
     this.#clock.clearTimeout(this.#timer);
     this.#place?.leave();
+  }
+}
+
+/** How one page is shared with other gateways. Their settings must be equal in all that a page depends on. */
+class Sharing {
+  readonly #shared: SharedCache;
+  readonly #guard: Guard;
+  readonly #account: string;
+  readonly #url: string;
+  readonly #key: string;
+  readonly #lifetimeMs: number;
+
+  constructor(
+    shared: SharedCache,
+    guard: Guard,
+    { allow, deny, maxBytes, ports, redirects, robots, userAgent }: Settings['fetch'],
+    lifetimeMs: number,
+    account: string,
+    request: PageRequest,
+  ) {
+    const { url, format, include } = request;
+    this.#shared = shared;
+    this.#guard = guard;
+    this.#account = account;
+    this.#url = url;
+    this.#lifetimeMs = lifetimeMs;
+    const allowed = [allow, deny, ports, robots ? userAgent : null, maxBytes, redirects, lifetimeMs];
+    this.#key = sharedKey(['page', PAGE_FORMAT, allowed, url, format, include]);
+  }
+
+  /** Ends the flight with a page that another gateway has read; where there is none, `read` is called. */
+  find(flight: PageFlight, read: () => void): void {
+    const parse = (bytes: Buffer): PageAnswer | null => {
+      const answer = readPageAnswer(bytes);
+      // Throws where one of them may not be fetched.
+      if (answer !== null) for (const url of [this.#url, answer.url]) this.#guard.admit(url);
+      return answer;
+    };
+    this.#shared.get('page', this.#key, parse, (answer, remainingMs) => {
+      if (answer === null) read();
+      else flight.endCached(answer, Math.min(remainingMs, this.#lifetimeMs));
+    });
+  }
+
+  share(answer: PageAnswer): void {
+    this.#shared.set('page', this.#key, JSON.stringify(answer), this.#lifetimeMs, this.#account);
   }
 }
 
@@ -347,17 +433,22 @@ export class PageService {
   readonly #metrics = new PageMetrics();
   readonly #places: TurnQueue;
   #tools: PageTools | null = null;
+  readonly #shared: SharedCache | null;
   #settings: Settings['fetch'];
 
-  constructor(system: System, settings: Settings['fetch'], log: Log) {
+  /** `shared`: pages of other gateways; null: none. */
+  constructor(system: System, settings: Settings['fetch'], log: Log, shared: SharedCache | null = null) {
     this.#settings = settings;
+    this.#shared = shared;
     const metrics = this.#metrics;
     this.#places = new TurnQueue(placeLimits(settings), systemClock);
+    const sharing = shared === null ? {} : { shared };
     const behavior = pages({
       settings,
+      ...sharing,
       open: (current) => {
         this.#tools = {
-          downloader: createDownloader(current, { clock: systemClock }),
+          downloader: createDownloader(current, { clock: systemClock, ...sharing }),
           pool: createCleaningPool(current),
         };
         return this.#tools;
@@ -384,6 +475,6 @@ export class PageService {
       ...{ refusedOfAccount: refusals.limit, refusedInAll: refusals.full, refusedForHost: host.refused },
     });
     if (pool !== undefined) this.#metrics.cleaners(pool.stats());
-    return this.#metrics.snapshot();
+    return [...this.#metrics.snapshot(), ...(this.#shared === null ? [] : lookupMetrics(this.#shared.counts))];
   }
 }

@@ -5,6 +5,7 @@ import { LRUCache } from 'lru-cache';
 import robotsParser from 'robots-parser';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import { NAME_NOT_FOUND } from './guard.ts';
 import { abortable } from './guarded-connector.ts';
 
@@ -64,7 +65,11 @@ export class Robots {
   readonly #cache: LRUCache<string, Rules>;
   readonly #requests = new Map<string, RobotsRequest>();
 
-  constructor(clock: Clock) {
+  readonly #shared: SharedCache | undefined;
+
+  /** `shared`: files that other gateways have read. */
+  constructor(clock: Clock, shared?: SharedCache) {
+    this.#shared = shared;
     // The cache takes a time of 0 for none.
     this.#cache = new LRUCache({ max: MAX_ORIGINS, ttlResolution: 0, perf: { now: () => clock.now() + 1 } });
   }
@@ -101,13 +106,44 @@ export class Robots {
 
   async #load(origin: string, fetchRobots: (url: string) => Promise<RobotsResponse>): Promise<Rules> {
     const url = `${origin}/robots.txt`;
+    const key = this.#shared?.isOn === true ? sharedKey(['robots', url]) : null;
+    const found = key === null ? null : await this.#find(key);
+    if (found !== null) {
+      const rules = rulesOf(url, found.response);
+      this.#cache.set(origin, rules, { ttl: Math.min(found.remainingMs, TTL_MS) });
+      return rules;
+    }
     // Section 2.3.1.4: no response or a server error disallows everything.
     const response = await fetchRobots(url).catch(nullIfUnreachable);
     const isFailure = response === null || response.status >= 500;
     const rules = isFailure ? NONE_ALLOWED : rulesOf(url, response);
     this.#cache.set(origin, rules, { ttl: isFailure ? FAILURE_TTL_MS : TTL_MS });
+    // A failure may be one of the way from this gateway to the server.
+    if (!isFailure && key !== null) this.#shared?.set('robots', key, entryOf(response), TTL_MS, '');
     return rules;
   }
+
+  /** The file as another gateway has read it. */
+  #find(key: string): Promise<{ readonly response: RobotsResponse; readonly remainingMs: number } | null> {
+    return new Promise((resolve) => {
+      this.#shared?.get('robots', key, responseOf, (response, remainingMs) =>
+        resolve(response === null ? null : { response, remainingMs }),
+      );
+    });
+  }
+}
+
+/** A response as it is shared: its status in two bytes, then its body. */
+function entryOf({ bytes, status }: RobotsResponse): Buffer {
+  const isRules = status >= 200 && status < 300;
+  return Buffer.concat([Buffer.of(status >> 8, status & 0xff), isRules ? bytes : new Uint8Array()]);
+}
+
+/** Null for what no gateway writes. */
+function responseOf(entry: Buffer): RobotsResponse | null {
+  const status = entry.length < 2 ? 0 : entry.readUInt16BE();
+  const isResponse = status >= 100 && status < 500 && entry.length <= ROBOTS_BYTES + 2;
+  return isResponse ? { status, bytes: entry.subarray(2) } : null;
 }
 
 /** Errors of the gateway itself say nothing about the server and are passed on, as is that there is no server. */

@@ -26,6 +26,8 @@ export interface AnswerCacheOptions<Answer> {
   readonly clock: Clock;
   /** Bytes that an answer and its key take in memory. */
   readonly sizeOf: (answer: Answer, key: string) => number;
+  /** Hears of answers that made room for others. */
+  readonly onEvicted?: (key: string) => void;
 }
 
 /** One answer may take this share of the cache. */
@@ -35,17 +37,23 @@ const LARGEST_SHARE = 1 / 8;
 const GROUP_SHARE = 1 / 4;
 
 /** Kept answers. Of a group with many, its oldest ones make room for its next. */
-class KeptAnswers<Answer extends object> {
+export class KeptAnswers<Answer extends object> {
   readonly #answers: LRUCache<string, Answer>;
   readonly #sizeOf: (answer: Answer, key: string) => number;
+  readonly #onEvicted: (key: string) => void;
   readonly #most: number;
   /** Group of each kept answer; the empty group has no bound. */
   readonly #groupOf = new Map<string, { readonly group: string; readonly bytes: number }>();
   /** Keys of each group, oldest first, and their bytes. */
   readonly #groups = new Map<string, { readonly keys: Set<string>; bytes: number }>();
 
-  constructor(ttlMs: number, bytes: number, { clock, sizeOf }: AnswerCacheOptions<Answer>) {
+  constructor(
+    ttlMs: number,
+    bytes: number,
+    { clock, onEvicted = () => undefined, sizeOf }: AnswerCacheOptions<Answer>,
+  ) {
     this.#sizeOf = sizeOf;
+    this.#onEvicted = onEvicted;
     this.#most = bytes * GROUP_SHARE;
     this.#answers = new LRUCache({
       maxSize: bytes,
@@ -55,7 +63,10 @@ class KeptAnswers<Answer extends object> {
       // The cache takes a time of 0 for none.
       perf: { now: () => clock.now() + 1 },
       sizeCalculation: sizeOf,
-      dispose: (_answer, key) => this.#forget(key),
+      dispose: (_answer, key, reason) => {
+        this.#forget(key);
+        if (reason === 'evict') onEvicted(key);
+      },
     });
   }
 
@@ -63,11 +74,12 @@ class KeptAnswers<Answer extends object> {
     return this.#answers.get(key);
   }
 
-  set(key: string, answer: Answer, group: string): void {
+  /** `lifetimeMs`: where it is less than that of the cache. */
+  set(key: string, answer: Answer, group: string, lifetimeMs?: number): void {
     this.#answers.delete(key);
     const bytes = this.#sizeOf(answer, key);
     if (group !== '' && bytes <= this.#answers.maxEntrySize) this.#makeRoom(bytes, group);
-    this.#answers.set(key, answer);
+    this.#answers.set(key, answer, lifetimeMs === undefined ? {} : { ttl: lifetimeMs });
     if (group === '' || !this.#answers.has(key)) return;
     const own = this.#groups.get(group) ?? { keys: new Set<string>(), bytes: 0 };
     this.#groups.set(group, own);
@@ -83,6 +95,7 @@ class KeptAnswers<Answer extends object> {
       const isFull = this.#answers.calculatedSize + bytes > this.#answers.maxSize;
       if (!isFull || (own?.bytes ?? 0) + bytes <= this.#most) return;
       this.#answers.delete(oldest);
+      this.#onEvicted(oldest);
     }
   }
 
@@ -204,6 +217,13 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
       waiter.answer(answer, source);
       source = 'shared';
     }
+  }
+
+  /** Ends the flight with an answer of another cache, and keeps that for what is left of its lifetime. No effect after the end. */
+  landCached(answer: Answer, lifetimeMs: number): void {
+    if (!this.#end()) return;
+    this.#kept?.set(this.#key, answer, this.#group, lifetimeMs);
+    for (const waiter of this.#waiting) waiter.answer(answer, 'cache');
   }
 
   /** Keeps an answer that came after the flight had landed. */

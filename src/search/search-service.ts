@@ -4,6 +4,7 @@
 import type { Clock } from '../actor/index.ts';
 import { AnswerCache, type AnswerCallback, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Place, Turn } from '../routing/index.ts';
 import { AccountPlaces } from './account-places.ts';
 import { Coordinator } from './coordinator.ts';
@@ -12,6 +13,7 @@ import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Tra
 import { type EngineList, merge } from './merge.ts';
 import type { SearchType } from './engine.ts';
 import type { SearchAnswer, SearchQuery } from './query.ts';
+import { readAnswer } from './shared-answer.ts';
 
 export interface SearchServiceDeps {
   readonly clock: Clock;
@@ -25,6 +27,8 @@ export interface SearchServiceDeps {
   readonly thread: number;
   /** Default: the network. */
   readonly transport?: Transport;
+  /** Answers of other gateways. Default: none. */
+  readonly shared?: SharedCache;
   /** Hears how an engine's part of a search ended: `ok`, a reason as clients read it, or `cancelled`. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
 }
@@ -64,16 +68,21 @@ export interface AnsweredSearch {
 /** Prices of what engines did for a kept answer after its search had been answered. The first search that gets them pays. */
 class LateUnits {
   #units: ReadonlyMap<string, number> | null;
+  readonly #onPaid: () => void;
 
-  constructor(all: ReadonlyMap<string, number>, paid: ReadonlyMap<string, number>) {
+  /** `onPaid` is called once nothing is left to be paid. */
+  constructor(all: ReadonlyMap<string, number>, paid: ReadonlyMap<string, number>, onPaid: () => void) {
     const rest = Array.from(all, ([engine, units]) => [engine, units - (paid.get(engine) ?? 0)] as const);
     this.#units = new Map(rest.filter(([, units]) => units > 0));
+    this.#onPaid = onPaid;
+    if (this.#units.size === 0) this.take();
   }
 
   /** What is to be paid; null from the second call on, and where there is nothing. */
   take(): ReadonlyMap<string, number> | null {
     const units = this.#units;
     this.#units = null;
+    if (units !== null) this.#onPaid();
     return units !== null && units.size > 0 ? units : null;
   }
 }
@@ -88,6 +97,7 @@ export class SearchService {
   readonly #late = new Set<SearchWork>();
   #engines: ReadonlyMap<string, EngineClient> = new Map();
   #cacheFingerprint = '';
+  #cacheTtlMs: number | null = null;
   #timeoutMs = 0;
   #softTimeoutMs = 0;
   #unshared = 0;
@@ -110,6 +120,7 @@ export class SearchService {
     const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, fingerprints]);
     if (fingerprint === this.#cacheFingerprint) return;
     this.#cacheFingerprint = fingerprint;
+    this.#cacheTtlMs = cacheTtlMs;
     this.#cache.configure(cacheTtlMs, cacheBytes);
   }
 
@@ -120,7 +131,10 @@ export class SearchService {
     return this.#cache.request(
       key,
       done,
-      (flight) => this.#start(query, flight, caller, account !== null && flight.isKept),
+      (flight) => {
+        const isKept = account !== null && flight.isKept;
+        return this.#start(query, flight, caller, isKept, isKept ? this.#sharingOf(query, account, caller) : null);
+      },
       caller,
     );
   }
@@ -151,7 +165,26 @@ export class SearchService {
     return new EngineClient(spec, { ...this.#deps, board: this.#board, transport: this.#transport });
   }
 
-  #start(query: SearchQuery, flight: Flight<SearchOutcome, SearchWork>, caller: string, isKept: boolean): SearchWork {
+  /** How an answer is shared with other gateways; null: not at all. Theirs must be equal in all that an answer depends on. */
+  #sharingOf(query: SearchQuery, account: string, caller: string): Sharing | null {
+    const { shared } = this.#deps;
+    const lifetimeMs = this.#cacheTtlMs;
+    if (shared === undefined || !shared.isOn || lifetimeMs === null) return null;
+    const engines = query.engines.map((id) => {
+      const spec = this.#engines.get(id)?.spec;
+      return [id, spec?.fingerprint, spec?.weight];
+    });
+    const key = sharedKey(['search', account, lifetimeMs, query.type, query.maxResults, query.query, engines]);
+    return { shared, key, lifetimeMs, group: caller };
+  }
+
+  #start(
+    query: SearchQuery,
+    flight: Flight<SearchOutcome, SearchWork>,
+    caller: string,
+    isKept: boolean,
+    sharing: Sharing | null,
+  ): SearchWork {
     const { clock } = this.#deps;
     const acceptedMs = clock.now();
     const work = new SearchWork(flight);
@@ -160,6 +193,11 @@ export class SearchService {
       const startedMs = clock.now();
       const outcomeOf = (reports: readonly EngineReport[]): AnsweredSearch =>
         outcome(query, engines, reports, clock.now() - acceptedMs);
+      const share = ({ answer }: AnsweredSearch, foundMs: number): void => {
+        if (sharing === null || answer.meta.engines_used.length === 0) return;
+        const { group, key, lifetimeMs, shared } = sharing;
+        shared.set('search', key, JSON.stringify(answer), lifetimeMs - (clock.now() - foundMs), group);
+      };
       let paid: AnsweredSearch['units'] = new Map();
       return new Coordinator({
         ...{ query, engines, clock, account: caller, keepsLate: isKept },
@@ -169,19 +207,44 @@ export class SearchService {
           this.#late.add(work);
           const found = outcomeOf(reports);
           paid = found.units;
-          flight.land(found, isKept && isWhole(found));
+          const keep = isKept && isWhole(found);
+          flight.land(found, keep);
+          if (keep) share(found, clock.now());
         },
         onEnd: (reports) => {
           this.#late.delete(work);
           work.end();
           const found = reports === null || !isKept ? null : outcomeOf(reports);
-          if (found !== null && isWhole(found)) flight.keep({ ...found, late: new LateUnits(found.units, paid) });
+          if (found === null || !isWhole(found)) return;
+          const foundMs = clock.now();
+          // Shared once it has been paid: two gateways must not charge for the same.
+          flight.keep({ ...found, late: new LateUnits(found.units, paid, () => share(found, foundMs)) });
         },
       });
     };
-    work.wait((onTurn) => this.#places.request(caller, onTurn), begin);
+    const search = (): void => work.wait((onTurn) => this.#places.request(caller, onTurn), begin);
+    if (sharing === null) {
+      search();
+      return work;
+    }
+    const { key, lifetimeMs, shared } = sharing;
+    const read = (bytes: Buffer): SearchAnswer | null => readAnswer(bytes, query);
+    shared.get('search', key, read, (answer, remainingMs) => {
+      if (answer === null) search();
+      else flight.landCached({ answer, units: NO_UNITS, late: null }, Math.min(remainingMs, lifetimeMs));
+    });
     return work;
   }
+}
+
+const NO_UNITS: ReadonlyMap<string, number> = new Map();
+
+/** How the answer of a search is shared with other gateways. */
+interface Sharing {
+  readonly shared: SharedCache;
+  readonly key: string;
+  readonly lifetimeMs: number;
+  readonly group: string;
 }
 
 /** One search: its wait for a place, then its coordinator. */
@@ -197,6 +260,7 @@ class SearchWork implements FlightWork {
 
   /** Asks for a place; with it, `begin` is called. */
   wait(request: (onTurn: (turn: Turn) => void) => Place, begin: () => Coordinator): void {
+    if (this.#ended) return;
     const place = request((turn) => {
       if (turn !== 'place') {
         this.#flight.land({ refused: turn }, false);

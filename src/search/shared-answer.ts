@@ -1,0 +1,88 @@
+// Reads an answer that another gateway has shared. What it says is checked field by field, as the answer of an engine is: it may name
+// no engine that was not asked, and no address that is not of the web.
+
+import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
+
+/** The largest number that a duration or a rank of an answer can be. */
+const MOST = 1_000_000;
+
+/** Longest reason of `meta.engine_errors`. */
+const MOST_REASON = 200;
+
+const WEB_URL = /^https?:/i;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The answer, which is whole: no engine has failed. Null for what no gateway writes for this query; throws for what is no JSON. */
+export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | null {
+  const { meta, results } = fieldsOf(JSON.parse(bytes.toString()));
+  const { duration_ms, engine_errors, engines_failed, engines_used } = fieldsOf(meta);
+  const used = enginesOf(engines_used, query);
+  const isWhole = Array.isArray(engines_failed) && engines_failed.length === 0;
+  if (used === null || used.length === 0 || !isWhole || !isCount(duration_ms)) return null;
+  if (!Array.isArray(engine_errors) || engine_errors.length > query.engines.length) return null;
+  const notes = engine_errors.map((error) => noteOf(fieldsOf(error), query));
+  if (!Array.isArray(results) || results.length > query.engines.length * query.maxResults) return null;
+  const read = results.map((result) => resultOf(fieldsOf(result), query));
+  if (notes.includes(null) || read.includes(null)) return null;
+  return {
+    results: read as SearchResult[],
+    meta: {
+      duration_ms,
+      engines_used: used,
+      engines_failed: [],
+      engine_errors: notes as { engine: string; reason: string }[],
+    },
+  };
+}
+
+/** Optional texts of a result. */
+const TEXTS = ['published_at', 'source', 'thumbnail_url', 'image_url'] as const;
+const SIZES = ['width', 'height'] as const;
+
+function resultOf(fields: Fields, query: SearchQuery): SearchResult | null {
+  const { engine, found_in, rank, search_type, snippet, title, url } = fields;
+  const foundIn = enginesOf(found_in, query);
+  if (foundIn === null || typeof engine !== 'string' || !foundIn.includes(engine)) return null;
+  if (typeof title !== 'string' || typeof snippet !== 'string' || !isWebUrl(url)) return null;
+  if (!isCount(rank) || rank < 1 || search_type !== query.type) return null;
+  const more: Record<string, unknown> = {};
+  for (const name of TEXTS) {
+    const value = fields[name];
+    if (value === undefined) continue;
+    if (typeof value !== 'string' || (name.endsWith('_url') && !isWebUrl(value))) return null;
+    more[name] = value;
+  }
+  for (const name of SIZES) {
+    const value = fields[name];
+    if (value === undefined) continue;
+    if (!isCount(value)) return null;
+    more[name] = value;
+  }
+  return { title, url, snippet, engine, rank, found_in: foundIn, search_type, ...more } as SearchResult;
+}
+
+function isWebUrl(value: unknown): value is string {
+  return typeof value === 'string' && WEB_URL.test(value) && URL.parse(value) !== null;
+}
+
+function noteOf({ engine, reason }: Fields, query: SearchQuery): { engine: string; reason: string } | null {
+  const isNote = typeof engine === 'string' && typeof reason === 'string' && reason.length <= MOST_REASON;
+  return isNote && query.engines.includes(engine) ? { engine, reason } : null;
+}
+
+/** Engines of the query, each once. */
+function enginesOf(value: unknown, { engines }: SearchQuery): string[] | null {
+  if (!Array.isArray(value) || value.length > engines.length) return null;
+  const named = value as unknown[];
+  const isKnown = named.every((engine) => typeof engine === 'string' && engines.includes(engine));
+  return isKnown && new Set(named).size === named.length ? (named as string[]) : null;
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MOST;
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+}
