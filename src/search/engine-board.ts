@@ -1,6 +1,7 @@
 // Standing of every search engine in memory that all threads share: end of its suspension and for whom it is, what failed in a row,
 // its single trial, and its rate limits. Failures that a query can cause suspend an engine for the account of the queries only, until
-// a second account has failed too. A thread that dies leaves at most a trial, which lapses.
+// a second account has failed too. A thread that dies leaves at most a trial, which lapses. The standing can be read, and that of other
+// gateways taken over, as if all had one board: an answer that any of them had ends what failed before it.
 
 import type { EngineFailure, RateLimit } from './engine.ts';
 
@@ -51,9 +52,24 @@ const SEVERAL = 4;
 const SUSPENSIONS = 5;
 /** Hash of the only account that is suspended; 0: all are. */
 const SCOPE = 6;
-const RATES = 7;
+/** When the first failure of the row came. */
+const ROW_SINCE = 7;
+/** 1: the engine itself asked for the suspension, which no earlier answer ends. */
+const OWN_WORDS = 8;
+/** When the last answer came; kept only while other gateways are there. */
+const SUCCEEDED = 9;
+/** Counts changes of the standing made here. */
+const CHANGES = 10;
+/** Counts requests that the rate limits let through here. */
+const TAKEN = 11;
+const RATES = 12;
 const CELLS = RATES + WINDOWS;
-const STANDING = [QUERIES, ACCOUNT, SEVERAL, SUSPENSIONS, UNTIL, SCOPE] as const;
+const STANDING = [QUERIES, ACCOUNT, SEVERAL, SUSPENSIONS, UNTIL, SCOPE, ROW_SINCE, OWN_WORDS] as const;
+
+/** Behind the engines: gateways that use them, and 1 while they do not hear of each other. */
+const GATEWAYS = 0;
+const APART = 1;
+const TAIL_BYTES = 8;
 
 /** A trial without an outcome is granted again after this long: its thread has died. */
 const TRIAL_MS = 30_000;
@@ -63,7 +79,7 @@ const JITTER_MS = 25;
 
 /** Makes the memory for a number of engines; can be posted to other threads. */
 export function createEngineMemory(engines: number): SharedArrayBuffer {
-  return new SharedArrayBuffer(engines * CELLS * 8);
+  return new SharedArrayBuffer(engines * CELLS * 8 + TAIL_BYTES);
 }
 
 /**
@@ -91,11 +107,103 @@ export interface Asker {
   readonly query: string;
 }
 
+/** What is known of an engine, as it can be told to another gateway: durations up to now instead of times. */
+export interface EngineStanding {
+  /** What is left of the suspension; 0: none. */
+  readonly remainingMs: number;
+  readonly ownWords: boolean;
+  /** Hash of the only account that is suspended; 0: all are. */
+  readonly scope: bigint;
+  readonly suspensions: number;
+  /** Failures in a row: a bit for each query, the hash of the first account, and whether there were several. 0: none. */
+  readonly queries: bigint;
+  readonly account: bigint;
+  readonly several: boolean;
+  /** Time since the first failure of the row. */
+  readonly rowAgeMs: number;
+  /** Time since the last answer; Infinity: none is known. */
+  readonly answerAgeMs: number;
+}
+
+/** An answer to a trial ends a suspension that lasts for this much longer here: the word of it took so long. */
+const END_TOLERANCE_MS = 200;
+
+/** The longest that requests of other gateways may take a rate limit from now, in its windows. */
+const MOST_WINDOWS = 2;
+
 export class EngineBoard {
   readonly #cells: BigInt64Array;
+  readonly #tail: Int32Array;
 
   constructor(memory: SharedArrayBuffer) {
-    this.#cells = new BigInt64Array(memory);
+    this.#cells = new BigInt64Array(memory, 0, (memory.byteLength - TAIL_BYTES) / 8);
+    this.#tail = new Int32Array(memory, memory.byteLength - TAIL_BYTES, TAIL_BYTES / 4);
+  }
+
+  /**
+   * Says how many gateways use the engines, this one included. They share the burst of rate limits; while they do not hear of each other,
+   * `apart`, the whole limit.
+   */
+  shareWith(gateways: number, apart: boolean): void {
+    Atomics.store(this.#tail, GATEWAYS, gateways);
+    Atomics.store(this.#tail, APART, apart ? 1 : 0);
+  }
+
+  /** Whether other gateways use the engines. */
+  get isShared(): boolean {
+    return Atomics.load(this.#tail, GATEWAYS) > 1;
+  }
+
+  /** Counts changes of the standing, and requests that the rate limits let through, that were made here while there were others. */
+  counts(engine: number): { readonly changes: bigint; readonly taken: bigint } {
+    return { changes: this.#load(engine, CHANGES), taken: this.#load(engine, TAKEN) };
+  }
+
+  /** Whether a trial is under way here. */
+  isTried(engine: number): boolean {
+    return this.#load(engine, TRIAL) !== 0n;
+  }
+
+  standing(engine: number, nowMs: number): EngineStanding {
+    const ageOf = (cell: number): number => nowMs - Number(this.#load(engine, cell)) / 1000;
+    return {
+      remainingMs: Math.max(0, -ageOf(UNTIL)),
+      ownWords: this.#load(engine, OWN_WORDS) !== 0n,
+      scope: this.#load(engine, SCOPE),
+      suspensions: Number(this.#load(engine, SUSPENSIONS)),
+      queries: this.#load(engine, QUERIES),
+      account: this.#load(engine, ACCOUNT),
+      several: this.#load(engine, SEVERAL) !== 0n,
+      rowAgeMs: this.#load(engine, ROW_SINCE) === 0n ? 0 : Math.max(0, ageOf(ROW_SINCE)),
+      answerAgeMs: this.#load(engine, SUCCEEDED) === 0n ? Infinity : Math.max(0, ageOf(SUCCEEDED)),
+    };
+  }
+
+  /**
+   * Takes over what another gateway says of an engine. False when an answer that was had here is newer than the first of those failures:
+   * with one board it would have ended the row, so that nothing of it counts.
+   */
+  takeOver(engine: number, other: EngineStanding, nowMs: number): boolean {
+    if (other.answerAgeMs < Infinity) this.#answered(engine, micros(nowMs - other.answerAgeMs), nowMs);
+    const hasRow = other.queries !== 0n;
+    const rowSince = later(1n, micros(nowMs - other.rowAgeMs));
+    const isOver = hasRow && this.#load(engine, SUCCEEDED) >= rowSince;
+    if (hasRow && !isOver) this.#joinRow(engine, other, rowSince);
+    if (other.remainingMs > 0 && (other.ownWords || !isOver)) this.#joinSuspension(engine, other, nowMs);
+    return !isOver;
+  }
+
+  /** Counts requests of other gateways in the rate limits of an engine. */
+  count(engine: number, limits: readonly RateLimit[], requests: number, nowMs: number): void {
+    const now = micros(nowMs);
+    for (const [index, limit] of limits.slice(0, WINDOWS).entries()) {
+      const { cell, interval } = this.#rateOf(limit, engine, index);
+      const most = now + micros(limit.perMs * MOST_WINDOWS);
+      const due = Atomics.load(this.#cells, cell);
+      const then = later(due, now) + interval * BigInt(requests);
+      // What this thread or another one counts in between is added to it.
+      Atomics.add(this.#cells, cell, later(0n, (then > most ? later(due, most) : then) - due));
+    }
   }
 
   /** Undefined while the engine is suspended for the account, or after that while another search tries it. */
@@ -124,9 +232,13 @@ export class EngineBoard {
    * The engine answered: its failures are forgotten. Only a trial ends a suspension of the account, not an answer asked for before it.
    * A suspension of another account ends: the engine works.
    */
-  succeed(engine: number, permit: Permit, account: string): void {
+  succeed(engine: number, permit: Permit, account: string, nowMs: number): void {
     const isLate = permit === 0n ? this.isSuspended(engine, account) : this.#load(engine, TRIAL) !== permit;
     if (isLate) return;
+    if (this.isShared) {
+      Atomics.store(this.#cells, engine * CELLS + SUCCEEDED, micros(nowMs));
+      if (this.#load(engine, QUERIES) !== 0n || this.#load(engine, UNTIL) !== 0n) this.#changed(engine);
+    }
     for (const cell of STANDING) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
     if (permit !== 0n) this.release(engine, permit);
   }
@@ -146,13 +258,16 @@ export class EngineBoard {
   ): number {
     const rule = RULES[failure];
     const askedMs = retryAfterMs !== undefined && retryAfterMs > 0 ? Math.min(retryAfterMs, MAX_RETRY_AFTER_MS) : 0;
-    const lengthMs = rule === undefined ? 0 : Math.max(this.#suspensionMs(engine, permit, rule, asker), askedMs);
+    const lengthMs = rule === undefined ? 0 : Math.max(this.#suspensionMs(engine, permit, rule, asker, nowMs), askedMs);
     if (lengthMs > 0) {
-      const isForAll = rule?.after === 1 || askedMs > 0 || this.#load(engine, SEVERAL) !== 0n;
+      const ownWords = rule?.after === 1 || askedMs > 0;
+      const isForAll = ownWords || this.#load(engine, SEVERAL) !== 0n;
+      Atomics.store(this.#cells, engine * CELLS + OWN_WORDS, ownWords ? 1n : 0n);
       this.#narrow(engine, permit, isForAll ? 0n : hashOf(asker.account));
       this.#raise(engine, micros(nowMs + lengthMs));
     }
     this.release(engine, permit);
+    if (rule !== undefined && this.isShared) this.#changed(engine);
     return lengthMs;
   }
 
@@ -163,7 +278,7 @@ export class EngineBoard {
 
   /** Forgets failures and suspension, for an engine with new settings. */
   reset(engine: number): void {
-    for (const cell of [...STANDING, TRIAL]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
+    for (const cell of [...STANDING, TRIAL, SUCCEEDED]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
   }
 
   /** End of the suspension in milliseconds, of all accounts or of one; 0 without one. In the past: a trial is due or under way. */
@@ -177,7 +292,7 @@ export class EngineBoard {
    * requests: half may come at once, the rest are spread.
    */
   reserve(engine: number, limits: readonly RateLimit[], nowMs: number, withinMs: number): number {
-    const rates = limits.slice(0, WINDOWS).map((limit, index) => rateOf(limit, engine * CELLS + RATES + index));
+    const rates = limits.slice(0, WINDOWS).map((limit, index) => this.#rateOf(limit, engine, index));
     const now = micros(nowMs);
     const last = now + micros(withinMs);
     // All limits are read before any is charged: a request that one refuses must not count in the others.
@@ -187,6 +302,7 @@ export class EngineBoard {
     const taken = rates.map((rate) => (at = this.#take(rate, at)));
     // Another thread may have come in between: the limits charged first must count the request at its final time.
     for (const [index, { cell }] of rates.entries()) Atomics.add(this.#cells, cell, at - (taken[index] as bigint));
+    if (this.isShared) Atomics.add(this.#cells, engine * CELLS + TAKEN, 1n);
     return at > last ? -1 : Number(at - now) / 1000;
   }
 
@@ -195,7 +311,7 @@ export class EngineBoard {
     const now = micros(nowMs);
     let at = now;
     for (const [index, limit] of limits.slice(0, WINDOWS).entries()) {
-      const { cell, tolerance } = rateOf(limit, engine * CELLS + RATES + index);
+      const { cell, tolerance } = this.#rateOf(limit, engine, index);
       at = later(at, Atomics.load(this.#cells, cell) - tolerance);
     }
     return Number(at - now) / 1000;
@@ -207,7 +323,7 @@ export class EngineBoard {
     const last = now + micros(withinMs);
     let places = Infinity;
     for (const [index, limit] of limits.slice(0, WINDOWS).entries()) {
-      const { cell, interval, tolerance } = rateOf(limit, engine * CELLS + RATES + index);
+      const { cell, interval, tolerance } = this.#rateOf(limit, engine, index);
       const room = last + tolerance - later(Atomics.load(this.#cells, cell), now);
       places = Math.min(places, room < 0n ? 0 : Number(room / interval) + 1);
     }
@@ -224,22 +340,72 @@ export class EngineBoard {
   }
 
   /** Counts a failure; returns the length of the suspension it brings. */
-  #suspensionMs(engine: number, permit: Permit, { after, firstMs, maxMs }: SuspensionRule, asker: Asker): number {
+  #suspensionMs(
+    engine: number,
+    permit: Permit,
+    { after, firstMs, maxMs }: SuspensionRule,
+    asker: Asker,
+    nowMs: number,
+  ): number {
     const isTrial = permit !== 0n;
     if (!isTrial && this.isSuspended(engine, asker.account)) return after === 1 ? firstMs : 0;
-    const failures = this.#note(engine, asker);
+    const failures = this.#note(engine, asker, nowMs);
     if (!isTrial && failures < after) return 0;
     const suspensions = Number(Atomics.add(this.#cells, engine * CELLS + SUSPENSIONS, 1n));
     return Math.min(firstMs * 2 ** Math.min(suspensions, 30), maxMs);
   }
 
   /** Adds a search to the failures in a row; returns how many different queries they were. */
-  #note(engine: number, { account, query }: Asker): number {
-    const own = hashOf(account);
-    const first = Atomics.compareExchange(this.#cells, engine * CELLS + ACCOUNT, 0n, own);
-    if (first !== 0n && first !== own) Atomics.store(this.#cells, engine * CELLS + SEVERAL, 1n);
+  #note(engine: number, { account, query }: Asker, nowMs: number): number {
+    this.#swap(engine, ROW_SINCE, 0n, later(1n, micros(nowMs)));
+    this.#noteAccount(engine, hashOf(account));
     const bit = 1n << (hashOf(query) % 61n);
     return bitsIn(Atomics.or(this.#cells, engine * CELLS + QUERIES, bit) | bit);
+  }
+
+  #noteAccount(engine: number, account: bigint): void {
+    const first = Atomics.compareExchange(this.#cells, engine * CELLS + ACCOUNT, 0n, account);
+    if (first !== 0n && first !== account) Atomics.store(this.#cells, engine * CELLS + SEVERAL, 1n);
+  }
+
+  /** Another gateway had an answer at `at`: it ends a row that began before, and the suspension that came of it or was over by then. */
+  #answered(engine: number, at: bigint, nowMs: number): void {
+    const until = this.#load(engine, UNTIL);
+    const since = this.#load(engine, ROW_SINCE);
+    const isOver = until !== 0n && until <= at + micros(END_TOLERANCE_MS) && at <= micros(nowMs);
+    const isNewer = since !== 0n && since < at && this.#load(engine, OWN_WORDS) === 0n;
+    if (this.#load(engine, SUCCEEDED) < at) Atomics.store(this.#cells, engine * CELLS + SUCCEEDED, at);
+    if (!isOver && !isNewer) return;
+    for (const cell of STANDING) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
+  }
+
+  #joinRow(engine: number, { account, queries, several }: EngineStanding, since: bigint): void {
+    const before = this.#load(engine, ROW_SINCE);
+    if (before === 0n || since < before) Atomics.store(this.#cells, engine * CELLS + ROW_SINCE, since);
+    if (account !== 0n) this.#noteAccount(engine, account);
+    if (several) Atomics.store(this.#cells, engine * CELLS + SEVERAL, 1n);
+    Atomics.or(this.#cells, engine * CELLS + QUERIES, queries);
+  }
+
+  /** Suspensions of two accounts become one of all, as two accounts that fail in a row do. One of all is not changed by one of an account. */
+  #joinSuspension(engine: number, { ownWords, remainingMs, scope, suspensions }: EngineStanding, nowMs: number): void {
+    const isSuspended = this.#load(engine, UNTIL) > micros(nowMs);
+    const here = this.#load(engine, SCOPE);
+    if (isSuspended && here === 0n && scope !== 0n) return;
+    Atomics.store(this.#cells, engine * CELLS + SCOPE, isSuspended && here !== scope ? 0n : scope);
+    Atomics.store(this.#cells, engine * CELLS + OWN_WORDS, ownWords ? 1n : 0n);
+    if (this.#load(engine, SUSPENSIONS) < BigInt(suspensions))
+      Atomics.store(this.#cells, engine * CELLS + SUSPENSIONS, BigInt(suspensions));
+    this.#raise(engine, micros(nowMs + remainingMs));
+  }
+
+  #changed(engine: number): void {
+    Atomics.add(this.#cells, engine * CELLS + CHANGES, 1n);
+  }
+
+  #rateOf(limit: RateLimit, engine: number, index: number): Rate {
+    const gateways = Math.max(1, Atomics.load(this.#tail, GATEWAYS));
+    return rateOf(limit, engine * CELLS + RATES + index, gateways, Atomics.load(this.#tail, APART) !== 0);
   }
 
   /** Says for whom the coming suspension is. One of all accounts is narrowed by nothing but its own trial. */
@@ -272,12 +438,12 @@ interface Rate {
   readonly tolerance: bigint;
 }
 
-function rateOf({ requests, perMs }: RateLimit, cell: number): Rate {
+function rateOf({ requests, perMs }: RateLimit, cell: number, gateways: number, apart: boolean): Rate {
   const most = Math.max(1, Math.floor(requests));
   const burst = Math.ceil(most / 2);
   const windowMs = perMs + Math.min(JITTER_MS, perMs / 4);
-  const interval = BigInt(Math.ceil((windowMs * 1000) / (most - burst + 1)));
-  return { cell, interval, tolerance: interval * BigInt(burst - 1) };
+  const interval = BigInt(Math.ceil(((apart ? gateways : 1) * windowMs * 1000) / (most - burst + 1)));
+  return { cell, interval, tolerance: interval * BigInt(Math.max(1, Math.floor(burst / gateways)) - 1) };
 }
 
 /** A hash of 62 bits, never 0: that two accounts share one is as good as impossible. */

@@ -72,6 +72,11 @@ export interface EngineClientDeps {
   /** Unix time in milliseconds. */
   readonly epochMs: () => number;
   readonly random: () => number;
+  /**
+   * Whether the trial of an engine is for this gateway, not for one of the others. Resolves soon, with true where it cannot be told. Default:
+   * there are no others.
+   */
+  readonly claimTrial?: (cell: number) => Promise<boolean>;
   /** Hears how each search ended, but for those of a type the engine does not have: `ok`, or the reason reported. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
 }
@@ -268,8 +273,14 @@ export class EngineCall {
 
   /** Searches and judges the engine by the outcome. Never rejects. */
   async run(permit: Permit): Promise<void> {
-    const { board, clock } = this.#client.deps;
+    const { board, claimTrial, clock } = this.#client.deps;
     const { cell } = this.#client.spec;
+    if (permit !== 0n && claimTrial !== undefined && board.isShared && !(await claimTrial(cell))) {
+      board.release(cell, permit);
+      this.#client.ended();
+      this.end(SUSPENDED);
+      return;
+    }
     let found: Found | null = null;
     let error: unknown;
     try {
@@ -282,7 +293,7 @@ export class EngineCall {
       const asker = { account: this.account, query: this.#query.query };
       board.fail(cell, permit, failure, clock.now(), asker, retryAfterOf(error));
     } else if (found === null) board.release(cell, permit);
-    else board.succeed(cell, permit, this.account);
+    else board.succeed(cell, permit, this.account, clock.now());
     this.#client.ended();
     this.end(error, found);
   }

@@ -29,6 +29,8 @@ export interface SearchServiceDeps {
   readonly transport?: Transport;
   /** Answers of other gateways. Default: none. */
   readonly shared?: SharedCache;
+  /** As `EngineClientDeps.claimTrial`. */
+  readonly claimTrial?: (cell: number) => Promise<boolean>;
   /** Hears how an engine's part of a search ended: `ok`, a reason as clients read it, or `cancelled`. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
 }

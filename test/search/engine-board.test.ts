@@ -83,7 +83,7 @@ for (const failure of ['timeout', 'connection', 'http', 'invalid', 'unresponsive
   t.test(`suspends after the third ${failure} in a row`, async (t) => {
     const b = board();
     t.same([fail(b, failure, 1), fail(b, failure, 1)], [0, 0]);
-    b.succeed(0, acquire(b, 1), 'me');
+    b.succeed(0, acquire(b, 1), 'me', 0);
     t.same([fail(b, failure, 1), fail(b, failure, 1), fail(b, failure, 1)], [0, 0, 5000]);
     t.equal(fail(b, failure, 6000), 10_000);
   });
@@ -112,7 +112,7 @@ t.test('allows one trial at a time after a suspension', async (t) => {
   t.not(trial, 0n);
   t.equal(b.acquire(0, 11_000, 'me'), undefined);
   t.equal(b.acquire(0, 20_000, 'me'), undefined);
-  b.succeed(0, trial, 'me');
+  b.succeed(0, trial, 'me', 0);
   t.same([b.acquire(0, 20_000, 'me'), b.acquire(0, 20_000, 'me')], [0n, 0n]);
   t.equal(fail(b, 'rate limited', 20_000), 10_000, 'forgotten: the first suspension again');
 });
@@ -139,9 +139,9 @@ t.test('a trial without an outcome is granted again, and its late outcome has no
   t.equal(b.acquire(0, 40_999, 'me'), undefined);
   const second = acquire(b, 41_000);
   b.release(0, lost);
-  b.succeed(0, lost, 'me');
+  b.succeed(0, lost, 'me', 0);
   t.equal(b.acquire(0, 41_001, 'me'), undefined, 'the second trial goes on');
-  b.succeed(0, second, 'me');
+  b.succeed(0, second, 'me', 0);
   t.equal(b.acquire(0, 41_001, 'me'), 0n);
 });
 
@@ -153,11 +153,11 @@ t.test('searches that were under way neither end nor lengthen a suspension, nor 
     Array.from({ length: 20 }, () => 10_000),
   );
   t.equal(b.suspendedUntilMs(0), 11_000);
-  b.succeed(0, early[0], 'me');
+  b.succeed(0, early[0], 'me', 0);
   t.equal(b.suspendedUntilMs(0), 11_000);
   const trial = acquire(b, 11_000);
   b.release(0, early[1]);
-  b.succeed(0, early[2], 'me');
+  b.succeed(0, early[2], 'me', 0);
   t.equal(b.acquire(0, 11_000, 'me'), undefined);
   t.equal(b.fail(0, trial, 'rate limited', 11_000, another()), 20_000);
 });
@@ -230,9 +230,9 @@ t.test('the failure of a second account suspends the engine for all', async (t) 
 t.test('an answer to another account ends the suspension of one; its own late answers do not', async (t) => {
   const b = board();
   for (const query of ['a', 'b', 'c']) b.fail(0, 0n, 'timeout', 1, { account: 'one', query });
-  b.succeed(0, 0n, 'one');
+  b.succeed(0, 0n, 'one', 0);
   t.equal(b.acquire(0, 2, 'one'), undefined);
-  b.succeed(0, 0n, 'two');
+  b.succeed(0, 0n, 'two', 0);
   t.equal(b.acquire(0, 2, 'one'), 0n);
   t.equal(b.fail(0, 0n, 'timeout', 3, { account: 'one', query: 'd' }), 0, 'the row is forgotten');
 });
