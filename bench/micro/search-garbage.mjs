@@ -61,7 +61,8 @@ async function transportBytes(transport) {
 
 async function measure(dist) {
   const load = (file) => import(pathToFileURL(join(dist, file)).href);
-  const { configureEngines, createPlaceMemory, SearchService, EngineCells } = await load('src/search/index.js');
+  const { configureEngines, SearchService, EngineCells } = await load('src/search/index.js');
+  const { createPlaceMemory } = await load('src/routing/index.js');
   const { systemClock, systemEpochMs, systemRandom } = await load('src/actor/index.js');
   const { memory } = new EngineCells();
   const transport = memoryTransport();

@@ -14,7 +14,7 @@ import { Cookies } from './cookies.ts';
 import { createGuard, type Guard } from './guard.ts';
 import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
-import { HostLimits } from './host-limits.ts';
+import { type HostCounts, HostLimits } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
 import { refreshOf, type RefreshTarget } from './refresh.ts';
 import { type FetchRobots, Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
@@ -52,6 +52,8 @@ export interface DownloaderDeps {
   readonly clock: Clock;
   /** Default: the resolver of the system. */
   readonly lookup?: Lookup;
+  /** Counts of hosts that other gateways read. Default: there are none. */
+  readonly hosts?: HostCounts;
   /** robots.txt of other gateways. Default: none. */
   readonly shared?: SharedCache;
   /** Certificate authorities to trust in place of the system's, PEM. For tests. */
@@ -105,7 +107,7 @@ class PageDownloader implements Downloader {
 
   constructor(settings: Settings['fetch'], deps: DownloaderDeps) {
     this.#deps = deps;
-    this.#limits = new HostLimits(settings, deps.clock);
+    this.#limits = new HostLimits(settings, deps.clock, deps.hosts);
     this.#robots = new Robots(deps.clock, deps.shared);
     this.#bodies = new BodyReader(deps.clock);
     this.#current = this.#open(settings);

@@ -19,7 +19,14 @@ import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/i
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Log } from '../telemetry/log.ts';
-import { type Place, type Turn, type TurnLimits, TurnQueue } from '../routing/index.ts';
+import {
+  type AccountPlaceLimits,
+  AccountPlaces,
+  createPlaceMemory,
+  type Place,
+  PlaceCounts,
+  type Turn,
+} from '../routing/index.ts';
 import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
@@ -80,7 +87,7 @@ export interface PagesDeps {
   /** `outcome` is `fetched`, `cached`, `shared`, or an error code. */
   readonly onOutcome: (outcome: string, elapsedMs: number) => void;
   /** The places of pages, by account; configured by the actor. */
-  readonly places: TurnQueue;
+  readonly places: AccountPlaces;
   /** Pages of other gateways. Default: none. */
   readonly shared?: SharedCache;
   /** Errors that are defects of the gateway. */
@@ -343,10 +350,9 @@ function outcomeOf(result: PageResult, source: AnswerSource): string {
 }
 
 /** The limits of the places of pages. */
-export function placeLimits({ perAccount, queue }: Settings['fetch']): TurnLimits {
-  const waitingOfKey = Math.ceil(queue * QUEUE_SHARE);
+export function placeLimits({ perAccount, queue }: Settings['fetch']): AccountPlaceLimits {
   // The total is that of `HostLimits`: a page that waits for a slow host takes no connection.
-  return { places: Infinity, placesOf: () => perAccount, waiting: queue, waitingOfKey, waitMs: Infinity };
+  return { perAccount, waiting: queue, waitingOfAccount: Math.ceil(queue * QUEUE_SHARE), waitMs: Infinity };
 }
 
 function refusalOf(turn: Turn, { perAccount }: Settings['fetch']): HeadraceError {
@@ -431,7 +437,13 @@ function askError(cause: unknown): HeadraceError {
 export class PageService {
   readonly ref: Ref<PagesCommand>;
   readonly #metrics = new PageMetrics();
-  readonly #places: TurnQueue;
+  /** Of accounts, and of hosts: what runs, and what keeps the delay. */
+  readonly memories = {
+    pages: createPlaceMemory(1),
+    hosts: createPlaceMemory(1),
+    delays: createPlaceMemory(1),
+  } as const;
+  readonly #places: AccountPlaces;
   #tools: PageTools | null = null;
   readonly #shared: SharedCache | null;
   #settings: Settings['fetch'];
@@ -441,14 +453,19 @@ export class PageService {
     this.#settings = settings;
     this.#shared = shared;
     const metrics = this.#metrics;
-    this.#places = new TurnQueue(placeLimits(settings), systemClock);
+    this.#places = new AccountPlaces({ memory: this.memories.pages, thread: 0, clock: systemClock });
+    this.#places.configure(placeLimits(settings));
+    const hosts = {
+      running: new PlaceCounts(this.memories.hosts, 0),
+      delays: new PlaceCounts(this.memories.delays, 0),
+    };
     const sharing = shared === null ? {} : { shared };
     const behavior = pages({
       settings,
       ...sharing,
       open: (current) => {
         this.#tools = {
-          downloader: createDownloader(current, { clock: systemClock, ...sharing }),
+          downloader: createDownloader(current, { clock: systemClock, hosts, ...sharing }),
           pool: createCleaningPool(current),
         };
         return this.#tools;
@@ -468,10 +485,10 @@ export class PageService {
 
   metrics(): MetricsSnapshot {
     const { downloader, pool } = this.#tools ?? {};
-    const { refusals, taken, waiting } = this.#places;
+    const { refusals, running, waiting } = this.#places;
     const host = downloader?.waits() ?? { waiting: 0, refused: 0 };
     this.#metrics.waits({
-      ...{ running: taken, waiting, waitingForHost: host.waiting },
+      ...{ running, waiting, waitingForHost: host.waiting },
       ...{ refusedOfAccount: refusals.limit, refusedInAll: refusals.full, refusedForHost: host.refused },
     });
     if (pool !== undefined) this.#metrics.cleaners(pool.stats());

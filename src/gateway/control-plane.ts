@@ -14,6 +14,7 @@ import {
   Board,
   type BoardMemory,
   createBoardMemory,
+  createPlaceMemory,
   type CrnOverride,
   crnRegistry,
   hostnamesOf,
@@ -32,7 +33,7 @@ import { describeEvent, type Log } from '../telemetry/log.ts';
 import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { Discovery } from '../discovery/index.ts';
-import { configureEngines, createPlaceMemory, EngineCells, foldersOf, IndexService } from '../search/index.ts';
+import { configureEngines, EngineCells, foldersOf, IndexService } from '../search/index.ts';
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';

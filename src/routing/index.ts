@@ -1,4 +1,5 @@
 // Public names of the routing module. Re-exports only.
+export { type AccountPlaceLimits, AccountPlaces } from './account-places.ts';
 export {
   Admission,
   type AdmissionSettings,
@@ -71,6 +72,7 @@ export {
   readAffinity,
   writeAffinity,
 } from './picker.ts';
+export { createPlaceMemory, PLACE_CELLS, PlaceCounts, PlaceTotals } from './place-counts.ts';
 export { probe } from './probe.ts';
 export { PlacementRing, type PlacementSink } from './placement-ring.ts';
 export { ResponseHolders } from './response-holders.ts';

@@ -1,5 +1,4 @@
 // Public names of the search module: engines, the coordinator that asks several at once, and the merged response. Re-exports only.
-export { createPlaceMemory } from './account-places.ts';
 export { checkModules, type Configured, configureEngines, foldersOf, isPlugIn } from './configure.ts';
 export { Coordinator } from './coordinator.ts';
 export {
@@ -13,10 +12,12 @@ export {
   type HttpEngine,
   type InProcessEngine,
   type ParseContext,
+  type RateLimit,
   SEARCH_TYPES,
   type SearchType,
 } from './engine.ts';
-export { createEngineMemory, EngineBoard, EngineCells } from './engine-board.ts';
+export { createEngineMemory, EngineBoard, EngineCells, type EngineStanding } from './engine-board.ts';
+export { claimTrial, type TrialCommand } from './engine-trials.ts';
 export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 export { createEngine } from './engines/kinds.ts';
 export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';

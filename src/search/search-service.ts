@@ -5,8 +5,7 @@ import type { Clock } from '../actor/index.ts';
 import { AnswerCache, type AnswerCallback, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
-import type { Place, Turn } from '../routing/index.ts';
-import { AccountPlaces } from './account-places.ts';
+import { AccountPlaces, type Place, type Turn } from '../routing/index.ts';
 import { Coordinator } from './coordinator.ts';
 import { EngineBoard } from './engine-board.ts';
 import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
@@ -40,7 +39,7 @@ export interface SearchServiceSettings {
   readonly timeoutMs: number;
   /** When the answers of half the engines are enough. */
   readonly softTimeoutMs: number;
-  /** Largest number of searches of one account that run at once, over all threads. */
+  /** Largest number of searches of one account that run at once, over all threads and gateways. */
   readonly perAccount: number;
   readonly engines: readonly EngineSpec[];
   /** How long answers are kept; null: not at all. */
@@ -89,6 +88,9 @@ class LateUnits {
   }
 }
 
+/** Most searches that wait in one thread, of all accounts and of one. */
+const WAITING = { waiting: 1024, waitingOfAccount: 64 } as const;
+
 export class SearchService {
   readonly #deps: SearchServiceDeps;
   readonly #board: EngineBoard;
@@ -117,7 +119,7 @@ export class SearchService {
     this.#engines = new Map(engines.map((spec) => [spec.id, this.#engine(spec)]));
     this.#timeoutMs = timeoutMs;
     this.#softTimeoutMs = softTimeoutMs;
-    this.#places.configure(perAccount, timeoutMs);
+    this.#places.configure({ perAccount, ...WAITING, waitMs: timeoutMs });
     const fingerprints = engines.map(({ id, fingerprint, weight }) => [id, fingerprint, weight]);
     const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, fingerprints]);
     if (fingerprint === this.#cacheFingerprint) return;

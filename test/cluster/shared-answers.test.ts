@@ -11,8 +11,7 @@ import { type PageAnswer, PageClient, type PageRequest, pages, placeLimits } fro
 import { readPageAnswer } from '../../src/fetch/shared-page.ts';
 import { Robots } from '../../src/fetch/robots.ts';
 import { type SharedCacheCommand, SharedCache } from '../../src/net/shared-cache.ts';
-import { TurnQueue } from '../../src/routing/turn-queue.ts';
-import { createPlaceMemory } from '../../src/search/account-places.ts';
+import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import { readAnswer } from '../../src/search/shared-answer.ts';
 import { type AnsweredSearch, SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
@@ -205,11 +204,13 @@ function pageGateway(c: Cluster, settings: Record<string, unknown> = {}, noStore
   if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
   const { fetch } = resolution.settings;
   const downloads: string[] = [];
+  const places = new AccountPlaces({ memory: createPlaceMemory(1), thread: 0, clock: c.clock });
+  places.configure(placeLimits(fetch));
   const close = (): Promise<void> => Promise.resolve();
   const ref = c.system.spawn(
     pages({
       settings: fetch,
-      places: new TurnQueue(placeLimits(fetch), c.clock),
+      places,
       shared: c.shared(),
       open: () => ({
         downloader: {

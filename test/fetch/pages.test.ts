@@ -18,7 +18,7 @@ import {
   type PendingPage,
 } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
-import { TurnQueue } from '../../src/routing/turn-queue.ts';
+import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
 
 interface Call<T> {
   readonly url: string;
@@ -40,7 +40,7 @@ interface Bench extends TestSystem {
   readonly defects: unknown[];
   readonly ref: Ref<PagesCommand>;
   readonly closed: () => number;
-  readonly places: TurnQueue;
+  readonly places: AccountPlaces;
   readonly ask: (
     url: string,
     extra?: Partial<PageRequest>,
@@ -67,7 +67,8 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
   const close = (): Promise<void> => Promise.resolve(void closed++);
   const call = <T>(list: Call<T>[], url: string, signal: AbortSignal): Promise<T> =>
     new Promise((resolve, reject) => void list.push({ url, signal, resolve, reject }));
-  const places = new TurnQueue(placeLimits(settings), test.clock);
+  const places = new AccountPlaces({ memory: createPlaceMemory(1), thread: 0, clock: test.clock });
+  places.configure(placeLimits(settings));
   const ref = test.system.spawn(
     pages({
       settings,
@@ -340,7 +341,7 @@ t.test('an account fetches as many pages at once as it may, others beside it', a
   const slow = Array.from({ length: 512 }, (_, at) => b.ask(`https://slow.test/${at}`));
   await b.settle();
   t.equal(b.downloads.length, 2);
-  t.match(b.places, { taken: 2, waiting: 2, refusals: { limit: 508, full: 0 } });
+  t.match(b.places, { running: 2, waiting: 2, refusals: { limit: 508, full: 0 } });
   const refused = slow.flatMap(({ heard }) => heard);
   t.equal(refused.length, 508, 'a quarter of the queue waits');
   t.match(refused[0]?.error, { code: 'HR_FETCH_LIMIT', subject: '2', headers: ['retry-after', '1'] });
@@ -351,7 +352,7 @@ t.test('an account fetches as many pages at once as it may, others beside it', a
   t.equal(other.heard[0]?.error, null, 'at once');
   await b.advance(15_000);
   t.equal(b.outcomes.filter((outcome) => outcome === 'HR_FETCH_TIMEOUT').length, 4, 'the wait counts');
-  t.match(b.places, { taken: 0, waiting: 0 });
+  t.match(b.places, { running: 0, waiting: 0 });
 });
 
 t.test('the queue of all accounts is bounded', async (t) => {
@@ -422,7 +423,7 @@ t.test('no interleaving of requests, answers, timeouts and departures loses a pl
       b.system.stop(b.ref);
       await b.settle();
       return (
-        places.taken === 0 &&
+        places.running === 0 &&
         places.waiting === 0 &&
         defects.length === 0 &&
         asks.every(({ heard }) => heard.length <= 1)

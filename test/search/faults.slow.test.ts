@@ -8,7 +8,7 @@ import t from 'tap';
 import type { Clock } from '../../src/actor/index.ts';
 import { createManualClock, createSeededRandom, createTestSystem, type ManualClock } from '../../src/actor/testkit.ts';
 import { worker } from '../../src/search/engines/worker.ts';
-import { createPlaceMemory } from '../../src/search/account-places.ts';
+import { createPlaceMemory } from '../../src/routing/place-counts.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { EngineSpec } from '../../src/search/engine-client.ts';
 import type { SearchAnswer } from '../../src/search/query.ts';

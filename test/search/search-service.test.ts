@@ -5,7 +5,7 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { Pending } from '../../src/net/answer-cache.ts';
-import { createPlaceMemory } from '../../src/search/account-places.ts';
+import { createPlaceMemory } from '../../src/routing/place-counts.ts';
 import { type SearchOutcome, SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
 import {
   type Answer,

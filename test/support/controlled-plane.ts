@@ -14,7 +14,8 @@ import { createBodyMemory } from '../../src/ingress/body.ts';
 import { inject, type InjectResponse } from '../../src/ingress/inject.ts';
 import { Board, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { hashText, type Member } from '../../src/routing/model-table.ts';
-import { createPlaceMemory, EngineCells } from '../../src/search/index.ts';
+import { createPlaceMemory } from '../../src/routing/place-counts.ts';
+import { EngineCells } from '../../src/search/index.ts';
 import { serving } from './serving.ts';
 import { valuesOf } from './metric-values.ts';
 

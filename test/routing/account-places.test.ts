@@ -3,10 +3,13 @@ import fc from 'fast-check';
 import t from 'tap';
 import { createTestSystem } from '../../src/actor/testkit.ts';
 import type { Place, Turn } from '../../src/routing/index.ts';
-import { AccountPlaces, createPlaceMemory } from '../../src/search/account-places.ts';
+import { AccountPlaces } from '../../src/routing/account-places.ts';
+import { createPlaceMemory } from '../../src/routing/place-counts.ts';
 
 /** With which no two accounts of these tests share a counter. */
 const SEED = 0x811c9dc5;
+
+const LIMITS = { waiting: 1024, waitingOfAccount: 64, waitMs: 10_000 } as const;
 
 interface Setup extends Pick<ReturnType<typeof createTestSystem>, 'clock' | 'advance'> {
   readonly threads: readonly AccountPlaces[];
@@ -18,7 +21,7 @@ function setUp(perAccount: number, count: number, waitMs = 10_000): Setup {
   const memory = createPlaceMemory(count, SEED);
   const again = (thread: number): AccountPlaces => {
     const places = new AccountPlaces({ memory, thread, clock });
-    places.configure(perAccount, waitMs);
+    places.configure({ ...LIMITS, perAccount, waitMs });
     return places;
   };
   return { clock, advance, again, threads: Array.from({ length: count }, (_, thread) => again(thread)) };
@@ -67,7 +70,7 @@ t.test('which accounts share a counter cannot be known from outside', (t) => {
       AccountPlaces,
       AccountPlaces,
     ];
-    for (const places of [one, two]) places.configure(1, 10_000);
+    for (const places of [one, two]) places.configure({ ...LIMITS, perAccount: 1 });
     ask(one, 'victim');
     const accounts = Array.from({ length: 20_000 }, (_, at) => `0x${at.toString(16)}`);
     return accounts.filter((account) => {
