@@ -351,7 +351,7 @@ t.test('robots.txt is shared, unless it could not be read', async (t) => {
   t.equal(asked.length, 3, 'no longer than the file of the other gateway');
   status = 404;
   t.equal(await admit(robots(), 'https://example.org/private/1'), true);
-  await c.written(3);
+  await c.written(2);
   t.equal(await admit(robots(), 'https://example.org/private/2'), true);
   t.equal(asked.length, 4);
 });
