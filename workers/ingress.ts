@@ -10,7 +10,8 @@ import type {
   RequestLogCommand,
   SliceCommand,
 } from '../src/billing/index.ts';
-import { type IndexesCommand, moduleOf } from '../src/search/index.ts';
+import type { SharedCacheCommand } from '../src/net/shared-cache.ts';
+import { type IndexesCommand, moduleOf, type TrialCommand } from '../src/search/index.ts';
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
@@ -31,6 +32,10 @@ const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 const indexes = control.ref<IndexesCommand>('indexes');
 const responses = control.ref<ResponseStoreCommand>('responses');
+const caches = {
+  cache: control.ref<SharedCacheCommand>('sharedCache'),
+  trials: control.ref<TrialCommand>('engineTrials'),
+};
 
 const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
@@ -56,6 +61,7 @@ const plane = new DataPlane({
       ? null
       : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog, sliceManager },
   responses: { ref: responses, memory: data.responseMemory },
+  caches,
   snapshot: data.snapshot,
 });
 let server: Server | null = null;

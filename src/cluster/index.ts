@@ -19,6 +19,9 @@
  */
 
 export { ClusterLog } from './cluster-log.ts';
+export { EngineStandings, engineTrials } from './engine-standings.ts';
+export { PlaceShares } from './place-shares.ts';
+export { sharedCache } from './shared-cache.ts';
 export { ClusterService, type ClusterObserver, type ClusterServiceDeps, defineScript } from './cluster-service.ts';
 export type { SelfReport } from './roll-call.ts';
 export { shareLimits } from './limit-slices.ts';

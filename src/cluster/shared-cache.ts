@@ -5,22 +5,16 @@ import * as zlib from 'node:zlib';
 import type { Behavior, Clock, Ref } from '../actor/index.ts';
 import { KeptAnswers } from '../net/answer-cache.ts';
 import { ENTRY_BYTES, type SharedCacheCommand, type SharedKind, type SharedReply } from '../net/shared-cache.ts';
+import type { ClusterLink } from './link.ts';
 
-/** The part of the connection to the engine that the cache uses. */
-export interface CacheEngine {
-  readonly connected: boolean;
-  /** Bulk strings of the reply are buffers. */
-  command(args: readonly (string | Buffer)[], timeoutMs: number): Promise<unknown>;
-}
+/** The part of the link to the engine that the cache uses. */
+export type CacheEngine = Pick<ClusterLink, 'command' | 'connected' | 'key'>;
 
 /** How a write ended. `large`: more than 1 MiB after compression. `dropped`: too many at once, or the engine is away. */
 export type WriteResult = 'written' | 'large' | 'dropped' | 'error';
 
 export interface SharedCacheDeps {
-  /** Null while this gateway is alone. */
-  readonly engine: () => CacheEngine | null;
-  /** The first part of all keys. */
-  readonly name: () => string;
+  readonly engine: CacheEngine;
   /** Most bytes of entries in the engine that this gateway has written, by kind. */
   readonly mostBytes: (kind: SharedKind) => number;
   readonly onWrite: (kind: SharedKind, result: WriteResult) => void;
@@ -35,8 +29,8 @@ const STORED_BYTES = 1024 * 1024;
 /** Window of a frame that is read, as of what a stranger sends: 8 MiB. */
 const MOST_WINDOW_LOG = 23;
 
-/** Whoever asked has gone after 20 ms. */
-const GET_MS = 20;
+/** Whoever asked has gone after 20 ms, and counts that. */
+const GET_MS = 100;
 const SET_MS = 1000;
 
 /** Entries that are compressed or written at the same time. */
@@ -67,9 +61,9 @@ class EngineCache {
   }
 
   async get(kind: SharedKind, key: string, replyTo: Ref<SharedReply>): Promise<void> {
-    const engine = this.#deps.engine();
-    if (engine === null || !engine.connected) replyTo.tell({ result: 'skipped' });
-    else replyTo.tell(await this.#read(engine, this.#nameOf(kind, key)).catch(() => ({ result: 'error' }) as const));
+    const { engine } = this.#deps;
+    if (!engine.connected) replyTo.tell({ result: 'skipped' });
+    else replyTo.tell(await this.#read(engine.key('cache', kind, key)).catch(() => ({ result: 'error' }) as const));
   }
 
   async set(command: Extract<SharedCacheCommand, { type: 'Set' }>): Promise<void> {
@@ -78,7 +72,8 @@ class EngineCache {
   }
 
   /** The lifetime is read first: an entry that is replaced in between is kept too short, never too long. */
-  async #read(engine: CacheEngine, name: string): Promise<SharedReply> {
+  async #read(name: string): Promise<SharedReply> {
+    const { engine } = this.#deps;
     const [remainingMs, stored] = await Promise.all([
       engine.command(['PTTL', name], GET_MS),
       engine.command(['GETRANGE', name, '0', String(STORED_BYTES)], GET_MS),
@@ -97,13 +92,13 @@ class EngineCache {
     kind,
     lifetimeMs,
   }: Extract<SharedCacheCommand, { type: 'Set' }>): Promise<WriteResult> {
-    const engine = this.#deps.engine();
-    if (engine === null || !engine.connected || this.#writes >= MOST_WRITES) return 'dropped';
+    const { engine } = this.#deps;
+    if (!engine.connected || this.#writes >= MOST_WRITES) return 'dropped';
     this.#writes++;
     try {
       const stored = Buffer.concat([Buffer.of(VERSION), await compressed(bytes)]);
       if (stored.length > STORED_BYTES) return 'large';
-      const name = this.#nameOf(kind, key);
+      const name = engine.key('cache', kind, key);
       this.#writtenOf(kind).set(name, { bytes: name.length + stored.length }, group);
       const px = String(Math.min(lifetimeMs, MOST_LIFETIME_MS));
       await engine.command(['SET', name, stored, 'PX', px], SET_MS);
@@ -111,10 +106,6 @@ class EngineCache {
     } finally {
       this.#writes--;
     }
-  }
-
-  #nameOf(kind: SharedKind, key: string): string {
-    return `{${this.#deps.name()}}:cache:${kind}:${key}`;
   }
 
   #writtenOf(kind: SharedKind): KeptAnswers<WrittenEntry> {
@@ -132,10 +123,7 @@ class EngineCache {
 
   /** Without it the entry stays until its time is over. */
   #remove(name: string): void {
-    this.#deps
-      .engine()
-      ?.command(['UNLINK', name], SET_MS)
-      .catch(() => undefined);
+    this.#deps.engine.command(['UNLINK', name], SET_MS).catch(() => undefined);
   }
 }
 

@@ -492,6 +492,7 @@ export class PageService {
       ...{ refusedOfAccount: refusals.limit, refusedInAll: refusals.full, refusedForHost: host.refused },
     });
     if (pool !== undefined) this.#metrics.cleaners(pool.stats());
-    return [...this.#metrics.snapshot(), ...(this.#shared === null ? [] : lookupMetrics(this.#shared.counts))];
+    const shared = this.#shared?.isOn === true ? lookupMetrics(this.#shared.counts) : [];
+    return [...this.#metrics.snapshot(), ...shared];
   }
 }

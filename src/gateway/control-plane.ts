@@ -42,6 +42,7 @@ import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessag
 import { PageService } from '../fetch/index.ts';
 import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
+import { ClusterCaches } from './cluster-caches.ts';
 import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
 import { viaName } from '../upstream/index.ts';
@@ -88,6 +89,7 @@ export class ControlPlane {
   readonly #cluster: GatewayCluster;
   readonly #exchange: PlacementExchange;
   readonly #placements: Placements;
+  readonly #caches: ClusterCaches;
   /** Why the last probe of a CRN failed, by base URL. */
   readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
@@ -163,9 +165,14 @@ export class ControlPlane {
       onChange: () => this.#configureCrns(),
       onAnswered: () => this.#checkReady(),
     });
-    this.#pages = new PageService(this.#system, settings.fetch, log);
+    this.#caches = new ClusterCaches({
+      ...{ system: this.#system, link: this.link, clock, engineMemory: this.#engines.memory },
+    });
+    this.#pages = new PageService(this.#system, settings.fetch, log, this.#caches.pages);
+    const { delays, hosts, pages } = this.#pages.memories;
+    this.#caches.sharePlaces([this.#searchMemory, pages, hosts, delays]);
     this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
-    this.#keepIndexes();
+    this.#configureEngines();
     this.#billing = this.#openBilling(settings);
     if (this.#billing !== null) shareLimits(this.#cluster.link, this.#billing.slices);
     this.#responses = new ResponseService({
@@ -198,6 +205,7 @@ export class ControlPlane {
       indexes: this.#indexes.ref,
       accounts: this.#billing,
       responses: { ref: this.#responses.ref, memory: this.#responses.memory },
+      caches: this.#caches.refs,
       snapshot: this.#snapshot(),
     });
     this.#built = true;
@@ -213,6 +221,7 @@ export class ControlPlane {
       accounts: this.#billing,
       responses: this.#responses,
       cluster: this.#cluster,
+      caches: this.#caches,
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
@@ -227,6 +236,7 @@ export class ControlPlane {
   }
 
   #noteCluster(status: ClusterStatus): void {
+    this.#caches.enable(status.enabled);
     this.local.noteCluster(status);
     for (const ref of this.#threads) ref.tell(passOn({ type: 'Cluster', status }));
   }
@@ -318,7 +328,7 @@ export class ControlPlane {
     this.#settings = settings;
     this.#discovery.configure(settings);
     this.#pages.configure(settings.fetch);
-    this.#keepIndexes();
+    this.#configureEngines();
     this.#billing?.configure(settings);
     this.#responses.configure(settings);
     this.#webhooks?.configure(settings.webhooks);
@@ -326,8 +336,12 @@ export class ControlPlane {
     this.#configureCrns();
   }
 
-  #keepIndexes(): void {
-    this.#indexes.keep(foldersOf(configureEngines(this.#settings.search.engines, () => 0).engines));
+  #configureEngines(): void {
+    const { engines: entries } = this.#settings.search;
+    const cells = this.#engines.of(Object.keys(entries));
+    const { engines } = configureEngines(entries, (id) => cells[id] ?? 0);
+    this.#indexes.keep(foldersOf(engines));
+    this.#caches.configure(this.#settings, engines);
   }
 
   /** Passes an operator's override on to a CRN; rejects when its actor does not answer. */
@@ -367,6 +381,7 @@ export class ControlPlane {
     await this.#indexes.close();
     await this.#billing?.close();
     // Last: until here siblings hear what this gateway gives back.
+    this.#caches.close();
     await this.#cluster.close();
     this.hosts.close();
     await this.#system.terminate();
@@ -376,6 +391,7 @@ export class ControlPlane {
 
   /** Ends what serves requests, whatever is in flight. The process may end once it resolves. */
   async abort(): Promise<void> {
+    this.#caches.close();
     await Promise.all([this.#endServing(), this.#cluster.close()]);
   }
 
@@ -491,6 +507,7 @@ export class ControlPlane {
         indexes: this.#indexes.ref,
         accounts: this.#billing,
         responses: this.#responses.ref,
+        caches: this.#caches.refs,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,

@@ -37,6 +37,7 @@ import type { ErrorDecorator } from '../ingress/respond.ts';
 import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { ConnectionPool } from '../net/client.ts';
+import { SharedCache } from '../net/shared-cache.ts';
 import { DeadlineQueue } from '../net/deadline.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
 import {
@@ -59,15 +60,17 @@ import {
   RetryBudget,
   type RetryBudgetSettings,
 } from '../routing/index.ts';
-import { configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
+import { claimTrial, configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
 import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
+import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import { type ResponseService, StoredResponses } from '../responses/index.ts';
 import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
+import type { ClusterCacheRefs } from './cluster-caches.ts';
 import { liveRequest } from './live-request.ts';
 import { Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -95,6 +98,8 @@ export interface DataPlaneOptions {
   readonly accounts: PlaneAccounts | null;
   /** Null where no response is stored, whatever the settings say. */
   readonly responses: Pick<ResponseService, 'ref' | 'memory'> | null;
+  /** What is shared with other gateways. Null: nothing, whatever the settings say. */
+  readonly caches: ClusterCacheRefs | null;
   readonly snapshot: Snapshot;
 }
 
@@ -149,6 +154,7 @@ export class DataPlane {
   #hedgeShare = 0;
   readonly #router: Router;
   readonly #search: SearchService;
+  readonly #shared: SharedCache | null;
   readonly #indexes: IndexClient;
   readonly #pages: PageClient;
   readonly #keys: KeyTable;
@@ -212,7 +218,11 @@ export class DataPlane {
     );
     this.#router = new Router(snapshot.settings);
     this.#indexes = new IndexClient(options.indexes, `thread-${thread}`);
+    const { caches } = options;
+    this.#shared = caches === null ? null : new SharedCache(caches.cache, clock);
     this.#search = new SearchService({
+      ...(this.#shared !== null && { shared: this.#shared }),
+      ...(caches !== null && { claimTrial: (cell) => claimTrial(caches.trials, cell) }),
       clock,
       random: options.random,
       epochMs,
@@ -262,6 +272,7 @@ export class DataPlane {
     this.#detached = { handler: this.handler, clock, limits: this.limits, budget: this.budget };
     this.#probeReasons = new Map(snapshot.probeReasons);
     this.#cluster = { ...snapshot.cluster };
+    this.#shared?.configure(snapshot.cluster.enabled);
     this.#deps = this.#makeDeps(snapshot);
   }
 
@@ -329,6 +340,7 @@ export class DataPlane {
     this.#cluster.enabled = enabled;
     this.#cluster.connected = connected;
     this.#cluster.gateways = gateways;
+    this.#shared?.configure(enabled);
   }
 
   /** Settles requests in flight, and reports what was spent to the lease manager. */
@@ -367,7 +379,8 @@ export class DataPlane {
     this.#metrics.connections(this.connections);
     this.#metrics.retryBudgets(this.#budgets);
     this.#metrics.searches(this.#search.load);
-    return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics()];
+    const shared = this.#shared?.isOn === true ? lookupMetrics(this.#shared.counts) : [];
+    return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics(), ...shared];
   }
 
   /** This thread's part of the overview. */

@@ -11,6 +11,7 @@ import type { LimitMemory } from '../billing/index.ts';
 import type { ResponseStoreCommand } from '../responses/index.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
 import type { IndexesCommand } from '../search/index.ts';
+import type { ClusterCacheRefs } from './cluster-caches.ts';
 import type { IngressCommand, ServerChoice } from './ingress.ts';
 import type { PlaneAccounts } from './data-plane.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -77,6 +78,7 @@ export interface ThreadDeps {
   readonly pages: Ref<PagesCommand>;
   readonly indexes: Ref<IndexesCommand>;
   readonly responses: Ref<ResponseStoreCommand>;
+  readonly caches: ClusterCacheRefs;
   /** Null without a ledger. */
   readonly accounts: Pick<
     PlaneAccounts,
@@ -120,6 +122,8 @@ class Thread {
     this.#link.expose('pages', deps.pages);
     this.#link.expose('indexes', deps.indexes);
     this.#link.expose('responses', deps.responses);
+    this.#link.expose('sharedCache', deps.caches.cache);
+    this.#link.expose('engineTrials', deps.caches.trials);
     if (deps.accounts !== null) {
       this.#link.expose('leaseManager', deps.accounts.leaseManager);
       this.#link.expose('accountReader', deps.accounts.accountReader);

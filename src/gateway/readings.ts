@@ -49,6 +49,7 @@ export interface Sources {
   readonly accounts: MetricsSource | null;
   readonly responses: MetricsSource;
   readonly cluster: Pick<GatewayCluster, 'metrics' | 'overview'>;
+  readonly caches: MetricsSource;
   /** What changes while the gateway runs. */
   readonly now: () => {
     readonly stage: Stage;
@@ -78,12 +79,13 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, cluster, discovery, gauges, now, blockIndex, kvEvents, responses } = this.#sources;
+    const { local, pages, accounts, caches, cluster, discovery, gauges, now, blockIndex, kvEvents, responses } =
+      this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
     const own = [
       ...[local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
-      ...[cluster.metrics(), discovery.metrics()],
+      ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
     const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());

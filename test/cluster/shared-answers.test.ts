@@ -39,7 +39,7 @@ function cluster(): Cluster {
   const test = createTestSystem();
   const engine = fakeCacheEngine(test.clock);
   const shared = (): SharedCache => {
-    const deps = { engine: () => engine, name: () => 'x', mostBytes: () => 1_000_000, onWrite: () => undefined };
+    const deps = { engine, mostBytes: () => 1_000_000, onWrite: () => undefined };
     const actor: Ref<SharedCacheCommand> = test.system.spawn(sharedCache(deps));
     const cache = new SharedCache(actor, test.clock);
     cache.configure(true);

@@ -20,8 +20,7 @@ function setUp(mostBytes = 10_000_000): Setup {
   const gateway = (): SharedCache => {
     const actor = test.system.spawn(
       sharedCache({
-        engine: () => engine,
-        name: () => 'test',
+        engine,
         mostBytes: () => mostBytes,
         onWrite: (kind, result) => void writes.push(`${kind} ${result}`),
       }),

@@ -9,6 +9,7 @@ import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
 import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
+import { lookupMetrics, SharedCacheMetrics } from '../../src/telemetry/shared-cache-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 
 /** An actor system without actors. */
@@ -24,6 +25,8 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new DiscoveryMetrics().snapshot(),
     ...new KvEventMetrics().snapshot(),
     ...new ClusterMetrics().snapshot(),
+    ...lookupMetrics({}),
+    ...new SharedCacheMetrics().snapshot(),
     ...new PageMetrics().snapshot(),
     ...new LedgerMetrics().snapshot(),
     ...new PaymentMetrics().snapshot(),

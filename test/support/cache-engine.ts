@@ -39,8 +39,9 @@ export function fakeCacheEngine(clock: Clock): FakeCacheEngine {
   };
   const engine: FakeCacheEngine = {
     connected: true,
+    key: (...parts) => ['{test}', ...parts].join(':'),
     ...{ entries, asked, isSlow: false, fails: false },
-    async command([command, name, ...rest]) {
+    async command([command, name, ...rest]: readonly (string | Buffer)[]) {
       asked.push(`${String(command)} ${String(name)}`);
       if (engine.isSlow) return await new Promise(() => undefined);
       if (engine.fails) throw new Error('WRONGTYPE');

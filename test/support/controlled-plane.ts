@@ -100,7 +100,7 @@ export class ControlledPlane {
       return { url, server: at, member: at, hash: hashText(url), apiKey: undefined, weight: 1, dialects: 0 };
     });
     this.plane = new DataPlane({
-      ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null, responses: null },
+      ...{ system, memory, clock, thread: 0, random: () => 0.5, accounts: null, responses: null, caches: null },
       engineMemory: new EngineCells().memory,
       searchMemory: createPlaceMemory(1),
       bodyMemory: createBodyMemory(1),
