@@ -27,16 +27,20 @@ export interface Comparison {
   readonly overspent: bigint;
 }
 
-/**
- * `before` is what hosts had counted before the load. `hostsCounted` is false when a host was killed: what it had counted is lost, and
- * the counts in the answers alone are compared.
- */
+export interface Circumstances {
+  /** What hosts had counted before the load. */
+  readonly before: HostCounts;
+  readonly killed: readonly Killed[];
+  /** False when a host was killed: what it had counted is lost, and the counts in the answers alone are compared. */
+  readonly hostsCounted: boolean;
+  /** Leases of killed gateways have not lapsed yet. */
+  readonly leavesLeases: boolean;
+}
+
 export async function compareLedger(
   cluster: Cluster,
   load: ClusterLoad,
-  before: HostCounts,
-  killed: readonly Killed[] = [],
-  hostsCounted: boolean = true,
+  { before, killed, hostsCounted, leavesLeases }: Circumstances,
 ): Promise<Comparison> {
   const problems: string[] = [];
   const sums = { requests: 0, input: 0, output: 0, uncharged: 0 };
@@ -75,9 +79,11 @@ export async function compareLedger(
     // What a client has received of a stream that broke off is estimated.
     if (Number(row?.estimated ?? 0n) > lost)
       problems.push(`${account}: ${row!.estimated} estimated, ${lost} broke off`);
-    if (state?.held !== 0n) problems.push(`${account}: ${state?.held} pico-USD are still held`);
-    if ((state?.balance ?? 0n) + charged.amount !== GRANT)
-      problems.push(`${account}: balance ${state?.balance} and charges ${charged.amount} are not the grant ${GRANT}`);
+    if (state?.held !== 0n && !leavesLeases) problems.push(`${account}: ${state?.held} pico-USD are still held`);
+    if ((state?.balance ?? 0n) + (state?.held ?? 0n) + charged.amount !== GRANT)
+      problems.push(
+        `${account}: balance ${state?.balance}, ${state?.held} held and charges ${charged.amount} are not the grant ${GRANT}`,
+      );
     if (limits.monthlySpend !== undefined && charged.amount > BigInt(limits.monthlySpend))
       overspent = charged.amount - BigInt(limits.monthlySpend);
   }

@@ -17,7 +17,7 @@ const CHECK_TIMEOUT_MS = 500;
 const PATIENCE_MS = 45_000;
 
 /** How long requests wait for a gateway that is ready before they count as failed, in milliseconds. */
-const NO_GATEWAY_MS = 2000;
+const NO_GATEWAY_MS = 5000;
 
 /** Pause of a client that was refused by a limit, in milliseconds. */
 const REFUSED_PAUSE_MS = 150;
@@ -35,9 +35,9 @@ const CLIENTS: Readonly<Record<string, number>> = {
   'by-tokens': 1,
   'by-spending': 1,
 };
-const CLIENTS_WITHOUT_LIMITS = 3;
+const CLIENTS_WITHOUT_LIMITS = 2;
 
-const LENGTHS = [3, 8, 20, 60, 8, 3, 20, 250];
+const LENGTHS = [3, 8, 20, 60, 8, 3, 20, 120];
 
 /** Prompts that share their beginning, as those of one application do. */
 const TEXTS: readonly string[] = Array.from(

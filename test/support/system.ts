@@ -62,9 +62,13 @@ export async function startSystem(t: Test, options: SystemOptions = {}): Promise
   return { url, gateway, hosts, host: hosts[0] as Host };
 }
 
-/** Polls a condition until it holds; throws if it does not within 30 s. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  const deadlineMs = performance.now() + DEADLINE_MS;
+/** Polls a condition until it holds; throws if it does not within `ms`, by default 30 s. */
+export async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  ms: number = DEADLINE_MS,
+): Promise<void> {
+  const deadlineMs = performance.now() + ms;
   while (!(await holds())) {
     if (performance.now() > deadlineMs) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
