@@ -153,6 +153,9 @@ export function explanationText(explanation: RequestExplanation): string {
     printTable(columnsOf(explanation), crns).trimEnd(),
     '',
     'COST = (BACKLOG + IN FLIGHT + MISS) x SLOWNESS x FAILURES x SLOW START, in bytes of prompt',
+    ...(crns.some(({ siblings }) => siblings > 0)
+      ? ['SIBLINGS: what other gateways have of BACKLOG and IN FLIGHT']
+      : []),
     ...(crns.some(({ weight }) => weight !== 1) ? ['BACKLOG and what was IN FLIGHT before are divided by WEIGHT'] : []),
     chosen === null ? 'no CRN can be tried' : `chosen: ${chosen}: ${REASONS[reason]}`,
     '',
@@ -161,6 +164,7 @@ export function explanationText(explanation: RequestExplanation): string {
 
 function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly Column<ExplainedCrn>[] {
   const isWeighted = crns.some(({ weight }) => weight !== 1);
+  const hasSiblings = crns.some(({ siblings }) => siblings > 0);
   const share = ({ hitFactor, matchedBytes }: ExplainedCrn): string =>
     promptBytes === 0 ? '0 %' : `${Math.round((100 * matchedBytes * hitFactor) / promptBytes)} %`;
   const cells: readonly (readonly [string, (crn: ExplainedCrn) => string | number])[] = [
@@ -175,6 +179,7 @@ function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly 
     ['WEIGHT', ({ weight }) => weight],
     ['BACKLOG', ({ backlog }) => numberText(Math.round(backlog))],
     ['IN FLIGHT', ({ inFlight }) => numberText(Math.round(inFlight))],
+    ['SIBLINGS', ({ siblings }) => numberText(Math.round(siblings))],
     ['MISS', ({ favourite, miss }) => `${numberText(Math.round(miss))}${favourite ? '*' : ''}`],
     ['SLOWNESS', ({ slowness }) => slowness.toFixed(2)],
     ['FAILURES', ({ failures }) => failures.toFixed(2)],
@@ -182,7 +187,7 @@ function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly 
     ['COST', ({ cost, eligible }) => (eligible ? numberText(Math.round(cost)) : '–')],
   ];
   return cells
-    .filter(([head]) => head !== 'WEIGHT' || isWeighted)
+    .filter(([head]) => (head !== 'WEIGHT' || isWeighted) && (head !== 'SIBLINGS' || hasSiblings))
     .map(([head, cell]) => ({ head, cell, isNumber: false, csvOnly: false }));
 }
 

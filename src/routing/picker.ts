@@ -131,6 +131,8 @@ export interface ExplainedCrn {
   readonly backlog: number;
   /** Requests in flight, divided by the weight, and this one, times `requestBytes`. */
   readonly inFlight: number;
+  /** The part of `backlog` and `inFlight` that other gateways have sent, as far as is known. */
+  readonly siblings: number;
   /** Bytes that it would have to prefill of this prompt, times `missWeight`. */
   readonly miss: number;
   /** Bytes that it prefills in a second; null while it is not known. */
@@ -288,6 +290,10 @@ export class Candidates implements Candidate {
       weight: member.weight,
       backlog: board.loads.backlog(cell, nowMs) / member.weight,
       inFlight: requestBytes * (board.inFlight(member.server) / member.weight + 1),
+      siblings:
+        (Math.min(board.loads.siblingsBytes(cell), board.loads.backlog(cell, nowMs)) +
+          requestBytes * board.siblingsInFlight(member.server)) /
+        member.weight,
       miss,
       bytesPerS: msPerByte === 0 ? null : 1000 / msPerByte,
       slowness: 2 ** this.#slower(cell, speed, nowMs),

@@ -118,6 +118,7 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
       weight: 1,
       backlog: 1000,
       inFlight: 4096,
+      siblings: 0,
       miss: 2048,
       bytesPerS: 2 ** 20,
       slowness: 1,
@@ -152,6 +153,11 @@ t.test('the text says what is common, who is favoured, and that no CRN is left',
   t.match(weighted, / WEIGHT +BACKLOG/);
   t.match(weighted, /^> +http:\/\/a .* 2\.5 +1/m);
   t.match(weighted, 'divided by WEIGHT');
+  t.notMatch(lines.join('\n'), 'SIBLINGS', 'what siblings have there is shown where there is any');
+  const shared = explanationText({ ...explanation, crns: [{ ...crn, siblings: 777 }, down] });
+  t.match(shared, / IN FLIGHT +SIBLINGS +MISS/);
+  t.match(shared, /^> +http:\/\/a .* 777 /m);
+  t.match(shared, /^SIBLINGS: what other gateways have/m);
   t.match(
     explanationText({ ...explanation, untranslatable: 'field x' }).split('\n')[2],
     'it cannot be translated: field x',

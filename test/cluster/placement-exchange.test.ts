@@ -115,6 +115,21 @@ t.test('backlogs and requests in flight of siblings count, once, until they end 
   t.strictSame(seen(), [0, 0]);
 });
 
+t.test('a gateway explains what siblings have at a CRN, and lets it pass', async (t) => {
+  const fleet = new Fleet(2);
+  const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];
+  const choice = one.choose(promptOf(range(0, 100)));
+  fleet.exchange();
+  const candidates = two.candidates(promptOf(range(1000, 10)));
+  const { chosen, crns } = candidates.explain();
+  const busy = crns[one.crnOf(choice)]!;
+  t.equal(busy.siblings, 100 * 512 + 4096);
+  t.equal(busy.backlog, 100 * 512);
+  t.equal(busy.inFlight, 2 * 4096, 'with the one that would be sent');
+  t.ok(crns.every((each) => each === busy || each.siblings === 0));
+  t.not(chosen, busy.crn);
+});
+
 t.test('a lost message is made good within a second', async (t) => {
   const fleet = new Fleet(2);
   const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];

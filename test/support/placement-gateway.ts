@@ -4,7 +4,7 @@ import { PlacementExchange } from '../../src/cluster/index.ts';
 import { BlockIndex } from '../../src/routing/block-index.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
 import { hashText, type Member, type Model } from '../../src/routing/model-table.ts';
-import { Candidates, type PickerDeps, type PickerSettings, type PromptHashes } from '../../src/routing/picker.ts';
+import { Candidates, type PickerDeps, type PromptHashes } from '../../src/routing/picker.ts';
 import { PlacementRing } from '../../src/routing/placement-ring.ts';
 import { ResponseHolders } from '../../src/routing/response-holders.ts';
 import { NO_HINT, PICKER, pickerDeps } from './picker.ts';
@@ -63,10 +63,15 @@ export class PlacementGateway {
     this.deps = { ...pickerDeps(this.board, this.memory, now, random), index: this.index };
   }
 
-  /** Chooses a CRN for a prompt of a stream. */
-  choose(prompt: PromptHashes, settings: Partial<PickerSettings> = {}): Candidates {
+  /** Of a request whose answer is a stream. */
+  candidates(prompt: PromptHashes): Candidates {
     const hint = { ...NO_HINT, bytes: prompt.bytes, blocks: () => prompt };
-    const candidates = new Candidates(this.model, this.deps, { ...PICKER, ...settings }, hint);
+    return new Candidates(this.model, this.deps, PICKER, hint);
+  }
+
+  /** Chooses a CRN for one. */
+  choose(prompt: PromptHashes): Candidates {
+    const candidates = this.candidates(prompt);
     candidates.next();
     return candidates;
   }
