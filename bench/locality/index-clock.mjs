@@ -1,8 +1,10 @@
 // How well the block index predicts a true cache: blocks in LRU order, the last ones of a prompt freed first. `node index-clock.mjs` prints
-// the share of prompt bytes that was predicted wrongly, for the index as it is and for two other rules of its clock. `../../dist` must
-// be built. Sizes are in units of 512 bytes; a block is a number, and has four units when it is divisible by `LONG`.
+// the share of prompt bytes that was predicted wrongly, for the index as it is, alone and with other gateways to tell, and for two other rules
+// of its clock. With others, an entry renews only what is older than a part of the capacity, and `told` is the share of the blocks that it
+// tells them. `../../dist` must be built. Sizes are in units of 512 bytes; a block is a number, and has four units when it is divisible by `LONG`.
 
 import { BlockIndex, createBlockIndexMemory } from '../../dist/src/routing/block-index.js';
+import { createPlacementMemory, PlacementRing } from '../../dist/src/routing/placement-ring.js';
 import { cacheBlocks, generate } from './traces.mjs';
 
 const SERVERS = 8;
@@ -78,9 +80,16 @@ class Stamps {
 
 /** The index of the gateway, with one member. */
 class Index {
-  #index = new BlockIndex(createBlockIndexMemory(1 << 24, 1));
+  #index;
+  #ring = null;
+  #told = { entered: (_member, _advance, _first, _hashes, count) => void (told += count) };
 
-  constructor(capacity) {
+  constructor(capacity, isShared) {
+    if (isShared) {
+      this.#ring = new PlacementRing(createPlacementMemory(1), 0);
+      this.#ring.on = true;
+    }
+    this.#index = new BlockIndex(createBlockIndexMemory(1 << 24, 1), this.#ring);
     this.#index.setCapacity(0, capacity * 512);
   }
 
@@ -90,13 +99,20 @@ class Index {
 
   enter(blocks) {
     this.#index.enter(0, hashesOf(blocks), blocks.length);
+    entered += blocks.length;
+    this.#ring?.read(this.#told, () => false);
   }
 }
+
+/** Blocks that the index with other gateways was given, and those that it told. */
+let entered = 0;
+let told = 0;
 
 const RULES = {
   misses: (capacity) => new Stamps(capacity, (blocks, matched) => sumOf(blocks.slice(matched))),
   'all blocks': (capacity) => new Stamps(capacity, sumOf),
-  'misses, and hits by age': (capacity) => new Index(capacity),
+  'misses, and hits by age': (capacity) => new Index(capacity, false),
+  'the same, shared': (capacity) => new Index(capacity, true),
 };
 
 function hashesOf(blocks) {
@@ -139,13 +155,19 @@ function errorOf(lists, capacity, makeIndex) {
   return wrong / total;
 }
 
-console.log(['workload', 'caches', ...Object.keys(RULES)].join(' | '));
+console.log(['workload', 'caches', ...Object.keys(RULES), 'told'].join(' | '));
 for (const workload of ['chat', 'agents', 'documents', 'tenants', 'hot']) {
   const requests = generate(workload);
   const lists = assign(requests);
   for (const share of SHARES) {
     const capacity = cacheBlocks(requests, share, SERVERS) * UNITS;
-    const errors = Object.values(RULES).map((makeIndex) => errorOf(lists, capacity, makeIndex));
-    console.log([workload, share, ...errors.map((error) => `${(100 * error).toFixed(1)} %`)].join(' | '));
+    const errors = Object.values(RULES).map((makeIndex) => {
+      entered = 0;
+      told = 0;
+      return errorOf(lists, capacity, makeIndex);
+    });
+    console.log(
+      [workload, share, ...[...errors, told / entered].map((part) => `${(100 * part).toFixed(1)} %`)].join(' | '),
+    );
   }
 }

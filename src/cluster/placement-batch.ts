@@ -3,8 +3,8 @@
 //   varint groups       members that got prompts
 //     u32 member, varint advance (zigzag) of its clock by prompts of which nothing else is said, varint runs
 //       varint count << 1 | withdrawn
-//       entered only: varint advance (zigzag), varint number of the first block
-//       6 bytes for each block: 28 bits of the low word of its hash, 20 bits of the high one: all that an index uses
+//       entered only: varint advance (zigzag), varint number of the first anchor
+//       6 bytes for each anchor: 28 bits of the low word of its hash, 20 bits of the high one: all that an index uses
 //   varint loads        members and what this gateway has waiting there, in whole, not as a change
 //     u32 member, varint bytes, varint streams, varint requests in flight at its CRN
 //   varint responses
@@ -13,7 +13,7 @@
 //
 // Varints are those of Protocol Buffers, up to 32 bits. A member is the hash of its model and base URL: see `memberId`.
 
-import { hashText } from '../routing/index.ts';
+import { hashText, MAX_ANCHORS } from '../routing/index.ts';
 
 /** Bytes of a block. */
 const BLOCK_BYTES = 6;
@@ -25,8 +25,6 @@ const LOW_MASK = 2 ** LOW_BITS - 1;
 /** Most of each in a message, and largest values: more is a mistake. */
 const MAX_GROUPS = 65_536;
 const MAX_RESPONSES = 65_536;
-const MAX_RUN_BLOCKS = 16_384;
-const MAX_FIRST = 16_384;
 const MAX_ADVANCE = 2 ** 24;
 const MAX_BACKLOG = 2 ** 30;
 const MAX_REQUESTS = 2 ** 20;
@@ -41,7 +39,7 @@ export function memberId(model: string, url: string): number {
 
 /** Takes what a sibling says; `member` is a `memberId`. Called in the order of the message. */
 export interface BatchSink {
-  /** Blocks `first` to `first + count - 1` of a prompt were sent to a member, after its clock advanced. Hashes are valid during the call. */
+  /** Anchors `first` to `first + count - 1` of a prompt were sent to a member, after its clock advanced. Hashes are valid during the call. */
   entered(member: number, advance: number, first: number, hashes: Int32Array, count: number): void;
   withdrawn(member: number, hashes: Int32Array, count: number): void;
   load(member: number, bytes: number, streams: number, requests: number): void;
@@ -308,7 +306,7 @@ export class BatchEncoder {
 
 /** Reads bodies. */
 export class BatchDecoder {
-  readonly #hashes = new Int32Array(2 * MAX_RUN_BLOCKS);
+  readonly #hashes = new Int32Array(2 * MAX_ANCHORS);
 
   /** Throws when the body is not of the expected form; nothing is told to `sink` then. */
   read(body: Buffer, sink: BatchSink): void {
@@ -325,11 +323,11 @@ export class BatchDecoder {
       let runs = reader.varint(body.length);
       if (advance !== 0) sink?.entered(member, advance, 0, hashes, 0);
       for (; runs > 0; runs--) {
-        const head = reader.varint(2 * MAX_RUN_BLOCKS + 1);
+        const head = reader.varint(2 * MAX_ANCHORS + 1);
         const count = head >>> 1;
         const isWithdrawn = head % 2 === 1;
         const advanced = isWithdrawn ? 0 : reader.signed(MAX_ADVANCE);
-        const first = isWithdrawn ? 0 : reader.varint(MAX_FIRST);
+        const first = isWithdrawn ? 0 : reader.varint(MAX_ANCHORS - count);
         if (sink === null) {
           reader.skip(count * BLOCK_BYTES);
           continue;

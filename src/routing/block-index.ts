@@ -19,6 +19,10 @@
 // `clock - stamp` modulo 2^32, is less than the capacity of its member. Withdrawing a block sets an old stamp, forgetting a member
 // advances its clock by more than any capacity.
 //
+// Other gateways are told of some blocks only, the anchors: the first ones, and then each that is a part (1 / `ANCHOR_PART`) further than the one
+// before. Whoever holds a block holds those before it, so that a gateway knows of a prompt that another one has sent up to the last
+// anchor, in a tenth of the bytes. Prompts are looked up by their anchors first, then between two of them.
+//
 // Invariants:
 // 1. Slots of a line are taken from the first to the last and never become empty again. An entry takes an empty slot as long as there
 //    is one, else that of the entry that is oldest, relative to the capacity of its member: last blocks go before first ones. So an
@@ -97,7 +101,21 @@ const SAMPLED_LINES = 1024;
  * With other gateways, an entry renews only blocks whose age is more than this part of the capacity (as a shift): what was told lately needs
  * not be told again. Chosen by `bench/locality/index-clock.mjs`.
  */
-const FRESH_SHIFT = 4;
+const FRESH_SHIFT = 3;
+
+/** Anchors of a prompt: its first blocks, and then each that is at least so many times further than the one before. */
+const FIRST_ANCHORS = 8;
+const ANCHOR_PART = 8;
+
+/** Blocks of a prompt that may be anchors; the longest prompts have a fortieth. */
+const ANCHORED_BLOCKS = 1 << 14;
+
+/** Anchors by their number, and the number of anchors before a block. */
+const ANCHORS: Int32Array = anchors();
+const ANCHORS_BEFORE: Uint16Array = anchorsBefore();
+
+/** Anchors of the longest prompt. */
+export const MAX_ANCHORS: number = ANCHORS.length;
 
 /** Instead of the slot of a block that an entry does not renew. */
 const FRESH = -1;
@@ -153,14 +171,28 @@ export class BlockIndex {
   matched(member: number, hashes: Int32Array, count: number): number {
     const limit = this.#capacityUnits(member) + AHEAD_UNITS;
     const near = nearLine(member);
-    // Whoever holds a block holds those before it: binary search.
-    let low = 0;
-    let high = count;
+    const mask = this.#lineMask;
+    // Whoever holds a block holds those before it: binary search, among the anchors at first.
+    // Without other gateways every block is known, and fewer are asked for.
+    const total = this.#ring?.wasOn === true ? anchorsOf(count) : 0;
+    let known = 0;
+    let unknown = total;
     // Most prompts are unknown to most members from their first block on.
-    let at = 0;
+    let anchor = 0;
+    while (known < unknown) {
+      const at = ANCHORS[anchor] as number;
+      const key = keyOf(member, hashes[2 * at + 1] as number);
+      if (this.#isHeld(lineOf(hashes[2 * at] as number, mask, near), key, limit)) known = anchor + 1;
+      else unknown = anchor;
+      anchor = (known + unknown) >>> 1;
+    }
+    if (known === 0 && total > 0) return 0;
+    let low = known === 0 ? 0 : (ANCHORS[known - 1] as number) + 1;
+    let high = known < total ? (ANCHORS[known] as number) : count;
+    let at = known === 0 ? 0 : high - 1;
     while (low < high) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
-      if (this.#isHeld(lineOf(hashes[2 * at] as number, this.#lineMask, near), key, limit)) low = at + 1;
+      if (this.#isHeld(lineOf(hashes[2 * at] as number, mask, near), key, limit)) low = at + 1;
       else high = at;
       at = (low + high) >>> 1;
     }
@@ -187,17 +219,19 @@ export class BlockIndex {
     const ring = this.#ring;
     const fresh = ring !== null && ring.on ? capacity >>> FRESH_SHIFT : -1;
     let ages = 0;
-    for (let at = 0; at < count; at++) {
+    // A block is as young as any behind it, also when it is not there because another gateway has told of that one only.
+    let youngest = capacity;
+    for (let at = count - 1; at >= 0; at--) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const line = slots[at] as number;
       const slot = line + firstOf(matches(words, line, key));
-      const age = words[slot] === key ? Math.min(this.#age(slot, key), capacity) : capacity;
-      if (age <= fresh) {
+      if (words[slot] === key) youngest = Math.min(this.#age(slot, key), youngest);
+      if (youngest <= fresh) {
         slots[at] = FRESH;
         continue;
       }
       slots[at] = slot;
-      ages += at < SHORT_BLOCKS ? age : age * LONG_UNITS;
+      ages += at < SHORT_BLOCKS ? youngest : youngest * LONG_UNITS;
     }
     // At least one, so that each entry has its own time; the rest behind the last block takes room, too.
     const passed = Math.max(Math.round(ages / capacity), 1);
@@ -211,18 +245,18 @@ export class BlockIndex {
       if (words[slot] === key) words[slot + SLOTS] = stamp;
       else this.#add(lineOf(hashes[2 * at] as number, mask, near), key, stamp);
     }
-    if (fresh >= 0) (ring as PlacementRing).entered(member, passed, hashes, slots, count);
+    if (fresh >= 0) (ring as PlacementRing).entered(member, passed, hashes, ANCHORS, anchorsOf(count), slots);
     return clock | 0;
   }
 
-  /** Another gateway has sent a member blocks `first` to `first + count - 1` of a prompt, which advanced its clock by so many units. */
+  /** Another gateway has sent a member anchors `first` to `first + count - 1` of a prompt, which advanced its clock by so many units. */
   learn(member: number, advance: number, first: number, hashes: Int32Array, count: number): void {
     const near = nearLine(member);
     const clock = Atomics.add(this.#clocks, member * MEMBER_WORDS + CLOCK, advance) + advance;
     for (let at = 0; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
-      this.#add(line, key, (clock - unitsBefore(first + at)) ^ maskOf(key));
+      this.#add(line, key, (clock - unitsBefore(ANCHORS[first + at] as number)) ^ maskOf(key));
     }
   }
 
@@ -243,26 +277,22 @@ export class BlockIndex {
   withdraw(member: number, hashes: Int32Array, from: number, count: number, enteredAt: number): void {
     const words = this.#words;
     const near = nearLine(member);
-    const ring = this.#ring !== null && this.#ring.on ? this.#ring : null;
-    // First block of the run that was withdrawn so far.
-    let first = from;
+    const slots = this.#slots;
     for (let at = from; at < count; at++) {
       const key = keyOf(member, hashes[2 * at + 1] as number);
       const line = lineOf(hashes[2 * at] as number, this.#lineMask, near);
       const mask = maskOf(key);
       const old = ((this.#clocks[member * MEMBER_WORDS + CLOCK] as number) - MAX_CAPACITY_UNITS) ^ mask;
       const stamp = (enteredAt - unitsBefore(at)) ^ mask;
-      let isEnteredAgain = true;
+      slots[at] = FRESH;
       // Threads that entered the block at the same time may have taken a slot each.
       for (let slot = line; slot < line + SLOTS; slot++) {
         if (words[slot] !== key) continue;
-        if (Atomics.compareExchange(words, slot + SLOTS, stamp, old) === stamp) isEnteredAgain = false;
+        if (Atomics.compareExchange(words, slot + SLOTS, stamp, old) === stamp) slots[at] = slot;
       }
-      if (ring === null || !isEnteredAgain) continue;
-      if (at > first) ring.withdrawn(member, hashes, first, at - first);
-      first = at + 1;
     }
-    if (ring !== null && count > first) ring.withdrawn(member, hashes, first, count - first);
+    const ring = this.#ring;
+    if (ring !== null && ring.on) ring.withdrawn(member, hashes, ANCHORS, anchorsOf(from), anchorsOf(count), slots);
   }
 
   /** Lines of the index: a power of two. */
@@ -447,6 +477,30 @@ function lineOf(low: number, mask: number, near: number): number {
 /** Bytes of a prompt up to the end of its first `count` blocks. */
 export function blockBytes(count: number): number {
   return unitsBefore(count) * UNIT_BYTES;
+}
+
+/** Anchors among the first `count` blocks of a prompt. */
+function anchorsOf(count: number): number {
+  return count <= ANCHORED_BLOCKS ? (ANCHORS_BEFORE[count] as number) : ANCHORS.length;
+}
+
+function anchors(): Int32Array {
+  const found: number[] = [];
+  let least = 0;
+  for (let at = 0; at < ANCHORED_BLOCKS; at++) {
+    const units = unitsBefore(at + 1);
+    if (at >= FIRST_ANCHORS && units < least) continue;
+    found.push(at);
+    least = units * (1 + 1 / ANCHOR_PART);
+  }
+  return Int32Array.from(found);
+}
+
+function anchorsBefore(): Uint16Array {
+  const before = new Uint16Array(ANCHORED_BLOCKS + 1);
+  for (const at of ANCHORS) before[at + 1] = 1;
+  for (let at = 0; at < ANCHORED_BLOCKS; at++) before[at + 1]! += before[at] as number;
+  return before;
 }
 
 /** Units of a prompt before its block `at`, from 0. */

@@ -8,7 +8,7 @@ export {
   type Hold,
   type HoldOutcome,
 } from './admission.ts';
-export { blockBytes, BlockIndex, type BlockIndexUse } from './block-index.ts';
+export { blockBytes, BlockIndex, type BlockIndexUse, MAX_ANCHORS } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, RANK, type Standing, STANDING, STANDING_WORDS } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
 export { readCrnReport } from './crn-report.ts';

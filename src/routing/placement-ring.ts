@@ -12,13 +12,13 @@
 //
 // A record is a head of four words, and two words for each block:
 //
-//   kind << 28 | blocks, member, advance of its clock, number of the first block       entered
+//   kind << 28 | blocks, member, advance of its clock, number of the first anchor      entered
 //   kind << 28 | blocks, member, 0, 0                                                  withdrawn
 //   kind << 28, hash of the response, hash of the CRN, 0                               response
 //
-// Blocks of one prompt that do not follow each other are several records; the advance is in the first one.
+// Blocks are anchors of a prompt (see block-index.ts). Those that do not follow each other are several records; the advance is in the first one.
 
-/** Words of a ring, for 256 KiB: some 600 prompts with 50 new blocks in the 20 ms between two readings. A power of two. */
+/** Words of a ring, for 256 KiB: some 1000 prompts with 30 new anchors in the 20 ms between two readings. A power of two. */
 const RING_WORDS = 1 << 16;
 const RING_MASK = RING_WORDS - 1;
 
@@ -31,6 +31,8 @@ const RESPONSE = 3;
 
 /** Words before the first thread, and of a thread before its records. */
 const ON = 0;
+const IS_ON = 1;
+const WAS_ON = 2;
 const COMMON_WORDS = 16;
 const WRITTEN = 0;
 const READ = 1;
@@ -46,7 +48,7 @@ export function createPlacementMemory(threads: number): SharedArrayBuffer {
 
 /** Takes what was noted, in the order of each thread. Blocks are given as two words (low, high) each, valid during the call. */
 export interface PlacementSink {
-  /** A member was sent blocks `first` to `first + count - 1` of a prompt, which advanced its clock by `advance` (negative: taken back). */
+  /** A member was sent anchors `first` to `first + count - 1` of a prompt, which advanced its clock by `advance` (negative: taken back). */
   entered(member: number, advance: number, first: number, hashes: Int32Array, count: number): void;
   /** A member has not got blocks that were entered. */
   withdrawn(member: number, hashes: Int32Array, count: number): void;
@@ -70,12 +72,17 @@ export class PlacementRing {
 
   /** Whether anything is to be noted: there are other gateways to tell. */
   get on(): boolean {
-    return this.#words[ON] !== 0;
+    return this.#words[ON] === IS_ON;
   }
 
   /** For the control thread: holds for all threads. */
   set on(isOn: boolean) {
-    Atomics.store(this.#words, ON, Number(isOn));
+    if (isOn || this.wasOn) Atomics.store(this.#words, ON, isOn ? IS_ON : WAS_ON);
+  }
+
+  /** Whether there are or were other gateways: what they have told may be known still. */
+  get wasOn(): boolean {
+    return this.#words[ON] !== 0;
   }
 
   /** Records that did not fit. */
@@ -84,38 +91,65 @@ export class PlacementRing {
   }
 
   /**
-   * For the thread: a member got a prompt. `slots`: negative for each block that is not to be told. `advance`: units by which its clock
-   * advanced.
+   * For the thread: a member got a prompt. `anchors`: blocks of it, of which the first `count` are told. `slots`, by block: negative for those that are
+   * not to be told. `advance`: units by which its clock advanced.
    */
-  entered(member: number, advance: number, hashes: Int32Array, slots: Int32Array, count: number): void {
+  entered(
+    member: number,
+    advance: number,
+    hashes: Int32Array,
+    anchors: Int32Array,
+    count: number,
+    slots: Int32Array,
+  ): void {
     let left = advance;
-    for (let at = 0; at < count; at++) {
-      if ((slots[at] as number) < 0) continue;
-      let end = at + 1;
-      while (end < count && (slots[end] as number) >= 0) end++;
-      this.#write(ENTERED, member, left, at, hashes, at, end - at);
+    for (let first = 0; first < count; first++) {
+      const end = endOfRun(anchors, first, count, slots);
+      if (end === first) continue;
+      this.#write(ENTERED, member, left, first, hashes, anchors, end - first, first);
       left = 0;
-      at = end;
+      first = end;
     }
-    if (left !== 0) this.#write(ENTERED, member, left, 0, hashes, 0, 0);
+    if (left !== 0) this.#write(ENTERED, member, left, 0, hashes, anchors, 0, 0);
   }
 
   /** For the thread: the clock of a member goes back. */
   rewound(member: number, advance: number): void {
-    this.#write(ENTERED, member, -advance, 0, this.#hashes, 0, 0);
+    this.#write(ENTERED, member, -advance, 0, this.#hashes, this.#hashes, 0, 0);
   }
 
-  /** For the thread: blocks `from` to `from + count - 1` of a prompt were withdrawn. */
-  withdrawn(member: number, hashes: Int32Array, from: number, count: number): void {
-    this.#write(WITHDRAWN, member, 0, 0, hashes, from, count);
+  /** For the thread: anchors `from` to `count - 1` of a prompt were withdrawn. `slots`: as in `entered`. */
+  withdrawn(
+    member: number,
+    hashes: Int32Array,
+    anchors: Int32Array,
+    from: number,
+    count: number,
+    slots: Int32Array,
+  ): void {
+    for (let first = from; first < count; first++) {
+      const end = endOfRun(anchors, first, count, slots);
+      if (end === first) continue;
+      this.#write(WITHDRAWN, member, 0, 0, hashes, anchors, end - first, first);
+      first = end;
+    }
   }
 
   /** For the thread. */
   response(tag: number, holder: number): void {
-    this.#write(RESPONSE, tag, holder, 0, this.#hashes, 0, 0);
+    this.#write(RESPONSE, tag, holder, 0, this.#hashes, this.#hashes, 0, 0);
   }
 
-  #write(kind: number, a: number, b: number, c: number, hashes: Int32Array, from: number, count: number): void {
+  #write(
+    kind: number,
+    a: number,
+    b: number,
+    c: number,
+    hashes: Int32Array,
+    anchors: Int32Array,
+    count: number,
+    first: number,
+  ): void {
     const ring = this.#words;
     const base = this.#from;
     const written = ring[this.#at + WRITTEN] as number;
@@ -128,11 +162,13 @@ export class PlacementRing {
     ring[base + ((written + 1) & RING_MASK)] = a;
     ring[base + ((written + 2) & RING_MASK)] = b;
     ring[base + ((written + 3) & RING_MASK)] = c;
-    const to = written + HEAD_WORDS;
-    for (let word = 0; word < 2 * count; word++) {
-      ring[base + ((to + word) & RING_MASK)] = hashes[2 * from + word] as number;
+    let to = written + HEAD_WORDS;
+    for (let anchor = first; anchor < first + count; anchor++) {
+      const at = anchors[anchor] as number;
+      ring[base + (to++ & RING_MASK)] = hashes[2 * at] as number;
+      ring[base + (to++ & RING_MASK)] = hashes[2 * at + 1] as number;
     }
-    Atomics.store(ring, this.#at + WRITTEN, (to + 2 * count) | 0);
+    Atomics.store(ring, this.#at + WRITTEN, to | 0);
   }
 
   /** For the control thread: takes records until there is none, or `enough` says so. Returns how many. */
@@ -167,4 +203,11 @@ export class PlacementRing {
   skip(): void {
     Atomics.store(this.#words, this.#at + READ, Atomics.load(this.#words, this.#at + WRITTEN));
   }
+}
+
+/** Behind the last anchor from `first` on that is to be told like those before it. */
+function endOfRun(anchors: Int32Array, first: number, count: number, slots: Int32Array): number {
+  let end = first;
+  while (end < count && (slots[anchors[end] as number] as number) >= 0) end++;
+  return end;
 }
