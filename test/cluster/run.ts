@@ -63,6 +63,8 @@ async function run(): Promise<number> {
     } finally {
       await cluster?.close();
     }
+    if (results.at(-1)?.name === scenario.name && results.at(-1)?.isAlone === true)
+      process.stdout.write('  limits were counted by a gateway alone for a while\n');
     for (const fault of faults) process.stdout.write(`  ${fault}\n`);
     if (faults.length === 0) rmSync(folder, { recursive: true });
     else {
