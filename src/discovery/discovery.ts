@@ -74,8 +74,9 @@ export class Discovery {
   readonly #metrics = new DiscoveryMetrics();
   /** By their settings, in their order. */
   #sources = new Map<string, Source>();
-  /** What sources had found that the settings do not have any more, until each new source has answered or failed. */
+  /** What sources had found that the settings do not have any more, until those that came in their place have answered. */
   #leaving: readonly FoundModels[] = [];
+  readonly #awaited = new Set<string>();
 
   constructor(deps: DiscoveryDeps) {
     this.#deps = deps;
@@ -92,10 +93,11 @@ export class Discovery {
     return true;
   }
 
-  /** Takes over settings. Sources that stay keep their state; what the others had found stays until the new ones have answered. */
+  /** Takes over settings. Sources that stay keep their state; what the others had found stays until new ones have answered. */
   configure(settings: Pick<Settings, 'discovery' | 'discoveryIntervalMs'>): void {
     const before = this.#sources;
     this.#sources = new Map();
+    if (this.#leaving.length === 0) this.#awaited.clear();
     const names = new Set<string>();
     for (const source of discoverySources(settings)) {
       const key = JSON.stringify([source, settings.discoveryIntervalMs]);
@@ -103,11 +105,15 @@ export class Discovery {
       before.delete(key);
       const name = unusedName(discoverySourceName(source), names);
       names.add(name);
+      if (known === undefined) this.#awaited.add(key);
       this.#sources.set(key, known ?? this.#start(key, name, source, settings.discoveryIntervalMs));
     }
-    for (const { ref } of before.values()) this.#deps.system.stop(ref);
-    const left = Array.from(before.values(), ({ models }) => models);
-    this.#leaving = this.hasAnswered ? [] : [...left, ...this.#leaving];
+    for (const [key, { ref }] of before) {
+      this.#deps.system.stop(ref);
+      this.#awaited.delete(key);
+    }
+    this.#leaving =
+      this.#awaited.size === 0 ? [] : [...this.#leaving, ...Array.from(before.values(), ({ models }) => models)];
   }
 
   status(): SourceStatus[] {
@@ -189,7 +195,11 @@ export class Discovery {
       log.info({ discovery: source.name, ...listed }, 'discovery has changed');
       this.#deps.onChange();
     }
-    if (isFirst) this.#noteReported();
+    if (this.#awaited.delete(key) && this.#awaited.size === 0 && this.#leaving.length > 0) {
+      this.#leaving = [];
+      this.#deps.onChange();
+    }
+    if (isFirst && this.hasAnswered) this.#deps.onAnswered();
   }
 
   #failed(key: string, problem: string): void {
@@ -200,16 +210,7 @@ export class Discovery {
     // Tries that fail for the same reason are counted, and logged once.
     if (source.problem !== problem) this.#deps.log.warn({ discovery: source.name, problem }, 'discovery failed');
     source.problem = problem;
-    if (isFirst) this.#noteReported();
-  }
-
-  #noteReported(): void {
-    if (!this.hasAnswered) return;
-    if (this.#leaving.length > 0) {
-      this.#leaving = [];
-      this.#deps.onChange();
-    }
-    this.#deps.onAnswered();
+    if (isFirst && this.hasAnswered) this.#deps.onAnswered();
   }
 }
 
