@@ -1,5 +1,6 @@
 // `headrace check --probe` on real sockets: everything that a configuration can name and that can be wrong with it.
 
+import { zoneServer } from '../support/dns.ts';
 import { once } from 'node:events';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
@@ -194,4 +195,22 @@ t.test('mistakes as JSON; nothing is asked then', async (t) => {
   const { exit, stdout } = await runCli(t, ['check', '-c', file, '--probe', '--json']);
   t.equal(exit.code, 1);
   t.match(JSON.parse(stdout), { ok: false, mistakes: [{ path: 'timeouts.idle' }], findings: [] });
+});
+
+t.test('sources of servers are asked once', async (t) => {
+  const name = await zoneServer(t);
+  name.zone.set('vllm.example', [
+    { type: 'A', data: '10.0.0.1' },
+    { type: 'A', data: '10.0.0.2' },
+  ]);
+  const dns = { kind: 'dns', name: 'vllm.example', port: 8000, model: 'm', nameServers: [name.address] } as const;
+  const { findings } = await checked(t, {
+    discovery: [dns, { ...dns, name: 'none.example' }, { kind: 'file', path: '/does/not/exist' }],
+    store: null,
+  });
+  t.match(findings, [
+    { what: 'discovery', name: 'dns vllm.example:8000', result: 'ok', found: '1 models on 2 servers' },
+    { name: 'dns none.example:8000', result: 'wrong', found: '0 models on 0 servers; none.example has no records' },
+    { name: 'file /does/not/exist', result: 'wrong', found: /ENOENT/, latencyMs: null },
+  ]);
 });

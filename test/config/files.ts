@@ -6,7 +6,7 @@ import type { AnyType, Kind, Setting } from '../../src/config/value-types.ts';
 
 const NAME = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
 /** One of these is a good value of any text without a default. */
-const GOOD_TEXTS = ['*', 'tcp://a:1'];
+const GOOD_TEXTS = ['*', 'tcp://a:1', 'a', '10.0.0.1', 'redis://a:1'];
 
 const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
 /** Whole numbers within the range of a type: near its ends mostly, where files are right and wrong by little elsewhere. */
@@ -20,7 +20,7 @@ const ENGINE = fc.constantFrom({}, { kind: 'brave', apiKey: 'k' }, { kind: 'work
 
 /** Values of the type of a setting as a user may write them, most of them right. */
 function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
-  const { kind, items, fields = {}, text, words = [], nullable } = type;
+  const { kind, items, fields = {}, text, variants, words = [], nullable } = type;
   const item = (): fc.Arbitrary<unknown> => written(items as AnyType, { ...setting, fallback: undefined });
   const kinds: Record<Kind, () => fc.Arbitrary<unknown>> = {
     // A star satisfies every pattern of strings without a default.
@@ -46,15 +46,19 @@ function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
     block: () => fc.constantFrom('127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8'),
     url: () => fc.nat(65_535).map((port) => `http://gpu${port}:${port}/`),
     enum: () => fc.constantFrom(...words),
-    list: () =>
-      fc.uniqueArray(item(), {
+    list: () => {
+      const entries = fc.uniqueArray(item(), {
         minLength: words.length > 0 ? 1 : 0,
         maxLength: 3,
         selector: (entry) => JSON.stringify(entry),
-      }),
+      });
+      return text === undefined ? entries : fc.oneof(written(text, setting), entries);
+    },
     map: () => fc.dictionary(NAME, item(), { maxKeys: 4, noNullPrototype: true }),
     open: () => ENGINE,
     record: () => {
+      // Complete ones: what each kind needs depends on its other fields.
+      if (variants !== undefined) return fc.oneof(...Object.values(variants).map(complete));
       const requiredKeys = Object.keys(fields).filter((name) => fields[name]?.presence === 'required');
       const values = Object.entries(fields).map(([name, field]) => [name, written(field, field)] as const);
       const record = fc.record(Object.fromEntries(values), { requiredKeys, noNullPrototype: true });
@@ -62,6 +66,14 @@ function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
     },
   };
   return nullable === true ? fc.option(kinds[kind]()) : kinds[kind]();
+}
+
+function complete({ fields = {} }: Setting): fc.Arbitrary<unknown> {
+  // A relative path begins at the folder of the file.
+  const values = Object.entries(fields).map(
+    ([name, field]) => [name, name === 'path' ? fc.constant('/servers.yaml') : written(field, field)] as const,
+  );
+  return fc.record(Object.fromEntries(values), { noNullPrototype: true });
 }
 
 function isSection(value: unknown): boolean {

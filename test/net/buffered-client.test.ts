@@ -102,6 +102,19 @@ t.test('requests that wait for a TLS connection are served when it has been read
   for (const { body } of await Promise.all(answers)) t.equal(body.toString(), 'ok');
 });
 
+t.test('hosts have the names that they are given', async (t) => {
+  const url = await http(t, (request, response) => response.end(request.headers.host));
+  const { origin, host, port } = new URL(url);
+  const whole = new BufferedClient(1);
+  t.teardown(() => whole.close());
+  const asked = async (): Promise<string> => (await whole.get(`${origin}/`, 5000, 100)).body.toString();
+  t.equal(await asked(), host);
+  whole.nameHosts(new Map([[origin, 'gpu.example']]));
+  t.equal(await asked(), `gpu.example:${port}`);
+  whole.nameHosts(new Map());
+  t.equal(await asked(), host);
+});
+
 t.test('a name is looked up once for all its ports, however many requests there are', async (t) => {
   const urls = [await http(t, (_, response) => response.end('a')), await http(t, (_, response) => response.end('b'))];
   let lookups = 0;

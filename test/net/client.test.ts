@@ -777,6 +777,24 @@ t.test('speaks TLS with the name of the server, HTTP/1.1 and connections that ar
   t.equal((await byAddress.get()).text, 'ok');
 });
 
+t.test('a server at an address has a name of its own in Host and TLS', async (t) => {
+  const heads: string[] = [];
+  const secure = await secureServer(t, (socket) => {
+    socket.on('data', (bytes) => {
+      heads.push(bytes.toString());
+      socket.write(answer('200 OK', 'ok'));
+    });
+  });
+  const origin = `https://127.0.0.1:${secure.port}`;
+  const named = new Bench(t, origin, { ca: CERTIFICATE, hostname: 'gpu.secure.test' });
+  t.equal((await named.get()).text, 'ok');
+  t.equal((secure.sockets[0] as TLSSocket & { servername: string }).servername, 'gpu.secure.test');
+  t.match(heads[0], `\r\nhost: gpu.secure.test:${secure.port}\r\n`);
+  const wrong = new Bench(t, origin, { ca: CERTIFICATE, hostname: 'other.test' });
+  const { error } = await wrong.get();
+  t.equal((error?.cause as NodeJS.ErrnoException | undefined)?.code, 'ERR_TLS_CERT_ALTNAME_INVALID');
+});
+
 t.test('refuses certificates of another name or of an unknown authority, before it sends anything', async (t) => {
   let received = 0;
   const secure = await secureServer(t, (socket) => socket.on('data', () => received++));
