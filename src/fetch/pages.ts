@@ -17,7 +17,7 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
-import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
+import { ENTRY_BYTES, type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Log } from '../telemetry/log.ts';
 import {
   type AccountPlaceLimits,
@@ -339,7 +339,9 @@ class Sharing {
     });
   }
 
+  /** A page that is too long is not even written as JSON, which would take this thread's time. */
   share(answer: PageAnswer): void {
+    if (sizeOf({ answer }, '') > 2 * ENTRY_BYTES) return;
     this.#shared.set('page', this.#key, JSON.stringify(answer), this.#lifetimeMs, this.#account);
   }
 }

@@ -10,7 +10,7 @@ import type { HeadraceError } from '../../src/errors.ts';
 import { type PageAnswer, PageClient, type PageRequest, pages, placeLimits } from '../../src/fetch/pages.ts';
 import { readPageAnswer } from '../../src/fetch/shared-page.ts';
 import { Robots } from '../../src/fetch/robots.ts';
-import { type SharedCacheCommand, SharedCache } from '../../src/net/shared-cache.ts';
+import { ENTRY_BYTES, type SharedCacheCommand, SharedCache } from '../../src/net/shared-cache.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import { readAnswer } from '../../src/search/shared-answer.ts';
@@ -199,7 +199,12 @@ interface PageGateway {
   readonly fetch: (url: string, account?: string, extra?: Partial<PageRequest>) => Promise<Page>;
 }
 
-function pageGateway(c: Cluster, settings: Record<string, unknown> = {}, noStore = false): PageGateway {
+function pageGateway(
+  c: Cluster,
+  settings: Record<string, unknown> = {},
+  noStore = false,
+  content = 'clean',
+): PageGateway {
   const resolution = resolveSettings({ fetch: settings });
   if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
   const { fetch } = resolution.settings;
@@ -221,7 +226,7 @@ function pageGateway(c: Cluster, settings: Record<string, unknown> = {}, noStore
           ...{ configure: () => {}, waits: () => ({ waiting: 0, refused: 0 }), close },
         },
         pool: {
-          read: async () => ({ title: 'T', content: 'clean', wordCount: 1, links: [], metadata: { language: 'en' } }),
+          read: async () => ({ title: 'T', content, wordCount: 1, links: [], metadata: { language: 'en' } }),
           ...{
             configure: () => {},
             stats: () => ({ threads: 1, running: 0, queued: 0, replaced: 0, refused: 0 }),
@@ -296,6 +301,15 @@ t.test('a page that its server forbids to keep is not shared', async (t) => {
   await gateway.fetch('https://example.com/2');
   await c.settle();
   t.notOk(c.engine.asked.some((command) => command.startsWith('SET')));
+});
+
+t.test('a page that is too long is not shared', async (t) => {
+  const c = cluster();
+  const gateway = pageGateway(c, {}, false, 'x'.repeat(ENTRY_BYTES));
+  t.equal((await gateway.fetch(URL_1)).answer?.content.length, ENTRY_BYTES);
+  await pageGateway(c).fetch('https://example.com/2');
+  await c.written(1);
+  t.equal(c.engine.asked.filter((command) => command.startsWith('SET')).length, 1);
 });
 
 t.test('pages of strangers are refused', async (t) => {
