@@ -12,8 +12,8 @@ export interface SliceNeed {
   readonly budgets: readonly { readonly cell: number; readonly amount: number; readonly least: number }[];
 }
 
-/** The control thread answers within `SLICE_WAIT_MS`; this bounds the wait for one that stands still. */
-const STALLED_MS: number = 2 * SLICE_WAIT_MS;
+/** The control thread answers within `waitMs`; so many times as much bounds the wait for one that stands still. */
+const STALLED = 2;
 
 /** Requests of a thread that wait; further ones are refused. */
 const MAX_WAITERS = 4096;
@@ -32,6 +32,8 @@ export interface SliceClientDeps {
   readonly manager: Ref<SliceCommand>;
   readonly thread: number;
   readonly clock: Clock;
+  /** Default: `SLICE_WAIT_MS`. */
+  readonly waitMs?: number;
 }
 
 export class SliceClient {
@@ -57,14 +59,14 @@ export class SliceClient {
 
   /** Waits for slices. `done` is called once, later; with the way in which the request is to be admitted. */
   wait(need: SliceNeed, done: (use: SliceUse) => void): { abort(): void } {
-    const { clock, manager, thread } = this.#deps;
+    const { clock, manager, thread, waitMs = SLICE_WAIT_MS } = this.#deps;
     const place = need.key === null ? `b${need.budgets[0]?.cell}` : `k${need.key.cell}`;
     const count = this.#counts.get(place) ?? 0;
     const id = ++this.#count;
     const isCrowded = this.#waiters.size >= MAX_WAITERS || count >= MAX_WAITERS_EACH;
     // What has no place to wait is admitted or refused by what there is at once.
     const finish = isCrowded ? (): void => this.#end(id, 'granted') : (): void => this.#end(id, 'whole');
-    const timer = clock.setTimeout(finish, isCrowded ? 0 : STALLED_MS);
+    const timer = clock.setTimeout(finish, isCrowded ? 0 : STALLED * waitMs);
     this.#waiters.set(id, { place, done, timer });
     this.#counts.set(place, count + 1);
     if (!isCrowded) manager.tell({ type: 'Wait', thread, id, need });

@@ -156,6 +156,7 @@ const HOLD_RUNNING_MS = 20;
 const CHUNK = 512;
 
 const RUNNING = 0;
+const REQUESTS = 1;
 const TOKENS = 2;
 
 interface Waiter {
@@ -190,7 +191,9 @@ abstract class Unit {
   readonly desired: number[];
   readonly slack: number[];
   queue: Queued[] = [];
+  /** What requests take that were told to go on, and may not have done so; and what was counted when the first of them was told. */
   promised: { readonly untilMs: number; readonly amounts: readonly number[] }[] = [];
+  counted = 0;
   isUnderWay = false;
   isUrgent = false;
   answeredMs = 0;
@@ -798,7 +801,7 @@ export class SliceManager {
       unit.state = 'closed';
       return this.#restClaim(unit);
     }
-    const need = this.#needs(unit, nowMs);
+    const need = this.#needs(unit, used, nowMs);
     this.#adapt(unit, used, need, nowMs, isContended);
     let keep = used;
     if (unit.state === 'open') {
@@ -831,16 +834,22 @@ export class SliceManager {
     return { id, kind, sequence: ++this.#sequence, isQuiet: false, resources, parts: unit.parts(epoch), ledger };
   }
 
-  /** What waiting requests need, and those that were told to go on and may not have done so. */
-  #needs(unit: Unit, nowMs: number): number[] {
-    unit.promised = unit.promised.filter(({ untilMs }) => untilMs > nowMs);
-    const need = unit.limits.map(() => 0);
-    for (const { most } of unit.queue)
-      for (let at = 0; at < need.length; at++) need[at] = (need[at] ?? 0) + (most[at] ?? 0);
-    for (const { amounts } of unit.promised) {
-      for (let at = 0; at < need.length; at++) need[at] = (need[at] ?? 0) + (amounts[at] ?? 0);
-    }
+  /** What waiting requests need, and those that were told to go on and have not done so. */
+  #needs(unit: Unit, used: readonly number[], nowMs: number): number[] {
+    const need = this.#outstanding(unit, used, nowMs);
+    for (const { most } of unit.queue) addTo(need, most, 1);
     return need.map((amount, at) => Math.min(amount, Math.max(unit.limits[at] as number, 0)));
+  }
+
+  /** What requests still take that were told to go on. Each that has done so has raised the count of requests, or of money. */
+  #outstanding(unit: Unit, used: readonly number[], nowMs: number): number[] {
+    unit.promised = unit.promised.filter(({ untilMs }) => untilMs > nowMs);
+    const sum = unit.limits.map(() => 0);
+    for (const { amounts } of unit.promised) addTo(sum, amounts, 1);
+    const at = unit.kind === 'key' ? REQUESTS : 0;
+    const promised = sum[at] as number;
+    const share = promised === 0 ? 0 : Math.min(Math.max(1 - ((used[at] as number) - unit.counted) / promised, 0), 1);
+    return sum.map((amount) => Math.ceil(amount * share));
   }
 
   /** Brings the size of slices in line with what was taken since the last answer. */
@@ -898,15 +907,15 @@ export class SliceManager {
   /** Tells waiting requests to go on, as far as the slice reaches. */
   #deal(unit: Unit, used: readonly number[], nowMs: number): void {
     const free = unit.quota.map((amount, at) => (limited(unit, at) ? amount - (used[at] as number) : Infinity));
-    for (const { amounts } of unit.promised)
-      for (let at = 0; at < free.length; at++) free[at] = (free[at] ?? 0) - (amounts[at] ?? 0);
+    addTo(free, this.#outstanding(unit, used, nowMs), -1);
+    if (unit.promised.length === 0) unit.counted = used[unit.kind === 'key' ? REQUESTS : 0] as number;
     let lacking = -1;
     while (unit.queue.length > 0) {
       const { least, most, waiter } = unit.queue[0] as Queued;
       lacking = least.findIndex((amount, at) => (free[at] as number) < amount);
       if (lacking !== -1) break;
       const amounts = most.map((amount, at) => Math.min(amount, free[at] as number));
-      for (let at = 0; at < free.length; at++) free[at] = (free[at] ?? 0) - (amounts[at] ?? 0);
+      addTo(free, amounts, -1);
       unit.queue.shift();
       unit.promised.push({ untilMs: nowMs + ADMIT_MS, amounts });
       if (--waiter.missing === 0) this.#answer(waiter, 'granted');
@@ -919,7 +928,8 @@ export class SliceManager {
     const { others = [], spare = [] } = unit.grant ?? {};
     const isElsewhere =
       (spare[lacking] ?? 0) > 0 || (unit.kind === 'key' && lacking === RUNNING && (others[RUNNING] ?? 0) > 0);
-    const isFull = (!isElsewhere && unit.promised.length === 0) || nowMs + ASK_AGAIN_MS >= waiter.deadlineMs;
+    const isLast = nowMs + ASK_AGAIN_MS >= waiter.sinceMs + SLICE_WAIT_MS;
+    const isFull = isLast || (!isElsewhere && unit.promised.length === 0);
     if (isFull) {
       this.#refuse(unit, lacking, least[lacking] ?? 0);
       return;
@@ -967,6 +977,10 @@ export class SliceManager {
       if (unit.queue.length === 0) unit.setQueued(false);
     }
   }
+}
+
+function addTo(sums: number[], amounts: readonly number[], sign: 1 | -1): void {
+  for (let at = 0; at < sums.length; at++) sums[at] = (sums[at] as number) + sign * (amounts[at] ?? 0);
 }
 
 function limited(unit: Unit, resource: number): boolean {
