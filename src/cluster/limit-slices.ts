@@ -172,12 +172,9 @@ local function budget(name, claim)
   local limit, used, keep, need, want = unpack(claim, 4, 8)
   local base = isLeased and math.max(keep, used) or used
   local quota = grant(limit, others + ledger, base, need, want)
-  if claim[3] == 1 and used == 0 then
-    redis.call('HDEL', name, holder)
-  else
-    redis.call('HSET', name, holder, pack({ claim[2], now + LEASE, quota, claim[10], used }))
-    redis.call('PEXPIRE', name, TTL)
-  end
+  -- What has been spent is in the sum of the ledger that this gateway has read: it stays until others have read it too.
+  redis.call('HSET', name, holder, pack({ claim[2], claim[3] == 1 and now or now + LEASE, quota, claim[10], used }))
+  redis.call('PEXPIRE', name, TTL)
   return pack({ quota, others, spare, 0, 0 })
 end
 

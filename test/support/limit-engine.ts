@@ -67,12 +67,12 @@ export class LimitEngine {
       return base + given + Math.min(want, Math.floor((free - given) / 4));
     });
     const ownParts = parts.map((part) => ({ ...part, leavesMs: nowMs + part.leavesMs }));
-    const isGone = isQuiet && (kind === 'key' ? parts.length === 0 : resources[0]?.used === 0);
+    const isGone = isQuiet && kind === 'key' && parts.length === 0;
     if (isGone) fields.delete(holder);
     else {
       fields.set(holder, {
         sequence,
-        leaseEndsMs: kind === 'key' && isQuiet ? nowMs : nowMs + SLICE_LEASE_MS,
+        leaseEndsMs: isQuiet ? nowMs : nowMs + SLICE_LEASE_MS,
         quota: quota.map((amount, at) => ((resources[at]?.limit ?? 0) < 0 ? (resources[at]?.used ?? 0) : amount)),
         used: resources[0]?.used ?? 0,
         ledger: claim.ledger,

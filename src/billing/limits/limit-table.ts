@@ -524,6 +524,8 @@ export class LimitTable {
   /** No request is admitted without being asked for. */
   closeKey(cell: LimitCell): void {
     this.#setHead(cell, VALID, CLOSED);
+    // What siblings have counted is not known from now on.
+    for (let at = 0; at < 3; at++) this.#setHead(cell, OTHERS + at, 0);
     this.#setHead(cell, STATE, this.#head(cell, STATE) & QUEUED);
   }
 

@@ -3,6 +3,8 @@
 
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/index.ts';
+import type { Budget } from '../../../src/billing/limits/budgets.ts';
+import { periodOf } from '../../../src/billing/limits/budgets.ts';
 import type { LimitReservation } from '../../../src/billing/limits/key-limiter.ts';
 import { LimitEngine } from '../../support/limit-engine.ts';
 import { type KeyBoundsOf, LimitGateway, LimitNetwork } from '../../support/limit-gateway.ts';
@@ -264,3 +266,61 @@ t.test('one key that is flooded does not make another wait', async (t) => {
   t.ok(network.claims - claims < 40, `${network.claims - claims} claims in half a second`);
   t.ok(gateway.waits - waits < 2000, `${gateway.waits - waits} of 10000 have waited`);
 });
+
+const BUDGET: Budget = {
+  ...{ id: 'b', account: 'a', key: null, model: null, period: 'day', limit: 1e12, soft: null },
+  cell: { index: 0, generation: 1 },
+};
+
+t.test(
+  'three gateways together never exceed a budget, and use it up, whatever they have read of the ledger',
+  async (t) => {
+    for (let seed = 1; seed <= 6; seed++) {
+      const { network, random } = networkOf(seed);
+      const gateways = ['a', 'b', 'c'].map((name) => new LimitGateway(network, name, FREE, random.below(2000), BUDGET));
+      const period = periodOf('day', START);
+      const spent = new Map(gateways.map((gateway) => [gateway, 0]));
+      const posted = new Map(gateways.map((gateway) => [gateway, 0]));
+      const total = (sums: ReadonlyMap<LimitGateway, number>): number =>
+        [...sums.values()].reduce((sum, each) => sum + each, 0);
+      let held = 0;
+      let refused = 0;
+      const running: (() => void)[] = [];
+      for (let step = 0; step < 1500; step++) {
+        const gateway = random.pick(gateways);
+        const most = 1e9 + random.below(5e9);
+        gateway.request({ least: 1e9, most, leastTokens: 0, mostTokens: 0 }, (admission) => {
+          if (admission.kind !== 'reserved') {
+            refused++;
+            return;
+          }
+          const { amount } = admission;
+          held += amount;
+          running.push(() => {
+            const cost = Math.floor(amount * random.next());
+            gateway.settle(admission, 0, cost);
+            held -= amount;
+            spent.set(gateway, (spent.get(gateway) as number) + cost);
+          });
+        });
+        if (running.length > random.below(20)) running.splice(random.below(running.length), 1)[0]?.();
+        await network.advance(random.below(60));
+        const sum = total(spent) + held;
+        if (sum > BUDGET.limit) return t.fail(`seed ${seed}, step ${step}: ${sum} of ${BUDGET.limit}`);
+        // What is settled is in the ledger some time later, and each reads it when it does.
+        if (random.chance(0.2)) for (const [each, amount] of spent) if (random.chance(0.5)) posted.set(each, amount);
+        if (random.chance(0.03)) {
+          const reader = random.pick(gateways);
+          const here = posted.get(reader) as number;
+          reader.table.setBase({ index: 0, generation: 1 }, period, total(posted) - here);
+          reader.manager.readBudget(BUDGET.id, period, total(posted), here);
+        }
+      }
+      for (const end of running) end();
+      t.ok(
+        total(spent) > 0.97 * BUDGET.limit && refused > 0,
+        `seed ${seed}: ${total(spent)} spent, ${refused} refused`,
+      );
+    }
+  },
+);
