@@ -16,8 +16,8 @@ import { fetchPage } from '../../src/api/fetch.ts';
 import { forward } from '../../src/api/inference.ts';
 import { search } from '../../src/api/search.ts';
 import { hashKey, KeyTable, type Reserved } from '../../src/billing/index.ts';
-import type { Exceeded } from '../../src/billing/index.ts';
-import { type KeyAllowance, LimitReservation } from '../../src/billing/limits/key-limiter.ts';
+import type { Exceeded, SliceUse } from '../../src/billing/index.ts';
+import { type KeyAllowance, type KeyLimiter, LimitReservation } from '../../src/billing/limits/key-limiter.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import type { BodyCallback } from '../../src/ingress/body.ts';
@@ -46,6 +46,10 @@ class BodyExchange extends StubExchange {
 class Money {
   readonly calls: string[] = [];
   exceeded: Exceeded | null = null;
+  /** Whether requests wait for a slice before they are admitted. */
+  waits = false;
+  /** Tells the request that waits for a slice to go on. */
+  goOn: (use: SliceUse) => void = () => undefined;
   /** Reservations of limits that are not settled. */
   limited = 0;
   /** The call that throws. */
@@ -90,7 +94,8 @@ class Money {
           cancel: () => note('release'),
         },
         limits: {
-          admit: () => {
+          admit: (...[, , , , use]: Parameters<KeyLimiter['admit']>) => {
+            if (this.waits && use === 'direct') return { kind: 'slice' };
             if (this.exceeded !== null) return this.exceeded;
             this.limited++;
             const reservation = new LimitReservation();
@@ -99,6 +104,18 @@ class Money {
           },
           lower: () => this.breakAt('lower'),
           settle: () => void this.limited--,
+          needOf: () => ({ key: null, budgets: [] }),
+        },
+        slices: {
+          wait: (_need: unknown, done: (use: SliceUse) => void) => {
+            this.goOn = done;
+            return {
+              abort: () => {
+                this.goOn = () => undefined;
+                note('leave');
+              },
+            };
+          },
         },
         modelPrices: new Map([['m', { prompt: 1, completion: 1, cachedPrompt: 1 }]]),
         enginePrices: new Map([['engine_a', 5]]),
@@ -258,6 +275,14 @@ const funded: Step = ({ money }) => {
   money.calls.push('hold');
   money.funded({ kind: 'reserved', amount: 5 });
 };
+const sliced: Step = ({ money }) => {
+  money.waits = true;
+};
+const granted: Step = ({ money }) => money.goOn('granted');
+const full: Step = ({ money }) => {
+  money.exceeded = { kind: 'capacity' };
+  money.goOn('granted');
+};
 const short: Step = ({ money }) => {
   money.reaches = false;
 };
@@ -277,6 +302,18 @@ const HOLDS: readonly [name: string, headers: readonly string[], before: Step[],
   ['credit of an extended lease, the work cannot begin', GOOD, [short, throwing], [body, funded], ['hold', 'release']],
   ['credit, the answer costs nothing', GOOD, [], [body, cached], ['hold', 'release']],
   ['credit, the answer is delivered', GOOD, [], [body, answer, leave], ['hold', 'settle']],
+  ['slice, the client leaves while it waits', GOOD, [sliced], [body, leave, granted], ['leave']],
+  ['slice, the limit is reached', GOOD, [sliced], [body, full], []],
+  ['slice, the work cannot begin', GOOD, [sliced, throwing], [body, granted], ['hold', 'release']],
+  ['slice, the client leaves during the work', GOOD, [sliced], [body, granted, leave], ['hold', 'release']],
+  [
+    'slice, then credit of an extended lease',
+    GOOD,
+    [sliced, short],
+    [body, granted, funded, leave],
+    ['hold', 'release'],
+  ],
+  ['slice, the answer is delivered', GOOD, [sliced], [body, granted, answer, leave], ['hold', 'settle']],
   ['payment, the client leaves before its body is here', [], [], [leave, ticket], []],
   ['payment, the client leaves while it is checked', [], [], [body, leave, ticket], ['hold', 'release']],
   ['payment, the client leaves during the work', [], [], [body, ticket, leave], ['hold', 'release']],
