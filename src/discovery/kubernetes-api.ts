@@ -47,6 +47,7 @@ export class KubernetesApi {
   readonly #clock: Clock;
   #pool: ConnectionPool | null = null;
   #poolKey = '';
+  #closed = false;
 
   constructor(settings: KubernetesApiSettings, clock: Clock) {
     this.#settings = settings;
@@ -64,22 +65,23 @@ export class KubernetesApi {
   async request(request: ApiRequest): Promise<ApiAnswer> {
     const [pool, token] = await Promise.all([this.#connections(), this.#read('token')]);
     request.signal.throwIfAborted();
+    if (this.#closed) throw new Error('the source is closed');
     const headers = ['accept', request.accept, 'user-agent', 'headrace'];
     if (token !== null) headers.push('authorization', `Bearer ${token.trim()}`);
     return new Promise((resolve, reject) => new Call(pool, request, headers, resolve, reject).begin());
   }
 
+  /** Requests that have not been sent fail. */
   close(): void {
+    this.#closed = true;
     this.#pool?.close();
-    this.#pool = null;
-    this.#poolKey = '';
   }
 
   async #connections(): Promise<ConnectionPool> {
     const origin = this.#settings.server ?? serverOf(environment());
     const ca = origin.startsWith('https:') ? await this.#read('ca.crt') : null;
     const key = `${origin}\n${ca ?? ''}`;
-    if (this.#pool === null || key !== this.#poolKey) {
+    if (this.#pool === null || (key !== this.#poolKey && !this.#closed)) {
       this.#pool?.close();
       this.#poolKey = key;
       this.#pool = new ConnectionPool(new URL(origin).origin, {
