@@ -29,8 +29,8 @@ const AWAY_MS = 6000;
 /** How long each fault of the short run lasts, in milliseconds. */
 const SHORT_MS = 2000;
 
-/** Share of a limit that the slices of one gateway are at most. */
-const SLICE_SHARE = 0.34;
+/** Share of a limit that the slice of one gateway is at most. */
+const SLICE_SHARE = 1 / 16;
 
 /** What a gateway logs that has no engine for its limits, or none that answers in time. */
 const ALONE = 'counted by this gateway alone';
