@@ -295,6 +295,11 @@ export class BlockIndex {
     if (ring !== null && ring.on) ring.withdrawn(member, hashes, ANCHORS, anchorsOf(from), anchorsOf(count), slots);
   }
 
+  /** Whether other gateways tell what they send where, at present. */
+  get isShared(): boolean {
+    return this.#ring?.on === true;
+  }
+
   /** Lines of the index: a power of two. */
   get lines(): number {
     return this.#lineMask + 1;

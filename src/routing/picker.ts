@@ -518,9 +518,13 @@ export class Candidates implements Candidate {
     return chosen;
   }
 
-  /** What the CRN with the highest score is expected to hold: the more, the more caches hold that this gateway cannot explain. */
+  /**
+   * What the CRN with the highest score is expected to hold: the more, the more caches hold that this gateway cannot explain. Other gateways
+   * that tell what they send where need no agreement beyond that.
+   */
   #prior(most: number): number {
-    const unexplained = this.#deps.feedback.unexplained(this.#model.budget);
+    const { feedback, index } = this.#deps;
+    const unexplained = index.isShared ? 0 : feedback.unexplained(this.#model.budget);
     return most * Math.min(Math.max(unexplained / FULL_UNEXPLAINED, LEAST_PRIOR), 1);
   }
 

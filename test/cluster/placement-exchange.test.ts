@@ -132,6 +132,63 @@ t.test('a gateway explains what siblings have at a CRN, and lets it pass', async
   t.not(chosen, busy.crn);
 });
 
+t.test('what other caches hold raises no prior while gateways tell each other', async (t) => {
+  const [one] = new Fleet(1).gateways as [PlacementGateway];
+  const missOf = (): number => {
+    const found = one
+      .candidates(promptOf(range(0, 100)))
+      .explain()
+      .crns.find(({ favourite }) => favourite);
+    return found?.miss ?? NaN;
+  };
+  const shared = missOf();
+  for (let answer = 0; answer < 500; answer++) {
+    one.feedback.answered(0, 0, { promptBytes: 50_000, predictedBytes: 0, promptTokens: 12_500, cachedTokens: 12_500 });
+  }
+  t.equal(missOf(), shared);
+  one.ring.on = false;
+  t.ok(missOf() < shared * 0.7, 'alone again, it counts');
+});
+
+t.test('gateways that choose at the same time spread requests nearly as one does', async (t) => {
+  const spread = (gateways: number): number => {
+    let nowMs = 1000;
+    const random = createSeededRandom(7);
+    const fleet = range(0, gateways).map(() => new PlacementGateway({ crns: 16, now: () => nowMs, random }));
+    const sent = new Array<number>(16).fill(0);
+    const running: { readonly endMs: number; readonly end: () => void }[] = [];
+    let most = 0;
+    // 400 requests a second, of which each is prefilled for 50 ms and then decodes for 150.
+    for (let request = 0; request < 4000; request++) {
+      const gateway = fleet[Math.floor(random() * gateways)] as PlacementGateway;
+      const choice = gateway.choose(promptOf(range(request * 1000, 20)));
+      const crn = gateway.crnOf(choice);
+      const { server } = choice.member;
+      sent[crn]!++;
+      running.push({ endMs: nowMs + 50, end: () => gateway.prefilledBy(choice) });
+      running.push({ endMs: nowMs + 200, end: () => (gateway.board.leave(server), void sent[crn]!--) });
+      nowMs += 2.5;
+      for (let at = running.length - 1; at >= 0; at--) {
+        if ((running[at]?.endMs ?? Infinity) <= nowMs) running.splice(at, 1)[0]?.end();
+      }
+      if (request % 8 === 7) {
+        for (const from of fleet) {
+          const body = from.take();
+          for (const to of fleet)
+            if (to !== from && body !== null) to.exchange.apply(body, 1 + fleet.indexOf(from), nowMs);
+        }
+      }
+      if (request > 500) most += Math.max(...sent);
+    }
+    return most / 3500;
+  };
+  const one = spread(1);
+  const eight = spread(8);
+  // 80 are in flight at 16 CRNs.
+  t.ok(one < 5.5, `${one}`);
+  t.ok(eight < one + 3, `${eight}, ${one} with one gateway`);
+});
+
 t.test('a lost message is made good within a second', async (t) => {
   const fleet = new Fleet(2);
   const [one, two] = fleet.gateways as [PlacementGateway, PlacementGateway];

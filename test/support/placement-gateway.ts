@@ -3,6 +3,7 @@
 import { PlacementExchange } from '../../src/cluster/index.ts';
 import { BlockIndex } from '../../src/routing/block-index.ts';
 import { Board, type BoardMemory, createBoardMemory, STANDING } from '../../src/routing/board.ts';
+import { CacheFeedback } from '../../src/routing/cache-feedback.ts';
 import { hashText, type Member, type Model } from '../../src/routing/model-table.ts';
 import { Candidates, type PickerDeps, type PromptHashes } from '../../src/routing/picker.ts';
 import { PlacementRing } from '../../src/routing/placement-ring.ts';
@@ -32,6 +33,7 @@ export class PlacementGateway {
   readonly holders: ResponseHolders;
   readonly exchange: PlacementExchange;
   readonly deps: PickerDeps;
+  readonly feedback: CacheFeedback;
   readonly #now: () => number;
 
   constructor({ capacity, cells, crns, indexBytes = 1 << 20, now, random = () => 0 }: PlacementGatewayOptions) {
@@ -60,6 +62,7 @@ export class PlacementGateway {
       rings: [this.ring],
     });
     this.exchange.configure({ version: 1, models: [this.model] }, now());
+    this.feedback = new CacheFeedback(this.memory, this.index);
     this.deps = { ...pickerDeps(this.board, this.memory, now, random), index: this.index };
   }
 
@@ -74,6 +77,11 @@ export class PlacementGateway {
     const candidates = this.candidates(prompt);
     candidates.next();
     return candidates;
+  }
+
+  /** The first event of a stream has come. */
+  prefilledBy(candidates: Candidates): void {
+    candidates.prefilled(candidates, 50);
   }
 
   /** Number of a CRN by its member. */
