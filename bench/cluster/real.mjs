@@ -3,11 +3,12 @@
 
 import { Agent, request as send } from 'node:http';
 import { gatewaySettings, startGateway } from '../lib/gateway.mjs';
-import { stopChild } from '../lib/process.mjs';
+import { startUpstream } from '../lib/peers.mjs';
+import { cpuUs, stopChild } from '../lib/process.mjs';
 import { percent, roundsText, show } from '../lib/report.mjs';
-import { turnsOf } from '../lib/rounds.mjs';
+import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
 import { spread } from '../lib/statistics.mjs';
-import { KEY, MODEL, nowUs } from '../lib/traffic.mjs';
+import { ANSWER, KEY, MODEL, nowUs } from '../lib/traffic.mjs';
 import { figuresOfRun, planOf, runThrough, scenariosOf, startFleet } from '../load/locality.mjs';
 import { measureEngine } from './engine-cost.mjs';
 import { engineInfo, startEngine } from './engine.mjs';
@@ -36,7 +37,7 @@ const policiesOf = ({ copies }) => [
 ];
 
 export function stepsOfReal(flags) {
-  return turnsOf(flags.rounds) * 3 * scenarios(flags).length + 1 + ENGINE_STEPS;
+  return turnsOf(flags.rounds) * (3 * scenarios(flags).length + 2) + 1 + ENGINE_STEPS;
 }
 
 const scenarios = (flags) =>
@@ -45,6 +46,7 @@ const scenarios = (flags) =>
 export async function measureReal(flags, rig) {
   const all = { ...LOCALITY, ...flags };
   for (const scenario of scenarios(flags)) await measureScenario(planOf(scenario, all), all, rig);
+  await measureCost(all, rig);
   await measureNews(all, rig);
   await measureDeliveries(rig);
 }
@@ -153,6 +155,79 @@ function addedBy([, shared, unshared], runs) {
     figuresOfRun(runs[unshared.name][round]).cpuUs,
   ]);
   return { us: spread(pairs.map(([on, off]) => on - off)), share: spread(pairs.map(([on, off]) => (on - off) / off)) };
+}
+
+// --- Cost ------------------------------------------------------------------------------------------------------------
+
+/** Two gateways, of which one is loaded: with sharing the other one hears of every choice. */
+const PAIRS = { on: true, off: false };
+
+/** CPU time of requests of 1 KB at full load, of the gateway that serves them and its sibling together, with `cluster` on and off. */
+async function measureCost({ rounds, seconds }, rig) {
+  const children = [];
+  try {
+    const upstream = await startUpstream(0, 0);
+    children.push(upstream.child);
+    const engine = await startEngine();
+    children.push(engine.child);
+    const peers = [];
+    for (const [name, isShared] of Object.entries(PAIRS)) {
+      const pair = [];
+      for (let at = 0; at < 2; at++) {
+        const gateway = await startGateway(settingsOf(upstream.ports, isShared ? engine : null));
+        children.push(gateway.child);
+        pair.push(gateway);
+      }
+      const [{ child, port }, sibling] = pair;
+      peers.push({ name, port, pid: child.pid, upstreamPid: upstream.child.pid, siblingPid: sibling.child.pid });
+    }
+    const load = {
+      ...{ stream: false, connections: 64, bodyBytes: 1000, answerBytes: ANSWER.length },
+      ...{ warmupMs: 500, durationMs: seconds * 1000 },
+    };
+    const run = async (peer) => {
+      const [before, beforeUs] = [await traffic(engine), cpuUs(peer.siblingPid)];
+      const report = await runClient(peer, load);
+      return {
+        ...report,
+        siblingUs: cpuUs(peer.siblingPid) - beforeUs,
+        engine: difference(before, await traffic(engine)),
+      };
+    };
+    const runs = await interleave(peers, rounds, run, (text) => rig.step(`cost of sharing, ${text}`));
+    const perRequest = ({ cpuUs: { peer }, requests, siblingUs }) => (peer + siblingUs) / requests;
+    const added = {
+      us: spread(runs.on.map((one, round) => perRequest(one) - perRequest(runs.off[round]))),
+      share: spread(runs.on.map((one, round) => perRequest(one) / perRequest(runs.off[round]) - 1)),
+    };
+    rig.result({
+      title: `Cost of sharing, requests of 1 KB at full load, ${roundsText({ rounds, seconds })}: median (min-max)`,
+      columns: [
+        'cluster',
+        'CPU us/request',
+        'of that the sibling',
+        'requests/s',
+        'into the engine, bytes/request',
+        'errors',
+      ],
+      rows: Object.entries(runs).map(([name, list]) => [
+        name,
+        show(spread(list.map(perRequest)), 1),
+        show(spread(list.map(({ requests, siblingUs }) => siblingUs / requests)), 1),
+        show(spread(list.map((one) => one.requests / one.seconds)), 0),
+        PAIRS[name] ? show(spread(list.map((one) => one.engine.inBytes / one.requests)), 1) : '-',
+        String(list.reduce((sum, { errors }) => sum + errors, 0)),
+      ]),
+      remarks: [
+        `Two gateways, one of which gets all requests. Sharing adds ${show(added.us, 2)} us of CPU time to a request, ${show(added.share, 4)} of what it takes without, both gateways together, within rounds. The bytes are those of the warm-up too. All requests have one prompt.`,
+      ],
+      plots: [],
+      figures: { scenario: 'cluster cost', added },
+      data: { runs },
+    });
+  } finally {
+    for (const child of children.reverse()) await stopChild(child);
+  }
 }
 
 // --- News ------------------------------------------------------------------------------------------------------------

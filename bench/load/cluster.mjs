@@ -56,6 +56,12 @@ export const part = {
       help: 'real: rounds; what sharing costs is the difference within them',
     },
     ratePerS: { type: 'number', default: 180, quick: 100, help: 'real: requests a second' },
+    seconds: {
+      type: 'number',
+      default: 2,
+      quick: 0.5,
+      help: 'real: measured seconds of each run of the cost of sharing',
+    },
     copies: { type: 'number', default: 3, help: 'real: gateways' },
     news: { type: 'number', default: 40, quick: 5, help: 'real: requests whose news are timed' },
   },
