@@ -232,6 +232,9 @@ class Cluster {
         gateway.exchange.remove(this.#gateways.length - 1, nowMs);
       }
     }
+    // Without an end of the cut gateways note nothing for others; what they noted before an end stands for what a snapshot says.
+    if (cut !== null && cut.toMs === Infinity && nowMs >= cut.fromMs)
+      for (const { ring } of this.#gateways) ring.on = false;
     if (this.#isCutOver || nowMs < cut.fromMs + SILENT_MS) return;
     if (nowMs < cut.toMs) {
       // Everybody has been silent for too long.
