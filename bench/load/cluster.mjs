@@ -36,7 +36,7 @@ export const part = {
     },
     scale: {
       type: 'words',
-      default: ['3x8', '8x64', '16x128', '32x256', '64x256', '64x1000'],
+      default: ['3x8', '8x64', '16x128', '32x256', '64x256'],
       quick: ['3x8'],
       help: 'simulated: GATEWAYSxCRNS, with the first workload',
     },
