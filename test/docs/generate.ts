@@ -2,6 +2,7 @@
 // `<!-- generated:NAME -->` and `<!-- /generated:NAME -->`.
 
 import { format, resolveConfig } from 'prettier';
+import { parse } from 'yaml';
 import { processIo } from '../../src/cli/io.ts';
 import { programFor } from '../../src/cli/main.ts';
 import { packageVersion } from '../../src/config/env.ts';
@@ -20,8 +21,9 @@ import { SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
 import { OTHER_PATHS } from '../support/openai-paths.ts';
+import { helmValuesRows } from './helm-values.ts';
 import { manPage } from './man-page.ts';
-import { ROOT } from './markdown.ts';
+import { readDocument, ROOT } from './markdown.ts';
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
@@ -294,6 +296,11 @@ function fields(tables: readonly Table[]): string {
     .join('\n\n');
 }
 
+/** The table of the values of the Helm chart. */
+function helmValues(): string {
+  return table(['Value', 'Default', 'Meaning'], helmValuesRows(parse(readDocument('ops/helm/headrace/values.yaml'))));
+}
+
 const PARTS: readonly { readonly page: string; readonly name: string; readonly write: () => string }[] = [
   { page: 'docs/configuration.md', name: 'settings', write: settings },
   { page: 'docs/api-reference.md', name: 'endpoints', write: endpoints },
@@ -304,6 +311,7 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/other-paths.md', name: 'other-paths', write: otherPaths },
   { page: 'docs/other-paths.md', name: 'path-aliases', write: pathAliases },
   { page: 'docs/other-paths.md', name: 'unserved-paths', write: unservedPaths },
+  { page: 'docs/kubernetes.md', name: 'values', write: helmValues },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },
   { page: 'docs/fetch.md', name: 'sites', write: sites },

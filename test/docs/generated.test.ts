@@ -5,6 +5,7 @@ import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { ERRORS } from '../../src/errors.ts';
 import { GENERATED_PAGES, NOTICE, renew, renewedManPage } from './generate.ts';
+import { helmValuesSchema } from './helm-values.ts';
 import { readDocument, ROOT } from './markdown.ts';
 
 for (const page of GENERATED_PAGES) {
@@ -14,6 +15,10 @@ for (const page of GENERATED_PAGES) {
     t.equal(text, await renew(page, text), 'run "npm run docs"');
   });
 }
+
+t.test('the schema of the values of the Helm chart is up to date', async (t) => {
+  t.equal(readDocument('ops/helm/headrace/values.schema.json'), helmValuesSchema(), 'run "npm run docs"');
+});
 
 t.test('the manual page is up to date and wellformed', async (t) => {
   const page = readDocument('man/headrace.1');

@@ -15,6 +15,7 @@ const ALLOWED = [
   /^docs\/[\w-]+\.(md|png|svg)$/,
   /^src\/extract\/cmaps\/(cmaps\.br|LICENSE)$/,
   /^docs\/examples\/search-engine\/(catalogue(\.test)?\.js|catalogue\.fixture\.json|package\.json)$/,
+  /^ops\/helm\/headrace\/(\.helmignore|templates\/(_helpers\.tpl|NOTES\.txt))$/,
   /^ops\/([\w-]+\/)*([\w.@-]+\.(json|md|ya?ml|service)|Dockerfile(\.dockerignore)?)$/,
 ];
 

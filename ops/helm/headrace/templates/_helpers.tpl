@@ -1,0 +1,88 @@
+{{- define "headrace.name" -}}
+{{- .Values.nameOverride | default .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "headrace.selector" -}}
+app.kubernetes.io/name: headrace
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "headrace.labels" -}}
+{{ include "headrace.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "headrace.account" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "headrace.name" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "headrace.secret" -}}
+{{- if .Values.secrets.existingSecret -}}
+{{- .Values.secrets.existingSecret -}}
+{{- else if .Values.secrets.values -}}
+{{- include "headrace.name" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Port of an address such as 0.0.0.0:8080. */}}
+{{- define "headrace.port" -}}
+{{- regexFind "[0-9]+$" (toString .) -}}
+{{- end -}}
+
+{{/* A duration such as 1.5s or 2m in whole seconds, rounded up. */}}
+{{- define "headrace.seconds" -}}
+{{- $text := lower (nospace (toString .)) -}}
+{{- $number := float64 (regexFind "^[0-9.]+" $text) -}}
+{{- $unit := regexFind "[a-z]+$" $text -}}
+{{- if eq $unit "ms" -}}{{- $number = divf $number 1000 -}}{{- end -}}
+{{- if eq $unit "m" -}}{{- $number = mulf $number 60 -}}{{- end -}}
+{{- if eq $unit "h" -}}{{- $number = mulf $number 3600 -}}{{- end -}}
+{{- if eq $unit "d" -}}{{- $number = mulf $number 86400 -}}{{- end -}}
+{{- int (ceil $number) -}}
+{{- end -}}
+
+{{/* preStop, timeouts.unready, timeouts.drain, the 15 s in which a gateway waits for its ledger, and a margin of 5 s. */}}
+{{- define "headrace.grace" -}}
+{{- $timeouts := .Values.config.timeouts | default dict -}}
+{{- $unready := int (include "headrace.seconds" ($timeouts.unready | default "0s")) -}}
+{{- $drain := int (include "headrace.seconds" ($timeouts.drain | default "30s")) -}}
+{{- add (int .Values.preStopSeconds) $unready $drain 20 -}}
+{{- end -}}
+
+{{/* Sources of discovery of kind kubernetes, as JSON. */}}
+{{- define "headrace.sources" -}}
+{{- $sources := list -}}
+{{- if kindIs "slice" .Values.config.discovery -}}
+{{- range .Values.config.discovery -}}
+{{- if eq (toString .kind) "kubernetes" -}}{{- $sources = append $sources . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $sources -}}
+{{- end -}}
+
+{{/* What the schema cannot say: values that exclude each other. */}}
+{{- define "headrace.check" -}}
+{{- $store := toString .Values.config.store -}}
+{{- $many := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
+{{- $file := and (hasPrefix "sqlite:" $store) (ne $store "sqlite::memory:") -}}
+{{- if and $file $many -}}
+{{- fail "config.store is a file of SQLite: set replicas to 1 and autoscaling.enabled to false, or use postgres://" -}}
+{{- end -}}
+{{- if and $file (not .Values.persistence.enabled) -}}
+{{- fail "config.store is a file of SQLite: set persistence.enabled, or the ledger is lost with its pod" -}}
+{{- end -}}
+{{- if and .Values.persistence.enabled $many -}}
+{{- fail "persistence.enabled is for one gateway: set replicas to 1 and autoscaling.enabled to false" -}}
+{{- end -}}
+{{- if and .Values.secrets.existingSecret .Values.secrets.values -}}
+{{- fail "secrets has both existingSecret and values: use one" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) -}}
+{{- fail "autoscaling.minReplicas exceeds maxReplicas" -}}
+{{- end -}}
+{{- end -}}

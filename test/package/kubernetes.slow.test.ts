@@ -1,0 +1,122 @@
+// The Helm chart and the manifests in `ops/`: rendered by Helm, linted, and validated strictly by kubeconform against the schemas of
+// Kubernetes and of the custom resources. Needs what ops/helm/build.sh builds.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { parseAllDocuments } from 'yaml';
+import { ROOT } from './installed.ts';
+
+const FOLDER = join(ROOT, '.helm-tool');
+const CHART = join(ROOT, 'ops/helm/headrace');
+const VERSIONS = ['1.30.0', '1.33.0', '1.37.0'];
+const built = existsSync(join(FOLDER, 'crds/complete'));
+const options = built ? {} : { skip: 'ops/helm/build.sh was not run' };
+
+const folder = mkdtempSync(join(tmpdir(), 'headrace-helm-'));
+t.teardown(() => rmSync(folder, { recursive: true }));
+
+interface Outcome {
+  readonly status: number | null;
+  readonly output: string;
+}
+
+function run(args: readonly string[]): Outcome {
+  const { error, status, stderr, stdout } = spawnSync(join(FOLDER, 'helm-tool'), args, { encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  return { status, output: stdout + stderr };
+}
+
+const valuesFiles = readdirSync(join(CHART, 'ci')).map((file) => join(CHART, 'ci', file));
+valuesFiles.push(join(CHART, 'values.yaml'), join(ROOT, 'ops/kubernetes/values.yaml'));
+
+for (const file of valuesFiles) {
+  t.test(`the chart with ${file.slice(ROOT.length)} is valid`, options, async (t) => {
+    const lint = run(['lint', CHART, '-f', file]);
+    t.match(lint, { status: 0, output: '' });
+    const { output, status } = run(['render', CHART, '-f', file]);
+    t.equal(status, 0, output);
+    const manifests = join(folder, 'manifests.yaml');
+    writeFileSync(manifests, output);
+    for (const version of VERSIONS) {
+      const checked = run(['validate', '-s', FOLDER, '-k', version, manifests]);
+      t.equal(checked.status, 0, checked.output);
+      t.match(checked.output, /^\d+ resources, 0 invalid/m);
+    }
+  });
+}
+
+t.test('values that are wrong are refused', options, async (t) => {
+  const wrong: readonly (readonly [string, RegExp])[] = [
+    ['replica: 3', /replica/],
+    ['replicas: many', /replicas/],
+    ['config: { listne: 0.0.0.0:8080 }', /listne/],
+    ['config: { timeouts: { drain: soon } }', /drain/],
+    ['config: { adminToken: plain-text }', /adminToken/],
+    ['config: { store: "postgres://user:password@db/headrace" }', /store/],
+    ['config: { cluster: { url: "redis://:password@valkey" } }', /cluster/],
+    ['service: { type: Cluster }', /type/],
+    ['networkPolicy: { egres: {} }', /egres/],
+    ['config: { store: "sqlite:/var/lib/headrace/headrace.db" }', /set replicas to 1/],
+    ['{ replicas: 1, config: { store: "sqlite:/var/lib/headrace/headrace.db" } }', /set persistence.enabled/],
+    ['persistence: { enabled: true }', /is for one gateway/],
+    ['secrets: { existingSecret: a, values: { b: c } }', /use one/],
+    ['autoscaling: { enabled: true, minReplicas: 9, maxReplicas: 3 }', /exceeds maxReplicas/],
+  ];
+  const file = join(folder, 'wrong.yaml');
+  for (const [text, reason] of wrong) {
+    writeFileSync(file, text);
+    const { output, status } = run(['render', CHART, '-f', file]);
+    t.equal(status, 1, text);
+    t.match(output, reason);
+  }
+});
+
+t.test('a field that no schema has is refused', options, async (t) => {
+  const file = join(folder, 'unknown.yaml');
+  writeFileSync(file, run(['render', CHART]).output.replace('capabilities:', 'capability:'));
+  for (const version of VERSIONS) {
+    t.match(run(['validate', '-s', FOLDER, '-k', version, file]), { status: 1, output: /'capability' not allowed/ });
+  }
+});
+
+t.test('the plain manifest is what the chart makes of its values', options, async (t) => {
+  const [, ...rest] = readFileSync(join(ROOT, 'ops/kubernetes/headrace.yaml'), 'utf8').split(/(?=^---$)/m);
+  t.equal(
+    rest.join('').trim(),
+    run(['render', CHART, '-f', join(ROOT, 'ops/kubernetes/values.yaml')]).output.trim(),
+    'run ops/kubernetes/write.sh',
+  );
+});
+
+t.test('the grace period follows the timeouts', options, async (t) => {
+  const { output } = run(['render', CHART, '-f', join(CHART, 'ci/all-values.yaml')]);
+  // 8 s preStop, 1.5 s unready, 60 s drain, 20 s for the ledger.
+  t.match(output, 'terminationGracePeriodSeconds: 90\n');
+});
+
+t.test('a Role exists only for discovery by EndpointSlices, in each of its namespaces', options, async (t) => {
+  const roles = (file: string): unknown[] =>
+    parseAllDocuments(run(['render', CHART, '-n', 'gateways', '-f', join(CHART, 'ci', file)]).output)
+      .map((document) => document.toJS() as { kind: string; metadata: { namespace: string }; rules: unknown[] })
+      .filter(({ kind }) => kind === 'Role')
+      .map(({ metadata, rules }) => [metadata.namespace, rules.length]);
+  t.same(roles('one-sqlite-values.yaml'), []);
+  t.same(roles('many-postgres-values.yaml'), [
+    ['gateways', 2],
+    ['models', 1],
+  ]);
+});
+
+t.test('the manifests for gateways in front are valid', options, async (t) => {
+  const files = readdirSync(join(ROOT, 'ops/kubernetes/gateway-api')).map((file) =>
+    join(ROOT, 'ops/kubernetes/gateway-api', file),
+  );
+  t.ok(files.length >= 2);
+  for (const version of VERSIONS) {
+    const { output, status } = run(['validate', '-s', FOLDER, '-k', version, ...files]);
+    t.equal(status, 0, output);
+  }
+});
