@@ -25,6 +25,9 @@ const REFUSED_PAUSE_MS = 150;
 /** Window in which limits are checked, in milliseconds: answers begin somewhat later than their requests are admitted. */
 const LIMIT_WINDOW_MS = 59_000;
 
+/** Clients read the end of an answer so late at most, in milliseconds: what overlaps for less may not have run at the same time. */
+const READ_LATE_MS = 50;
+
 /** What a stream ends with whose host is gone. */
 const BROKEN_STREAM = 'incomplete: HR_STREAM_BROKEN in the stream';
 
@@ -115,8 +118,8 @@ export class ClusterLoad {
   #next = 0;
   #isOver = false;
   #hostKilledMs = -Infinity;
-  #nowRunning = 0;
-  #mostRunning = 0;
+  /** Streams of the account with a limit of running requests. */
+  readonly #ran: { readonly beganMs: number; readonly endedMs: number }[] = [];
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -215,8 +218,21 @@ export class ClusterLoad {
         'by-tokens',
         most('by-tokens', ({ tokens }) => tokens),
       ),
-      running: over('by-running', this.#mostRunning),
+      running: over('by-running', this.#mostRunning()),
     };
+  }
+
+  #mostRunning(): number {
+    const edges = this.#ran
+      .filter(({ beganMs, endedMs }) => endedMs > beganMs)
+      .flatMap(({ beganMs, endedMs }) => [
+        { atMs: beganMs, change: 1 },
+        { atMs: endedMs, change: -1 },
+      ])
+      .sort((a, b) => a.atMs - b.atMs || a.change - b.change);
+    let [running, most] = [0, 0];
+    for (const { change } of edges) most = Math.max(most, (running += change));
+    return most;
   }
 
   #target(gateway: GatewayService): Target {
@@ -306,14 +322,13 @@ export class ClusterLoad {
     const response = await this.#connect(underway, key, bodyOf(text, tokens, isStream, withUsage));
     const { statusCode: status = 0 } = response;
     const beganMs = performance.now();
-    const counted = limits.runningRequests !== undefined && status === 200;
-    if (counted) this.#mostRunning = Math.max(this.#mostRunning, ++this.#nowRunning);
     let answer = '';
     try {
       response.setEncoding('utf8');
       for await (const piece of response) answer += piece as string;
     } finally {
-      if (counted) this.#nowRunning--;
+      if (limits.runningRequests !== undefined && status === 200)
+        this.#ran.push({ beganMs, endedMs: performance.now() - READ_LATE_MS });
     }
     const isLimited = Object.keys(limits).length > 0;
     if (status !== 200) {
