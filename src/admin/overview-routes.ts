@@ -6,7 +6,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
-import type { CrnOverride, OverrideResult } from '../routing/index.ts';
+import type { ActResult } from '../cluster/index.ts';
+import type { CrnOverride } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { dayOf, type Ledger } from '../billing/index.ts';
 import { readJson, respondJson } from './admin-exchange.ts';
@@ -44,8 +45,10 @@ export interface OverviewRoutesOptions {
   readonly history: Pick<History, 'take' | 'recent'>;
   /** USD spent on the day of this date in UTC, as a decimal text; null without a ledger that is open. */
   readonly spentOn: (day: string) => Promise<string | null>;
-  /** Carries out an action; rejects when its actor does not answer. */
-  readonly override: (url: string, override: CrnOverride) => Promise<OverrideResult>;
+  /** Carries out an action of the operator `by`, in all gateways of the cluster; rejects when its actor does not answer. */
+  readonly override: (url: string, override: CrnOverride, by: string) => Promise<ActResult>;
+  /** Gateways of the cluster that are alive, this one included. */
+  readonly gateways: () => number;
   /** Reads the configuration again; null where there is none to read. */
   readonly reload: (() => Promise<ReloadAnswer>) | null;
   readonly log: Log;
@@ -179,7 +182,7 @@ export class OverviewRoutes {
     };
     try {
       if (path === '/reload') await this.#reload(res, record);
-      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action'], record);
+      else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action'], identity.name, record);
     } catch (error) {
       log.error({ err: error, action: path }, 'an admin action failed');
       respondJson(res, 503, { detail: 'the action was not carried out in time' });
@@ -206,6 +209,7 @@ export class OverviewRoutes {
     req: IncomingMessage,
     res: ServerResponse,
     action: CrnOverride['action'],
+    by: string,
     record: Recorder,
   ): Promise<void> {
     const body = await readJson(req, MAX_ACTION_BYTES);
@@ -220,10 +224,10 @@ export class OverviewRoutes {
       return;
     }
     const { url, ...wanted } = read;
-    const { result } = await record(`crn.${action}`, url, wanted, async () => {
-      return { result: await this.#options.override(url, wanted) };
-    });
-    if (result === 'done') respondJson(res, 200, { crn: url, action });
+    const { gateways, override } = this.#options;
+    const { result, told } = await record(`crn.${action}`, url, wanted, () => override(url, wanted, by));
+    const cluster = told === null ? {} : { cluster: { told, gateways: gateways() } };
+    if (result === 'done') respondJson(res, 200, { crn: url, action, ...cluster });
     else respondJson(res, 404, { detail: `there is no CRN ${url}` });
   }
 }

@@ -94,6 +94,8 @@ export class BillingService {
   /** Hashes of the keys of the configuration. */
   #configured: ReadonlySet<string> = new Set();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
+  /** Called with the hash of each key that the store has revoked while it was known here. */
+  onRevoked: ((hash: string) => void) | null = null;
   #retention: Settings['retention'];
   /** Of the next audit. */
   #maintenance: ReturnType<Clock['setTimeout']> | null = null;
@@ -342,6 +344,7 @@ export class BillingService {
   async #readKey(ledger: Ledger, hash: string): Promise<void> {
     const key = await ledger.findKey(hash);
     const record = key === undefined || !this.#isValid(key) ? undefined : this.#recordOf(key);
+    const wasKnown = this.#keys.has(hash);
     if (record === undefined) this.#limits.dropKey(hash);
     else await this.#limits.read((query) => ledger.budgets.spending(query), false);
     if (record === undefined) this.#keys.delete(hash);
@@ -353,6 +356,20 @@ export class BillingService {
     };
     this.#options.tell({ type: 'Keys', change });
     this.#options.onKeys();
+    if (wasKnown && record === undefined) this.onRevoked?.(hash);
+  }
+
+  /**
+   * A gateway of the cluster says that a key was revoked. It is refused from now on; the store is asked as soon as it answers, and brings
+   * the key back if it is valid.
+   */
+  revoked(hash: string): void {
+    const ledger = this.#ledger;
+    if (ledger === null || !this.#keys.delete(hash)) return;
+    this.#limits.dropKey(hash);
+    this.#options.tell({ type: 'Keys', change: { reset: false, put: [], drop: [hash] } });
+    this.#options.onKeys();
+    this.#changed(ledger, { kind: 'key', hash });
   }
 
   async #readBudget(ledger: Ledger, id: string): Promise<void> {

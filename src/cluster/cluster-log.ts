@@ -24,11 +24,13 @@ export class ClusterLog implements ClusterObserver {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #subjects = new Map<string, Subject>();
+  readonly #onNotConnected: () => void;
   #problem = '';
 
-  constructor(log: Log, clock: Clock) {
+  constructor(log: Log, clock: Clock, onNotConnected: () => void) {
     this.#log = log;
     this.#clock = clock;
+    this.#onNotConnected = onNotConnected;
   }
 
   message(topic: MessageTopic, direction: 'in' | 'out', result: MessageResult, bytes: number): void {
@@ -51,6 +53,7 @@ export class ClusterLog implements ClusterObserver {
   }
 
   notConnected(reason: string): void {
+    this.#onNotConnected();
     if (reason === this.#problem) return;
     this.#problem = reason;
     this.#write('not connected', (fields) =>
@@ -77,6 +80,7 @@ export class ClusterLog implements ClusterObserver {
       }
       case 'lost':
         this.metrics.lost();
+        if (event.isOwn === true) break;
         this.#write('lost', (fields) =>
           log.warn(
             { problem: event.reason, ...fields },

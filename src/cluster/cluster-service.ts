@@ -319,7 +319,7 @@ export class ClusterService implements ClusterLink {
     if (this.#askedTimer !== null) this.#deps.clock.clearTimeout(this.#askedTimer);
     this.#askedTimer = null;
     this.#connection = null;
-    if (connection !== null) this.#emit({ type: 'lost', reason });
+    if (connection !== null) this.#emit({ type: 'lost', reason, isOwn: true });
     for (const { instance } of this.#rollCall.siblings()) this.#remove(instance, 'leaving');
     if (connection === null) return;
     const body = writeHeartbeat({ ...this.#deps.report(), ask: false, leaving: true });

@@ -23,8 +23,10 @@ export { EngineStandings, engineTrials } from './engine-standings.ts';
 export { PlaceShares } from './place-shares.ts';
 export { sharedCache } from './shared-cache.ts';
 export { ClusterService, type ClusterObserver, type ClusterServiceDeps, defineScript } from './cluster-service.ts';
+export { type ActResult, OperatorActs } from './operator-acts.ts';
 export type { SelfReport } from './roll-call.ts';
 export { shareLimits } from './limit-slices.ts';
+export { type RevocableKeys, shareRevocations } from './revoked-keys.ts';
 export {
   ClusterError,
   type ClusterEvent,

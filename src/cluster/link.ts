@@ -50,7 +50,11 @@ export type ClusterEvent =
   /** The engine answers and messages arrive from now on. `awayMs` is Infinity after `enabled`. */
   | { readonly type: 'connected'; readonly awayMs: number }
   /** Messages may be missing from now on. Siblings stay in the roll call for 3 s of silence. */
-  | { readonly type: 'lost'; readonly reason: string }
+  | {
+      readonly type: 'lost';
+      readonly reason: string;
+      /** This gateway has ended the connection. */ readonly isOwn?: true;
+    }
   | { readonly type: 'joined'; readonly sibling: Sibling }
   /** `silent`: nothing came for 3 s. `leaving`: it said that it ends. */
   | { readonly type: 'left'; readonly sibling: Sibling; readonly reason: 'silent' | 'leaving' };

@@ -5,7 +5,14 @@ import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
 import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
-import { type ClusterLink, PlacementExchange, Placements, shareLimits } from '../cluster/index.ts';
+import {
+  type ActResult,
+  type ClusterLink,
+  PlacementExchange,
+  Placements,
+  shareLimits,
+  shareRevocations,
+} from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
@@ -139,6 +146,8 @@ export class ControlPlane {
       stage: () => this.#stage,
       totals: async () => (await this.readings.history()).threads,
       onStatus: (status) => this.#noteCluster(status),
+      override: (url, override) => this.#override(url, override),
+      onSettled: () => this.#checkReady(),
     });
     const rings = Array.from({ length: threads + 1 }, (_, at) => new PlacementRing(this.#memory.placements, at));
     this.#exchange = new PlacementExchange({
@@ -174,7 +183,10 @@ export class ControlPlane {
     this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
     this.#configureEngines();
     this.#billing = this.#openBilling(settings);
-    if (this.#billing !== null) shareLimits(this.#cluster.link, this.#billing.slices);
+    if (this.#billing !== null) {
+      shareLimits(this.#cluster.link, this.#billing.slices);
+      shareRevocations(this.#cluster.link, this.#billing);
+    }
     this.#responses = new ResponseService({
       ...{ system: this.#system, settings, clock, epochMs: systemEpochMs, log },
       ledger: () => this.ledger,
@@ -253,7 +265,9 @@ export class ControlPlane {
         onTable: (table) => {
           this.#table = table;
           this.#client.nameHosts(hostnamesOf(table));
-          this.#forgetCrns(new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url))));
+          const urls = new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url)));
+          this.#forgetCrns(urls);
+          this.#cluster.crnsChanged(urls);
           this.#kvEvents.configure(this.#eventSources, table);
           this.#exchange.configure(table, this.#options.clock.now());
           this.#publish();
@@ -344,8 +358,12 @@ export class ControlPlane {
     this.#caches.configure(this.#settings, engines);
   }
 
-  /** Passes an operator's override on to a CRN; rejects when its actor does not answer. */
-  override(url: string, override: CrnOverride): Promise<OverrideResult> {
+  /** Carries an act of an operator out, here and in all siblings; rejects when the CRN's actor does not answer. */
+  act(url: string, override: CrnOverride, by: string): Promise<ActResult> {
+    return this.#cluster.act(url, override, by);
+  }
+
+  #override(url: string, override: CrnOverride): Promise<OverrideResult> {
     const message = (replyTo: Ref<OverrideResult>): CrnRegistryCommand => ({
       type: 'Override',
       url,
@@ -486,7 +504,7 @@ export class ControlPlane {
 
   #checkReady(): void {
     if (!this.#crnsJudged || !this.#discovery.hasAnswered || this.#stage !== 'starting') return;
-    if (this.#billing?.loaded === false) return;
+    if (this.#billing?.loaded === false || !this.#cluster.settled) return;
     this.#stage = 'ready';
     this.#publish();
     this.#judged.resolve();

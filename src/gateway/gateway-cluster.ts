@@ -4,10 +4,18 @@ import { hostname, networkInterfaces } from 'node:os';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { ClusterOverview } from '../admin/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
-import { ClusterLog, type ClusterLink, ClusterService, type SelfReport } from '../cluster/index.ts';
+import {
+  type ActResult,
+  ClusterLog,
+  type ClusterLink,
+  ClusterService,
+  OperatorActs,
+  type SelfReport,
+} from '../cluster/index.ts';
 import { packageVersion } from '../config/env.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, printAddress } from '../config/units.ts';
+import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { MODEL_COUNTS, type ThreadTotals } from '../telemetry/totals.ts';
@@ -26,12 +34,17 @@ export interface GatewayClusterDeps {
   readonly totals: () => Promise<readonly ThreadTotals[]>;
   /** What `/health` says has changed. */
   readonly onStatus: (status: ClusterStatus) => void;
+  /** Carries an act of an operator out in this gateway. */
+  readonly override: (url: string, override: CrnOverride) => Promise<OverrideResult>;
+  /** What operators have told other gateways holds here, or cannot be had now. */
+  readonly onSettled: () => void;
 }
 
 export class GatewayCluster {
   readonly #deps: GatewayClusterDeps;
   readonly #service: ClusterService;
   readonly #clusterLog: ClusterLog;
+  readonly #acts: OperatorActs;
   readonly #startedMs: number;
   readonly #name: string = hostname().slice(0, 255) || 'gateway';
   readonly #version: string = packageVersion();
@@ -39,20 +52,41 @@ export class GatewayCluster {
   #load: { readonly inFlight: number; readonly requestsPerS: number } = { inFlight: 0, requestsPerS: 0 };
   #requests: { readonly count: number; readonly atMs: number } | null = null;
   #timer: TimerHandle | null = null;
+  #settled = false;
   #closed = false;
 
   constructor(deps: GatewayClusterDeps) {
     const { clock, log, random } = deps;
     this.#deps = deps;
     this.#startedMs = clock.now();
-    this.#clusterLog = new ClusterLog(log, clock);
+    this.#clusterLog = new ClusterLog(log, clock, () => this.#acts.giveUp());
     this.#service = new ClusterService({
       clock,
       random,
       report: () => this.#report(),
       observer: this.#clusterLog,
     });
+    this.#acts = new OperatorActs({ link: this.#service, clock, log, apply: deps.override });
     this.#service.onChange(() => deps.onStatus(this.status()));
+    void this.#acts.settled.then(() => {
+      this.#settled = true;
+      deps.onSettled();
+    });
+  }
+
+  /** Whether a gateway that starts may serve: the acts of operators hold, or the engine is away. */
+  get settled(): boolean {
+    return this.#settled || !this.#service.enabled;
+  }
+
+  /** Carries an act of an operator out, here and in all siblings. */
+  act(url: string, override: CrnOverride, by: string): Promise<ActResult> {
+    return this.#acts.act(url, override, by);
+  }
+
+  /** Base URLs of the CRNs of this gateway. */
+  crnsChanged(urls: ReadonlySet<string>): void {
+    this.#acts.crnsChanged(urls);
   }
 
   get link(): ClusterLink {
@@ -108,6 +142,7 @@ export class GatewayCluster {
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopReading();
+    this.#acts.close();
     await this.#service.close();
   }
 

@@ -416,7 +416,8 @@ function openOverview(
     parts: () => control.readings.overview(),
     history,
     spentOn: (day) => spentOn(control.ledger, day),
-    override: (url, override) => control.override(url, override),
+    override: (url, override, by) => control.act(url, override, by),
+    gateways: () => control.link.siblings().length,
     reload,
     log,
   });

@@ -58,7 +58,8 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     parts: () => Promise.reject(new Error('not asked for')),
     history: { take: () => {}, recent: () => NO_FIGURES },
     spentOn: async () => null,
-    override: async (url) => (url === 'http://a' ? 'done' : 'no such CRN'),
+    override: async (url) => ({ result: url === 'http://a' ? 'done' : 'no such CRN', told: null }),
+    gateways: () => 1,
     reload: async () => ({ applied: ['log.level'], needRestart: [] }),
     log,
   });

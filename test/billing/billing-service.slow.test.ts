@@ -5,7 +5,7 @@ import pg from 'pg';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { BillingService } from '../../src/billing/billing-service.ts';
-import { type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
+import { type BillingUpdate, type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 import { postgresDatabase } from '../support/postgres.ts';
@@ -40,6 +40,8 @@ interface Running extends TestSystem {
   readonly leases: LeaseCache;
   /** What was logged. */
   readonly lines: readonly Line[];
+  /** What threads were told. */
+  readonly told: readonly BillingUpdate[];
 }
 
 /** A billing service over the store, and its one thread. */
@@ -49,11 +51,12 @@ async function openService(url: string): Promise<Running> {
   const resolution = resolveSettings({ store: url });
   if ('mistakes' in resolution) throw new Error('the settings are wrong');
   const lines: Line[] = [];
+  const told: BillingUpdate[] = [];
   const note = (fields: Record<string, unknown>, text: string): void => void lines.push({ fields, text });
   const service = new BillingService({
     ...{ system, clock, settings: resolution.settings, threads: 1, epochMs: systemEpochMs },
     log: { debug: note, info: note, warn: note, error: note } as unknown as Log,
-    tell: () => undefined,
+    tell: (update) => void told.push(update),
     onKeys: () => undefined,
   });
   await until(test, () => service.loaded);
@@ -61,7 +64,7 @@ async function openService(url: string): Promise<Running> {
     ...{ system, clock, leaseManager: service.leaseManager, memory: service.leaseMemory, thread: 0 },
     ...{ epochMs: systemEpochMs, flushMs: 250, leasePico: 5e10 },
   });
-  return { ...test, service, leases, lines };
+  return { ...test, service, leases, lines, told };
 }
 
 function openTestLedger(url: string): Promise<Ledger> {
@@ -136,4 +139,31 @@ t.test('another interval of audits is taken over from a reload', async (t) => {
   configure(null);
   await advance(600_000);
   t.equal(audits(), 1);
+});
+
+t.test('a key that a sibling calls revoked is refused at once; the store has the last word', async (t) => {
+  const running = await openService('sqlite::memory:');
+  const { service, system, told } = running;
+  t.teardown(async () => {
+    await service.close();
+    await system.terminate();
+  });
+  const revoked: string[] = [];
+  service.onRevoked = (hash) => revoked.push(hash);
+  const ledger = service.ledger as Ledger;
+  const hash = 'ab'.repeat(32);
+  await ledger.createAccount({ id: 'a' });
+  await ledger.createKey({ id: 'key-1', account: 'a', hash, prefix: 'hr_ab' });
+  await until(running, () => service.keys().length === 1);
+  const before = told.length;
+  service.revoked(hash);
+  t.same(service.keys(), []);
+  t.match(told[before], { type: 'Keys', change: { reset: false, put: [], drop: [hash] } });
+  await until(running, () => service.keys().length === 1);
+  service.revoked('cd'.repeat(32));
+  t.equal(service.keys().length, 1, 'an unknown one changes nothing');
+  t.same(revoked, []);
+  await ledger.disableKey('key-1');
+  await until(running, () => service.keys().length === 0);
+  t.same(revoked, [hash], 'siblings are told');
 });

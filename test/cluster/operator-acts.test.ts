@@ -1,0 +1,111 @@
+// Drains, ejections and returns through any gateway hold for all of them, over a real Redis or Valkey.
+
+import t, { type Test } from 'tap';
+import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
+import type { Host } from '../../src/host/index.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+import { settingsFor, startHosts, until } from '../support/system.ts';
+
+const TOKEN = 'operator-token';
+
+interface Member {
+  readonly gateway: Gateway;
+  readonly adminUrl: string;
+}
+
+async function member(t: Test, hosts: readonly Host[], redis: RedisServer): Promise<Member> {
+  const gateway = createGateway(
+    settingsFor(hosts, {
+      cluster: { url: redis.url, name: 'test' },
+      admin: '127.0.0.1:0',
+      adminToken: TOKEN,
+      store: null,
+    }),
+  );
+  t.teardown(() => gateway.close());
+  const { adminUrl } = await gateway.listen();
+  await gateway.ready();
+  return { gateway, adminUrl: adminUrl ?? '' };
+}
+
+async function act({ adminUrl }: Member, action: string, body: object): Promise<{ status: number; answer: unknown }> {
+  const response = await fetch(`${adminUrl}/crns/${action}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  return { status: response.status, answer: await response.json() };
+}
+
+const standingOf = ({ gateway }: Member, host: Host | undefined): string | undefined =>
+  gateway.crns().find(({ url }) => url === host?.url)?.standing;
+
+const together = (members: readonly Member[]): Promise<void> =>
+  until('all know each other', async () => {
+    const counts = await Promise.all(
+      members.map(async ({ gateway }) => {
+        const health = (await gateway.inject({ path: '/health' })).json() as { cluster?: { gateways: number } };
+        return health.cluster?.gateways;
+      }),
+    );
+    return counts.every((count) => count === members.length);
+  });
+
+t.test('what an operator does through one gateway holds for all, and for those that start later', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const hosts = await startHosts(t, [{}, {}]);
+  const [url, other] = hosts.map((host) => host.url);
+  const members = [await member(t, hosts, redis), await member(t, hosts, redis)];
+  const [a, b] = members as [Member, Member];
+  await together(members);
+  t.same(await act(a, 'drain', { url }), {
+    status: 200,
+    answer: { crn: url, action: 'drain', cluster: { told: true, gateways: 2 } },
+  });
+  await until('it is drained everywhere', () => members.every((each) => standingOf(each, hosts[0]) === 'drained'));
+  const late = await member(t, hosts, redis);
+  t.equal(standingOf(late, hosts[0]), 'drained', 'as soon as it is ready');
+  t.equal((await act(b, 'return', { url })).status, 200);
+  const all = [...members, late];
+  await until('it is back everywhere', () => all.every((each) => standingOf(each, hosts[0]) === 'up'));
+  t.equal((await act(late, 'eject', { url: other, for: '1h' })).status, 200);
+  await until('it is ejected everywhere', () => all.every((each) => standingOf(each, hosts[1]) !== 'up'));
+  t.equal((await act(a, 'drain', { url: 'http://nowhere' })).status, 404);
+});
+
+t.test('an act while the engine is away holds here, and is told when it is back; the last one wins', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const hosts = await startHosts(t, [{}, {}]);
+  const members = [await member(t, hosts, redis), await member(t, hosts, redis)];
+  const [a, b] = members as [Member, Member];
+  const [url, other] = hosts.map((host) => host.url);
+  await together(members);
+  t.equal((await act(b, 'drain', { url: other })).status, 200);
+  await until('it is drained everywhere', () => members.every((each) => standingOf(each, hosts[1]) === 'drained'));
+  await redis.stop();
+  await until('the engine is lost', async () => {
+    const healths = await Promise.all(
+      members.map(async ({ gateway }) => (await gateway.inject({ path: '/health' })).json()),
+    );
+    return healths.every((health) => (health as { cluster?: { connected: boolean } }).cluster?.connected === false);
+  });
+  t.match(await act(a, 'drain', { url }), { status: 200, answer: { cluster: { told: false } } });
+  t.equal(standingOf(b, hosts[0]), 'up', 'the other one cannot know');
+  t.equal((await act(a, 'return', { url: other })).status, 200);
+  await redis.start();
+  await until('both acts are told', () => standingOf(b, hosts[0]) === 'drained' && standingOf(b, hosts[1]) === 'up');
+  t.equal(standingOf(a, hosts[0]), 'drained');
+  t.equal(standingOf(a, hosts[1]), 'up', 'an older act of a sibling does not come back');
+});
+
+t.test('a gateway that starts while the engine is away serves, without the acts of others', async (t) => {
+  const redis = await startRedis();
+  await redis.stop();
+  const hosts = await startHosts(t);
+  const alone = await member(t, hosts, redis);
+  t.equal(standingOf(alone, hosts[0]), 'up');
+  t.match(await act(alone, 'drain', { url: hosts[0]?.url }), { status: 200, answer: { cluster: { told: false } } });
+  t.equal(standingOf(alone, hosts[0]), 'drained');
+});
