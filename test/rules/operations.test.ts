@@ -158,7 +158,7 @@ t.test('the compose file names services, files, ports and settings that exist', 
     }
   }
   t.ok(gateway?.read_only);
-  t.same(others['redis']?.profiles, ['redis'], 'nothing uses Redis: it does not start by itself');
+  t.same(others['redis']?.profiles, ['redis'], 'one gateway needs no Redis: it does not start by itself');
 
   const prometheus = parse(read('docker/prometheus.yml')) as {
     readonly rule_files: readonly string[];
