@@ -89,13 +89,14 @@ export function SpendView(): VNode {
         />
         <Choice label="Of" name="of" value={measure} preset="USD" options={MEASURES.map((each) => [each, each])} />
         <label>
-          Account{' '}
+          Account {/* What is typed stays when data arrive: only another address of the page replaces it. */}
           <input
+            key={account}
             type="search"
             autocomplete="off"
             spellcheck={false}
             placeholder="all"
-            value={account}
+            defaultValue={account}
             onChange={(event) => setQuery('account', event.currentTarget.value.trim())}
           />
         </label>
