@@ -20,6 +20,8 @@ const MAX_RECORD = 512;
 const ANSWER_MS = 1000;
 /** An ejection without an end lasts as long as the next one of the CRN would: it is not taken over later than this. */
 const OPEN_EJECTION_MS = 10_000;
+/** The time of the engine is known from its last answer, to within the time that this took. */
+const SKEW_MS = 2000;
 /** Returns and ended ejections are kept so long: a gateway that was cut off for longer may repeat an older act. */
 const KEPT_MS: number = 86_400_000;
 
@@ -28,9 +30,12 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 `;
 
-/** KEYS: hash. ARGV: URL, record, its time in us or '', its age in us, TTL in ms, most entries. Answers: now, the entry that holds. */
+/**
+ * KEYS: hash. ARGV: URL, record, its time in us or '', its age in us, TTL in ms, most entries. Answers: now, the entry that holds. An engine that
+ * was replaced may have an earlier time: nothing is dated in its future.
+ */
 const WRITE = defineScript(`${NOW}
-local stamp = tonumber(ARGV[3]) or (now - tonumber(ARGV[4]))
+local stamp = math.min(tonumber(ARGV[3]) or (now - tonumber(ARGV[4])), now)
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if known then
   local at = tonumber(string.match(known, '^(%d+) '))
@@ -67,7 +72,6 @@ const RECORD = z.object({
 const MESSAGE = z.object({
   url: z.string().check(z.minLength(1), z.maxLength(MAX_URL)),
   entry: z.string(),
-  nowUs: z.int().check(z.minimum(0)),
 });
 
 /** The last act on a CRN. */
@@ -102,13 +106,18 @@ export class OperatorActs {
   #crns: ReadonlySet<string> = new Set();
   #timer: TimerHandle | null = null;
   #syncing: Promise<void> | null = null;
+  /** The hash may have changed since it is being read. */
+  #isStale = false;
+  /** Time of the engine, in microseconds, when the local clock was 0; null before it has answered. */
+  #engineOriginUs: number | null = null;
   readonly #settled = Promise.withResolvers<void>();
 
   constructor(deps: OperatorActsDeps) {
     this.#deps = deps;
     deps.link.on('acts', (body) => this.#heard(body));
     deps.link.onChange(({ type }) => {
-      if (type === 'connected') void this.#sync();
+      // Messages of a sibling that came before its first heartbeat were dropped: what they said is read.
+      if (type === 'connected' || type === 'joined') this.#syncAgain();
       if (type === 'lost' || type === 'disabled') this.#stop();
     });
   }
@@ -189,7 +198,7 @@ export class OperatorActs {
     const [nowUs, entry] = answer as [number, Buffer];
     const held = readEntry(String(entry));
     if (this.#acts.get(url) === act) this.#acts.set(url, { ...act, stampUs: held.stampUs });
-    link.publish('acts', Buffer.from(JSON.stringify({ url, entry: String(entry), nowUs })));
+    link.publish('acts', Buffer.from(JSON.stringify({ url, entry: String(entry) })));
     if (JSON.stringify(held.record) === record) return true;
     this.#take(url, held, nowUs, true);
     return false;
@@ -197,8 +206,13 @@ export class OperatorActs {
 
   #heard(body: Buffer): void {
     if (body.length > 2 * MAX_URL + MAX_RECORD) throw new Error('the message is too large');
-    const { entry, nowUs, url } = MESSAGE.parse(JSON.parse(body.toString('utf8')));
-    this.#take(url, readEntry(entry), nowUs, false);
+    const { entry, url } = MESSAGE.parse(JSON.parse(body.toString('utf8')));
+    const act = readEntry(entry);
+    // Before the engine has answered, the hash is still to be read, and has this act.
+    if (this.#engineOriginUs === null) return;
+    const nowUs = this.#engineOriginUs + this.#deps.clock.now() * 1000;
+    if (act.stampUs > nowUs + SKEW_MS * 1000) throw new Error('the act is dated in the future of the engine');
+    this.#take(url, act, nowUs, false);
   }
 
   /** Takes an act over that is later than the one that is known. */
@@ -232,7 +246,14 @@ export class OperatorActs {
     }
   }
 
+  /** Reads the hash after what is being read now. */
+  #syncAgain(): void {
+    if (this.#syncing !== null) this.#isStale = true;
+    else if (this.#deps.link.connected) void this.#sync();
+  }
+
   #sync(): Promise<void> {
+    this.#isStale = false;
     this.#syncing ??= this.#readAll()
       .catch((error: unknown) => {
         const problem = error instanceof Error ? error.message : String(error);
@@ -243,7 +264,8 @@ export class OperatorActs {
         this.#settled.resolve();
         this.#stop();
         if (!this.#deps.link.connected) return;
-        this.#timer = this.#deps.clock.setTimeout(() => void this.#sync(), SYNC_MS);
+        if (this.#isStale) void this.#sync();
+        else this.#timer = this.#deps.clock.setTimeout(() => void this.#sync(), SYNC_MS);
       });
     return this.#syncing;
   }
@@ -252,6 +274,7 @@ export class OperatorActs {
     const { link } = this.#deps;
     const answer = await link.script(READ, [this.#key()], [String(TTL_MS)], ANSWER_MS);
     const [nowUs, flat] = answer as [number, Buffer[]];
+    this.#engineOriginUs = nowUs - this.#deps.clock.now() * 1000;
     const there = new Map<string, number>();
     const ended: string[] = [];
     for (let at = 0; at + 1 < flat.length && at < 2 * MOST_ACTS; at += 2) {

@@ -1,73 +1,9 @@
 // The link over a real Redis or Valkey: commands and messages on one connection, scripts, losses and refusals.
 
 import t from 'tap';
-import { systemClock, systemRandom } from '../../src/actor/index.ts';
-import {
-  ClusterError,
-  type ClusterEvent,
-  type ClusterObserver,
-  ClusterService,
-  defineScript,
-} from '../../src/cluster/index.ts';
+import { ClusterError, defineScript } from '../../src/cluster/index.ts';
+import { openLink } from '../support/real-link.ts';
 import { startRedis } from '../support/redis.ts';
-
-type Tap = Pick<typeof t, 'teardown'>;
-
-interface RealLink {
-  readonly link: ClusterService;
-  readonly problems: string[];
-  /** Resolves with the next event of a type, or one that came before and was not waited for. */
-  readonly next: (type: ClusterEvent['type']) => Promise<ClusterEvent>;
-  readonly nextProblem: () => Promise<string>;
-}
-
-function openLink(t: Tap, name: string, url: string): RealLink {
-  const events: ClusterEvent[] = [];
-  const problems: string[] = [];
-  let wake: () => void = () => undefined;
-  const observer: ClusterObserver = {
-    message: () => undefined,
-    command: () => undefined,
-    answered: () => undefined,
-    badMessage: () => undefined,
-    event: () => undefined,
-    notConnected: (reason) => {
-      problems.push(reason);
-      wake();
-    },
-  };
-  const link = new ClusterService({
-    clock: systemClock,
-    random: systemRandom,
-    observer,
-    report: () => ({
-      ...{ name, version: '1.2.3', address: `${name}:8080`, stage: 'ready' },
-      ...{ uptimeMs: 5, inFlight: 3, requestsPerS: 1.5 },
-    }),
-  });
-  link.onChange((event) => {
-    events.push(event);
-    wake();
-  });
-  link.configure({ url, name: 'test' });
-  t.teardown(() => link.close());
-  const changed = (): Promise<void> => new Promise((resolve) => (wake = resolve));
-  return {
-    link,
-    problems,
-    async next(type) {
-      for (;;) {
-        const index = events.findIndex((event) => event.type === type);
-        if (index !== -1) return events.splice(0, index + 1).at(-1) as ClusterEvent;
-        await changed();
-      }
-    },
-    async nextProblem() {
-      while (problems.length === 0) await changed();
-      return problems.shift() as string;
-    },
-  };
-}
 
 t.test('commands and messages share one RESP3 connection', async (t) => {
   const redis = await startRedis();

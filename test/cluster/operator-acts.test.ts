@@ -1,8 +1,11 @@
 // Drains, ejections and returns through any gateway hold for all of them, over a real Redis or Valkey.
 
 import t, { type Test } from 'tap';
+import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
+import { OperatorActs } from '../../src/cluster/index.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';
+import { openLink } from '../support/real-link.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 import { settingsFor, startHosts, until } from '../support/system.ts';
 
@@ -108,4 +111,59 @@ t.test('a gateway that starts while the engine is away serves, without the acts 
   t.equal(standingOf(alone, hosts[0]), 'up');
   t.match(await act(alone, 'drain', { url: hosts[0]?.url }), { status: 200, answer: { cluster: { told: false } } });
   t.equal(standingOf(alone, hosts[0]), 'drained');
+});
+
+t.test('an act that is dated in the future of the engine is ignored, in messages and in the hash', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const [own, forger] = [openLink(t, 'own', redis.url), openLink(t, 'forger', redis.url)];
+  const applied: string[] = [];
+  const acts = new OperatorActs({
+    link: own.link,
+    clock: systemClock,
+    log: { info: () => undefined, warn: () => undefined },
+    apply: async (url, { action }) => {
+      applied.push(`${action} ${url}`);
+      return 'done';
+    },
+  });
+  t.teardown(() => acts.close());
+  const urls = ['http://a', 'http://b'];
+  acts.crnsChanged(new Set(urls));
+  const later = `${(systemEpochMs() + 3_600_000) * 1000} {"action":"drain","forMs":null,"by":"forger"}`;
+  redis.cli('HSET', own.link.key('acts'), 'http://b', later);
+  await Promise.all([own.next('joined'), forger.next('joined'), acts.settled]);
+  const tell = (url: string, entry: string): boolean =>
+    forger.link.publish('acts', Buffer.from(JSON.stringify({ url, entry })));
+  tell('http://a', later);
+  await own.whenCounted('in acts invalid');
+  const now = `${systemEpochMs() * 1000} {"action":"drain","forMs":null,"by":"operator"}`;
+  for (const url of urls) tell(url, now);
+  await until('both are taken', () => applied.length === 2);
+  t.same(applied, ['drain http://a', 'drain http://b']);
+  t.equal(redis.cli('HGET', own.link.key('acts'), 'http://b'), '', 'the forged one was removed');
+});
+
+t.test('acts are read again when a sibling joins, whose first messages may have been dropped', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const own = openLink(t, 'own', redis.url);
+  const applied = Promise.withResolvers<string>();
+  const acts = new OperatorActs({
+    link: own.link,
+    // Without the reading every 30 s.
+    clock: { ...systemClock, setTimeout: () => ({}), clearTimeout: () => undefined },
+    log: { info: () => undefined, warn: () => undefined },
+    apply: async (url, { action }) => {
+      applied.resolve(`${action} ${url}`);
+      return 'done';
+    },
+  });
+  t.teardown(() => acts.close());
+  acts.crnsChanged(new Set(['http://a']));
+  await acts.settled;
+  const entry = `${systemEpochMs() * 1000} {"action":"drain","forMs":null,"by":"operator"}`;
+  redis.cli('HSET', own.link.key('acts'), 'http://a', entry);
+  openLink(t, 'sibling', redis.url);
+  t.equal(await applied.promise, 'drain http://a');
 });
