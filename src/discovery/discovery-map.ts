@@ -4,6 +4,7 @@ import { isDialectsSetting } from '../config/dialect-bits.ts';
 import {
   type FoundModel,
   type FoundModels,
+  isModelName,
   readAliases,
   readServerDetails,
   type ServerDetails,
@@ -19,10 +20,11 @@ export function readDiscoveryMap(value: unknown): FoundModels {
   const models = new Map<string, FoundModel>();
   for (const [id, entry] of Object.entries(value)) {
     const { aliases, dialects, servers } = (entry ?? {}) as Readonly<Record<string, unknown>>;
-    if (!Array.isArray(servers)) throw new Error(`has no list of servers for model ${id}`);
+    if (!Array.isArray(servers)) throw new Error(`has no list of servers for model ${id.slice(0, 128)}`);
     const common = isDialectsSetting(dialects) ? { dialects } : {};
     const read = new Map(servers.flatMap((server) => readServer(server, common)));
-    if (read.size > 0) models.set(id, { servers: [...read.values()], aliases: readAliases(aliases) ?? [] });
+    if (read.size > 0 && isModelName(id))
+      models.set(id, { servers: [...read.values()], aliases: readAliases(aliases) ?? [] });
   }
   return models;
 }
@@ -35,8 +37,8 @@ function readServer(
     string,
     unknown
   >;
-  if (typeof written !== 'string' || !isHttp(written)) return [];
-  const url = written.replace(/\/+$/, '');
+  const url = typeof written === 'string' ? baseUrlIn(written) : null;
+  if (url === null) return [];
   let details = readServerDetails(members);
   while (typeof details === 'string') {
     members[details] = undefined;
@@ -55,6 +57,9 @@ export function withKey(models: FoundModels, apiKey: string | undefined): FoundM
   return new Map(keyed);
 }
 
-function isHttp(text: string): boolean {
-  return /^https?:$/.test(URL.parse(text)?.protocol ?? '');
+/** A base URL in the form of the settings; null for what they refuse. A user name or password would be shown with the URL. */
+function baseUrlIn(text: string): string | null {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') return null;
+  return /[?#]/.test(url.href) ? null : url.href.replace(/\/+$/, '');
 }

@@ -137,7 +137,7 @@ export class Discovery {
 
   #start(key: string, name: string, settings: DiscoverySourceSettings, intervalMs: number): Source {
     const deps: SourceDeps = {
-      onAnswer: (models, notes) => this.#answered(key, models, notes),
+      onAnswer: (models, notes, problem = null) => this.#answered(key, models, notes, problem),
       onFailure: (problem) => this.#failed(key, problem),
     };
     const ref = this.#spawnSource(settings, intervalMs, deps);
@@ -173,16 +173,15 @@ export class Discovery {
     return this.#deps.system.spawn(reported, { supervise: RESTARTS });
   }
 
-  #answered(key: string, models: FoundModels, notes: readonly string[]): void {
+  #answered(key: string, models: FoundModels, notes: readonly string[], problem: string | null): void {
     const source = this.#sources.get(key);
     if (source === undefined) return;
     const { log, clock } = this.#deps;
     const isFirst = !hasReported(source);
-    if (source.problem !== null) log.info({ discovery: source.name }, 'discovery works again');
+    this.#note(source, problem);
     for (const note of notes) {
       if (!source.notes.includes(note)) log.warn({ discovery: source.name, note }, 'discovery has left something out');
     }
-    source.problem = null;
     source.notes = notes;
     source.answeredMs = clock.now();
     if (!sameModels(models, source.models)) {
@@ -206,11 +205,18 @@ export class Discovery {
     const source = this.#sources.get(key);
     if (source === undefined) return;
     const isFirst = !hasReported(source);
-    source.failures++;
-    // Tries that fail for the same reason are counted, and logged once.
-    if (source.problem !== problem) this.#deps.log.warn({ discovery: source.name, problem }, 'discovery failed');
-    source.problem = problem;
+    this.#note(source, problem);
     if (isFirst && this.hasAnswered) this.#deps.onAnswered();
+  }
+
+  /** Notes why a try failed, or that it did not. Tries that fail for the same reason are counted, and logged once. */
+  #note(source: Source, problem: string | null): void {
+    const { log } = this.#deps;
+    if (problem !== null) source.failures++;
+    if (source.problem === problem) return;
+    if (problem === null) log.info({ discovery: source.name }, 'discovery works again');
+    else log.warn({ discovery: source.name, problem }, 'discovery failed');
+    source.problem = problem;
   }
 }
 

@@ -125,20 +125,20 @@ class DnsSource {
     if (servers.length > 0) {
       this.#absentSinceMs = null;
       this.#servers = servers;
-      this.#answer(notes);
+      this.#answer(notes, problem);
     } else {
       this.#absentSinceMs ??= nowMs;
       const { name } = this.#settings;
       const isGone = this.#servers.length === 0 || nowMs - this.#absentSinceMs >= GONE_MS;
       if (isGone) {
         this.#servers = [];
-        this.#answer([`${name} has no records`]);
+        this.#answer([`${name} has no records`], null);
       } else {
         this.#deps.onFailure(`${name} has no records; its last servers stay for ${GONE_MS / 1000} s`);
       }
     }
     if (problem !== null) {
-      this.#failed(problem);
+      this.#askAgain(this.#backoff.next());
       return;
     }
     this.#backoff.reset();
@@ -149,11 +149,11 @@ class DnsSource {
     this.#context.timers.once('resolve', delayMs, { type: 'Resolve' });
   }
 
-  #answer(notes: readonly string[]): void {
+  #answer(notes: readonly string[], problem: string | null): void {
     const { aliases = [], model } = this.#settings;
     const servers = this.#servers;
     const found: FoundModels = new Map(servers.length === 0 ? [] : [[model, { servers, aliases }]]);
-    this.#deps.onAnswer(found, notes);
+    this.#deps.onAnswer(found, notes, problem);
   }
 
   async #lookUp(): Promise<Round> {

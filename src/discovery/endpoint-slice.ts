@@ -61,9 +61,9 @@ export function readLabels({ metadata }: Json, wanted?: ReadonlySet<string>): Re
 
 function readPort(value: unknown): { name: string; port: number }[] {
   const { name, port, protocol } = recordOf(value);
-  if (typeof port !== 'number' || !(port >= 1 && port <= 65_535)) return [];
+  if (!Number.isInteger(port) || !((port as number) >= 1 && (port as number) <= 65_535)) return [];
   if (protocol !== undefined && protocol !== null && protocol !== 'TCP') return [];
-  return [{ name: typeof name === 'string' ? name : '', port }];
+  return [{ name: typeof name === 'string' ? name : '', port: port as number }];
 }
 
 /** Of several addresses, which are the same endpoint, the first is used, as the API says. */

@@ -109,9 +109,8 @@ class KubernetesSource {
     this.#problems.delete(command.type === 'Slices' ? 'slices' : 'pods');
     if (this.#slices === null || (this.#settings.labels === 'pod' && this.#pods === null)) return;
     const { models, notes } = modelsOf(this.#slices, this.#pods, this.#settings);
-    this.#deps.onAnswer(models, notes);
-    const [problem] = this.#problems.values();
-    if (problem !== undefined) this.#deps.onFailure(problem);
+    const [problem = null] = this.#problems.values();
+    this.#deps.onAnswer(models, notes, problem);
   }
 }
 

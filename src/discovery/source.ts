@@ -4,8 +4,11 @@
 import type { FoundModels } from '../routing/index.ts';
 
 export interface SourceDeps {
-  /** The source has answered, with the same models as before or with others. `notes`: sentences about what was left out. */
-  readonly onAnswer: (models: FoundModels, notes: readonly string[]) => void;
+  /**
+   * The source has answered, with the same models as before or with others. `notes`: sentences about what was left out. `problem`: why
+   * a part of it could not be read, in plain words; null when all was.
+   */
+  readonly onAnswer: (models: FoundModels, notes: readonly string[], problem?: string | null) => void;
   /** The source could not be read, for this reason in plain words. */
   readonly onFailure: (problem: string) => void;
 }

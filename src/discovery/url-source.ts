@@ -31,7 +31,7 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
       context.pipe(
         deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
           if (status !== 200) throw new Error(`answered ${status}`);
-          return withKey(readDiscoveryMap(JSON.parse(body.toString())), settings.apiKey);
+          return withKey(readDiscoveryMap(jsonOf(body)), settings.apiKey);
         }),
         (models) => ({ type: 'Polled', models }),
         (error) => ({ type: 'Failed', problem: messageOf(error) }),
@@ -47,4 +47,13 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
       else deps.onFailure(command.problem);
     };
   };
+}
+
+function jsonOf(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    // The message of the parser quotes the text, which may hold a credential.
+    throw new Error('is not valid JSON');
+  }
 }

@@ -218,12 +218,19 @@ export class PickedRequest {
     this.#taken.push(body.byteLength);
     this.#pieces.push(body);
     this.#bytes += body.byteLength;
-    if (isEnd) this.#onWholeBody(true);
+    // A buffered body comes in one message, which is not the end of the request when trailers follow.
+    if (isEnd || this.#bodyMode === BODY_MODE.buffered) this.#onWholeBody(isEnd);
   }
 
   /** The body has ended before, without saying so. */
   #onRequestTrailers(): void {
-    if (this.#picked === null && !this.#isOver && this.#bodyMode !== undefined) this.#onWholeBody(false);
+    const isUnpicked = this.#picked === null && !this.#isOver && this.#bodyMode !== undefined;
+    if (isUnpicked && this.#bodyMode === BODY_MODE.buffered) {
+      // There was no body, and headers cannot be changed any more.
+      this.#stream.write({ request_trailers: {}, dynamic_metadata: this.#pick(null).metadata });
+      return;
+    }
+    if (isUnpicked) this.#onWholeBody(false);
     this.#stream.write({ request_trailers: {} });
   }
 

@@ -191,6 +191,8 @@ class CrnRegistry {
     for (const { instance, url } of [...this.#servers.values()]) {
       if (wanted.get(url)?.instance !== instance) this.#retire(url);
     }
+    // Before any cell is taken: a board that stays full has no other free ones.
+    for (const [url, { models }] of wanted) this.#freeOthers(url, models);
     for (const [url, server] of wanted) this.#ensure(url, server, settings);
     this.#forgetRetired();
     this.#models = specs.map(({ aliases = [], id, servers }) => ({
@@ -313,13 +315,19 @@ class CrnRegistry {
     return { cell, memory: new CrnMemory() };
   }
 
+  /** Frees the cells of the models that a server has no more. */
+  #freeOthers(url: string, models: readonly string[]): void {
+    const server = this.#servers.get(url);
+    for (const [model, cell] of server?.members ?? []) {
+      if (models.includes(model)) continue;
+      server?.members.delete(model);
+      this.#free(cell, memberName(model, url, server?.instance ?? ''));
+    }
+  }
+
   /** Models that stay keep their cells, and with them their standing and times. */
   #cellsFor(url: string, instance: string, models: readonly string[], known: Server | undefined): Map<string, number> {
-    const members = new Map<string, number>();
-    for (const [model, cell] of known?.members ?? []) {
-      if (models.includes(model)) members.set(model, cell);
-      else this.#free(cell, memberName(model, url, instance));
-    }
+    const members = new Map(known?.members);
     for (const model of models) {
       if (members.has(model)) continue;
       const { cell, isKnown } = this.#memberCells.take(memberName(model, url, instance), this.#context.clock.now());

@@ -82,3 +82,13 @@ t.test('a credential of the source is for servers that have none of their own', 
   t.equal(withKey(models, undefined), models);
   t.end();
 });
+
+t.test('leaves out servers whose URL the settings would refuse, and names that no request can have', (t) => {
+  const servers = ['http://me:secret@one', 'http://one/?key=secret', 'http://one/#part', 'HTTP://One:80/v1/', 'two'];
+  t.same(
+    [...readDiscoveryMap({ a: { servers }, ['b'.repeat(257)]: { servers }, 'c\n': { servers } })],
+    [['a', found('http://one/v1')]],
+  );
+  t.throws(() => readDiscoveryMap({ ['b'.repeat(10_000)]: {} }), { message: /^.{1,200}$/ });
+  t.end();
+});

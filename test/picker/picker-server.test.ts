@@ -299,6 +299,27 @@ t.test('a data plane that buffers bodies is answered to each message', async (t)
   t.equal(attemptsOf(picker, 'ok'), 1);
 });
 
+t.test('a body that is buffered is answered before the trailers that follow it', async (t) => {
+  const { plane } = await start(t, 1);
+  for (const hasBody of [true, false]) {
+    const request = plane.begin();
+    request.send(requestHeaders(HEAD, { protocol_config: MODES.buffered }));
+    t.match(await within('the headers', request.next()), { request_headers: {} });
+    if (hasBody) {
+      request.send(bodyOf(question('with trailers'), false));
+      const picked = await within('a pick', request.next());
+      t.ok(destinationOf(picked));
+      t.ok(picked?.request_body);
+    }
+    request.send({ request_trailers: {} });
+    const last = await within('the trailers', request.next());
+    t.match(last, { request_trailers: {} });
+    t.equal(last?.dynamic_metadata === undefined, hasBody, 'where there was no body, they have the destination');
+    request.end();
+    t.equal(await request.next(), null);
+  }
+});
+
 t.test('without a body, load decides', async (t) => {
   const { picker, plane } = await start(t, 2);
   const requests = [

@@ -370,6 +370,22 @@ t.test('leaves out CRNs that the board has no cells for', async (t) => {
   );
 });
 
+t.test('models move between CRNs of a board that is full', async (t) => {
+  const fixture = new Fixture(4);
+  await fixture.configure({ one: ['http://a'], two: ['http://a', 'http://b'], three: ['http://b'] });
+  await fixture.configure({ one: ['http://a'], two: ['http://a'], three: ['http://a', 'http://b'] });
+  t.same(
+    fixture.table.models.map(({ id, members }) => [id, members.map(({ url }) => url)]),
+    [
+      ['one', ['http://a']],
+      ['two', ['http://a']],
+      ['three', ['http://a', 'http://b']],
+    ],
+  );
+  const cells = fixture.table.models.flatMap(({ members }) => members.map(({ member }) => member));
+  t.equal(new Set(cells).size, 4, 'each with a cell of its own');
+});
+
 t.test('a CRN stays drained through restarts and configurations until it is returned', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });

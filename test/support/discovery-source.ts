@@ -15,7 +15,7 @@ const SOON_MS = 5000;
 
 export class SourceRun {
   readonly test: TestSystem = createTestSystem();
-  /** Reports that have not been taken: models, or a problem. */
+  /** Reports that have not been taken: models, or a problem; an answer with a problem is both. */
   readonly reports: (FoundModels | string)[] = [];
   models: FoundModels = new Map();
   notes: readonly string[] = [];
@@ -23,10 +23,11 @@ export class SourceRun {
 
   constructor(t: Scope, start: (system: System, deps: SourceDeps) => void) {
     start(this.test.system, {
-      onAnswer: (models, notes) => {
+      onAnswer: (models, notes, problem = null) => {
         this.models = models;
         this.notes = notes;
         this.#note(models);
+        if (problem !== null) this.#note(problem);
       },
       onFailure: (problem) => this.#note(problem),
     });
