@@ -16,6 +16,9 @@ const BUDGET_GRACE_MS = 15_000;
 
 const TTL_MS: number = SLICE_LEASE_MS + WINDOW_MS + 3000;
 
+/** Gateways that have left stay in a hash until their slices lapse; one with more fields is none that gateways have written. */
+const MOST_FIELDS = 1024;
+
 /** Stands for no limit. */
 const UNLIMITED: number = 2 ** 53;
 
@@ -30,6 +33,7 @@ const UNLIMITED: number = 2 ** 53;
  */
 export const LIMIT_SLICES: Script = defineScript(`
 local LEASE, WINDOW, GRACE, TTL, UNLIMITED = ${SLICE_LEASE_MS}, ${WINDOW_MS}, ${BUDGET_GRACE_MS}, ${TTL_MS}, ${UNLIMITED}
+local MOST_FIELDS = ${MOST_FIELDS}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local holder = ARGV[1]
@@ -57,6 +61,32 @@ local function pack(list)
   return struct.pack(format, unpack(list))
 end
 
+-- The fields of a hash that are records of this form, as a list of holder and record. Whatever else is there is removed: one key that
+-- somebody has overwritten must not fail the claims of all others.
+local function records(name, least, step)
+  local count = redis.pcall('HLEN', name)
+  if type(count) ~= 'number' or count > MOST_FIELDS then
+    redis.call('DEL', name)
+    return {}
+  end
+  local fields, list = redis.call('HGETALL', name), {}
+  for at = 1, #fields, 2 do
+    local text = fields[at + 1]
+    local record = #text % 8 == 0 and #text >= 8 * least and #text <= 8 * 64 and (#text / 8 - least) % step == 0 and numbers(text)
+    for each = 1, record and #record or 0 do
+      -- NaN is neither.
+      if not (record[each] >= 0 and record[each] < math.huge) then record = false break end
+    end
+    if record then
+      list[#list + 1] = fields[at]
+      list[#list + 1] = record
+    else
+      redis.call('HDEL', name, fields[at])
+    end
+  end
+  return list
+end
+
 local function grant(limit, others, base, need, want)
   if limit < 0 then return UNLIMITED end
   local free = math.max(limit - others - base, 0)
@@ -69,10 +99,10 @@ local function add(parts, leaves, requests, tokens)
 end
 
 local function key(name, claim)
-  local fields = redis.call('HGETALL', name)
+  local fields = records(name, 6, 3)
   local others, spare, parts, isLeased = { 0, 0, 0 }, { 0, 0, 0 }, {}, false
   for at = 1, #fields, 2 do
-    local field = numbers(fields[at + 1])
+    local field = fields[at + 1]
     local till = field[2]
     if fields[at] == holder then
       if field[1] >= claim[2] then return '' end
@@ -154,10 +184,10 @@ local function key(name, claim)
 end
 
 local function budget(name, claim)
-  local fields = redis.call('HGETALL', name)
+  local fields = records(name, 5, 1)
   local others, spare, ledger, isLeased = 0, 0, claim[10], false
   for at = 1, #fields, 2 do
-    local field = numbers(fields[at + 1])
+    local field = fields[at + 1]
     if fields[at] == holder then
       if field[1] >= claim[2] then return '' end
       isLeased = now < field[2]
@@ -170,6 +200,7 @@ local function budget(name, claim)
     end
   end
   local limit, used, keep, need, want = unpack(claim, 4, 8)
+  used = math.max(used, 0)
   local base = isLeased and math.max(keep, used) or used
   local quota = grant(limit, others + ledger, base, need, want)
   -- What has been spent is in the sum of the ledger that this gateway has read: it stays until others have read it too.
@@ -220,6 +251,8 @@ const ID_BYTES = 16;
 export function limitSlices(link: ClusterLink): SliceStore {
   return {
     async exchange(claims, timeoutMs) {
+      // An engine that is full or read-only answers scripts that write nothing.
+      if (claims.length === 0) await link.command(['SET', link.key('limit', 'probe'), '', 'PX', '1000'], timeoutMs);
       const keys = claims.map(({ id }) => link.key('limit', id));
       const answer = await link.script(LIMIT_SLICES, keys, [link.instance, ...claims.map(encodeClaim)], timeoutMs);
       if (!Array.isArray(answer) || answer.length !== claims.length + 1) {

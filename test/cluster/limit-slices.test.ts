@@ -96,6 +96,78 @@ t.test('every answer of the script is that of the model, over leases that end an
   }
 });
 
+t.test('what others have written into a key of limits is removed, and fails no claim', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const connection = await connectEngine({
+    ...{ url: redis.url, channels: ['none'], clientName: 'test', timeoutMs: 5000 },
+    onMessage: () => undefined,
+    onLost: () => undefined,
+  });
+  t.teardown(() => connection.close());
+  const resource = { limit: 100, used: 10, keep: 10, need: 5, want: 0, first: 1 };
+  const claim = (kind: 'key' | 'budget'): Buffer =>
+    encodeClaim({
+      ...{ id: '', kind, sequence: 2, isQuiet: false, ledger: 0, parts: [] },
+      resources: kind === 'key' ? [resource, resource, resource] : [resource],
+    });
+  const numbers = (...list: readonly number[]): Buffer => {
+    const bytes = Buffer.alloc(list.length * 8);
+    for (const [at, number] of list.entries()) bytes.writeDoubleLE(number, at * 8);
+    return bytes;
+  };
+  const hash = (value: Buffer | string): Promise<unknown> => connection.send(['HSET', 'limit:bad', 'b', value]);
+  const spoilt: (() => Promise<unknown>)[] = [
+    () => connection.send(['SET', 'limit:bad', 'text']),
+    () => connection.send(['RPUSH', 'limit:bad', 'text']),
+    () => hash('text'),
+    () => hash(''),
+    () => hash(Buffer.alloc(47, 0xff)),
+    () => hash(numbers(1)),
+    () => hash(numbers(1, NaN, 1, 1, 1, 1, 1)),
+    () => hash(numbers(1, 9e15, NaN, 1, 1, 1)),
+    () => hash(numbers(1, 9e15, Infinity, 1, 1)),
+    () => hash(numbers(1, 9e15, -5, 1, 1, 1)),
+    () => hash(numbers(...Array.from({ length: 6000 }, () => 1))),
+    () => connection.send(['HSET', 'limit:bad', ...Array.from({ length: 5000 }, (_, at) => String(at))]),
+  ];
+  for (const spoil of spoilt) {
+    for (const kind of ['key', 'budget'] as const) {
+      await connection.send(['FLUSHALL']);
+      await spoil();
+      const keys = ['limit:good', 'limit:bad'];
+      const args = [GATEWAYS[0] as string, claim(kind), claim(kind)];
+      const [, ...answers] = (await connection.send(['EVAL', LIMIT_SLICES.source, '2', ...keys, ...args])) as unknown[];
+      t.equal(answers.length, 2);
+      t.same(answers[1], answers[0], `${kind}: ${String(spoil)}`);
+      t.equal(redis.cli('HKEYS', 'limit:bad'), GATEWAYS[0]);
+    }
+  }
+});
+
+t.test('an engine that refuses writes is not asked for slices again', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const connection = await connectEngine({
+    ...{ url: redis.url, channels: ['none'], clientName: 'test', timeoutMs: 5000 },
+    onMessage: () => undefined,
+    onLost: () => undefined,
+  });
+  t.teardown(() => connection.close());
+  const link = {
+    ...{ instance: GATEWAYS[0], key: (...parts: string[]) => parts.join(':') },
+    command: (args: string[]) => connection.send(args),
+    script: ({ source }: typeof LIMIT_SLICES, keys: string[], args: string[]) =>
+      connection.send(['EVAL', source, String(keys.length), ...keys, ...args]),
+  } as unknown as ClusterLink;
+  t.same(await limitSlices(link).exchange([], 50), []);
+  redis.cli('CONFIG', 'SET', 'maxmemory', '1');
+  await t.rejects(limitSlices(link).exchange([], 50), /OOM/);
+  redis.cli('CONFIG', 'SET', 'maxmemory', '0');
+  redis.cli('REPLICAOF', '127.0.0.1', '1');
+  await t.rejects(limitSlices(link).exchange([], 50), /READONLY/);
+});
+
 t.test('answers that are none of the script are refused', async (t) => {
   const claim = randomClaim(new Random(1), 2);
   t.throws(() => decodeGrant('text', claim), TypeError);
