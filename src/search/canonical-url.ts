@@ -3,7 +3,7 @@
 // functions take any text, never throw and are idempotent. The rules are listed in docs/search.md.
 
 /** The parts of a normalised URL: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
-interface Address {
+export interface Address {
   /** User information with its `@`. */
   readonly user: string;
   readonly host: string;
@@ -56,6 +56,21 @@ export function pageKey(url: string): string {
   if (plain !== undefined) return plain;
   const key = readKey(text);
   return key.startsWith(SCHEME) ? key.slice(SCHEME.length) : key;
+}
+
+/** Hears the steps from an address to its key, for those who ask why two addresses are one page. */
+export interface AddressSteps {
+  /** `text` was normalised to `address`. */
+  folded(text: string, address: Address): void;
+  /** `address` is another form of the address of a site of this host. */
+  site(address: Address, host: string): void;
+  /** `address` only leads to another one. */
+  wrapper(address: Address): void;
+}
+
+/** Tells the steps by which the key of an address comes about, but for the last one to the id of a work. */
+export function traceSteps(url: string, steps: AddressSteps): void {
+  unwrap(url.trim(), steps);
 }
 
 const SCHEME = 'https://';
@@ -145,24 +160,25 @@ function write({ user, host, port, path, query, fragment }: Address): string {
   return `https://${user}${host}${port}${path}${query}${fragment}`;
 }
 
-function unwrap(text: string): Address | undefined {
-  const outer = fold(text);
-  let address = outer === undefined ? undefined : foldSite(outer);
+function unwrap(text: string, steps?: AddressSteps): Address | undefined {
+  const outer = fold(text, steps);
+  let address = outer === undefined ? undefined : foldSite(outer, steps);
   for (let wrappers = 0; address !== undefined; wrappers++) {
     const target = mayBeWrapper(address.host) ? wrappedUrl(address) : undefined;
-    const inner = target === undefined ? undefined : fold(target);
+    const inner = target === undefined ? undefined : fold(target, steps);
     if (inner === undefined) return address;
     if (wrappers === MAX_WRAPPERS) return outer;
-    address = foldSite(inner);
+    steps?.wrapper(address);
+    address = foldSite(inner, steps);
   }
   return undefined;
 }
 
-function fold(text: string): Address | undefined {
+function fold(text: string, steps?: AddressSteps): Address | undefined {
   const url = URL.parse(text);
   if (url === null || (url.protocol !== 'https:' && url.protocol !== 'http:')) return undefined;
   const { username, password, port, search, hash } = url;
-  return {
+  const address = {
     user: username === '' && password === '' ? '' : `${username}:${password}@`,
     host: foldHost(url.hostname),
     port: port === '' || port === '80' || port === '443' ? '' : `:${port}`,
@@ -170,6 +186,8 @@ function fold(text: string): Address | undefined {
     query: search === '' ? '' : foldQuery(search),
     fragment: hash === '' ? '' : foldFragment(hash),
   };
+  steps?.folded(text, address);
+  return address;
 }
 
 // The unreserved characters of RFC 3986; the marks !*'() that RFC 2396 counted among them and encodeURIComponent still
@@ -181,7 +199,7 @@ const UNESCAPED = new Map(
   ]),
 );
 
-function foldEscapes(text: string): string {
+export function foldEscapes(text: string): string {
   return text.replace(/%(?:[0-9a-f]{2})?/gi, (escape) => {
     // A bare % is escaped: together with decoded characters after it, it could become an escape.
     if (escape === '%') return '%25';
@@ -242,7 +260,7 @@ export const TRACKING: ReadonlySet<string> = new Set(
 const AMP: ReadonlySet<string> = new Set(['amp', 'amp=', 'amp=1', 'amp=true', 'outputtype=amp']);
 
 /** Whether a parameter, with its value, says only how a reader came to the page or which form of it is wanted. */
-function isTracking(entry: string): boolean {
+export function isTracking(entry: string): boolean {
   const equals = entry.indexOf('=');
   const name = (equals < 0 ? entry : entry.slice(0, equals)).toLowerCase();
   if (TRACKING.has(name) || TRACKING_PREFIX.test(name)) return true;
@@ -283,7 +301,13 @@ const VIDEO_PATH = /^\/(?:shorts|embed|live|v)\/([\w-]{11})$/;
 const VIDEO_PARAMETER = /[?&]v=([\w-]{11})(?:&|$)/;
 
 /** One address for the forms in which some sites give the address of a page. */
-function foldSite(address: Address): Address {
+function foldSite(address: Address, steps?: AddressSteps): Address {
+  const folded = foldedSite(address);
+  if (folded !== address) steps?.site(address, folded.host);
+  return folded;
+}
+
+function foldedSite(address: Address): Address {
   const { host, path, port, query, user } = address;
   if (port !== '' || user !== '') return address;
   if (host === 'youtube.com' || host === 'youtube-nocookie.com' || host === 'youtu.be') {

@@ -6,6 +6,7 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { EngineCall, EngineReport, ReportListener } from './engine-client.ts';
 import type { EngineQuery } from './engine.ts';
 import type { SearchQuery } from './query.ts';
+import type { SearchTrace } from './search-trace.ts';
 
 /** How long engines have at the deadline to give up what they hold: they take no time, unless one is stuck. */
 const GRACE_MS = 20;
@@ -28,6 +29,8 @@ export interface CoordinatorOptions {
   readonly softDeadlineMs: number;
   /** Whether what comes after the answer is of use. */
   readonly keepsLate: boolean;
+  /** Hears when each engine reports. */
+  readonly trace?: SearchTrace | undefined;
   /** Hears the reports once, in the order of the request, at the latest 20 ms after the deadline. */
   readonly onDone: (reports: readonly EngineReport[]) => void;
   /** Called once, when no engine is at work any more: with all reports, or null when they were not waited for. */
@@ -42,6 +45,7 @@ export class Coordinator implements ReportListener {
   #isSoft = false;
   #answered = false;
   #ended = false;
+  #startedMs = 0;
 
   /** `onDone` may be called before `start` has returned. */
   constructor(options: CoordinatorOptions) {
@@ -53,6 +57,7 @@ export class Coordinator implements ReportListener {
     const { account, clock, deadlineMs, engines, query, softDeadlineMs } = this.#options;
     const { query: text, type, maxResults } = query;
     const nowMs = clock.now();
+    this.#startedMs = nowMs;
     this.#timer =
       softDeadlineMs < deadlineMs
         ? clock.setTimeout(() => this.#soften(), softDeadlineMs - nowMs)
@@ -67,6 +72,8 @@ export class Coordinator implements ReportListener {
   onReport(report: EngineReport): void {
     if (this.#ended) return;
     this.#reports.set(report.engine, report);
+    const { clock, trace } = this.#options;
+    trace?.reported(report, clock.now() - this.#startedMs);
     if (this.#reports.size === this.#options.query.engines.length) this.#finish();
     else if (this.#isSoft) this.#answerEarly();
   }

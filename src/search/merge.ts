@@ -5,6 +5,7 @@
 import { canonicalUrl, isSamePage, pageKey } from './canonical-url.ts';
 import type { EngineHit, SearchType } from './engine.ts';
 import type { SearchResult } from './query.ts';
+import type { SearchTrace } from './search-trace.ts';
 
 /** The hits of one engine. */
 export interface EngineList {
@@ -18,6 +19,8 @@ export interface EngineList {
 
 interface MergeOptions {
   readonly searchType: SearchType;
+  /** Hears how the pages were ranked. */
+  readonly trace?: SearchTrace | undefined;
 }
 
 /** The first hit of an engine for a page. Those of one page are linked in the order of the request. */
@@ -54,10 +57,11 @@ const RANK_OFFSET = 10;
  * over the engines that found it. Results are ordered by score, then best rank, then the place in the request of the
  * engine of that rank: no two pages share all three.
  */
-export function merge(lists: readonly EngineList[], { searchType }: MergeOptions): SearchResult[] {
+export function merge(lists: readonly EngineList[], { searchType, trace }: MergeOptions): SearchResult[] {
   const pages = group(lists, searchType);
   for (const page of pages) page.score = scoreOf(page);
   sort(pages);
+  trace?.merged(pages, RANK_OFFSET, searchType);
   const results: SearchResult[] = [];
   for (const page of pages) results.push(resultOf(page, searchType));
   return results;

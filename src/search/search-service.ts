@@ -12,6 +12,7 @@ import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Tra
 import { type EngineList, merge } from './merge.ts';
 import type { SearchType } from './engine.ts';
 import type { SearchAnswer, SearchQuery } from './query.ts';
+import type { SearchTrace } from './search-trace.ts';
 import { readAnswer } from './shared-answer.ts';
 
 export interface SearchServiceDeps {
@@ -53,6 +54,8 @@ export interface SearchCaller {
   readonly account: string | null;
   /** Whose places and turns it takes: the account, or what stands for one. */
   readonly caller: string;
+  /** Collects what happens in a search that shares with none. */
+  readonly trace?: SearchTrace;
 }
 
 /** A search that found an answer, or no place: the account, or all together, have too many waiting. */
@@ -129,7 +132,7 @@ export class SearchService {
   }
 
   /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
-  search(query: SearchQuery, { account, caller }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
+  search(query: SearchQuery, { account, caller, trace }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
     const owner = account ?? ++this.#unshared;
     const key = JSON.stringify([owner, query.type, query.maxResults, query.engines, query.query]);
     return this.#cache.request(
@@ -137,7 +140,8 @@ export class SearchService {
       done,
       (flight) => {
         const isKept = account !== null && flight.isKept;
-        return this.#start(query, flight, caller, isKept, isKept ? this.#sharingOf(query, account, caller) : null);
+        const sharing = isKept ? this.#sharingOf(query, account, caller) : null;
+        return this.#start(query, flight, caller, isKept, sharing, trace);
       },
       caller,
     );
@@ -188,6 +192,7 @@ export class SearchService {
     caller: string,
     isKept: boolean,
     sharing: Sharing | null,
+    trace: SearchTrace | undefined,
   ): SearchWork {
     const { clock } = this.#deps;
     const acceptedMs = clock.now();
@@ -196,7 +201,7 @@ export class SearchService {
       const engines = this.#engines;
       const startedMs = clock.now();
       const outcomeOf = (reports: readonly EngineReport[]): AnsweredSearch =>
-        outcome(query, engines, reports, clock.now() - acceptedMs);
+        outcome(query, engines, reports, clock.now() - acceptedMs, trace);
       const share = ({ answer }: AnsweredSearch, foundMs: number): void => {
         if (sharing === null || answer.meta.engines_used.length === 0) return;
         const { group, key, lifetimeMs, shared } = sharing;
@@ -204,7 +209,7 @@ export class SearchService {
       };
       let paid: AnsweredSearch['units'] = new Map();
       return new Coordinator({
-        ...{ query, engines, clock, account: caller, keepsLate: isKept },
+        ...{ query, engines, clock, account: caller, keepsLate: isKept, trace },
         deadlineMs: startedMs + this.#timeoutMs,
         softDeadlineMs: startedMs + this.#softTimeoutMs,
         onDone: (reports) => {
@@ -306,6 +311,7 @@ function outcome(
   engines: ReadonlyMap<string, EngineClient>,
   reports: readonly EngineReport[],
   elapsedMs: number,
+  trace: SearchTrace | undefined,
 ): AnsweredSearch {
   const lists: EngineList[] = [];
   const units = new Map<string, number>();
@@ -313,17 +319,19 @@ function outcome(
   const errors: { engine: string; reason: string }[] = [];
   for (const report of reports) {
     const { engine } = report;
+    const weight = engines.get(engine)?.spec.weight ?? 1;
+    trace?.answered(report, weight);
     if ('reason' in report) {
       errors.push({ engine, reason: report.reason });
       failed.push(engine);
       continue;
     }
     if (report.note !== undefined) errors.push({ engine, reason: report.note });
-    lists.push({ engine, hits: report.hits, weight: engines.get(engine)?.spec.weight ?? 1 });
+    lists.push({ engine, hits: report.hits, weight });
     units.set(engine, unitsOf(report.calls, report.hits.length, query.maxResults));
   }
   const answer = {
-    results: merge(lists, { searchType: query.type }),
+    results: merge(lists, { searchType: query.type, trace }),
     meta: {
       duration_ms: Math.round(elapsedMs),
       engines_used: lists.map(({ engine }) => engine),

@@ -1,6 +1,7 @@
 // The tables of addresses in docs/search.md, row by row, against the code.
 import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { keySteps } from '../../src/search/canonical-rules.ts';
 import { comparisonKey, TRACKING } from '../../src/search/canonical-url.ts';
 
 const page = readFileSync(new URL('../../../docs/search.md', import.meta.url), 'utf8');
@@ -23,7 +24,13 @@ t.test('what is documented as one page has one key', async (t) => {
   for (const [rule, one, other] of merged) {
     t.not(one, other);
     t.equal(comparisonKey(one), comparisonKey(other), rule);
+    t.ok(keySteps(one, 'web').rules.includes(rule.replaceAll('`', '')), `${rule} is named`);
   }
+});
+
+t.test('no rule is named for an address that is in the form already', async (t) => {
+  for (const url of ['https://example.com/a', 'https://example.com/a?a=1&b=2', 'https://example.com/#/a', 'no URL'])
+    t.strictSame(keySteps(url, 'web').rules, [], url);
 });
 
 t.test('what is documented as kept apart is', async (t) => {
