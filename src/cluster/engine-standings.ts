@@ -151,7 +151,8 @@ export class EngineStandings {
       engine.changes = changes;
       engine.taken = taken;
     }
-    if (records.length > 0) link.publish('suspensions', Buffer.concat(records.slice(0, MOST_RECORDS)));
+    for (let at = 0; at < records.length; at += MOST_RECORDS)
+      link.publish('suspensions', Buffer.concat(records.slice(at, at + MOST_RECORDS)));
   }
 
   #endClaims(nowMs: number): void {

@@ -123,8 +123,11 @@ export class PlaceShares {
     const count = (body.length - HEAD_BYTES) / ENTRY_BYTES;
     if (!Number.isInteger(count) || count < 0 || count > this.#totals.length * PLACE_CELLS)
       throw new RangeError(`${body.length} bytes of places`);
-    // One of the two has not yet heard of the seed.
-    if (body.readUInt32LE() !== this.#totals[0]?.seed) return;
+    if (body.readUInt32LE() !== this.#totals[0]?.seed) {
+      // One of the two has not heard of the seed, or has given the engine another one after it had lost it.
+      this.#seedMs = Math.min(this.#seedMs, this.#deps.clock.now() + SEED_RETRY_MS);
+      return;
+    }
     const counts = this.#totals.map(() => new Map<number, number>());
     for (let at = HEAD_BYTES; at < body.length; at += ENTRY_BYTES) {
       const cell = body.readUInt16LE(at + 1);
@@ -165,7 +168,10 @@ export class PlaceShares {
     try {
       await link.command(['SET', key, own, 'NX', 'PX', String(SEED_TTL_MS)], SEED_TIMEOUT_MS);
       const text = String(await link.command(['GETEX', key, 'PX', String(SEED_TTL_MS)], SEED_TIMEOUT_MS));
-      if (!SEED_FORM.test(text)) return;
+      if (!SEED_FORM.test(text)) {
+        await link.command(['DEL', key], SEED_TIMEOUT_MS);
+        return;
+      }
       this.#seedMs = nowMs + SEED_REPEAT_MS;
       if (text === own) return;
       for (const instance of [...this.#siblings.keys()]) this.#forget(instance);

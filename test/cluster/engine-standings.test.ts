@@ -180,6 +180,28 @@ t.test('two accounts suspend an engine over several gateways no more easily than
   );
 });
 
+t.test('more engines than one message holds are told in several', async (t) => {
+  const cluster = createFakeCluster();
+  const cells = Array.from({ length: 150 }, (_, cell) => cell);
+  const [one, two] = [1, 2].map(() => {
+    const board = new EngineBoard(createEngineMemory(cells.length));
+    const standings = new EngineStandings({ link: cluster.link() as ClusterLink, board, clock: cluster.clock });
+    standings.configure(cells.map((cell) => specOf(`engine ${cell}`, { cell, fingerprint: 'same' })));
+    return board;
+  }) as [EngineBoard, EngineBoard];
+  await cluster.advance(1000);
+  const nowMs = cluster.clock.now();
+  for (const cell of cells) {
+    const permit = one.acquire(cell, nowMs, 'me') ?? 0n;
+    one.fail(cell, permit, 'rate limited', nowMs, { account: 'me', query: 'q' });
+  }
+  await cluster.advance(100);
+  t.same(
+    cells.filter((cell) => two.acquire(cell, cluster.clock.now(), 'you') !== undefined),
+    [],
+  );
+});
+
 t.test('a rate limit of an engine holds over all gateways', async (t) => {
   const { cluster, gateways } = await setUp([{ requests: 10, perMs: 1000 }]);
   const rates = [{ requests: 10, perMs: 1000 }];

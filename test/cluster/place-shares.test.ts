@@ -29,6 +29,7 @@ async function setUp(count = 3, perAccount = 8, host: { perHost?: number; hostDe
   const cluster = createFakeCluster({
     answer: ([command, key, value]) => {
       const name = String(key);
+      if (command === 'DEL') return keys.delete(name) ? 1 : 0;
       if (command === 'GETEX') return Buffer.from(keys.get(name) ?? '');
       if (command !== 'SET') throw new Error(`ERR unknown command '${String(command)}'`);
       if (keys.has(name)) return null;
@@ -86,6 +87,19 @@ t.test('gateways agree on one seed, also after the engine has lost it', async (t
   const late = gateway();
   await cluster.advance(1000);
   t.equal(late.link.badMessages.length, 0);
+  await cluster.advance(10_000);
+  t.match([...keys.values()], [/^[0-9a-f]{8}$/], 'what is no seed is replaced');
+});
+
+t.test('gateways understand each other again soon after one of them has given the engine another seed', async (t) => {
+  const { cluster, gateway, gateways, keys } = await setUp();
+  keys.clear();
+  const all = [...gateways, gateway()];
+  await cluster.advance(1000);
+  t.equal(new Set(all.map(({ seed }) => seed())).size, 2, 'the new one was first');
+  ask(gateways[0] as Gateway);
+  await cluster.advance(10_000);
+  t.equal(new Set(all.map(({ seed }) => seed())).size, 1);
 });
 
 t.test('an account that floods one gateway leaves no more places at the others than their share', async (t) => {
