@@ -2,6 +2,7 @@
 // in the size of the page.
 
 import { Blocks } from './blocks.ts';
+import type { CleanTrace } from './clean-trace.ts';
 import { type About, featuresOf, type Table } from './features.ts';
 import { lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
@@ -55,8 +56,8 @@ export function clean(html: string, options: CleanOptions = {}): CleanPage {
   return cleanScored(html, options, score);
 }
 
-/** As `clean`, with a scorer of blocks. */
-export function cleanScored(html: string, options: CleanOptions, scorer: Scorer): CleanPage {
+/** As `clean`, with a scorer of blocks. `trace` hears how the content was found. */
+export function cleanScored(html: string, options: CleanOptions, scorer: Scorer, trace?: CleanTrace): CleanPage {
   const { url = '', format = 'text', include = [] } = options;
   const page = parse(html);
   const urls = new UrlResolver(url, page.head.base);
@@ -69,7 +70,9 @@ export function cleanScored(html: string, options: CleanOptions, scorer: Scorer)
     description: descriptionOf(page.head),
     body: data.body ?? '',
   };
-  const found = new ContentSearch(page, data, urls, format, about, scorer).find(site);
+  trace?.began(page.tree.html, about.kind);
+  const found = new ContentSearch(page, data, urls, format, about, scorer, trace).find(site);
+  trace?.chose(found);
   const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
   return resultOf(found, title, options, urls, metadata);
 }
@@ -121,6 +124,7 @@ class ContentSearch {
   readonly #format: PageFormat;
   readonly #about: About;
   readonly #scorer: Scorer;
+  readonly #trace: CleanTrace | undefined;
 
   constructor(
     { tree, head }: Page,
@@ -129,6 +133,7 @@ class ContentSearch {
     format: PageFormat,
     about: About,
     scorer: Scorer,
+    trace: CleanTrace | undefined,
   ) {
     this.#tree = tree;
     this.#head = head;
@@ -137,11 +142,13 @@ class ContentSearch {
     this.#format = format;
     this.#about = about;
     this.#scorer = scorer;
+    this.#trace = trace;
   }
 
   /** `site` is what the adapter of the site read, which replaces all other sources. */
   find(site: SiteReading | null): Finding {
     const read = site === null ? null : siteFinding(site.html, this.#urls, this.#format);
+    if (read !== null) this.#trace?.tried('adapter of the site', read);
     if (read !== null && site?.isOwnHost === true && read.text !== '') return read;
     const best = this.#search();
     // A page that only claims to be of a software must not hide its text.
@@ -151,21 +158,26 @@ class ContentSearch {
 
   #search(): Finding {
     let best = this.#select(this.#tree);
+    this.#trace?.tried('page', best);
     if (best.text.length >= MIN_CONTENT && this.#about.kind !== 'product') return best;
     const { scripts } = this.#head;
-    const others: readonly (() => Finding)[] = [
-      () => this.#ofHtml(htmlOfText(this.#data.body ?? '')),
-      () => this.#ofPage(flightOf(scripts, false)),
-      () => this.#ofPage(flightOf(scripts, true)),
-      () => this.#ofHtml(stateOf(scripts)),
-      () => this.#ofHtml(linkedContentOf(this.#data.items)),
-      () => this.#ofHtml([this.#data.description ?? '', descriptionOf(this.#head)].map(htmlOfText).join('')),
-      () => this.#everything(),
+    const others: readonly (readonly [name: string, find: () => Finding])[] = [
+      ['article body of linked data', () => this.#ofHtml(htmlOfText(this.#data.body ?? ''))],
+      ['scripts of React', () => this.#ofPage(flightOf(scripts, false))],
+      ['all scripts of React', () => this.#ofPage(flightOf(scripts, true))],
+      ['state in scripts', () => this.#ofHtml(stateOf(scripts))],
+      ['linked data', () => this.#ofHtml(linkedContentOf(this.#data.items))],
+      [
+        'description',
+        () => this.#ofHtml([this.#data.description ?? '', descriptionOf(this.#head)].map(htmlOfText).join('')),
+      ],
+      ['whole body', () => this.#everything()],
     ];
     if (this.#about.kind === 'product') best = this.#withDescription(best);
-    for (const other of others) {
+    for (const [name, find] of others) {
       if (best.text.length >= MIN_CONTENT) return best;
-      const found = other();
+      const found = find();
+      this.#trace?.tried(name, found);
       if (found.text.length > MUCH_MORE * best.text.length) best = found;
     }
     return best;
@@ -194,15 +206,10 @@ class ContentSearch {
     if (blocks.count > MAX_BLOCKS) return this.#finding(tree, new Uint8Array(tree.count));
     const table = featuresOf(tree, blocks, this.#about);
     const probabilities = this.#scorer(table, tree, blocks);
-    return this.#finding(
-      tree,
-      select(tree, {
-        blocks,
-        weights: table.weight,
-        probabilities,
-        isArticle: this.#about.kind === 'article',
-      }),
-    );
+    const isArticle = this.#about.kind === 'article';
+    const { dropped, odds, threshold } = select(tree, { blocks, weights: table.weight, probabilities, isArticle });
+    if (tree === this.#tree) this.#trace?.selected({ tree, blocks, table, odds, threshold }, dropped);
+    return this.#finding(tree, dropped);
   }
 
   /** The whole body. */

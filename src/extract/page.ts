@@ -1,6 +1,7 @@
 // The result of extraction and its options, and what all readers share to build a result: tidy text, a title, the word
 // count.
 
+import type { CleanExplanation } from './clean-trace.ts';
 import { countWords } from './word-count.ts';
 
 /** How `content` is written: paragraphs of plain text, Markdown (CommonMark with GitHub's extensions), or clean HTML. */
@@ -42,6 +43,8 @@ export interface CleanPage {
   readonly metadata?: PageMetadata;
   /** The content is cut: the document has more pages or characters than are read. */
   readonly truncated?: boolean;
+  /** @internal Where a `CleanJob` asks for it and the page is HTML. */
+  readonly explanation?: CleanExplanation;
 }
 
 /** Options of extraction. */
@@ -59,6 +62,8 @@ export interface CleanJob extends CleanOptions {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly mediaType: string;
   readonly charset: string | null;
+  /** @internal Whether the page has an explanation. Default: no. */
+  readonly explain?: boolean;
 }
 
 /** Longer lines are text, not titles. */

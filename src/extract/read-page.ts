@@ -1,10 +1,12 @@
 // Reads a downloaded page with the reader for its media type: HTML, XML, JSON, plain text or PDF.
 
 import { HeadraceError } from '../errors.ts';
-import type { CleanPage, CleanJob } from './page.ts';
-import { clean, render } from './clean.ts';
+import type { CleanJob, CleanOptions, CleanPage } from './page.ts';
+import { cleanScored, clean, render } from './clean.ts';
+import { CleanTrace } from './clean-trace.ts';
 import { decode } from './charset.ts';
 import { htmlOfCode, htmlOfParagraphs } from './html-writer.ts';
+import { score } from './model.ts';
 import { readSiteJson } from './sites/sites.ts';
 import { readJson, readText, readXml } from './plain-text.ts';
 
@@ -28,13 +30,19 @@ export async function readPage(job: CleanJob): Promise<CleanPage> {
   return { ...page, content: kind === 'json' ? htmlOfCode(page.content, 'json') : htmlOfParagraphs(page.content) };
 }
 
+function cleanExplained(html: string, options: CleanOptions): CleanPage {
+  const trace = new CleanTrace();
+  const page = cleanScored(html, options, score, trace);
+  return { ...page, explanation: trace.explanation() };
+}
+
 /** A page, and what its content is written in: the format asked for (html), or plain text. */
 interface Reading {
   readonly page: CleanPage;
   readonly kind: 'html' | 'json' | 'text';
 }
 
-async function read({ bytes, mediaType, charset, ...options }: CleanJob): Promise<Reading> {
+async function read({ bytes, mediaType, charset, explain = false, ...options }: CleanJob): Promise<Reading> {
   const { url = '' } = options;
   if (PDF.test(mediaType)) {
     // Loaded with the first PDF: the library costs time and memory.
@@ -46,7 +54,7 @@ async function read({ bytes, mediaType, charset, ...options }: CleanJob): Promis
     throw new HeadraceError('HR_FETCH_TYPE', { subject: mediaType });
   const text = decode(bytes, charset);
   if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN))))
-    return { page: clean(text, options), kind: 'html' };
+    return { page: explain ? cleanExplained(text, options) : clean(text, options), kind: 'html' };
   if (isXml) return { page: readXml(text, url), kind: 'text' };
   if (!JSON_TYPES.test(mediaType)) return { page: readText(text, url), kind: 'text' };
   const site = readSiteJson(text, url);

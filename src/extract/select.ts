@@ -35,8 +35,17 @@ export interface Scored {
   readonly isArticle: boolean;
 }
 
-/** The nodes to drop. */
-export function select(tree: Tree, { blocks, weights, probabilities, isArticle }: Scored): Dropped {
+/** What is kept, and by what. */
+export interface Selection {
+  /** The nodes to drop. */
+  readonly dropped: Dropped;
+  /** Probability of each block, those of a table or list averaged, and the least that is kept. */
+  readonly odds: Float32Array;
+  readonly threshold: number;
+}
+
+/** Chooses the blocks to keep. */
+export function select(tree: Tree, { blocks, weights, probabilities, isArticle }: Scored): Selection {
   const odds = probabilities.slice();
   averageGroups(tree, blocks, weights, odds);
   const threshold = thresholdOf(weights, odds, isArticle);
@@ -44,7 +53,7 @@ export function select(tree: Tree, { blocks, weights, probabilities, isArticle }
   for (let block = 0; block < blocks.count; block++) kept[block] = Number((odds[block] as number) >= threshold);
   keepAttached(tree, blocks, odds, threshold, kept);
   if (isArticle) dropEmptySections(tree, blocks, odds, kept);
-  return dropOthers(tree, blocks, kept);
+  return { dropped: dropOthers(tree, blocks, kept), odds, threshold };
 }
 
 /** Gives the rows of a table and the items of a list their mean probability. */
