@@ -1,13 +1,20 @@
 // `POST /explain?path=/v1/chat/completions&account=NAME` on the admin listener, for viewers and above: the body and the headers are those
-// of a request, and the answer says which CRN it would go to and why. Bodies are neither logged nor kept.
+// of a request, and the answer says which CRN it would go to and why. Bodies are neither logged nor kept. With the paths `/search` and
+// `/search/fetch`, for operators and above, the search or the fetch is made, charged to nobody, and the answer says what happened in it.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../errors.ts';
 import { readBytes, respond, respondJson } from './admin-exchange.ts';
-import type { AdminTokens } from './admin-tokens.ts';
+import { type AdminTokens, isAllowed } from './admin-tokens.ts';
 
 const PATH = '/explain';
 const DEFAULT_PATH = '/v1/chat/completions';
+
+/** Requests that are made, which may cost the operator of the gateway money. */
+const MADE: ReadonlySet<string> = new Set(['/search', '/search/fetch']);
+
+/** Those at the same time. */
+const MAX_MADE = 8;
 
 /** Headers of the request that are its own, and not those of the admin request. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
@@ -46,6 +53,7 @@ export interface ExplainRoutesOptions {
 export class ExplainRoutes {
   readonly #options: ExplainRoutesOptions;
   #tokens: AdminTokens;
+  #made = 0;
 
   constructor(options: ExplainRoutesOptions) {
     this.#options = options;
@@ -60,20 +68,30 @@ export class ExplainRoutes {
   /** Answers a request to its path; false for any other path. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (path !== PATH) return false;
+    const identity = this.#tokens.identify(req.headers.authorization);
+    const asked = query.get('path') ?? DEFAULT_PATH;
     if (req.method !== 'POST') {
       respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'POST' });
     } else if (!this.#tokens.any) {
       respondJson(res, 403, { detail: 'requests are not explained here: adminToken is not set' });
-    } else if (this.#tokens.identify(req.headers.authorization) === null) {
+    } else if (identity === null) {
       // Every role includes that of a viewer.
       respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+    } else if (!MADE.has(asked)) {
+      void this.#explain(req, res, asked, query);
+    } else if (!isAllowed(identity.role, 'operator')) {
+      respondJson(res, 403, { detail: 'searches and fetches are explained to the role operator and above' });
+    } else if (this.#made >= MAX_MADE) {
+      const detail = `${MAX_MADE} searches and fetches are being explained; try again when one has ended`;
+      respondJson(res, 503, { detail }, { 'retry-after': '1' });
     } else {
-      void this.#explain(req, res, query);
+      this.#made++;
+      void this.#explain(req, res, asked, query).finally(() => this.#made--);
     }
     return true;
   }
 
-  async #explain(req: IncomingMessage, res: ServerResponse, query: URLSearchParams): Promise<void> {
+  async #explain(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): Promise<void> {
     const maxBytes = this.#options.maxBodyBytes();
     const body = await readBytes(req, maxBytes);
     if (body === 'gone') return;
@@ -81,7 +99,6 @@ export class ExplainRoutes {
       respondJson(res, 413, { detail: `the body is longer than ${maxBytes} bytes` }, { connection: 'close' });
       return;
     }
-    const path = query.get('path') ?? DEFAULT_PATH;
     if (!path.startsWith('/')) {
       respondJson(res, 422, { detail: 'path must begin with a slash, such as /v1/chat/completions' });
       return;

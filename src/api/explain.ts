@@ -1,5 +1,6 @@
 // Explains for one request which CRN it would go to and why, by what this process knows at that moment. Nothing is sent, charged,
-// counted or remembered, and nothing of the prompt is in the answer.
+// counted or remembered, and nothing of the prompt is in the answer. A search or a fetch is explained by what happens when it is made:
+// engines and sites are asked, and nobody is charged.
 
 import { dialectOf, type Translation, translationOf } from '../dialect/index.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
@@ -16,7 +17,10 @@ import {
 } from '../routing/index.ts';
 import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import type { ApiDeps } from './deps.ts';
+import type { GivenBody } from './explained.ts';
+import { explainFetch } from './fetch.ts';
 import { scannedBody } from './scanned-body.ts';
+import { explainSearch } from './search.ts';
 
 const NO_STORE = ['cache-control', 'no-store'];
 
@@ -42,12 +46,29 @@ export function explain(exchange: Exchange, deps: ApiDeps, account: string): voi
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
+      const made = MADE.get(exchange.path);
+      if (made !== undefined) {
+        void made(deps, { body, contentType: exchange.contentType }, account).then(
+          (answer) => respondJson(exchange, 200, answer, NO_STORE),
+          (thrown: unknown) => respondError(exchange, thrown),
+        );
+        return;
+      }
       respondJson(exchange, 200, explained(exchange, deps, account, body), NO_STORE);
     } catch (thrown) {
       respondError(exchange, thrown);
     }
   });
 }
+
+/** Requests that are explained by making them. */
+const MADE: ReadonlyMap<string, (deps: ApiDeps, given: GivenBody, account: string) => Promise<object>> = new Map<
+  string,
+  (deps: ApiDeps, given: GivenBody, account: string) => Promise<object>
+>([
+  ['/search', explainSearch],
+  ['/search/fetch', explainFetch],
+]);
 
 function explained(exchange: Exchange, deps: ApiDeps, account: string, received: Buffer): RequestExplanation {
   const { picker, pickerSettings, responseHolders, settings, table } = deps;

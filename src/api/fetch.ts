@@ -1,8 +1,10 @@
 // `POST /search/fetch`: a page as clean text. A page is charged when it was read, also when it comes from the cache: what
 // the client pays for is the text.
 
-import type { PageAnswer, PageRequest } from '../fetch/index.ts';
+import { exactUsdText } from '../billing/index.ts';
+import type { PageAnswer, PageExplanation, PageRequest } from '../fetch/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
+import { type ExplainedError, explainedError, type GivenBody } from './explained.ts';
 import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
@@ -55,6 +57,31 @@ export async function fetchPageFor(
 ): Promise<PageAnswer> {
   const request = pageOf(readValue(fetchRequest, input));
   return await callWhole(signal, (done) => start(deps, LIBRARY, request, done));
+}
+
+/** Answer of `POST /explain?path=/search/fetch`. */
+export interface ExplainedFetch {
+  /** What a client would get; null where it would get the error. */
+  readonly answer: PageAnswer | null;
+  readonly error: ExplainedError | null;
+  /** Null where the page was not tried. */
+  readonly explanation: PageExplanation | null;
+  /** What a client would pay, exact, as text. */
+  readonly costUsd: string;
+}
+
+/** Fetches as a client would, for an operator: charged to nobody, shared with none, read anew. */
+export async function explainFetch(
+  { billing, pages, settings }: ApiDeps,
+  { body, contentType }: GivenBody,
+  account: string,
+): Promise<ExplainedFetch> {
+  const request = pageOf(readBody(fetchRequest, body, contentType));
+  const found = await pages.explain(account, request, settings.fetch.timeoutMs);
+  const answer = 'answer' in found ? found.answer : null;
+  const error = 'answer' in found ? null : explainedError(found.error);
+  const costUsd = exactUsdText(answer === null ? 0 : (billing?.pagePrice ?? 0));
+  return { answer, error, explanation: found.explanation, costUsd };
 }
 
 function start(

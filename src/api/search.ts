@@ -3,7 +3,7 @@
 // the cache costs only what came for it after its own search had been answered. What a wallet has paid for engines that did not answer
 // becomes its credit.
 
-import type { Spending } from '../billing/index.ts';
+import { exactUsdText, type Spending } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
 import type { AnswerSource } from '../net/answer-cache.ts';
@@ -12,9 +12,12 @@ import {
   mostUnits,
   type SearchAnswer,
   type SearchCaller,
+  type SearchExplanation,
   type SearchQuery,
+  SearchTrace,
 } from '../search/index.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
+import { type ExplainedError, explainedError, type GivenBody } from './explained.ts';
 import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
@@ -83,6 +86,44 @@ export const search: Endpoint = paid(searchEndpoint);
 export async function searchFor(deps: ApiDeps, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
   const query = queryOf(readValue(searchSchemaOf(deps.settings.search), input));
   return await callWhole(signal, (done) => start(deps, query, LIBRARY, done));
+}
+
+/** Answer of `POST /explain?path=/search`. */
+export interface ExplainedSearch {
+  /** What a client would get; null where it would get the error. */
+  readonly answer: SearchAnswer | null;
+  readonly error: ExplainedError | null;
+  readonly explanation: SearchExplanation;
+  /** What a client would pay to each engine, exact, as text. */
+  readonly costs: readonly { readonly engine: string; readonly prices: number; readonly costUsd: string }[];
+  /** Whether the account would get a kept answer now. */
+  readonly isKept: boolean;
+}
+
+/** Searches as a client would, for an operator: charged to nobody, shared with none. */
+export async function explainSearch(
+  deps: ApiDeps,
+  { body, contentType }: GivenBody,
+  account: string,
+): Promise<ExplainedSearch> {
+  const query = queryOf(readBody(searchSchemaOf(deps.settings.search), body, contentType));
+  const isKept = deps.search.keeps(query, account);
+  const trace = new SearchTrace();
+  const { answer, error, units } = await new Promise<Explained>((resolve) => {
+    start(deps, query, { account: null, caller: account, trace }, (error, answer, _cached, units) =>
+      resolve({ error, answer, units }),
+    );
+  });
+  const costs = Array.from(units, ([engine, prices]) => {
+    return { engine, prices, costUsd: exactUsdText(prices * priceOf(engine, deps.billing)) };
+  });
+  return { answer, error: explainedError(error), explanation: trace.explanation(), costs, isKept };
+}
+
+interface Explained {
+  readonly answer: SearchAnswer | null;
+  readonly error: HeadraceError | null;
+  readonly units: Units;
 }
 
 /** Hears the answer, and what it costs. */

@@ -16,6 +16,7 @@ import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
 import { type HostCounts, HostLimits } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
+import type { PageTrace } from './page-trace.ts';
 import { refreshOf, type RefreshTarget } from './refresh.ts';
 import { type FetchRobots, Robots, ROBOTS_BYTES, type RobotsResponse } from './robots.ts';
 
@@ -37,9 +38,9 @@ export interface Downloader {
   /**
    * Fetches a page, in turns of `account`. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject: the limit),
    * `HR_FETCH_TYPE`, `HR_FETCH_FAILED`, `HR_FETCH_CHALLENGE`, `HR_FETCH_TIMEOUT` (subject `connect` or `first byte`) or
-   * `HR_FETCH_BUSY`, and with the reason of `signal` when that fires. The signal carries the total timeout of the page.
+   * `HR_FETCH_BUSY`, and with the reason of `signal` when that fires. The signal carries the total timeout of the page. `trace` hears of each request.
    */
-  download(url: string, account: string, signal: AbortSignal): Promise<Download>;
+  download(url: string, account: string, signal: AbortSignal, trace?: PageTrace): Promise<Download>;
   /** Applies to downloads that start later. */
   configure(settings: Settings['fetch']): void;
   /** Requests that wait for a slot of their host, and those that were refused since the start because too many waited. */
@@ -89,6 +90,7 @@ interface Transfer {
   /** Whose turns its requests take. */
   readonly account: string;
   readonly signal: AbortSignal;
+  readonly trace: PageTrace | undefined;
 }
 
 export function createDownloader(settings: Settings['fetch'], deps: DownloaderDeps): Downloader {
@@ -120,8 +122,8 @@ class PageDownloader implements Downloader {
     this.#retire(old);
   }
 
-  async download(url: string, account: string, signal: AbortSignal): Promise<Download> {
-    const transfer = this.#begin(url, account, signal, this.#current.settings.redirects);
+  async download(url: string, account: string, signal: AbortSignal, trace?: PageTrace): Promise<Download> {
+    const transfer = this.#begin(url, account, signal, this.#current.settings.redirects, trace);
     return await this.#settle(transfer, this.#page(transfer));
   }
 
@@ -156,12 +158,12 @@ class PageDownloader implements Downloader {
     generation.client.close().catch(() => undefined);
   }
 
-  #begin(url: string, account: string, signal: AbortSignal, maxRedirects: number): Transfer {
+  #begin(url: string, account: string, signal: AbortSignal, maxRedirects: number, trace?: PageTrace): Transfer {
     const generation = this.#current;
     const ended = AbortSignal.any([this.#closing.signal, signal]);
     ended.throwIfAborted();
     const chain = new RedirectChain(url, generation.guard, maxRedirects);
-    const transfer = { generation, chain, account, signal: ended };
+    const transfer = { generation, chain, account, signal: ended, trace };
     generation.transfers++;
     return transfer;
   }
@@ -177,20 +179,24 @@ class PageDownloader implements Downloader {
   }
 
   async #page(transfer: Transfer): Promise<Download> {
-    const { account, chain, generation, signal } = transfer;
+    const { account, chain, generation, signal, trace } = transfer;
     const { robots, userAgent } = generation.settings;
     const asker = { userAgent, account, signal };
     const fetchRobots: FetchRobots = (url, left) => this.#fetchRobots(url, account, left);
     for (;;) {
-      if (robots) await this.#robots.admit(chain.url, asker, fetchRobots);
+      if (robots) {
+        await this.#robots.admit(chain.url, asker, fetchRobots);
+        trace?.robots();
+      }
       const download = await this.#hop(transfer, ACCEPT, (response) => this.#readPage(response, transfer));
+      trace?.read(download === null ? chain.url.href : null);
       if (download !== null) return download;
     }
   }
 
   /** One request, in a slot of its host; null after a redirect. */
   async #hop<T>(
-    { account, chain, generation, signal }: Transfer,
+    { account, chain, generation, signal, trace }: Transfer,
     accept: string,
     read: (response: GuardedResponse) => Promise<T | null>,
   ): Promise<T | null> {
@@ -202,9 +208,12 @@ class PageDownloader implements Downloader {
       'accept-encoding': ACCEPTED_CODINGS,
       'accept-language': 'en,*;q=0.5',
     };
+    trace?.asked(chain.url.href);
     const release = await this.#limits.acquire(account, chain.url.hostname, signal);
+    trace?.sent();
     try {
       const response = await generation.client.get(chain.url, headers, signal);
+      trace?.answered(response.status, response.headers['content-type']);
       try {
         chain.takeCookies(response.cookies);
         return chain.follow(response.status, response.headers['location']) ? null : await read(response);

@@ -32,6 +32,7 @@ import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader } from './download.ts';
 import { createGuard, type Guard } from './guard.ts';
+import { type PageExplanation, PageTrace } from './page-trace.ts';
 import { readPageAnswer } from './shared-page.ts';
 
 export interface PageRequest {
@@ -58,7 +59,11 @@ export interface PageAnswer {
 type PageResult =
   { readonly answer: PageAnswer } | { readonly code: ErrorCode; readonly subject: string; readonly headers: string[] };
 
-export type PageReply = PageResult & { readonly cached: boolean };
+export type PageReply = PageResult & {
+  readonly cached: boolean;
+  /** Where the request asks for it. */
+  readonly explanation?: PageExplanation;
+};
 
 export type PagesCommand =
   | {
@@ -68,6 +73,8 @@ export type PagesCommand =
       /** Whose places the page takes. */
       readonly account: string;
       readonly request: PageRequest;
+      /** Reads the page anew, shares it with none, and tells how. Default: no. */
+      readonly explain?: boolean;
       readonly replyTo: Ref<PageReply>;
     }
   /** The client of request `id` has left. */
@@ -168,23 +175,27 @@ class Pages {
     if (cacheKeyOf(settings) !== before) this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
   }
 
-  #fetch({ account, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
+  #fetch({ account, explain = false, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
     const startedMs = this.#clock.now();
+    const trace = explain ? new PageTrace(this.#clock) : undefined;
+    const key = keyOf(request);
+    if (this.#cache.has(key)) trace?.kept();
     const reply = (result: PageResult, source: AnswerSource): void => {
       this.#pending.delete(id);
       this.#deps.onOutcome(outcomeOf(result, source), this.#clock.now() - startedMs);
-      replyTo.tell({ ...result, cached: source === 'cache' });
+      const explanation = trace === undefined ? {} : { explanation: trace.explanation() };
+      replyTo.tell({ ...result, cached: source === 'cache', ...explanation });
     };
     const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
       const pageFlight = new PageFlight(flight, this.#settings.timeoutMs, this.#clock, this.#deps.onDefect);
-      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight, sharing);
-      const sharing = flight.isKept ? this.#sharingOf(account, request) : null;
+      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight, sharing, trace);
+      const sharing = flight.isKept && trace === undefined ? this.#sharingOf(account, request) : null;
       const read = (): void => pageFlight.hold(() => this.#deps.places.request(account, onTurn));
       if (sharing === null) read();
       else sharing.find(pageFlight, read);
       return pageFlight;
     };
-    this.#pending.set(id, this.#cache.request(keyOf(request), reply, start, account));
+    this.#pending.set(id, this.#cache.request(trace === undefined ? key : `explain ${id}`, reply, start, account));
   }
 
   /** How a page is shared with other gateways; null: not at all. */
@@ -196,8 +207,15 @@ class Pages {
     return new Sharing(shared, this.#guard, this.#settings, cacheTtlMs, account, request);
   }
 
-  #begin(turn: Turn, account: string, request: PageRequest, flight: PageFlight, sharing: Sharing | null): void {
-    if (turn === 'place') void this.#read(account, request, flight, sharing);
+  #begin(
+    turn: Turn,
+    account: string,
+    request: PageRequest,
+    flight: PageFlight,
+    sharing: Sharing | null,
+    trace: PageTrace | undefined,
+  ): void {
+    if (turn === 'place') void this.#read(account, request, flight, sharing, trace);
     else flight.fail(refusalOf(turn, this.#settings));
   }
 
@@ -206,17 +224,20 @@ class Pages {
     { url, format, include }: PageRequest,
     flight: PageFlight,
     sharing: Sharing | null,
+    trace: PageTrace | undefined,
   ): Promise<void> {
     try {
       const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
-      const { noStore, ...download } = await downloader.download(url, account, flight.signal);
-      const { title, content, wordCount, ...extras } = await pool.read(
-        { ...download, format, include },
+      const { noStore, ...download } = await downloader.download(url, account, flight.signal, trace);
+      trace?.downloaded({ ...download, noStore });
+      const { title, content, wordCount, explanation, ...extras } = await pool.read(
+        { ...download, format, include, ...(trace !== undefined && { explain: true }) },
         account,
         flight.signal,
       );
+      trace?.cleaned(explanation);
       const answer = { url: download.url, title, content, word_count: wordCount, ...extras };
-      flight.end({ answer }, !noStore);
+      flight.end({ answer }, !noStore && trace === undefined);
       if (!noStore) sharing?.share(answer);
     } catch (error) {
       flight.fail(error);
@@ -401,6 +422,22 @@ export class PageClient {
     this.#name = name;
   }
 
+  /** Reads a page anew, in the places of `account`, and resolves with what happened. */
+  async explain(account: string, request: PageRequest, timeoutMs: number): Promise<ExplainedPage> {
+    const id = `${this.#name}/${++this.#count}`;
+    const command = { type: 'Fetch', id, account, request, explain: true } as const;
+    try {
+      const reply = await ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ ...command, replyTo }), {
+        timeoutMs: timeoutMs + MARGIN_MS,
+      });
+      const explanation = reply.explanation ?? null;
+      if ('answer' in reply) return { answer: reply.answer, explanation };
+      return { error: new HeadraceError(reply.code, reply), explanation };
+    } catch (error) {
+      return { error: askError(error), explanation: null };
+    }
+  }
+
   /** Asks for a page in the places of `account`. `done` is called once, later than this call returns, unless aborted. */
   fetch(account: string, request: PageRequest, timeoutMs: number, done: PageDone): PendingPage {
     const id = `${this.#name}/${++this.#count}`;
@@ -426,6 +463,11 @@ export class PageClient {
     };
   }
 }
+
+/** A page, or why there is none, and what happened. */
+export type ExplainedPage = ({ readonly answer: PageAnswer } | { readonly error: HeadraceError }) & {
+  readonly explanation: PageExplanation | null;
+};
 
 /** The actor did not answer: it is overloaded or has stopped. */
 function askError(cause: unknown): HeadraceError {

@@ -111,8 +111,11 @@ export class Readings {
   /** Where a request would go, by a thread that serves requests: what prompts have in common is known to each by itself. */
   explain(request: ExplainRequest): Promise<ExplainAnswer> {
     const { local, now } = this.#sources;
-    const [thread] = now().threads;
-    return thread === undefined ? local.explain(request) : askExplain(thread, passOn, request, TIMEOUT_MS);
+    const { settings, threads } = now();
+    const [thread] = threads;
+    return thread === undefined
+      ? local.explain(request)
+      : askExplain(thread, passOn, request, explainTimeoutMs(request.path, settings));
   }
 
   /** Requests under way, by thread. */
@@ -162,6 +165,12 @@ export class Readings {
       discovery: discovery.status(),
     };
   }
+}
+
+/** A search and a fetch are explained by making them. A search may wait for its place as long as it may take. */
+function explainTimeoutMs(path: string, { fetch, search }: Settings): number {
+  if (path === '/search') return 2 * search.timeoutMs + TIMEOUT_MS;
+  return path === '/search/fetch' ? fetch.timeoutMs + TIMEOUT_MS : TIMEOUT_MS;
 }
 
 /** What the models of each CRN have in common, or come to. */

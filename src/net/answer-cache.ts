@@ -74,6 +74,11 @@ export class KeptAnswers<Answer extends object> {
     return this.#answers.get(key);
   }
 
+  /** Does not count as a use. */
+  has(key: string): boolean {
+    return this.#answers.has(key);
+  }
+
   /** `lifetimeMs`: where it is less than that of the cache. */
   set(key: string, answer: Answer, group: string, lifetimeMs?: number): void {
     this.#answers.delete(key);
@@ -147,6 +152,11 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
     const waiter = flight.join(done);
     if (running === undefined) flight.start(start);
     return waiter;
+  }
+
+  /** Whether the answer of a key is kept. */
+  has(key: string): boolean {
+    return this.#kept?.has(key) ?? false;
   }
 
   /** The work of every flight under way. */

@@ -133,10 +133,8 @@ export class SearchService {
 
   /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
   search(query: SearchQuery, { account, caller, trace }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
-    const owner = account ?? ++this.#unshared;
-    const key = JSON.stringify([owner, query.type, query.maxResults, query.engines, query.query]);
     return this.#cache.request(
-      key,
+      keyOf(query, account ?? ++this.#unshared),
       done,
       (flight) => {
         const isKept = account !== null && flight.isKept;
@@ -145,6 +143,11 @@ export class SearchService {
       },
       caller,
     );
+  }
+
+  /** Whether an answer to an equal search of an account is kept. */
+  keeps(query: SearchQuery, account: string): boolean {
+    return this.#cache.has(keyOf(query, account));
   }
 
   /** Whether an engine is configured and has searches of the type. */
@@ -244,6 +247,11 @@ export class SearchService {
     });
     return work;
   }
+}
+
+/** Equal for equal searches of an owner. */
+function keyOf({ engines, maxResults, query, type }: SearchQuery, owner: string | number): string {
+  return JSON.stringify([owner, type, maxResults, engines, query]);
 }
 
 const NO_UNITS: ReadonlyMap<string, number> = new Map();
