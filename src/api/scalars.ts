@@ -44,7 +44,16 @@ export interface EnumSchema extends Annotations {
   readonly values: readonly string[];
 }
 
-export type ScalarSchema = StringSchema | UrlSchema | NumberSchema | BooleanSchema | EnumSchema;
+/**
+ * A text of a known form. `date`: a day of the calendar as YYYY-MM-DD. `hostname`: a host name or address, which is normalised as in
+ * URLs (lower case, ASCII). `language`: ISO 639-1. `country`: ISO 3166-1 alpha-2. Both in either case.
+ */
+export interface FormatSchema extends Annotations {
+  readonly type: 'format';
+  readonly format: 'date' | 'hostname' | 'language' | 'country';
+}
+
+export type ScalarSchema = StringSchema | UrlSchema | NumberSchema | BooleanSchema | EnumSchema | FormatSchema;
 
 /** Called once with the mistake in a value. */
 export type Refuse = (type: string, msg: string) => void;
@@ -66,7 +75,55 @@ export function checkScalar(schema: ScalarSchema, value: unknown, refuse: Refuse
     case 'enum':
       if (schema.values.includes(value as string)) return value;
       return refuse('literal_error', `Input should be ${alternatives(schema.values)}`);
+    case 'format':
+      return checkFormat(schema, value, refuse);
   }
+}
+
+interface Format {
+  /** The value in its normal form; undefined when it is none. */
+  readonly read: (text: string) => string | undefined;
+  readonly says: string;
+}
+
+const LANGUAGES = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' });
+const COUNTRIES = new Intl.DisplayNames(['en'], { type: 'region', fallback: 'none' });
+
+/** Codes that name no country: unions of countries, outlying islands, and what tests and unknown places use. */
+const NO_COUNTRIES: ReadonlySet<string> = new Set(['EU', 'EZ', 'UN', 'QO', 'XA', 'XB', 'ZZ']);
+
+const FORMATS: Readonly<Record<FormatSchema['format'], Format>> = {
+  date: { read: readDate, says: 'a date as YYYY-MM-DD' },
+  hostname: { read: readHostname, says: 'a host name, such as example.com' },
+  language: {
+    read: (text) => (/^[a-z]{2}$/i.test(text) && LANGUAGES.of(text) !== undefined ? text.toLowerCase() : undefined),
+    says: 'a language of ISO 639-1, such as en',
+  },
+  country: { read: readCountry, says: 'a country of ISO 3166-1, such as DE' },
+};
+
+function checkFormat({ format }: FormatSchema, value: unknown, refuse: Refuse): unknown {
+  if (typeof value !== 'string') return refuse(...notAString);
+  const { read, says } = FORMATS[format];
+  return read(value.trim()) ?? refuse('value_error', `Input should be ${says}`);
+}
+
+function readDate(text: string): string | undefined {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text)) return undefined;
+  const date = new Date(`${text}T00:00:00Z`);
+  // A day that a month does not have would be one of the next month.
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text) ? text : undefined;
+}
+
+function readHostname(text: string): string | undefined {
+  if (text.length > 253 || /[\s/?#@\\%:]/.test(text)) return undefined;
+  const hostname = URL.parse(`http://${text}/`)?.hostname.replace(/\.$/, '');
+  return hostname !== undefined && /^[a-z\d_-]+(?:\.[a-z\d_-]+)*$/.test(hostname) ? hostname : undefined;
+}
+
+function readCountry(text: string): string | undefined {
+  const code = text.toUpperCase();
+  return /^[A-Z]{2}$/.test(code) && !NO_COUNTRIES.has(code) && COUNTRIES.of(code) !== undefined ? code : undefined;
 }
 
 function checkString(schema: StringSchema, value: unknown, refuse: Refuse): unknown {

@@ -1,10 +1,11 @@
 // Schemas of request and response bodies. `validate` checks a body against a schema and `toJsonSchema` writes the same schema
 // into the OpenAPI document, so that the two cannot differ. Conversions and error messages are those of pydantic.
 import { HeadraceError } from '../errors.ts';
+import { SAFE_SEARCH, type SearchFilters, TIME_RANGES } from '../search/index.ts';
 import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
 import { MAX_URL_LENGTH, checkScalar, counted } from './scalars.ts';
-import type { Annotations, ScalarSchema } from './scalars.ts';
+import type { Annotations, EnumSchema, FormatSchema, ScalarSchema } from './scalars.ts';
 
 export interface ArraySchema extends Annotations {
   readonly type: 'array';
@@ -30,12 +31,19 @@ export interface MapSchema extends Annotations {
   readonly values: Schema;
 }
 
+/** A word, or an object. */
+export interface WordOrObjectSchema extends Annotations {
+  readonly type: 'word or object';
+  readonly word: EnumSchema;
+  readonly object: ObjectSchema;
+}
+
 /** Any JSON value. */
 export interface AnySchema extends Annotations {
   readonly type: 'any';
 }
 
-export type Schema = ScalarSchema | ArraySchema | ObjectSchema | MapSchema | AnySchema;
+export type Schema = ScalarSchema | ArraySchema | ObjectSchema | MapSchema | WordOrObjectSchema | AnySchema;
 
 /** The converted value, or every mistake in field order. */
 export type Checked<T> = { readonly value: T } | { readonly errors: ValidationEntry[] };
@@ -81,6 +89,8 @@ function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknow
     case 'object':
       if (!isRecord(value)) return report(loc, 'model_attributes_type', NOT_AN_OBJECT);
       return checkFields(schema, value, loc, report);
+    case 'word or object':
+      return check(isRecord(value) ? schema.object : schema.word, value, loc, report);
     case 'map':
       if (!isRecord(value)) return report(loc, 'dict_type', 'Input should be a valid dictionary');
       return Object.fromEntries(
@@ -212,6 +222,10 @@ function keywords(schema: Schema, components?: Record<string, JsonSchema>): Json
       return { type: 'string', format: 'uri', maxLength: MAX_URL_LENGTH };
     case 'enum':
       return { type: 'string', enum: own.values };
+    case 'format':
+      return { type: 'string', ...JSON_FORMATS[own.format] };
+    case 'word or object':
+      return { anyOf: [toJsonSchema(own.word, components), toJsonSchema(own.object, components)] };
     case 'array':
       return { ...own, items: toJsonSchema(own.items, components) };
     case 'map':
@@ -222,6 +236,13 @@ function keywords(schema: Schema, components?: Record<string, JsonSchema>): Json
       return own;
   }
 }
+
+const JSON_FORMATS: Readonly<Record<FormatSchema['format'], JsonSchema>> = {
+  date: { format: 'date' },
+  hostname: { format: 'hostname' },
+  language: { pattern: '^[A-Za-z]{2}$' },
+  country: { pattern: '^[A-Za-z]{2}$' },
+};
 
 function objectKeywords(schema: ObjectSchema, components?: Record<string, JsonSchema>): JsonSchema {
   const fields = Object.entries(schema.fields as Record<string, Schema>);
@@ -261,7 +282,16 @@ export interface SearchRequest {
   readonly engines: readonly string[];
   readonly max_results: number;
   readonly search_type: 'web' | 'news' | 'images' | 'academic';
+  readonly time_range?: SearchFilters['timeRange'];
+  readonly include_domains?: readonly string[];
+  readonly exclude_domains?: readonly string[];
+  readonly language?: string;
+  readonly country?: string;
+  readonly safe_search?: SearchFilters['safeSearch'];
+  readonly page: number;
 }
+
+const DOMAINS = { type: 'array', items: { type: 'format', format: 'hostname' }, maxItems: 50 } as const;
 
 /** Describes a search over other engines than the default ones; `preset` is asked when the request names none. */
 export function searchRequestOf(allowed: readonly string[], preset: readonly string[]): ObjectSchema<SearchRequest> {
@@ -290,6 +320,29 @@ export function searchRequestOf(allowed: readonly string[], preset: readonly str
         default: 'web',
         description: 'What to search for. An engine that cannot is named in `meta.engine_errors`.',
       },
+      time_range: {
+        type: 'word or object',
+        word: { type: 'enum', values: TIME_RANGES },
+        object: {
+          type: 'object',
+          fields: {
+            from: { type: 'format', format: 'date', description: 'The first day.' },
+            to: { type: 'format', format: 'date', description: 'The last day.' },
+          },
+        },
+        description: 'When results were published: within the last day, week, month or year, or on days in a range.',
+      },
+      include_domains: { ...DOMAINS, description: 'Only results of these hosts and their subdomains.' },
+      exclude_domains: { ...DOMAINS, description: 'No results of these hosts and their subdomains.' },
+      language: {
+        type: 'format',
+        format: 'language',
+        description: 'Language of the results, ISO 639-1.',
+        example: 'en',
+      },
+      country: { type: 'format', format: 'country', description: 'Country to search for, ISO 3166-1.', example: 'DE' },
+      safe_search: { type: 'enum', values: SAFE_SEARCH, description: 'How much adult content is left out.' },
+      page: { type: 'integer', minimum: 1, maximum: 10, default: 1, description: 'Page of the results, from 1.' },
     },
   };
 }

@@ -12,7 +12,11 @@ import {
   mostUnits,
   type SearchAnswer,
   type SearchCaller,
+<<<<<<< HEAD
   type SearchExplanation,
+=======
+  type SearchFilters,
+>>>>>>> 4edf7c3 (Read the filters of a search, and hand them to engines)
   type SearchQuery,
   SearchTrace,
 } from '../search/index.ts';
@@ -164,8 +168,34 @@ export function searchSchemaOf(settings: Settings['search']): ObjectSchema<Searc
   return schema;
 }
 
-function queryOf({ query, engines, max_results: maxResults, search_type: type }: SearchRequest): SearchQuery {
-  return { query, engines: [...new Set(engines)], maxResults, type };
+function queryOf(request: SearchRequest): SearchQuery {
+  const { query, engines, max_results: maxResults, page, search_type: type } = request;
+  const filters = filtersOf(request);
+  return {
+    ...{ query, engines: [...new Set(engines)], maxResults, type },
+    ...(filters !== undefined && { filters }),
+    ...(page > 1 && { page }),
+  };
+}
+
+/** Undefined without any, so that a request with empty filters is the same as one without. */
+function filtersOf(request: SearchRequest): SearchFilters | undefined {
+  const { country, language, safe_search: safeSearch, time_range: timeRange } = request;
+  const { exclude_domains: excluded = [], include_domains: included = [] } = request;
+  const isDated = typeof timeRange === 'string' || timeRange?.from !== undefined || timeRange?.to !== undefined;
+  if (typeof timeRange === 'object' && (timeRange.from ?? '') > (timeRange.to ?? '9')) {
+    const mistake = { loc: ['body', 'time_range'], msg: '`from` should not be after `to`', type: 'value_error' };
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  }
+  const filters: SearchFilters = {
+    ...(isDated && { timeRange }),
+    ...(included.length > 0 && { includeDomains: [...new Set(included)].toSorted() }),
+    ...(excluded.length > 0 && { excludeDomains: [...new Set(excluded)].toSorted() }),
+    ...(language !== undefined && { language }),
+    ...(country !== undefined && { country }),
+    ...(safeSearch !== undefined && { safeSearch }),
+  };
+  return Object.keys(filters).length === 0 ? undefined : filters;
 }
 
 function priceOf(engine: string, billing: Billing | null): number {

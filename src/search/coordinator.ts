@@ -55,17 +55,17 @@ export class Coordinator implements ReportListener {
   /** Asks all engines at once. */
   start(): void {
     const { account, clock, deadlineMs, engines, query, softDeadlineMs } = this.#options;
-    const { query: text, type, maxResults } = query;
+    const { engines: asked, ...engineQuery } = query;
     const nowMs = clock.now();
     this.#startedMs = nowMs;
     this.#timer =
       softDeadlineMs < deadlineMs
         ? clock.setTimeout(() => this.#soften(), softDeadlineMs - nowMs)
         : clock.setTimeout(() => this.#expire(), deadlineMs - nowMs);
-    for (const id of query.engines) {
+    for (const id of asked) {
       const engine = engines.get(id);
       if (engine === undefined) this.onReport({ engine: id, reason: 'not configured' });
-      else this.#calls.set(id, engine.search({ query: text, type, maxResults }, deadlineMs, this, account));
+      else this.#calls.set(id, engine.search(engineQuery, deadlineMs, this, account));
     }
   }
 

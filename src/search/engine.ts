@@ -2,6 +2,8 @@
 // hits. An engine does no I/O and keeps no limits. Each kind has a file in `engines/`; embedders add engines of their own by
 // `createGateway({ search: { engines: { x: myEngine } } })`.
 
+import type { SearchFilters } from './filters.ts';
+
 /** The values of `search_type`. */
 export const SEARCH_TYPES = ['web', 'news', 'images', 'academic'] as const;
 export type SearchType = (typeof SEARCH_TYPES)[number];
@@ -12,6 +14,10 @@ export interface EngineQuery {
   readonly type: SearchType;
   /** Hits wanted in all, 1 to 100. */
   readonly maxResults: number;
+  /** Undefined without any. */
+  readonly filters?: SearchFilters;
+  /** From 1, which is the default. */
+  readonly page?: number;
 }
 
 /** One hit, in the engine's order of rank. Text is plain: no HTML, no entities. */

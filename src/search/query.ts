@@ -1,6 +1,7 @@
 // A search and its answer. Field names are those of the public interface.
 
 import type { SearchType } from './engine.ts';
+import type { SearchFilters } from './filters.ts';
 
 /** A checked request. */
 export interface SearchQuery {
@@ -9,6 +10,10 @@ export interface SearchQuery {
   readonly engines: readonly string[];
   readonly maxResults: number;
   readonly type: SearchType;
+  /** Undefined without any. */
+  readonly filters?: SearchFilters;
+  /** From 1, which is the default. */
+  readonly page?: number;
 }
 
 /** One merged result. */

@@ -133,6 +133,11 @@ export class SearchService {
 
   /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
   search(query: SearchQuery, { account, caller, trace }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
+<<<<<<< HEAD
+=======
+    const owner = account ?? ++this.#unshared;
+    const key = JSON.stringify([owner, ...asked(query), query.engines]);
+>>>>>>> 4edf7c3 (Read the filters of a search, and hand them to engines)
     return this.#cache.request(
       keyOf(query, account ?? ++this.#unshared),
       done,
@@ -185,7 +190,7 @@ export class SearchService {
       const spec = this.#engines.get(id)?.spec;
       return [id, spec?.fingerprint, spec?.weight];
     });
-    const key = sharedKey(['search', account, lifetimeMs, query.type, query.maxResults, query.query, engines]);
+    const key = sharedKey(['search', account, lifetimeMs, ...asked(query), engines]);
     return { shared, key, lifetimeMs, group: caller };
   }
 
@@ -255,6 +260,11 @@ function keyOf({ engines, maxResults, query, type }: SearchQuery, owner: string 
 }
 
 const NO_UNITS: ReadonlyMap<string, number> = new Map();
+
+/** All of a query that its answer depends on, but the engines. */
+function asked({ filters, maxResults, page = 1, query, type }: SearchQuery): readonly unknown[] {
+  return [type, maxResults, query, page, filters ?? null];
+}
 
 /** How the answer of a search is shared with other gateways. */
 interface Sharing {

@@ -22,6 +22,67 @@ const url: Schema = { type: 'url' };
 const kind: Schema = { type: 'enum', values: ['web', 'news', 'images', 'academic'] };
 const pair: Schema = { type: 'array', items: { type: 'enum', values: ['a', 'b'] }, minItems: 2, maxItems: 3 };
 
+t.test('texts of known forms are normalised, and others refused', (t) => {
+  const read = (format: 'date' | 'hostname' | 'language' | 'country', text: unknown): unknown => {
+    const checked = validate({ type: 'format', format }, text, ['body']);
+    return 'value' in checked ? checked.value : checked.errors[0]?.msg;
+  };
+  const wrong = {
+    date: 'Input should be a date as YYYY-MM-DD',
+    hostname: 'Input should be a host name, such as example.com',
+    language: 'Input should be a language of ISO 639-1, such as en',
+    country: 'Input should be a country of ISO 3166-1, such as DE',
+  };
+  t.equal(read('date', ' 2024-02-29 '), '2024-02-29');
+  for (const text of ['2023-02-29', '2024-13-01', '2024-1-1', '24-01-01', '2024-01-01T00:00:00Z', '', 'today'])
+    t.equal(read('date', text), wrong.date, text);
+  t.equal(read('hostname', 'Example.COM.'), 'example.com');
+  t.equal(read('hostname', 'bücher.example'), 'xn--bcher-kva.example');
+  t.equal(read('hostname', '127.0.0.1'), '127.0.0.1');
+  for (const text of [
+    '',
+    'https://a.example',
+    'a.example/x',
+    'a.example:80',
+    'a b',
+    'me@a',
+    '[::1]',
+    '..',
+    'a'.repeat(300),
+  ])
+    t.equal(read('hostname', text), wrong.hostname, text);
+  t.equal(read('language', 'EN'), 'en');
+  for (const text of ['', 'xx', 'english', 'en-US', 'e1']) t.equal(read('language', text), wrong.language, text);
+  t.equal(read('country', 'de'), 'DE');
+  for (const text of ['', 'XX', 'ZZ', 'EU', 'Germany', '276']) t.equal(read('country', text), wrong.country, text);
+  t.equal(read('date', 20240101), 'Input should be a valid string');
+  t.end();
+});
+
+t.test('a word or an object', (t) => {
+  const schema: Schema = {
+    type: 'word or object',
+    word: { type: 'enum', values: ['day', 'week'] },
+    object: { type: 'object', fields: { from: { type: 'format', format: 'date' } } },
+  };
+  t.same(validate(schema, 'day', []), { value: 'day' });
+  t.same(validate(schema, { from: '2024-01-01' }, []), { value: { from: '2024-01-01' } });
+  t.match(validate(schema, 'year', ['body', 'time_range']), {
+    errors: [{ loc: ['body', 'time_range'], msg: "Input should be 'day' or 'week'" }],
+  });
+  t.match(validate(schema, { from: 'now' }, ['body', 'time_range']), {
+    errors: [{ loc: ['body', 'time_range', 'from'] }],
+  });
+  t.match(validate(schema, [], []), { errors: [{ type: 'literal_error' }] });
+  t.same(toJsonSchema(schema), {
+    anyOf: [
+      { type: 'string', enum: ['day', 'week'] },
+      { type: 'object', properties: { from: { type: 'string', format: 'date' } } },
+    ],
+  });
+  t.end();
+});
+
 t.test('lax conversion takes what clients commonly send', (t) => {
   const cases: [Schema, unknown, unknown][] = [
     [integer, '5', 5],
@@ -154,7 +215,7 @@ t.test('defaults fill absent fields and are never shared between requests', (t) 
   const first = validate(searchRequest, { query: 'q', other: 1 }, ['body']);
   const second = validate(searchRequest, { query: 'q' }, ['body']);
   t.strictSame(first, {
-    value: { query: 'q', engines: ['engine_a', 'engine_b', 'engine_c'], max_results: 10, search_type: 'web' },
+    value: { query: 'q', engines: ['engine_a', 'engine_b', 'engine_c'], max_results: 10, search_type: 'web', page: 1 },
   });
   t.not('value' in first && first.value.engines, 'value' in second && second.value.engines);
   t.match(validate(searchRequestOf(['x', 'y'], ['y']), { query: 'q' }, []), { value: { engines: ['y'] } });
