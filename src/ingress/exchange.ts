@@ -81,6 +81,15 @@ export interface TrailerSource {
   trailers(): readonly string[];
 }
 
+/** How far the work of a request has come. */
+export interface ExchangeProgress {
+  /** Parts that have ended, of `total`. Grows with every report. */
+  readonly done: number;
+  readonly total: number;
+  /** What has ended, in a few words for people. */
+  readonly message: string;
+}
+
 /** Header names are lower case; the list is flat: name, value, name, value. */
 export interface RequestHead {
   readonly method: string;
@@ -243,6 +252,16 @@ export abstract class Exchange implements RequestHead {
   span: Span | null = null;
   /** Asked when the request is over; null where texts are not kept. */
   texts: { texts(): RequestTexts } | null = null;
+  /** By which tool or compatible interface a search or a page was asked for; '' by the endpoint itself. Never a client's own word. */
+  tool = '';
+  /** Hears how far the work has come, before the answer; null where nobody wants to know. Must not throw. */
+  onProgress: ((progress: ExchangeProgress) => void) | null = null;
+  /** The request that makes this one, with the credentials of the same client; null for a request of the client itself. */
+  parent: Exchange | null = null;
+  /** Requests that this one makes and that are under way: they leave with it. */
+  subRequests: Set<{ leave(): void }> | null = null;
+  /** How many it has made: they are told apart by it. */
+  subRequestCount = 0;
 
   /** Set by the server adapter when the request has a body. */
   protected requestBody: Body | null = null;
@@ -454,6 +473,7 @@ export abstract class Exchange implements RequestHead {
     this.requestBody?.release();
     try {
       this.listener?.onEnded(cause);
+      if (this.subRequests !== null) for (const inner of this.subRequests) inner.leave();
     } finally {
       try {
         this.settlement?.close();
