@@ -12,11 +12,8 @@ import {
   mostUnits,
   type SearchAnswer,
   type SearchCaller,
-<<<<<<< HEAD
   type SearchExplanation,
-=======
   type SearchFilters,
->>>>>>> 4edf7c3 (Read the filters of a search, and hand them to engines)
   type SearchQuery,
   SearchTrace,
 } from '../search/index.ts';

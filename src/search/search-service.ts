@@ -133,11 +133,6 @@ export class SearchService {
 
   /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
   search(query: SearchQuery, { account, caller, trace }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
-<<<<<<< HEAD
-=======
-    const owner = account ?? ++this.#unshared;
-    const key = JSON.stringify([owner, ...asked(query), query.engines]);
->>>>>>> 4edf7c3 (Read the filters of a search, and hand them to engines)
     return this.#cache.request(
       keyOf(query, account ?? ++this.#unshared),
       done,
@@ -255,8 +250,8 @@ export class SearchService {
 }
 
 /** Equal for equal searches of an owner. */
-function keyOf({ engines, maxResults, query, type }: SearchQuery, owner: string | number): string {
-  return JSON.stringify([owner, type, maxResults, engines, query]);
+function keyOf(query: SearchQuery, owner: string | number): string {
+  return JSON.stringify([owner, ...asked(query), query.engines]);
 }
 
 const NO_UNITS: ReadonlyMap<string, number> = new Map();
