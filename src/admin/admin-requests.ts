@@ -446,6 +446,7 @@ const LOG_FIELDS = [
   'status',
   'code',
   'endpoint',
+  'tool',
   'q',
   'slowerThan',
 ];
@@ -473,7 +474,7 @@ export function readLogQuery(fields: Fields): LogQuery {
     limit: reader.integer('limit', 1, MOST_LOG_ROWS) ?? LOG_ROWS,
     ...{ before, after, upToUs: Infinity },
     ...{ model: text('model'), account: text('account'), crn: text('crn'), endpoint: text('endpoint') },
-    ...{ code: text('code'), text: text('q'), slowerThanMs: slowerThanMs ?? 0 },
+    ...{ tool: text('tool'), code: text('code'), text: text('q'), slowerThanMs: slowerThanMs ?? 0 },
     ...(status ?? ANY_STATUS),
   });
 }

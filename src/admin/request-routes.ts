@@ -2,7 +2,7 @@
 // texts of prompts and answers the role operator; without any they are open, and have no texts. Records in the ledger are another list
 // (`GET /requests`, account-routes.ts).
 //
-// GET /requests/live   GET /requests/log?limit&before&after&model&account&crn&status&code&endpoint&q&slowerThan   GET /requests/log/ID
+// GET /requests/live   GET /requests/log?limit&before&after&model&account&crn&status&code&endpoint&tool&q&slowerThan   GET /requests/log/ID
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ERRORS, HeadraceError, messageOf } from '../errors.ts';
@@ -39,6 +39,7 @@ export interface LiveRequest {
   readonly dialect: string | null;
   readonly model: string | null;
   readonly alias: string | null;
+  readonly tool: string | null;
   readonly account: string | null;
   /** Id of the key. */
   readonly key: string | null;

@@ -40,6 +40,7 @@ interface TailOptions {
   readonly crn?: string;
   readonly code?: string;
   readonly endpoint?: string;
+  readonly tool?: string;
   readonly slowerThan?: string;
   readonly search?: string;
 }
@@ -57,6 +58,7 @@ export function configureTail(command: Command, io: CliIo): void {
     .option('--crn <url>', 'only requests that asked this CRN')
     .option('--code <code>', 'only this error code')
     .option('--endpoint <path>', 'only this endpoint')
+    .option('--tool <name>', 'only searches and pages asked by this tool, such as mcp or tavily')
     .option('--slower-than <duration>', 'only what took longer, such as 2s')
     .option('--search <text>', 'only what has this text in an id, a name or a code')
     .addOption(adminOption())
@@ -118,6 +120,7 @@ function filtersOf({
   search,
   slowerThan,
   status,
+  tool,
 }: TailOptions): Record<string, string> {
   const filters = {
     account,
@@ -126,6 +129,7 @@ function filtersOf({
     endpoint,
     model,
     slowerThan,
+    tool,
     q: search,
     status: errors === true ? 'error' : status,
   };

@@ -457,6 +457,8 @@ export class DataPlane {
     cells.duration.observe(elapsedMs / 1000);
     if (aborted) this.#metrics.aborted(endpoint, cells);
     if (firstPieceMs > 0) this.#metrics.streamEnded();
+    if (isOfTools(exchange))
+      this.#metrics.tool(endpoint, exchange.tool, aborted ? 'aborted' : errorCode || 'ok', elapsedMs);
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
     if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);
     // Probes of load balancers would leave no place for others.
@@ -655,4 +657,9 @@ function admissionSettings({ settings: { routing } }: Snapshot): AdmissionSettin
 
 function dialectName(endpoint: string): string | null {
   return dialectOf(endpoint)?.name ?? null;
+}
+
+/** Whether a request was a search or asked for pages: by an endpoint of its own, or by a compatible one. */
+function isOfTools({ endpoint, tool }: Exchange): boolean {
+  return endpoint === '/search' || endpoint === '/search/fetch' || (tool !== '' && endpoint !== '/mcp');
 }

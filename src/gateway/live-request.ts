@@ -20,6 +20,7 @@ export function liveRequest(exchange: Exchange, nowMs: number, dateMs: number, t
     dialect: dialectOf(endpoint)?.name ?? null,
     model: exchange.model || null,
     alias: exchange.alias || null,
+    tool: exchange.tool || null,
     account: exchange.account || null,
     key: exchange.credential,
     crn: exchange.crn || null,

@@ -110,6 +110,7 @@ function endSpan(exchange: Exchange, span: Span, status: number): void {
     .set('http.response.status_code', status)
     .set('headrace.request_id', requestId)
     .set('headrace.attempts', exchange.attempts);
+  if (exchange.tool !== '') span.set('headrace.tool', exchange.tool);
   if (exchange.heldMs > 0) span.set('headrace.held_ms', Math.round(exchange.heldMs));
   if (exchange.aborted) span.end('client gone');
   else span.end(status >= 500 ? errorCode || String(status) : status < 400 ? errorCode : '');

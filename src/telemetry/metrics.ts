@@ -273,6 +273,12 @@ export class Metrics {
     ['engine', 'outcome'],
     COARSE,
   );
+  readonly #tools = new Histograms(
+    'headrace_tool_request_duration_seconds',
+    'Time of searches and pages by endpoint, tool (mcp, tavily, ...; direct: none) and outcome: ok, aborted, or a code of the error table',
+    ['endpoint', 'tool', 'outcome'],
+    COARSE,
+  );
   readonly #searches = new Counters(
     'headrace_searches',
     'Searches under way: running, with slow engines of answered ones, and waiting for a place of their account',
@@ -397,6 +403,11 @@ export class Metrics {
     this.#engines.at(engine, outcome).observe(elapsedMs / 1000);
   }
 
+  /** A search or a page has been answered. `tool` is '' where it was asked by its own endpoint. */
+  tool(endpoint: string, tool: string, outcome: string, elapsedMs: number): void {
+    this.#tools.at(endpoint, tool === '' ? 'direct' : tool, outcome).observe(elapsedMs / 1000);
+  }
+
   searches({ running, waiting }: { readonly running: number; readonly waiting: number }): void {
     this.#searches.at('running').value = running;
     this.#searches.at('waiting').value = waiting;
@@ -512,6 +523,7 @@ export class Metrics {
       this.#promptTokens.json(),
       this.#cachedTokens.json(),
       this.#engines.json(),
+      this.#tools.json(),
       this.#searches.json(),
       this.#inFlight.json(),
       this.#connections.json(),

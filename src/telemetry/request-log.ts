@@ -14,6 +14,8 @@ export interface FinishedRequest {
   /** The name by which the client asked for the model, where that is not its id. */
   readonly alias: string;
   readonly errorCode: string;
+  /** By which tool or compatible interface a search or a page was asked for; '' by its endpoint, and for all others. */
+  readonly tool: string;
   readonly bytesIn: number;
   readonly bytesOut: number;
   readonly receivedMs: number;
@@ -122,6 +124,7 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     unknownModel: request.model === '' && request.alias !== '' ? shownName(request.alias) : undefined,
     status,
     code: request.errorCode || undefined,
+    tool: request.tool || undefined,
     account: request.account || undefined,
     crn: request.crn || undefined,
     attempts: request.attempts || undefined,

@@ -37,6 +37,7 @@ export interface EndedRequest {
   readonly failures: readonly FailedAttempt[] | null;
   readonly affinity: string;
   readonly errorCode: string;
+  readonly tool: string;
   readonly translation: string;
   readonly heldMs: number;
   readonly predictedHit: number;
@@ -77,6 +78,8 @@ export interface LoggedRequest {
   readonly model: string | null;
   /** The name by which the client asked for the model, where that is not its id; also of a model that is not known. */
   readonly alias: string | null;
+  /** By which tool or compatible interface a search or a page was asked for, such as `mcp` or `tavily`. */
+  readonly tool: string | null;
   readonly account: string | null;
   /** Id of the key. */
   readonly key: string | null;
@@ -148,6 +151,7 @@ export interface LogQuery {
   readonly account: string;
   readonly crn: string;
   readonly endpoint: string;
+  readonly tool: string;
   readonly code: string;
   /** Of status, both included. */
   readonly minStatus: number;
@@ -223,6 +227,7 @@ class Columns {
   readonly method: string[];
   readonly endpoint: string[];
   readonly model: string[];
+  readonly tool: string[];
   readonly account: string[];
   readonly key: string[];
   readonly crn: string[];
@@ -254,6 +259,7 @@ class Columns {
     this.method = words();
     this.endpoint = words();
     this.model = words();
+    this.tool = words();
     this.account = words();
     this.key = words();
     this.crn = words();
@@ -309,6 +315,7 @@ export class RequestRing {
     columns.method[row] = request.method;
     columns.endpoint[row] = endpoint;
     columns.model[row] = request.model;
+    columns.tool[row] = request.tool;
     columns.account[row] = request.account;
     columns.key[row] = request.credential ?? '';
     columns.crn[row] = request.crn;
@@ -405,7 +412,7 @@ export class RequestRing {
 
   #matches(columns: Columns, row: number, query: LogQuery, needle: string): boolean {
     const status = columns.status[row] as number;
-    const { account, code, crn, endpoint, model } = query;
+    const { account, code, crn, endpoint, model, tool } = query;
     if ((columns.endUs[row] as number) >= query.upToUs) return false;
     if (status < query.minStatus || status > query.maxStatus) return false;
     if (query.slowerThanMs > 0 && (columns.durationMs[row] as number) <= query.slowerThanMs) return false;
@@ -413,6 +420,7 @@ export class RequestRing {
       return false;
     if (model !== '' && columns.model[row] !== model && columns.extra[row]?.alias !== model) return false;
     if (account !== '' && columns.account[row] !== account) return false;
+    if (tool !== '' && columns.tool[row] !== tool) return false;
     if (code !== '' && columns.code[row] !== code) return false;
     if (endpoint !== '' && columns.endpoint[row] !== endpoint) return false;
     if (
@@ -425,8 +433,8 @@ export class RequestRing {
   }
 
   #contains(columns: Columns, row: number, needle: string): boolean {
-    const { account, affinity, code, crn, endpoint, key, model, translation } = columns;
-    for (const words of [model, account, key, crn, code, endpoint, translation, affinity]) {
+    const { account, affinity, code, crn, endpoint, key, model, tool, translation } = columns;
+    for (const words of [model, account, key, crn, code, endpoint, tool, translation, affinity]) {
       if ((words[row] as string).toLowerCase().includes(needle)) return true;
     }
     if (this.#id(columns, row).toLowerCase().includes(needle)) return true;
@@ -470,6 +478,7 @@ export class RequestRing {
       dialect: dialectOf(endpoint),
       model: columns.model[row] || null,
       alias: extra?.alias || null,
+      tool: columns.tool[row] || null,
       account: columns.account[row] || null,
       key: columns.key[row] || null,
       crn: columns.crn[row] || null,

@@ -16,6 +16,7 @@ const REQUEST: FinishedRequest = {
   receivedMs: 1000,
   firstPieceMs: 1040.26,
   crn: 'http://10.0.0.1:8000',
+  tool: '',
   translation: 'messages-chat',
   attempts: 2,
   heldMs: 20.04,

@@ -16,7 +16,7 @@ const CRN = 'http://10.0.0.1:8000';
 const REQUEST: EndedRequest = {
   ...{ requestId: 'id-1', method: 'POST', path: CHAT, endpoint: CHAT, model: 'atlas-27b', alias: '' },
   ...{ account: 'team', credential: 'key_1', crn: CRN, attempts: 1, failures: null, affinity: 'cache' },
-  ...{ errorCode: '', translation: '', heldMs: 0, predictedHit: 0.934, cost: 925_000_000 },
+  ...{ errorCode: '', tool: '', translation: '', heldMs: 0, predictedHit: 0.934, cost: 925_000_000 },
   ...{ attempt: { sentMs: 1001, begunMs: 1040 }, receivedMs: 1000, firstPieceMs: 1050, bytesIn: 120, bytesOut: 3400 },
   ...{ aborted: false, remoteAddress: '192.0.2.7', span: null, texts: null },
   tokens: { promptTokens: 90, cachedTokens: 64, completionTokens: 41, saysCached: true, measured: false },
@@ -25,7 +25,7 @@ const REQUEST: EndedRequest = {
 
 const ALL: LogQuery = {
   ...{ limit: 100, before: null, after: null, upToUs: Infinity, model: '', account: '', crn: '', endpoint: '' },
-  ...{ code: '', minStatus: 0, maxStatus: 999, failed: false, slowerThanMs: 0, text: '' },
+  ...{ tool: '', code: '', minStatus: 0, maxStatus: 999, failed: false, slowerThanMs: 0, text: '' },
 };
 
 const EPOCH_MS = 1_795_000_000_000;
@@ -42,6 +42,18 @@ function ring(options: Partial<RequestRingOptions> = {}): { ring: RequestRing; a
 
 const idsOf = (made: RequestRing, query: Partial<LogQuery> = {}): string[] =>
   made.page({ ...ALL, ...query }).rows.map(({ requestId }) => requestId);
+
+t.test('a row has the tool by which a search was asked, and is found by it', async (t) => {
+  const { ring: made } = ring();
+  for (const tool of ['', 'mcp', 'tavily'])
+    made.add({ ...REQUEST, requestId: `by ${tool}`, endpoint: '/search', tool }, 200, 3000);
+  t.same(idsOf(made, { tool: 'mcp' }), ['by mcp']);
+  t.same(idsOf(made, { text: 'TAVI' }), ['by tavily']);
+  t.same(
+    made.page(ALL).rows.map(({ tool }) => tool),
+    ['tavily', 'mcp', null],
+  );
+});
 
 t.test('a row has the names, times, tokens and cost of a request', async (t) => {
   const { ring: made } = ring();
@@ -61,6 +73,7 @@ t.test('a row has the names, times, tokens and cost of a request', async (t) => 
           dialect: 'chat-completions',
           model: 'atlas-27b',
           alias: null,
+          tool: null,
           account: 'team',
           key: 'key_1',
           crn: CRN,

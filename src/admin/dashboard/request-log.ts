@@ -14,7 +14,7 @@ const MOST = 500;
 const KEPT = 2000;
 
 /** Filters of the log, as its address and `GET /requests/log` name them. */
-const FILTERS = ['q', 'model', 'account', 'crn', 'status', 'code', 'endpoint', 'slowerThan'] as const;
+const FILTERS = ['q', 'model', 'account', 'crn', 'status', 'code', 'endpoint', 'tool', 'slowerThan'] as const;
 
 /** Answer of `GET /requests/log`. */
 export interface LogDocument {

@@ -61,6 +61,7 @@ function OneRequest({ request }: { readonly request: RequestDocument }): VNode {
           ['Ended', `${dateText(request.dateMs)}, after ${latencyText(durationMs)}`],
           ['Status', <Outcome request={request} />],
           ['Endpoint', `${method} ${path ?? endpoint}${dialect === null ? '' : ` (${dialect})`}`],
+          ...(request.tool === null ? [] : ([['Tool', request.tool]] as const)),
           ['Model', <ModelLink model={request.model} alias={request.alias} />],
           [
             'Account',

@@ -39,7 +39,12 @@ const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
   },
   {
     name: 'Endpoint',
-    cell: ({ endpoint, method, path }) => `${method} ${path ?? endpoint}`,
+    cell: ({ endpoint, method, path, tool }) => (
+      <>
+        {`${method} ${path ?? endpoint}`}
+        {tool !== null && <small>by {tool}</small>}
+      </>
+    ),
     sort: ({ endpoint }) => endpoint,
   },
   {
@@ -69,7 +74,12 @@ const LOG_COLUMNS: readonly Column<LoggedRequest>[] = [
   { name: 'Status', class: 'outcome', cell: (request) => <Outcome request={request} /> },
   {
     name: 'Endpoint',
-    cell: ({ endpoint, method, path }) => (method === 'POST' ? (path ?? endpoint) : `${method} ${path ?? endpoint}`),
+    cell: ({ endpoint, method, path, tool }) => (
+      <>
+        {method === 'POST' ? (path ?? endpoint) : `${method} ${path ?? endpoint}`}
+        {tool !== null && <small>by {tool}</small>}
+      </>
+    ),
   },
   { name: 'Model', class: 'one-line', cell: ({ alias, model }) => <ModelLink model={model} alias={alias} /> },
   { name: 'Account', class: 'one-line', cell: ({ account }) => account ?? NONE },
@@ -224,6 +234,9 @@ const STATUSES: readonly (readonly [value: string, name: string])[] = [
   ['503', '503'],
 ];
 
+/** By which searches and pages are asked, beside their own endpoints. */
+const TOOLS: readonly string[] = ['mcp', 'web_search', 'tavily', 'searxng', 'jina', 'firecrawl'];
+
 const SLOWER: readonly string[] = ['500ms', '1s', '2s', '5s', '10s', '30s', '1m', '5m'];
 
 function Filters({ query }: { readonly query: URLSearchParams }): VNode {
@@ -247,6 +260,7 @@ function Filters({ query }: { readonly query: URLSearchParams }): VNode {
       <ChoiceFilter name="crn" label="CRN" query={query} choices={anyOf(crns)} />
       <TextFilter name="account" label="Account" query={query} />
       <TextFilter name="endpoint" label="Endpoint" query={query} placeholder="/v1/chat/completions" />
+      <ChoiceFilter name="tool" label="Tool" query={query} choices={anyOf(TOOLS)} />
       <TextFilter name="code" label="Code" query={query} placeholder="HR_…" />
       <ChoiceFilter name="slowerThan" label="Slower than" query={query} choices={anyOf(SLOWER)} />
       {filtersOf(query).size > 0 && (
