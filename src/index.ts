@@ -33,6 +33,7 @@ export {
   type SearchResult,
   type SearchType,
 } from './search/index.ts';
+export type { PageFailure, PageResult } from './api/fetch.ts';
 export type { PageAnswer, PageExtra, PageFormat, PageLink, PageMetadata } from './fetch/index.ts';
 export type { InjectRequest, InjectResponse } from './ingress/inject.ts';
 export { createHost, type Host, type HostSettings } from './host/index.ts';

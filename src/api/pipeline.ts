@@ -414,6 +414,9 @@ export const COST_HEADER = 'x-headrace-cost';
 const NO_HEADERS: readonly string[] = [];
 const CACHE_HIT: readonly string[] = ['x-headrace-cache', 'hit'];
 
+/** Writes a good answer; `headers` are to go with it. */
+export type WholeResponse<Answer> = (exchange: Exchange, answer: Answer, headers: readonly string[]) => void;
+
 /**
  * Runs work whose answer comes in one piece, and answers with it. `spendingsOf` says what the answer costs; one that costs
  * nothing is answered without taking a held payment.
@@ -423,6 +426,7 @@ export function respondWhole<Answer>(
   settlement: RequestSettlement,
   spendingsOf: (answer: Answer, cached: boolean) => readonly Spending[],
   start: (done: WholeDone<Answer>) => Pending,
+  respond: WholeResponse<Answer> = respondWithJson,
 ): void {
   const listener = new PendingListener(exchange, deps);
   exchange.listener = listener;
@@ -437,12 +441,16 @@ export function respondWhole<Answer>(
     if (settlement?.kind === 'payment') settlement.lower(spendings.reduce((sum, { cost }) => sum + cost, 0));
     const cost = settlement === null ? NO_HEADERS : [COST_HEADER, exactUsdText(settlement.dueCost)];
     if (settlement?.kind === 'payment' && spendings.length > 0) {
-      settlement.deliver((receipts) => respondJson(exchange, 200, answer, [...receipts, ...cost]));
+      settlement.deliver((receipts) => respond(exchange, answer, [...receipts, ...cost]));
     } else {
-      respondJson(exchange, 200, answer, cached ? [...CACHE_HIT, ...cost] : cost);
+      respond(exchange, answer, cached ? [...CACHE_HIT, ...cost] : cost);
     }
   });
   listener.pending = pending;
+}
+
+function respondWithJson(exchange: Exchange, answer: unknown, headers: readonly string[]): void {
+  respondJson(exchange, 200, answer, headers);
 }
 
 /** Aborts pending work when its client goes or the gateway shuts down. */

@@ -289,9 +289,43 @@ export interface SearchRequest {
   readonly country?: string;
   readonly safe_search?: SearchFilters['safeSearch'];
   readonly page: number;
+  readonly content?: SearchContent;
 }
 
 const DOMAINS = { type: 'array', items: { type: 'format', format: 'hostname' }, maxItems: 50 } as const;
+
+/** Which results of a search come with their text. */
+export interface SearchContent {
+  readonly results: number;
+  readonly max_chars: number;
+  readonly format: 'text' | 'markdown';
+}
+
+/** Most characters of one text: with ten texts, an answer has at most a million. */
+const MOST_CONTENT_CHARS = 100_000;
+
+const searchContent: ObjectSchema<SearchContent> = {
+  type: 'object',
+  name: 'SearchContent',
+  description:
+    'Fetches the best results within the deadline of the search: each has `content`, or `content_error`. A page that was read is priced like a fetch.',
+  fields: {
+    results: { type: 'integer', minimum: 1, maximum: 10, default: 5, description: 'Results with text: the best ones.' },
+    max_chars: {
+      type: 'integer',
+      minimum: 1,
+      maximum: MOST_CONTENT_CHARS,
+      default: 10_000,
+      description: 'Most characters of each text; one that is cut has `content_truncated`.',
+    },
+    format: {
+      type: 'enum',
+      values: ['text', 'markdown'],
+      default: 'text',
+      description: 'How `content` is written.',
+    },
+  },
+};
 
 /** Describes a search over other engines than the default ones; `preset` is asked when the request names none. */
 export function searchRequestOf(allowed: readonly string[], preset: readonly string[]): ObjectSchema<SearchRequest> {
@@ -343,6 +377,7 @@ export function searchRequestOf(allowed: readonly string[], preset: readonly str
       country: { type: 'format', format: 'country', description: 'Country to search for, ISO 3166-1.', example: 'DE' },
       safe_search: { type: 'enum', values: SAFE_SEARCH, description: 'How much adult content is left out.' },
       page: { type: 'integer', minimum: 1, maximum: 10, default: 1, description: 'Page of the results, from 1.' },
+      content: searchContent,
     },
   };
 }
@@ -354,7 +389,9 @@ export const searchRequest: ObjectSchema<SearchRequest> = searchRequestOf(
 
 /** Body of a fetch. */
 export interface FetchRequest {
-  readonly url: string;
+  /** Exactly one of `url` and `urls` is there: `pagesAskOf` checks it. */
+  readonly url?: string;
+  readonly urls?: readonly string[];
   readonly format: 'text' | 'markdown' | 'html';
   readonly include: readonly ('links' | 'metadata')[];
 }
@@ -363,7 +400,14 @@ export const fetchRequest: ObjectSchema<FetchRequest> = {
   type: 'object',
   name: 'FetchRequest',
   fields: {
-    url: { type: 'url', required: true, description: 'The page to read.', example: 'https://example.com/' },
+    url: { type: 'url', description: 'The page to read. Either this or `urls`.', example: 'https://example.com/' },
+    urls: {
+      type: 'array',
+      items: { type: 'url' },
+      minItems: 1,
+      maxItems: 20,
+      description: 'Several pages: the answer is `{"results": […]}` in this order, each a page or its error.',
+    },
     format: {
       type: 'enum',
       values: ['text', 'markdown', 'html'],

@@ -16,22 +16,34 @@ import {
   type SearchFilters,
   type SearchQuery,
   SearchTrace,
+  type SearchWatcher,
 } from '../search/index.ts';
+import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
 import { type ExplainedError, explainedError, type GivenBody } from './explained.ts';
+import { pageSpendings } from './fetch.ts';
 import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
   callWhole,
+  type CostRange,
   paid,
   type PaidEndpoint,
+  type PaidRequest,
   type Pending,
   respondWhole,
   unmeteredRange,
   unmeteredSpending,
-  type WholeDone,
 } from './pipeline.ts';
 import { type ObjectSchema, readBody, readValue, type SearchRequest, searchRequestOf } from './schema.ts';
+import {
+  type ContentAsk,
+  ContentSearch,
+  pagesOf,
+  type SearchCosts,
+  type SearchDone,
+  type StartSearch,
+} from './search-content.ts';
 
 /** Account of searches that nobody pays for: equal searches share their answers within an account. */
 const ANONYMOUS = '';
@@ -39,54 +51,81 @@ const ANONYMOUS = '';
 /** Searches of the embedding program. */
 const LIBRARY: SearchCaller = { account: ANONYMOUS, caller: '' };
 
-/** Prices of what each engine did. */
-type Units = ReadonlyMap<string, number>;
+/** What is searched, and which results come with their text. */
+export interface SearchAsk {
+  readonly query: SearchQuery;
+  /** Null: none. */
+  readonly content: ContentAsk | null;
+}
 
-const NO_UNITS: Units = new Map();
+/** One of the forms in which clients ask for a search. */
+export interface SearchForm<Ask extends SearchAsk> {
+  /** Validates the body. Throws 422. */
+  read(exchange: Exchange, deps: ApiDeps, body: Buffer): Ask;
+  /** Writes the answer; `headers` are to go with it. Default: the JSON of the interface. */
+  respond?(request: PaidRequest<Ask>, answer: SearchAnswer, headers: readonly string[]): void;
+}
 
-const searchEndpoint: PaidEndpoint<SearchQuery> = {
-  read(exchange, { settings }, body) {
-    return queryOf(readBody(searchSchemaOf(settings.search), body, exchange.contentType));
-  },
-  price({ deps, input: { engines, maxResults, type } }, billing) {
+const NO_COSTS: SearchCosts = { units: new Map(), pages: 0 };
+
+/** A search in a form of its own: holds the most that it may cost, searches, and charges what was delivered. */
+export function searchEndpoint<Ask extends SearchAsk>(form: SearchForm<Ask>): PaidEndpoint<Ask> {
+  const price = ({ deps, input: { content, query } }: PaidRequest<Ask>, billing: Billing): CostRange => {
+    const { engines, maxResults, type } = query;
     const prices = engines.reduce(
       (sum, engine) => (deps.search.serves(engine, type) ? sum + priceOf(engine, billing) : sum),
       0,
     );
-    return unmeteredRange(prices * mostUnits(maxResults));
-  },
-  quote(request, billing) {
-    const { most: price } = searchEndpoint.price(request, billing);
-    const model = `search:${request.input.engines.join('+')}`;
-    return price === 0 ? null : { price: BigInt(price), description: 'A search', usage: unmeteredUsage(model) };
-  },
-  run(request, settlement) {
-    const { access, deps, exchange, input } = request;
-    // A wallet shares with nobody: it pays for calls of its own, and others do not pay for it.
-    const account =
-      settlement?.kind === 'payment' ? null : access.credential.kind === 'good' ? access.credential.account : ANONYMOUS;
-    const caller = callerOf(exchange, deps.headerRules.peers);
-    let charged = NO_UNITS;
-    const spendingsOf = (): Spending[] =>
-      Array.from(charged, ([engine, units]) =>
-        unmeteredSpending(`search:${engine}`, units * priceOf(engine, deps.billing)),
+    return unmeteredRange(prices * mostUnits(maxResults) + pagesOf(query, content) * billing.pagePrice);
+  };
+  return {
+    read: (exchange, deps, body) => form.read(exchange, deps, body),
+    price,
+    quote(request, billing) {
+      const { most } = price(request, billing);
+      const { content, query } = request.input;
+      const model = `search:${query.engines.join('+')}`;
+      const description = content === null ? 'A search' : 'A search with the text of its best results';
+      return most === 0 ? null : { price: BigInt(most), description, usage: unmeteredUsage(model) };
+    },
+    run(request, settlement) {
+      const { access, deps, exchange, input } = request;
+      // A wallet shares with nobody: it pays for calls of its own, and others do not pay for it.
+      const account =
+        settlement?.kind === 'payment'
+          ? null
+          : access.credential.kind === 'good'
+            ? access.credential.account
+            : ANONYMOUS;
+      const caller = callerOf(exchange, deps.headerRules.peers);
+      let taken = NO_COSTS;
+      respondWhole<SearchAnswer>(
+        request,
+        settlement,
+        () => searchSpendings(deps, taken),
+        (done) =>
+          startSearch(deps, input, { account, caller }, exchange.onProgress, (error, answer, cached, costs) => {
+            taken = costs;
+            done(error, answer, cached);
+          }),
+        form.respond && ((_exchange, answer, headers) => form.respond?.(request, answer, headers)),
       );
-    respondWhole<SearchAnswer>(request, settlement, spendingsOf, (done) =>
-      start(deps, input, { account, caller }, (error, answer, cached, units) => {
-        charged = units;
-        done(error, answer, cached);
-      }),
-    );
-  },
-};
+    },
+  };
+}
 
 /** Serves a search. Throws 401 for a bad key; every later refusal is answered. */
-export const search: Endpoint = paid(searchEndpoint);
+export const search: Endpoint = paid(
+  searchEndpoint({
+    read: (exchange, { settings }, body) =>
+      askOf(readBody(searchSchemaOf(settings.search), body, exchange.contentType)),
+  }),
+);
 
 /** The same for the library: validates `input`, searches, resolves with the same object. */
 export async function searchFor(deps: ApiDeps, input: unknown, signal: AbortSignal | undefined): Promise<SearchAnswer> {
-  const query = queryOf(readValue(searchSchemaOf(deps.settings.search), input));
-  return await callWhole(signal, (done) => start(deps, query, LIBRARY, done));
+  const ask = askOf(readValue(searchSchemaOf(deps.settings.search), input));
+  return await callWhole(signal, (done) => startSearch(deps, ask, LIBRARY, null, done));
 }
 
 /** Answer of `POST /explain?path=/search`. */
@@ -107,11 +146,11 @@ export async function explainSearch(
   { body, contentType }: GivenBody,
   account: string,
 ): Promise<ExplainedSearch> {
-  const query = queryOf(readBody(searchSchemaOf(deps.settings.search), body, contentType));
+  const { query } = askOf(readBody(searchSchemaOf(deps.settings.search), body, contentType));
   const isKept = deps.search.keeps(query, account);
   const trace = new SearchTrace();
   const { answer, error, units } = await new Promise<Explained>((resolve) => {
-    start(deps, query, { account: null, caller: account, trace }, (error, answer, _cached, units) =>
+    startEngines(deps, query, { account: null, caller: account, trace }, (error, answer, _cached, { units }) =>
       resolve({ error, answer, units }),
     );
   });
@@ -124,25 +163,63 @@ export async function explainSearch(
 interface Explained {
   readonly answer: SearchAnswer | null;
   readonly error: HeadraceError | null;
-  readonly units: Units;
+  readonly units: SearchCosts['units'];
 }
 
-/** Hears the answer, and what it costs. */
-type SearchDone = (...parts: [...Parameters<WholeDone<SearchAnswer>>, Units]) => void;
+/** Searches, and fetches the pages that are asked for in the places of `caller`. `done` is called once, unless the search is aborted. */
+export function startSearch(
+  deps: ApiDeps,
+  { content, query }: SearchAsk,
+  caller: SearchCaller,
+  onProgress: ((progress: ExchangeProgress) => void) | null,
+  done: SearchDone,
+): Pending {
+  const start: StartSearch = (watched, found) => startEngines(deps, query, watched, found);
+  if (content !== null) {
+    const search = new ContentSearch(deps, query, content, caller.caller, onProgress, done);
+    search.start(caller, start);
+    return search;
+  }
+  if (onProgress === null) return start(caller, done);
+  const watcher: SearchWatcher = {
+    onStarted: () => undefined,
+    onEngine({ ended, engine, reason, total }) {
+      onProgress({ done: ended, total, message: `${engine}: ${reason ?? 'answered'}` });
+    },
+  };
+  return start({ ...caller, watcher }, done);
+}
 
-function start({ search, settings }: ApiDeps, query: SearchQuery, caller: SearchCaller, done: SearchDone): Pending {
+/** What a search is charged for. */
+export function searchSpendings(deps: ApiDeps, { pages, units }: SearchCosts): Spending[] {
+  const engines = Array.from(units, ([engine, count]) =>
+    unmeteredSpending(`search:${engine}`, count * priceOf(engine, deps.billing)),
+  );
+  return [...engines, ...pageSpendings(deps, pages)];
+}
+
+function startEngines(
+  { search, settings }: ApiDeps,
+  query: SearchQuery,
+  caller: SearchCaller,
+  done: SearchDone,
+): Pending {
   return search.search(query, caller, (found, source) => {
     const cached = source === 'cache';
-    if (!('answer' in found)) done(refusalOf(found.refused, settings), null, false, NO_UNITS);
-    else if (found.answer.meta.engines_used.length > 0) done(null, found.answer, cached, dueUnits(found, source));
-    else done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached, NO_UNITS);
+    if (!('answer' in found)) {
+      done(refusalOf(found.refused, settings), null, false, NO_COSTS);
+    } else if (found.answer.meta.engines_used.length > 0) {
+      done(null, found.answer, cached, { units: dueUnits(found, source), pages: 0 });
+    } else {
+      done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached, NO_COSTS);
+    }
   });
 }
 
 /** What a search pays for: the calls that it was the first to wait for, and those that nobody waited for. */
-function dueUnits({ late, units }: AnsweredSearch, source: AnswerSource): Units {
+function dueUnits({ late, units }: AnsweredSearch, source: AnswerSource): SearchCosts['units'] {
   if (source === 'flight') return units;
-  return (source === 'cache' ? late?.take() : null) ?? NO_UNITS;
+  return (source === 'cache' ? late?.take() : null) ?? NO_COSTS.units;
 }
 
 function refusalOf(refused: 'full' | 'limit', { search }: Settings): HeadraceError {
@@ -163,6 +240,15 @@ export function searchSchemaOf(settings: Settings['search']): ObjectSchema<Searc
     schemas.set(settings, schema);
   }
   return schema;
+}
+
+function askOf(request: SearchRequest): SearchAsk {
+  const { content } = request;
+  return {
+    query: queryOf(request),
+    content:
+      content === undefined ? null : { results: content.results, maxChars: content.max_chars, format: content.format },
+  };
 }
 
 function queryOf(request: SearchRequest): SearchQuery {

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
-import { fetchPageFor } from '../api/fetch.ts';
+import { fetchFor, type PageResult } from '../api/fetch.ts';
 import {
   ConfigurationRoutes,
   createAdminService,
@@ -85,6 +85,11 @@ export interface Gateway {
    * `HR_REQUEST_INVALID` or one of the `HR_FETCH_…` codes; with the reason of `signal` when it fires.
    */
   fetchPage(url: string, options?: FetchPageOptions): Promise<PageAnswer>;
+  /**
+   * Fetches up to 20 pages as `POST /search/fetch` with `urls` does. Resolves with one entry for each URL, in their order: the page, or
+   * `{url, error}`. Rejects with `HeadraceError` when the request is wrong or all pages were refused for want of places.
+   */
+  fetchPages(urls: readonly string[], options?: FetchPageOptions): Promise<readonly PageResult[]>;
   /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
   /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
@@ -102,6 +107,15 @@ export interface SearchInput {
   readonly max_results?: number;
   /** Default `web`. */
   readonly search_type?: SearchType;
+  /** Fetches the best results, within the time of the search: each has `content` or `content_error`. */
+  readonly content?: {
+    /** 1 to 10; default 5. */
+    readonly results?: number;
+    /** Most characters of each text, 1 to 100,000; default 10,000. */
+    readonly max_chars?: number;
+    /** Default `text`. */
+    readonly format?: 'text' | 'markdown';
+  };
 }
 
 /** How a page is wanted. */
@@ -342,7 +356,16 @@ class RunningGateway implements ServedGateway {
 
   async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
     await this.#control.configured;
-    return fetchPageFor(this.#control.local.deps, { url, ...wanted }, signal);
+    return (await fetchFor(this.#control.local.deps, { url, ...wanted }, signal)) as PageAnswer;
+  }
+
+  async fetchPages(
+    urls: readonly string[],
+    { signal, ...wanted }: FetchPageOptions = {},
+  ): Promise<readonly PageResult[]> {
+    await this.#control.configured;
+    const answer = await fetchFor(this.#control.local.deps, { urls, ...wanted }, signal);
+    return (answer as { readonly results: readonly PageResult[] }).results;
   }
 
   reload(input: SettingsInput): Reloaded {

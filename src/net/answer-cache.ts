@@ -146,7 +146,7 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
       waiter.answer(cached, 'cache');
       return waiter;
     }
-    const flightKey = group === '' ? key : `${group} ${key}`;
+    const flightKey = flightKeyOf(key, group);
     const running = this.#flights.get(flightKey);
     const flight = running ?? new Flight<Answer, Work>(key, flightKey, this.#flights, this.#kept, group);
     const waiter = flight.join(done);
@@ -159,10 +159,19 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
     return this.#kept?.has(key) ?? false;
   }
 
+  /** The work of the flight that a request of this key would join, or has just begun; undefined: there is none. */
+  workOf(key: string, group = ''): Work | undefined {
+    return this.#flights.get(flightKeyOf(key, group))?.work;
+  }
+
   /** The work of every flight under way. */
   works(): Work[] {
     return Array.from(this.#flights.values(), ({ work }) => work);
   }
+}
+
+function flightKeyOf(key: string, group: string): string {
+  return group === '' ? key : `${group} ${key}`;
 }
 
 /** One piece of work and the requests that wait for its answer. */

@@ -31,6 +31,8 @@ export interface CoordinatorOptions {
   readonly keepsLate: boolean;
   /** Hears when each engine reports. */
   readonly trace?: SearchTrace | undefined;
+  /** Hears of each report before the search is answered, with all reports so far. */
+  readonly onReport?: (report: EngineReport, reports: ReadonlyMap<string, EngineReport>) => void;
   /** Hears the reports once, in the order of the request, at the latest 20 ms after the deadline. */
   readonly onDone: (reports: readonly EngineReport[]) => void;
   /** Called once, when no engine is at work any more: with all reports, or null when they were not waited for. */
@@ -72,8 +74,9 @@ export class Coordinator implements ReportListener {
   onReport(report: EngineReport): void {
     if (this.#ended) return;
     this.#reports.set(report.engine, report);
-    const { clock, trace } = this.#options;
+    const { clock, onReport, trace } = this.#options;
     trace?.reported(report, clock.now() - this.#startedMs);
+    if (!this.#answered) onReport?.(report, this.#reports);
     if (this.#reports.size === this.#options.query.engines.length) this.#finish();
     else if (this.#isSoft) this.#answerEarly();
   }

@@ -26,5 +26,12 @@ export { IndexThread } from './engines/local/index-thread.ts';
 export { type EngineModule, type EngineOption, type EngineTools, moduleOf } from './engines/module.ts';
 export type { SearchAnswer, SearchMeta, SearchQuery, SearchResult } from './query.ts';
 export { type SearchExplanation, SearchTrace } from './search-trace.ts';
-export { type AnsweredSearch, mostUnits, type SearchCaller, SearchService } from './search-service.ts';
+export {
+  type AnsweredSearch,
+  mostUnits,
+  type SearchCaller,
+  type SearchProgress,
+  SearchService,
+  type SearchWatcher,
+} from './search-service.ts';
 export { ACCOUNT_HEADER, SCOPE_HEADER } from './engines/worker.ts';

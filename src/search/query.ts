@@ -34,6 +34,14 @@ export interface SearchResult {
   readonly image_url?: string;
   readonly width?: number;
   readonly height?: number;
+  /** The text of the page, where it was asked for and could be read. */
+  readonly content?: string;
+  /** Words of the whole page. */
+  readonly word_count?: number;
+  /** The page has more text than `content`. */
+  readonly content_truncated?: boolean;
+  /** Why there is no content that was asked for: a code of the error table. */
+  readonly content_error?: string;
 }
 
 export interface SearchMeta {

@@ -11,7 +11,7 @@ import { EngineBoard } from './engine-board.ts';
 import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 import { type EngineList, merge } from './merge.ts';
 import type { SearchType } from './engine.ts';
-import type { SearchAnswer, SearchQuery } from './query.ts';
+import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
 import type { SearchTrace } from './search-trace.ts';
 import { readAnswer } from './shared-answer.ts';
 
@@ -56,6 +56,29 @@ export interface SearchCaller {
   readonly caller: string;
   /** Collects what happens in a search that shares with none. */
   readonly trace?: SearchTrace;
+  /** Hears how the search goes until it is answered; not where the answer comes from a cache. */
+  readonly watcher?: SearchWatcher;
+}
+
+/** Hears how a search goes, also one that other requests share. */
+export interface SearchWatcher {
+  /** The search has its place. Engines are cut off at this time of the thread's clock. */
+  onStarted(deadlineMs: number): void;
+  /** An engine has ended. */
+  onEngine(progress: SearchProgress): void;
+}
+
+export interface SearchProgress {
+  /** The engine that has ended. */
+  readonly engine: string;
+  /** Why it gave nothing, as in `meta.engine_errors`; null: it answered. */
+  readonly reason: string | null;
+  /** Engines that have ended, those of them that answered, and all. */
+  readonly ended: number;
+  readonly answered: number;
+  readonly total: number;
+  /** What has been found by now, merged, the best first. */
+  results(): readonly SearchResult[];
 }
 
 /** A search that found an answer, or no place: the account, or all together, have too many waiting. */
@@ -132,9 +155,14 @@ export class SearchService {
   }
 
   /** Searches. `done` is called once, later than this call returns, unless the search is aborted. */
-  search(query: SearchQuery, { account, caller, trace }: SearchCaller, done: AnswerCallback<SearchOutcome>): Pending {
-    return this.#cache.request(
-      keyOf(query, account ?? ++this.#unshared),
+  search(
+    query: SearchQuery,
+    { account, caller, trace, watcher }: SearchCaller,
+    done: AnswerCallback<SearchOutcome>,
+  ): Pending {
+    const key = keyOf(query, account ?? ++this.#unshared);
+    const pending = this.#cache.request(
+      key,
       done,
       (flight) => {
         const isKept = account !== null && flight.isKept;
@@ -143,6 +171,8 @@ export class SearchService {
       },
       caller,
     );
+    if (watcher !== undefined) this.#cache.workOf(key, caller)?.watch(watcher);
+    return pending;
   }
 
   /** Whether an answer to an equal search of an account is kept. */
@@ -211,10 +241,14 @@ export class SearchService {
         shared.set('search', key, JSON.stringify(answer), lifetimeMs - (clock.now() - foundMs), group);
       };
       let paid: AnsweredSearch['units'] = new Map();
+      work.started(startedMs + this.#timeoutMs);
       return new Coordinator({
         ...{ query, engines, clock, account: caller, keepsLate: isKept, trace },
         deadlineMs: startedMs + this.#timeoutMs,
         softDeadlineMs: startedMs + this.#softTimeoutMs,
+        onReport: (report, reports) => {
+          work.tell(() => progressOf(report, reports, query, engines));
+        },
         onDone: (reports) => {
           this.#late.add(work);
           const found = outcomeOf(reports);
@@ -274,6 +308,9 @@ class SearchWork implements FlightWork {
   readonly #flight: Flight<SearchOutcome, SearchWork>;
   #place: Place | null = null;
   #coordinator: Coordinator | null = null;
+  #watchers: SearchWatcher[] | null = null;
+  /** When its engines are cut off; null before they are asked. */
+  #deadlineMs: number | null = null;
   #ended = false;
 
   constructor(flight: Flight<SearchOutcome, SearchWork>) {
@@ -293,6 +330,25 @@ class SearchWork implements FlightWork {
     });
     this.#place = place;
     if (this.#ended) place.leave();
+  }
+
+  /** Lets a watcher hear how the search goes. It may have begun. */
+  watch(watcher: SearchWatcher): void {
+    (this.#watchers ??= []).push(watcher);
+    if (this.#deadlineMs !== null) watcher.onStarted(this.#deadlineMs);
+  }
+
+  /** The engines are asked. */
+  started(deadlineMs: number): void {
+    this.#deadlineMs = deadlineMs;
+    for (const watcher of this.#watchers ?? []) watcher.onStarted(deadlineMs);
+  }
+
+  /** An engine has ended. */
+  tell(progress: () => SearchProgress): void {
+    if (this.#watchers === null) return;
+    const told = progress();
+    for (const watcher of this.#watchers) watcher.onEngine(told);
   }
 
   /** The place, or the wait for one, ends with the search. */
@@ -353,6 +409,23 @@ function outcome(
     },
   };
   return { answer, units, late: null };
+}
+
+function progressOf(
+  report: EngineReport,
+  reports: ReadonlyMap<string, EngineReport>,
+  query: SearchQuery,
+  engines: ReadonlyMap<string, EngineClient>,
+): SearchProgress {
+  const all = query.engines.flatMap((engine) => reports.get(engine) ?? []);
+  return {
+    engine: report.engine,
+    reason: 'reason' in report ? report.reason : null,
+    ended: all.length,
+    answered: all.filter((each) => 'hits' in each).length,
+    total: query.engines.length,
+    results: () => outcome(query, engines, all, 0, undefined).answer.results,
+  };
 }
 
 /** Prices of an engine that a search may cost: one for each started ten results asked for. */
