@@ -337,11 +337,11 @@ class AccountSettlement implements Settlement {
     }
   }
 
-  /** Charges what was delivered, as far as `most` allows. The hold goes with the first charge. */
+  /** Charges what was delivered, as far as `most` allows. What is held beyond it stays, for what is charged next. */
   #charge(spending: Spending, most: number): void {
-    const { held } = this;
     const cost = Math.min(spending.cost, most - this.cost);
-    this.held = 0;
+    const held = Math.min(this.held, cost);
+    this.held -= held;
     this.#billing.leases.settle(this.payer, held, cost === spending.cost ? spending : { ...spending, cost });
     this.cost += cost;
     this.promptTokens += spending.promptTokens;
