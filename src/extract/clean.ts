@@ -4,14 +4,14 @@
 import { Blocks } from './blocks.ts';
 import type { CleanTrace } from './clean-trace.ts';
 import { type About, featuresOf, type Table } from './features.ts';
-import { lineOf, linksOf, UrlResolver } from './links.ts';
+import { imagesOf, lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
 import { contentOf } from './content-builder.ts';
 import { htmlOf } from './html-writer.ts';
 import { markdownOf } from './markdown-writer.ts';
-import { descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
+import { authorsOf, descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
 import { score } from './model.ts';
-import { type CleanOptions, type CleanPage, type PageFormat, type PageMetadata, pageOf } from './page.ts';
+import { type CleanOptions, type CleanPage, type PageFormat, pageOf } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
 import { select } from './select.ts';
 import { type SiteReading, readSite } from './sites/sites.ts';
@@ -73,15 +73,15 @@ export function cleanScored(html: string, options: CleanOptions, scorer: Scorer,
   trace?.began(page.tree.html, about.kind);
   const found = new ContentSearch(page, data, urls, format, about, scorer, trace).find(site);
   trace?.chose(found);
-  const metadata = include.includes('metadata') ? metadataOf(page.head, data, urls) : undefined;
-  return resultOf(found, title, options, urls, metadata);
+  const said = include.includes('metadata') ? saidOf(page.head, data, urls) : {};
+  return resultOf(found, title, options, urls, said);
 }
 
 /** Renders HTML that is content as a whole, such as that of a site adapter. */
 export function render(html: string, title: string, options: CleanOptions = {}): CleanPage {
   const { url = '', format = 'text' } = options;
   const urls = new UrlResolver(url, '');
-  return resultOf(siteFinding(html, urls, format), title, options, urls, undefined);
+  return resultOf(siteFinding(html, urls, format), title, options, urls, {});
 }
 
 /** HTML that is content as a whole. Plain text leaves out what a site adapter marked as a detail. */
@@ -101,15 +101,27 @@ function resultOf(
   title: string,
   { url = '', include = [] }: CleanOptions,
   urls: UrlResolver,
-  metadata: PageMetadata | undefined,
+  said: Said,
 ): CleanPage {
   const firstLine = text.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
   const page = {
-    ...pageOf(text, [title, firstLine], url, metadata),
+    ...pageOf(text, [title, firstLine], url, said),
     content: content.toWellFormed(),
     ...(tree.isCut ? { truncated: true } : {}),
   };
-  return include.includes('links') ? { ...page, links: linksOf(tree, dropped, urls) } : page;
+  return {
+    ...page,
+    ...(include.includes('links') && { links: linksOf(tree, dropped, urls) }),
+    ...(include.includes('images') && { images: imagesOf(tree, dropped, urls) }),
+  };
+}
+
+/** What a page says of itself. */
+type Said = Pick<CleanPage, 'authors' | 'metadata'>;
+
+function saidOf(head: Head, data: LinkedData, urls: UrlResolver): Said {
+  const authors = authorsOf(head, data);
+  return { metadata: metadataOf(head, data, urls), ...(authors.length > 0 && { authors }) };
 }
 
 /** Probabilities of the blocks of a page to be content. */

@@ -30,7 +30,7 @@ const MAX_MATH_NODES = 500;
 
 /** Null for images without a URL, and for those without a description, which decorate; in figures they are kept. */
 export function imageOf(
-  { tree, dropped, urls }: Source,
+  { tree, dropped, urls }: Pick<Source, 'dropped' | 'tree' | 'urls'>,
   node: number,
   isInFigure: boolean,
 ): { kind: 'image'; url: string; alt: string } | { kind: 'math'; tex: string; isDisplayed: boolean } | null {

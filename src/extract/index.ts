@@ -3,4 +3,13 @@
 import '../node-version.ts';
 
 export { clean } from './clean.ts';
-export type { CleanJob, CleanOptions, CleanPage, PageExtra, PageFormat, PageLink, PageMetadata } from './page.ts';
+export type {
+  CleanJob,
+  CleanOptions,
+  CleanPage,
+  PageExtra,
+  PageFormat,
+  PageImage,
+  PageLink,
+  PageMetadata,
+} from './page.ts';

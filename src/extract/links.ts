@@ -1,11 +1,14 @@
 // Absolute URLs, and the links of the content. Only http and https URLs are returned.
 
-import { onLine, type PageLink } from './page.ts';
+import { imageOf } from './content-image.ts';
+import { onLine, type PageImage, type PageLink } from './page.ts';
 import { BLOCK, TAG, traits } from './tags.ts';
 import { type Dropped, SPACE_BEFORE, type Tree } from './tree.ts';
 
 /** Links of a result. */
 const MAX_LINKS = 1000;
+/** Images of a result. */
+const MAX_IMAGES = 200;
 /** Longer URLs carry data. */
 const MAX_URL_CHARACTERS = 4096;
 const MAX_TEXT_CHARACTERS = 500;
@@ -41,6 +44,24 @@ export function linksOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageLi
     }
   }
   return [...links.values()];
+}
+
+/** Images of the content in order, each URL once, also those without a description. Formulas that are drawn as images are none. */
+export function imagesOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageImage[] {
+  const images = new Map<string, PageImage>();
+  for (let node = 0; node < tree.count && images.size < MAX_IMAGES; node++) {
+    if (dropped[node] === 1) {
+      node = (tree.end[node] as number) - 1;
+    } else if (tree.tag[node] === TAG.img) {
+      const image = imageOf({ tree, dropped, urls }, node, true);
+      if (image?.kind !== 'image' || images.has(image.url)) continue;
+      images.set(image.url, {
+        url: image.url,
+        alt: onLine(image.alt).trim().slice(0, MAX_TEXT_CHARACTERS).toWellFormed(),
+      });
+    }
+  }
+  return [...images.values()];
 }
 
 /** The text of a subtree on one line, at most `maxCharacters` long. */

@@ -56,6 +56,27 @@ export function metadataOf(head: Head, data: LinkedData, urls: UrlResolver): Pag
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
 }
 
+/** Elements whose contents name authors; repeated for several. */
+const AUTHORS = [
+  'citation_author',
+  'author',
+  'article:author_name',
+  'parsely-author',
+  'dc.creator',
+  'dcterms.creator',
+] as const;
+const MAX_AUTHORS = 50;
+
+/** Names of the authors, each once: of linked data, else of the first kind of element that names one. Addresses are no names. */
+export function authorsOf(head: Head, data: LinkedData): readonly string[] {
+  const named = AUTHORS.map((name) => head.meta.filter(([key]) => key === name).map(([, value]) => value));
+  for (const names of [data.authors, ...named]) {
+    const authors = names.map(clip).filter((name) => name !== '' && !/^https?:/i.test(name));
+    if (authors.length > 0) return [...new Set(authors)].slice(0, MAX_AUTHORS);
+  }
+  return [];
+}
+
 /** The longest description of the page. */
 export function descriptionOf(head: Head): string {
   const descriptions = [metaOf(head, 'description'), metaOf(head, 'og:description')];

@@ -8,13 +8,21 @@ import { countWords } from './word-count.ts';
 export type PageFormat = 'text' | 'markdown' | 'html';
 
 /** Optional fields of a result. */
-export type PageExtra = 'links' | 'metadata';
+export type PageExtra = 'images' | 'links' | 'metadata';
 
 /** A link of the main content. */
 export interface PageLink {
   readonly text: string;
   /** Absolute. */
   readonly url: string;
+}
+
+/** An image of the main content. */
+export interface PageImage {
+  /** Absolute. */
+  readonly url: string;
+  /** As the page describes it; may be empty. */
+  readonly alt: string;
 }
 
 /** Metadata of a page. Fields that were not found are absent. */
@@ -40,7 +48,10 @@ export interface CleanPage {
   /** Words of the text by `Intl.Segmenter`, the same in all formats. */
   readonly wordCount: number;
   readonly links?: readonly PageLink[];
+  readonly images?: readonly PageImage[];
   readonly metadata?: PageMetadata;
+  /** Names, with the metadata; absent where the page names none. */
+  readonly authors?: readonly string[];
   /** The content is cut: the document has more pages or characters than are read. */
   readonly truncated?: boolean;
   /** @internal Where a `CleanJob` asks for it and the page is HTML. */
@@ -102,11 +113,15 @@ export function withoutControls(text: string): string {
 }
 
 /** Builds a result. The title is the first usable one of `titles`, else the last part of the URL. */
-export function pageOf(content: string, titles: readonly string[], url: string, metadata?: PageMetadata): CleanPage {
+export function pageOf(
+  content: string,
+  titles: readonly string[],
+  url: string,
+  about: Pick<CleanPage, 'authors' | 'metadata'> = {},
+): CleanPage {
   const title = titles.map(oneLine).find((line) => line !== '' && line.length <= MAX_TITLE_CHARACTERS);
   const page = { title: (title ?? titleOfUrl(url)).toWellFormed(), content: content.toWellFormed() };
-  const wordCount = countWords(page.content);
-  return metadata === undefined ? { ...page, wordCount } : { ...page, wordCount, metadata };
+  return { ...page, wordCount: countWords(page.content), ...about };
 }
 
 /** The last part of the path, or the host. */

@@ -61,7 +61,7 @@ export async function readPdf(bytes: Uint8Array, options: CleanOptions = {}): Pr
       ...page,
       ...(title === '' ? {} : { title }),
       ...(truncated ? { truncated } : {}),
-      ...(include.includes('metadata') ? { metadata: metadataOf(entries) } : {}),
+      ...(include.includes('metadata') ? saidOf(entries) : {}),
     };
   } finally {
     await unlessStalled(document.loadingTask.destroy()).catch(() => undefined);
@@ -182,6 +182,16 @@ function titleOf({ Title: title }: Readonly<Record<string, unknown>>): string {
   if (typeof title !== 'string') return '';
   const name = title.replace(/^Microsoft (?:Word|PowerPoint) - /, '').trim();
   return FILE_NAME.test(name) ? '' : name;
+}
+
+function saidOf(entries: Readonly<Record<string, unknown>>): Pick<CleanPage, 'authors' | 'metadata'> {
+  const metadata = metadataOf(entries);
+  // ISO 32000 has one text for all authors; programs part names by semicolons, and by commas only where names have none.
+  const authors = (metadata.author ?? '')
+    .split(';')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+  return { metadata, ...(authors.length > 0 && { authors }) };
 }
 
 function metadataOf(entries: Readonly<Record<string, unknown>>): PageMetadata {

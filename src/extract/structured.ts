@@ -30,6 +30,8 @@ export interface LinkedData {
   readonly published?: string;
   readonly modified?: string;
   readonly image?: string;
+  /** Names of the persons or organizations that wrote it. */
+  readonly authors: readonly string[];
   /** All items with a type, outer ones first. */
   readonly items: readonly LinkedItem[];
 }
@@ -69,7 +71,7 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
     modified: stringOf(main['dateModified']),
     image: imageOf(main['image']),
   };
-  return { ...withoutEmpty(fields), items };
+  return { ...withoutEmpty(fields), authors: namesOf(main['author']), items };
 }
 
 function itemsIn(script: string): LinkedItem[] {
@@ -166,11 +168,18 @@ export function nameOf(value: unknown): string {
   return isItem(value) ? stringOf(value['name']) : stringOf(value);
 }
 
+function namesOf(value: unknown): string[] {
+  const names = (Array.isArray(value) ? value : [value])
+    .slice(0, 20)
+    .map((each) => (Array.isArray(each) ? '' : nameOf(each)));
+  return names.filter((name) => name !== '');
+}
+
 function imageOf(value: unknown): string {
   const first: unknown = Array.isArray(value) ? value[0] : value;
   return isItem(first) ? stringOf(first['url']) : stringOf(first);
 }
 
-function withoutEmpty(fields: Readonly<Record<string, string>>): Omit<LinkedData, 'items'> {
+function withoutEmpty(fields: Readonly<Record<string, string>>): Omit<LinkedData, 'authors' | 'items'> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
 }

@@ -32,6 +32,22 @@ export interface Download {
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** The server forbids caching (`Cache-Control: no-store` or `private`). */
   readonly noStore: boolean;
+  /** By which the server can be asked whether it has changed; absent where it gives none. */
+  readonly validators?: Validators;
+}
+
+/** Validators of a response (RFC 9110 §8.8), as they were sent, and the URL that they are of. */
+export interface Validators {
+  readonly url: string;
+  readonly etag?: string;
+  readonly lastModified?: string;
+}
+
+/** A page that has not changed since it was downloaded with validators: status 304. */
+export interface Unchanged {
+  readonly unchanged: true;
+  /** As in `Download`, by the new response. */
+  readonly noStore: boolean;
 }
 
 export interface Downloader {
@@ -41,6 +57,8 @@ export interface Downloader {
    * `HR_FETCH_BUSY`, and with the reason of `signal` when that fires. The signal carries the total timeout of the page. `trace` hears of each request.
    */
   download(url: string, account: string, signal: AbortSignal, trace?: PageTrace): Promise<Download>;
+  /** As `download`, unless the page that was downloaded with these validators has not changed. */
+  refresh(validators: Validators, url: string, account: string, signal: AbortSignal): Promise<Download | Unchanged>;
   /** Applies to downloads that start later. */
   configure(settings: Settings['fetch']): void;
   /** Requests that wait for a slot of their host, and those that were refused since the start because too many waited. */
@@ -74,6 +92,31 @@ const CHALLENGE_STATUSES: ReadonlySet<number> = new Set([401, 403, 405, 429, 503
 const REDIRECT_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 const NO_STORE = /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i;
+
+/** Longer validators are not kept. */
+const MAX_VALIDATOR = 512;
+
+const NO_CONDITION: Readonly<Record<string, string>> = {};
+
+/** RFC 9110 §13.1: with an entity tag, a server does not look at the date. */
+function conditionOf({ etag, lastModified }: Validators): Readonly<Record<string, string>> {
+  return {
+    ...(etag !== undefined && { 'if-none-match': etag }),
+    ...(lastModified !== undefined && { 'if-modified-since': lastModified }),
+  };
+}
+
+function validatorsOf(url: string, headers: GuardedResponse['headers']): Validators | undefined {
+  const { etag = '', 'last-modified': lastModified = '' } = headers;
+  const hasTag = /^(?:W\/)?"[\x21\x23-\x7e]*"$/.test(etag) && etag.length <= MAX_VALIDATOR;
+  const hasDate = lastModified.length <= MAX_VALIDATOR && !Number.isNaN(Date.parse(lastModified));
+  if (!hasTag && !hasDate) return undefined;
+  return { url, ...(hasTag && { etag }), ...(hasDate && { lastModified }) };
+}
+
+function forbidsCaching({ headers }: Pick<GuardedResponse, 'headers'>): boolean {
+  return NO_STORE.test(headers['cache-control'] ?? '');
+}
 
 /** Settings with the guard and the connection pool that belong to them. */
 interface Generation {
@@ -124,7 +167,17 @@ class PageDownloader implements Downloader {
 
   async download(url: string, account: string, signal: AbortSignal, trace?: PageTrace): Promise<Download> {
     const transfer = this.#begin(url, account, signal, this.#current.settings.redirects, trace);
-    return await this.#settle(transfer, this.#page(transfer));
+    return (await this.#settle(transfer, this.#page(transfer, null))) as Download;
+  }
+
+  async refresh(
+    validators: Validators,
+    url: string,
+    account: string,
+    signal: AbortSignal,
+  ): Promise<Download | Unchanged> {
+    const transfer = this.#begin(url, account, signal, this.#current.settings.redirects);
+    return await this.#settle(transfer, this.#page(transfer, validators));
   }
 
   waits(): { readonly waiting: number; readonly refused: number } {
@@ -178,7 +231,8 @@ class PageDownloader implements Downloader {
     }
   }
 
-  async #page(transfer: Transfer): Promise<Download> {
+  /** Without validators, the page is always a download. */
+  async #page(transfer: Transfer, validators: Validators | null): Promise<Download | Unchanged> {
     const { account, chain, generation, signal, trace } = transfer;
     const { robots, userAgent } = generation.settings;
     const asker = { userAgent, account, signal };
@@ -188,7 +242,14 @@ class PageDownloader implements Downloader {
         await this.#robots.admit(chain.url, asker, fetchRobots);
         trace?.robots();
       }
-      const download = await this.#hop(transfer, ACCEPT, (response) => this.#readPage(response, transfer));
+      const condition = validators?.url === chain.url.href ? conditionOf(validators) : NO_CONDITION;
+      const read = async (response: GuardedResponse): Promise<Download | Unchanged | null> => {
+        const isUnchanged = response.status === 304 && condition !== NO_CONDITION;
+        return isUnchanged
+          ? { unchanged: true, noStore: forbidsCaching(response) }
+          : await this.#readPage(response, transfer);
+      };
+      const download = await this.#hop(transfer, ACCEPT, condition, read);
       trace?.read(download === null ? chain.url.href : null);
       if (download !== null) return download;
     }
@@ -198,6 +259,7 @@ class PageDownloader implements Downloader {
   async #hop<T>(
     { account, chain, generation, signal, trace }: Transfer,
     accept: string,
+    condition: Readonly<Record<string, string>>,
     read: (response: GuardedResponse) => Promise<T | null>,
   ): Promise<T | null> {
     const cookie = chain.cookie;
@@ -207,6 +269,7 @@ class PageDownloader implements Downloader {
       accept,
       'accept-encoding': ACCEPTED_CODINGS,
       'accept-language': 'en,*;q=0.5',
+      ...condition,
     };
     trace?.asked(chain.url.href);
     const release = await this.#limits.acquire(account, chain.url.hostname, signal);
@@ -246,8 +309,11 @@ class PageDownloader implements Downloader {
       const target = refreshOf(headers['refresh'], bytes);
       if (target !== null && chain.refresh(target)) return null;
     }
-    const noStore = NO_STORE.test(headers['cache-control'] ?? '');
-    return { url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore };
+    const validators = validatorsOf(chain.url.href, headers);
+    return {
+      ...{ url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore: forbidsCaching(response) },
+      ...(validators !== undefined && { validators }),
+    };
   }
 
   /** Has a timeout of its own, since all pages that wait for the file share the request. */
@@ -270,7 +336,7 @@ class PageDownloader implements Downloader {
       bytes: await this.#bodies.readStart(response, ROBOTS_BYTES, transfer.signal),
     });
     for (;;) {
-      const answer = await this.#hop(transfer, 'text/plain', read);
+      const answer = await this.#hop(transfer, 'text/plain', NO_CONDITION, read);
       if (answer !== null) return answer;
     }
   }

@@ -10,12 +10,12 @@ import {
   type Ref,
   type System,
   systemClock,
+  systemEpochMs,
   TerminatedError,
   type TimerHandle,
 } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
-import type { PageExtra, PageFormat, PageLink, PageMetadata } from '../extract/index.ts';
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { ENTRY_BYTES, type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -30,36 +30,33 @@ import {
 import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
-import { createDownloader, type Downloader } from './download.ts';
+import { createDownloader, type Downloader, type Validators } from './download.ts';
 import { createGuard, type Guard } from './guard.ts';
 import { type PageExplanation, PageTrace } from './page-trace.ts';
-import { readPageAnswer } from './shared-page.ts';
-
-export interface PageRequest {
-  readonly url: string;
-  readonly format: PageFormat;
-  /** In alphabetical order, each once. */
-  readonly include: readonly PageExtra[];
-}
-
-/** A page as clean text, as the interface prescribes. */
-export interface PageAnswer {
-  /** Where the page was found after redirects. */
-  readonly url: string;
-  readonly title: string;
-  readonly content: string;
-  readonly word_count: number;
-  readonly links?: readonly PageLink[];
-  readonly metadata?: PageMetadata;
-  /** The content is cut, as in `CleanPage`. */
-  readonly truncated?: boolean;
-}
+import { answerOf, extrasOf, type PageAnswer, type PageRequest, type ReadPage } from './page-answer.ts';
+import { readPage } from './shared-page.ts';
 
 /** How the flight of a page ended. Plain data: errors lose their class between threads. */
-type PageResult =
-  { readonly answer: PageAnswer } | { readonly code: ErrorCode; readonly subject: string; readonly headers: string[] };
+interface PageFailure {
+  readonly code: ErrorCode;
+  readonly subject: string;
+  readonly headers: string[];
+}
 
-export type PageReply = PageResult & {
+/** A page, and what is to be known to keep it. */
+interface KeptPage {
+  readonly page: ReadPage;
+  /** When it was fetched or found unchanged, by the monotonic clock. */
+  readonly readMs: number;
+  /** Null: the server gives none. */
+  readonly validators: Validators | null;
+  /** The server said that what was kept has not changed. */
+  readonly isUnchanged: boolean;
+}
+
+type PageResult = KeptPage | PageFailure;
+
+export type PageReply = ({ readonly answer: PageAnswer } | PageFailure) & {
   readonly cached: boolean;
   /** Where the request asks for it. */
   readonly explanation?: PageExplanation;
@@ -91,7 +88,7 @@ export interface PagesDeps {
   readonly settings: Settings['fetch'];
   /** Called at the first request: without one, no thread and no connection pool is created. */
   readonly open: (settings: Settings['fetch']) => PageTools;
-  /** `outcome` is `fetched`, `cached`, `shared`, or an error code. */
+  /** `outcome` is `fetched`, `unchanged`, `cached`, `shared`, or an error code. */
   readonly onOutcome: (outcome: string, elapsedMs: number) => void;
   /** The places of pages, by account; configured by the actor. */
   readonly places: AccountPlaces;
@@ -99,6 +96,8 @@ export interface PagesDeps {
   readonly shared?: SharedCache;
   /** Errors that are defects of the gateway. */
   readonly onDefect: (error: unknown) => void;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
 }
 
 /** Requests that may wait for the actor: far more than there are clients. */
@@ -108,7 +107,10 @@ const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 const MARGIN_MS = 1000;
 
 /** Counts up where what is read of a page changes, so that gateways of two versions do not share pages. */
-const PAGE_FORMAT = 1;
+const PAGE_FORMAT = 2;
+
+/** A page with validators is kept for so many times as long as others: it is asked for anew, but mostly need not be downloaded. */
+const STALE_LIFETIMES = 6;
 
 /** Share of the queue that one account may fill. */
 const QUEUE_SHARE = 1 / 4;
@@ -140,7 +142,7 @@ class Pages {
     this.#clock = clock;
     this.#settings = deps.settings;
     this.#cache = new AnswerCache({ clock, sizeOf });
-    this.#cache.configure(deps.settings.cacheTtlMs, deps.settings.cacheBytes);
+    this.#configureCache();
   }
 
   receive(command: PagesCommand): void {
@@ -172,30 +174,42 @@ class Pages {
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
     this.#deps.places.configure(placeLimits(settings));
-    if (cacheKeyOf(settings) !== before) this.#cache.configure(settings.cacheTtlMs, settings.cacheBytes);
+    if (cacheKeyOf(settings) !== before) this.#configureCache();
+  }
+
+  #configureCache(): void {
+    const { cacheBytes, cacheTtlMs } = this.#settings;
+    this.#cache.configure(cacheTtlMs === null ? null : STALE_LIFETIMES * cacheTtlMs, cacheBytes);
   }
 
   #fetch({ account, explain = false, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
     const startedMs = this.#clock.now();
     const trace = explain ? new PageTrace(this.#clock) : undefined;
-    const key = keyOf(request);
-    if (this.#cache.has(key)) trace?.kept();
+    const key = keyOf(request, account);
+    const oldestMs = startedMs - Math.min(request.maxAgeMs ?? Infinity, this.#settings.cacheTtlMs ?? 0);
+    const isFresh = (kept: PageResult): boolean => 'page' in kept && kept.readMs >= oldestMs;
+    const kept = this.#cache.peek(key);
+    if (kept !== undefined && isFresh(kept)) trace?.kept();
     const reply = (result: PageResult, source: AnswerSource): void => {
       this.#pending.delete(id);
       this.#deps.onOutcome(outcomeOf(result, source), this.#clock.now() - startedMs);
       const explanation = trace === undefined ? {} : { explanation: trace.explanation() };
-      replyTo.tell({ ...result, cached: source === 'cache', ...explanation });
+      const answer = 'page' in result ? { answer: answerOf(result.page, request) } : result;
+      replyTo.tell({ ...answer, cached: source === 'cache', ...explanation });
     };
     const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
-      const pageFlight = new PageFlight(flight, this.#settings.timeoutMs, this.#clock, this.#deps.onDefect);
-      const onTurn = (turn: Turn): void => this.#begin(turn, account, request, pageFlight, sharing, trace);
+      const pageFlight = new PageFlight(flight, this.#settings, this.#clock, this.#deps.onDefect);
+      const before = trace === undefined && kept !== undefined && 'page' in kept ? kept : null;
+      const onTurn = (turn: Turn): void =>
+        this.#begin(turn, account, request, { flight: pageFlight, before, sharing, trace });
       const sharing = flight.isKept && trace === undefined ? this.#sharingOf(account, request) : null;
       const read = (): void => pageFlight.hold(() => this.#deps.places.request(account, onTurn));
       if (sharing === null) read();
-      else sharing.find(pageFlight, read);
+      else sharing.find(pageFlight, request.maxAgeMs, read);
       return pageFlight;
     };
-    this.#pending.set(id, this.#cache.request(trace === undefined ? key : `explain ${id}`, reply, start, account));
+    const pending = this.#cache.request(trace === undefined ? key : `explain ${id}`, reply, start, account, isFresh);
+    this.#pending.set(id, pending);
   }
 
   /** How a page is shared with other gateways; null: not at all. */
@@ -207,28 +221,35 @@ class Pages {
     return new Sharing(shared, this.#guard, this.#settings, cacheTtlMs, account, request);
   }
 
-  #begin(
-    turn: Turn,
-    account: string,
-    request: PageRequest,
-    flight: PageFlight,
-    sharing: Sharing | null,
-    trace: PageTrace | undefined,
-  ): void {
-    if (turn === 'place') void this.#read(account, request, flight, sharing, trace);
-    else flight.fail(refusalOf(turn, this.#settings));
+  #begin(turn: Turn, account: string, request: PageRequest, reading: Reading): void {
+    if (turn === 'place') void this.#read(account, request, reading);
+    else reading.flight.fail(refusalOf(turn, this.#settings));
   }
 
-  async #read(
-    account: string,
-    { url, format, include }: PageRequest,
-    flight: PageFlight,
-    sharing: Sharing | null,
-    trace: PageTrace | undefined,
-  ): Promise<void> {
+  async #read(account: string, request: PageRequest, { before, flight, sharing, trace }: Reading): Promise<void> {
+    const { format, url } = request;
+    const include = extrasOf(request);
     try {
       const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
-      const { noStore, ...download } = await downloader.download(url, account, flight.signal, trace);
+      const given = before?.validators ?? null;
+      const found =
+        given === null
+          ? await downloader.download(url, account, flight.signal, trace)
+          : await downloader.refresh(given, url, account, flight.signal);
+      const now = { fetched_at: new Date(this.#deps.epochMs()).toISOString() };
+      if ('unchanged' in found) {
+        const page = { ...(before as KeptPage).page, ...now };
+        this.#end(
+          flight,
+          { page, readMs: this.#clock.now(), validators: given, isUnchanged: true },
+          found.noStore,
+          request,
+          account,
+          sharing,
+        );
+        return;
+      }
+      const { noStore, validators = null, ...download } = found;
       trace?.downloaded({ ...download, noStore });
       const { title, content, wordCount, explanation, ...extras } = await pool.read(
         { ...download, format, include, ...(trace !== undefined && { explain: true }) },
@@ -236,13 +257,36 @@ class Pages {
         flight.signal,
       );
       trace?.cleaned(explanation);
-      const answer = { url: download.url, title, content, word_count: wordCount, ...extras };
-      flight.end({ answer }, !noStore && trace === undefined);
-      if (!noStore) sharing?.share(answer);
+      const page = { url: download.url, title, content, word_count: wordCount, ...extras, ...now };
+      const result = { page, readMs: this.#clock.now(), validators, isUnchanged: false };
+      this.#end(flight, result, noStore || trace !== undefined, request, account, sharing);
     } catch (error) {
       flight.fail(error);
     }
   }
+
+  /** Answers with a page that was read. What may not be kept takes the place of what was kept before. */
+  #end(
+    flight: PageFlight,
+    result: KeptPage,
+    noStore: boolean,
+    request: PageRequest,
+    account: string,
+    sharing: Sharing | null,
+  ): void {
+    if (noStore) this.#cache.forget(keyOf(request, account));
+    flight.end(result, !noStore);
+    if (!noStore) sharing?.share(result.page);
+  }
+}
+
+/** A page that is being read. */
+interface Reading {
+  readonly flight: PageFlight;
+  /** What was kept, too old for the request; null: nothing. */
+  readonly before: KeptPage | null;
+  readonly sharing: Sharing | null;
+  readonly trace: PageTrace | undefined;
 }
 
 /** One page under way, with one timeout for download and cleaning. */
@@ -252,15 +296,17 @@ class PageFlight implements FlightWork {
   readonly #onDefect: (error: unknown) => void;
   readonly #controller = new AbortController();
   readonly #timer: TimerHandle;
+  readonly #lifetimeMs: number;
   #place: Place | null = null;
   #ended = false;
 
   constructor(
     flight: Flight<PageResult, PageFlight>,
-    timeoutMs: number,
+    { cacheTtlMs, timeoutMs }: Settings['fetch'],
     clock: Clock,
     onDefect: (error: unknown) => void,
   ) {
+    this.#lifetimeMs = cacheTtlMs ?? 0;
     this.#flight = flight;
     this.#clock = clock;
     this.#onDefect = onDefect;
@@ -282,16 +328,18 @@ class PageFlight implements FlightWork {
   }
 
   /** Answers all requests with a page that another gateway has read. */
-  endCached(answer: PageAnswer, lifetimeMs: number): void {
+  endCached(page: ReadPage, lifetimeMs: number): void {
     if (this.#ended) return;
     this.#release();
-    this.#flight.landCached({ answer }, lifetimeMs);
+    const readMs = this.#clock.now() - (this.#lifetimeMs - lifetimeMs);
+    this.#flight.landCached({ page, readMs, validators: null, isUnchanged: false }, lifetimeMs);
   }
 
   /** Answers all requests. No effect after the first end. */
   end(result: PageResult, keep: boolean): void {
     this.#release();
-    this.#flight.land(result, keep);
+    const hasValidators = 'page' in result && result.validators !== null;
+    this.#flight.land(result, keep, hasValidators ? undefined : this.#lifetimeMs);
   }
 
   fail(error: unknown): void {
@@ -336,40 +384,48 @@ class Sharing {
     account: string,
     request: PageRequest,
   ) {
-    const { url, format, include } = request;
     this.#shared = shared;
     this.#guard = guard;
     this.#account = account;
-    this.#url = url;
+    this.#url = request.url;
     this.#lifetimeMs = lifetimeMs;
     const allowed = [allow, deny, ports, robots ? userAgent : null, maxBytes, redirects, lifetimeMs];
-    this.#key = sharedKey(['page', PAGE_FORMAT, allowed, url, format, include]);
+    this.#key = sharedKey(['page', PAGE_FORMAT, allowed, keyOf(request, account)]);
   }
 
-  /** Ends the flight with a page that another gateway has read; where there is none, `read` is called. */
-  find(flight: PageFlight, read: () => void): void {
-    const parse = (bytes: Buffer): PageAnswer | null => {
-      const answer = readPageAnswer(bytes);
+  /**
+   * Ends the flight with a page that another gateway has read; where there is none that is young enough, `read` is called. `maxAgeMs`:
+   * undefined for any.
+   */
+  find(flight: PageFlight, maxAgeMs: number | undefined, read: () => void): void {
+    if (maxAgeMs === 0) {
+      read();
+      return;
+    }
+    const parse = (bytes: Buffer): ReadPage | null => {
+      const page = readPage(bytes);
       // Throws where one of them may not be fetched.
-      if (answer !== null) for (const url of [this.#url, answer.url]) this.#guard.admit(url);
-      return answer;
+      if (page !== null) for (const url of [this.#url, page.url]) this.#guard.admit(url);
+      return page;
     };
-    this.#shared.get('page', this.#key, parse, (answer, remainingMs) => {
-      if (answer === null) read();
-      else flight.endCached(answer, Math.min(remainingMs, this.#lifetimeMs));
+    this.#shared.get('page', this.#key, parse, (page, remainingMs) => {
+      const leftMs = Math.min(remainingMs, this.#lifetimeMs);
+      if (page === null || this.#lifetimeMs - leftMs > (maxAgeMs ?? Infinity)) read();
+      else flight.endCached(page, leftMs);
     });
   }
 
   /** A page that is too long is not even written as JSON, which would take this thread's time. */
-  share(answer: PageAnswer): void {
-    if (sizeOf({ answer }, '') > 2 * ENTRY_BYTES) return;
-    this.#shared.set('page', this.#key, JSON.stringify(answer), this.#lifetimeMs, this.#account);
+  share(page: ReadPage): void {
+    if (bytesOf(page) > 2 * ENTRY_BYTES) return;
+    this.#shared.set('page', this.#key, JSON.stringify(page), this.#lifetimeMs, this.#account);
   }
 }
 
 function outcomeOf(result: PageResult, source: AnswerSource): string {
   if ('code' in result) return result.code;
-  return source === 'cache' ? 'cached' : source === 'shared' ? 'shared' : 'fetched';
+  if (source !== 'flight') return source === 'cache' ? 'cached' : 'shared';
+  return result.isUnchanged ? 'unchanged' : 'fetched';
 }
 
 /** The limits of the places of pages. */
@@ -384,8 +440,13 @@ function refusalOf(turn: Turn, { perAccount }: Settings['fetch']): HeadraceError
   return new HeadraceError('HR_FETCH_LIMIT', { subject: String(perAccount), headers });
 }
 
-function keyOf({ url, format, include }: PageRequest): string {
-  return JSON.stringify([url, format, include]);
+/**
+ * Requests with equal keys share what was read. A query may hold what its account alone knows, such as a signature: no other account gets
+ * a page of it, or learns that it was fetched.
+ */
+function keyOf(request: PageRequest, account: string): string {
+  const { format, url } = request;
+  return JSON.stringify([url, format, extrasOf(request), url.includes('?') ? account : null]);
 }
 
 /** What the kept pages depend on: a page that may not be fetched any more is not answered from the cache. */
@@ -393,12 +454,15 @@ function cacheKeyOf({ allow, cacheBytes, cacheTtlMs, deny, ports, robots }: Sett
   return JSON.stringify([cacheTtlMs, cacheBytes, allow, deny, ports, robots]);
 }
 
-/** Estimated bytes in memory: two for a character, and the objects. */
 function sizeOf(result: PageResult, key: string): number {
-  if (!('answer' in result)) return 1024;
-  const { content, links = [], title } = result.answer;
+  return 'page' in result ? bytesOf(result.page) + 2 * key.length : 1024;
+}
+
+/** Estimated bytes in memory: two for a character, and the objects. */
+function bytesOf({ content, images = [], links = [], title }: ReadPage): number {
   const linked = links.reduce((sum, link) => sum + link.text.length + link.url.length + 32, 0);
-  return 2 * (content.length + title.length + key.length + linked) + 1024;
+  const shown = images.reduce((sum, image) => sum + image.alt.length + image.url.length + 32, 0);
+  return 2 * (content.length + title.length + linked + shown) + 1024;
 }
 
 /** A page request without its answer. */
@@ -517,6 +581,7 @@ export class PageService {
       places: this.#places,
       onOutcome: metrics.page.bind(metrics),
       onDefect: (error) => log.error({ err: error }, 'a page could not be read'),
+      epochMs: systemEpochMs,
     });
     this.ref = system.spawn(behavior, { name: 'pages', mailbox: MAILBOX });
   }

@@ -1,7 +1,7 @@
 // Reads a page that another gateway has shared. What it says is checked field by field.
 
-import type { PageLink, PageMetadata } from '../extract/index.ts';
-import type { PageAnswer } from './pages.ts';
+import type { PageImage, PageLink, PageMetadata } from '../extract/index.ts';
+import type { ReadPage } from './page-answer.ts';
 
 const METADATA = [
   'description',
@@ -17,16 +17,23 @@ const METADATA = [
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Null for what no gateway writes; throws for what is no JSON. */
-export function readPageAnswer(bytes: Buffer): PageAnswer | null {
-  const { content, links, metadata, title, truncated, url, word_count } = fieldsOf(JSON.parse(bytes.toString()));
+export function readPage(bytes: Buffer): ReadPage | null {
+  const fields = fieldsOf(JSON.parse(bytes.toString()));
+  const { authors, content, fetched_at, images, links, metadata, title, truncated, url, word_count } = fields;
   if (typeof url !== 'string' || typeof title !== 'string' || typeof content !== 'string') return null;
   if (!Number.isSafeInteger(word_count) || (word_count as number) < 0) return null;
   if (truncated !== undefined && truncated !== true) return null;
+  if (typeof fetched_at !== 'string' || Number.isNaN(Date.parse(fetched_at))) return null;
+  const areNames = Array.isArray(authors) && authors.every((name) => typeof name === 'string');
+  if (authors !== undefined && !areNames) return null;
+  const readImages = images === undefined ? undefined : imagesOf(images);
   const readLinks = links === undefined ? undefined : linksOf(links);
   const readMetadata = metadata === undefined ? undefined : metadataOf(metadata);
-  if (readLinks === null || readMetadata === null) return null;
+  if (readLinks === null || readImages === null || readMetadata === null) return null;
   return {
-    ...{ url, title, content, word_count: word_count as number },
+    ...{ url, title, content, word_count: word_count as number, fetched_at },
+    ...(readImages !== undefined && { images: readImages }),
+    ...(areNames && { authors: authors as string[] }),
     ...(readLinks !== undefined && { links: readLinks }),
     ...(readMetadata !== undefined && { metadata: readMetadata }),
     ...(truncated === true && { truncated }),
@@ -42,6 +49,17 @@ function linksOf(value: unknown): PageLink[] | null {
     links.push({ text, url });
   }
   return links;
+}
+
+function imagesOf(value: unknown): PageImage[] | null {
+  if (!Array.isArray(value)) return null;
+  const images: PageImage[] = [];
+  for (const entry of value as unknown[]) {
+    const { alt, url } = fieldsOf(entry);
+    if (typeof alt !== 'string' || typeof url !== 'string') return null;
+    images.push({ url, alt });
+  }
+  return images;
 }
 
 function metadataOf(value: unknown): PageMetadata | null {

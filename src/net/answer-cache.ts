@@ -79,6 +79,10 @@ export class KeptAnswers<Answer extends object> {
     return this.#answers.has(key);
   }
 
+  delete(key: string): void {
+    this.#answers.delete(key);
+  }
+
   /** `lifetimeMs`: where it is less than that of the cache. */
   set(key: string, answer: Answer, group: string, lifetimeMs?: number): void {
     this.#answers.delete(key);
@@ -132,16 +136,17 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
 
   /**
    * Answers from the cache, joins the flight of `key`, or has `start` begin one. `start` may land the flight at once. Requests of
-   * different groups share answers, but no flights.
+   * different groups share answers, but no flights. `isFresh`: whether a kept answer will do; default: each does.
    */
   request(
     key: string,
     done: AnswerCallback<Answer>,
     start: (flight: Flight<Answer, Work>) => Work,
     group = '',
+    isFresh?: (answer: Answer) => boolean,
   ): Pending {
     const cached = this.#kept?.get(key);
-    if (cached !== undefined) {
+    if (cached !== undefined && isFresh?.(cached) !== false) {
       const waiter = new Waiter(done, null);
       waiter.answer(cached, 'cache');
       return waiter;
@@ -154,9 +159,14 @@ export class AnswerCache<Answer extends object, Work extends FlightWork = Flight
     return waiter;
   }
 
-  /** Whether the answer of a key is kept. */
-  has(key: string): boolean {
-    return this.#kept?.has(key) ?? false;
+  /** The kept answer of a key. */
+  peek(key: string): Answer | undefined {
+    return this.#kept?.get(key);
+  }
+
+  /** Drops the kept answer of a key. */
+  forget(key: string): void {
+    this.#kept?.delete(key);
   }
 
   /** The work of the flight that a request of this key would join, or has just begun; undefined: there is none. */
@@ -227,10 +237,13 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
     if (this.#waiting.size === 0 && this.#end()) this.#work.abort();
   }
 
-  /** Ends the flight and answers everyone who waits. `keep`: the answer may go into the cache. No effect after the end. */
-  land(answer: Answer, keep: boolean): void {
+  /**
+   * Ends the flight and answers everyone who waits. `keep`: the answer may go into the cache, for `lifetimeMs` where that is less than
+   * what the cache keeps answers for. No effect after the end.
+   */
+  land(answer: Answer, keep: boolean, lifetimeMs?: number): void {
     if (!this.#end()) return;
-    if (keep) this.#kept?.set(this.#key, answer, this.#group);
+    if (keep) this.#kept?.set(this.#key, answer, this.#group, lifetimeMs);
     let source: AnswerSource = 'flight';
     for (const waiter of this.#waiting) {
       waiter.answer(answer, source);

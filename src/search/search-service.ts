@@ -177,7 +177,7 @@ export class SearchService {
 
   /** Whether an answer to an equal search of an account is kept. */
   keeps(query: SearchQuery, account: string): boolean {
-    return this.#cache.has(keyOf(query, account));
+    return this.#cache.peek(keyOf(query, account)) !== undefined;
   }
 
   /** Whether an engine is configured and has searches of the type. */

@@ -7,8 +7,9 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { sharedCache } from '../../src/cluster/shared-cache.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { HeadraceError } from '../../src/errors.ts';
-import { type PageAnswer, PageClient, type PageRequest, pages, placeLimits } from '../../src/fetch/pages.ts';
-import { readPageAnswer } from '../../src/fetch/shared-page.ts';
+import type { PageAnswer, PageRequest } from '../../src/fetch/page-answer.ts';
+import { PageClient, pages, placeLimits } from '../../src/fetch/pages.ts';
+import { readPage } from '../../src/fetch/shared-page.ts';
 import { Robots } from '../../src/fetch/robots.ts';
 import { ENTRY_BYTES, type SharedCacheCommand, SharedCache } from '../../src/net/shared-cache.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
@@ -223,6 +224,7 @@ function pageGateway(
             downloads.push(url);
             return { url, mediaType: 'text/html', charset: null, bytes: new Uint8Array(1), noStore };
           },
+          refresh: () => Promise.reject(new Error('there are no validators')),
           ...{ configure: () => {}, waits: () => ({ waiting: 0, refused: 0 }), close },
         },
         pool: {
@@ -236,6 +238,7 @@ function pageGateway(
       }),
       onOutcome: () => undefined,
       onDefect: () => undefined,
+      epochMs: () => 1_800_000_000_000,
     }),
   );
   const client = new PageClient(ref, 'here');
@@ -315,9 +318,10 @@ t.test('a page that is too long is not shared', async (t) => {
 t.test('pages of strangers are refused', async (t) => {
   const page = {
     ...{ url: 'https://x.org/', title: 'T', content: 'C', word_count: 1, truncated: true },
+    ...{ authors: ['A'], images: [{ url: 'https://x.org/i', alt: '' }], fetched_at: '2026-01-01T00:00:00.000Z' },
     ...{ links: [{ text: 'L', url: 'https://x.org/l' }], metadata: { language: 'en' } },
   };
-  const read = (answer: unknown): unknown => readPageAnswer(Buffer.from(JSON.stringify(answer)));
+  const read = (answer: unknown): unknown => readPage(Buffer.from(JSON.stringify(answer)));
   t.strictSame(read(page), page);
   t.strictSame(read({ ...page, more: 1, metadata: { more: 1 } }), { ...page, metadata: {} });
   for (const part of [
@@ -327,11 +331,17 @@ t.test('pages of strangers are refused', async (t) => {
     { word_count: -1 },
     { truncated: 1 },
     { links: {} },
+    { images: {} },
+    { images: [{ url: 'https://x.org/i' }] },
+    { authors: 'A' },
+    { authors: [1] },
+    { fetched_at: undefined },
+    { fetched_at: 'now' },
   ])
     t.equal(read({ ...page, ...part }), null, JSON.stringify(part));
   for (const part of [{ links: [null] }, { links: [{ text: 1, url: 'x' }] }, { metadata: { language: 1 } }])
     t.equal(read({ ...page, ...part }), null, JSON.stringify(part));
-  t.throws(() => readPageAnswer(Buffer.from('{')));
+  t.throws(() => readPage(Buffer.from('{')));
 });
 
 t.test('robots.txt is shared, unless it could not be read', async (t) => {

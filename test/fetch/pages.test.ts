@@ -7,16 +7,9 @@ import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import type { CleanPage } from '../../src/extract/page.ts';
-import type { Download } from '../../src/fetch/download.ts';
-import {
-  type PageAnswer,
-  PageClient,
-  type PageRequest,
-  pages,
-  type PagesCommand,
-  placeLimits,
-  type PendingPage,
-} from '../../src/fetch/pages.ts';
+import type { PageAnswer, PageRequest } from '../../src/fetch/page-answer.ts';
+import type { Download, Unchanged } from '../../src/fetch/download.ts';
+import { PageClient, pages, type PagesCommand, placeLimits, type PendingPage } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
 
@@ -35,6 +28,8 @@ interface Heard {
 
 interface Bench extends TestSystem {
   readonly downloads: Call<Download>[];
+  /** With the entity tag behind the URL. */
+  readonly refreshes: Call<Download | Unchanged>[];
   readonly cleanings: Call<CleanPage>[];
   readonly outcomes: string[];
   readonly defects: unknown[];
@@ -60,6 +55,7 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
   const test = createTestSystem();
   const settings = settingsOf(fetch);
   const downloads: Call<Download>[] = [];
+  const refreshes: Call<Download | Unchanged>[] = [];
   const cleanings: Call<CleanPage>[] = [];
   const outcomes: string[] = [];
   const defects: unknown[] = [];
@@ -76,6 +72,7 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       open: () => ({
         downloader: {
           download: (url, _account, signal) => call(downloads, url, signal),
+          refresh: (validators, url, _account, signal) => call(refreshes, `${url} ${validators.etag ?? ''}`, signal),
           configure: () => {},
           waits: () => ({ waiting: 0, refused: 0 }),
           close,
@@ -89,11 +86,12 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       }),
       onOutcome: (outcome) => void outcomes.push(outcome),
       onDefect: (error) => void defects.push(error),
+      epochMs: () => Date.parse('2026-01-01T00:00:00Z') + test.clock.now(),
     }),
   );
   const client = new PageClient(ref, 'here');
   return {
-    ...{ ...test, places, downloads, cleanings, outcomes, defects, ref, closed: () => closed },
+    ...{ ...test, places, downloads, refreshes, cleanings, outcomes, defects, ref, closed: () => closed },
     ask(url, extra = {}, account = 'a') {
       const heard: Heard[] = [];
       const request: PageRequest = { url, format: 'text', include: [], ...extra };
@@ -133,6 +131,116 @@ t.test('a page is downloaded, cleaned and answered with its final address', asyn
     },
   ]);
   t.same(b.outcomes, ['fetched']);
+});
+
+t.test('a page that is too old for a request is asked for again with its validators', async (t) => {
+  const b = bench({ cacheTtl: '5m' });
+  const validators = { url: URL_1, etag: '"v1"' };
+  b.ask(URL_1);
+  await b.settle();
+  await b.downloaded(0, { validators });
+  await b.cleaned(0, 'version 1');
+  b.clock.advance(60_000);
+  const young = b.ask(URL_1, { maxAgeMs: 60_000, details: true });
+  await b.settle();
+  t.match(young.heard, [{ answer: { content: 'version 1', fetched_at: '2026-01-01T00:00:00.000Z' }, cached: true }]);
+  const old = b.ask(URL_1, { maxAgeMs: 59_999, details: true });
+  const other = b.ask(URL_1, { maxAgeMs: 0, details: true });
+  await b.settle();
+  t.same(
+    b.refreshes.map(({ url }) => url),
+    [`${URL_1} "v1"`],
+    'one request for both',
+  );
+  b.refreshes[0]?.resolve({ unchanged: true, noStore: false });
+  await b.settle();
+  for (const { heard } of [old, other]) {
+    t.match(heard, [{ answer: { content: 'version 1', fetched_at: '2026-01-01T00:01:00.000Z' }, cached: false }]);
+  }
+  t.equal(b.cleanings.length, 1, 'it is not read again');
+  const renewed = b.ask(URL_1, { maxAgeMs: 1000 });
+  await b.settle();
+  t.match(renewed.heard, [{ cached: true }]);
+  t.same(b.outcomes, ['fetched', 'cached', 'unchanged', 'shared', 'cached']);
+
+  b.clock.advance(300_001);
+  const later = b.ask(URL_1);
+  await b.settle();
+  t.equal(b.refreshes.length, 2, 'after the lifetime of the cache too');
+  b.refreshes[1]?.resolve({
+    ...{ url: URL_1, mediaType: 'text/html', charset: null, bytes: new Uint8Array(1), noStore: true },
+  });
+  await b.settle();
+  await b.cleaned(1, 'version 2');
+  t.match(later.heard, [{ answer: { content: 'version 2' }, cached: false }]);
+  b.ask(URL_1);
+  await b.settle();
+  t.equal(b.downloads.length, 2, 'what must not be kept takes the place of what was');
+});
+
+t.test(
+  'a page without validators is kept as long as the cache says, and one that failed to be renewed stays',
+  async (t) => {
+    const b = bench({ cacheTtl: '5m' });
+    b.ask(URL_1);
+    await b.settle();
+    await b.downloaded(0);
+    await b.cleaned(0);
+    b.clock.advance(1000);
+    const again = b.ask(URL_1, { maxAgeMs: 0 });
+    await b.settle();
+    t.equal(b.downloads.length, 2);
+    b.downloads[1]?.reject(new HeadraceError('HR_FETCH_FAILED', { subject: 'status 500' }));
+    await b.settle();
+    t.equal(again.heard[0]?.error?.code, 'HR_FETCH_FAILED');
+    const kept = b.ask(URL_1);
+    await b.settle();
+    t.match(kept.heard, [{ cached: true }]);
+    b.clock.advance(300_000);
+    b.ask(URL_1);
+    await b.settle();
+    t.equal(b.downloads.length, 3);
+  },
+);
+
+t.test('a page whose address has a query is kept for its account alone', async (t) => {
+  const b = bench({ cacheTtl: '5m' });
+  const url = 'https://example.com/report?signature=secret';
+  b.ask(url, {}, 'a');
+  await b.settle();
+  await b.downloaded(0);
+  await b.cleaned(0);
+  const own = b.ask(url, {}, 'a');
+  const foreign = b.ask(url, {}, 'b');
+  await b.settle();
+  t.match(own.heard, [{ cached: true }]);
+  t.same(foreign.heard, []);
+  t.equal(b.downloads.length, 2);
+});
+
+t.test('requests get the pieces and fields that they ask for of one page', async (t) => {
+  const b = bench({ cacheTtl: '5m' });
+  const metadata = { language: 'en', published: '2024-05-01', canonical: 'https://example.com/c', author: 'A, B' };
+  const whole = b.ask(URL_1, { details: true });
+  await b.settle();
+  await b.downloaded(0);
+  await b.cleaned(0, 'One two three.', { metadata, authors: ['A', 'B'] });
+  t.same(whole.heard[0]?.answer, {
+    ...{ url: URL_1, title: 'T', content: 'One two three.', word_count: 1 },
+    ...{ language: 'en', published_at: '2024-05-01', authors: ['A', 'B'], canonical_url: 'https://example.com/c' },
+    fetched_at: '2026-01-01T00:00:00.000Z',
+  });
+  const first = b.ask(URL_1, { details: true, maxChars: 8 });
+  const rest = b.ask(URL_1, { details: true, start: 8 });
+  const beyond = b.ask(URL_1, { details: true, start: 100 });
+  const plain = b.ask(URL_1, { include: ['metadata'] });
+  await b.settle();
+  t.match(first.heard[0]?.answer, { content: 'One two ', truncated: true, next_start: 8 });
+  t.match(rest.heard[0]?.answer, { content: 'three.' });
+  t.equal(rest.heard[0]?.answer?.truncated, undefined);
+  t.equal(beyond.heard[0]?.answer?.content, '');
+  t.same(plain.heard[0]?.answer, { url: URL_1, title: 'T', content: 'One two three.', word_count: 1, metadata });
+  t.equal(b.downloads.length, 1);
 });
 
 t.test('an answer says that its content is cut', async (t) => {
