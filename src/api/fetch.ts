@@ -229,14 +229,30 @@ function resultOf(url: string, { answer, error }: PageOutcome): PageResult {
   return error === null ? answer : { url, error: { code: error.code, detail: error.message } };
 }
 
-function pagesAskOf({ format, include, url, urls }: FetchRequest, loc: readonly string[]): PagesAsk {
+function pagesAskOf(request: FetchRequest, loc: readonly string[]): PagesAsk {
+  const { url, urls } = request;
   if (url !== undefined && urls !== undefined) {
     throw mistakeOf([...loc, 'urls'], 'value_error', 'Value error, url and urls exclude each other');
   }
   if (url === undefined && urls === undefined) throw mistakeOf([...loc, 'url'], 'missing', 'Field required');
-  const extras = [...new Set(include)].toSorted();
-  const pages = (urls ?? [url as string]).map((each) => ({ url: pageUrl(each), format, include: extras }));
-  return { pages, isBatch: urls !== undefined };
+  const wanted = wantedOf(request);
+  return {
+    pages: (urls ?? [url as string]).map((each) => ({ url: pageUrl(each), ...wanted })),
+    isBatch: urls !== undefined,
+  };
+}
+
+/** What is asked of each page. The fields that say what a page says of itself come with every field that the interface has added. */
+function wantedOf(request: FetchRequest): Omit<PageRequest, 'url'> {
+  const { format, images = false, include, links = false, max_age: maxAgeS, max_chars: maxChars, start } = request;
+  const extras = [...include, ...(links ? ['links' as const] : []), ...(images ? ['images' as const] : [])];
+  const added = [request.links, request.images, maxAgeS, maxChars, start];
+  return {
+    ...{ format, include: [...new Set(extras)].toSorted(), details: added.some((field) => field !== undefined) },
+    ...(maxChars !== undefined && { maxChars }),
+    ...(start !== undefined && { start }),
+    ...(maxAgeS !== undefined && { maxAgeMs: maxAgeS * 1000 }),
+  };
 }
 
 function mistakeOf(loc: string[], type: string, msg: string): HeadraceError {

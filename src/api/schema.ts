@@ -394,7 +394,16 @@ export interface FetchRequest {
   readonly urls?: readonly string[];
   readonly format: 'text' | 'markdown' | 'html';
   readonly include: readonly ('links' | 'metadata')[];
+  readonly max_chars?: number;
+  readonly start?: number;
+  /** Seconds. */
+  readonly max_age?: number;
+  readonly links?: boolean;
+  readonly images?: boolean;
 }
+
+/** Far more than pages have. */
+const MAX_CHARACTERS = 1_000_000_000;
 
 export const fetchRequest: ObjectSchema<FetchRequest> = {
   type: 'object',
@@ -422,6 +431,27 @@ export const fetchRequest: ObjectSchema<FetchRequest> = {
       default: [],
       description: 'Further fields of the answer: links of the content, and what the page says of itself.',
     },
+    max_chars: {
+      type: 'integer',
+      minimum: 1,
+      maximum: MAX_CHARACTERS,
+      description:
+        'Longest `content`, in UTF-16 code units. Where it is cut, the answer has `truncated` and `next_start`.',
+    },
+    start: {
+      type: 'integer',
+      minimum: 0,
+      maximum: MAX_CHARACTERS,
+      description: 'Where `content` begins: 0, or `next_start` of the answer before to read on.',
+    },
+    max_age: {
+      type: 'integer',
+      minimum: 0,
+      maximum: 31_536_000,
+      description: 'Oldest page in seconds; 0 asks its server again, with its validators where it gave some.',
+    },
+    links: { type: 'boolean', description: 'Whether the answer has the `links` of the content.' },
+    images: { type: 'boolean', description: 'Whether the answer has the `images` of the content.' },
   },
 };
 
