@@ -71,7 +71,7 @@ const MARKS: readonly (readonly [feature: Feature, from: number, words: string])
   ['inForm', 1, 'in form'],
   ['linked', 0.5, 'mostly links'],
   ['announces', 1, 'announces boilerplate'],
-  ['headingAnnounces', 1, 'under such a heading'],
+  ['headingAnnounces', 1, 'under a heading of boilerplate'],
   ['byline', 1, 'like a byline'],
   ['navigation', 1, 'named as navigation'],
   ['advert', 1, 'named as advert'],

@@ -70,7 +70,7 @@ export function cleanScored(html: string, options: CleanOptions, scorer: Scorer,
     description: descriptionOf(page.head),
     body: data.body ?? '',
   };
-  trace?.began(page.tree.html, about.kind);
+  trace?.began(html, about.kind);
   const found = new ContentSearch(page, data, urls, format, about, scorer, trace).find(site);
   trace?.chose(found);
   const said = include.includes('metadata') ? saidOf(page.head, data, urls) : {};

@@ -42,6 +42,8 @@ export interface RequestOptions {
   readonly signal?: AbortSignal | undefined;
   /** Instead of the token of the tab. */
   readonly token?: string | undefined;
+  /** Longest wait for the answer; default 10 s. */
+  readonly timeoutMs?: number;
 }
 
 function tokenOf(): string | null {
@@ -60,8 +62,8 @@ export function urlOf(path: string): string {
 
 /** Sends a request and resolves with the JSON of its answer. Rejects with an ApiError for other statuses than 2xx. */
 export async function request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
-  const { body, signal, token = tokenOf() } = options;
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const { body, signal, timeoutMs = TIMEOUT_MS, token = tokenOf() } = options;
+  const timeout = AbortSignal.timeout(timeoutMs);
   const response = await fetch(urlOf(path), {
     method,
     signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),

@@ -1,7 +1,7 @@
 // Addresses of views: a path and a query behind `#`, such as `#/crns?standing=down`. Parameters are encoded once, so the URL of
 // a CRN is one segment.
 
-import { Store } from './store.ts';
+import { Store, useStore } from './store.ts';
 
 export interface Route {
   readonly path: string;
@@ -37,6 +37,12 @@ export function setQuery(name: string, value: string): void {
   else next.set(name, value);
   history.replaceState(null, '', href(path, Object.fromEntries(next)));
   route.set({ path, query: next });
+}
+
+/** A parameter of the address as the value of a field; '' or `preset` is not written. */
+export function useParameter(name: string, preset = ''): readonly [value: string, set: (value: string) => void] {
+  const { query } = useStore(route);
+  return [query.get(name) ?? preset, (value) => setQuery(name, value === preset ? '' : value)];
 }
 
 /** Parameters of a path by a pattern such as `/crns/:url`; null when it is another path. */

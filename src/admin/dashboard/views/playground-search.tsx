@@ -1,72 +1,141 @@
-// Search and fetch in the playground, as clients of the public API have them. Titles, snippets and pages are shown as text; links
-// lead to http and https only.
+// Search and fetch in the playground, as clients of the public API have them, or as an operator sees them: with what happened. Titles,
+// snippets and pages are shown as text; links lead to http and https only.
 
-import type { ComponentChildren, VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ComponentChildren, InputHTMLAttributes, VNode } from 'preact';
+import type { ExplainedFetch } from '../../../api/fetch.ts';
+import type { ExplainedSearch } from '../../../api/search.ts';
 import type { PageAnswer } from '../../../fetch/index.ts';
 import type { SearchAnswer } from '../../../search/index.ts';
 import { CopyButton } from '../components/copy-button.tsx';
 import { Page, Section } from '../components/page.tsx';
-import { Empty, Loading, Problem } from '../components/states.tsx';
+import { Empty, Problem } from '../components/states.tsx';
 import { countText, latencyText, plural } from '../format.ts';
 import { useOverview } from '../overview-poll.ts';
-import { type Asked, ask, KeyField, OutcomeFacts, Tabs } from '../playground/shared.tsx';
+import { FetchExplained } from '../playground/explained-fetch.tsx';
+import { SearchExplained } from '../playground/explained-search.tsx';
+import { Tabs } from '../playground/shared.tsx';
+import { Answered, AskedBy, SendButtons, useAsk, WebLink, wordsOf } from '../playground/tools.tsx';
+import { route, useParameter } from '../router.ts';
 
-const TYPES = ['web', 'news', 'images', 'academic'] as const;
+const TYPES = ['web', 'news', 'images', 'academic'];
+const RANGES = ['', 'day', 'week', 'month', 'year', 'days'];
+const SAFETIES = ['', 'off', 'moderate', 'strict'];
 
 type SearchResult = SearchAnswer['results'][number];
 
-interface Sent<T> extends Asked<T> {
-  readonly body: object;
+/** The body of the search that the address of the view describes; `engines`: all there are. */
+function searchBody(engines: readonly string[]): object {
+  const { query } = route.value;
+  const text = (name: string): string => (query.get(name) ?? '').trim();
+  const unwanted = new Set(wordsOf(text('without')));
+  const chosen = engines.filter((engine) => !unwanted.has(engine));
+  const given = (name: string, value: string | undefined): object =>
+    value === undefined || value === '' ? {} : { [name]: value };
+  const list = (name: string, values: readonly string[]): object => (values.length === 0 ? {} : { [name]: values });
+  const range = text('time');
+  const days = { ...given('from', text('from')), ...given('to', text('to')) };
+  const contents = Number(text('contents'));
+  return {
+    query: query.get('q') ?? '',
+    ...(engines.length > 0 && { engines: chosen }),
+    max_results: Number(text('count') || '10'),
+    search_type: text('kind') || 'web',
+    ...(range === 'days' ? Object.keys(days).length > 0 && { time_range: days } : given('time_range', range)),
+    ...list('include_domains', wordsOf(text('sites'))),
+    ...list('exclude_domains', wordsOf(text('notsites'))),
+    ...given('language', text('language')),
+    ...given('country', text('country')),
+    ...given('safe_search', text('safe')),
+    ...(Number(text('page')) > 1 && { page: Number(text('page')) }),
+    ...(contents > 0 && {
+      content: {
+        results: contents,
+        ...(Number(text('chars')) > 0 && { max_chars: Number(text('chars')) }),
+        format: text('format') || 'text',
+      },
+    }),
+  };
 }
 
-/** Sends one request at a time; the one before is aborted. */
-function useAsk<T>(path: string): {
-  sent: Sent<T> | null;
-  isRunning: boolean;
-  send: (body: object) => void;
-  stop: () => void;
-} {
-  const [sent, setSent] = useState<Sent<T> | null>(null);
-  const [isRunning, setRunning] = useState(false);
-  const abort = useRef<AbortController | null>(null);
-  useEffect(() => () => abort.current?.abort(), []);
-  const stop = (): void => {
-    abort.current?.abort();
-    abort.current = null;
-    setRunning(false);
+interface FieldProps {
+  readonly name: string;
+  readonly label: string;
+  readonly preset?: string;
+  readonly type?: 'text' | 'search' | 'url' | 'number' | 'date';
+  readonly placeholder?: string;
+  readonly min?: number;
+  readonly max?: number;
+  readonly required?: boolean;
+}
+
+/** A field that is a parameter of the address. */
+function Field({ label, name, preset = '', type = 'text', ...attributes }: FieldProps): VNode {
+  const [value, set] = useParameter(name, preset);
+  const given = { ...attributes, type } as InputHTMLAttributes<HTMLInputElement>;
+  return (
+    <label>
+      {label}
+      <input
+        {...given}
+        autocomplete="off"
+        spellcheck={false}
+        value={value}
+        onInput={(event) => set(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
+interface SelectProps {
+  readonly name: string;
+  readonly label: string;
+  readonly values: readonly string[];
+  readonly preset?: string;
+}
+
+function Select({ label, name, preset = '', values }: SelectProps): VNode {
+  const [value, set] = useParameter(name, preset);
+  return (
+    <label>
+      {label}
+      <select value={value} onChange={(event) => set(event.currentTarget.value)}>
+        {values.map((each) => (
+          <option key={each} value={each}>
+            {each === '' ? 'any' : each}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Engines({ engines }: { readonly engines: readonly string[] }): VNode {
+  const [text, set] = useParameter('without');
+  const unwanted = new Set(wordsOf(text));
+  const toggle = (engine: string): void => {
+    if (!unwanted.delete(engine)) unwanted.add(engine);
+    set([...unwanted].join(','));
   };
-  const send = (body: object): void => {
-    abort.current?.abort();
-    const own = new AbortController();
-    abort.current = own;
-    setRunning(true);
-    ask<T>(path, body, own.signal).then(
-      (asked) => {
-        setSent({ ...asked, body });
-        setRunning(false);
-      },
-      // A later request has taken its place.
-      () => undefined,
-    );
-  };
-  return { sent, isRunning, send, stop };
+  return (
+    <fieldset>
+      <legend>Engines</legend>
+      {engines.length === 0 && <p class="quiet">The engines of the setting search.default are asked.</p>}
+      {engines.map((engine) => (
+        <label class="check" key={engine}>
+          <input type="checkbox" checked={!unwanted.has(engine)} onChange={() => toggle(engine)} />
+          {engine}
+        </label>
+      ))}
+    </fieldset>
+  );
 }
 
 export function PlaygroundSearchView(): VNode {
   const { overview } = useOverview();
-  const { isRunning, send, sent, stop } = useAsk<SearchAnswer>('/playground/search');
-  const [query, setQuery] = useState('');
-  const [unwanted, setUnwanted] = useState<ReadonlySet<string>>(new Set());
-  const [count, setCount] = useState('10');
-  const [type, setType] = useState<(typeof TYPES)[number]>('web');
+  const asking = useAsk<SearchAnswer, ExplainedSearch>('/search', '/playground/search');
+  const { isRunning, send, sent, stop } = asking;
+  const [range] = useParameter('time');
   const engines = (overview?.engines ?? []).map(({ engine }) => engine);
-  const chosen = engines.filter((engine) => !unwanted.has(engine));
-  const toggle = (engine: string): void => {
-    const next = new Set(unwanted);
-    if (!next.delete(engine)) next.add(engine);
-    setUnwanted(next);
-  };
   return (
     <Page title="Playground" actions={<Tabs at="/playground/search" />}>
       <div class="playground">
@@ -75,53 +144,47 @@ export function PlaygroundSearchView(): VNode {
           aria-label="Search"
           onSubmit={(event) => {
             event.preventDefault();
-            send({
-              query,
-              ...(engines.length > 0 && { engines: chosen }),
-              max_results: Number(count),
-              search_type: type,
-            });
+            send(searchBody(engines));
           }}
         >
-          <KeyField />
-          <label>
-            Search for
-            <input type="search" required value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
-          </label>
-          <fieldset>
-            <legend>Engines</legend>
-            {engines.length === 0 && <p class="quiet">The engines of the setting search.default are asked.</p>}
-            {engines.map((engine) => (
-              <label class="check" key={engine}>
-                <input type="checkbox" checked={!unwanted.has(engine)} onChange={() => toggle(engine)} />
-                {engine}
-              </label>
-            ))}
-          </fieldset>
+          <AskedBy />
+          <Field name="q" label="Search for" type="search" required />
+          <Engines engines={engines} />
           <div class="numbers">
-            <label>
-              Kind
-              <select value={type} onChange={(event) => setType(event.currentTarget.value as typeof type)}>
-                {TYPES.map((each) => (
-                  <option key={each}>{each}</option>
-                ))}
-              </select>
-            </label>
-            <label>
-              Most results
-              <input
-                type="number"
-                min={1}
-                max={100}
-                value={count}
-                onInput={(event) => setCount(event.currentTarget.value)}
-              />
-            </label>
+            <Select name="kind" label="Kind" preset="web" values={TYPES} />
+            <Field name="count" label="Most results" type="number" preset="10" min={1} max={100} />
+            <Field name="page" label="Page" type="number" preset="1" min={1} max={10} />
           </div>
+          <details>
+            <summary>Filters</summary>
+            <Select name="time" label="Published within" values={RANGES} />
+            {range === 'days' && (
+              <div class="numbers">
+                <Field name="from" label="From" type="date" />
+                <Field name="to" label="To" type="date" />
+              </div>
+            )}
+            <Field name="sites" label="Only these sites" placeholder="example.com, example.org" />
+            <Field name="notsites" label="Not these sites" />
+            <div class="numbers">
+              <Field name="language" label="Language" placeholder="en" />
+              <Field name="country" label="Country" placeholder="DE" />
+            </div>
+            <Select name="safe" label="Safe search" values={SAFETIES} />
+          </details>
+          <details>
+            <summary>Content of the best results</summary>
+            <div class="numbers">
+              <Field name="contents" label="Results" type="number" preset="0" min={0} max={10} />
+              <Field name="chars" label="Most characters" type="number" min={1} />
+            </div>
+            <Select name="format" label="Format" preset="text" values={['text', 'markdown']} />
+          </details>
           <SendButtons verb="Search" isRunning={isRunning} stop={stop} />
         </form>
         <Answered what="the results" sent={sent} isRunning={isRunning} path="/search">
           {sent?.value != null && <Results answer={sent.value} />}
+          {sent?.explained != null && <SearchExplained explained={sent.explained} />}
         </Answered>
       </div>
     </Page>
@@ -164,21 +227,43 @@ function Result({ result }: { readonly result: SearchResult }): VNode {
   );
 }
 
-/** A link to a page on the web; text where the address is of another kind, such as a script. */
-function WebLink({ children, url }: { readonly url: string; readonly children: ComponentChildren }): VNode {
-  if (!/^https?:\/\//i.test(url)) return <>{children}</>;
+/** The body of the fetch that the address of the view describes. */
+function fetchBody(): object {
+  const { query } = route.value;
+  const number = (name: string): number | null => {
+    const text = (query.get(name) ?? '').trim();
+    return text === '' ? null : Number(text);
+  };
+  const [most, start, age] = [number('chars'), number('start'), number('age')];
+  return {
+    url: query.get('url') ?? '',
+    format: query.get('format') ?? 'markdown',
+    ...(query.get('metadata') === 'yes' && { include: ['metadata'] }),
+    ...(most !== null && { max_chars: most }),
+    ...(start !== null && { start }),
+    ...(age !== null && { max_age: age }),
+    ...(query.get('links') === 'yes' && { links: true }),
+    ...(query.get('images') === 'yes' && { images: true }),
+  };
+}
+
+function Check({ label, name }: { readonly name: string; readonly label: string }): VNode {
+  const [value, set] = useParameter(name);
   return (
-    <a href={url} target="_blank" rel="noopener noreferrer">
-      {children}
-    </a>
+    <label class="check">
+      <input
+        type="checkbox"
+        checked={value === 'yes'}
+        onChange={(event) => set(event.currentTarget.checked ? 'yes' : '')}
+      />
+      {label}
+    </label>
   );
 }
 
 export function PlaygroundFetchView(): VNode {
-  const { isRunning, send, sent, stop } = useAsk<PageAnswer>('/playground/fetch');
-  const [url, setUrl] = useState('');
-  const [format, setFormat] = useState('markdown');
-  const [extras, setExtras] = useState(false);
+  const { isRunning, send, sent, stop } = useAsk<PageAnswer, ExplainedFetch>('/search/fetch', '/playground/fetch');
+  const page = sent?.value ?? sent?.explained?.answer ?? null;
   return (
     <Page title="Playground" actions={<Tabs at="/playground/fetch" />}>
       <div class="playground">
@@ -187,36 +272,29 @@ export function PlaygroundFetchView(): VNode {
           aria-label="Fetch"
           onSubmit={(event) => {
             event.preventDefault();
-            send({ url, format, include: extras ? ['links', 'metadata'] : [] });
+            send(fetchBody());
           }}
         >
-          <KeyField />
-          <label>
-            Address of the page
-            <input
-              type="url"
-              required
-              placeholder="https://…"
-              value={url}
-              onInput={(event) => setUrl(event.currentTarget.value)}
-            />
-          </label>
-          <label>
-            Format
-            <select value={format} onChange={(event) => setFormat(event.currentTarget.value)}>
-              <option>markdown</option>
-              <option>text</option>
-              <option>html</option>
-            </select>
-          </label>
-          <label class="check">
-            <input type="checkbox" checked={extras} onChange={(event) => setExtras(event.currentTarget.checked)} />
-            Links and metadata
-          </label>
+          <AskedBy />
+          <Field name="url" label="Address of the page" type="url" required placeholder="https://…" />
+          <Select name="format" label="Format" preset="markdown" values={['markdown', 'text', 'html']} />
+          <Check name="metadata" label="Metadata" />
+          <Check name="links" label="Links" />
+          <Check name="images" label="Images" />
+          <details>
+            <summary>Parts and freshness</summary>
+            <div class="numbers">
+              <Field name="chars" label="Most characters" type="number" min={1} />
+              <Field name="start" label="From character" type="number" min={0} />
+            </div>
+            <Field name="age" label="At most this old, seconds" type="number" min={0} />
+          </details>
           <SendButtons verb="Fetch" isRunning={isRunning} stop={stop} />
         </form>
         <Answered what="the page" sent={sent} isRunning={isRunning} path="/search/fetch">
           {sent?.value != null && <FetchedPage page={sent.value} />}
+          {sent?.explained != null && <FetchExplained explained={sent.explained} />}
+          {page !== null && <Extras page={page} />}
         </Answered>
       </div>
     </Page>
@@ -224,7 +302,7 @@ export function PlaygroundFetchView(): VNode {
 }
 
 function FetchedPage({ page }: { readonly page: PageAnswer }): VNode {
-  const { content, links, metadata, title, url, word_count: words } = page;
+  const { content, title, url, word_count: words } = page;
   return (
     <Section
       title={title === '' ? 'A page without a title' : title}
@@ -236,65 +314,34 @@ function FetchedPage({ page }: { readonly page: PageAnswer }): VNode {
       <pre class="page" tabIndex={0}>
         {content}
       </pre>
-      {metadata !== undefined && (
-        <details>
-          <summary>Metadata</summary>
-          <pre tabIndex={0}>{JSON.stringify(metadata, null, 2)}</pre>
-        </details>
-      )}
-      {links !== undefined && (
-        <details>
-          <summary>{plural(links.length, 'link')}</summary>
-          <pre tabIndex={0}>{JSON.stringify(links, null, 2)}</pre>
-        </details>
-      )}
     </Section>
   );
 }
 
-function SendButtons({
-  isRunning,
-  stop,
-  verb,
-}: {
-  readonly verb: string;
-  readonly isRunning: boolean;
-  readonly stop: () => void;
-}): VNode {
+/** Fields of an answer that have a place of their own. */
+const OWN = new Set(['url', 'title', 'content', 'word_count', 'links', 'images', 'metadata']);
+
+/** What a page says of itself, and the lists of an answer. */
+function Extras({ page }: { readonly page: PageAnswer }): VNode {
+  const { images, links, metadata, ...fields } = page as PageAnswer & { readonly images?: readonly unknown[] };
+  const flat = Object.fromEntries(Object.entries(fields).filter(([name]) => !OWN.has(name)));
+  const about = { ...flat, ...metadata };
   return (
-    <div class="composer-actions">
-      <button type="submit" class="main" disabled={isRunning}>
-        {verb}
-      </button>
-      {isRunning && (
-        <button type="button" onClick={stop}>
-          Stop
-        </button>
+    <>
+      {Object.keys(about).length > 0 && <Folded title="Metadata">{JSON.stringify(about, null, 2)}</Folded>}
+      {links !== undefined && <Folded title={plural(links.length, 'link')}>{JSON.stringify(links, null, 2)}</Folded>}
+      {images !== undefined && (
+        <Folded title={plural(images.length, 'image')}>{JSON.stringify(images, null, 2)}</Folded>
       )}
-    </div>
+    </>
   );
 }
 
-interface AnsweredProps<T> {
-  readonly what: string;
-  readonly sent: Sent<T> | null;
-  readonly isRunning: boolean;
-  readonly path: string;
-  readonly children: ComponentChildren;
-}
-
-function Answered<T>({ children, isRunning, path, sent, what }: AnsweredProps<T>): VNode {
+function Folded({ children, title }: { readonly title: string; readonly children: ComponentChildren }): VNode {
   return (
-    <div class="conversation">
-      {isRunning && <Loading what={what} />}
-      {!isRunning && sent === null && <Empty>Nothing was asked yet.</Empty>}
-      {!isRunning && sent !== null && (
-        <>
-          {sent.problem !== null && <Problem text={sent.problem} />}
-          {children}
-          {sent.outcome !== null && <OutcomeFacts outcome={sent.outcome} path={path} body={sent.body} />}
-        </>
-      )}
-    </div>
+    <details>
+      <summary>{title}</summary>
+      <pre tabIndex={0}>{children}</pre>
+    </details>
   );
 }
