@@ -11,7 +11,7 @@ const LAYERS = [
   ['gateway'],
   ['admin', 'host', 'picker', 'search-worker'],
   ['api'],
-  ['responses'],
+  ['responses', 'mcp'],
   ['ingress'],
   ['cluster'],
   ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load', 'discovery'],
@@ -25,6 +25,7 @@ const LAYERS = [
 /** Packages with one owner each. */
 const OWNERS = {
   '@redis/client': ['src/cluster/connection.ts'],
+  '@modelcontextprotocol/server': ['src/mcp/server.ts'],
   'uWebSockets.js': ['src/ingress/uws.ts'],
   undici: ['src/net/client.ts', 'src/fetch/guarded-client.ts'],
   piscina: ['src/fetch/cleaning-pool.ts'],

@@ -52,6 +52,7 @@ export type ErrorCode =
   | 'HR_RESPONSE_LENGTH'
   | 'HR_RESPONSE_BACKGROUND'
   | 'HR_RESPONSE_UNAVAILABLE'
+  | 'HR_MCP_ORIGIN'
   | 'HR_SEARCH_ALL_FAILED'
   | 'HR_SEARCH_LIMIT'
   | 'HR_SEARCH_BUSY'
@@ -240,6 +241,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     source: 'internal',
     retryable: true,
     detail: 'Responses cannot be stored or read at the moment',
+  },
+  HR_MCP_ORIGIN: {
+    status: 403,
+    source: 'client',
+    retryable: false,
+    detail: 'Web pages of this origin may not call tools without a key; see cors.origins',
   },
   HR_SEARCH_ALL_FAILED: { status: 503, source: 'upstream', retryable: true, detail: 'All search engines failed' },
   HR_SEARCH_LIMIT: {

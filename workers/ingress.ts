@@ -16,6 +16,7 @@ import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
 import { errorText, type ThreadData, type ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import type { CancelCommand } from '../src/mcp/index.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { ResponseStoreCommand } from '../src/responses/index.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
@@ -31,6 +32,7 @@ const control = link(system, data.port);
 const registry = control.ref<CrnRegistryCommand>('crns');
 const pages = control.ref<PagesCommand>('pages');
 const indexes = control.ref<IndexesCommand>('indexes');
+const cancellations = control.ref<CancelCommand>('cancellations');
 const responses = control.ref<ResponseStoreCommand>('responses');
 const caches = {
   cache: control.ref<SharedCacheCommand>('sharedCache'),
@@ -54,6 +56,7 @@ const plane = new DataPlane({
   clock: systemClock,
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
+  tellCancelled: (command) => cancellations.tell(command),
   pages,
   indexes,
   accounts:

@@ -18,6 +18,7 @@ import type { TokenSizes } from '../dialect/index.ts';
 import type { PageClient } from '../fetch/index.ts';
 import type { DetachedOptions } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeSettlement } from '../ingress/exchange.ts';
+import type { Cancellations } from '../mcp/index.ts';
 import type {
   Admission,
   BlockIndex,
@@ -127,6 +128,8 @@ export interface ApiDeps {
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
   readonly random: () => number;
+  /** Calls of tools that their clients may cancel by another request. */
+  readonly cancellations: Cancellations;
   /** For requests that a request makes: `startDetached`. */
   readonly detached: DetachedOptions;
   /** The retry budget of a model. */

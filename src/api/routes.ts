@@ -25,6 +25,7 @@ import { index, INDEX } from './index-page.ts';
 import { forward } from './inference.ts';
 import { aggregator, discovery, model, models, respondRendered } from './lists.ts';
 import { openapiDocument, type RouteDoc } from './openapi.ts';
+import { mcp } from './mcp.ts';
 import { pathFault } from '../upstream/index.ts';
 import { aliasedPath } from './path-aliases.ts';
 import { hasSdkMark, refuse } from './refuse.ts';
@@ -78,6 +79,17 @@ const HEALTH: Schema = {
         gateways: { type: 'integer', description: 'Gateways that are alive, this one included' },
       },
     },
+  },
+};
+
+const MCP_MESSAGE: Schema = {
+  type: 'object',
+  additional: true,
+  fields: {
+    jsonrpc: { type: 'enum', values: ['2.0'], required: true },
+    method: { type: 'string', required: true, example: 'tools/list' },
+    id: { type: 'any', description: 'Of a request: a text or a number.', example: 1 },
+    params: { type: 'any' },
   },
 };
 
@@ -281,6 +293,23 @@ export const ROUTES: readonly Route[] = [
       504: { description: 'The page took too long' },
     },
     serve: fetchPage,
+  },
+  {
+    method: 'POST',
+    path: '/mcp',
+    summary: 'Search and fetch as tools of agents: Model Context Protocol, Streamable HTTP, without sessions',
+    description: 'A message of JSON-RPC 2.0, as the protocol describes it. `GET` and `DELETE` answer 405.',
+    tag: 'Search',
+    auth: 'key',
+    request: MCP_MESSAGE,
+    responses: {
+      200: { description: 'The response, or a stream with progress before it' },
+      202: { description: 'A notification was taken' },
+      403: { description: 'A web page of another origin without a key' },
+    },
+    streams: true,
+    serve: mcp,
+    extra: true,
   },
   {
     method: 'GET',

@@ -26,6 +26,7 @@ export { ClusterService, type ClusterObserver, type ClusterServiceDeps, defineSc
 export { type ActResult, OperatorActs } from './operator-acts.ts';
 export type { SelfReport } from './roll-call.ts';
 export { shareLimits } from './limit-slices.ts';
+export { shareCancellations } from './cancellations.ts';
 export { type RevocableKeys, shareRevocations } from './revoked-keys.ts';
 export {
   ClusterError,

@@ -12,6 +12,7 @@ export const TOPICS = [
   'suspensions',
   'shares',
   'limits',
+  'cancels',
 ] as const;
 
 export type Topic = (typeof TOPICS)[number];

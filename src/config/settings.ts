@@ -339,6 +339,11 @@ export const SCHEMA = section('General', {
     'Body of errors: detail alone, with the error object of the dialect, or with it for SDKs only (auto).',
   ),
   ownedBy: setting(string(), 'headrace', 'Value of owned_by in the model list.'),
+  mcp: setting(
+    boolean(),
+    true,
+    'Whether /mcp serves fetch, and with engines search, as tools (Model Context Protocol).',
+  ),
   serverTiming: setting(boolean(), false, 'Whether answers carry a Server-Timing header.'),
   streamKeepAlive: setting(
     nullable(duration()),

@@ -10,6 +10,7 @@ import {
   type ClusterLink,
   PlacementExchange,
   Placements,
+  shareCancellations,
   shareLimits,
   shareRevocations,
 } from '../cluster/index.ts';
@@ -46,6 +47,7 @@ import { askDrain, createServer, ingress, type IngressCommand } from './ingress.
 import { WebhookSender } from './webhook-sender.ts';
 import { ResponseService } from '../responses/index.ts';
 import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import type { CancelCommand } from '../mcp/index.ts';
 import { PageService } from '../fetch/index.ts';
 import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
@@ -104,6 +106,7 @@ export class ControlPlane {
   readonly #discovery: Discovery;
   readonly #pages: PageService;
   readonly #indexes: IndexService;
+  readonly #cancellations: Ref<CancelCommand>;
   readonly #billing: BillingService | null;
   readonly #responses: ResponseService;
   readonly #webhooks: WebhookSender | null;
@@ -181,6 +184,15 @@ export class ControlPlane {
     const { delays, hosts, pages } = this.#pages.memories;
     this.#caches.sharePlaces([this.#searchMemory, pages, hosts, delays]);
     this.#indexes = new IndexService(this.#system, (sentence) => log.warn(sentence));
+    const tellSiblings = shareCancellations(this.link, (digest) => this.#cancelled(digest));
+    this.#cancellations = this.#system.spawn<CancelCommand>(
+      () =>
+        ({ digest }) => {
+          this.#cancelled(digest);
+          tellSiblings(digest);
+        },
+      { name: 'cancellations' },
+    );
     this.#configureEngines();
     this.#billing = this.#openBilling(settings);
     if (this.#billing !== null) {
@@ -213,6 +225,7 @@ export class ControlPlane {
       clock,
       random,
       tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
+      tellCancelled: (command) => this.#cancellations.tell(command),
       pages: this.#pages.ref,
       indexes: this.#indexes.ref,
       accounts: this.#billing,
@@ -245,6 +258,12 @@ export class ControlPlane {
   /** To siblings; there is always one, also of a gateway that is alone by its settings. */
   get link(): ClusterLink {
     return this.#cluster.link;
+  }
+
+  /** A client has cancelled a call that another thread has, or another gateway. */
+  #cancelled(digest: string): void {
+    this.local.cancelled({ type: 'Cancel', digest });
+    for (const ref of this.#threads) ref.tell(passOn({ type: 'Cancel', digest }));
   }
 
   #noteCluster(status: ClusterStatus): void {
@@ -523,6 +542,7 @@ export class ControlPlane {
         registry: this.#registry,
         pages: this.#pages.ref,
         indexes: this.#indexes.ref,
+        cancellations: this.#cancellations,
         accounts: this.#billing,
         responses: this.#responses.ref,
         caches: this.#caches.refs,

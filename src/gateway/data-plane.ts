@@ -61,6 +61,7 @@ import {
   type RetryBudgetSettings,
 } from '../routing/index.ts';
 import { claimTrial, configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
+import { type CancelCommand, Cancellations } from '../mcp/index.ts';
 import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
@@ -98,6 +99,8 @@ export interface DataPlaneOptions {
   readonly accounts: PlaneAccounts | null;
   /** Null where no response is stored, whatever the settings say. */
   readonly responses: Pick<ResponseService, 'ref' | 'memory'> | null;
+  /** Tells all other threads and gateways that a client has cancelled a call. */
+  readonly tellCancelled: (command: CancelCommand) => void;
   /** What is shared with other gateways. Null: nothing, whatever the settings say. */
   readonly caches: ClusterCacheRefs | null;
   readonly snapshot: Snapshot;
@@ -180,6 +183,7 @@ export class DataPlane {
   readonly #cluster: { -readonly [Name in keyof ClusterStatus]: ClusterStatus[Name] };
   #cors: Cors;
   readonly #detached: DetachedOptions;
+  readonly #cancellations: Cancellations;
   #deps: ApiDeps;
   #whenIdle: (() => void) | null = null;
 
@@ -269,6 +273,7 @@ export class DataPlane {
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections, headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
+    this.#cancellations = new Cancellations(options.tellCancelled);
     this.#detached = { handler: this.handler, clock, limits: this.limits, budget: this.budget };
     this.#probeReasons = new Map(snapshot.probeReasons);
     this.#cluster = { ...snapshot.cluster };
@@ -333,6 +338,11 @@ export class DataPlane {
   noteProbe(url: string, reason: string | null): void {
     if (reason === null) this.#probeReasons.delete(url);
     else this.#probeReasons.set(url, reason);
+  }
+
+  /** A client has cancelled a call, in whichever thread or gateway. */
+  cancelled({ digest }: CancelCommand): void {
+    this.#cancellations.cancelled(digest);
   }
 
   /** The link to siblings has changed. */
@@ -539,6 +549,7 @@ export class DataPlane {
       recent: this.#recent,
       clock,
       random,
+      cancellations: this.#cancellations,
       detached: this.#detached,
       feedback: this.#feedback,
       picker: this.#picker,

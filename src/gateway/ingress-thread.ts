@@ -7,6 +7,7 @@ import { type Behavior, type Context, type Link, link, type Ref, type Signal, ty
 import type { PagesCommand } from '../fetch/index.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import type { Address } from '../ingress/server.ts';
+import type { CancelCommand } from '../mcp/index.ts';
 import type { LimitMemory } from '../billing/index.ts';
 import type { ResponseStoreCommand } from '../responses/index.ts';
 import type { Board, BoardMemory, CrnRegistryCommand } from '../routing/index.ts';
@@ -77,6 +78,7 @@ export interface ThreadDeps {
   readonly registry: Ref<CrnRegistryCommand>;
   readonly pages: Ref<PagesCommand>;
   readonly indexes: Ref<IndexesCommand>;
+  readonly cancellations: Ref<CancelCommand>;
   readonly responses: Ref<ResponseStoreCommand>;
   readonly caches: ClusterCacheRefs;
   /** Null without a ledger. */
@@ -121,6 +123,7 @@ class Thread {
     this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
     this.#link.expose('indexes', deps.indexes);
+    this.#link.expose('cancellations', deps.cancellations);
     this.#link.expose('responses', deps.responses);
     this.#link.expose('sharedCache', deps.caches.cache);
     this.#link.expose('engineTrials', deps.caches.trials);

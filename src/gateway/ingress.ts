@@ -5,6 +5,7 @@ import { ask, type Behavior, type Clock, type Ref } from '../actor/index.ts';
 import type { ClusterStatus } from '../api/deps.ts';
 import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
+import type { CancelCommand } from '../mcp/index.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
@@ -30,6 +31,8 @@ export type IngressCommand =
   | { readonly type: 'Billing'; readonly update: BillingUpdate }
   /** The last probe of a CRN failed for another reason than the one before; null: it was good. */
   | { readonly type: 'Probed'; readonly url: string; readonly reason: string | null }
+  /** A client has cancelled a call, which this thread may have. */
+  | CancelCommand
   /** The link to sibling gateways has changed. */
   | { readonly type: 'Cluster'; readonly status: ClusterStatus }
   /** Cuts off what is in flight after `withinMs`. Answers when every request has ended and what it cost was reported. */
@@ -89,6 +92,9 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           break;
         case 'Cluster':
           plane.noteCluster(command.status);
+          break;
+        case 'Cancel':
+          plane.cancelled(command);
           break;
         case 'Probed':
           plane.noteProbe(command.url, command.reason);

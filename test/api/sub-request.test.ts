@@ -7,7 +7,7 @@ import { resolveSettings } from '../../src/config/load.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { DataPlane } from '../../src/gateway/data-plane.ts';
 import { serveGateway } from '../../src/gateway/gateway.ts';
-import { DetachedExchange, startDetached } from '../../src/ingress/detached-exchange.ts';
+import { type DetachedExchange, startDetached } from '../../src/ingress/detached-exchange.ts';
 import type { Exchange } from '../../src/ingress/exchange.ts';
 import type { InProcessEngine } from '../../src/search/index.ts';
 

@@ -29,6 +29,7 @@ const DEFAULTS: Settings = {
   listingPrefix: 'aggregator',
   publicScheme: 'http',
   trustedProxies: [],
+  mcp: true,
   errorBodies: 'auto',
   ownedBy: 'headrace',
   serverTiming: false,

@@ -105,6 +105,7 @@ export class ControlledPlane {
       searchMemory: createPlaceMemory(1),
       bodyMemory: createBodyMemory(1),
       tellOutcome: () => undefined,
+      tellCancelled: () => undefined,
       pages: createProbe<PagesCommand>(system).ref,
       indexes: createProbe<IndexesCommand>(system).ref,
       snapshot: this.snapshot(),

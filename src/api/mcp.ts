@@ -1,0 +1,153 @@
+// `/mcp`: search and fetch as tools by the Model Context Protocol over Streamable HTTP. The protocol is that of the official SDK (mcp/);
+// here are keys, origins, sizes and what ends a call. A call is a request of the gateway's own to the endpoint, so that limits, prices
+// and places are the same; `/mcp` itself costs nothing and takes no place.
+
+import { packageVersion } from '../config/env.ts';
+import { HeadraceError } from '../errors.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { respondJson } from '../ingress/respond.ts';
+import { type Caller, digestOf, requestOf, respondTo, ResponsePump } from '../mcp/index.ts';
+import type { ApiDeps, Endpoint } from './deps.ts';
+import { callerOf } from './held-exchange.ts';
+import { instructionsOf, toolsOf } from './mcp-tools.ts';
+import { authenticate, type Access } from './pipeline.ts';
+import { refuse } from './refuse.ts';
+
+/** Messages are small: arguments of a search, not documents. */
+const MOST_BYTES = 1024 * 1024;
+
+/** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
+const MOST_MESSAGES = 32;
+
+const VERSION = packageVersion();
+
+const SESSION_HEADER = 'mcp-session-id';
+const SESSION_ID = /^[\w-]{1,64}$/;
+
+const LOOPBACK = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/i;
+
+/** Serves a request of the protocol. Throws 404 where it is off, 401 for a bad key, 403 for a web page of another origin. */
+export const mcp: Endpoint = (exchange, deps) => {
+  if (!deps.settings.mcp) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
+  const access = authenticate(exchange, deps);
+  const { keys } = deps.settings;
+  // A wallet may look around; what a call costs it pays at the endpoint.
+  if (access.credential.kind === 'none' && keys.required && deps.paymentProcessor === null) {
+    throw new HeadraceError('HR_AUTH_MISSING');
+  }
+  if (!isOriginAllowed(exchange, deps, access)) throw new HeadraceError('HR_MCP_ORIGIN');
+  if (exchange.declaredBytes > MOST_BYTES) throw tooLarge();
+  exchange.readBody((error, body) => {
+    try {
+      if (error !== null) throw error;
+      if (body.byteLength > MOST_BYTES) throw tooLarge();
+      serve(exchange, deps, body.toString());
+    } catch (thrown) {
+      refuse(exchange, deps, thrown);
+    }
+  });
+};
+
+function tooLarge(): HeadraceError {
+  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MOST_BYTES) });
+}
+
+/**
+ * A page of another site may reach a gateway on this machine under a name of its own (DNS rebinding). It is refused, unless it has a key
+ * or its origin is named; `*` names none here.
+ */
+function isOriginAllowed({ origin }: Exchange, { settings }: ApiDeps, { credential }: Access): boolean {
+  if (origin === undefined || credential.kind === 'good') return true;
+  return LOOPBACK.test(origin) || settings.cors.origins.includes(origin);
+}
+
+function serve(exchange: Exchange, deps: ApiDeps, text: string): void {
+  const message = parse(text, deps.settings.limits.jsonDepth);
+  if (message === undefined) {
+    respondJson(exchange, 400, PARSE_ERROR);
+    return;
+  }
+  const messages = Array.isArray(message) ? (message as unknown[]) : [message];
+  if (messages.length > MOST_MESSAGES) {
+    throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `a batch has at most ${MOST_MESSAGES} messages` });
+  }
+  const abort = new AbortController();
+  const pump = new ResponsePump(exchange, abort, () => refuse(exchange, deps, new HeadraceError('HR_DRAINING')));
+  const session = sessionOf(exchange);
+  const owner = callerOf(exchange, deps.headerRules.peers);
+  if (session !== undefined) for (const each of messages) cancel(each, deps, owner, session);
+  const tools = toolsOf(exchange, deps);
+  const caller: Caller = {
+    version: VERSION,
+    instructions: instructionsOf(tools),
+    tools,
+    began: (id, stop) => {
+      if (session === undefined) return ignore;
+      const end = messages.length === 1 ? () => pump.cancel() : stop;
+      return deps.cancellations.add(digestOf(owner, session, id), end);
+    },
+  };
+  const request = requestOf(exchange, abort.signal);
+  const begun = messages.some((each) => methodOf(each) === 'initialize') ? startSession() : [];
+  respondTo(request, message, caller)
+    .then((response) => pump.pass(response, response.status === 200 ? begun : []))
+    // What goes wrong after the client has left concerns nobody.
+    .catch((thrown: unknown) => refuse(exchange, deps, thrown));
+}
+
+function ignore(): void {
+  // Such a call ends with its connection only.
+}
+
+/** JSON-RPC 2.0, section 5.1. */
+const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse error: Invalid JSON' }, id: null };
+
+/** The JSON of a body; undefined where it is none. */
+function parse(text: string, maxDepth: number): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (isDeeper(text, maxDepth)) {
+    throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON nested deeper than ${maxDepth} levels` });
+  }
+  return value;
+}
+
+/** Whether brackets of JSON text are nested deeper. */
+function isDeeper(text: string, maxDepth: number): boolean {
+  let depth = 0;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
+    if (token === '[' || token === '{') depth++;
+    else if (token === ']' || token === '}') depth--;
+    if (depth > maxDepth) return true;
+  }
+  return false;
+}
+
+/**
+ * Ids of requests are those of one client only. The id of a session tells clients apart that share a key: nothing is kept for it, and
+ * requests without one are served all the same.
+ */
+function startSession(): string[] {
+  return [SESSION_HEADER, crypto.randomUUID()];
+}
+
+function sessionOf(exchange: Exchange): string | undefined {
+  const id = exchange.header(SESSION_HEADER);
+  return id !== undefined && SESSION_ID.test(id) ? id : undefined;
+}
+
+function methodOf(message: unknown): unknown {
+  return (message as { readonly method?: unknown } | null | undefined)?.method;
+}
+
+/** Until revision 2025-11-25 a client cancels by another request; since then by closing the connection. */
+function cancel(message: unknown, deps: ApiDeps, owner: string, session: string): void {
+  if (methodOf(message) !== 'notifications/cancelled') return;
+  const { params } = message as { readonly params?: { readonly requestId?: unknown } | null };
+  const id = params?.requestId;
+  if (typeof id === 'string' || typeof id === 'number') deps.cancellations.cancel(digestOf(owner, session, id));
+}

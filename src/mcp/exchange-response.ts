@@ -1,0 +1,87 @@
+// Hands the response of the SDK, which is one of the Fetch standard, to an exchange: as a whole, or as the stream of events that it is.
+
+import type { EndCause, Exchange, ExchangeListener } from '../ingress/exchange.ts';
+
+/** What of the head of a request the protocol reads. */
+const HEADERS = /^(?:accept|content-type|mcp-.+|last-event-id)$/;
+
+/** The request as the SDK takes it, with its body apart. */
+export function requestOf({ headers, method }: Exchange, signal: AbortSignal): Request {
+  const passed: [string, string][] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    if (HEADERS.test(headers[i] as string)) passed.push([headers[i] as string, headers[i + 1] as string]);
+  }
+  return new Request('http://gateway/mcp', { method, headers: passed, signal });
+}
+
+/** Passes a response on while it comes. The listener of the exchange while it does. */
+export class ResponsePump implements ExchangeListener {
+  readonly #exchange: Exchange;
+  readonly #abort: AbortController;
+  readonly #refuse: () => void;
+  #writable: (() => void) | null = null;
+
+  /** `refuse` answers a request that the gateway has to give up before its response has begun. */
+  constructor(exchange: Exchange, abort: AbortController, refuse: () => void) {
+    this.#exchange = exchange;
+    this.#abort = abort;
+    this.#refuse = refuse;
+    exchange.listener = this;
+  }
+
+  /** Resolves when the response has been handed over, or the client has gone. Rejects when the SDK fails. */
+  async pass(response: Response, more: readonly string[]): Promise<void> {
+    const exchange = this.#exchange;
+    // The connection is that of the server adapter.
+    const headers = [...response.headers].filter(([name]) => name !== 'connection').flat();
+    if (!headers.includes('text/event-stream') || response.body === null) {
+      const body = response.body === null ? new Uint8Array(0) : new Uint8Array(await response.arrayBuffer());
+      exchange.respond(response.status, [...headers, ...more], body);
+      return;
+    }
+    exchange.start(response.status, [...headers, ...more], -1);
+    const reader = response.body.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done || exchange.handedOver) break;
+        if (!exchange.write(value)) await this.#drained();
+      }
+    } finally {
+      // Of a client that has gone; else it is over.
+      await reader.cancel().catch(() => undefined);
+    }
+    exchange.end();
+  }
+
+  /** The call was cancelled: no response is expected any more (revision 2025-11-25, "Cancellation"). */
+  cancel(): void {
+    this.#abort.abort();
+    const exchange = this.#exchange;
+    if (exchange.committed) exchange.end();
+    else exchange.respond(202, [], new Uint8Array(0));
+  }
+
+  onWritable(): void {
+    this.#writable?.();
+    this.#writable = null;
+  }
+
+  /** What was called is cut too, and its error becomes the end of a stream that has begun. */
+  onCut(): void {
+    if (!this.#exchange.committed) this.#refuse();
+    else if (this.#exchange.subRequests === null || this.#exchange.subRequests.size === 0) this.#exchange.end();
+  }
+
+  onEnded(_cause: EndCause): void {
+    this.onWritable();
+    this.#abort.abort();
+  }
+
+  #drained(): Promise<void> {
+    if (this.#exchange.handedOver) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#writable = resolve;
+    });
+  }
+}

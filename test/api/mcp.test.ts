@@ -1,0 +1,279 @@
+// `/mcp` without a socket: keys, origins, the two kinds of revisions, results and errors of tools, cancellation, drain, malformed input.
+
+import t from 'tap';
+import type { Test } from 'tap';
+import { createGateway, type Gateway, type InjectResponse, type InProcessEngine } from '../../src/index.ts';
+import type { SettingsInput } from '../../src/config/settings.ts';
+
+const KEY = 'hr_mcp';
+
+const ENGINE: InProcessEngine = {
+  kind: 'mine',
+  documentation: 'https://example.com/',
+  types: ['web', 'news'],
+  search: ({ query }) =>
+    Promise.resolve(
+      query === 'nothing'
+        ? []
+        : [
+            {
+              title: `About  ${query}`,
+              url: 'https://example.com/a',
+              snippet: 'A text.',
+              publishedAt: '2026-02-03T04:05:06Z',
+            },
+          ],
+    ),
+};
+
+function open(t: Test, more: SettingsInput = {}, engine: InProcessEngine = ENGINE): Gateway {
+  const gateway = createGateway({
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+    log: { level: 'silent' },
+    search: { engines: { mine: engine } },
+    ...more,
+  });
+  t.teardown(() => gateway.close());
+  return gateway;
+}
+
+const HEADERS = { accept: 'application/json, text/event-stream', authorization: `Bearer ${KEY}` };
+
+function post(gateway: Gateway, body: unknown, headers: Record<string, string> = {}): Promise<InjectResponse> {
+  return gateway.inject({ path: '/mcp', headers: { ...HEADERS, ...headers }, body });
+}
+
+interface Message {
+  readonly id?: unknown;
+  readonly method?: string;
+  readonly params?: Record<string, unknown>;
+  readonly result?: Record<string, any>;
+  readonly error?: { readonly code: number; readonly message: string };
+}
+
+/** The messages of an answer, in order. */
+function messagesOf(response: InjectResponse): Message[] {
+  if (!(response.headers['content-type'] ?? '').startsWith('text/event-stream')) return [response.json<Message>()];
+  return [...response.text().matchAll(/^data: (.+)$/gm)].map(([, json]) => JSON.parse(json as string) as Message);
+}
+
+/** Calls in the way of the revisions with a handshake. */
+async function rpc(gateway: Gateway, method: string, params: object = {}): Promise<Message> {
+  const response = await post(gateway, { jsonrpc: '2.0', id: 1, method, params });
+  return messagesOf(response).at(-1) as Message;
+}
+
+const call = (gateway: Gateway, name: string, input: object): Promise<Message> =>
+  rpc(gateway, 'tools/call', { name, arguments: input });
+
+t.test('the tools of a gateway with engines are search and fetch', async (t) => {
+  const gateway = open(t);
+  const { result } = await rpc(gateway, 'tools/list');
+  t.same(
+    result?.['tools'].map(({ name }: { name: string }) => name),
+    ['search', 'fetch'],
+  );
+  for (const tool of result?.['tools'] ?? []) {
+    t.match(tool, {
+      title: String,
+      description: String,
+      inputSchema: { type: 'object' },
+      outputSchema: { type: 'object' },
+    });
+    t.match(tool.annotations, {
+      readOnlyHint: true,
+      openWorldHint: true,
+      idempotentHint: true,
+      destructiveHint: false,
+    });
+  }
+});
+
+t.test('the arguments of the tools are the fields of the endpoints', async (t) => {
+  const gateway = open(t);
+  const { result } = await rpc(gateway, 'tools/list');
+  const { components } = (await gateway.inject({ path: '/openapi.json' })).json<any>();
+  const [search, fetch] = result?.['tools'] ?? [];
+  const names = (schema: { properties: object }): string[] => Object.keys(schema.properties);
+  t.same(names(search.inputSchema), names(components.schemas.SearchRequest));
+  const ofPages = names(components.schemas.FetchRequest).filter((name) => name !== 'urls' && name !== 'include');
+  t.same(names(fetch.inputSchema), ofPages);
+  t.same(search.inputSchema.properties.engines.default, ['mine'], 'only engines that are configured');
+  t.equal(fetch.inputSchema.properties.format.default, 'markdown');
+});
+
+t.test('without engines there is no search', async (t) => {
+  const gateway = open(t, { search: {} });
+  const { result } = await rpc(gateway, 'tools/list');
+  t.match(result, { tools: [{ name: 'fetch' }] });
+  t.match(await call(gateway, 'search', { query: 'a' }), { error: { code: -32602, message: 'Unknown tool: search' } });
+});
+
+t.test('a search is a list for models and the answer of the endpoint for programs', async (t) => {
+  const { result } = await call(open(t), 'search', { query: 'weirs', search_type: 'news' });
+  t.same(result?.['content'], [
+    { type: 'text', text: '1. **About weirs**\nhttps://example.com/a\n2026-02-03\nA text.' },
+  ]);
+  t.match(result?.['structuredContent'], { results: [{ engine: 'mine', rank: 1 }], meta: { engines_used: ['mine'] } });
+});
+
+t.test('a search that finds nothing says what to do', async (t) => {
+  const { result } = await call(open(t), 'search', { query: 'nothing' });
+  t.match(result?.['content'][0].text, /^Nothing found\. Try fewer or other words/);
+  t.notOk(result?.['isError']);
+});
+
+t.test('wrong arguments and refused pages are results with the code, the reason and what to do', async (t) => {
+  const gateway = open(t);
+  const wrong = await call(gateway, 'search', { query: 'a', page: 0 });
+  t.match(wrong.result, {
+    isError: true,
+    content: [{ text: /^Error HR_REQUEST_INVALID: Invalid arguments: page: .+ Correct the arguments/ }],
+    _meta: { 'headrace/error': 'HR_REQUEST_INVALID', 'headrace/status': 422 },
+  });
+  t.notOk('structuredContent' in (wrong.result ?? {}));
+  const blocked = await call(gateway, 'fetch', { url: 'http://10.0.0.1/' });
+  t.match(blocked.result?.['content'][0].text, /^Error HR_FETCH_BLOCKED: .+ use another source\.$/);
+});
+
+t.test('the revision without a handshake is served too, with its headers checked', async (t) => {
+  const gateway = open(t);
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
+  const body = {
+    jsonrpc: '2.0',
+    id: 7,
+    method: 'tools/call',
+    params: { name: 'search', arguments: { query: 'a' }, _meta },
+  };
+  const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'search' };
+  const response = await post(gateway, body, headers);
+  t.equal(response.headers['content-type'], 'application/json');
+  t.match(response.json(), { id: 7, result: { resultType: 'complete', structuredContent: { results: [{}] } } });
+  t.equal((await post(gateway, body, { ...headers, 'mcp-name': 'fetch' })).status, 400);
+  const discover = { jsonrpc: '2.0', id: 8, method: 'server/discover', params: { _meta } };
+  const found = await post(gateway, discover, { ...headers, 'mcp-method': 'server/discover' });
+  t.match(found.json(), { result: { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } } });
+});
+
+t.test('progress comes before the result where the client asks for it', async (t) => {
+  const params = { name: 'search', arguments: { query: 'a' }, _meta: { progressToken: 'p' } };
+  const response = await post(open(t), { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+  const [progress, result] = messagesOf(response);
+  t.match(progress, { method: 'notifications/progress', params: { progressToken: 'p', progress: 1, total: 1 } });
+  t.match(result, { id: 1, result: {} });
+});
+
+t.test('keys are those of the other endpoints', async (t) => {
+  const gateway = open(t);
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+  const missing = await gateway.inject({ path: '/mcp', body: list });
+  t.equal(missing.status, 401);
+  t.equal(missing.headers['www-authenticate'], 'Bearer');
+  t.equal((await post(gateway, list, { authorization: 'Bearer no' })).headers['x-headrace-error'], 'HR_AUTH_INVALID');
+  t.equal(
+    (await gateway.inject({ path: '/mcp', headers: { ...HEADERS, authorization: '', 'x-api-key': KEY }, body: list }))
+      .status,
+    200,
+  );
+  const keyless = open(t, { keys: { required: false } });
+  t.equal((await post(keyless, list, { authorization: '' })).status, 200);
+});
+
+t.test('a web page of another origin needs a key, or to be named', async (t) => {
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+  const ask = async (gateway: Gateway, origin: string, authorization = ''): Promise<string | number | undefined> => {
+    const { headers, status } = await post(gateway, list, { origin, authorization });
+    return headers['x-headrace-error'] ?? status;
+  };
+  const gateway = open(t, { keys: { required: false, static: [{ key: KEY, account: 'tests' }] } });
+  t.equal(await ask(gateway, 'http://evil.example'), 'HR_MCP_ORIGIN');
+  t.equal(await ask(gateway, 'http://localhost:3000'), 200);
+  t.equal(await ask(gateway, 'http://localhost.evil.example'), 'HR_MCP_ORIGIN');
+  t.equal(await ask(gateway, 'http://evil.example', `Bearer ${KEY}`), 200);
+  const named = open(t, { keys: { required: false }, cors: { origins: ['https://app.example'] } });
+  t.equal(await ask(named, 'https://app.example'), 200);
+});
+
+t.test('there is no stream to open, no session to end, and nothing where it is off', async (t) => {
+  const gateway = open(t);
+  for (const method of ['GET', 'DELETE']) {
+    const response = await gateway.inject({ method, path: '/mcp', headers: HEADERS });
+    t.equal(response.status, 405);
+    t.equal(response.headers['allow'], 'POST, OPTIONS');
+  }
+  const off = open(t, { mcp: false });
+  t.equal((await post(off, { jsonrpc: '2.0', id: 1, method: 'ping' })).status, 404);
+});
+
+t.test('bodies that are no message, too large, too deep or too many are refused', async (t) => {
+  const gateway = open(t);
+  const cases: [unknown, number][] = [
+    ['{', 400],
+    [[], 400],
+    [null, 400],
+    ['x'.repeat(1024 * 1024 + 1), 413],
+    ['['.repeat(300) + ']'.repeat(300), 400],
+    [Array.from({ length: 33 }, () => ({ jsonrpc: '2.0', id: 1, method: 'ping' })), 400],
+  ];
+  for (const [body, status] of cases) {
+    const response = await gateway.inject({
+      method: 'POST',
+      path: '/mcp',
+      headers: { ...HEADERS, 'content-type': 'application/json' },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    });
+    t.equal(response.status, status, JSON.stringify(body).slice(0, 40));
+  }
+});
+
+/** An engine that never answers. */
+class Held {
+  readonly asked = Promise.withResolvers<void>();
+  readonly aborted = Promise.withResolvers<void>();
+  readonly engine: InProcessEngine = {
+    ...ENGINE,
+    search: (_query, signal) =>
+      new Promise(() => {
+        signal.addEventListener('abort', () => this.aborted.resolve());
+        this.asked.resolve();
+      }),
+  };
+}
+
+const SLOW = { jsonrpc: '2.0', id: 'a', method: 'tools/call', params: { name: 'search', arguments: { query: 'a' } } };
+
+t.test('a client that leaves ends its search', async (t) => {
+  const held = new Held();
+  const gateway = open(t, {}, held.engine);
+  const leave = new AbortController();
+  const answer = gateway.inject({ path: '/mcp', headers: HEADERS, body: SLOW, signal: leave.signal });
+  await held.asked.promise;
+  leave.abort();
+  await t.rejects(answer);
+  await held.aborted.promise;
+});
+
+t.test('a cancellation ends the call of the same session, and of no other', async (t) => {
+  const held = new Held();
+  const gateway = open(t, {}, held.engine);
+  const started = await post(gateway, {
+    ...{ jsonrpc: '2.0', id: 0, method: 'initialize' },
+    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } },
+  });
+  const session = started.headers['mcp-session-id'] as string;
+  t.match(session, /^[\w-]{36}$/);
+  const answer = post(gateway, SLOW, { 'mcp-session-id': session });
+  await held.asked.promise;
+  const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'a' } };
+  let isOver = false;
+  void answer.then(() => (isOver = true));
+  t.equal((await post(gateway, cancel, { 'mcp-session-id': 'another' })).status, 202);
+  t.equal((await post(gateway, cancel)).status, 202);
+  t.notOk(isOver);
+  t.equal((await post(gateway, cancel, { 'mcp-session-id': session })).status, 202);
+  await held.aborted.promise;
+  t.notMatch((await answer).text(), 'result');
+});
