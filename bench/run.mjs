@@ -32,6 +32,7 @@ import { part as search } from './load/search.mjs';
 import { part as stream } from './load/stream.mjs';
 import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
+import { part as tools } from './tools/part.mjs';
 
 const PARTS = Object.fromEntries(
   [
@@ -49,11 +50,12 @@ const PARTS = Object.fromEntries(
     micro,
     path,
     upload,
+    tools,
   ].map((part) => [part.name, part]),
 );
 /** Parts that run when none is named: all but those that take many minutes. */
 const DEFAULT = Object.keys(PARTS).filter(
-  (name) => ![upload.name, peers.name, locality.name, cluster.name].includes(name),
+  (name) => ![upload.name, peers.name, locality.name, cluster.name, tools.name].includes(name),
 );
 /** Not a part: all parts that measure a goal. */
 const GOALS = 'goals';
@@ -73,7 +75,7 @@ const QUICK = { rounds: 1, seconds: 0.4, warmUp: 0.2, threads: [1, 2] };
 const HELP = `npm run bench [-- PART ... FLAGS]
 
 Measures the gateway and other gateways in the same rounds on the same core: CPU time per request, latency, rate
-and memory. Without a part, all but peers, locality, cluster and upload run: about ten minutes.
+and memory. Without a part, all but peers, locality, cluster, upload and tools run: about ten minutes.
 
   proxy      JSON requests; nginx, HAProxy, fastify, Portkey beside it; one thread and two
   stream     streams of 64 events beside the same peers
@@ -90,6 +92,7 @@ and memory. Without a part, all but peers, locality, cluster and upload run: abo
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
+  tools      searches with the text of their best pages, beside the loop of a script (only when named)
   goals      peers (nginx and HAProxy only), overhead, search, fetch and upload, and a table of the goals
 
 Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.
@@ -179,7 +182,9 @@ function prepare(parts) {
   if (process.platform !== 'linux') throw new Error('the benchmarks need Linux: they read /proc');
   if (availableParallelism() < 2) throw new Error('the benchmarks need two cores: one for the peer, one for its load');
   if (!isInstalled('taskset')) throw new Error('taskset is needed (Debian: apt-get install util-linux)');
-  const peersNeeded = parts.some(({ flags }) => flags.peers?.default.includes('fastify'));
+  const peersNeeded = parts.some(
+    ({ flags, needsPackages }) => needsPackages || flags.peers?.default.includes('fastify'),
+  );
   if (peersNeeded && !existsSync(join(HERE, 'node_modules', 'fastify'))) {
     say('installing the peers in bench/ (once)');
     try {
