@@ -30,6 +30,9 @@ const LIBRARY = '';
 /** A batch may take this many times `fetch.timeout`: its pages wait for each other where the account may not fetch all at once. */
 const BATCH_TIMEOUTS = 2;
 
+/** Most characters of a batch: each of its pages has an equal part of them, and is read on from there. */
+const BATCH_CHARS = 4_000_000;
+
 /** Which pages are asked for. */
 export interface PagesAsk {
   /** At least one; the URLs may repeat. */
@@ -236,10 +239,9 @@ function pagesAskOf(request: FetchRequest, loc: readonly string[]): PagesAsk {
   }
   if (url === undefined && urls === undefined) throw mistakeOf([...loc, 'url'], 'missing', 'Field required');
   const wanted = wantedOf(request);
-  return {
-    pages: (urls ?? [url as string]).map((each) => ({ url: pageUrl(each), ...wanted })),
-    isBatch: urls !== undefined,
-  };
+  if (urls === undefined) return { pages: [{ url: pageUrl(url as string), ...wanted }], isBatch: false };
+  const maxChars = Math.min(wanted.maxChars ?? Infinity, Math.floor(BATCH_CHARS / urls.length));
+  return { pages: urls.map((each) => ({ url: pageUrl(each), ...wanted, maxChars })), isBatch: true };
 }
 
 /** What is asked of each page. The fields that say what a page says of itself come with every field that the interface has added. */

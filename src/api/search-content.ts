@@ -222,6 +222,6 @@ export class ContentSearch implements Pending, SearchWatcher {
   }
 }
 
-function pageAt(url: string, { format }: ContentAsk): PageRequest {
-  return { url: pageUrl(url), format, include: [] };
+function pageAt(url: string, { format, maxChars }: ContentAsk): PageRequest {
+  return { url: pageUrl(url), format, include: [], maxChars };
 }

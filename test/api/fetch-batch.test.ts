@@ -86,6 +86,21 @@ t.test('pages are answered in the order of their URLs, each with its own error',
   t.match(again.headers, { 'x-headrace-cache': 'hit', 'x-headrace-cost': '0.002' }, 'kept pages cost the same');
 });
 
+t.test('the pages of a batch share its characters', async (t) => {
+  const { ask, origin } = await open(t, {
+    pages: { '/long': page('long line of text\n'.repeat(150_000), { 'content-type': 'text/plain' }) },
+  });
+  const lengthsOf = async (body: object): Promise<[length: number, next: number | undefined][]> => {
+    const { results } = (await ask(body)).json<{ results: { content?: string; next_start?: number }[] }>();
+    return results.map(({ content = '', next_start: next }) => [content.length, next]);
+  };
+  const whole = 150_000 * 18 - 1;
+  t.same(await lengthsOf({ urls: [`${origin}/long`] }), [[whole, undefined]]);
+  const [first] = await lengthsOf({ urls: [`${origin}/long`, `${origin}/gone`] });
+  t.ok(first !== undefined && first[0] <= 2_000_000 && first[0] > 1_900_000, `${first?.[0]} of 4,000,000 for two`);
+  t.equal(first?.[1], first?.[0], 'it is read on from there');
+});
+
 t.test('a batch of which no page can be read is an answer that costs nothing', async (t) => {
   const { ask, origin } = await open(t);
   const response = await ask({ urls: [`${origin}/gone`, `${origin}/image`] });
@@ -206,11 +221,12 @@ t.test('a batch ends after twice the time of a page', async (t) => {
 
 t.test('a search has the text of its best results, and costs its engines and the pages that were read', async (t) => {
   const { ask, asked, gateway, origin } = await open(t, { found: ['/a', '/gone', '/b', '/image'] });
-  const body = { query: 'q', content: { results: 3, format: 'markdown' } };
+  const body = { query: 'q', content: { results: 3, max_chars: 50, format: 'markdown' } };
   const response = await ask(body, 'hr_one', '/search');
   t.equal(response.status, 200);
   const { results } = response.json<{ results: Record<string, unknown>[] }>();
-  t.match(results[0], { url: `${origin}/a`, content: /^\*Weir\*/ });
+  t.match(results[0], { url: `${origin}/a`, content: /^\*Weir\*/, content_truncated: true });
+  t.ok(String(results[0]?.['content']).length <= 50);
   t.equal(results[0]?.['word_count'], 180);
   t.match(results[1], { content_error: 'HR_FETCH_FAILED' });
   t.match(results[2], { content: /^\*Race/ });
