@@ -134,8 +134,12 @@ export interface ExplainedSearch {
   readonly answer: SearchAnswer | null;
   readonly error: ExplainedError | null;
   readonly explanation: SearchExplanation;
-  /** What a client would pay to each engine, exact, as text. */
+  /** What a client would pay for each engine, exact, as text. */
   readonly costs: readonly { readonly engine: string; readonly prices: number; readonly costUsd: string }[];
+  /** Pages that were read for the text of results, and what a client would pay for them. */
+  readonly pages: { readonly count: number; readonly costUsd: string };
+  /** What has ended, in its order: engines, and pages that were read for the text of results. */
+  readonly steps: readonly { readonly message: string; readonly elapsedMs: number }[];
   /** Whether the account would get a kept answer now. */
   readonly isKept: boolean;
 }
@@ -146,24 +150,38 @@ export async function explainSearch(
   { body, contentType }: GivenBody,
   account: string,
 ): Promise<ExplainedSearch> {
-  const { query } = askOf(readBody(searchSchemaOf(deps.settings.search), body, contentType));
-  const isKept = deps.search.keeps(query, account);
+  const { billing, clock, search, settings } = deps;
+  const ask = askOf(readBody(searchSchemaOf(settings.search), body, contentType));
+  const isKept = search.keeps(ask.query, account);
   const trace = new SearchTrace();
-  const { answer, error, units } = await new Promise<Explained>((resolve) => {
-    startEngines(deps, query, { account: null, caller: account, trace }, (error, answer, _cached, { units }) =>
-      resolve({ error, answer, units }),
+  const startedMs = clock.now();
+  const steps: { message: string; elapsedMs: number }[] = [];
+  const { answer, costs, error } = await new Promise<Explained>((resolve) => {
+    startSearch(
+      deps,
+      ask,
+      { account: null, caller: account, trace },
+      ({ message }) => void steps.push({ message, elapsedMs: clock.now() - startedMs }),
+      (error, answer, _cached, costs) => resolve({ error, answer, costs }),
     );
   });
-  const costs = Array.from(units, ([engine, prices]) => {
-    return { engine, prices, costUsd: exactUsdText(prices * priceOf(engine, deps.billing)) };
-  });
-  return { answer, error: explainedError(error), explanation: trace.explanation(), costs, isKept };
+  return {
+    answer,
+    error: explainedError(error),
+    explanation: trace.explanation(),
+    costs: Array.from(costs.units, ([engine, prices]) => {
+      return { engine, prices, costUsd: exactUsdText(prices * priceOf(engine, billing)) };
+    }),
+    pages: { count: costs.pages, costUsd: exactUsdText(costs.pages * (billing?.pagePrice ?? 0)) },
+    steps,
+    isKept,
+  };
 }
 
 interface Explained {
   readonly answer: SearchAnswer | null;
   readonly error: HeadraceError | null;
-  readonly units: SearchCosts['units'];
+  readonly costs: SearchCosts;
 }
 
 /** Searches, and fetches the pages that are asked for in the places of `caller`. `done` is called once, unless the search is aborted. */

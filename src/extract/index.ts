@@ -13,3 +13,5 @@ export type {
   PageLink,
   PageMetadata,
 } from './page.ts';
+/** @internal */
+export type { CleanExplanation } from './clean-trace.ts';

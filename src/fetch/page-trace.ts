@@ -2,7 +2,7 @@
 // cleaner made of it. Collected by the parts that do the work; a fetch without a trace collects nothing.
 
 import type { Clock } from '../actor/index.ts';
-import type { CleanExplanation } from '../extract/clean-trace.ts';
+import type { CleanExplanation } from '../extract/index.ts';
 
 /** One request for the page. */
 export interface ExplainedHop {

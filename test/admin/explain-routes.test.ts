@@ -145,6 +145,26 @@ for (const threads of [0, 1]) {
   });
 }
 
+t.test('a search with the text of its results is explained with what ended when', async (t) => {
+  const pages = await site(t, {
+    '/weirs': (_request, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(PAGE),
+  });
+  const { ask, explain } = await start(t, {
+    search: { engines: { one: engine(`${pages.origin}/weirs`, `${pages.origin}/gone`) } },
+    fetch: { allow: ['127.0.0.1'], ports: [pages.port], robots: false },
+  });
+  const body = { query: 'weirs', engines: ['one'], content: { results: 2 } };
+  const client = (await (await ask('/search', body)).json()) as ExplainedSearch['answer'];
+  const { answer, pages: read, steps } = (await (await explain('/search', body)).json()) as ExplainedSearch;
+  t.strictSame(answer?.results, client?.results);
+  t.match(answer?.results, [{ content: /^The weir/ }, { content_error: 'HR_FETCH_FAILED' }]);
+  t.equal(read.count, 1);
+  t.match(
+    steps.map(({ message }) => message),
+    ['one: answered', String, String],
+  );
+});
+
 t.test('an address that the guard refuses is refused here too, with the requests before it', async (t) => {
   const pages = await site(t, {
     '/out': (_request, response) => response.writeHead(302, { location: 'http://169.254.169.254/' }).end(),

@@ -24,13 +24,13 @@ const COLORS = 6;
 const SHOWN = 30;
 
 export function SearchExplained({ explained }: { readonly explained: ExplainedSearch }): VNode {
-  const { answer, costs, error, explanation, isKept } = explained;
+  const { answer, costs, error, explanation, isKept, pages: read, steps } = explained;
   const { engines, pages } = explanation;
   const [picked, pick] = useState<number | null>(null);
   const answered = engines.filter(({ reason }) => reason === null);
   const slowest = Math.max(...engines.map(({ elapsedMs }) => elapsedMs ?? 0), 1);
   const hits = engines.reduce((sum, engine) => sum + engine.hits.length, 0);
-  const cost = costs.reduce((sum, { costUsd }) => sum + Number(costUsd), 0);
+  const cost = [...costs, read].reduce((sum, { costUsd }) => sum + Number(costUsd), 0);
   const colorOf = (engine: string): number => (engines.findIndex((each) => each.engine === engine) % COLORS) + 1;
   return (
     <>
@@ -40,15 +40,15 @@ export function SearchExplained({ explained }: { readonly explained: ExplainedSe
           <Pairs of={[['of hits', countText(hits)]]} />
         </Tile>
         <Tile name="Time" value={latencyText(answer?.meta.duration_ms)}>
-          <Pairs of={[['slowest engine', latencyText(slowest)]]} />
+          <Pairs of={[['slowest', latencyText(slowest)]]} />
         </Tile>
         <Tile
-          name="Engines that answered"
+          name="Engines"
           value={countText(answered.length)}
           unit={`of ${engines.length}`}
           bad={answered.length < engines.length}
         >
-          {answered.length < engines.length ? 'the others are below' : 'all'}
+          {answered.length < engines.length ? 'answered; the others below' : 'all answered'}
         </Tile>
         <Tile name="Cost for a client" value={cost === 0 ? '$0' : `$${Number(cost.toPrecision(3))}`}>
           {isKept ? 'a kept answer would be given' : 'no answer is kept'}
@@ -67,6 +67,7 @@ export function SearchExplained({ explained }: { readonly explained: ExplainedSe
           />
         )}
       </Section>
+      {read.count > 0 && <Steps steps={steps} />}
       <Section title="What each engine gave">
         <div class="engine-lists">
           {engines.map((engine) => (
@@ -82,6 +83,24 @@ export function SearchExplained({ explained }: { readonly explained: ExplainedSe
         </div>
       </Section>
     </>
+  );
+}
+
+/** When engines and pages ended, of a search with the text of its results. */
+function Steps({ steps }: Pick<ExplainedSearch, 'steps'>): VNode {
+  const last = Math.max(...steps.map(({ elapsedMs }) => elapsedMs), 1);
+  return (
+    <Section title="What ended when">
+      <ol class="steps">
+        {steps.map(({ elapsedMs, message }, index) => (
+          <li key={index}>
+            <span class="quiet">{latencyText(elapsedMs)}</span>
+            <Bar share={elapsedMs / last} />
+            <span class="address">{message}</span>
+          </li>
+        ))}
+      </ol>
+    </Section>
   );
 }
 
@@ -163,6 +182,7 @@ function MergedRow({ colorOf, page, place, rankOffset, result, top }: MergedRowP
         <WebLink url={url}>{result?.title || key}</WebLink>
         <span class="address">{url}</span>
         {result !== undefined && result.snippet !== '' && <span class="snippet">{result.snippet}</span>}
+        {result !== undefined && <Content result={result} />}
       </div>
       <div class="score">
         <ScoreBar terms={terms} top={top} colorOf={colorOf} />
@@ -176,6 +196,25 @@ function MergedRow({ colorOf, page, place, rankOffset, result, top }: MergedRowP
           <Why terms={terms} pageKey={key} tie={tie} rankOffset={rankOffset} colorOf={colorOf} />
         </details>
       </div>
+    </>
+  );
+}
+
+/** The text of a result, where that was asked for. */
+function Content({
+  result: { content, content_error: problem, word_count: words },
+}: {
+  readonly result: Result;
+}): VNode {
+  return (
+    <>
+      {problem !== undefined && <span class="tag">no text: {problem}</span>}
+      {content !== undefined && (
+        <details>
+          <summary>{words === undefined ? 'Text' : `Text of ${plural(words, 'word')}`}</summary>
+          <pre tabIndex={0}>{content}</pre>
+        </details>
+      )}
     </>
   );
 }
