@@ -32,6 +32,7 @@ import { part as search } from './load/search.mjs';
 import { part as stream } from './load/stream.mjs';
 import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
+import { toolsFiles, toolsOf } from './tools/page.mjs';
 import { part as tools } from './tools/part.mjs';
 
 const PARTS = Object.fromEntries(
@@ -237,10 +238,11 @@ function write(out, run) {
   return [json, html];
 }
 
-/** Parts with a page of their own, into which their figures are written. */
+/** Parts with a page, into which their figures are written: that of their name, or another one. */
 const PAGES = {
   [locality.name]: { keep: localityOf, write: localityFiles },
   [dialects.name]: { keep: dialectsOf, write: dialectsFiles },
+  [tools.name]: { keep: toolsOf, write: toolsFiles, page: 'search' },
 };
 
 /** Writes what the repository keeps of a run, and the pages made of it: one for all parts without a page of their own. */
@@ -251,10 +253,10 @@ async function writeDocs(run) {
     const kept = condensed(others);
     written.push(...(await writePage('performance.json', kept, performanceFiles(kept))));
   }
-  for (const [name, { keep, write }] of Object.entries(PAGES)) {
+  for (const [name, { keep, page: file = name, write }] of Object.entries(PAGES)) {
     const kept = keep(run);
     if (kept === null) continue;
-    const page = readFileSync(join(ROOT, 'docs', `${name}.md`), 'utf8');
+    const page = readFileSync(join(ROOT, 'docs', `${file}.md`), 'utf8');
     written.push(...(await writePage(`${name}.json`, kept, write(kept, page))));
   }
   return written;

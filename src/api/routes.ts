@@ -271,7 +271,7 @@ export const ROUTES: readonly Route[] = [
     auth: 'key',
     request: searchRequest,
     responses: {
-      200: { description: 'Results; engines that failed are named in `meta`' },
+      200: { description: 'Results, with text where it is asked for; engines that failed are named in `meta`' },
       503: { description: 'Every engine asked has failed' },
     },
     serve: search,
@@ -279,12 +279,12 @@ export const ROUTES: readonly Route[] = [
   {
     method: 'POST',
     path: '/search/fetch',
-    summary: 'Fetch: a page as clean text or Markdown',
+    summary: 'Fetch: a page, or several, as clean text or Markdown',
     tag: 'Search',
     auth: 'key',
     request: fetchRequest,
     responses: {
-      200: { description: 'Final URL, title, content and word count' },
+      200: { description: 'Final URL, title, content and word count; of `urls` a list, each with its own error' },
       400: { description: 'The address may not be fetched' },
       403: { description: 'robots.txt disallows the page, where the gateway asks for it' },
       415: { description: 'The page is not text' },

@@ -5,8 +5,10 @@ import { ExactEvmScheme } from '@x402/evm';
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch';
 import t, { type Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
+import type { SettingsInput } from '../../src/config/settings.ts';
 import { TestFacilitator } from '../support/facilitator.ts';
 import { bearer, type LedgerFixture, startLedgerFixture, usageOf } from '../support/ledger-fixture.ts';
+import { page, site } from '../support/site.ts';
 import { MODEL, until } from '../support/system.ts';
 
 const wallet = privateKeyToAccount('0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80');
@@ -25,18 +27,15 @@ const pay = wrapFetchWithPaymentFromConfig(fetch, {
   schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }],
 });
 
-async function openPaymentFixture(t: Test, threads = 1): Promise<PaymentFixture> {
+const ENGINE = { kind: 'mine', documentation: 'https://x.org/', types: ['web'] };
+
+async function openPaymentFixture(t: Test, threads = 1, more: SettingsInput = {}): Promise<PaymentFixture> {
   const nowS = (): number => Math.floor((performance.timeOrigin + performance.now()) / 1000);
   const facilitator = await new TestFacilitator({ nowS }).listen();
   t.teardown(() => facilitator.close());
   facilitator.fund(wallet.address, FUNDS);
   const found = [{ title: 'a', url: 'https://x.org/a', snippet: 's' }];
-  const engine = {
-    kind: 'mine',
-    documentation: 'https://x.org/',
-    types: ['web'],
-    search: () => Promise.resolve(found),
-  };
+  const engine = { ...ENGINE, search: () => Promise.resolve(found) };
   const down = { ...engine, search: () => Promise.reject(new Error('down')) };
   const fixture = await startLedgerFixture(t, {
     settings: {
@@ -46,6 +45,7 @@ async function openPaymentFixture(t: Test, threads = 1): Promise<PaymentFixture>
       ...(threads === 0 && {
         search: { engines: { engine_a: engine, engine_b: down }, pricing: { engine_a: '0.005', engine_b: '0.004' } },
       }),
+      ...more,
     },
   });
   return { ...fixture, facilitator, spent: () => FUNDS - facilitator.balance(wallet.address) };
@@ -171,6 +171,50 @@ t.test('a payment serves one request: repeating it neither pays nor runs again',
   t.equal(fixture.host.requests.filter(({ path }) => path.includes('chat')).length, 1);
   t.ok(fixture.host.requests.length >= worked);
   t.equal(fixture.facilitator.transfers.length, 1);
+});
+
+t.test('a wallet pays the most that pages may cost, and what was not read becomes its credit', async (t) => {
+  const text = `<title>Weir</title><main>${'<p>A weir holds the river back in a dry month.</p>'.repeat(10)}</main>`;
+  const { asked, origin, port } = await site(t, { '/a': page(text), '/b': page(text), '/gone': page('gone', {}, 410) });
+  const found = ['/a', '/gone'].map((path) => ({ title: path, url: origin + path, snippet: '' }));
+  const fixture = await openPaymentFixture(t, 0, {
+    fetch: { price: '0.001', allow: ['127.0.0.1'], ports: [port], cleaners: 1 },
+    search: {
+      engines: { engine_a: { ...ENGINE, search: () => Promise.resolve(found) } },
+      pricing: { engine_a: '0.005' },
+    },
+  });
+  const post = (body: object): RequestInit => {
+    return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+  };
+  const credit = async (): Promise<bigint> => (await fixture.ledger.account(PAYER))?.balance ?? 0n;
+  const priceOf = async (path: string, body: object): Promise<unknown> => {
+    const offer = await fetch(fixture.url + path, post(body));
+    t.equal(offer.status, 402);
+    return ((await offer.json()) as { accepts: { maxAmountRequired: string }[] }).accepts[0]?.maxAmountRequired;
+  };
+  const urls = ['/a', '/gone', '/b', '/a'].map((path) => origin + path);
+  t.equal(await priceOf('/search/fetch', { urls }), '3000', 'for each page once');
+  t.equal(await priceOf('/search', { query: 'q', engines: ['engine_a'], content: { results: 4 } }), '9000');
+  t.same(asked, [], 'nothing is fetched before it is paid');
+
+  const pages = await pay(`${fixture.url}/search/fetch`, post({ urls }));
+  t.equal(pages.status, 200);
+  t.equal(pages.headers.get('x-headrace-cost'), '0.002');
+  t.equal(fixture.spent(), 3000n);
+  await until('the rest is credit', async () => (await credit()) === 1_000_000_000n);
+  const searched = await pay(
+    `${fixture.url}/search`,
+    post({ query: 'q', engines: ['engine_a'], content: { results: 4 } }),
+  );
+  t.match(await searched.json(), { results: [{ content: /weir/ }, { content_error: 'HR_FETCH_FAILED' }] });
+  t.equal(searched.headers.get('x-headrace-cost'), '0.006');
+  t.equal(fixture.spent(), 12_000n);
+  await until('the rest is credit', async () => (await credit()) === 4_000_000_000n);
+  const none = await pay(`${fixture.url}/search/fetch`, post({ urls: [`${origin}/gone`, `${origin}/none`] }));
+  t.equal(none.status, 200, 'pages that cannot be read are an answer');
+  t.equal(fixture.spent(), 12_000n, 'which costs nothing');
+  t.match(await fixture.ledger.audit(), { sound: true });
 });
 
 t.test('a search is settled if an engine succeeded', async (t) => {
