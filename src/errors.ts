@@ -64,6 +64,7 @@ export type ErrorCode =
   | 'HR_FETCH_CHALLENGE'
   | 'HR_FETCH_UNREADABLE'
   | 'HR_FETCH_TIMEOUT'
+  | 'HR_FETCH_RENDERER'
   | 'HR_FETCH_BUSY'
   | 'HR_FETCH_LIMIT'
   | 'HR_KEY_RATE'
@@ -279,6 +280,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     detail: 'The page could not be cleaned: {}',
   },
   HR_FETCH_TIMEOUT: { status: 504, source: 'upstream', retryable: true, detail: 'The page took too long: {}' },
+  HR_FETCH_RENDERER: {
+    status: 503,
+    source: 'internal',
+    retryable: true,
+    detail: 'The page could not be shown in a browser: {}',
+  },
   HR_FETCH_BUSY: { status: 503, source: 'internal', retryable: true, detail: 'Too many pages are waiting' },
   HR_FETCH_LIMIT: {
     status: 429,

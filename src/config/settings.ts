@@ -65,6 +65,10 @@ const ENGINE: Pattern = {
   pattern: /^rediss?:\/\/\S+$/,
   hint: 'redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS',
 };
+const DEVTOOLS: Pattern = {
+  pattern: /^(?:https?|wss?):\/\/[^/?#@\s]+(?:[/?][^#\s]*)?$/i,
+  hint: 'ws://HOST:PORT/PATH, wss://, http:// or https://, such as "http://127.0.0.1:9222"',
+};
 const CLUSTER_NAME: Pattern = {
   pattern: /^[A-Za-z0-9._-]{1,64}$/,
   hint: 'up to 64 letters, digits, dots, dashes and underscores',
@@ -629,6 +633,39 @@ export const SCHEMA = section('General', {
     cleanMemoryBytes: setting(bytes(), '256MiB', 'Largest memory of a cleaner; then the thread is replaced.'),
     price: setting(decimal(MOST_USD), '0', 'Price in USD of a page that was fetched.'),
     pagesPerCleaner: setting(integer({ min: 1 }), 10_000, 'Pages after which a cleaner thread is replaced.'),
+    renderer: section('A browser for pages with scripts', {
+      url: setting(
+        nullable(string(DEVTOOLS)),
+        null,
+        'DevTools endpoint of a browser that runs the scripts of pages; null: none.',
+        SECRET,
+      ),
+      when: setting(
+        choice(['auto', 'never', 'always']),
+        'auto',
+        'Which pages are rendered; auto: those with scripts and less than 200 characters.',
+      ),
+      timeout: setting(duration(), '10s', 'Longest time of a page in the browser; then what it shows is taken.'),
+      pages: setting(integer({ min: 1, max: 256 }), 4, 'Largest number of pages in the browser at once.'),
+      queue: setting(
+        integer({ min: 1 }),
+        64,
+        'Pages that may wait for the browser, a quarter of them of one account.',
+      ),
+      requests: setting(integer({ min: 1 }), 500, 'Largest number of requests and tunnels of one page.'),
+      maxBytes: setting(bytes(), '50MB', 'Largest sum of what one page sends and receives.'),
+      memory: setting(bytes(), '256MiB', 'Largest memory of the scripts and documents of one page.'),
+      proxyListen: setting(
+        address('127.0.0.1'),
+        '127.0.0.1:0',
+        'Where the proxy for the browser listens while it has pages; port 0: any.',
+      ),
+      proxyHost: setting(
+        nullable(string(HOST_NAME)),
+        null,
+        'Host by which the browser reaches that proxy; null: the one of proxyListen.',
+      ),
+    }),
   }),
   store: setting(
     nullable(string(STORE)),

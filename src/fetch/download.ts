@@ -14,7 +14,7 @@ import { Cookies } from './cookies.ts';
 import { createGuard, type Guard } from './guard.ts';
 import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
-import { type HostCounts, HostLimits } from './host-limits.ts';
+import { type HostCounts, HostLimits, type Release } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
 import type { PageTrace } from './page-trace.ts';
 import { refreshOf, type RefreshTarget } from './refresh.ts';
@@ -50,6 +50,16 @@ export interface Unchanged {
   readonly noStore: boolean;
 }
 
+/** Leave to load a page with a browser. */
+export interface Visit {
+  /** Checks the hosts that the page sends requests to. */
+  readonly guard: Guard;
+  /** Checks a URL that the page is loaded from, by the guard and by robots.txt. Rejects as `download` does. */
+  readonly admit: (url: string) => Promise<URL>;
+  /** Gives the slot of the host back; further calls do nothing. */
+  release(): void;
+}
+
 export interface Downloader {
   /**
    * Fetches a page, in turns of `account`. Rejects with `HR_FETCH_BLOCKED`, `HR_FETCH_ROBOTS`, `HR_FETCH_TOO_LARGE` (subject: the limit),
@@ -59,6 +69,8 @@ export interface Downloader {
   download(url: string, account: string, signal: AbortSignal, trace?: PageTrace): Promise<Download>;
   /** As `download`, unless the page that was downloaded with these validators has not changed. */
   refresh(validators: Validators, url: string, account: string, signal: AbortSignal): Promise<Download | Unchanged>;
+  /** Admits a page that a browser loads, and holds a slot of its host until it is released. Rejects as `download` does. */
+  visit(url: string, account: string, signal: AbortSignal): Promise<Visit>;
   /** Applies to downloads that start later. */
   configure(settings: Settings['fetch']): void;
   /** Requests that wait for a slot of their host, and those that were refused since the start because too many waited. */
@@ -178,6 +190,42 @@ class PageDownloader implements Downloader {
   ): Promise<Download | Unchanged> {
     const transfer = this.#begin(url, account, signal, this.#current.settings.redirects);
     return await this.#settle(transfer, this.#page(transfer, validators));
+  }
+
+  async visit(url: string, account: string, signal: AbortSignal): Promise<Visit> {
+    const generation = this.#current;
+    const { guard } = generation;
+    const { robots, userAgent } = generation.settings;
+    const ended = AbortSignal.any([this.#closing.signal, signal]);
+    const fetchRobots: FetchRobots = (file, left) => this.#fetchRobots(file, account, left);
+    const admit = async (text: string): Promise<URL> => {
+      const admitted = guard.admit(text);
+      if (robots) await this.#robots.admit(admitted, { userAgent, account, signal: ended }, fetchRobots);
+      return admitted;
+    };
+    generation.transfers++;
+    const leave = (): void => {
+      generation.transfers--;
+      this.#retire(generation);
+    };
+    let release: Release;
+    try {
+      const { hostname } = await admit(url);
+      release = await this.#limits.acquire(account, hostname, ended);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    let held = true;
+    return {
+      guard,
+      admit,
+      release: () => {
+        if (held) leave();
+        held = false;
+        release();
+      },
+    };
   }
 
   waits(): { readonly waiting: number; readonly refused: number } {

@@ -31,6 +31,8 @@ export interface ReadPage {
   readonly authors?: readonly string[];
   /** The content is cut, as in `CleanPage`. */
   readonly truncated?: boolean;
+  /** A browser has run the scripts of the page. */
+  readonly rendered?: boolean;
   /** When the server gave it or said that it has not changed, ISO 8601. */
   readonly fetched_at: string;
 }

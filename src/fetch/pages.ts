@@ -32,6 +32,9 @@ import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader, type Validators } from './download.ts';
 import { createGuard, type Guard } from './guard.ts';
+import { mayNeedBrowser } from './renderer/needs-browser.ts';
+import { createRenderer, type Renderer } from './renderer/renderer.ts';
+import { type Rendering, Renderings } from './renderer/rendering.ts';
 import { type PageExplanation, PageTrace } from './page-trace.ts';
 import { answerOf, extrasOf, type PageAnswer, type PageRequest, type ReadPage } from './page-answer.ts';
 import { readPage } from './shared-page.ts';
@@ -82,6 +85,7 @@ export type PagesCommand =
 export interface PageTools {
   readonly downloader: Downloader;
   readonly pool: CleaningPool;
+  readonly renderer: Renderer;
 }
 
 export interface PagesDeps {
@@ -164,6 +168,7 @@ class Pages {
     for (const flight of this.#cache.works()) flight.stop(new HeadraceError('HR_DRAINING'));
     const tools = this.#tools;
     this.#tools = null;
+    tools?.renderer.close();
     Promise.all([tools?.downloader.close(), tools?.pool.close()]).catch(this.#deps.onDefect);
   }
 
@@ -173,6 +178,7 @@ class Pages {
     this.#guard = null;
     this.#tools?.downloader.configure(settings);
     this.#tools?.pool.configure(settings);
+    this.#tools?.renderer.configure(settings);
     this.#deps.places.configure(placeLimits(settings));
     if (cacheKeyOf(settings) !== before) this.#configureCache();
   }
@@ -230,7 +236,8 @@ class Pages {
     const { format, url } = request;
     const include = extrasOf(request);
     try {
-      const { downloader, pool } = (this.#tools ??= this.#deps.open(this.#settings));
+      const tools = (this.#tools ??= this.#deps.open(this.#settings));
+      const { downloader, pool } = tools;
       const given = before?.validators ?? null;
       const found =
         given === null
@@ -251,15 +258,23 @@ class Pages {
       }
       const { noStore, validators = null, ...download } = found;
       trace?.downloaded({ ...download, noStore });
-      const { title, content, wordCount, explanation, ...extras } = await pool.read(
-        { ...download, format, include, ...(trace !== undefined && { explain: true }) },
-        account,
-        flight.signal,
-      );
-      trace?.cleaned(explanation);
-      const page = { url: download.url, title, content, word_count: wordCount, ...extras, ...now };
-      const result = { page, readMs: this.#clock.now(), validators, isUnchanged: false };
-      this.#end(flight, result, noStore || trace !== undefined, request, account, sharing);
+      const needsBrowser = mayNeedBrowser(this.#settings.renderer, download);
+      const options = { format, include, ...(trace !== undefined && { explain: true }) };
+      const clean = await pool.read({ ...download, ...options }, account, flight.signal);
+      const plain: Rendering = { page: clean, url: download.url, isRendered: false, isFinal: true };
+      const kept = (reading: Rendering): KeptPage => {
+        const page = { ...readPageOf(reading), ...now };
+        // That the document is unchanged does not mean that what its scripts show is.
+        return { page, readMs: this.#clock.now(), validators: needsBrowser ? null : validators, isUnchanged: false };
+      };
+      flight.fallback = kept(plain);
+      const best = needsBrowser
+        ? await new Renderings(tools, this.#settings.renderer, this.#clock).read(plain, options, account, flight)
+        : plain;
+      if (best.isRendered) trace?.rendered();
+      trace?.cleaned(best.page.explanation);
+      const isKept = !noStore && best.isFinal && trace === undefined;
+      this.#end(flight, kept(best), !isKept, request, account, sharing);
     } catch (error) {
       flight.fail(error);
     }
@@ -297,6 +312,10 @@ class PageFlight implements FlightWork {
   readonly #controller = new AbortController();
   readonly #timer: TimerHandle;
   readonly #lifetimeMs: number;
+  /** When the flight must have ended. */
+  readonly dueMs: number;
+  /** What is answered when the time is over; null: an error. */
+  fallback: KeptPage | null = null;
   #place: Place | null = null;
   #ended = false;
 
@@ -310,7 +329,11 @@ class PageFlight implements FlightWork {
     this.#flight = flight;
     this.#clock = clock;
     this.#onDefect = onDefect;
-    const expire = (): void => this.stop(new HeadraceError('HR_FETCH_TIMEOUT', { subject: `over ${timeoutMs} ms` }));
+    const expire = (): void => {
+      if (this.fallback !== null) this.end(this.fallback, false);
+      this.stop(new HeadraceError('HR_FETCH_TIMEOUT', { subject: `over ${timeoutMs} ms` }));
+    };
+    this.dueMs = clock.now() + timeoutMs;
     this.#timer = clock.setTimeout(expire, timeoutMs);
   }
 
@@ -379,7 +402,7 @@ class Sharing {
   constructor(
     shared: SharedCache,
     guard: Guard,
-    { allow, deny, maxBytes, ports, redirects, robots, userAgent }: Settings['fetch'],
+    { allow, deny, maxBytes, ports, redirects, renderer, robots, userAgent }: Settings['fetch'],
     lifetimeMs: number,
     account: string,
     request: PageRequest,
@@ -389,7 +412,8 @@ class Sharing {
     this.#account = account;
     this.#url = request.url;
     this.#lifetimeMs = lifetimeMs;
-    const allowed = [allow, deny, ports, robots ? userAgent : null, maxBytes, redirects, lifetimeMs];
+    const rules = [allow, deny, ports, robots ? userAgent : null, maxBytes, redirects, lifetimeMs];
+    const allowed = renderer.url === null ? rules : [...rules, renderer.when];
     this.#key = sharedKey(['page', PAGE_FORMAT, allowed, keyOf(request, account)]);
   }
 
@@ -422,6 +446,11 @@ class Sharing {
   }
 }
 
+function readPageOf({ isRendered, page, url }: Rendering): Omit<ReadPage, 'fetched_at'> {
+  const { title, content, wordCount, explanation: _explanation, ...extras } = page;
+  return { url, title, content, word_count: wordCount, ...extras, ...(isRendered && { rendered: true }) };
+}
+
 function outcomeOf(result: PageResult, source: AnswerSource): string {
   if ('code' in result) return result.code;
   if (source !== 'flight') return source === 'cache' ? 'cached' : 'shared';
@@ -450,8 +479,9 @@ function keyOf(request: PageRequest, account: string): string {
 }
 
 /** What the kept pages depend on: a page that may not be fetched any more is not answered from the cache. */
-function cacheKeyOf({ allow, cacheBytes, cacheTtlMs, deny, ports, robots }: Settings['fetch']): string {
-  return JSON.stringify([cacheTtlMs, cacheBytes, allow, deny, ports, robots]);
+function cacheKeyOf({ allow, cacheBytes, cacheTtlMs, deny, ports, renderer, robots }: Settings['fetch']): string {
+  const rendering = renderer.url === null ? 'never' : renderer.when;
+  return JSON.stringify([cacheTtlMs, cacheBytes, allow, deny, ports, robots, rendering]);
 }
 
 function sizeOf(result: PageResult, key: string): number {
@@ -575,6 +605,14 @@ export class PageService {
         this.#tools = {
           downloader: createDownloader(current, { clock: systemClock, hosts, ...sharing }),
           pool: createCleaningPool(current),
+          renderer: createRenderer(current, {
+            clock: systemClock,
+            onState: (state, reason) => {
+              if (state === 'connected') log.info('the browser that renders pages is connected');
+              else log.warn({ reason }, 'the browser that renders pages cannot be used');
+            },
+            onPage: metrics.rendered.bind(metrics),
+          }),
         };
         return this.#tools;
       },
@@ -593,7 +631,7 @@ export class PageService {
   }
 
   metrics(): MetricsSnapshot {
-    const { downloader, pool } = this.#tools ?? {};
+    const { downloader, pool, renderer } = this.#tools ?? {};
     const { refusals, running, waiting } = this.#places;
     const host = downloader?.waits() ?? { waiting: 0, refused: 0 };
     this.#metrics.waits({
@@ -601,6 +639,7 @@ export class PageService {
       ...{ refusedOfAccount: refusals.limit, refusedInAll: refusals.full, refusedForHost: host.refused },
     });
     if (pool !== undefined) this.#metrics.cleaners(pool.stats());
+    if (renderer !== undefined) this.#metrics.renderer(renderer.stats());
     const shared = this.#shared?.isOn === true ? lookupMetrics(this.#shared.counts) : [];
     return [...this.#metrics.snapshot(), ...shared];
   }

@@ -19,10 +19,10 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Null for what no gateway writes; throws for what is no JSON. */
 export function readPage(bytes: Buffer): ReadPage | null {
   const fields = fieldsOf(JSON.parse(bytes.toString()));
-  const { authors, content, fetched_at, images, links, metadata, title, truncated, url, word_count } = fields;
+  const { authors, content, fetched_at, images, links, metadata, rendered, title, truncated, url, word_count } = fields;
   if (typeof url !== 'string' || typeof title !== 'string' || typeof content !== 'string') return null;
   if (!Number.isSafeInteger(word_count) || (word_count as number) < 0) return null;
-  if (truncated !== undefined && truncated !== true) return null;
+  if ((truncated ?? true) !== true || (rendered ?? true) !== true) return null;
   if (typeof fetched_at !== 'string' || Number.isNaN(Date.parse(fetched_at))) return null;
   const areNames = Array.isArray(authors) && authors.every((name) => typeof name === 'string');
   if (authors !== undefined && !areNames) return null;
@@ -37,6 +37,7 @@ export function readPage(bytes: Buffer): ReadPage | null {
     ...(readLinks !== undefined && { links: readLinks }),
     ...(readMetadata !== undefined && { metadata: readMetadata }),
     ...(truncated === true && { truncated }),
+    ...(rendered === true && { rendered }),
   };
 }
 

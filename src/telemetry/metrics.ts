@@ -544,6 +544,17 @@ export interface CleanerNumbers {
   readonly refused: number;
 }
 
+export interface RendererNumbers {
+  readonly running: number;
+  readonly queued: number;
+  readonly isConnected: boolean;
+  /** Connections since the start. */
+  readonly connects: number;
+  /** Requests of pages since the start, and those of them that were refused. */
+  readonly requests: number;
+  readonly refused: number;
+}
+
 /** Pages that wait for their turn, and those refused since the start, by what they would have waited for. */
 export interface PageWaits {
   readonly running: number;
@@ -588,6 +599,42 @@ export class PageMetrics {
     ['reason'],
   );
 
+  readonly #rendered = new Histograms(
+    'headrace_fetch_rendered_duration_seconds',
+    'Time of a page in the browser, waiting included, by outcome: shown, left, or a code of the error table',
+    ['outcome'],
+    COARSE,
+  );
+  readonly #renderer = new Counters(
+    'headrace_fetch_renderer',
+    'The browser: pages in it, pages waiting, and whether it is connected',
+    ['state'],
+    'gauge',
+  );
+  readonly #connects = new Counters(
+    'headrace_fetch_renderer_connects_total',
+    'Connections to the browser that were opened',
+    [],
+  );
+  readonly #requests = new Counters(
+    'headrace_fetch_renderer_requests_total',
+    'Requests of pages in the browser, by result: sent, or refused by the guard or a limit',
+    ['result'],
+  );
+
+  rendered(outcome: string, elapsedMs: number): void {
+    this.#rendered.at(outcome).observe(elapsedMs / 1000);
+  }
+
+  renderer({ connects, isConnected, queued, refused, requests, running }: RendererNumbers): void {
+    this.#renderer.at('running').value = running;
+    this.#renderer.at('queued').value = queued;
+    this.#renderer.at('connected').value = isConnected ? 1 : 0;
+    this.#connects.at().value = connects;
+    this.#requests.at('sent').value = requests - refused;
+    this.#requests.at('refused').value = refused;
+  }
+
   page(outcome: string, elapsedMs: number): void {
     this.#pages.at(outcome).observe(elapsedMs / 1000);
   }
@@ -610,6 +657,9 @@ export class PageMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [this.#pages.json(), this.#waits.json(), this.#refused.json(), this.#cleaners.json(), this.#replaced.json()];
+    return [
+      ...[this.#pages.json(), this.#waits.json(), this.#refused.json(), this.#cleaners.json(), this.#replaced.json()],
+      ...[this.#rendered.json(), this.#renderer.json(), this.#connects.json(), this.#requests.json()],
+    ];
   }
 }

@@ -27,6 +27,7 @@ import {
   queryOf,
   specOf,
 } from '../support/search.ts';
+import { noRenderer } from '../support/site.ts';
 
 interface Cluster extends TestSystem {
   readonly engine: FakeCacheEngine;
@@ -226,7 +227,9 @@ function pageGateway(
           },
           refresh: () => Promise.reject(new Error('there are no validators')),
           ...{ configure: () => {}, waits: () => ({ waiting: 0, refused: 0 }), close },
+          visit: () => Promise.reject(new Error('no browser')),
         },
+        renderer: noRenderer(),
         pool: {
           read: async () => ({ title: 'T', content, wordCount: 1, links: [], metadata: { language: 'en' } }),
           ...{

@@ -141,6 +141,10 @@ const DEFAULTS: Settings = {
     cleanMemoryBytes: 268_435_456,
     price: '0',
     pagesPerCleaner: 10_000,
+    renderer: {
+      ...{ url: null, when: 'auto', timeoutMs: 10_000, pages: 4, queue: 64, requests: 500 },
+      ...{ maxBytes: 50_000_000, memory: 268_435_456, proxyListen: { host: '127.0.0.1', port: 0 }, proxyHost: null },
+    },
   },
   store: 'sqlite:./headrace.db',
   cluster: { url: null, name: 'headrace' },

@@ -2,6 +2,7 @@
 // timeouts, aborted requests, and what the cache keeps.
 import fc from 'fast-check';
 import t from 'tap';
+
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
@@ -12,6 +13,7 @@ import type { Download, Unchanged } from '../../src/fetch/download.ts';
 import { PageClient, pages, type PagesCommand, placeLimits, type PendingPage } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
+import { noRenderer } from '../support/site.ts';
 
 interface Call<T> {
   readonly url: string;
@@ -75,8 +77,9 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
           refresh: (validators, url, _account, signal) => call(refreshes, `${url} ${validators.etag ?? ''}`, signal),
           configure: () => {},
           waits: () => ({ waiting: 0, refused: 0 }),
-          close,
+          ...{ visit: () => Promise.reject(new Error('no browser')), close },
         },
+        renderer: noRenderer(),
         pool: {
           read: (job, _account, signal) => call(cleanings, job.url ?? '', signal),
           configure: () => {},

@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '../../src/actor/clock.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { createDownloader, type Download, type Downloader, type DownloaderDeps } from '../../src/fetch/download.ts';
+import type { Renderer } from '../../src/fetch/renderer/renderer.ts';
 import { CERTIFICATE, KEY } from './certificate.ts';
 
 export interface Scope {
@@ -100,6 +101,21 @@ export function redirect(location: string, status = 302): Answer {
 
 export type FetchSettings = Settings['fetch'];
 
+/** No browser. */
+export const RENDERER: FetchSettings['renderer'] = {
+  ...{ url: null, when: 'auto', timeoutMs: 10_000, pages: 4, queue: 64, requests: 500 },
+  ...{ maxBytes: 50_000_000, memory: 268_435_456, proxyListen: { host: '127.0.0.1', port: 0 }, proxyHost: null },
+};
+
+/** A renderer that nobody asks. */
+export function noRenderer(): Renderer {
+  const stats = { running: 0, queued: 0, isConnected: false, connects: 0, requests: 0, refused: 0 };
+  return {
+    render: () => Promise.reject(new HeadraceError('HR_FETCH_RENDERER', { subject: 'no browser' })),
+    ...{ configure: () => {}, stats: () => stats, close: () => {} },
+  };
+}
+
 /** Settings that reach one site on 127.0.0.1. */
 export function fetchSettings(fields: Partial<FetchSettings> = {}): FetchSettings {
   return {
@@ -108,6 +124,7 @@ export function fetchSettings(fields: Partial<FetchSettings> = {}): FetchSetting
     ...{ allow: ['127.0.0.1'], ports: [80, 443], redirects: 5, userAgent: 'Headrace/0.1 (test)', robots: false },
     ...{ concurrency: 256, perHost: 8, hostDelayMs: 0, cacheTtlMs: null, cacheBytes: 0, cleaners: 1, queue: 256 },
     ...{ cleanTimeoutMs: 5000, cleanMemoryBytes: 268_435_456, pagesPerCleaner: 1000, price: '0' },
+    renderer: RENDERER,
     ...fields,
   };
 }
