@@ -647,11 +647,7 @@ export const SCHEMA = section('General', {
       ),
       timeout: setting(duration(), '10s', 'Longest time of a page in the browser; then what it shows is taken.'),
       pages: setting(integer({ min: 1, max: 256 }), 4, 'Largest number of pages in the browser at once.'),
-      queue: setting(
-        integer({ min: 1 }),
-        64,
-        'Pages that may wait for the browser, a quarter of them of one account.',
-      ),
+      queue: setting(integer({ min: 1 }), 64, 'Pages that may wait for the browser, a quarter of them of one account.'),
       requests: setting(integer({ min: 1 }), 500, 'Largest number of requests and tunnels of one page.'),
       maxBytes: setting(bytes(), '50MB', 'Largest sum of what one page sends and receives.'),
       memory: setting(bytes(), '256MiB', 'Largest memory of the scripts and documents of one page.'),

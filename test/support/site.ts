@@ -102,7 +102,7 @@ export function redirect(location: string, status = 302): Answer {
 export type FetchSettings = Settings['fetch'];
 
 /** No browser. */
-export const RENDERER: FetchSettings['renderer'] = {
+const RENDERER: FetchSettings['renderer'] = {
   ...{ url: null, when: 'auto', timeoutMs: 10_000, pages: 4, queue: 64, requests: 500 },
   ...{ maxBytes: 50_000_000, memory: 268_435_456, proxyListen: { host: '127.0.0.1', port: 0 }, proxyHost: null },
 };

@@ -114,8 +114,10 @@ export class Browser {
         const { password, username } = proxy;
         const authChallengeResponse = { response: 'ProvideCredentials', username, password };
         const isAuth = method === 'Fetch.authRequired';
-        if (isAuth) devtools.send('Fetch.continueWithAuth', { requestId, authChallengeResponse }, sessionId).catch(ignore);
-        if (method === 'Fetch.requestPaused') devtools.send('Fetch.continueRequest', { requestId }, sessionId).catch(ignore);
+        if (isAuth)
+          devtools.send('Fetch.continueWithAuth', { requestId, authChallengeResponse }, sessionId).catch(ignore);
+        if (method === 'Fetch.requestPaused')
+          devtools.send('Fetch.continueRequest', { requestId }, sessionId).catch(ignore);
       });
       await devtools.send('Fetch.enable', { handleAuthRequests: true }, sessionId);
       const { errorText } = await devtools.send('Page.navigate', { url: `${PROBE_ORIGIN}/` }, sessionId);

@@ -139,7 +139,7 @@ export class DevTools {
 
   #receive(data: WebSocket.RawData, isBinary: boolean): void {
     if (this.#closed !== null) return;
-    const message = isBinary ? null : parse(String(data));
+    const message = isBinary ? null : parse((data as Buffer).toString());
     if (message === null) {
       this.close('it does not speak the DevTools protocol');
       return;

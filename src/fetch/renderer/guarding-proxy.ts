@@ -44,7 +44,7 @@ export interface PageProxy {
 
 /** Origin that the proxy answers itself, for the probe of a browser. `.invalid` is reserved (RFC 2606 §2). */
 export const PROBE_ORIGIN = 'http://headrace-probe.invalid';
-export const PROBE_PAGE = '<!doctype html><title>probe</title>';
+const PROBE_PAGE = '<!doctype html><title>probe</title>';
 
 const MAX_HEAD_BYTES = 65_536;
 
@@ -194,6 +194,7 @@ class Page {
   readonly #agent: Agent;
   readonly #closing = new AbortController();
   readonly #sockets = new Set<Duplex>();
+  readonly #count: (piece: Buffer) => void;
   #requests = 0;
   #refused = 0;
   #bytes = 0;
@@ -203,6 +204,7 @@ class Page {
     this.#options = options;
     this.#connector = new GuardedConnector({ guard, clock, timeoutMs: connectTimeoutMs });
     this.#agent = new GuardedAgent(this.#connect.bind(this));
+    this.#count = this.#add.bind(this);
   }
 
   counts(): ProxyCounts {
@@ -324,10 +326,10 @@ class Page {
     socket.on('close', () => this.#sockets.delete(socket));
   }
 
-  readonly #count = (piece: Buffer): void => {
+  #add(piece: Buffer): void {
     this.#bytes += piece.byteLength;
     if (this.#bytes > this.#options.maxBytes) for (const socket of this.#sockets) socket.destroy();
-  };
+  }
 }
 
 /** The header lines of a message that are for its other end, flat. */

@@ -179,7 +179,8 @@ class Tab {
   async dispose(): Promise<void> {
     this.#failed = true;
     contextsOf.get(this.#devtools)?.delete(this.#contextId);
-    for (const sessionId of [this.#sessionId, ...this.#children]) if (sessionId !== '') this.#devtools.forget(sessionId);
+    for (const sessionId of [this.#sessionId, ...this.#children])
+      if (sessionId !== '') this.#devtools.forget(sessionId);
     if (this.#contextId === '') return;
     await this.#devtools
       .send('Target.disposeBrowserContext', { browserContextId: this.#contextId })
@@ -355,7 +356,8 @@ class Tab {
     if (typeof sessionId !== 'string' || this.#failed) return;
     if (type === 'page' || this.#children.size >= MAX_CHILDREN) {
       this.#quietly('Target.closeTarget', { targetId });
-      if (type !== 'page') this.fail(new HeadraceError('HR_FETCH_RENDERER', { subject: 'the page has too many frames' }));
+      if (type !== 'page')
+        this.fail(new HeadraceError('HR_FETCH_RENDERER', { subject: 'the page has too many frames' }));
       return;
     }
     this.#children.add(sessionId);
@@ -379,10 +381,9 @@ class Tab {
   #authorize({ authChallenge, requestId }: Fields, sessionId: string): void {
     const { password, username } = this.#options.proxy;
     const isProxy = fieldsOf(authChallenge)['source'] === 'Proxy';
-    const response = isProxy
-      ? { response: 'ProvideCredentials', username, password }
-      : { response: 'CancelAuth' };
-    if (++this.#paused > MAX_PAUSED) this.fail(new HeadraceError('HR_FETCH_RENDERER', { subject: 'too many requests' }));
+    const response = isProxy ? { response: 'ProvideCredentials', username, password } : { response: 'CancelAuth' };
+    if (++this.#paused > MAX_PAUSED)
+      this.fail(new HeadraceError('HR_FETCH_RENDERER', { subject: 'too many requests' }));
     else this.#quietly('Fetch.continueWithAuth', { requestId, authChallengeResponse: response }, sessionId);
   }
 
