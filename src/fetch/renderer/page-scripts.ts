@@ -106,7 +106,7 @@ export const PROBE_SCRIPT = `(async () => {
   if (typeof RTCPeerConnection !== 'function') return 'absent';
   const peer = new RTCPeerConnection({ iceServers: [] });
   const found = new Promise((resolve) => {
-    peer.onicecandidate = ({ candidate }) => resolve(candidate === null || candidate.candidate === '' ? 'silent' : 'offered');
+    peer.addEventListener('icecandidate', ({ candidate }) => resolve(candidate?.candidate ? 'offered' : 'silent'));
     setTimeout(() => resolve('silent'), 2000);
   });
   peer.createDataChannel('probe');
