@@ -14,7 +14,7 @@ const LAYERS = [
   ['responses', 'mcp'],
   ['ingress'],
   ['cluster'],
-  ['upstream', 'search', 'fetch', 'billing', 'catalog', 'load', 'discovery'],
+  ['upstream', 'search', 'web-search', 'fetch', 'billing', 'catalog', 'load', 'discovery'],
   ['dialect', 'routing', 'extract'],
   ['telemetry'],
   ['net'],

@@ -70,10 +70,12 @@ import {
   type UpstreamRequest,
 } from '../upstream/index.ts';
 import { type BackgroundResponse, backgroundOf, type ResponseOrigin } from '../responses/index.ts';
+import type { HostedRequest } from '../web-search/index.ts';
 import { recorded, withState } from './response-state.ts';
 import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hint.ts';
 import { AttemptTrace } from './attempt-trace.ts';
 import type { ApiDeps, Billing, Endpoint } from './deps.ts';
+import { hostedSearchOf, runHostedSearch } from './hosted-search.ts';
 import { callerOf, type HeldActions, HeldExchange } from './held-exchange.ts';
 import {
   COST_HEADER,
@@ -82,6 +84,7 @@ import {
   type PaidEndpoint,
   type PaidRequest,
   type RequestSettlement,
+  unmeteredRange,
 } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { scannedBody } from './scanned-body.ts';
@@ -113,6 +116,8 @@ interface InferenceInput {
   native: NativeRequest | null;
   /** What the response is stored with; null: it is not stored. */
   readonly origin: ResponseOrigin | null;
+  /** Of a request with a web search that the gateway runs: its rounds and searches are requests of their own. */
+  readonly hosted: HostedRequest | null;
 }
 
 type InferenceRequest = PaidRequest<InferenceInput>;
@@ -141,24 +146,32 @@ const inference: PaidEndpoint<InferenceInput> = {
     const { body, scan } = form === null ? scannedBody(path, deps.settings, sent) : { body: sent, scan: form.scan };
     const model = deployed ?? findModel(exchange, deps, scan.model);
     const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
-    return { ...read, model, form, budget: null, native: null, origin: null };
+    return { ...read, model, form, budget: null, native: null, origin: null, hosted: null };
   },
-  prepares: ({ path }) => dialectOf(path)?.name === 'responses',
+  prepares: ({ path }, { settings }) => settings.webSearchTool || dialectOf(path)?.name === 'responses',
   prepare(request, proceed) {
     const { deps, exchange, input } = request;
     const { body } = input;
+    const next = deps.settings.webSearchTool ? withHostedSearch(proceed) : proceed;
+    if (dialectOf(exchange.path)?.name !== 'responses') {
+      next(request);
+      return;
+    }
     withState({ exchange, deps, body, scan: input.scan, model: input.model.id }, (whole, origin) => {
-      if (whole === body && origin === null) proceed(request);
-      else if (whole === body) proceed({ ...request, input: { ...input, origin } });
-      else proceed({ ...request, body: whole, input: { ...inference.read(exchange, deps, whole), origin } });
+      if (whole === body && origin === null) next(request);
+      else if (whole === body) next({ ...request, input: { ...input, origin } });
+      else next({ ...request, body: whole, input: { ...inference.read(exchange, deps, whole), origin } });
     });
   },
   price(request, billing) {
+    if (request.input.hosted !== null) return unmeteredRange(0);
     return budgetOf(request, billing, billing.assumedTokens);
   },
   quote(request, billing) {
     const { deps, input } = request;
     const { id } = input.model;
+    // A payment is for one request; this one makes several.
+    if (input.hosted !== null) return null;
     if (!billing.modelPrices.has(id)) return null;
     const { assumedTokens, minimum } = deps.settings.payments;
     const budget = budgetOf(request, billing, assumedTokens);
@@ -182,8 +195,25 @@ const inference: PaidEndpoint<InferenceInput> = {
   },
 };
 
+type Proceed = (prepared: InferenceRequest) => void;
+
+/** Reads what a request says of a web search that the gateway runs, and goes on. */
+function withHostedSearch(proceed: Proceed): Proceed {
+  return (request) => {
+    const { deps, exchange, input } = request;
+    const hosted = hostedSearchOf(exchange, deps, input.model.id, input.body);
+    proceed(hosted === null ? request : { ...request, input: { ...input, hosted } });
+  };
+}
+
 function begin(request: InferenceRequest, settlement: RequestSettlement): void {
-  const { admission } = request.deps;
+  const { deps, exchange, input } = request;
+  const { admission } = deps;
+  if (input.hosted !== null) {
+    exchange.bytesIn = input.body.byteLength;
+    runHostedSearch(exchange, deps, input.hosted, recorded(exchange, deps, input.origin));
+    return;
+  }
   if (admission === null) start(request, settlement);
   else admit(request, settlement, admission);
 }

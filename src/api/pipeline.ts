@@ -62,7 +62,7 @@ export interface PaidEndpoint<Input> {
   /** Validates the body. Throws 422, or 404 for an unknown model. */
   read(exchange: Exchange, deps: ApiDeps, body: Buffer): Input;
   /** Whether requests of this kind may have to be prepared. */
-  prepares?(exchange: Exchange): boolean;
+  prepares?(exchange: Exchange, deps: ApiDeps): boolean;
   /**
    * Looks up what the request refers to, and calls `proceed` with what is priced and run: at once, or later unless the exchange is over.
    * Answers errors that come later itself.
@@ -92,7 +92,7 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
       try {
         if (error !== null) throw error;
         const request = { exchange, deps, access, body, input: endpoint.read(exchange, deps, body) };
-        if (endpoint.prepares?.(exchange) === true) prepare(endpoint, request);
+        if (endpoint.prepares?.(exchange, deps) === true) prepare(endpoint, request);
         else hold(endpoint, request);
       } catch (thrown) {
         refuse(exchange, deps, thrown);

@@ -147,6 +147,7 @@ const MODEL = section('One model.', {
   max_output_length: optional(integer({ min: 1 }), 'Longest answer in tokens.'),
   quantization: optional(string(), 'Number format of the weights, such as fp8.'),
   apiKey: optional(string(TOKEN), 'Credential that the gateway sends to the servers of this model.', SECRET),
+  webSearchTool: optional(boolean(), 'Where webSearchTool is on: false, as the servers have the tool themselves.'),
 });
 
 const STATIC_KEY = section('One client key.', {
@@ -355,6 +356,11 @@ export const SCHEMA = section('General', {
     'Silence after which a comment line is sent on a stream to keep it open.',
   ),
   models: setting(map(MODEL), {}, 'The models, by the id that clients ask for.'),
+  webSearchTool: setting(
+    boolean(),
+    false,
+    'Whether searches run as the web search tool of requests to models whose servers have none.',
+  ),
   discovery: setting(
     nullable(listOrText(oneOf(DISCOVERY), url())),
     null,

@@ -74,9 +74,10 @@ export function mergeModels(settings: Settings, ...found: readonly FoundModels[]
   const events = new Map<string, KvEventSource>();
   const add = (
     id: string,
-    { aliases: configured = [], apiKey, dialects, servers: own, ...listed }: ModelSettings,
+    { aliases: configured = [], apiKey, dialects, servers: own, ...fields }: ModelSettings,
     also: FoundModel | undefined,
   ): void => {
+    const { webSearchTool: _, ...listed } = fields;
     const servers = joined([...own, ...(also?.servers ?? [])]).map((server) => ({
       ...(apiKey !== undefined && { apiKey }),
       ...(dialects !== undefined && { dialects }),

@@ -35,6 +35,7 @@ const DEFAULTS: Settings = {
   serverTiming: false,
   streamKeepAliveMs: null,
   models: {},
+  webSearchTool: false,
   discovery: null,
   discoveryIntervalMs: 30_000,
   rewrite: { volatileSystem: true },

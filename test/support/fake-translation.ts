@@ -46,6 +46,10 @@ class FakeAnswer implements AnswerTranslator {
     return this.#write(event('end', { sequence_number: this.nextSequence++ }));
   }
 
+  hosted(): Buffer {
+    return Buffer.alloc(0);
+  }
+
   whole(body: Buffer): Buffer {
     this.#calls.push('whole');
     if (!body.includes('choices')) throw new HeadraceError('HR_UPSTREAM_ANSWER');

@@ -96,6 +96,11 @@ export class ChatBlocks implements ChatEventListener {
     if (!this.#ended) this.#reader.read(piece);
   }
 
+  /** Ends the open block: what follows is another one. */
+  endBlocks(): void {
+    if (!this.#ended) this.#endBlocks();
+  }
+
   /** The stream has ended. */
   end(): void {
     this.#reader.end();

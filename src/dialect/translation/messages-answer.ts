@@ -18,6 +18,7 @@ import {
 } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import { ByteWriter } from './byte-writer.ts';
+import type { HostedSource, HostedStep } from './hosted-search.ts';
 import type { AnswerTranslator } from './translation.ts';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -65,6 +66,10 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   #head: Buffer = NOTHING;
   /** The open block is a tool call without arguments so far. */
   #isBareCall = false;
+  /** A text that may be cited. */
+  #isTextOpen = false;
+  /** Searches that the gateway has run; -1: it runs none. */
+  #searches = -1;
 
   events(piece: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
@@ -76,6 +81,44 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     out.clear(LARGEST_IDLE_BYTES);
     this.#blocks.end();
     return out.view();
+  }
+
+  hosted(step: HostedStep): Buffer {
+    out.clear(LARGEST_IDLE_BYTES);
+    this.#searches = Math.max(this.#searches, 0);
+    if (step.kind === 'cite') {
+      if (this.#isTextOpen) this.#writeDelta({ type: 'citations_delta', citation: citationOf(step.source) });
+      return out.view();
+    }
+    this.#blocks.endBlocks();
+    if (step.kind === 'search') {
+      const { id, query } = step.search;
+      this.#writeStart({ type: 'server_tool_use', id, name: 'web_search', input: {}, caller: DIRECT });
+      this.#writeDelta({ type: 'input_json_delta', partial_json: JSON.stringify({ query }) });
+      this.#writeStop();
+    } else if (step.kind === 'found') {
+      const { error, search, sources } = step;
+      if (error === null) this.#searches++;
+      const content =
+        error === null ? sources.map(resultOf) : { type: 'web_search_tool_result_error', error_code: error };
+      this.#writeStart({ type: 'web_search_tool_result', tool_use_id: search.id, content, caller: DIRECT });
+      this.#writeStop();
+    }
+    return out.view();
+  }
+
+  #writeStart(block: Members): void {
+    out.utf8(
+      sseEvent('content_block_start', { type: 'content_block_start', index: this.#index, content_block: block }),
+    );
+  }
+
+  #writeDelta(delta: Members): void {
+    out.utf8(sseEvent('content_block_delta', { type: 'content_block_delta', index: this.#index, delta }));
+  }
+
+  #writeStop(): void {
+    out.utf8(sseEvent('content_block_stop', { type: 'content_block_stop', index: this.#index++ }));
   }
 
   whole(body: Buffer): Buffer {
@@ -99,6 +142,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
     const index = this.#index;
     this.#isBareCall = call !== null;
+    this.#isTextOpen = kind === 'text';
     this.#head = deltaHead(kind, index);
     const block =
       call !== null
@@ -120,6 +164,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** @internal */
   onBlockEnd(kind: BlockKind, signature: string): void {
     const index = this.#index++;
+    this.#isTextOpen = false;
     if (this.#isBareCall) this.onText(NO_ARGUMENTS, 0, NO_ARGUMENTS.length);
     if (kind === 'reasoning') {
       const delta = { type: 'signature_delta', signature };
@@ -143,7 +188,9 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
       return;
     }
     const stop = stopOf(finishReason, stopSequence, called, refused);
-    const { service_tier: _, ...counts } = usageOf(usage, undefined);
+    const { service_tier: _, ...tokens } = usageOf(usage, undefined);
+    const used = { web_search_requests: this.#searches, web_fetch_requests: 0 };
+    const counts = this.#searches < 0 ? tokens : { ...tokens, server_tool_use: used };
     out.utf8(sseEvent('message_delta', { type: 'message_delta', delta: stop, usage: counts }));
     out.utf8(STOP);
   }
@@ -155,6 +202,22 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 }
 
 const NO_ARGUMENTS = Buffer.from('{}');
+
+const DIRECT = { type: 'direct' };
+
+function resultOf({ age, opaque, title, url }: HostedSource): Members {
+  return { type: 'web_search_result', title, url, encrypted_content: opaque, page_age: age };
+}
+
+/** Most characters of a cited text (Messages API, "Web search tool"). */
+const MAX_CITED_CHARS = 150;
+
+function citationOf({ excerpt, opaque, title, url }: HostedSource): Members {
+  const cited = { type: 'web_search_result_location', cited_text: excerpt.slice(0, MAX_CITED_CHARS) };
+  return { ...cited, url, title, encrypted_index: opaque.slice(0, ENCRYPTED_INDEX_CHARS) };
+}
+
+const ENCRYPTED_INDEX_CHARS = 24;
 
 interface MessageHead {
   readonly id: string;

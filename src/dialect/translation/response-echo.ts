@@ -47,6 +47,7 @@ const SERVICE_TIER = MODEL + 2;
 const INCLUDE = SERVICE_TIER + 2;
 const MEMBERS = memberTable([...REPEATED, 'model', 'service_tier', 'include']);
 const OPAQUE_REASONING = Buffer.from('"reasoning.encrypted_content"');
+const SEARCH_SOURCES = Buffer.from('"web_search_call.action.sources"');
 const FORMAT = memberTable(['format']);
 
 /** What stands before the value of each member, and that with the default. */
@@ -115,8 +116,17 @@ export class ResponseEcho {
 
   /** Whether the client asks for reasoning as an opaque text, which it sends back. */
   get wantsOpaqueReasoning(): boolean {
+    return this.#includes(OPAQUE_REASONING);
+  }
+
+  /** Whether the client asks for the addresses that searches have found. */
+  get wantsSearchSources(): boolean {
+    return this.#includes(SEARCH_SOURCES);
+  }
+
+  #includes(name: Buffer): boolean {
     const { start, end } = this.#span(INCLUDE);
-    return start >= 0 && this.#request.subarray(start, end).includes(OPAQUE_REASONING);
+    return start >= 0 && this.#request.subarray(start, end).includes(name);
   }
 
   /** The members that the response object repeats, as JSON without braces: `"background":false,"instructions":…`. */

@@ -10,6 +10,7 @@ import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, tex
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
 import { CustomInput, customInputOf } from './custom-input.ts';
+import type { HostedSearch, HostedStep } from './hosted-search.ts';
 import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
@@ -56,7 +57,19 @@ interface CallItem {
   status: ItemStatus;
 }
 
-type Item = TextItem | CallItem;
+/** A search that the gateway runs. */
+interface SearchItem {
+  readonly type: 'web_search_call';
+  readonly id: string;
+  readonly index: number;
+  status: ItemStatus | 'failed';
+  /** The members behind its status, as JSON. */
+  rest: string;
+}
+
+type Item = TextItem | CallItem | SearchItem;
+
+type FoundStep = Extract<HostedStep, { readonly kind: 'found' }>;
 
 /** How an answer ends. */
 interface Ending {
@@ -167,6 +180,15 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   end(): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
     this.#blocks.end();
+    return out.view();
+  }
+
+  hosted(step: HostedStep): Buffer {
+    out.clear(LARGEST_IDLE_BYTES);
+    if (this.#hasEnded || step.kind === 'cite') return out.view();
+    this.#blocks.endBlocks();
+    if (step.kind === 'search') this.#openSearch(step.search);
+    else if (step.kind === 'found') this.#closeSearch(step);
     return out.view();
   }
 
@@ -431,6 +453,34 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return item;
   }
 
+  #openSearch({ id, query }: HostedSearch): void {
+    this.#closeOpen('completed');
+    const rest = JSON.stringify({ action: { type: 'search', query, queries: [query] } });
+    const item: SearchItem = { type: 'web_search_call', id, index: this.#items.length, status: 'in_progress', rest };
+    this.#items.push(item);
+    this.#writeItemEvent('response.output_item.added', item);
+    for (const phase of ['in_progress', 'searching']) this.#writeSearchEvent(phase, item);
+  }
+
+  #closeSearch({ error, opaque, search, sources }: FoundStep): void {
+    const item = this.#items.find(({ id }) => id === search.id);
+    if (item?.type !== 'web_search_call') return;
+    const { query } = search;
+    const found = this.#echo.wantsSearchSources && { sources: sources.map(({ url }) => ({ type: 'url', url })) };
+    const action = { type: 'search', query, queries: [query], ...found };
+    item.status = error === null ? 'completed' : 'failed';
+    item.rest = JSON.stringify({ action, ...(opaque !== '' && { encrypted_content: opaque }) });
+    this.#keptBytes += item.rest.length;
+    if (error === null) this.#writeSearchEvent('completed', item);
+    this.#writeItemEvent('response.output_item.done', item);
+  }
+
+  #writeSearchEvent(phase: string, { id, index }: SearchItem): void {
+    this.#startEvent(`response.web_search_call.${phase}`);
+    out.latin1(`"output_index":${index},"item_id":"${id}"`);
+    this.#endEvent();
+  }
+
   /** Ends the last item. A model that has said nothing has sent an empty message. */
   #closeItems({ status }: Ending): void {
     const last = this.#items.at(-1);
@@ -550,6 +600,10 @@ function writePart({ annotations, bytes, logprobs, type }: Part): void {
 function writeItem(item: Item): void {
   const { id, status, type } = item;
   out.latin1(`{"id":"${id}","type":"${type}",`);
+  if (type === 'web_search_call') {
+    out.utf8(`"status":"${status}",${item.rest.slice(1)}`);
+    return;
+  }
   if ('parts' in item) {
     out.latin1(type === 'reasoning' ? '"summary":[],' : `"status":"${status}","role":"assistant",`);
     if (item.isOpaque && status !== 'in_progress') {

@@ -54,11 +54,12 @@ export class ResponsesRequest implements TranslatedRequest {
   readonly body: Buffer;
   readonly #echo: ResponseEcho;
 
-  constructor(body: Buffer) {
+  /** @param shown what responses repeat of their request, where that is not `body` */
+  constructor(body: Buffer, shown: Buffer = body) {
     tape.read(body);
     try {
       this.body = chatRequest();
-      this.#echo = new ResponseEcho(body, standIns, repeatedSpans(tape));
+      this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeatedSpans(tape) : null);
     } finally {
       tape.release();
     }

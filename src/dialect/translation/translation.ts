@@ -3,6 +3,7 @@
 
 import type { Dialect, DialectName } from '../dialect.ts';
 import { chatCompletions } from '../openai.ts';
+import type { HostedStep } from './hosted-search.ts';
 import { MessagesRequest } from './messages-request.ts';
 import { ResponsesRequest } from './responses-request.ts';
 
@@ -16,8 +17,9 @@ export interface Translation {
   /**
    * Throws HeadraceError `HR_REQUEST_UNTRANSLATABLE` (422), which names the field, for what would change the answer if it were
    * left out.
+   * @param shown what answers repeat of their request, where that is not `body`
    */
-  request(body: Buffer): TranslatedRequest;
+  request(body: Buffer, shown?: Buffer): TranslatedRequest;
 }
 
 /** A request in the dialect of the server. */
@@ -34,6 +36,8 @@ export interface AnswerTranslator {
   events(piece: Buffer): Buffer;
   /** The stream has ended well: the closing events that are still missing. */
   end(): Buffer;
+  /** What the gateway does for the model between two events, as events for the client. Memory as of `events`. */
+  hosted(step: HostedStep): Buffer;
   /** A whole 2xx answer. */
   whole(body: Buffer): Buffer;
   /** A server's own error answer (status 400 and more). */
@@ -55,7 +59,7 @@ const TRANSLATIONS: readonly Translation[] = [
     from: 'responses',
     to: chatCompletions,
     path: '/v1/chat/completions',
-    request: (body) => new ResponsesRequest(body),
+    request: (body, shown) => new ResponsesRequest(body, shown),
   },
 ];
 

@@ -1,0 +1,386 @@
+// Requests with a hosted web search, for models whose servers do not have that tool (setting `webSearchTool`): each round of the model,
+// and each search, is a request of its own through the whole pipeline, made with the client's credentials. The request of the client
+// itself holds its place in the limits of its key, and no credit.
+
+import { randomBytes } from 'node:crypto';
+import { exactUsdText } from '../billing/index.ts';
+import { dialectOf } from '../dialect/index.ts';
+import type { ServerError } from '../dialect/index.ts';
+import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { EventSplitter } from '../net/sse.ts';
+import type { Downstream, DownstreamListener } from '../upstream/index.ts';
+import {
+  type AnswerWriter,
+  type HostedRequest,
+  hostedRequestOf,
+  type LoopIo,
+  mayHost,
+  type Members,
+  SearchLoop,
+  wholeAnswer,
+} from '../web-search/index.ts';
+import type { ApiDeps } from './deps.ts';
+import { COST_HEADER, type Pending } from './pipeline.ts';
+import { refuse } from './refuse.ts';
+import { subRequest } from './sub-request.ts';
+
+const ROUND_PATH = '/v1/chat/completions';
+const SEARCH_PATH = '/search';
+const TOOL = 'web_search';
+
+/** Headers of the client that mean nothing in a round, or are given anew. */
+const OF_CLIENT =
+  /^(?:connection|keep-alive|content-length|content-encoding|content-type|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|traceparent|tracestate|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
+/** Headers of the first round that the client's answer has too. */
+const OF_ROUND = /^(?:set-cookie|server-timing|retry-after|x-should-retry|x-headrace-(?:affinity|error|output-limit))$/;
+
+/** Request ids have at most 128 characters. */
+const MAX_ID_LENGTH = 120;
+const ID_BYTES = 16;
+/** A longer whole answer, or error, is not passed on. */
+const MAX_WHOLE_BYTES = 16 * 1024 * 1024;
+const PICO_PER_USD = 1e12;
+
+/**
+ * The request as the search loop runs it; null where it goes to a CRN as it is. Throws 422 for a tool that is not valid, or for what chat
+ * servers cannot do.
+ * @param model whose servers have the tool themselves where its `webSearchTool` is false
+ */
+export function hostedSearchOf(
+  exchange: Exchange,
+  { settings }: ApiDeps,
+  model: string,
+  body: Buffer,
+): HostedRequest | null {
+  if (exchange.parent !== null || !mayHost(body)) return null;
+  if (settings.models[model]?.webSearchTool === false) return null;
+  return hostedRequestOf(dialectOf(exchange.path)?.name, body);
+}
+
+/** Serves the request: `downstream` is the client's side of the exchange. */
+export function runHostedSearch(
+  exchange: Exchange,
+  deps: ApiDeps,
+  request: HostedRequest,
+  downstream: Downstream,
+): void {
+  new HostedSearchRun(exchange, deps, request, downstream).start();
+}
+
+class HostedSearchRun implements DownstreamListener, LoopIo {
+  readonly #exchange: Exchange;
+  readonly #deps: ApiDeps;
+  readonly #request: HostedRequest;
+  readonly #downstream: Downstream;
+  readonly #loop: SearchLoop;
+  readonly output: (events: Buffer) => void;
+  #round: Round | null = null;
+  readonly #searches = new Set<Pending>();
+  /** Events of an answer that is to be whole. */
+  readonly #whole: Buffer[] = [];
+  #wholeBytes = 0;
+  /** Of the first round that was answered; null before. */
+  #headers: string[] | null = null;
+  /** What rounds and searches have cost, in pico-USD. */
+  #cost = 0;
+  /** The affinity cookie: further rounds go where the first one went. */
+  #cookie: string | undefined;
+  #full = false;
+  #isOver = false;
+
+  constructor(exchange: Exchange, deps: ApiDeps, request: HostedRequest, downstream: Downstream) {
+    this.#exchange = exchange;
+    this.#deps = deps;
+    this.#request = request;
+    this.#downstream = downstream;
+    this.#cookie = exchange.cookie;
+    const write = (events: Buffer): void => this.#write(events);
+    this.output = write;
+    this.#loop = new SearchLoop(request, this);
+  }
+
+  start(): void {
+    this.#downstream.listener = this;
+    this.#exchange.tool = TOOL;
+    this.#loop.start();
+  }
+
+  get isFull(): boolean {
+    return this.#full;
+  }
+
+  onWritable(): void {
+    this.#full = false;
+    this.#round?.resume();
+  }
+
+  onCut(): void {
+    if (this.#isOver) return;
+    this.#leave();
+    if (this.#downstream.committed) this.#break('HR_DRAINING');
+    else refuse(this.#exchange, this.#deps, new HeadraceError('HR_DRAINING'));
+  }
+
+  onEnded(): void {
+    this.#leave();
+    this.#loop.leave();
+  }
+
+  nowMs(): number {
+    return this.#deps.clock.now();
+  }
+
+  uniqueId(): string {
+    return randomBytes(ID_BYTES).toString('hex');
+  }
+
+  ask(body: Buffer): void {
+    const exchange = this.#exchange;
+    const { remoteAddress, requestId } = exchange;
+    exchange.subRequestCount++;
+    const id = `${requestId.slice(0, MAX_ID_LENGTH)}/${exchange.subRequestCount}`;
+    const headers = ['content-type', 'application/json', 'content-length', String(body.byteLength), 'x-request-id', id];
+    if (this.#cookie !== undefined) headers.push('cookie', this.#cookie);
+    for (let i = 0; i < exchange.headers.length; i += 2) {
+      const name = exchange.headers[i] as string;
+      if (!OF_CLIENT.test(name)) headers.push(name, exchange.headers[i + 1] as string);
+    }
+    const head = { method: 'POST', path: ROUND_PATH, query: '', headers, remoteAddress };
+    const round = new Round(this);
+    this.#round = round;
+    startDetached(this.#deps.detached, head, body, round, (inner) => {
+      inner.parent = exchange;
+      inner.tool = TOOL;
+      round.exchange = inner;
+    });
+  }
+
+  search(body: Members, done: (status: number, json: unknown) => void): void {
+    let pending: Pending | null = null;
+    pending = subRequest(
+      this.#deps,
+      this.#exchange,
+      { path: SEARCH_PATH, body, tool: TOOL },
+      (status, headers, json) => {
+        if (pending !== null) this.#searches.delete(pending);
+        const at = headers.indexOf(COST_HEADER);
+        if (status === 200 && at >= 0) this.#cost += Math.round(Number(headers[at + 1]) * PICO_PER_USD);
+        done(status, json);
+      },
+    );
+    this.#searches.add(pending);
+  }
+
+  finished(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    if (this.#request.streams) {
+      this.#start();
+      this.#downstream.end();
+      return;
+    }
+    const { dialect } = this.#request;
+    const whole = Buffer.from(wholeAnswer(dialect, Buffer.concat(this.#whole)));
+    const headers = this.#answerHeaders('application/json');
+    if (this.#exchange.settlement !== null) headers.push(COST_HEADER, exactUsdText(this.#cost));
+    this.#downstream.start(200, headers, whole.byteLength);
+    this.#downstream.end(whole);
+  }
+
+  failed(error: ServerError, writer: AnswerWriter): void {
+    if (this.#isOver) return;
+    const { errorCode = '' } = this.#round?.exchange ?? {};
+    this.#leave();
+    if (errorCode !== '') this.#downstream.errorCode = errorCode;
+    if (this.#downstream.committed) {
+      writer.fail(error);
+      this.#downstream.end();
+      return;
+    }
+    const { code, message, param, type } = error;
+    const body = { error: { message, type: type || 'server_error', code: code || null, param: param || null } };
+    this.#refuse(error.status || 502, [], Buffer.from(JSON.stringify(body)));
+  }
+
+  /** Whole events of the round. False: the client has to read first. */
+  events(piece: Buffer): boolean {
+    this.#noteHead();
+    this.#loop.events(piece);
+    return !this.#full;
+  }
+
+  /** A round has ended as a stream should. */
+  roundEnded(exchange: DetachedExchange): void {
+    this.#noteCost(exchange);
+    this.#noteHead();
+    this.#loop.roundEnded();
+  }
+
+  /** A round was answered with an error, whole. */
+  refused({ answerHeaders, errorCode, status }: DetachedExchange, body: Buffer): void {
+    if (this.#isOver) return;
+    if (errorCode !== '') this.#downstream.errorCode = errorCode;
+    if (this.#downstream.committed) {
+      this.#loop.events(Buffer.concat([Buffer.from('event: error\ndata: '), oneLine(body), Buffer.from('\n\n')]));
+      return;
+    }
+    this.#leave();
+    this.#refuse(status, answerHeaders, body);
+  }
+
+  /** A round broke off. */
+  broken(code: ErrorCode): void {
+    if (this.#isOver) return;
+    this.#leave();
+    if (this.#downstream.committed) this.#break(code);
+    else refuse(this.#exchange, this.#deps, new HeadraceError(code));
+  }
+
+  #refuse(status: number, headers: readonly string[], body: Buffer): void {
+    const passed = this.#request.translated?.answer().error(status, body) ?? body;
+    const answer = Buffer.from(passed);
+    this.#loop.leave();
+    this.#isOver = true;
+    this.#downstream.start(status, kept(headers, 'application/json'), answer.byteLength);
+    this.#downstream.end(answer);
+  }
+
+  /** Ends what the client has a part of. */
+  #break(code: ErrorCode): void {
+    const { message, status } = new HeadraceError(code);
+    this.#downstream.errorCode = code;
+    this.#isOver = false;
+    this.#loop.break({ message, type: '', code, param: '', status, requestId: '' });
+    this.#isOver = true;
+    this.#downstream.end();
+  }
+
+  #write(events: Buffer): void {
+    if (this.#request.streams) {
+      this.#start();
+      if (!this.#downstream.write(events)) this.#full = true;
+      return;
+    }
+    this.#wholeBytes += events.byteLength;
+    if (this.#wholeBytes <= MAX_WHOLE_BYTES) this.#whole.push(Buffer.from(events));
+    else this.broken('HR_STREAM_BROKEN');
+  }
+
+  #start(): void {
+    if (!this.#downstream.committed) this.#downstream.start(200, this.#answerHeaders('text/event-stream'), -1);
+  }
+
+  #answerHeaders(type: string): string[] {
+    const headers = kept(this.#headers ?? [], type);
+    const { dialect } = this.#request;
+    if (dialect !== 'chat-completions') headers.push('x-headrace-translated', `${dialect}-chat`);
+    if (type === 'text/event-stream') headers.push('cache-control', 'no-cache');
+    return headers;
+  }
+
+  #noteHead(): void {
+    const inner = this.#round?.exchange;
+    if (inner === null || inner === undefined || this.#headers !== null) return;
+    this.#headers = [...inner.answerHeaders];
+    this.#exchange.crn = inner.crn;
+    this.#exchange.affinity = inner.affinity;
+    const at = this.#headers.indexOf('set-cookie');
+    const [cookie] = at < 0 ? [] : (this.#headers[at + 1] as string).split(';');
+    if (cookie !== undefined) this.#cookie = cookie;
+  }
+
+  #noteCost({ settlement }: DetachedExchange): void {
+    if (settlement !== null && 'dueCost' in settlement) this.#cost += Number(settlement.dueCost);
+  }
+
+  /** Aborts what is under way. */
+  #leave(): void {
+    this.#isOver = true;
+    const round = this.#round;
+    this.#round = null;
+    round?.leave();
+    for (const search of this.#searches) search.abort();
+    this.#searches.clear();
+  }
+}
+
+/** The answer of a model in one round. */
+class Round implements ResponseSink {
+  exchange: DetachedExchange | null = null;
+  readonly #run: HostedSearchRun;
+  readonly #splitter = new EventSplitter();
+  /** Of an answer that is no stream. */
+  #parts: Buffer[] = [];
+  #bytes = 0;
+  #isGone = false;
+
+  constructor(run: HostedSearchRun) {
+    this.#run = run;
+  }
+
+  piece(chunk: Uint8Array): boolean {
+    if (this.#isGone) return true;
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    if (!this.#streams) {
+      this.#bytes += bytes.byteLength;
+      if (this.#bytes <= MAX_WHOLE_BYTES) this.#parts.push(Buffer.from(bytes));
+      return true;
+    }
+    const whole = this.#splitter.push(bytes);
+    if (this.#splitter.midEvent) {
+      this.#run.broken('HR_STREAM_BROKEN');
+      return true;
+    }
+    return whole === undefined || this.#run.events(whole);
+  }
+
+  end(): void {
+    if (this.#isGone) return;
+    const exchange = this.exchange as DetachedExchange;
+    const body = Buffer.concat(this.#parts);
+    if (exchange.status >= 300) {
+      this.#run.refused(exchange, body);
+      return;
+    }
+    // A server that knows no streams answers with the whole message.
+    if (!this.#streams && body.byteLength > 0) {
+      this.#run.events(Buffer.concat([Buffer.from('data: '), oneLine(body), Buffer.from('\n\n')]));
+    }
+    this.#run.roundEnded(exchange);
+  }
+
+  broken(): void {
+    if (!this.#isGone) this.#run.broken('HR_STREAM_BROKEN');
+  }
+
+  resume(): void {
+    this.exchange?.resume();
+  }
+
+  leave(): void {
+    this.#isGone = true;
+    this.exchange?.leave();
+  }
+
+  get #streams(): boolean {
+    const { answerHeaders = [], status = 0 } = this.exchange ?? {};
+    const at = answerHeaders.indexOf('content-type');
+    return status < 300 && at >= 0 && /^text\/event-stream\b/i.test(answerHeaders[at + 1] ?? '');
+  }
+}
+
+function kept(headers: readonly string[], type: string): string[] {
+  const out = ['content-type', type];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (OF_ROUND.test(name)) out.push(name, headers[i + 1] as string);
+  }
+  return out;
+}
+
+/** JSON without line ends, which would end a field of an event. */
+function oneLine(json: Buffer): Buffer {
+  return Buffer.from(json.toString().replaceAll(/[\r\n]+/g, ' '));
+}

@@ -1,0 +1,378 @@
+// Requests that carry a hosted web search: how each dialect asks for it, and the same request in the chat dialect with a function in its
+// place. What clients send back of earlier searches becomes calls and results of that function.
+
+import {
+  type DialectName,
+  membersOf,
+  parsedJson,
+  type TranslatedRequest,
+  translationOf,
+  DIALECTS,
+} from '../dialect/index.ts';
+import { HeadraceError } from '../errors.ts';
+import { Sources, toldResults } from './sources.ts';
+
+export type Members = Record<string, unknown>;
+
+/** How much of the results the model is given (`search_context_size`). */
+export type ContextSize = 'low' | 'medium' | 'high';
+
+/** What a request says of its search tool. */
+export interface SearchTool {
+  /** Of the function that stands for it; no tool of the client has it. */
+  readonly name: string;
+  /** Searches that the model may make; null: the client says nothing. */
+  readonly maxUses: number | null;
+  readonly contextSize: ContextSize;
+  /** Hosts, or beginnings of addresses. */
+  readonly allowed: readonly string[];
+  readonly blocked: readonly string[];
+  /** ISO 3166-1; '' where it is not said. */
+  readonly country: string;
+}
+
+/** A request with a hosted web search, or with results of one. */
+export interface HostedRequest {
+  readonly dialect: 'chat-completions' | 'messages' | 'responses';
+  /** Whether the client wants a stream. */
+  readonly streams: boolean;
+  /** Whether a client of the chat dialect wants the token counts of a stream. */
+  readonly wantsUsage: boolean;
+  /** As the model is asked, but for what differs between rounds. */
+  readonly chat: Members;
+  /** Null where the client speaks chat. */
+  readonly translated: TranslatedRequest | null;
+  /** Null: the client sends results of earlier searches, and no tool. */
+  readonly tool: SearchTool | null;
+  /** What earlier searches have found. */
+  readonly sources: Sources;
+}
+
+const MARK = Buffer.from('web_search');
+const RESPONSES_TOOL = /^web_search(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
+const MESSAGES_TOOL = /^web_search_\d{8}$/;
+
+/** Limits of `POST /search`. */
+const MAX_DOMAINS = 50;
+/** Names of the function; a client may have tools of the first ones. */
+const NAMES = ['web_search', 'hosted_web_search'];
+
+/** Whether a body may have to do with hosted web search: most have not, and are not read. */
+export function mayHost(body: Buffer): boolean {
+  return body.includes(MARK);
+}
+
+/** Reads a valid body; null when it has neither the tool nor results of it. Throws 422. */
+export function hostedRequestOf(dialect: DialectName | undefined, body: Buffer): HostedRequest | null {
+  if (dialect !== 'chat-completions' && dialect !== 'messages' && dialect !== 'responses') return null;
+  const request = { ...membersOf(parsedJson(body.toString())) };
+  switch (dialect) {
+    case 'chat-completions':
+      return chatRequest(request);
+    case 'messages':
+      return messagesRequest(request);
+    case 'responses':
+      return responsesRequest(request, body);
+  }
+}
+
+function invalid(path: readonly (string | number)[], msg: string): HeadraceError {
+  return new HeadraceError('HR_REQUEST_INVALID', {
+    validation: [{ loc: ['body', ...path], msg, type: 'value_error' }],
+  });
+}
+
+// === Chat ===
+
+function chatRequest(request: Members): HostedRequest | null {
+  const { web_search_options: options, ...chat } = request;
+  if (typeof options !== 'object' || options === null) return null;
+  if (typeof chat['n'] === 'number' && chat['n'] > 1) throw invalid(['n'], 'an answer with web search is one choice');
+  const { search_context_size: size, user_location: location } = membersOf(options);
+  const tools = listOf(chat['tools']);
+  const name = freeName(tools.map((tool) => membersOf(membersOf(tool)['function'])['name']));
+  const place = membersOf(membersOf(location)['approximate'] ?? location);
+  const tool = toolOf(name, null, sizeOf(size, ['web_search_options']), [], [], place);
+  return {
+    dialect: 'chat-completions',
+    streams: chat['stream'] === true,
+    wantsUsage: membersOf(chat['stream_options'])['include_usage'] === true,
+    chat: { ...chat, tools: [...tools, functionOf(name, place)] },
+    translated: null,
+    tool,
+    sources: new Sources(),
+  };
+}
+
+// === Messages ===
+
+function messagesRequest(request: Members): HostedRequest | null {
+  const tools = listOf(request['tools']);
+  const at = tools.findIndex((tool) => MESSAGES_TOOL.test(textOf(membersOf(tool)['type'])));
+  const messages = listOf(request['messages']);
+  if (at < 0 && !messages.some(hasSearchBlocks)) return null;
+  const name = freeName(tools.filter((_, index) => index !== at).map((tool) => membersOf(tool)['name']));
+  const declared = membersOf(tools[at]);
+  const { allowed_domains: allowed, blocked_domains: blocked, max_uses: uses, user_location: location } = declared;
+  const path = ['tools', at];
+  const place = membersOf(location);
+  const tool =
+    at < 0
+      ? null
+      : toolOf(
+          name,
+          usesOf(uses, [...path, 'max_uses']),
+          'medium',
+          domainsOf(allowed, [...path, 'allowed_domains']),
+          domainsOf(blocked, [...path, 'blocked_domains']),
+          place,
+        );
+  if (tool !== null && tool.allowed.length > 0 && tool.blocked.length > 0)
+    throw invalid([...path, 'blocked_domains'], 'either `allowed_domains` or `blocked_domains` can be given');
+  const sources = new Sources();
+  const { description, parameters } = functionOf(name, place).function;
+  const custom = { name, description, input_schema: parameters };
+  const choice = membersOf(request['tool_choice']);
+  const isChosen = tool !== null && choice['type'] === 'tool' && choice['name'] === declared['name'];
+  const rewritten = {
+    ...request,
+    ...(at >= 0 && { tools: tools.map((each, index) => (index === at ? custom : each)) }),
+    ...(isChosen && { tool_choice: { ...choice, name } }),
+    messages: messages.flatMap((message) => withoutSearchBlocks(message, name, sources)),
+  };
+  return translatedRequest('messages', request, rewritten, tool, sources);
+}
+
+function usesOf(value: unknown, path: readonly (string | number)[]): number | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) throw invalid(path, 'it should be 1 or more');
+  return value;
+}
+
+function isSearchUse(block: unknown): boolean {
+  const { name, type } = membersOf(block);
+  return type === 'server_tool_use' && name === 'web_search';
+}
+
+function isSearchResult(block: unknown): boolean {
+  return membersOf(block)['type'] === 'web_search_tool_result';
+}
+
+function hasSearchBlocks(message: unknown): boolean {
+  return listOf(membersOf(message)['content']).some((block) => isSearchUse(block) || isSearchResult(block));
+}
+
+/** The message with calls and results of the function: results stand in messages of the user. */
+function withoutSearchBlocks(message: unknown, name: string, sources: Sources): unknown[] {
+  const { content, role, ...rest } = membersOf(message);
+  if (!hasSearchBlocks(message)) return [message];
+  const blocks = listOf(content);
+  const answered = new Set(blocks.filter(isSearchResult).map((block) => membersOf(block)['tool_use_id']));
+  const queries = new Map<unknown, string>();
+  const messages: { readonly role: unknown; readonly content: unknown[] }[] = [];
+  const put = (of: unknown, block: unknown): void => {
+    const last = messages.at(-1);
+    if (last !== undefined && last.role === of) last.content.push(block);
+    else messages.push({ ...rest, role: of, content: [block] });
+  };
+  for (const block of blocks) {
+    const { content: found, id, input, tool_use_id: use } = membersOf(block);
+    if (isSearchUse(block)) {
+      // A call without its result tells the model nothing.
+      if (!answered.has(id)) continue;
+      queries.set(id, textOf(membersOf(input)['query']));
+      put(role, { type: 'tool_use', id, name, input });
+    } else if (isSearchResult(block)) {
+      if (!queries.has(use)) continue;
+      put('user', {
+        type: 'tool_result',
+        tool_use_id: use,
+        content: toldBlocks(queries.get(use) ?? '', found, sources),
+      });
+    } else put(role, block);
+  }
+  return messages;
+}
+
+function toldBlocks(query: string, found: unknown, sources: Sources): string {
+  if (!Array.isArray(found)) return `error: ${textOf(membersOf(found)['error_code']) || 'unavailable'}`;
+  const pages = (found as unknown[]).map((result) => {
+    const { encrypted_content: opaque, page_age: age, title, url } = membersOf(result);
+    return sources.addPacked(opaque) ?? sources.add(textOf(url), textOf(title), textOf(age) || null, '');
+  });
+  return toldResults(query, pages);
+}
+
+// === Responses ===
+
+function isHostedTool(tool: unknown): boolean {
+  const { external_web_access: access, type } = membersOf(tool);
+  // Codex offers the tool with `false` unasked, and means a cache of the vendor of the API.
+  return access !== false && RESPONSES_TOOL.test(textOf(type));
+}
+
+function responsesRequest(request: Members, body: Buffer): HostedRequest | null {
+  const tools = listOf(request['tools']);
+  const at = tools.findIndex(isHostedTool);
+  const { input } = request;
+  const items = listOf(input);
+  if (at < 0 && !items.some(isSearchCall)) return null;
+  const others = tools.filter((each) => !isHostedTool(each));
+  const name = freeName(others.map((each) => membersOf(each)['name']));
+  const { filters, search_context_size: size, user_location: location } = membersOf(tools[at]);
+  const path = ['tools', at];
+  const { allowed_domains: allowed, blocked_domains: blocked } = membersOf(filters);
+  const uses = request['max_tool_calls'];
+  const place = membersOf(location);
+  const tool =
+    at < 0
+      ? null
+      : toolOf(
+          name,
+          usesOf(uses, ['max_tool_calls']),
+          sizeOf(size, path),
+          domainsOf(allowed, [...path, 'filters', 'allowed_domains']),
+          domainsOf(blocked, [...path, 'filters', 'blocked_domains']),
+          place,
+        );
+  const sources = new Sources();
+  const { description, parameters } = functionOf(name, place).function;
+  const own = at < 0 ? [] : [{ type: 'function', name, description, parameters, strict: false }];
+  const rewritten = {
+    ...request,
+    ...(at >= 0 && { tools: [...others, ...own] }),
+    ...(Array.isArray(input) && { input: items.flatMap((item) => withoutSearchCall(item, name, sources)) }),
+    ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name) }),
+  };
+  return translatedRequest('responses', request, rewritten, tool, sources, body);
+}
+
+function isSearchCall(item: unknown): boolean {
+  return membersOf(item)['type'] === 'web_search_call';
+}
+
+/** The call and its result in place of an item of an earlier answer. */
+function withoutSearchCall(item: unknown, name: string, sources: Sources): unknown[] {
+  if (!isSearchCall(item)) return [item];
+  const { action, encrypted_content: opaque, id, status } = membersOf(item);
+  const { queries, query, sources: listed, url } = membersOf(action);
+  const text = textOf(query) || textOf(listOf(queries)[0]) || textOf(url);
+  const call = textOf(id) || `ws_${sources.find(1) === undefined ? 0 : 1}`;
+  const found = sources.addAllPacked(opaque);
+  const addresses = listOf(listed).map((source) => textOf(membersOf(source)['url']));
+  const known = found.length > 0 ? found : addresses.map((address) => sources.add(address, address, null, ''));
+  const output = status === 'failed' ? 'error: unavailable' : toldResults(text, known);
+  return [
+    { type: 'function_call', call_id: call, name, arguments: JSON.stringify({ query: text }) },
+    { type: 'function_call_output', call_id: call, output },
+  ];
+}
+
+/** The choice of a tool with the function in place of the hosted one. */
+function chosen(choice: unknown, name: string): unknown {
+  const { tools, type } = membersOf(choice);
+  if (RESPONSES_TOOL.test(textOf(type))) return { type: 'function', name };
+  if (type !== 'allowed_tools') return choice;
+  return {
+    ...membersOf(choice),
+    tools: listOf(tools).map((tool) => (isHostedTool(tool) ? { type: 'function', name } : tool)),
+  };
+}
+
+// === All ===
+
+function translatedRequest(
+  dialect: 'messages' | 'responses',
+  { stream }: Members,
+  rewritten: Members,
+  tool: SearchTool | null,
+  sources: Sources,
+  shown?: Buffer,
+): HostedRequest {
+  const translation = translationOf(DIALECTS[dialect]);
+  if (translation === undefined) throw new HeadraceError('HR_INTERNAL');
+  const translated = translation.request(Buffer.from(JSON.stringify(rewritten)), shown);
+  const chat = { ...membersOf(parsedJson(translated.body.toString())) };
+  return { dialect, streams: stream === true, wantsUsage: true, chat, translated, tool, sources };
+}
+
+function toolOf(
+  name: string,
+  maxUses: number | null,
+  contextSize: ContextSize,
+  allowed: readonly string[],
+  blocked: readonly string[],
+  place: Readonly<Record<string, unknown>>,
+): SearchTool {
+  const country = textOf(place['country']);
+  return {
+    name,
+    maxUses,
+    contextSize,
+    allowed,
+    blocked,
+    country: /^[a-z]{2}$/i.test(country) ? country.toUpperCase() : '',
+  };
+}
+
+/** The function that stands for the tool. */
+function functionOf(
+  name: string,
+  place: Readonly<Record<string, unknown>>,
+): { type: 'function'; function: { name: string; description: string; parameters: Members } } {
+  const where = [place['city'], place['region'], place['country']]
+    .map(textOf)
+    .filter((part) => part !== '')
+    .join(', ');
+  const zone = textOf(place['timezone']);
+  const description =
+    'Searches the web, and returns numbered results with their titles, addresses and texts. Use it for what is recent or has to be ' +
+    'checked. Cite results by their numbers in square brackets, like [1].' +
+    (where === '' ? '' : ` The user is in ${where.slice(0, MAX_PLACE_CHARS)}.`) +
+    (zone === '' ? '' : ` The time zone of the user is ${zone.slice(0, MAX_PLACE_CHARS)}.`);
+  const query = { type: 'string', description: 'What to search for.' };
+  const parameters = { type: 'object', properties: { query }, required: ['query'], additionalProperties: false };
+  return { type: 'function', function: { name, description, parameters } };
+}
+
+const MAX_PLACE_CHARS = 200;
+
+function freeName(taken: readonly unknown[]): string {
+  const names = new Set(taken);
+  for (const name of NAMES) if (!names.has(name)) return name;
+  let count = 2;
+  while (names.has(`${NAMES[1]}_${count}`)) count++;
+  return `${NAMES[1]}_${count}`;
+}
+
+function sizeOf(value: unknown, path: readonly (string | number)[]): ContextSize {
+  if (value === undefined || value === null) return 'medium';
+  if (value === 'low' || value === 'medium' || value === 'high') return value;
+  throw invalid([...path, 'search_context_size'], 'it should be low, medium or high');
+}
+
+const DOMAIN = /^(?=.{1,253}$)[\da-z-]+(?:\.[\da-z-]+)+$/i;
+
+/** Hosts, or hosts with the beginning of a path, without a scheme. */
+function domainsOf(value: unknown, path: readonly (string | number)[]): string[] {
+  if (value === undefined || value === null) return [];
+  const list = listOf(value);
+  if (!Array.isArray(value) || list.length > MAX_DOMAINS)
+    throw invalid(path, `it should be a list of up to ${MAX_DOMAINS} domains`);
+  return list.map((entry, index) => {
+    const domain = textOf(entry)
+      .replace(/^https?:\/\//i, '')
+      .replace(/\/$/, '');
+    const [host = ''] = domain.split('/');
+    if (!DOMAIN.test(host)) throw invalid([...path, index], 'it should be a domain, such as example.com');
+    return `${host.toLowerCase()}${domain.slice(host.length)}`;
+  });
+}
+
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? (value as readonly unknown[]) : [];
+}
+
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,427 @@
+// The rounds of one answer: the model is asked, its searches are run, their results go back to it, until it has answered, wants a tool of
+// the client, or a limit is reached. Nothing of a search ends the answer with an error: the model is told instead.
+
+import {
+  type BlockKind,
+  ChatBlocks,
+  type ChatBlocksListener,
+  type HostedSearch,
+  type HostedSearchError,
+  membersOf,
+  parsedJson,
+  type ServerError,
+  tokenCount,
+} from '../dialect/index.ts';
+import { AnswerWriter, type ClientCall, type Output, type RoundUsage } from './answer-writer.ts';
+import {
+  type ContextSize,
+  type HostedRequest,
+  listOf,
+  type Members,
+  type SearchTool,
+  textOf,
+} from './hosted-request.ts';
+import { packedSources, type Source, toldResults } from './sources.ts';
+
+/** Rounds in which a model may search, where the client does not say how often it may. */
+const ROUNDS = 5;
+/** Most rounds, whatever the client says. */
+const MOST_ROUNDS = 20;
+/** Searches of one round that are run; a model that asks for more is told so. */
+const SEARCHES_PER_ROUND = 8;
+/** No search begins later: an answer must end. */
+const SEARCH_DEADLINE_MS = 5 * 60_000;
+/** Engines cut longer queries, or refuse them. */
+const MAX_QUERY_CHARS = 1000;
+/** Most bytes of arguments of the function that are read. */
+const MAX_ARGUMENT_CHARS = 64 * 1024;
+
+/** What is asked of `POST /search`. */
+const SEARCHES: Readonly<Record<ContextSize, Members>> = {
+  low: { max_results: 5 },
+  medium: { max_results: 8, content: { results: 3, max_chars: 3000, format: 'markdown' } },
+  high: { max_results: 10, content: { results: 6, max_chars: 8000, format: 'markdown' } },
+};
+/** Most results that the model is told of a search. */
+const TOLD_RESULTS: Readonly<Record<ContextSize, number>> = { low: 5, medium: 8, high: 12 };
+
+/** What the loop needs of the gateway. */
+export interface LoopIo {
+  /** Asks the model: the events of its answer come to `events`, and their end to `roundEnded`. */
+  ask(body: Buffer): void;
+  /** Runs a search: the body of `POST /search`. `done` gets its status and its answer. */
+  search(body: Members, done: (status: number, json: unknown) => void): void;
+  /** Events for the client, in its dialect. */
+  readonly output: Output;
+  /** The answer is complete. */
+  finished(): void;
+  /** The model broke off. `writer` can say it where the answer has begun. */
+  failed(error: ServerError, writer: AnswerWriter): void;
+  nowMs(): number;
+  /** Part of an id that no other search has: letters and digits. */
+  uniqueId(): string;
+}
+
+/** A search that the model has asked for. */
+interface Call {
+  readonly search: HostedSearch;
+  readonly arguments: string;
+  readonly error: HostedSearchError | null;
+}
+
+/** How it ended. */
+interface Outcome {
+  readonly sources: readonly Source[];
+  readonly error: HostedSearchError | null;
+}
+
+export class SearchLoop implements ChatBlocksListener {
+  readonly #request: HostedRequest;
+  readonly #io: LoopIo;
+  readonly #writer: AnswerWriter;
+  readonly #messages: unknown[];
+  readonly #startMs: number;
+  readonly #usage: RoundUsage = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
+  #blocks: ChatBlocks = new ChatBlocks(this);
+  #rounds = 0;
+  #uses = 0;
+  /** The model may not search any more. */
+  #isLast = false;
+  /** Nothing is to come. */
+  #isOver = false;
+  // Of the round under way.
+  #text = '';
+  #reasoning = '';
+  #calls: ClientCall[] = [];
+  #choice: Members = {};
+  #hasEnded = false;
+
+  constructor(request: HostedRequest, io: LoopIo) {
+    this.#request = request;
+    this.#io = io;
+    this.#writer = new AnswerWriter(request, io.output);
+    this.#messages = [...listOf(request.chat['messages'])];
+    this.#startMs = io.nowMs();
+  }
+
+  start(): void {
+    this.#ask();
+  }
+
+  /** Whole events of the model's answer. */
+  events(piece: Buffer): void {
+    if (!this.#isOver) this.#blocks.read(piece);
+  }
+
+  /** The model's answer has ended. */
+  roundEnded(): void {
+    if (this.#isOver) return;
+    this.#blocks.end();
+    if (this.#hasEnded) this.#next();
+  }
+
+  /** Nobody wants the answer any more. */
+  leave(): void {
+    this.#isOver = true;
+  }
+
+  /** The answer breaks off for a reason of the gateway's own. */
+  break(error: ServerError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#writer.fail(error);
+  }
+
+  /** @internal */
+  onStart(chunk: Members): void {
+    this.#writer.begin(chunk);
+  }
+
+  /** @internal */
+  onChoice({ finish_reason: reason, matched_stop: matched, stop_reason: stop }: Members): void {
+    if (typeof reason !== 'string') return;
+    this.#choice = {
+      ...(stop !== undefined && { stop_reason: stop }),
+      ...(matched !== undefined && { matched_stop: matched }),
+    };
+  }
+
+  /** @internal */
+  onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
+    if (kind === 'call' && call !== null) this.#calls.push({ id: call.id, name: call.name, arguments: '' });
+    this.#kind = kind;
+  }
+
+  #kind: BlockKind = 'text';
+
+  /** @internal */
+  onText(bytes: Buffer, start: number, end: number): void {
+    const text = JSON.parse(`"${bytes.toString('utf8', start, end)}"`) as string;
+    if (this.#kind === 'text') {
+      this.#text += text;
+      this.#writer.text(text);
+    } else if (this.#kind === 'reasoning') {
+      this.#reasoning += text;
+      this.#writer.reasoning(text);
+    } else if (this.#kind === 'refusal') this.#writer.refusal(text);
+    else {
+      const call = this.#calls.at(-1);
+      if (call !== undefined) call.arguments += text;
+    }
+  }
+
+  /** @internal */
+  onBlockEnd(kind: BlockKind, signature: string): void {
+    if (kind === 'text') this.#writer.endText();
+    if (kind === 'reasoning' && signature !== '') this.#writer.signature(signature);
+  }
+
+  /** @internal */
+  onError(error: ServerError): void {
+    this.#isOver = true;
+    this.#io.failed(error, this.#writer);
+  }
+
+  /** @internal */
+  onDone(): void {
+    this.#hasEnded = true;
+  }
+
+  /** @internal */
+  onComment(line: string): void {
+    this.#writer.comment(line);
+  }
+
+  #ask(): void {
+    const { chat, tool } = this.#request;
+    const { stream_options: options, tool_choice: choice, ...rest } = chat;
+    this.#blocks = new ChatBlocks(this);
+    this.#text = this.#reasoning = '';
+    this.#calls = [];
+    this.#choice = {};
+    this.#hasEnded = false;
+    const body: Members = {
+      ...rest,
+      ...this.#limits(),
+      messages: this.#messages,
+      stream: true,
+      stream_options: { ...membersOf(options), include_usage: true },
+    };
+    const turn = this.#choiceOf(choice, tool);
+    if (turn !== undefined) body['tool_choice'] = turn;
+    this.#io.ask(Buffer.from(JSON.stringify(body)));
+  }
+
+  /** What was forced has happened in the first round; who was forced again would never answer. */
+  #choiceOf(choice: unknown, tool: SearchTool | null): unknown {
+    if (this.#isLast && tool !== null) return 'none';
+    const isForced = choice === 'required' || membersOf(membersOf(choice)['function'])['name'] === tool?.name;
+    return this.#rounds > 0 && isForced ? 'auto' : choice;
+  }
+
+  /** What is left of the output that the client wants at most. */
+  #limits(): Members {
+    const limits: Members = {};
+    for (const name of ['max_tokens', 'max_completion_tokens']) {
+      const limit = this.#request.chat[name];
+      if (typeof limit === 'number') limits[name] = Math.max(limit - this.#usage.completion, 1);
+    }
+    return limits;
+  }
+
+  get #isSpent(): boolean {
+    const { chat } = this.#request;
+    return ['max_tokens', 'max_completion_tokens'].some((name) => {
+      const limit = chat[name];
+      return typeof limit === 'number' && limit <= this.#usage.completion;
+    });
+  }
+
+  #next(): void {
+    this.#count(this.#blocks.usage);
+    const { tool } = this.#request;
+    const own = tool === null ? [] : this.#calls.filter(({ name }) => name === tool.name);
+    const others = this.#calls.filter((call) => !own.includes(call));
+    const reason = this.#blocks.finishReason;
+    if (tool === null || own.length === 0) {
+      this.#finish(reason, others);
+      return;
+    }
+    // It was told that it may not, or its call was cut.
+    if (this.#isLast || reason === 'length') {
+      const isEmpty = others.length === 0 && reason !== 'length';
+      this.#finish(isEmpty ? 'stop' : reason, others);
+      return;
+    }
+    const calls = own.map((call, at) => this.#callOf(call, at, tool));
+    for (const { search } of calls) this.#writer.step({ kind: 'search', search });
+    this.#run(calls, tool, (outcomes) => this.#found(calls, outcomes, others, tool));
+  }
+
+  #callOf({ arguments: args }: ClientCall, at: number, { maxUses }: SearchTool): Call {
+    const prefix =
+      this.#request.dialect === 'messages' ? 'srvtoolu' : this.#request.dialect === 'responses' ? 'ws' : 'call';
+    const { query } = membersOf(args.length > MAX_ARGUMENT_CHARS ? undefined : parsedJson(args));
+    const asked = textOf(query).trim();
+    const search = { id: `${prefix}_${this.#io.uniqueId()}`, query: asked.slice(0, MAX_QUERY_CHARS) };
+    const called = (error: HostedSearchError | null): Call => ({
+      search,
+      arguments: JSON.stringify({ query: search.query }),
+      error,
+    });
+    if (maxUses !== null && this.#uses >= maxUses) return called('max_uses_exceeded');
+    this.#uses++;
+    if (asked === '') return called('invalid_tool_input');
+    if (asked.length > MAX_QUERY_CHARS) return called('query_too_long');
+    if (at >= SEARCHES_PER_ROUND) return called('too_many_requests');
+    return called(this.#io.nowMs() - this.#startMs > SEARCH_DEADLINE_MS ? 'unavailable' : null);
+  }
+
+  /** Runs the searches of a round at once. */
+  #run(
+    calls: readonly Call[],
+    tool: SearchTool,
+    done: (outcomes: readonly (readonly [number, unknown])[]) => void,
+  ): void {
+    const answers: (readonly [status: number, json: unknown])[] = calls.map(() => [0, undefined]);
+    let missing = 1;
+    const ended = (): void => {
+      missing--;
+      if (missing === 0 && !this.#isOver) done(answers);
+    };
+    for (const [at, { error, search }] of calls.entries()) {
+      if (error !== null) continue;
+      missing++;
+      this.#io.search(searchBody(search.query, tool), (status, json) => {
+        answers[at] = [status, json];
+        ended();
+      });
+    }
+    ended();
+  }
+
+  #found(
+    calls: readonly Call[],
+    answers: readonly (readonly [status: number, json: unknown])[],
+    others: readonly ClientCall[],
+    tool: SearchTool,
+  ): void {
+    const results: unknown[] = [];
+    for (const [at, { error: before, search }] of calls.entries()) {
+      const [status, json] = answers[at] as (typeof answers)[number];
+      const { error, sources } = before === null ? this.#outcome(status, json, tool) : { error: before, sources: [] };
+      this.#writer.step({
+        kind: 'found',
+        search,
+        sources,
+        opaque: error === null ? packedSources(sources) : '',
+        error,
+      });
+      const content = error === null ? toldResults(search.query, sources) : TOLD_ERRORS[error];
+      results.push({ role: 'tool', tool_call_id: search.id, content });
+    }
+    this.#rounds++;
+    if (others.length > 0) {
+      this.#finish('tool_calls', others);
+      return;
+    }
+    const called = calls.map(({ arguments: args, search: { id } }) => ({
+      id,
+      type: 'function',
+      function: { name: tool.name, arguments: args },
+    }));
+    const said = { role: 'assistant', content: this.#text === '' ? null : this.#text };
+    const thought = this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning };
+    this.#messages.push({ ...said, ...thought, tool_calls: called }, ...results);
+    if (this.#isSpent) {
+      this.#finish('length', []);
+      return;
+    }
+    const isAtEnd = this.#rounds >= Math.min(Math.max(tool.maxUses ?? ROUNDS, ROUNDS), MOST_ROUNDS);
+    if (isAtEnd && tool.maxUses === null && this.#request.dialect === 'messages') {
+      // The client sends the message back, and the model goes on.
+      this.#finish('pause_turn', []);
+      return;
+    }
+    const isTooLate = this.#io.nowMs() - this.#startMs > SEARCH_DEADLINE_MS;
+    this.#isLast = isAtEnd || isTooLate || calls.some(({ error }) => error === 'max_uses_exceeded');
+    this.#ask();
+  }
+
+  #outcome(status: number, json: unknown, { allowed, blocked, contextSize }: SearchTool): Outcome {
+    if (status !== 200)
+      return {
+        sources: [],
+        error: status === 429 ? 'too_many_requests' : status === 422 ? 'invalid_tool_input' : 'unavailable',
+      };
+    const pages = listOf(membersOf(json)['results']).filter((result) => {
+      const url = textOf(membersOf(result)['url']);
+      return (
+        url !== '' &&
+        (allowed.length === 0 || allowed.some((place) => isUnder(url, place))) &&
+        !blocked.some((place) => isUnder(url, place))
+      );
+    });
+    const sources = pages.slice(0, TOLD_RESULTS[contextSize]).map((result) => {
+      const { content, published_at: age, snippet, title, url } = membersOf(result);
+      return this.#request.sources.add(
+        textOf(url),
+        textOf(title),
+        textOf(age) || null,
+        textOf(content) || textOf(snippet),
+      );
+    });
+    return { sources, error: null };
+  }
+
+  #finish(reason: string, calls: readonly ClientCall[]): void {
+    this.#isOver = true;
+    // An answer whose every chunk had no choice.
+    this.#writer.begin({});
+    this.#writer.finish(reason, calls, this.#choice, this.#usage);
+    this.#io.finished();
+  }
+
+  #count(usage: unknown): void {
+    const {
+      completion_tokens: completion,
+      completion_tokens_details: output,
+      prompt_tokens: prompt,
+      prompt_tokens_details: input,
+    } = membersOf(usage);
+    this.#usage.prompt += tokenCount(prompt) ?? 0;
+    this.#usage.completion += tokenCount(completion) ?? 0;
+    this.#usage.cached += tokenCount(membersOf(input)['cached_tokens']) ?? 0;
+    this.#usage.reasoning += tokenCount(membersOf(output)['reasoning_tokens']) ?? 0;
+  }
+}
+
+/** What the model is told of a search that found nothing. */
+const TOLD_ERRORS: Readonly<Record<HostedSearchError, string>> = {
+  invalid_tool_input: 'error: the arguments have no `query`, or one that cannot be searched for.',
+  query_too_long: `error: the query is longer than ${MAX_QUERY_CHARS} characters.`,
+  max_uses_exceeded: 'error: no more searches are allowed. Answer with what is known.',
+  too_many_requests: 'error: too many searches at once.',
+  unavailable: 'error: the search is not available now. Answer without it, and say so.',
+};
+
+function searchBody(query: string, { allowed, blocked, contextSize, country }: SearchTool): Members {
+  // Only whole hosts are kept out by the search; the rest of a place is judged on its results.
+  const excluded = blocked.filter((place) => !place.includes('/'));
+  return {
+    query,
+    ...SEARCHES[contextSize],
+    ...(allowed.length > 0 && { include_domains: [...new Set(allowed.map((place) => place.split('/')[0]))] }),
+    ...(excluded.length > 0 && { exclude_domains: excluded }),
+    ...(country !== '' && { country }),
+  };
+}
+
+/** Whether an address is of a host or one of its subdomains, and begins with the path behind it, if any. */
+function isUnder(url: string, place: string): boolean {
+  const { hostname = '', pathname = '' } = URL.parse(url) ?? {};
+  const at = place.indexOf('/');
+  const host = at < 0 ? place : place.slice(0, at);
+  const path = at < 0 ? '' : place.slice(at);
+  return (hostname === host || hostname.endsWith(`.${host}`)) && pathname.startsWith(path);
+}
