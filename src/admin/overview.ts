@@ -32,6 +32,8 @@ export interface Overview {
   readonly models: readonly ModelOverview[];
   readonly engines: readonly EngineOverview[];
   readonly fetch: FetchOverview;
+  /** Searches and pages by endpoint and tool, those asked most first. */
+  readonly tools: readonly ToolOverview[];
   /** Null without a ledger. */
   readonly ledger: LedgerOverview | null;
   readonly responses: ResponsesOverview;
@@ -142,6 +144,18 @@ export interface EngineOverview {
   readonly answered: number;
   /** Of the times it was asked. */
   readonly failed: number;
+}
+
+/** Searches and pages that were asked for in one way. Counts since the start. */
+export interface ToolOverview {
+  readonly endpoint: string;
+  /** `direct`: by the endpoint itself. */
+  readonly tool: string;
+  readonly answered: number;
+  /** Refused ones too. */
+  readonly failed: number;
+  /** The client left before the answer. */
+  readonly aborted: number;
 }
 
 /** The cleaning pool, and pages asked for. */
@@ -267,6 +281,7 @@ export function buildOverview(parts: OverviewParts, { recent, spentTodayUsd, ...
     models: modelsOf(parts.crns, all, recent),
     engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, parts, all)),
     fetch: fetchOf(new Numbers(parts.pages)),
+    tools: toolsOf(all),
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
     responses: responsesOf(new Numbers(parts.responses)),
     cluster: parts.cluster,
@@ -447,6 +462,29 @@ function engineOf(
     answered: outcomes((outcome) => outcome === 'ok'),
     failed: outcomes((outcome) => outcome !== 'ok' && outcome !== UNASKED),
   };
+}
+
+const TOOLS = 'headrace_tool_request_duration_seconds';
+
+function toolsOf(all: Numbers): ToolOverview[] {
+  const tools = all.words(TOOLS, 'endpoint').flatMap((endpoint) =>
+    all.words(TOOLS, 'tool').map((tool): ToolOverview => {
+      const sumOf = (matches: (outcome: unknown) => boolean): number =>
+        all.sum(
+          TOOLS,
+          (labels) => labels['endpoint'] === endpoint && labels['tool'] === tool && matches(labels['outcome']),
+        );
+      return {
+        endpoint,
+        tool,
+        answered: sumOf((outcome) => outcome === 'ok'),
+        failed: sumOf((outcome) => outcome !== 'ok' && outcome !== 'aborted'),
+        aborted: sumOf((outcome) => outcome === 'aborted'),
+      };
+    }),
+  );
+  const askedOf = ({ aborted, answered, failed }: ToolOverview): number => answered + failed + aborted;
+  return tools.filter((tool) => askedOf(tool) > 0).sort((one, other) => askedOf(other) - askedOf(one));
 }
 
 function fetchOf(pages: Numbers): FetchOverview {

@@ -21,6 +21,7 @@ function overview(dateMs: number, more: Partial<Overview>): Overview {
     models: [],
     engines: [],
     fetch: { threads: 0, running: 0, queued: 0, replaced: 0, pages: 0 },
+    tools: [],
     responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
     cluster: null,
     ledger: null,

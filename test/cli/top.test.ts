@@ -62,6 +62,7 @@ const OVERVIEW: Overview = {
     { engine: 'e', standing: 'suspended', suspendedUntilMs: 40_000, reason: 'rate limited', answered: 1, failed: 2 },
   ],
   fetch: { threads: 1, running: 1, queued: 5, replaced: 0, pages: 9 },
+  tools: [],
   responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
   cluster: null,
   ledger: { spentTodayUsd: '0.25', waiting: 0 },

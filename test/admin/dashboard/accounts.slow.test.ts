@@ -218,6 +218,40 @@ t.test('the page of an account: charts, limits, budgets, usage, history and requ
   await shows(page, '.stacked .legend', new RegExp(`^${MODEL} \\$${String(Number(usd.toPrecision(3)))}`));
 });
 
+t.test('searches and pages by account and engine, in ranges', async (t) => {
+  const running = await start(t);
+  const { ledger } = running;
+  const nowMs = Math.floor(performance.timeOrigin + performance.now());
+  await ledger.createAccount({ id: HOSTILE });
+  const usage = { key: null, inputTokens: 0, cachedTokens: 0, outputTokens: 0, measured: true };
+  const charges = [
+    ['acme', 'search:brave', 7, 0],
+    ['acme', 'fetch', 3, 0],
+    ['acme', 'atlas-27b', 9, 0],
+    [HOSTILE, 'search:searxng', 2, 3],
+    [HOSTILE, 'search:brave', 1, 20],
+  ] as const;
+  await ledger.charge(
+    charges.map(([account, model, requests, ago], index) => ({
+      ...{ id: `tool-${index}`, account, amount: USD / 100n, dateMs: nowMs - ago * 86_400_000 },
+      usage: { ...usage, model, requests },
+    })),
+  );
+  const page = await openView(t, running, '#/tools');
+  const rows = async (table: string): Promise<string[]> => await page.locator(`#${table} tbody tr`).allTextContents();
+  await until('a week', async () => (await rows('tool-accounts')).length === 2);
+  t.same(await rows('tool-accounts'), ['acme73brave0.02', `${HOSTILE}20searxng0.01`]);
+  t.same(await rows('tool-engines'), ['brave758 %0.01', 'pages325 %0.01', 'searxng217 %0.01']);
+  await shows(page, '.tiles', /Engine answers9of 2 engines.*Pages3.*\$0\.03/);
+  await page.getByRole('button', { name: '30 days' }).click();
+  await until('a month', async () => (await rows('tool-engines')).includes('brave862 %0.02'));
+  await page.getByRole('button', { name: 'Today' }).click();
+  await until('today', async () => (await rows('tool-accounts')).length === 1);
+  t.match(page.url(), /#\/tools\?days=1$/);
+  t.match(await page.getByRole('application').getAttribute('aria-label'), /^Engine answers and pages by day/);
+  t.equal(await page.locator('main img').count(), 0);
+});
+
 t.test('spend by model, account and key, in ranges, as a table and as CSV', async (t) => {
   const running = await start(t);
   const { ledger } = running;
@@ -511,7 +545,16 @@ for (const colorScheme of ['light', 'dark'] as const) {
         name,
       );
     };
-    for (const path of ['#/accounts', '#/accounts/acme', '#/keys', '#/spend', '#/payments', '#/acts', '#/webhooks']) {
+    for (const path of [
+      '#/accounts',
+      '#/accounts/acme',
+      '#/keys',
+      '#/spend',
+      '#/tools',
+      '#/payments',
+      '#/acts',
+      '#/webhooks',
+    ]) {
       await goTo(page, path);
       for (const width of [360, 800, 1200]) {
         await page.setViewportSize({ width, height: 740 });

@@ -153,6 +153,12 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
       },
     ],
     fetch: { threads: 2, running: 1, queued: 0, replaced: 0, pages: 1904 },
+    tools: [
+      { endpoint: '/search', tool: 'mcp', answered: 1310, failed: 4, aborted: 2 },
+      { endpoint: '/search/fetch', tool: 'mcp', answered: 922, failed: 31, aborted: 0 },
+      { endpoint: '/search', tool: 'direct', answered: 540, failed: 0, aborted: 0 },
+      { endpoint: '/tavily/search', tool: 'tavily', answered: 162, failed: 1, aborted: 0 },
+    ],
     ledger: { spentTodayUsd: '81.44218', waiting: 0 },
     responses: { stored: 0, notStored: 0, waitingBytes: 0, background: 0 },
     errors: Array.from({ length: 3 }, (_, index) => ({

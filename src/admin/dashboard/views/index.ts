@@ -33,6 +33,7 @@ const AccountsView = lazy(async () => (await import('./accounts.tsx')).AccountsV
 const AccountView = lazy(async () => (await import('./account.tsx')).AccountView);
 const KeysView = lazy(async () => (await import('./keys.tsx')).KeysView);
 const SpendView = lazy(async () => (await import('./spend.tsx')).SpendView);
+const ToolsView = lazy(async () => (await import('./tools.tsx')).ToolsView);
 const PaymentsView = lazy(async () => (await import('./payments.tsx')).PaymentsView);
 const ActsView = lazy(async () => (await import('./acts.tsx')).ActsView);
 const WebhooksView = lazy(async () => (await import('./webhooks.tsx')).WebhooksView);
@@ -56,6 +57,7 @@ export const VIEWS: readonly View[] = [
   { path: '/accounts/:account', name: 'Account', component: AccountView, needs: 'token' },
   { path: '/keys', name: 'Keys', component: KeysView, group: 'Accounts', needs: 'token' },
   { path: '/spend', name: 'Spend', component: SpendView, group: 'Accounts', needs: 'token' },
+  { path: '/tools', name: 'Tools', component: ToolsView, group: 'Accounts', needs: 'token' },
   { path: '/payments', name: 'Payments', component: PaymentsView, group: 'Accounts', needs: 'token' },
   { path: '/acts', name: 'Acts', component: ActsView, group: 'Accounts', needs: 'token' },
   { path: '/webhooks', name: 'Webhooks', component: WebhooksView, group: 'Accounts', needs: 'token' },

@@ -1,7 +1,7 @@
 // Search engines, which of them are suspended and why, and the threads that turn pages into text.
 
 import type { VNode } from 'preact';
-import type { EngineOverview } from '../../overview.ts';
+import type { EngineOverview, ToolOverview } from '../../overview.ts';
 import { Live } from '../components/live.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Bar } from '../components/sparkline.tsx';
@@ -9,6 +9,7 @@ import { Standing } from '../components/standing.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { countText, durationText, NONE, shareText } from '../format.ts';
+import { href } from '../router.ts';
 
 interface Row extends EngineOverview {
   readonly nowMs: number;
@@ -53,11 +54,50 @@ const COLUMNS: readonly Column<Row>[] = [
   { name: 'Last failure', class: 'reason', cell: ({ reason }) => reason || NONE, sort: ({ reason }) => reason || null },
 ];
 
+const TOOL_COLUMNS: readonly Column<ToolOverview>[] = [
+  {
+    name: 'Tool',
+    class: 'name',
+    cell: ({ tool }) => (tool === 'direct' ? 'its own endpoint' : <a href={href('/requests', { tool })}>{tool}</a>),
+    sort: ({ tool }) => tool,
+  },
+  {
+    name: 'Endpoint',
+    cell: ({ endpoint }) => <a href={href('/requests', { endpoint })}>{endpoint}</a>,
+    sort: ({ endpoint }) => endpoint,
+  },
+  { name: 'Answered', numeric: true, cell: ({ answered }) => countText(answered), sort: ({ answered }) => answered },
+  { name: 'Failed', numeric: true, cell: ({ failed }) => countText(failed), sort: ({ failed }) => failed },
+  { name: 'Client left', numeric: true, cell: ({ aborted }) => countText(aborted), sort: ({ aborted }) => aborted },
+  {
+    name: 'Success',
+    numeric: true,
+    cell: ({ answered, failed }) => {
+      const share = answered + failed === 0 ? null : answered / (answered + failed);
+      return (
+        <>
+          {shareText(share)}
+          {share !== null && <Bar share={share} />}
+        </>
+      );
+    },
+    sort: ({ answered, failed }) => answered / (answered + failed || 1),
+  },
+];
+
 export function SearchView(): VNode {
   return (
-    <Page title="Search and fetch">
+    <Page
+      title="Search and fetch"
+      lead={
+        <>
+          Try a <a href={href('/playground/search')}>search</a> or a <a href={href('/playground/fetch')}>page</a>, and
+          see how its answer comes about.
+        </>
+      }
+    >
       <Live>
-        {({ dateMs, engines, fetch }) => (
+        {({ dateMs, engines, fetch, tools }) => (
           <>
             <Tiles label="Cleaning pool">
               <Tile name="Pages fetched" value={countText(fetch.pages)} />
@@ -78,6 +118,17 @@ export function SearchView(): VNode {
                 rows={engines.map((engine) => ({ ...engine, nowMs: dateMs }))}
                 keyOf={({ engine }) => engine}
                 empty="No search engines are configured."
+              />
+            </Section>
+            <Section title="Who asks">
+              <Table
+                id="tools"
+                caption="Searches and pages by tool or compatible interface and endpoint. Counts since the start."
+                showCaption
+                columns={TOOL_COLUMNS}
+                rows={tools}
+                keyOf={({ endpoint, tool }) => `${tool} ${endpoint}`}
+                empty="No search and no page has been asked for since the start."
               />
             </Section>
           </>

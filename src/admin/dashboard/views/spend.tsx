@@ -6,6 +6,7 @@ import { lastDays, numberOf, pathOf, picoOf, readAgain, readAll, usdOf, useReadi
 import { AccountLink, RefreshButton } from '../accounts/parts.tsx';
 import { type Dimension, type Measure, MEASURES, nameOf, stackedSeries } from '../accounts/usage.ts';
 import { announce } from '../components/announcement.tsx';
+import { Choice } from '../components/choice.tsx';
 import { readText, problemText } from '../api.ts';
 import { Page, Section } from '../components/page.tsx';
 import { StackedBars } from '../components/stacked-bars.tsx';
@@ -183,32 +184,6 @@ function sumColumns(by: Dimension, total: bigint): readonly Column<Sums>[] {
       sort: share,
     },
   ];
-}
-
-interface ChoiceProps {
-  readonly label: string;
-  /** Parameter of the address. */
-  readonly name: string;
-  readonly value: string;
-  readonly preset: string;
-  readonly options: readonly (readonly [value: string, text: string])[];
-}
-
-function Choice({ label, name, options, preset, value }: ChoiceProps): VNode {
-  return (
-    <span class="choices" role="group" aria-label={label}>
-      {options.map(([each, text]) => (
-        <button
-          key={each}
-          type="button"
-          aria-pressed={each === value}
-          onClick={() => setQuery(name, each === preset ? '' : each)}
-        >
-          {text}
-        </button>
-      ))}
-    </span>
-  );
 }
 
 /** Saves the rows of the chart as the admin interface prints them. */
