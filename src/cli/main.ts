@@ -46,6 +46,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     group: SERVERS,
     load: async () => (await import('./picker.ts')).configurePicker,
   },
+  mcp: {
+    summary: 'search and fetch as tools of the Model Context Protocol, over standard input and output',
+    group: SERVERS,
+    load: async () => (await import('./mcp.ts')).configureMcp,
+  },
   init: {
     summary: 'writes a commented configuration after three questions, or from flags',
     group: TOOLS,
