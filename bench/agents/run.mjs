@@ -4,9 +4,9 @@
 //   node bench/agents/run.mjs --tools DIR [--agents claude,codex,…] [--dialects chat]
 //     [--fault reset-after=4] [--record DIR]
 
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { delimiter, dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
@@ -14,12 +14,9 @@ import { temporaryFolder } from '../lib/process.mjs';
 import { printTable } from '../lib/report.mjs';
 import { AFTER, AGENTS, ANSWER, FILES, isInstalled } from './agents.mjs';
 import { FRAMEWORKS, interpreterOf, placeExample, SUM, SUM_STEPS, versionArguments } from './frameworks.mjs';
+import { runAgent, SESSION_TIMEOUT_MS } from './process.mjs';
 import { startRecorder } from './recorder.mjs';
 
-/** One session takes a few seconds; retries after a broken stream wait for some more. */
-const SESSION_TIMEOUT_MS = 90_000;
-/** Between the polite signal and the other one. */
-const KILL_AFTER_MS = 3000;
 const MODEL = 'atlas-27b';
 const KEY = 'hr_agents';
 const MODEL_PATHS = /\/(chat\/completions|responses|messages)$/;
@@ -255,55 +252,6 @@ function mistakesOf(run, project, requests, broken) {
     ...(broken === 0 ? ['no stream was broken'] : []),
     ...statusMistakes(requests),
   ];
-}
-
-/** Runs an agent to its end, at most SESSION_TIMEOUT_MS. */
-function runAgent(program, args, { home, project, env }) {
-  return new Promise((resolved) => {
-    const child = spawn(program, args, {
-      cwd: project,
-      env: {
-        PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
-        HOME: home,
-        XDG_CONFIG_HOME: join(home, '.config'),
-        XDG_DATA_HOME: join(home, '.local/share'),
-        XDG_CACHE_HOME: join(home, '.cache'),
-        TERM: 'dumb',
-        LANG: 'C.UTF-8',
-        NO_PROXY: '127.0.0.1',
-        ...env,
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      detached: true,
-    });
-    let output = '';
-    let timedOut = false;
-    // A group of its own: agents start processes.
-    const signal = (name) => {
-      try {
-        process.kill(-(child.pid ?? Number.NaN), name);
-      } catch {
-        // The group has ended.
-      }
-    };
-    const timers = [
-      setTimeout(() => {
-        timedOut = true;
-        signal('SIGTERM');
-      }, SESSION_TIMEOUT_MS),
-      setTimeout(() => signal('SIGKILL'), SESSION_TIMEOUT_MS + KILL_AFTER_MS),
-    ];
-    const end = () => signal('SIGKILL');
-    process.once('exit', end);
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => void (output += text));
-    child.on('error', (error) => void (output += error.message));
-    child.on('close', (code) => {
-      for (const timer of timers) clearTimeout(timer);
-      signal('SIGKILL');
-      process.off('exit', end);
-      resolved({ code, output, timedOut });
-    });
-  });
 }
 
 function writeRecord(name, requests, { output }) {
