@@ -110,7 +110,18 @@ function numberOf(value: unknown, preset: number): number {
 }
 
 function found(answer: SearchAnswer, headers: readonly string[], page: number): ToolResult {
-  return { text: searchText(answer, page), structured: answer, ...costOf(headers) };
+  return { text: searchText(answer, page), structured: ofSearch(answer), ...costOf(headers) };
+}
+
+/**
+ * Many clients give their model this instead of the text: it has what a model can use. Which engine found a page at which rank is in the
+ * answer of the endpoint.
+ */
+function ofSearch({ meta, results }: SearchAnswer): object {
+  return {
+    results: results.map(({ engine: _engine, found_in: _foundIn, rank: _rank, search_type: _type, ...rest }) => rest),
+    ...(meta.engine_errors.length > 0 && { engine_errors: meta.engine_errors }),
+  };
 }
 
 function read(answer: PageAnswer, headers: readonly string[], start: number): ToolResult {
@@ -195,7 +206,7 @@ const FETCH_INPUT: ObjectSchema = {
 const TEXT: Schema = { type: 'string' };
 const NUMBER: Schema = { type: 'integer' };
 
-/** The answer of a search, as far as every client needs it; further fields may be there. */
+/** What a program gets of a search; further fields may be there. */
 const ANSWER: ObjectSchema = {
   type: 'object',
   additional: true,
@@ -211,10 +222,6 @@ const ANSWER: ObjectSchema = {
           title: { ...TEXT, required: true },
           url: { ...TEXT, required: true },
           snippet: { ...TEXT, required: true },
-          engine: { ...TEXT, required: true, description: 'The engine whose ranking `rank` is.' },
-          rank: { ...NUMBER, required: true },
-          found_in: { type: 'array', required: true, items: TEXT, description: 'Engines that found it.' },
-          search_type: { ...TEXT, required: true },
           published_at: TEXT,
           source: TEXT,
           content: { ...TEXT, description: 'The text of the page, where `content` was asked for.' },
@@ -222,22 +229,10 @@ const ANSWER: ObjectSchema = {
         },
       },
     },
-    meta: {
-      type: 'object',
-      required: true,
-      additional: true,
-      fields: {
-        duration_ms: NUMBER,
-        engines_used: { type: 'array', items: TEXT },
-        engines_failed: { type: 'array', items: TEXT },
-        engine_errors: {
-          type: 'array',
-          items: {
-            type: 'object',
-            fields: { engine: { ...TEXT, required: true }, reason: { ...TEXT, required: true } },
-          },
-        },
-      },
+    engine_errors: {
+      type: 'array',
+      description: 'Engines that gave nothing, and why.',
+      items: { type: 'object', fields: { engine: { ...TEXT, required: true }, reason: { ...TEXT, required: true } } },
     },
   },
 };
