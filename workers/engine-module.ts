@@ -13,6 +13,7 @@ import {
   exportsOf,
   type ModuleCheck,
   type ModuleCheckData,
+  readFilters,
 } from '../src/search/engines/module.ts';
 import { EngineError } from '../src/search/engine.ts';
 
@@ -48,7 +49,7 @@ async function describe(): Promise<Omit<CheckedModule, 'path' | 'revision'>> {
   } catch (error) {
     throw new Mistake(`refuses its options: ${firstLine(error)}`);
   }
-  const { concurrency, documentation, kind, rates, types } = engine ?? {};
+  const { concurrency, documentation, filters, kind, rates, types } = engine ?? {};
   const isHttp = typeof engine?.['request'] === 'function' && typeof engine['parse'] === 'function';
   if (!isHttp && typeof engine?.['search'] !== 'function')
     throw new Mistake('makes no engine: createEngine must return an object with request and parse, or with search');
@@ -59,6 +60,9 @@ async function describe(): Promise<Omit<CheckedModule, 'path' | 'revision'>> {
     throw new Mistake('makes an engine whose concurrency is no whole number above 0');
   if (rates !== undefined && !areRates(rates))
     throw new Mistake('makes an engine whose rates are not a list of at most 4 { requests, perMs }');
+  const declared = readFilters(filters ?? {});
+  if (declared === undefined)
+    throw new Mistake('makes an engine whose filters are not a mapping of filter names to what it applies of them');
   return {
     options: read,
     kind,
@@ -66,6 +70,7 @@ async function describe(): Promise<Omit<CheckedModule, 'path' | 'revision'>> {
     types: [...types],
     ...(concurrency === undefined ? {} : { concurrency: concurrency as number }),
     ...(rates === undefined ? {} : { rates: rates.map(({ requests, perMs }) => ({ requests, perMs })) }),
+    ...(filters === undefined ? {} : { filters: declared }),
     isHttp,
   };
 }

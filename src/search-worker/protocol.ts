@@ -3,7 +3,19 @@
 
 import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
-import { type EngineHit, type EngineQuery, SCOPE_HEADER, SEARCH_TYPES, type SearchType } from '../search/index.ts';
+import {
+  type DateRange,
+  type EngineHit,
+  type EngineQuery,
+  type EngineReport,
+  SAFE_SEARCH,
+  SCOPE_HEADER,
+  SEARCH_TYPES,
+  type SearchFilters,
+  type SearchType,
+  TIME_RANGES,
+  WORKER_FILTERS,
+} from '../search/index.ts';
 
 /** An answer without results: `{"detail": …}`. */
 export class Refusal extends Error {
@@ -44,6 +56,8 @@ const FORMATS: Readonly<Record<string, Format>> = {
 const MAX_QUERY = 8192;
 const MAX_RESULTS = 100;
 const DEFAULT_RESULTS = 10;
+const MAX_PAGE = 10;
+const MAX_DOMAINS = 50;
 
 // Maps are plain objects on both sides, and whole numbers plain numbers.
 const unpackr = new Unpackr({ useRecords: false, int64AsType: 'number' });
@@ -76,18 +90,66 @@ export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer
 }
 
 /**
- * Reads `{engine?, query, max_results?, search_type?}`; default 10 results of type `web`. A worker serves one engine,
+ * Reads `{engine?, query, max_results?, search_type?, page?}` and the filters of a search, as the gateway normalises them; default 10 results of type `web`. A worker serves one engine,
  * whatever name a gateway gives it. Throws a 422 that names the member at fault.
  */
 export function readQuery(body: Buffer, format: Format): EngineQuery {
-  const { query, max_results: maxResults = DEFAULT_RESULTS, search_type: type = 'web' } = readMembers(body, format);
+  const members = readMembers(body, format);
+  const { query, max_results: maxResults = DEFAULT_RESULTS, page = 1, search_type: type = 'web' } = members;
   if (typeof query !== 'string' || query.trim() === '' || query.length > MAX_QUERY)
     throw invalid(`query must be a text of 1 to ${MAX_QUERY} characters`);
   if (!Number.isInteger(maxResults) || (maxResults as number) < 1 || (maxResults as number) > MAX_RESULTS)
     throw invalid(`max_results must be a whole number from 1 to ${MAX_RESULTS}`);
   if (!SEARCH_TYPES.includes(type as SearchType))
     throw invalid(`search_type must be one of ${SEARCH_TYPES.join(', ')}`);
-  return { query, maxResults: maxResults as number, type: type as SearchType };
+  if (!Number.isInteger(page) || (page as number) < 1 || (page as number) > MAX_PAGE)
+    throw invalid(`page must be a whole number from 1 to ${MAX_PAGE}`);
+  const filters = readFilters(members);
+  return {
+    ...{ query, maxResults: maxResults as number, type: type as SearchType },
+    ...(filters !== null && { filters }),
+    ...(page !== 1 && { page: page as number }),
+  };
+}
+
+const CODE = /^[A-Za-z]{2}$/;
+const HOSTNAME = /^[a-z\d_-]+(?:\.[a-z\d_-]+)*$/;
+const DAY = /^\d{4}-\d\d-\d\d$/;
+
+/** Whether a member of the filters has a value that it may have, and what it must be. */
+const FILTERS: Readonly<Record<keyof SearchFilters, readonly [(value: unknown) => boolean, string]>> = {
+  timeRange: [isTimeRange, `${TIME_RANGES.join(', ')} or an object with from and to as YYYY-MM-DD`],
+  includeDomains: [areDomains, `a list of 1 to ${MAX_DOMAINS} host names`],
+  excludeDomains: [areDomains, `a list of 1 to ${MAX_DOMAINS} host names`],
+  language: [(value) => typeof value === 'string' && CODE.test(value), 'a language of ISO 639-1'],
+  country: [(value) => typeof value === 'string' && CODE.test(value), 'a country of ISO 3166-1'],
+  safeSearch: [(value) => SAFE_SEARCH.some((word) => word === value), `one of ${SAFE_SEARCH.join(', ')}`],
+};
+
+/** Null without any. */
+function readFilters(members: Readonly<Record<string, unknown>>): SearchFilters | null {
+  const filters: Record<string, unknown> = {};
+  for (const [name, [isValid, says]] of Object.entries(FILTERS)) {
+    const member = WORKER_FILTERS[name as keyof SearchFilters];
+    const value = members[member];
+    if (value === undefined || value === null) continue;
+    if (!isValid(value)) throw invalid(`${member} must be ${says}`);
+    filters[name] = value;
+  }
+  return Object.keys(filters).length === 0 ? null : filters;
+}
+
+function isTimeRange(value: unknown): boolean {
+  if (typeof value === 'string') return TIME_RANGES.some((word) => word === value);
+  if (typeof value !== 'object' || value === null) return false;
+  const { from, to } = value as DateRange;
+  const areDays = [from, to].every((day) => day === undefined || (typeof day === 'string' && DAY.test(day)));
+  return areDays && (from ?? to) !== undefined;
+}
+
+function areDomains(value: unknown): boolean {
+  if (!Array.isArray(value) || value.length === 0 || value.length > MAX_DOMAINS) return false;
+  return value.every((domain) => typeof domain === 'string' && HOSTNAME.test(domain));
 }
 
 function readMembers(body: Buffer, format: Format): Readonly<Record<string, unknown>> {
@@ -105,9 +167,18 @@ function invalid(detail: string): Refusal {
   return new Refusal(422, detail, 'invalid request');
 }
 
-/** `{"results": […]}` in the engine's order; msgpack where `accept` prefers it to JSON, or both equally. */
-export function writeHits(hits: readonly EngineHit[], accept: string | undefined): Encoded {
-  const answer = { results: hits.map(writeHit) };
+/**
+ * `{"results": […]}` in the engine's order. With filters or a page, `not_applied` has the filters that the results do not observe, and `page`
+ * is the page of the results: gateways know by them that this worker has read both. MessagePack where `accept` prefers it to JSON, or both equally. */
+export function writeHits(
+  { hits, notApplied = [] }: Extract<EngineReport, { hits: unknown }>,
+  { filters, page = 1 }: EngineQuery,
+  accept: string | undefined,
+): Encoded {
+  const answer = {
+    results: hits.map(writeHit),
+    ...((filters !== undefined || page > 1) && { not_applied: notApplied, page }),
+  };
   if (wantsMsgpack(accept ?? '')) return { contentType: MSGPACK, body: packr.pack(answer) };
   return { contentType: 'application/json', body: JSON.stringify(answer) };
 }
@@ -120,6 +191,12 @@ function writeHit({ title, url, snippet, source, width, height, ...rest }: Engin
     image_url: rest.imageUrl,
     width,
     height,
+    doi: rest.doi,
+    authors: rest.authors,
+    year: rest.year,
+    venue: rest.venue,
+    citations: rest.citations,
+    open_access_url: rest.openAccessUrl,
   };
   const given = Object.entries(more).filter(([, value]) => value !== undefined);
   return { title, url, snippet, ...Object.fromEntries(given) };

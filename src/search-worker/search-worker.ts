@@ -7,7 +7,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { type Clock, systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
-import { ACCOUNT_HEADER, configureEngines, type EngineReport, type EngineSpec, IndexThread } from '../search/index.ts';
+import {
+  ACCOUNT_HEADER,
+  configureEngines,
+  type EngineQuery,
+  type EngineReport,
+  type EngineSpec,
+  IndexThread,
+} from '../search/index.ts';
 import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
@@ -183,13 +190,14 @@ class ServingWorker implements SearchWorker {
       if (this.#metrics.inFlight === 0) this.#whenIdle();
     });
     try {
-      const report = await this.#report(req, res);
-      if (report === null) return;
+      const answered = await this.#report(req, res);
+      if (answered === null) return;
+      const { query, report } = answered;
       if ('reason' in report) {
         const isOfAccount = this.#engine.refusesAccountOnly(report.reason);
         throw refusalOf(report.reason, this.#engine.retryAfterMs, isOfAccount);
       }
-      const { contentType, body } = writeHits(report.hits, req.headers.accept);
+      const { contentType, body } = writeHits(report, query, req.headers.accept);
       outcome = 'ok';
       this.#reply(res, 200, contentType, body);
     } catch (error) {
@@ -200,7 +208,10 @@ class ServingWorker implements SearchWorker {
   }
 
   /** The engine's report; null when the client has left. Throws `Refusal` for requests that are not passed to the engine. */
-  async #report(req: IncomingMessage, res: ServerResponse): Promise<EngineReport | null> {
+  async #report(
+    req: IncomingMessage,
+    res: ServerResponse,
+  ): Promise<{ readonly query: EngineQuery; readonly report: EngineReport } | null> {
     const { authorization, 'content-type': contentType, [ACCOUNT_HEADER]: account } = req.headers;
     if (!this.#isAuthorized(authorization))
       throw new Refusal(401, 'unauthorized', 'unauthorized', { 'www-authenticate': 'Bearer' });
@@ -214,7 +225,7 @@ class ServingWorker implements SearchWorker {
       throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
     const query = readQuery(body, format);
     return new Promise((resolve) => {
-      const abort = this.#engine.search(query, String(account ?? ''), resolve);
+      const abort = this.#engine.search(query, String(account ?? ''), (report) => resolve({ query, report }));
       res.once('close', () => {
         if (res.writableEnded) return;
         abort();

@@ -15,10 +15,12 @@ import {
   type EngineQuery,
   type EngineRequest,
   type EngineResponse,
+  type FilterName,
   type HttpEngine,
   type RateLimit,
   type SearchType,
 } from './engine.ts';
+import { type FilterPlan, planOf, reasonOf } from './filter-plan.ts';
 import { RateQueue } from './rate-queue.ts';
 
 /** An engine as it is configured. */
@@ -48,6 +50,12 @@ export type EngineReport =
       readonly calls: number;
       /** What the engine lacked, in a reason for `meta.engine_errors`. */
       readonly note?: string;
+      /** Filters that the hits do not observe, by their names in the interface. Undefined without any. */
+      readonly notApplied?: readonly string[];
+      /** Hits on pages of results before this one. Undefined on the first. */
+      readonly before?: number;
+      /** Hits that the filters left out, with the reason for each. Undefined without any. */
+      readonly dropped?: ReadonlyMap<EngineHit, string>;
     }
   | { readonly engine: string; readonly reason: string };
 
@@ -210,12 +218,16 @@ interface Found {
   /** Requests that were answered. */
   readonly calls: number;
   readonly note?: string | undefined;
+  readonly notApplied?: readonly FilterName[] | undefined;
+  readonly dropped?: ReadonlyMap<EngineHit, string> | undefined;
 }
 
 /** One search of one engine. */
 export class EngineCall {
   readonly #client: EngineClient;
   readonly #query: EngineQuery;
+  /** Null without filters, on the first page. */
+  readonly #plan: FilterPlan | null;
   readonly #times: { readonly startedMs: number; readonly deadlineMs: number };
   readonly #listener: ReportListener;
   readonly #controller = new AbortController();
@@ -242,6 +254,7 @@ export class EngineCall {
     this.account = account;
     this.#client = client;
     this.#query = query;
+    this.#plan = planOf(query, (client.spec.workers[0] as Engine).filters, client.deps.epochMs);
     this.#times = times;
     this.#listener = listener;
   }
@@ -252,7 +265,8 @@ export class EngineCall {
 
   /** The report as it would be now; null while there is no page. */
   get collected(): EngineReport | null {
-    return this.#found === null || this.#found.hits.length === 0 ? null : this.#reportOf(this.#found);
+    const skipped = this.#plan?.skipped ?? 0;
+    return this.#found === null || this.#found.hits.length <= skipped ? null : this.#reportOf(this.#found);
   }
 
   /**
@@ -306,10 +320,25 @@ export class EngineCall {
     this.#listener.onReport(found === null ? { engine: spec.id, reason } : this.#reportOf(found));
   }
 
-  #reportOf({ calls, hits, note }: Found): EngineReport {
+  #reportOf(found: Found): EngineReport {
+    const { calls, hits, note } = found;
     const { maxResults } = this.#query;
+    if (this.#plan !== null) return this.#plannedReport(found, this.#plan);
     const most = hits.length > maxResults ? hits.slice(0, maxResults) : hits;
     return { engine: this.#client.spec.id, hits: most, calls, ...(note === undefined ? {} : { note }) };
+  }
+
+  #plannedReport({ calls, dropped, hits, note, notApplied: unobserved = [] }: Found, plan: FilterPlan): EngineReport {
+    const most = hits.slice(plan.skipped, plan.wanted);
+    const notApplied = plan.notApplied(most, unobserved);
+    const reasons = [reasonOf(notApplied), note].filter((reason) => reason !== undefined);
+    return {
+      ...{ engine: this.#client.spec.id, hits: most, calls },
+      ...(reasons.length > 0 && { note: reasons.join('; ') }),
+      ...(notApplied.length > 0 && { notApplied }),
+      ...(plan.before > 0 && { before: plan.before }),
+      ...(dropped !== undefined && dropped.size > 0 && { dropped }),
+    };
   }
 
   /** Asks; asks once more where another worker may do better, or where the engine said when and it fits. */
@@ -395,17 +424,24 @@ export class EngineCall {
     const sentMs = this.#client.deps.clock.now();
     let hits: unknown;
     try {
-      hits = await untilAborted(engine.search(this.#query, signal), signal);
+      hits = await untilAborted(engine.search(this.#plan?.query ?? this.#query, signal), signal);
     } catch (error) {
       throw this.#unlessAborted(signal, error, sentMs);
     }
-    return { hits: checked(hits), calls: 1 };
+    const found = checked(hits, this.#query.type);
+    if (this.#plan === null) return { hits: found, calls: 1 };
+    const dropped = new Map<EngineHit, string>();
+    return { hits: this.#plan.keep(found, dropped), calls: 1, dropped };
   }
 
   /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave, and says nothing more. */
   async #searchPages(engine: HttpEngine, signal: AbortSignal): Promise<Found> {
+    const plan = this.#plan;
     const { maxResults } = this.#query;
-    const most = Math.min(MAX_REQUESTS, REQUESTS_PER_TEN * Math.ceil(maxResults / 10));
+    const wanted = plan?.wanted ?? maxResults;
+    const more = plan?.moreRequestsPerTen ?? 0;
+    const most = Math.min(MAX_REQUESTS, REQUESTS_PER_TEN * Math.ceil(maxResults / 10) + more);
+    const dropped = plan === null ? undefined : new Map<EngineHit, string>();
     let found = null as Found | null;
     let state: unknown;
     for (;;) {
@@ -415,14 +451,19 @@ export class EngineCall {
         const response = await this.#send(engine, state, signal, calls === 0);
         const page = this.#parse(engine, response, state, before.length);
         const note: string | undefined = page.note ?? found?.note;
-        found = { hits: before.length === 0 ? page.hits : [...before, ...page.hits], calls: calls + 1, note };
+        const kept: readonly EngineHit[] =
+          dropped === undefined || plan === null ? page.hits : plan.keep(page.hits, dropped);
+        const notApplied: readonly FilterName[] | undefined = page.notApplied ?? found?.notApplied;
+        found = { hits: before.length === 0 ? kept : [...before, ...kept], calls: calls + 1, note };
+        if (dropped !== undefined) found = { ...found, dropped, notApplied };
         if (this.#found === null || found.hits.length > this.#found.hits.length) this.#found = found;
-        const isLast = page.next === undefined || found.hits.length >= maxResults || found.calls >= most;
+        const isLast = page.next === undefined || found.hits.length >= wanted || found.calls >= most;
         if (!isLast) this.#listener.onPage();
         if (isLast || this.#enough) return found;
         state = page.next;
       } catch (error) {
-        if (found === null || before.length === 0 || error === CANCELLED.cancelled) throw error;
+        const isNothing = before.length === 0 && (dropped === undefined || dropped.size === 0);
+        if (found === null || isNothing || error === CANCELLED.cancelled) throw error;
         return found;
       }
     }
@@ -439,7 +480,7 @@ export class EngineCall {
     }
     let request: EngineRequest;
     try {
-      request = engine.request(this.#query, state, this.account);
+      request = engine.request(this.#plan?.query ?? this.#query, state, this.account);
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('rejected');
     }
@@ -457,8 +498,13 @@ export class EngineCall {
   #parse(engine: HttpEngine, response: EngineResponse, state: unknown, collected: number): EnginePage {
     const nowMs = this.#client.deps.epochMs();
     try {
-      const { hits, next, note } = engine.parse(response, { query: this.#query, state, collected, nowMs });
-      return { hits: checked(hits), next, ...(note === undefined ? {} : { note }) };
+      const context = { query: this.#plan?.query ?? this.#query, state, collected, nowMs };
+      const { hits, next, note, notApplied } = engine.parse(
+        response,
+        this.#plan === null ? context : { ...context, wantsMore: this.#plan.leavesOut || this.#plan.skipped > 0 },
+      );
+      const page = { hits: checked(hits, this.#query.type), next, ...(note === undefined ? {} : { note }) };
+      return notApplied === undefined ? page : { ...page, notApplied };
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('invalid');
     }
@@ -517,15 +563,25 @@ function transportError(cause: unknown): CallError {
 const WEB_URL = /^https?:/i;
 
 /** The hits, if they have what merging needs: engines may be of the embedder's own. */
-function checked(hits: unknown): readonly EngineHit[] {
+function checked(hits: unknown, type: SearchType): readonly EngineHit[] {
   if (!Array.isArray(hits)) throw new EngineError('invalid');
   for (const hit of hits as readonly unknown[]) {
     const { title, url, snippet, imageUrl } = (hit ?? {}) as Readonly<Record<string, unknown>>;
     const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
     const hasImage = imageUrl === undefined || typeof imageUrl === 'string';
     if (!hasTexts || !hasImage || !WEB_URL.test(url)) throw new EngineError('invalid');
+    if (type === 'academic' && !isWork(hit as Readonly<Record<string, unknown>>)) throw new EngineError('invalid');
   }
   return hits as readonly EngineHit[];
+}
+
+/** Whether the fields of a scholarly work are of their types, as far as they are there. */
+function isWork({ authors, citations, doi, openAccessUrl, venue, year }: Readonly<Record<string, unknown>>): boolean {
+  const areTexts = [doi, openAccessUrl, venue].every((text) => text === undefined || typeof text === 'string');
+  const areNumbers = [citations, year].every((number) => number === undefined || Number.isSafeInteger(number));
+  const areNames =
+    authors === undefined || (Array.isArray(authors) && authors.every((name) => typeof name === 'string'));
+  return areTexts && areNumbers && areNames;
 }
 
 /** Settles as `work` does, or rejects with the reason of `signal` when that fires first: not all work heeds its signal. */

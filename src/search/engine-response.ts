@@ -140,8 +140,8 @@ export function listOf(body: Readonly<Record<string, unknown>>, name: string): r
 }
 
 /** Whether more hits are wanted than those of the pages before and of this one. */
-export function wantsMore({ query, collected }: ParseContext, found: readonly EngineHit[]): boolean {
-  return collected + found.length < query.maxResults;
+export function wantsMore({ query, collected, wantsMore: isMore }: ParseContext, found: readonly EngineHit[]): boolean {
+  return isMore === true || collected + found.length < query.maxResults;
 }
 
 /** A request for `count` results from number `offset` on, counted from 0. */
@@ -152,7 +152,19 @@ interface Span {
 
 /** The span to ask for with `state`, an offset. The same count on every page; `maxCount` is the most the API gives at once. */
 export function span(query: EngineQuery, state: unknown, maxCount: number): Span {
-  return { offset: typeof state === 'number' ? state : 0, count: Math.min(query.maxResults, maxCount) };
+  const offset = typeof state === 'number' ? state : firstOf(query);
+  return { offset, count: Math.min(query.maxResults, maxCount) };
+}
+
+/** Results before the page that is asked for. */
+export function firstOf({ maxResults, page = 1 }: EngineQuery): number {
+  return (page - 1) * maxResults;
+}
+
+/** Where the page that is asked for begins, in pages of `size` from 0, and how many results of that page are before it. */
+export function startOf(query: EngineQuery, size: number): { readonly index: number; readonly skip: number } {
+  const first = firstOf(query);
+  return { index: Math.floor(first / size), skip: first % size };
 }
 
 /** What came back for a span. */

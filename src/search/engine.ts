@@ -2,7 +2,7 @@
 // hits. An engine does no I/O and keeps no limits. Each kind has a file in `engines/`; embedders add engines of their own by
 // `createGateway({ search: { engines: { x: myEngine } } })`.
 
-import type { SearchFilters } from './filters.ts';
+import type { DateRange, SearchFilters } from './filters.ts';
 
 /** The values of `search_type`. */
 export const SEARCH_TYPES = ['web', 'news', 'images', 'academic'] as const;
@@ -16,9 +16,38 @@ export interface EngineQuery {
   readonly maxResults: number;
   /** Undefined without any. */
   readonly filters?: SearchFilters;
-  /** From 1, which is the default. */
+  /** The days of `filters.timeRange`, of which a word counts back from today in UTC. Undefined without a time range. */
+  readonly dates?: DateRange;
+  /** From 1, which is the default. Only for engines that declare `page`: others get a greater `maxResults`. */
   readonly page?: number;
 }
+
+/** What an engine applies itself of one filter. */
+export interface FilterSupport {
+  /** Search types that it holds for; default all. */
+  readonly types?: readonly SearchType[];
+  /** Values that it knows; default all. Of `timeRange`: its words, and `days` for ranges of days. */
+  readonly values?: readonly string[];
+  /** Values that it does not know. */
+  readonly except?: readonly string[];
+  /** Most domains; default all. */
+  readonly most?: number;
+  /** Only beside this other filter: each of `values` then is both, as in `de-AT`. */
+  readonly needs?: 'country' | 'language';
+  /** Ranks what fits higher, and leaves nothing out. */
+  readonly prefers?: boolean;
+  /** There is nothing in the engine that the filter could leave out. */
+  readonly moot?: boolean;
+}
+
+/** The filters of a search, and `page`: whether the engine skips the results of the pages before. */
+export type FilterName = keyof SearchFilters | 'page';
+
+/**
+ * What an engine applies itself. The gateway applies domains afterwards in any case, and the time range to hits with a date. What else
+ * is asked for and not declared is named in `meta.engine_errors`.
+ */
+export type EngineFilters = { readonly [Name in FilterName]?: FilterSupport };
 
 /** One hit, in the engine's order of rank. Text is plain: no HTML, no entities. */
 export interface EngineHit {
@@ -37,6 +66,17 @@ export interface EngineHit {
   /** Pixels of the image. */
   readonly width?: number;
   readonly height?: number;
+  /** Of a scholarly work: `10.1000/xyz`, lower case. */
+  readonly doi?: string;
+  /** Names as they are written on the work, at most 50. */
+  readonly authors?: readonly string[];
+  readonly year?: number;
+  /** Journal, conference or repository. */
+  readonly venue?: string;
+  /** Works that cite it. */
+  readonly citations?: number;
+  /** Where it can be read free of charge. */
+  readonly openAccessUrl?: string;
 }
 
 /** An HTTP request, sent as it is. */
@@ -65,6 +105,8 @@ export interface ParseContext {
   readonly collected: number;
   /** Unix time in milliseconds, for relative dates. */
   readonly nowMs: number;
+  /** Filters leave out hits afterwards: more may be wanted although there are `maxResults`. Default false. */
+  readonly wantsMore?: boolean;
 }
 
 /** The hits of a response. */
@@ -74,6 +116,8 @@ export interface EnginePage {
   readonly next?: unknown;
   /** What was missing although the engine answered: short and stable, for `meta.engine_errors`. */
   readonly note?: string;
+  /** Filters that the engine has declared, but that these hits do not observe. */
+  readonly notApplied?: readonly FilterName[];
 }
 
 /** A limit on requests, for one key. An engine may have several. */
@@ -92,6 +136,8 @@ interface EngineAbout {
   readonly concurrency?: number;
   /** Limits the service publishes; a setting may replace them. */
   readonly rates?: readonly RateLimit[];
+  /** Filters that it applies itself; default none. */
+  readonly filters?: EngineFilters;
   /** Resolves when the engine can be asked, which searches wait for; undefined: it can be asked now. */
   readonly ready?: Promise<void> | undefined;
 }

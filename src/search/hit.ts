@@ -18,11 +18,29 @@ export interface HitFields {
   /** Pixels; numbers or digits. */
   readonly width?: unknown;
   readonly height?: unknown;
+  /** Bare, or as a URL of doi.org. */
+  readonly doi?: unknown;
+  /** Names; entries of another type are left out. */
+  readonly authors?: unknown;
+  /** Default: that of `publishedAt`, where the hit has another field of a scholarly work. */
+  readonly year?: unknown;
+  readonly venue?: unknown;
+  readonly citations?: unknown;
+  readonly openAccessUrl?: unknown;
 }
 
 const MAX_TITLE = 500;
 const MAX_SOURCE = 200;
 const MAX_URL = 8192;
+const MAX_DOI = 300;
+const MAX_VENUE = 300;
+const MAX_AUTHOR = 200;
+/** Collaborations in physics have thousands. */
+const MAX_AUTHORS = 50;
+/** Journals are not older; proceedings may be announced years ahead. */
+const YEARS = { first: 1400, last: 2200 } as const;
+/** Three times what the most cited work has. */
+const MAX_CITATIONS = 1_000_000;
 
 /** URLs that the URL parser leaves as they are, as most are: the last label of the host is no number, the rest visible ASCII. */
 const PLAIN_URL = /^https?:\/\/(?!xn--)(?:[a-z\d](?:[a-z\d-]*[a-z\d])?\.(?!xn--))+[a-z]{2,}(?:[/?#][!-~]*)?$/i;
@@ -51,7 +69,44 @@ export function hit(fields: HitFields): EngineHit | undefined {
   if (imageUrl !== undefined) set(made, 'imageUrl', webUrl(imageUrl));
   if (width !== undefined) set(made, 'width', asCount(width));
   if (height !== undefined) set(made, 'height', asCount(height));
+  if (fields.doi !== undefined || fields.authors !== undefined || fields.citations !== undefined) setWork(made, fields);
   return made;
+}
+
+/** The fields of a scholarly work. */
+function setWork(made: Writable<EngineHit>, fields: HitFields): void {
+  const { authors, citations, doi, openAccessUrl, publishedAt, venue, year } = fields;
+  set(made, 'doi', bareDoi(doi));
+  const names = authorNames(authors);
+  if (names.length > 0) made.authors = names;
+  const published = asCount(year) ?? Number(publishedAt?.slice(0, 4) ?? NaN);
+  if (published >= YEARS.first && published <= YEARS.last) made.year = published;
+  set(made, 'venue', plainText(venue, MAX_VENUE));
+  const cited = asCount(citations);
+  // 0 says something, too.
+  if (cited !== undefined) made.citations = Math.min(cited, MAX_CITATIONS);
+  set(made, 'openAccessUrl', webUrl(openAccessUrl));
+}
+
+/** `10.1000/xyz` in lower case, as DOIs have no case; undefined for anything else. */
+function bareDoi(value: unknown): string | undefined {
+  if (typeof value !== 'string' || value.length > MAX_DOI) return undefined;
+  const bare = value
+    .trim()
+    .replace(/^(?:https?:\/\/(?:dx\.)?doi\.org\/|doi:\s*)/i, '')
+    .toLowerCase();
+  return /^10\.\d{4,9}\/[^\s\p{Cc}\p{Cs}]+$/u.test(bare) ? bare : undefined;
+}
+
+function authorNames(value: unknown): string[] {
+  if (!Array.isArray(value)) return [];
+  const names: string[] = [];
+  for (const author of value as readonly unknown[]) {
+    if (names.length === MAX_AUTHORS) break;
+    const name = plainText(author, MAX_AUTHOR);
+    if (name !== '') names.push(name);
+  }
+  return names;
 }
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };

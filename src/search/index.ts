@@ -4,11 +4,14 @@ export { Coordinator } from './coordinator.ts';
 export {
   type Engine,
   EngineError,
+  type EngineFilters,
   type EngineHit,
   type EnginePage,
   type EngineQuery,
   type EngineRequest,
   type EngineResponse,
+  type FilterName,
+  type FilterSupport,
   type HttpEngine,
   type InProcessEngine,
   type ParseContext,
@@ -34,4 +37,4 @@ export {
   SearchService,
   type SearchWatcher,
 } from './search-service.ts';
-export { ACCOUNT_HEADER, SCOPE_HEADER } from './engines/worker.ts';
+export { ACCOUNT_HEADER, SCOPE_HEADER, WORKER_FILTERS } from './engines/worker.ts';

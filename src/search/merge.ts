@@ -4,6 +4,7 @@
 
 import { canonicalUrl, isSamePage, pageKey } from './canonical-url.ts';
 import type { EngineHit, SearchType } from './engine.ts';
+import { encodePath } from './hit.ts';
 import type { SearchResult } from './query.ts';
 import type { SearchTrace } from './search-trace.ts';
 
@@ -15,6 +16,8 @@ export interface EngineList {
   readonly weight?: number;
   /** In order of rank; a page may come twice. */
   readonly hits: readonly EngineHit[];
+  /** Hits of the engine before these, on pages of results before this one; default 0. */
+  readonly before?: number;
 }
 
 interface MergeOptions {
@@ -76,12 +79,18 @@ function group(lists: readonly EngineList[], searchType: SearchType): Page[] {
     for (let index = 0; index < list.hits.length; index++) {
       const hit = list.hits[index] as EngineHit;
       const key = searchType === 'images' ? canonicalUrl(hit.imageUrl ?? hit.url) : pageKey(hit.url);
-      const page = byKey.get(key);
-      if (page !== undefined && page.last.order === order) continue;
+      const workKey = searchType === 'academic' && hit.doi !== undefined ? keyOfDoi(hit.doi) : key;
+      const page = byKey.get(key) ?? (workKey === key ? undefined : byKey.get(workKey));
+      if (page !== undefined) {
+        if (!byKey.has(key)) byKey.set(key, page);
+        if (workKey !== key && !byKey.has(workKey)) byKey.set(workKey, page);
+        if (page.last.order === order) continue;
+      }
       const ranked: RankedHit = { list, order, rank: index + 1, hit, next: null };
       if (page === undefined) {
         const found = { first: ranked, last: ranked, best: ranked, engines: 1, score: 0 };
         byKey.set(key, found);
+        if (workKey !== key) byKey.set(workKey, found);
         pages.push(found);
       } else {
         page.last.next = ranked;
@@ -92,6 +101,11 @@ function group(lists: readonly EngineList[], searchType: SearchType): Page[] {
     }
   }
   return pages;
+}
+
+/** Equal to the key of a URL that names the same work. */
+function keyOfDoi(doi: string): string {
+  return pageKey(`https://doi.org/${encodePath(doi)}`);
 }
 
 /** Summed by size, so that equal shares make equal sums, to the last bit, whichever engines they come from. */
@@ -158,7 +172,7 @@ function resultOf(page: Page, searchType: SearchType): SearchResult {
     url: first.next === null ? hit.url : shownUrl(page),
     snippet,
     engine: best.list.engine,
-    rank: best.rank,
+    rank: best.rank + (best.list.before ?? 0),
     found_in: foundIn,
     search_type: searchType,
   };
@@ -170,6 +184,13 @@ function resultOf(page: Page, searchType: SearchType): SearchResult {
     set(result, 'image_url', fieldOf(page, 'imageUrl'));
     set(result, 'width', fieldOf(page, 'width'));
     set(result, 'height', fieldOf(page, 'height'));
+  } else if (searchType === 'academic') {
+    set(result, 'doi', fieldOf(page, 'doi'));
+    set(result, 'authors', fieldOf(page, 'authors'));
+    set(result, 'year', fieldOf(page, 'year'));
+    set(result, 'venue', fieldOf(page, 'venue'));
+    set(result, 'citations', mostCitations(page));
+    set(result, 'open_access_url', fieldOf(page, 'openAccessUrl'));
   }
   return result;
 }
@@ -213,6 +234,16 @@ function fieldOf<Name extends keyof EngineHit>({ best, first }: Page, name: Name
     value = each.hit[name];
   }
   return value;
+}
+
+/** The most that an engine knows: every index misses works that cite, none invents them. */
+function mostCitations({ first }: Page): number | undefined {
+  let most: number | undefined;
+  for (let each: RankedHit | null = first; each !== null; each = each.next) {
+    const { citations } = each.hit;
+    if (citations !== undefined && (most === undefined || citations > most)) most = citations;
+  }
+  return most;
 }
 
 function set<Name extends keyof SearchResult>(

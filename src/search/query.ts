@@ -34,6 +34,17 @@ export interface SearchResult {
   readonly image_url?: string;
   readonly width?: number;
   readonly height?: number;
+  /** Of a scholarly work: `10.1000/xyz`, lower case. */
+  readonly doi?: string;
+  /** At most 50. */
+  readonly authors?: readonly string[];
+  readonly year?: number;
+  /** Journal, conference or repository. */
+  readonly venue?: string;
+  /** Works that cite it: the most that an engine knows. */
+  readonly citations?: number;
+  /** Where it can be read free of charge. */
+  readonly open_access_url?: string;
   /** The text of the page, where it was asked for and could be read. */
   readonly content?: string;
   /** Words of the whole page. */

@@ -396,7 +396,8 @@ function outcome(
       continue;
     }
     if (report.note !== undefined) errors.push({ engine, reason: report.note });
-    lists.push({ engine, hits: report.hits, weight });
+    const { before, hits } = report;
+    lists.push(before === undefined ? { engine, hits, weight } : { engine, hits, weight, before });
     units.set(engine, unitsOf(report.calls, report.hits.length, query.maxResults));
   }
   const answer = {

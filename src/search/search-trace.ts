@@ -10,7 +10,7 @@ export type HitFate = 'first' | 'joined' | 'repeated' | 'dropped';
 
 /** A hit of an engine, in its order. */
 export interface ExplainedHit {
-  /** Place in the engine's list, from 1. */
+  /** Place in the engine's list, from 1; 0 for a hit that a filter took out before. */
   readonly rank: number;
   /** As the engine gave it. */
   readonly hit: EngineHit;
@@ -107,6 +107,7 @@ export class SearchTrace {
   answered(report: EngineReport, weight: number): void {
     this.#order.add(report.engine);
     Object.assign(this.#of(report.engine), { report, weight });
+    if ('dropped' in report) for (const [hit, reason] of report.dropped) this.dropped(report.engine, hit, reason);
   }
 
   /** A filter took a hit out of the list of an engine. `reason`: short, for people. */
@@ -134,6 +135,9 @@ export class SearchTrace {
         const reason = dropped.get(hit) ?? null;
         return { rank: index + 1, hit, fate: reason === null ? fate : 'dropped', reason, place };
       });
+      for (const [hit, reason] of dropped) {
+        if (!answered?.hits.includes(hit)) hits.push({ rank: 0, hit, fate: 'dropped', reason, place: null });
+      }
       const reason = report !== null && 'reason' in report ? report.reason : null;
       return { engine, weight, reason, note: answered?.note ?? null, elapsedMs, calls: answered?.calls ?? 0, hits };
     });

@@ -1,6 +1,7 @@
 // Reads an answer that another gateway has shared. What it says is checked field by field, as the answer of an engine is: it may name
 // no engine that was not asked, and no address that is not of the web.
 
+import { createDomainFilter } from './filter-plan.ts';
 import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
 
 /** The largest number that a duration or a rank of an answer can be. */
@@ -21,9 +22,11 @@ export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | nu
   const isWhole = Array.isArray(engines_failed) && engines_failed.length === 0;
   if (used === null || used.length === 0 || !isWhole || !isCount(duration_ms)) return null;
   if (!Array.isArray(engine_errors) || engine_errors.length > query.engines.length) return null;
+  const isAllowed = createDomainFilter(query.filters);
   const notes = engine_errors.map((error) => noteOf(fieldsOf(error), query));
   if (!Array.isArray(results) || results.length > query.engines.length * query.maxResults) return null;
   const read = results.map((result) => resultOf(fieldsOf(result), query));
+  if (isAllowed !== null && read.some((result) => result !== null && !isAllowed(result.url))) return null;
   if (notes.includes(null) || read.includes(null)) return null;
   return {
     results: read as SearchResult[],
@@ -37,8 +40,8 @@ export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | nu
 }
 
 /** Optional texts of a result. */
-const TEXTS = ['published_at', 'source', 'thumbnail_url', 'image_url'] as const;
-const SIZES = ['width', 'height'] as const;
+const TEXTS = ['published_at', 'source', 'thumbnail_url', 'image_url', 'doi', 'venue', 'open_access_url'] as const;
+const COUNTS = ['width', 'height', 'year', 'citations'] as const;
 
 function resultOf(fields: Fields, query: SearchQuery): SearchResult | null {
   const { engine, found_in, rank, search_type, snippet, title, url } = fields;
@@ -53,11 +56,16 @@ function resultOf(fields: Fields, query: SearchQuery): SearchResult | null {
     if (typeof value !== 'string' || (name.endsWith('_url') && !isWebUrl(value))) return null;
     more[name] = value;
   }
-  for (const name of SIZES) {
+  for (const name of COUNTS) {
     const value = fields[name];
     if (value === undefined) continue;
     if (!isCount(value)) return null;
     more[name] = value;
+  }
+  const { authors } = fields;
+  if (authors !== undefined) {
+    if (!Array.isArray(authors) || !authors.every((name) => typeof name === 'string')) return null;
+    more['authors'] = authors;
   }
   return { title, url, snippet, engine, rank, found_in: foundIn, search_type, ...more } as SearchResult;
 }

@@ -1,6 +1,7 @@
 import { pack, unpack } from 'msgpackr';
 import fc from 'fast-check';
 import t from 'tap';
+import type { EngineHit, EngineQuery, EngineReport } from '../../src/search/index.ts';
 import { formatOf, readQuery, Refusal, refusalOf, writeHits } from '../../src/search-worker/protocol.ts';
 
 function refused(run: () => unknown): readonly [number, string] {
@@ -78,6 +79,12 @@ t.test('any bytes are a query or a 422', (t) => {
   t.end();
 });
 
+const QUERY: EngineQuery = { query: 'weir', type: 'web', maxResults: 10 };
+
+function report(hits: readonly EngineHit[], more: object = {}): Extract<EngineReport, { hits: unknown }> {
+  return { engine: 'x', hits, calls: 1, ...more };
+}
+
 t.test('writes results with the names of the protocol, without absent fields', (t) => {
   const hits = [
     { title: 'T', url: 'http://a.example/', snippet: 'S' },
@@ -95,12 +102,59 @@ t.test('writes results with the names of the protocol, without absent fields', (
       },
     ],
   };
-  const asJson = writeHits(hits, undefined);
+  const asJson = writeHits(report(hits), QUERY, undefined);
   t.equal(asJson.contentType, 'application/json');
   t.strictSame(JSON.parse(asJson.body as string), wanted);
-  const packed = writeHits(hits, 'application/msgpack');
+  const packed = writeHits(report(hits), QUERY, 'application/msgpack');
   t.equal(packed.contentType, 'application/msgpack');
   t.strictSame(unpack(packed.body as Uint8Array), wanted);
+  t.end();
+});
+
+t.test('writes the fields of a scholarly work', (t) => {
+  const work = { doi: '10.1000/x', authors: ['A', 'B'], year: 2020, venue: 'V', citations: 0 };
+  const hit = { title: 'T', url: 'http://a.example/', snippet: 'S', ...work, openAccessUrl: 'http://a.example/pdf' };
+  const { body } = writeHits(report([hit]), QUERY, undefined);
+  t.strictSame(JSON.parse(body as string), {
+    results: [{ title: 'T', url: 'http://a.example/', snippet: 'S', ...work, open_access_url: 'http://a.example/pdf' }],
+  });
+  t.end();
+});
+
+t.test('says with filters and on later pages what the results do not observe', (t) => {
+  const filtered = { ...QUERY, filters: { language: 'de', timeRange: 'day' } } as const;
+  const answered = (query: EngineQuery, more: object = {}): unknown =>
+    JSON.parse(writeHits(report([], more), query, undefined).body as string);
+  t.strictSame(answered(filtered), { results: [], not_applied: [], page: 1 });
+  t.strictSame(answered(filtered, { notApplied: ['language'] }), { results: [], not_applied: ['language'], page: 1 });
+  t.strictSame(answered({ ...QUERY, page: 3 }), { results: [], not_applied: [], page: 3 });
+  t.end();
+});
+
+t.test('reads filters and the page of a search', (t) => {
+  const filters = {
+    ...{ time_range: { from: '2026-01-01' }, include_domains: ['a.example'], exclude_domains: ['b.a.example'] },
+    ...{ language: 'de', country: 'AT', safe_search: 'strict' },
+  };
+  const read = (members: object): unknown => readQuery(Buffer.from(JSON.stringify({ query: 'q', ...members })), 'json');
+  t.strictSame(read({ ...filters, page: 2 }), {
+    ...{ query: 'q', maxResults: 10, type: 'web', page: 2 },
+    filters: {
+      ...{ timeRange: { from: '2026-01-01' }, includeDomains: ['a.example'], excludeDomains: ['b.a.example'] },
+      ...{ language: 'de', country: 'AT', safeSearch: 'strict' },
+    },
+  });
+  t.strictSame(read({ page: 1, language: null }), { query: 'q', maxResults: 10, type: 'web' });
+  const wrong: readonly object[] = [
+    ...[{ page: 0 }, { page: 11 }, { page: '1' }, { time_range: 'decade' }, { time_range: {} }],
+    ...[{ time_range: { from: '1 May' } }, { include_domains: [] }, { include_domains: 'a.example' }],
+    ...[{ include_domains: Array.from({ length: 51 }, (_, at) => `h${at}.example`) }, { exclude_domains: ['a/b'] }],
+    ...[{ language: 'deu' }, { country: 5 }, { safe_search: 'on' }],
+  ];
+  for (const members of wrong) {
+    const [name = ''] = Object.keys(members);
+    t.throws(() => read(members), { status: 422, message: new RegExp(`^${name} must be `) }, JSON.stringify(members));
+  }
   t.end();
 });
 
@@ -114,7 +168,8 @@ t.test('answers in msgpack where accept prefers it to JSON, or both equally', (t
     ['application/msgpack; q=0.5, application/json', 'application/json'],
     ['application/msgpack;q=0', 'application/json'],
   ];
-  for (const [accept, contentType] of cases) t.equal(writeHits([], accept).contentType, contentType, accept ?? 'none');
+  for (const [accept, contentType] of cases)
+    t.equal(writeHits(report([]), QUERY, accept).contentType, contentType, accept ?? 'none');
   t.end();
 });
 

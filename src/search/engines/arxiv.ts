@@ -2,9 +2,17 @@
 // status 200.
 
 import { Parser } from 'htmlparser2';
-import { asCount, nextOffset, refuse, span } from '../engine-response.ts';
+import { asCount, asText, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFilters,
+  type EnginePage,
+  type EngineQuery,
+  type EngineRequest,
+  type HttpEngine,
+} from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface ArxivSettings {
@@ -16,6 +24,27 @@ const MAX_COUNT = 100;
 /** No Atom feed is deeper. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 64;
 
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  // Works belong to no country, and none is left out of them.
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
+
+/** Days that the API needs where a range is open. */
+const FIRST_DAY = '1990-01-01';
+const LAST_DAY = '2100-12-31';
+
+/** The query of the API, with the days of the first version where they are asked for. */
+function searchQuery(query: EngineQuery): string {
+  const text = `all:${terms(query.query)}`;
+  if (appliedFilters(FILTERS, query).timeRange === undefined) return text;
+  const { from = FIRST_DAY, to = LAST_DAY } = query.dates ?? {};
+  const [first, last] = [from, to].map((day) => day.replaceAll('-', ''));
+  return `(${text}) AND submittedDate:[${first}0000 TO ${last}2359]`;
+}
+
 /** One request at a time and one in three seconds, by arXiv's terms of use. */
 export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}): HttpEngine {
   return {
@@ -24,10 +53,11 @@ export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}):
     types: ['academic'],
     concurrency: 1,
     rates: [{ requests: 1, perMs: 3000 }],
+    filters: FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
-        search_query: `all:${terms(query.query)}`,
+        search_query: searchQuery(query),
         start: String(offset),
         max_results: String(count),
         sortBy: 'relevance',
@@ -50,11 +80,20 @@ export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}):
         snippet: entry['snippet'],
         publishedAt: isoDate(entry['publishedAt'], context.nowMs),
         source: 'arXiv',
+        doi: entry['doi'],
+        authors: asText(entry['authors']).split('\n'),
+        venue: entry['venue'] ?? 'arXiv',
+        // Every paper can be read free of charge.
+        openAccessUrl: pdfUrl(asText(entry['url'])),
       }));
       const received = { results: entries.length, hits: found, reachable: total };
       return { hits: found, next: nextOffset(context, MAX_COUNT, received) };
     },
   };
+}
+
+function pdfUrl(url: string): string {
+  return url.includes('/abs/') ? url.replace('/abs/', '/pdf/') : '';
 }
 
 /** The query's words without the operators, fields and quotes of the API's query language. */
@@ -74,7 +113,12 @@ const FIELDS: Readonly<Record<string, string>> = {
   title: 'title',
   summary: 'snippet',
   published: 'publishedAt',
+  'arxiv:doi': 'doi',
+  'arxiv:journal_ref': 'venue',
 };
+
+/** Far more than a hit takes. */
+const MAX_AUTHORS_LENGTH = 20_000;
 
 /** Throws `EngineError`: `invalid` for anything but a feed, `rejected` for the feed of an error. */
 function readFeed(xml: string): { readonly entries: readonly Entry[]; readonly total: number | undefined } {
@@ -91,12 +135,14 @@ class Feed {
   total = '';
   readonly entries: Record<string, string>[] = [];
   readonly #path: string[] = [];
+  #isNewName = false;
 
   onopentag(name: string): void {
     this.#path.push(name);
     if (this.#path.length > MAX_DEPTH) throw new EngineError('invalid');
     if (this.#path.join('/') === 'feed') this.isFeed = true;
     if (this.#path.join('/') === 'feed/entry') this.entries.push({});
+    if (this.#path.join('/') === 'feed/entry/author') this.#isNewName = true;
   }
 
   onclosetag(): void {
@@ -105,10 +151,21 @@ class Feed {
 
   ontext(data: string): void {
     const [root, parent, child, ...deeper] = this.#path;
+    if (root === 'feed' && parent === 'entry' && child === 'author' && deeper.join('/') === 'name') this.#addName(data);
     if (root !== 'feed' || deeper.length > 0) return;
     if (parent === 'opensearch:totalResults') this.total += data;
     const field = parent === 'entry' && child !== undefined ? FIELDS[child] : undefined;
     const entry = this.entries.at(-1);
     if (field !== undefined && entry !== undefined) entry[field] = (entry[field] ?? '') + data;
+  }
+
+  /** Adds text to the names of the authors, which have a line each. */
+  #addName(data: string): void {
+    const entry = this.entries.at(-1);
+    const names = entry?.['authors'];
+    if (entry === undefined || (names?.length ?? 0) > MAX_AUTHORS_LENGTH) return;
+    const text = data.replaceAll('\n', ' ');
+    entry['authors'] = names === undefined ? text : this.#isNewName ? `${names}\n${text}` : names + text;
+    this.#isNewName = false;
   }
 }

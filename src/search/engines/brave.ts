@@ -10,18 +10,24 @@ import {
   listOf,
   refuse,
   retryAfter,
+  startOf,
   wantsMore,
 } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
+  type EngineFilters,
   type EnginePage,
+  type EngineQuery,
   type EngineRequest,
   type EngineResponse,
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
+import type { DateRange, SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
+import { withSites } from './site-operators.ts';
 
 export interface BraveSettings {
   readonly apiKey?: string;
@@ -46,6 +52,49 @@ const LAST_OFFSET = 9;
 /** What the API takes of a query; it refuses a longer one whole. */
 const MAX_QUERY_LENGTH = 400;
 const MAX_QUERY_WORDS = 50;
+
+/** Countries of the API; it refuses all others. */
+const COUNTRIES =
+  'AR AT AU BE BR CA CH CL CN DE DK ES FI FR GB HK ID IN IT JP KR MX MY NL NO NZ PH PL PT RU SA SE TR TW US ZA'.split(
+    ' ',
+  );
+
+/** Languages whose code in the API is that of ISO 639-1, and those of another code. */
+const LANGUAGES =
+  'ar bg bn ca cs da de en es et eu fi fr gl gu he hi hr hu is it kn ko lt lv ml mr ms nb nl pa pl ro ru sk sl sr sv ta te th tr uk vi'.split(
+    ' ',
+  );
+const OTHER_LANGUAGES: Readonly<Record<string, string>> = { ja: 'jp', no: 'nb', pt: 'pt-br', zh: 'zh-hans' };
+
+const FRESHNESS = { day: 'pd', week: 'pw', month: 'pm', year: 'py' } as const;
+
+const DATED: EngineFilters['timeRange'] = { types: ['web', 'news'] };
+
+const FILTERS: EngineFilters = {
+  timeRange: DATED,
+  // Each takes words and characters from the query.
+  includeDomains: { types: ['web'], most: 5 },
+  excludeDomains: { types: ['web'], most: 5 },
+  language: { values: [...LANGUAGES, ...Object.keys(OTHER_LANGUAGES)].toSorted() },
+  country: { values: COUNTRIES },
+  safeSearch: {},
+  page: DATED,
+};
+
+/** Days that the API takes where a range is open. */
+const FIRST_DAY = '1970-01-01';
+const LAST_DAY = '2100-12-31';
+
+function freshness(timeRange: NonNullable<SearchFilters['timeRange']>, dates: DateRange = {}): string {
+  if (typeof timeRange === 'string') return FRESHNESS[timeRange];
+  return `${dates.from ?? FIRST_DAY}to${dates.to ?? LAST_DAY}`;
+}
+
+/** The query with its domains where the API takes both, else without: they are applied to the hits, too. */
+function asked(query: string, filters: SearchFilters): string {
+  const whole = withSites(query, filters);
+  return whole === fitted(whole) ? whole : fitted(query);
+}
 
 function fitted(query: string): string {
   const fits = query.length <= MAX_QUERY_LENGTH && query.split(/\s+/).length <= MAX_QUERY_WORDS;
@@ -112,12 +161,20 @@ function parse(response: EngineResponse, context: ParseContext): EnginePage {
   // A web search without results has no `web`, but has the type `search`.
   const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
   if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
-  const found = hits(list, (entry) => fields(kind, entry, context.nowMs));
-  const offset = asCount(context.state) ?? 0;
+  const start = startOf(context.query, pageSize(kind, context.query.maxResults));
+  const isFirst = context.state === undefined;
+  const found = hits(isFirst ? list.slice(start.skip) : list, (entry) => fields(kind, entry, context.nowMs));
+  const offset = asCount(context.state) ?? start.index;
   const announced = asRecord(body['query'])['more_results_available'];
   const full = typeof announced === 'boolean' ? announced : list.length >= pageSize(kind, context.query.maxResults);
   const goesOn = full && list.length > 0 && kind !== 'images' && offset < LAST_OFFSET;
   return goesOn && wantsMore(context, found) ? { hits: found, next: offset + 1 } : { hits: found };
+}
+
+function languageOf({ country, language = '' }: SearchFilters): string {
+  if (language === 'pt' && country === 'PT') return 'pt-pt';
+  if (language === 'zh' && (country === 'TW' || country === 'HK')) return 'zh-hant';
+  return OTHER_LANGUAGES[language] ?? language;
 }
 
 /** Brave Search. Throws when `apiKey` is missing. */
@@ -131,14 +188,23 @@ export function brave(settings: BraveSettings): HttpEngine {
     types: ['web', 'news', 'images'],
     // The limit of the free plan; paid plans have higher ones.
     rates: [{ requests: 1, perMs: 1000 }],
-    request({ query, type, maxResults }, state): EngineRequest {
-      const kind = type as Kind;
-      const parameters = new URLSearchParams({ q: fitted(query), count: String(pageSize(kind, maxResults)) });
-      if (kind !== 'images') parameters.set('offset', String(asCount(state) ?? 0));
+    filters: FILTERS,
+    request(query: EngineQuery, state): EngineRequest {
+      const kind = query.type as Kind;
+      const size = pageSize(kind, query.maxResults);
+      const filters = appliedFilters(FILTERS, query);
+      const parameters = new URLSearchParams({ q: asked(query.query, filters), count: String(size) });
+      const offset = asCount(state) ?? Math.min(startOf(query, size).index, LAST_OFFSET);
+      if (kind !== 'images') parameters.set('offset', String(offset));
       if (kind === 'web') parameters.set('result_filter', 'web');
-      if (country) parameters.set('country', country);
-      if (language) parameters.set('search_lang', language);
-      if (safeSearch) parameters.set('safesearch', safeSearch);
+      if (filters.timeRange !== undefined) parameters.set('freshness', freshness(filters.timeRange, query.dates));
+      const region = filters.country ?? country;
+      if (region) parameters.set('country', region);
+      const lang = filters.language === undefined ? language : languageOf(filters);
+      if (lang) parameters.set('search_lang', lang);
+      const safe = filters.safeSearch ?? safeSearch;
+      // Images have no step between.
+      if (safe) parameters.set('safesearch', kind === 'images' && safe === 'moderate' ? 'strict' : safe);
       return { method: 'GET', url: `${url}/${kind}/search?${parameters.toString()}`, headers };
     },
     parse,

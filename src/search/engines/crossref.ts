@@ -2,7 +2,8 @@
 
 import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 
 export interface CrossrefSettings {
@@ -15,7 +16,15 @@ export interface CrossrefSettings {
 const MAX_COUNT = 100;
 /** The API refuses greater offsets. */
 const REACHABLE = 10_000;
-const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issued';
+const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issued,author,is-referenced-by-count';
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  // Works belong to no country, and none is left out of them.
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
 
 /** The service allows few requests at once; each response has the limits in its headers. */
 export function crossref({ contact, url = 'https://api.crossref.org' }: CrossrefSettings = {}): HttpEngine {
@@ -24,6 +33,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
     documentation: 'https://www.crossref.org/documentation/retrieve-metadata/rest-api/',
     types: ['academic'],
     concurrency: contact === undefined ? 1 : 3,
+    filters: FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
@@ -32,6 +42,12 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         offset: String(offset),
         select: FIELDS,
       });
+      const { from, to } = appliedFilters(FILTERS, query).timeRange === undefined ? {} : (query.dates ?? {});
+      const published = [
+        ...(from === undefined ? [] : [`from-pub-date:${from}`]),
+        ...(to === undefined ? [] : [`until-pub-date:${to}`]),
+      ];
+      if (published.length > 0) parameters.set('filter', published.join(','));
       if (contact !== undefined) parameters.set('mailto', contact);
       return { method: 'GET', url: `${url}/works?${parameters.toString()}`, headers: { accept: 'application/json' } };
     },
@@ -46,6 +62,10 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         snippet: jatsText(asText(work['abstract'])),
         publishedAt: date(work['published'], context.nowMs) ?? date(work['issued'], context.nowMs),
         source: asText(asArray(work['container-title'])[0]) || work['publisher'],
+        doi: work['DOI'] ?? undefined,
+        authors: asArray(work['author']).map(nameOf),
+        venue: asArray(work['container-title'])[0],
+        citations: work['is-referenced-by-count'] ?? undefined,
       }));
       const reachable = Math.min(asCount(asRecord(message)['total-results']) ?? REACHABLE, REACHABLE);
       return {
@@ -54,6 +74,12 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
       };
     },
   };
+}
+
+/** Of a person, or of an organisation. */
+function nameOf(author: unknown): string {
+  const { family, given, name } = asRecord(author);
+  return [asText(given), asText(family)].filter((part) => part !== '').join(' ') || asText(name);
 }
 
 function doiUrl(doi: string): string {

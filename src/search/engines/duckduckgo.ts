@@ -4,8 +4,18 @@
 import { decodeHTMLAttribute } from 'entities';
 import { Parser } from 'htmlparser2';
 import { refuse, wantsMore } from '../engine-response.ts';
-import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFilters,
+  type EnginePage,
+  type EngineQuery,
+  type EngineRequest,
+  type HttpEngine,
+} from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
+import type { DateRange, SearchFilters } from '../filters.ts';
 import { hits } from '../hit.ts';
+import { withSites } from './site-operators.ts';
 
 export interface DuckduckgoSettings {
   /** Region such as `us-en`. Default `wt-wt`, all of them. */
@@ -21,6 +31,115 @@ const MAX_QUERY_LENGTH = 499;
 /** The limit of browsers. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 512;
 
+/** Regions of the service by country: the first language is that of a search without one. Its codes of three are its own. */
+const REGIONS: Readonly<Record<string, readonly string[]>> = {
+  AR: ['ar-es'],
+  AT: ['at-de'],
+  AU: ['au-en'],
+  BE: ['be-nl', 'be-fr'],
+  BG: ['bg-bg'],
+  BR: ['br-pt'],
+  CA: ['ca-en', 'ca-fr'],
+  CH: ['ch-de', 'ch-fr', 'ch-it'],
+  CL: ['cl-es'],
+  CN: ['cn-zh'],
+  CO: ['co-es'],
+  CZ: ['cz-cs'],
+  DE: ['de-de'],
+  DK: ['dk-da'],
+  EE: ['ee-et'],
+  ES: ['es-es', 'ct-ca'],
+  FI: ['fi-fi'],
+  FR: ['fr-fr'],
+  GB: ['uk-en'],
+  GR: ['gr-el'],
+  HK: ['hk-tzh'],
+  HR: ['hr-hr'],
+  HU: ['hu-hu'],
+  ID: ['id-id', 'id-en'],
+  IE: ['ie-en'],
+  IL: ['il-he'],
+  IN: ['in-en'],
+  IT: ['it-it'],
+  JP: ['jp-jp'],
+  KR: ['kr-kr'],
+  LT: ['lt-lt'],
+  LV: ['lv-lv'],
+  MX: ['mx-es'],
+  MY: ['my-ms', 'my-en'],
+  NL: ['nl-nl'],
+  NO: ['no-no'],
+  NZ: ['nz-en'],
+  PE: ['pe-es'],
+  PH: ['ph-en', 'ph-tl'],
+  PL: ['pl-pl'],
+  PT: ['pt-pt'],
+  RO: ['ro-ro'],
+  RU: ['ru-ru'],
+  SE: ['se-sv'],
+  SG: ['sg-en'],
+  SI: ['sl-sl'],
+  SK: ['sk-sk'],
+  TH: ['th-th'],
+  TR: ['tr-tr'],
+  TW: ['tw-tzh'],
+  UA: ['ua-uk'],
+  US: ['us-en', 'ue-es'],
+  VE: ['ve-es'],
+  VN: ['vn-vi'],
+  ZA: ['za-en'],
+};
+
+/** Languages whose code in a region is not that of ISO 639-1. */
+const OWN_LANGUAGES: Readonly<Record<string, string>> = { jp: 'ja', kr: 'ko', tzh: 'zh' };
+
+function languageOf(region: string): string {
+  const own = region.slice(region.indexOf('-') + 1);
+  return OWN_LANGUAGES[own] ?? own;
+}
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  includeDomains: { most: 1 },
+  excludeDomains: { most: 5 },
+  language: {
+    needs: 'country',
+    values: Object.entries(REGIONS).flatMap(([country, regions]) =>
+      regions.map((region) => `${languageOf(region)}-${country}`),
+    ),
+  },
+  country: { values: Object.keys(REGIONS) },
+  safeSearch: {},
+};
+
+const RECENT = { day: 'd', week: 'w', month: 'm', year: 'y' } as const;
+const SAFE = { off: '-2', moderate: '-1', strict: '1' } as const;
+
+/** Days where a range is open. */
+const FIRST_DAY = '1970-01-01';
+const LAST_DAY = '2100-12-31';
+
+function period(timeRange: NonNullable<SearchFilters['timeRange']>, { from, to }: DateRange = {}): string {
+  return typeof timeRange === 'string' ? RECENT[timeRange] : `${from ?? FIRST_DAY}..${to ?? LAST_DAY}`;
+}
+
+function regionOf({ country, language }: SearchFilters): string | undefined {
+  const regions = country === undefined ? [] : (REGIONS[country] ?? []);
+  return regions.find((region) => languageOf(region) === language) ?? regions[0];
+}
+
+/** The fields of the first form. */
+function formOf(query: EngineQuery, region: string): Readonly<Record<string, string>> {
+  const filters = appliedFilters(FILTERS, query);
+  return {
+    q: plainQuery(query.query, filters),
+    b: '',
+    kl: regionOf(filters) ?? region,
+    ...(filters.timeRange !== undefined && { df: period(filters.timeRange, query.dates) }),
+    ...(filters.safeSearch !== undefined && { kp: SAFE[filters.safeSearch] }),
+  };
+}
+
 /** One request at a time: several at once are challenged. */
 export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
   const { region = 'wt-wt', userAgent = 'Mozilla/5.0 (compatible; headrace)' } = settings;
@@ -30,8 +149,8 @@ export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
     documentation: 'https://duckduckgo.com/duckduckgo-help-pages/features/non-javascript',
     types: ['web'],
     concurrency: 1,
+    filters: FILTERS,
     request(query, state): EngineRequest {
-      const first = { q: plainQuery(query.query), b: '', kl: region };
       return {
         method: 'POST',
         url: `${url}/html/`,
@@ -41,7 +160,7 @@ export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
           referer: `${url}/`,
           'user-agent': userAgent,
         },
-        body: new URLSearchParams(isFields(state) ? state : first).toString(),
+        body: new URLSearchParams(isFields(state) ? state : formOf(query, region)).toString(),
       };
     },
     parse(response, context): EnginePage {
@@ -59,11 +178,11 @@ export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
 }
 
 /** Bangs and a leading backslash would send the request to another site. */
-function plainQuery(query: string): string {
-  return query
-    .replace(/(^|\s)!+(?=\S)/g, '$1')
-    .replace(/^\s*\\+/, '')
-    .slice(0, MAX_QUERY_LENGTH);
+function plainQuery(query: string, filters: SearchFilters): string {
+  const plain = query.replace(/(^|\s)!+(?=\S)/g, '$1').replace(/^\s*\\+/, '');
+  const whole = withSites(plain, filters);
+  // Domains are applied to the hits, too.
+  return whole.length <= MAX_QUERY_LENGTH ? whole : plain.slice(0, MAX_QUERY_LENGTH);
 }
 
 function isFields(state: unknown): state is Record<string, string> {

@@ -3,7 +3,8 @@
 
 import { asArray, asText, jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import type { HttpEngine, SearchType } from '../engine.ts';
+import type { EngineFilters, EngineQuery, HttpEngine, SearchType } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { hits, siteOf } from '../hit.ts';
 
 export interface ExaSettings {
@@ -18,6 +19,34 @@ const CATEGORY: Readonly<Partial<Record<SearchType, string>>> = { news: 'news', 
 
 const PASSAGE_CHARACTERS = 500;
 
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  includeDomains: {},
+  excludeDomains: {},
+  country: { prefers: true },
+  safeSearch: {},
+};
+
+/** The members for the filters of a query. The API takes one list of domains: the other one is applied to the hits. */
+function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
+  const { country, excludeDomains, includeDomains, safeSearch, timeRange } = appliedFilters(FILTERS, query);
+  const { from, to } = timeRange === undefined ? {} : (query.dates ?? {});
+  return {
+    ...(from !== undefined && { startPublishedDate: `${from}T00:00:00.000Z` }),
+    ...(to !== undefined && { endPublishedDate: `${to}T23:59:59.999Z` }),
+    ...(includeDomains !== undefined ? { includeDomains } : excludeDomains !== undefined && { excludeDomains }),
+    ...(country !== undefined && { userLocation: country }),
+    ...(safeSearch !== undefined && { moderation: safeSearch !== 'off' }),
+  };
+}
+
+/** Names in one text. */
+function authorsOf(author: unknown): readonly string[] | undefined {
+  const text = asText(author);
+  const names = text.split(text.includes(';') ? /;\s*/ : /,\s*|\s+and\s+/).filter((name) => name !== '');
+  return names.length === 0 ? undefined : names;
+}
+
 /** Exa. Throws when `apiKey` is missing. */
 export function exa(settings: ExaSettings): HttpEngine {
   const { apiKey, url = 'https://api.exa.ai', mode = 'auto' } = settings;
@@ -27,13 +56,15 @@ export function exa(settings: ExaSettings): HttpEngine {
     kind: 'exa',
     documentation: 'https://docs.exa.ai/reference/search',
     types: ['web', 'news', 'academic'],
-    request({ query, type, maxResults }) {
-      const category = CATEGORY[type];
+    filters: FILTERS,
+    request(query) {
+      const category = CATEGORY[query.type];
       const body = {
-        query,
+        query: query.query,
         type: mode,
-        numResults: maxResults,
+        numResults: query.maxResults,
         ...(category === undefined ? {} : { category }),
+        ...filtersOf(query),
         contents: { highlights: { maxCharacters: PASSAGE_CHARACTERS } },
       };
       return { method: 'POST', url: `${url}/search`, headers, body: JSON.stringify(body) };
@@ -46,6 +77,7 @@ export function exa(settings: ExaSettings): HttpEngine {
         snippet: asArray(result['highlights']).map(asText).filter(Boolean).join(' … ') || result['text'],
         publishedAt: isoDate(result['publishedDate'], nowMs),
         source: query.type === 'news' ? siteOf(result['url']) : undefined,
+        authors: query.type === 'academic' ? authorsOf(result['author']) : undefined,
       }));
       return { hits: found };
     },

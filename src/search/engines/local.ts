@@ -1,7 +1,7 @@
 // Engine kind `local`: full-text search over a folder of Markdown, HTML, plain text and JSONL files. The index is in a thread that all
 // others share: this thread only passes queries on.
 
-import type { EngineHit, EngineQuery, InProcessEngine } from '../engine.ts';
+import type { EngineFilters, EngineHit, EngineQuery, InProcessEngine } from '../engine.ts';
 import { IndexThread } from './local/index-thread.ts';
 
 export interface LocalSettings {
@@ -44,6 +44,15 @@ export interface LocalDeps {
 /** The index answers one query of a folder after another: all others wait where accounts take turns. */
 const CONCURRENCY = 2;
 
+/** What is in the folder is its owner's choice. */
+const FILTERS: EngineFilters = {
+  includeDomains: {},
+  excludeDomains: {},
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
+
 export interface LocalEngine extends InProcessEngine {
   readonly folder: IndexedFolderSettings;
 }
@@ -64,6 +73,7 @@ export function local(settings: LocalSettings, deps: LocalDeps = {}): LocalEngin
     documentation: 'https://lucaong.github.io/minisearch/',
     types: ['web', 'news', 'images'],
     concurrency: CONCURRENCY,
+    filters: FILTERS,
     folder,
     search(query, signal) {
       indexes ??= new IndexThread();

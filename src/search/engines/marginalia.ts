@@ -1,8 +1,9 @@
 // Engine kind `marginalia`: web pages of small, non-commercial sites. Refusals are plain text whose first word tells a
 // used-up day (`quota`) from too many requests in a minute (`rate limited`).
 
-import { asCount, jsonBody, listOf, refuse, retryAfter, wantsMore } from '../engine-response.ts';
-import { EngineError, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { asCount, jsonBody, listOf, refuse, retryAfter, startOf, wantsMore } from '../engine-response.ts';
+import { EngineError, type EngineFilters, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface MarginaliaSettings {
@@ -14,6 +15,12 @@ export interface MarginaliaSettings {
 const SMALLEST_PAGE = 10;
 const LAST_PAGE = 10;
 
+const FILTERS: EngineFilters = { safeSearch: { prefers: true }, page: {} };
+
+function pageSize(maxResults: number): number {
+  return Math.max(SMALLEST_PAGE, maxResults);
+}
+
 /** Marginalia. Throws when `apiKey` is missing. */
 export function marginalia(settings: MarginaliaSettings): HttpEngine {
   const { apiKey, url = 'https://api2.marginalia-search.com' } = settings;
@@ -24,12 +31,16 @@ export function marginalia(settings: MarginaliaSettings): HttpEngine {
     documentation: 'https://about.marginalia-search.com/article/api/',
     types: ['web'],
     concurrency: 1,
-    request({ query, maxResults }, state): EngineRequest {
+    filters: FILTERS,
+    request(query, state): EngineRequest {
+      const size = pageSize(query.maxResults);
+      const { safeSearch } = appliedFilters(FILTERS, query);
       const parameters = new URLSearchParams({
-        query,
-        count: String(Math.max(SMALLEST_PAGE, maxResults)),
-        page: String(asCount(state) ?? 1),
+        query: query.query,
+        count: String(size),
+        page: String(asCount(state) ?? startOf(query, size).index + 1),
       });
+      if (safeSearch !== undefined) parameters.set('nsfw', safeSearch === 'off' ? '0' : '1');
       return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
@@ -40,13 +51,14 @@ export function marginalia(settings: MarginaliaSettings): HttpEngine {
       refuse(response);
       const body = jsonBody(response);
       const list = listOf(body, 'results');
-      const found = hits(list, (result) => ({
+      const start = startOf(context.query, pageSize(context.query.maxResults));
+      const found = hits(context.state === undefined ? list.slice(start.skip) : list, (result) => ({
         title: result['title'],
         url: result['url'],
         snippet: result['description'],
       }));
-      const page = asCount(context.state) ?? 1;
-      const last = Math.min(LAST_PAGE, asCount(body['pages']) ?? 1);
+      const page = asCount(context.state) ?? start.index + 1;
+      const last = Math.min(start.index + LAST_PAGE, asCount(body['pages']) ?? 1);
       const goesOn = list.length > 0 && page < last && wantsMore(context, found);
       return goesOn ? { hits: found, next: page + 1 } : { hits: found };
     },

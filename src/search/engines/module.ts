@@ -11,11 +11,14 @@ import {
   type Engine,
   EngineError,
   type EngineFailure,
+  type EngineFilters,
   type EngineHit,
   type EnginePage,
   type EngineQuery,
   type EngineRequest,
   type EngineResponse,
+  type FilterName,
+  type FilterSupport,
   type ParseContext,
   type RateLimit,
   SEARCH_TYPES,
@@ -69,6 +72,7 @@ export interface CheckedModule {
   readonly types: readonly SearchType[];
   readonly concurrency?: number;
   readonly rates?: readonly RateLimit[];
+  readonly filters?: EngineFilters;
   /** Whether it has `request` and `parse`, not `search`. */
   readonly isHttp: boolean;
 }
@@ -143,18 +147,20 @@ class LoadedModule {
   readonly types: readonly SearchType[];
   readonly concurrency?: number;
   readonly rates?: readonly RateLimit[];
+  readonly filters?: EngineFilters;
   readonly #checked: CheckedModule;
   #engine: Engine | null = null;
   #loading: Promise<void> | null = null;
 
   constructor(checked: CheckedModule) {
-    const { concurrency, documentation, kind, rates, types } = checked;
+    const { concurrency, documentation, filters, kind, rates, types } = checked;
     this.#checked = checked;
     this.kind = kind;
     this.documentation = documentation;
     this.types = types;
     if (concurrency !== undefined) this.concurrency = concurrency;
     if (rates !== undefined) this.rates = rates;
+    if (filters !== undefined) this.filters = filters;
   }
 
   /** A load that fails is tried again by the next search. */
@@ -194,8 +200,9 @@ class HttpModule extends LoadedModule {
 
   parse(response: EngineResponse, context: ParseContext): EnginePage {
     try {
-      const { hits: found, next } = this.loaded('request').parse(response, context);
-      return { hits: readHits(found, context.query, context.nowMs), next };
+      const { hits: found, next, notApplied } = this.loaded('request').parse(response, context);
+      const page = { hits: readHits(found, context.query, context.nowMs), next };
+      return Array.isArray(notApplied) ? { ...page, notApplied } : page;
     } catch (error) {
       throw engineError(error);
     }
@@ -259,6 +266,34 @@ function readHits(found: unknown, { maxResults }: EngineQuery, nowMs: number): E
     url: entry['url'],
     publishedAt: isoDate(entry['publishedAt'], nowMs),
   }));
+}
+
+const FILTER_NAMES: ReadonlySet<string> = new Set<FilterName>([
+  ...(['timeRange', 'includeDomains', 'excludeDomains', 'language', 'country', 'safeSearch', 'page'] as const),
+]);
+
+/** What a module declares of its filters, as plain data; undefined for anything else. */
+export function readFilters(filters: unknown): EngineFilters | undefined {
+  if (typeof filters !== 'object' || filters === null || Array.isArray(filters)) return undefined;
+  const read: Record<string, FilterSupport> = {};
+  for (const [name, support] of Object.entries(filters)) {
+    if (!FILTER_NAMES.has(name) || typeof support !== 'object' || support === null) return undefined;
+    const { except, moot, most, needs, prefers, types, values } = support as Readonly<Record<string, unknown>>;
+    const areKnown =
+      (types === undefined || areTypes(types)) &&
+      [values, except].every((list) => list === undefined || isListOfTexts(list)) &&
+      (most === undefined || (Number.isSafeInteger(most) && (most as number) >= 0)) &&
+      [moot, prefers].every((flag) => flag === undefined || typeof flag === 'boolean') &&
+      (needs === undefined || needs === 'country' || needs === 'language');
+    if (!areKnown) return undefined;
+    const given = { except, moot, most, needs, prefers, types, values };
+    read[name] = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  }
+  return read;
+}
+
+function isListOfTexts(list: unknown): boolean {
+  return Array.isArray(list) && list.every((text) => typeof text === 'string');
 }
 
 /** Whether every entry is a search type, and there is one. */

@@ -1,8 +1,9 @@
 // Engine kind `mojeek`: web pages from Mojeek's own index. Errors come with status 200, as text in `response.status`.
 
-import { asCount, asRecord, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
+import { asCount, asRecord, asText, firstOf, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineFailure, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { EngineError, type EngineFailure, type EngineFilters, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface MojeekSettings {
@@ -15,6 +16,23 @@ export interface MojeekSettings {
 
 const SMALLEST_PAGE = 10;
 const MAX_PAGES = 10;
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  includeDomains: { most: 1 },
+  language: { prefers: true },
+  country: { prefers: true },
+  safeSearch: {},
+  page: {},
+};
+
+/** How much higher pages of the country are ranked, as the service recommends. */
+const COUNTRY_BOOST = 10;
+
+/** `20261121`, some days later. */
+function compact(day: string, later = 0): string {
+  return new Date(Date.parse(day) + later * 86_400_000).toISOString().slice(0, 10).replaceAll('-', '');
+}
 
 /** The first pattern that fits names the failure: a daily limit is a quota, any other limit is a rate. */
 const FAILURES: readonly (readonly [RegExp, EngineFailure])[] = [
@@ -37,16 +55,27 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
     kind: 'mojeek',
     documentation: 'https://www.mojeek.com/support/api/search/',
     types: ['web'],
-    request({ query, maxResults }, state): EngineRequest {
+    filters: FILTERS,
+    request(query, state): EngineRequest {
+      const filters = appliedFilters(FILTERS, query);
       const parameters = new URLSearchParams({
-        q: query,
+        q: query.query,
         fmt: 'json',
-        s: String(asCount(state) ?? 1),
-        t: String(pageSize(maxResults)),
+        s: String(asCount(state) ?? firstOf(query) + 1),
+        t: String(pageSize(query.maxResults)),
         date: '1',
         api_key: apiKey,
       });
-      if (language) parameters.set('lb', language);
+      const { from, to } = filters.timeRange === undefined ? {} : (query.dates ?? {});
+      if (from !== undefined) parameters.set('since', compact(from));
+      // The service leaves that day out.
+      if (to !== undefined) parameters.set('before', compact(to, 1));
+      if (filters.includeDomains?.[0] !== undefined) parameters.set('site', filters.includeDomains[0]);
+      const lang = filters.language?.toUpperCase() ?? language;
+      if (lang) parameters.set('lb', lang);
+      if (filters.country !== undefined) parameters.set('rb', filters.country);
+      if (filters.country !== undefined) parameters.set('rbb', String(COUNTRY_BOOST));
+      if (filters.safeSearch !== undefined) parameters.set('safe', filters.safeSearch === 'off' ? '0' : '1');
       return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
@@ -61,9 +90,10 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
         snippet: result['desc'],
         publishedAt: isoDate(result['cdatetimestamp'], context.nowMs) ?? isoDate(result['date'], context.nowMs),
       }));
-      const next = (asCount(context.state) ?? 1) + list.length;
+      const first = firstOf(context.query) + 1;
+      const next = (asCount(context.state) ?? first) + list.length;
       const total = asCount(asRecord(body['head'])['results']) ?? 0;
-      const last = Math.min(total, MAX_PAGES * pageSize(context.query.maxResults));
+      const last = Math.min(total, first - 1 + MAX_PAGES * pageSize(context.query.maxResults));
       const goesOn = list.length > 0 && next <= last && wantsMore(context, found);
       return goesOn ? { hits: found, next } : { hits: found };
     },

@@ -13,7 +13,15 @@ import {
   span,
 } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EnginePage, type EngineRequest, type EngineResponse, type HttpEngine } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFilters,
+  type EnginePage,
+  type EngineRequest,
+  type EngineResponse,
+  type HttpEngine,
+} from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface OpenalexSettings {
@@ -26,7 +34,17 @@ export interface OpenalexSettings {
 const MAX_COUNT = 100;
 /** Last result that pages reach; only cursors go further. */
 const REACHABLE = 10_000;
-const FIELDS = 'id,doi,display_name,publication_date,primary_location,abstract_inverted_index';
+const FIELDS =
+  'id,doi,display_name,publication_date,publication_year,primary_location,abstract_inverted_index,authorships,cited_by_count,open_access';
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  language: {},
+  // Works belong to no country, and none is left out of them.
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
 /** Words of an abstract; the longest real ones have a few thousand. */
 const MAX_WORDS = 5000;
 
@@ -35,6 +53,7 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
     kind: 'openalex',
     documentation: 'https://docs.openalex.org/api-entities/works/search-works',
     types: ['academic'],
+    filters: FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
@@ -43,6 +62,14 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
         'per-page': String(count),
         select: FIELDS,
       });
+      const { language, timeRange } = appliedFilters(FILTERS, query);
+      const { from, to } = timeRange === undefined ? {} : (query.dates ?? {});
+      const filters = [
+        ...(from === undefined ? [] : [`from_publication_date:${from}`]),
+        ...(to === undefined ? [] : [`to_publication_date:${to}`]),
+        ...(language === undefined ? [] : [`language:${language}`]),
+      ];
+      if (filters.length > 0) parameters.set('filter', filters.join(','));
       if (apiKey !== undefined) parameters.set('api_key', apiKey);
       return { method: 'GET', url: `${url}/works?${parameters.toString()}`, headers: { accept: 'application/json' } };
     },
@@ -59,6 +86,12 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
           snippet: abstract(work['abstract_inverted_index']),
           publishedAt: isoDate(work['publication_date'], context.nowMs),
           source: asRecord(location['source'])['display_name'],
+          doi: work['doi'] ?? undefined,
+          authors: asArray(work['authorships']).map((each) => asRecord(asRecord(each)['author'])['display_name']),
+          year: work['publication_year'],
+          venue: asRecord(location['source'])['display_name'],
+          citations: work['cited_by_count'] ?? undefined,
+          openAccessUrl: asRecord(work['open_access'])['oa_url'],
         };
       });
       const reachable = Math.min(asCount(asRecord(body['meta'])['count']) ?? REACHABLE, REACHABLE);

@@ -6,13 +6,16 @@ import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refus
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
+  type EngineFilters,
   type EnginePage,
+  type EngineQuery,
   type EngineRequest,
   type EngineResponse,
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
-import { hits } from '../hit.ts';
+import { appliedFilters } from '../filter-plan.ts';
+import { type HitFields, hits } from '../hit.ts';
 
 export interface PubmedSettings {
   /** Raises the limit from three requests a second to ten. */
@@ -35,6 +38,40 @@ const MAX_COUNT = 100;
 /** Last article that `esearch` reaches. */
 const REACHABLE = 9999;
 
+/** Codes of MARC for languages in which journals of the index appear. */
+const LANGUAGES: Readonly<Record<string, string>> = {
+  ...{ ar: 'ara', bg: 'bul', cs: 'cze', da: 'dan', de: 'ger', el: 'gre', en: 'eng', es: 'spa', fa: 'per', fi: 'fin' },
+  ...{ fr: 'fre', he: 'heb', hr: 'hrv', hu: 'hun', it: 'ita', ja: 'jpn', ko: 'kor', nb: 'nor', nl: 'dut', no: 'nor' },
+  ...{ pl: 'pol', pt: 'por', ro: 'rum', ru: 'rus', sk: 'slo', sl: 'slv', sr: 'srp', sv: 'swe', tr: 'tur', uk: 'ukr' },
+  ...{ zh: 'chi' },
+};
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  language: { values: Object.keys(LANGUAGES) },
+  // Works belong to no country, and none is left out of them.
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
+
+/** Days that the service needs where a range is open. */
+const FIRST_DAY = '1700-01-01';
+const LAST_DAY = '3000-12-31';
+
+/** The parameters that name articles. */
+function searchOf(query: EngineQuery, offset: number, count: number): Readonly<Record<string, string>> {
+  const { language, timeRange } = appliedFilters(FILTERS, query);
+  const { from = FIRST_DAY, to = LAST_DAY } = query.dates ?? {};
+  const term = language === undefined ? query.query : `(${query.query}) AND ${LANGUAGES[language]}[la]`;
+  const slashed = (day: string): string => day.replaceAll('-', '/');
+  const dates = { datetype: 'pdat', mindate: slashed(from), maxdate: slashed(to) };
+  return {
+    ...{ term, retstart: String(offset), retmax: String(count), sort: 'relevance' },
+    ...(timeRange === undefined ? {} : dates),
+  };
+}
+
 export function pubmed(settings: PubmedSettings = {}): HttpEngine {
   const { apiKey, contact, url = 'https://eutils.ncbi.nlm.nih.gov/entrez/eutils' } = settings;
   const common = {
@@ -49,11 +86,12 @@ export function pubmed(settings: PubmedSettings = {}): HttpEngine {
     documentation: 'https://www.ncbi.nlm.nih.gov/books/NBK25500/',
     types: ['academic'],
     rates: [{ requests: apiKey === undefined ? 3 : 10, perMs: 1000 }],
+    filters: FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const [step, own] = isNamed(state)
         ? ['esummary', { id: state.ids.join(',') }]
-        : ['esearch', { term: query.query, retstart: String(offset), retmax: String(count), sort: 'relevance' }];
+        : ['esearch', searchOf(query, offset, count)];
       const parameters = new URLSearchParams({ ...common, ...own });
       return {
         method: 'GET',
@@ -106,11 +144,25 @@ function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseC
     snippet: citation(article),
     publishedAt: date(article['pubdate'], context.nowMs) ?? date(article['epubdate'], context.nowMs),
     source: asText(article['fulljournalname']) || article['source'],
+    ...work(article),
   }));
   if (!isNamed(context.state)) return { hits: found };
   const { ids: named, offset, reachable } = context.state;
   const received = { results: named.length, hits: found, reachable };
   return { hits: found, next: nextOffset({ ...context, state: offset }, MAX_COUNT, received) };
+}
+
+function work(article: Readonly<Record<string, unknown>>): Partial<HitFields> {
+  const ids = asArray(article['articleids']).map(asRecord);
+  const idOf = (type: string): string => asText(ids.find((each) => each['idtype'] === type)?.['value']);
+  const free = idOf('pmc').toUpperCase();
+  return {
+    doi: idOf('doi') || undefined,
+    authors: asArray(article['authors']).map((author) => asRecord(author)['name']),
+    venue: asText(article['fulljournalname']) || article['source'],
+    // PubMed Central has the texts that are free.
+    ...(/^PMC\d+$/.test(free) && { openAccessUrl: `https://pmc.ncbi.nlm.nih.gov/articles/${free}/` }),
+  };
 }
 
 /** Summaries have no abstract: authors and publication distinguish articles of one title. */

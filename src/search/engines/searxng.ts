@@ -3,7 +3,15 @@
 
 import { asArray, asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineRequest, type HttpEngine, type SearchType } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFilters,
+  type EngineQuery,
+  type EngineRequest,
+  type HttpEngine,
+  type SearchType,
+} from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { type HitFields, hits } from '../hit.ts';
 
 export interface SearxngSettings {
@@ -26,6 +34,25 @@ const CATEGORY: Readonly<Record<SearchType, string>> = {
 
 const LAST_PAGE = 10;
 
+/** Results that a page of an instance has at least, where there are more. */
+const SMALLEST_PAGE = 10;
+
+const FILTERS: EngineFilters = {
+  timeRange: { values: ['day', 'week', 'month', 'year'] },
+  language: {},
+  // A locale has a language.
+  country: { needs: 'language' },
+  safeSearch: {},
+  page: {},
+};
+
+const SAFE = { off: '0', moderate: '1', strict: '2' } as const;
+
+/** The first page of the instance for a page of ours. */
+function firstPage({ maxResults, page = 1 }: EngineQuery): number {
+  return 1 + (page - 1) * Math.ceil(maxResults / SMALLEST_PAGE);
+}
+
 /** `1920 x 1080`, `1920×1080`. */
 const RESOLUTION = /^(\d{1,6})\s*[x×]\s*(\d{1,6})/i;
 
@@ -43,6 +70,7 @@ function fields(result: Readonly<Record<string, unknown>>, type: SearchType, now
     publishedAt: isoDate(result['publishedDate'], nowMs) ?? isoDate(result['pubdate'], nowMs),
     source: asText(result['source']) || result['journal'],
   };
+  if (type === 'academic') return { ...text, ...work(result) };
   if (type !== 'images') return text;
   const [, width, height] = RESOLUTION.exec(asText(result['resolution'])) ?? [];
   return {
@@ -51,6 +79,16 @@ function fields(result: Readonly<Record<string, unknown>>, type: SearchType, now
     imageUrl: withScheme(result['img_src']),
     width,
     height,
+  };
+}
+
+/** What an instance tells of a paper. */
+function work(result: Readonly<Record<string, unknown>>): Partial<HitFields> {
+  return {
+    doi: result['doi'] ?? undefined,
+    authors: result['authors'] ?? undefined,
+    venue: result['journal'],
+    openAccessUrl: withScheme(asText(result['pdf_url'])),
   };
 }
 
@@ -63,15 +101,20 @@ export function searxng(settings: SearxngSettings): HttpEngine {
     kind: 'searxng',
     documentation: 'https://docs.searxng.org/dev/search_api.html',
     types: ['web', 'news', 'images', 'academic'],
-    request({ query, type }, state): EngineRequest {
+    filters: FILTERS,
+    request(query, state): EngineRequest {
+      const filters = appliedFilters(FILTERS, query);
       const parameters = new URLSearchParams({
-        q: query,
+        q: query.query,
         format: 'json',
-        categories: CATEGORY[type],
-        pageno: String(asCount(state) ?? 1),
+        categories: CATEGORY[query.type],
+        pageno: String(asCount(state) ?? firstPage(query)),
       });
       if (engines.length > 0) parameters.set('engines', engines.join(','));
-      if (language) parameters.set('language', language);
+      const locale = [filters.language ?? language, filters.country].filter(Boolean).join('-');
+      if (locale !== '') parameters.set('language', locale);
+      if (typeof filters.timeRange === 'string') parameters.set('time_range', filters.timeRange);
+      if (filters.safeSearch !== undefined) parameters.set('safesearch', SAFE[filters.safeSearch]);
       return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
@@ -82,8 +125,9 @@ export function searxng(settings: SearxngSettings): HttpEngine {
       // Nothing was searched: an empty list would say that there is nothing to find.
       if (silent && list.length === 0 && context.state === undefined) throw new EngineError('unresponsive');
       const found = hits(list, (result) => fields(result, context.query.type, context.nowMs));
-      const page = asCount(context.state) ?? 1;
-      const goesOn = list.length > 0 && page < LAST_PAGE && wantsMore(context, found);
+      const first = firstPage(context.query);
+      const page = asCount(context.state) ?? first;
+      const goesOn = list.length > 0 && page < first + LAST_PAGE - 1 && wantsMore(context, found);
       return {
         hits: found,
         ...(goesOn ? { next: page + 1 } : {}),

@@ -1,8 +1,9 @@
 // Engine kind `semantic-scholar`: papers from the Semantic Scholar graph API, by relevance.
 
-import { asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
+import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 
 export interface SemanticScholarSettings {
@@ -15,7 +16,15 @@ export interface SemanticScholarSettings {
 const MAX_COUNT = 100;
 /** Last result of a search by relevance. */
 const REACHABLE = 1000;
-const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalIds';
+const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalIds,authors,citationCount,openAccessPdf';
+
+const FILTERS: EngineFilters = {
+  timeRange: {},
+  // Works belong to no country, and none is left out of them.
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
 
 /** A new key allows one request a second. */
 export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEngine {
@@ -26,6 +35,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
     types: ['academic'],
     concurrency: 1,
     rates: [{ requests: 1, perMs: 1000 }],
+    filters: FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
@@ -34,6 +44,8 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
         limit: String(count),
         fields: FIELDS,
       });
+      const { from = '', to = '' } = appliedFilters(FILTERS, query).timeRange === undefined ? {} : (query.dates ?? {});
+      if (from !== '' || to !== '') parameters.set('publicationDateOrYear', `${from}:${to}`);
       const key = apiKey === undefined ? {} : { 'x-api-key': apiKey };
       return {
         method: 'GET',
@@ -55,6 +67,12 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
         snippet: paper['abstract'],
         publishedAt: isoDate(paper['publicationDate'] ?? paper['year'], context.nowMs),
         source: asText(paper['venue']) || asRecord(paper['journal'])['name'],
+        doi: asRecord(paper['externalIds'])['DOI'] ?? undefined,
+        authors: asArray(paper['authors']).map((author) => asRecord(author)['name']),
+        year: paper['year'],
+        venue: asText(paper['venue']) || asRecord(paper['journal'])['name'],
+        citations: paper['citationCount'] ?? undefined,
+        openAccessUrl: asRecord(paper['openAccessPdf'])['url'],
       }));
       const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
       return {

@@ -1,10 +1,20 @@
 // Engine kind `serper`: Google results for web, news and images, Google Scholar for academic searches. The service may give
 // ten results a page whatever number is requested, so only a page of fewer counts as the last.
 
-import { asCount, asText, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
+import { asCount, asText, jsonBody, listOf, refuse, startOf, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineRequest, type HttpEngine, type SearchType } from '../engine.ts';
+import {
+  EngineError,
+  type EngineFilters,
+  type EngineQuery,
+  type EngineRequest,
+  type HttpEngine,
+  type SearchType,
+} from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
+import type { DateRange, SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
+import { withSites } from './site-operators.ts';
 
 export interface SerperSettings {
   readonly apiKey?: string;
@@ -29,6 +39,19 @@ interface Endpoint {
 function journal(publicationInfo: unknown): string {
   const parts = asText(publicationInfo).split(' - ');
   return (parts.length > 2 ? (parts[1] ?? '') : '').replace(/,? *\d{4}$/, '');
+}
+
+/** Authors are cut, and end with an ellipsis then. */
+function work(entry: Entry): Partial<HitFields> {
+  const [names = '', ...rest] = asText(entry['publicationInfo']).split(' - ');
+  const authors = rest.length === 0 ? [] : names.split(', ').filter((name) => !/^…?$/.test(name.trim()));
+  return {
+    authors: authors.map((name) => name.replace(/…$/, '')),
+    year: entry['year'],
+    venue: journal(entry['publicationInfo']),
+    citations: entry['citedBy'] ?? undefined,
+    openAccessUrl: entry['pdfUrl'],
+  };
 }
 
 const ENDPOINTS: Readonly<Record<SearchType, Endpoint>> = {
@@ -69,12 +92,39 @@ const ENDPOINTS: Readonly<Record<SearchType, Endpoint>> = {
       snippet: entry['snippet'],
       publishedAt: isoDate(entry['year'], nowMs),
       source: journal(entry['publicationInfo']),
+      ...work(entry),
     }),
   },
 };
 
 const SMALLEST_PAGE = 10;
 const LAST_PAGE = 10;
+
+const NOT_ACADEMIC: readonly SearchType[] = ['web', 'news', 'images'];
+
+const FILTERS: EngineFilters = {
+  timeRange: { types: NOT_ACADEMIC },
+  // A query has at most 32 words.
+  includeDomains: { types: NOT_ACADEMIC, most: 8 },
+  excludeDomains: { types: NOT_ACADEMIC, most: 8 },
+  language: { prefers: true },
+  country: { prefers: true },
+  page: {},
+};
+
+const RECENT = { day: 'd', week: 'w', month: 'm', year: 'y' } as const;
+
+/** Days are written `11/21/2026`. */
+function period(timeRange: NonNullable<SearchFilters['timeRange']>, { from = '', to = '' }: DateRange = {}): string {
+  if (typeof timeRange === 'string') return `qdr:${RECENT[timeRange]}`;
+  const american = (day: string): string => day.replace(/^(\d+)-(\d+)-(\d+)$/, '$2/$3/$1');
+  return `cdr:1,cd_min:${american(from)},cd_max:${american(to)}`;
+}
+
+/** Behind the first page of ours, pages have ten results: the service may give no more whatever is requested. */
+function pageSize({ maxResults, page = 1 }: EngineQuery): number {
+  return page > 1 ? SMALLEST_PAGE : Math.max(SMALLEST_PAGE, maxResults);
+}
 
 /** Serper. Throws when `apiKey` is missing. */
 export function serper(settings: SerperSettings): HttpEngine {
@@ -85,15 +135,20 @@ export function serper(settings: SerperSettings): HttpEngine {
     kind: 'serper',
     documentation: 'https://serper.dev',
     types: ['web', 'news', 'images', 'academic'],
-    request({ query, type, maxResults }, state): EngineRequest {
+    filters: FILTERS,
+    request(query, state): EngineRequest {
+      const filters = appliedFilters(FILTERS, query);
+      const gl = filters.country?.toLowerCase() ?? country;
+      const hl = filters.language ?? language;
       const body = {
-        q: query,
-        num: Math.max(SMALLEST_PAGE, maxResults),
-        page: asCount(state) ?? 1,
-        ...(country ? { gl: country } : {}),
-        ...(language ? { hl: language } : {}),
+        q: withSites(query.query, filters),
+        num: pageSize(query),
+        page: asCount(state) ?? startOf(query, SMALLEST_PAGE).index + 1,
+        ...(gl ? { gl } : {}),
+        ...(hl ? { hl } : {}),
+        ...(filters.timeRange === undefined ? {} : { tbs: period(filters.timeRange, query.dates) }),
       };
-      return { method: 'POST', url: `${url}/${ENDPOINTS[type].path}`, headers, body: JSON.stringify(body) };
+      return { method: 'POST', url: `${url}/${ENDPOINTS[query.type].path}`, headers, body: JSON.stringify(body) };
     },
     parse(response, context) {
       // A 400 with these words means that no credits are left, not that the query is bad.
@@ -103,9 +158,11 @@ export function serper(settings: SerperSettings): HttpEngine {
       refuse(response);
       const { list: name, fields } = ENDPOINTS[context.query.type];
       const list = listOf(jsonBody(response), name);
-      const found = hits(list, (entry) => fields(entry, context.nowMs));
-      const page = asCount(context.state) ?? 1;
-      const goesOn = list.length >= SMALLEST_PAGE && page < LAST_PAGE && wantsMore(context, found);
+      const start = startOf(context.query, SMALLEST_PAGE);
+      const isFirst = context.state === undefined;
+      const found = hits(isFirst ? list.slice(start.skip) : list, (entry) => fields(entry, context.nowMs));
+      const page = asCount(context.state) ?? start.index + 1;
+      const goesOn = list.length >= SMALLEST_PAGE && page < start.index + LAST_PAGE && wantsMore(context, found);
       return goesOn ? { hits: found, next: page + 1 } : { hits: found };
     },
   };

@@ -15,6 +15,7 @@ import {
 } from '../engine-response.ts';
 import {
   EngineError,
+  type EngineFilters,
   type EnginePage,
   type EngineQuery,
   type EngineRequest,
@@ -22,6 +23,7 @@ import {
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
+import { appliedFilters } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 
 export interface WikipediaSettings {
@@ -35,6 +37,17 @@ export interface WikipediaSettings {
   readonly imagesUrl?: string;
 }
 
+/** Languages of ISO 639-1 without a Wikipedia. */
+const NO_WIKI = 'aa ae ho hz ii kj kr lu mh nd ng oj'.split(' ');
+/** Wikipedias whose name is not the code of their language. */
+const OTHER_NAMES: Readonly<Record<string, string>> = { nb: 'no' };
+
+/** Images have no language; neither belongs to a country. A wiki of its own address has one language. */
+function filtersOf(hasAddress: boolean): EngineFilters {
+  const language = hasAddress ? {} : { language: { types: ['web'], except: NO_WIKI } as const };
+  return { ...language, country: { moot: true }, page: {} };
+}
+
 const MAX_ARTICLES = 100;
 /** Sizes and URLs of more files than this come in parts. */
 const MAX_IMAGES = 50;
@@ -44,18 +57,24 @@ const COMMON = { action: 'query', format: 'json', formatversion: '2' };
 /** One request at a time, as the API's etiquette asks. */
 export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
   const { language = 'en', contact, imagesUrl = 'https://commons.wikimedia.org' } = settings;
-  const url = settings.url ?? `https://${language}.wikipedia.org`;
+  const filters = filtersOf(settings.url !== undefined);
+  const urlFor = (query: EngineQuery): string => {
+    const asked = appliedFilters(filters, query).language;
+    const name = asked === undefined ? language : (OTHER_NAMES[asked] ?? asked);
+    return settings.url ?? `https://${name}.wikipedia.org`;
+  };
   const agent = contact === undefined ? 'headrace' : `headrace (${contact})`;
   return {
     kind: 'wikipedia',
     documentation: 'https://www.mediawiki.org/wiki/API:Search',
     types: ['web', 'images'],
     concurrency: 1,
+    filters,
     request(query, state): EngineRequest {
       const parameters = query.type === 'images' ? imageParameters(query, state) : articleParameters(query, state);
       return {
         method: 'GET',
-        url: `${query.type === 'images' ? imagesUrl : url}/w/api.php?${parameters.toString()}`,
+        url: `${query.type === 'images' ? imagesUrl : urlFor(query)}/w/api.php?${parameters.toString()}`,
         headers: { accept: 'application/json', 'user-agent': agent },
       };
     },
@@ -63,7 +82,8 @@ export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
       refuse(response);
       const body = jsonBody(response);
       if (body['error'] !== undefined) throw failure(asText(asRecord(body['error'])['code']), response);
-      return context.query.type === 'images' ? readImages(body, context) : readArticles(body, context, url);
+      const { query } = context;
+      return query.type === 'images' ? readImages(body, context) : readArticles(body, context, urlFor(query));
     },
   };
 }

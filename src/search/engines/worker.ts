@@ -9,11 +9,15 @@ import { isoDate } from '../dates.ts';
 import {
   EngineError,
   type EngineFailure,
+  type EngineFilters,
+  type EngineQuery,
   type EngineResponse,
+  type FilterName,
   type HttpEngine,
   SEARCH_TYPES,
   type SearchType,
 } from '../engine.ts';
+import type { SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
 import { JsonMembers } from '../json-members.ts';
 
@@ -46,8 +50,44 @@ function beginsMap(byte: number | undefined): boolean {
 }
 
 const MEMBERS = new JsonMembers(
-  'results title url snippet published_at source thumbnail_url image_url width height detail'.split(' '),
+  [
+    'results title url snippet published_at source thumbnail_url image_url width height detail',
+    'doi authors year venue citations open_access_url not_applied page',
+  ].flatMap((names) => names.split(' ')),
 );
+
+/** The filters of a search by their names in the protocol. */
+export const WORKER_FILTERS: Readonly<Record<keyof SearchFilters, string>> = {
+  timeRange: 'time_range',
+  includeDomains: 'include_domains',
+  excludeDomains: 'exclude_domains',
+  language: 'language',
+  country: 'country',
+  safeSearch: 'safe_search',
+};
+
+/** What the engine of a worker applies is known by its answer. */
+const FILTERS: EngineFilters = {
+  ...{ timeRange: {}, includeDomains: {}, excludeDomains: {}, language: {}, country: {}, safeSearch: {}, page: {} },
+};
+
+/** The filters and the page of a query in the protocol. */
+function filterMembers({ filters = {}, page }: EngineQuery): Readonly<Record<string, unknown>> {
+  const members: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(filters)) members[WORKER_FILTERS[name as keyof SearchFilters]] = value;
+  return page === undefined ? members : { ...members, page };
+}
+
+/** The filters that an answer does not observe: all of them, from a worker that does not know any. */
+function notAppliedOf(answer: Readonly<Record<string, unknown>>, { filters = {} }: EngineQuery): FilterName[] {
+  const names = Object.keys(filters) as (keyof SearchFilters)[];
+  const { not_applied: notApplied } = answer;
+  return Array.isArray(notApplied) ? names.filter((name) => notApplied.includes(WORKER_FILTERS[name])) : names;
+}
+
+/** State of the second request to a worker that knows no pages: it is asked for those before, too. */
+const WHOLE = 'whole';
+const MOST_HITS = 100;
 
 function read(response: EngineResponse): Readonly<Record<string, unknown>> {
   if (!beginsMap(response.body[0])) return jsonBody(response, MEMBERS);
@@ -114,6 +154,12 @@ function fieldsOf(result: Readonly<Record<string, unknown>>, nowMs: number): Hit
   fields.imageUrl = result['image_url'];
   fields.width = result['width'];
   fields.height = result['height'];
+  fields.doi = result['doi'];
+  fields.authors = result['authors'];
+  fields.year = result['year'];
+  fields.venue = result['venue'];
+  fields.citations = result['citations'];
+  fields.openAccessUrl = result['open_access_url'];
   return fields;
 }
 
@@ -131,17 +177,31 @@ export function worker(settings: WorkerSettings): HttpEngine {
     documentation: 'docs/search-engines.md',
     types,
     concurrency: 16,
-    request: ({ query, type, maxResults }, _state, account) => ({
-      method: 'POST',
-      url: `${url}/search`,
-      headers: account === undefined ? headers : { ...headers, [ACCOUNT_HEADER]: opaque(account, secret ?? '') },
-      body: JSON.stringify({ engine, query, max_results: maxResults, search_type: type }),
-    }),
-    parse(response, { nowMs, query }) {
+    filters: FILTERS,
+    request: (asked, state, account) => {
+      const { filters, maxResults, page = 1, query, type } = asked;
+      const most = state === WHOLE ? Math.min(MOST_HITS, page * maxResults) : maxResults;
+      const body = { engine, query, max_results: most, search_type: type };
+      const more = filters === undefined && page === 1 ? null : filterMembers(asked);
+      return {
+        method: 'POST',
+        url: `${url}/search`,
+        headers: account === undefined ? headers : { ...headers, [ACCOUNT_HEADER]: opaque(account, secret ?? '') },
+        body: JSON.stringify(more === null ? body : { ...body, ...more }),
+      };
+    },
+    parse(response, { nowMs, query, state }) {
       relay(response, query.type);
       refuse(response);
-      const found = hits(listOf(read(response), 'results'), (result) => fieldsOf(result, nowMs));
-      return { hits: found };
+      const { filters, maxResults, page = 1 } = query;
+      const answer = read(response);
+      const found = hits(listOf(answer, 'results'), (result) => fieldsOf(result, nowMs));
+      if (filters === undefined && page === 1) return { hits: found };
+      const notApplied = notAppliedOf(answer, query);
+      if (page === 1 || answer['page'] === page) return { hits: found, notApplied };
+      if (state !== WHOLE)
+        return found.length < maxResults ? { hits: [], notApplied } : { hits: [], notApplied, next: WHOLE };
+      return { hits: found.slice((page - 1) * maxResults), notApplied };
     },
   };
 }

@@ -54,6 +54,10 @@ t.test('line breaks, entities and CDATA of arxiv become plain text', async (t) =
       snippet: 'We study the river & its banks.',
       publishedAt: '2026-01-03T18:30:00Z',
       source: 'arXiv',
+      authors: ['A. Author'],
+      year: 2026,
+      venue: 'arXiv',
+      openAccessUrl: 'http://arxiv.org/pdf/2601.00042v2',
     },
     {
       title: 'Old identifiers',
@@ -61,6 +65,10 @@ t.test('line breaks, entities and CDATA of arxiv become plain text', async (t) =
       snippet: 'Plain text.',
       publishedAt: '1999-01-01T04:00:00Z',
       source: 'arXiv',
+      authors: ['B. Author'],
+      year: 1999,
+      venue: 'arXiv',
+      openAccessUrl: 'http://arxiv.org/pdf/hep-th/9901001v1',
     },
   ]);
 });
@@ -69,8 +77,20 @@ t.test('the name of an author and the title of the feed are no fields of an entr
   const nested =
     '<feed><title>Feed</title><entry><author><id>x</id></author><id>http://a.example/1</id></entry></feed>';
   t.same(parse(engine, 'academic', answer(nested)).hits, [
-    { title: 'http://a.example/1', url: 'http://a.example/1', snippet: '', source: 'arXiv' },
+    { title: 'http://a.example/1', url: 'http://a.example/1', snippet: '', source: 'arXiv', venue: 'arXiv' },
   ]);
+});
+
+t.test('authors of arxiv are names, with the DOI and the place of the printed paper', async (t) => {
+  const author = (name: string): string => `<author><name>${name}</name><affiliation>There</affiliation></author>`;
+  const paper = `<id>http://arxiv.org/abs/1</id>${author('Ada\n &amp; Co')}${author('B &lt;C&gt; D')}<arxiv:doi>10.1000/X</arxiv:doi>`;
+  const [hit] = parse(
+    engine,
+    'academic',
+    answer(`<feed><entry>${paper}<arxiv:journal_ref>Rivers 1</arxiv:journal_ref></entry></feed>`),
+  ).hits;
+  t.strictSame([hit?.authors?.length, hit?.doi, hit?.venue], [2, '10.1000/x', 'Rivers 1']);
+  t.equal(hit?.authors?.[0], 'Ada & Co');
 });
 
 t.test('a million nested elements cost nothing', async (t) => {

@@ -104,7 +104,10 @@ export function collect(
 const MOST_REQUESTS = 25;
 
 const ISO = /^\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d:\d\dZ)?)?)?$/;
-const TEXTS = ['title', 'url', 'snippet', 'publishedAt', 'source', 'thumbnailUrl', 'imageUrl'] as const;
+const TEXTS = [
+  ...(['title', 'url', 'snippet', 'publishedAt', 'source', 'thumbnailUrl', 'imageUrl'] as const),
+  ...(['doi', 'venue', 'openAccessUrl'] as const),
+] as const;
 const SIZES = ['width', 'height'] as const;
 
 /** What is wrong with a hit; empty when it satisfies `EngineHit`. */
@@ -112,7 +115,8 @@ function faults(hit: EngineHit): string[] {
   const found: string[] = [];
   const entries = Object.entries(hit);
   for (const [name, value] of entries) {
-    if (![...TEXTS, ...SIZES].some((known) => known === name)) found.push(`${name} is unknown`);
+    if (![...TEXTS, ...SIZES, 'authors', 'year', 'citations'].some((known) => known === name))
+      found.push(`${name} is unknown`);
     if (value === undefined) found.push(`${name} is undefined`);
   }
   for (const name of TEXTS) {
@@ -124,10 +128,16 @@ function faults(hit: EngineHit): string[] {
     if (hit[name] !== undefined && !(Number.isSafeInteger(hit[name]) && hit[name] > 0))
       found.push(`${name} is no size`);
   }
-  for (const name of ['url', 'thumbnailUrl', 'imageUrl'] as const) {
+  for (const name of ['url', 'thumbnailUrl', 'imageUrl', 'openAccessUrl'] as const) {
     if (hit[name] !== undefined && !/^https?:$/.test(URL.parse(hit[name])?.protocol ?? ''))
       found.push(`${name} is no URL`);
   }
+  const { authors = [], citations = 0, doi = '10.1000/x', year = 2000 } = hit;
+  if (!/^10\.\d{4,9}\/\S+$/.test(doi)) found.push('doi is none');
+  if (authors.length > 50 || !authors.every((name) => typeof name === 'string' && name !== ''))
+    found.push('authors are no names');
+  if (!Number.isSafeInteger(citations) || citations < 0) found.push('citations is no count');
+  if (!Number.isSafeInteger(year) || year < 1400 || year > 2200) found.push('year is none');
   if (hit.title === '') found.push('title is empty');
   if (typeof hit.snippet !== 'string') found.push('snippet is missing');
   if (hit.publishedAt !== undefined && !ISO.test(hit.publishedAt)) found.push('publishedAt is no ISO 8601');

@@ -45,6 +45,11 @@ t.test('JATS becomes text and dates are as precise as they are', async (t) => {
       snippet: 'Levels of CO2 in Salmo. Second part.',
       publishedAt: '2021-05-17',
       source: 'Journal of Rivers',
+      doi: '10.1000/danube.1',
+      authors: ['Ada Lovelace', 'River Board'],
+      year: 2021,
+      venue: 'Journal of Rivers',
+      citations: 12,
     },
     {
       title: 'Only a year',
@@ -52,8 +57,22 @@ t.test('JATS becomes text and dates are as precise as they are', async (t) => {
       snippet: '',
       publishedAt: '2020',
       source: 'River Press',
+      doi: '10.1000/year(2020)/<a>',
+      year: 2020,
     },
-    { title: 'http://dx.doi.org/10.1000/undated', url: 'http://dx.doi.org/10.1000/undated', snippet: '' },
-    { title: 'A month', url: 'https://doi.org/10.1000/month', snippet: '', publishedAt: '2019-03' },
+    {
+      title: 'http://dx.doi.org/10.1000/undated',
+      url: 'http://dx.doi.org/10.1000/undated',
+      snippet: '',
+      doi: '10.1000/undated',
+    },
+    {
+      title: 'A month',
+      url: 'https://doi.org/10.1000/month',
+      snippet: '',
+      publishedAt: '2019-03',
+      doi: '10.1000/month',
+      year: 2019,
+    },
   ]);
 });

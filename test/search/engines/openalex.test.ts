@@ -56,8 +56,14 @@ t.test('works of openalex have their abstract, DOI and journal', async (t) => {
       snippet: 'The river flows. A river again.',
       publishedAt: '2021-05-17',
       source: 'Journal of Rivers',
+      doi: '10.1000/danube.1',
+      authors: ['Ada Lovelace', 'B. Author'],
+      year: 2021,
+      venue: 'Journal of Rivers',
+      citations: 0,
+      openAccessUrl: 'https://journal.example/danube.pdf',
     },
-    { title: 'Without a DOI', url: 'https://repository.example/2', snippet: '', publishedAt: '1998-01-01' },
+    { title: 'Without a DOI', url: 'https://repository.example/2', snippet: '', publishedAt: '1998-01-01', year: 1998 },
     { title: 'Nowhere else', url: 'https://openalex.org/W3', snippet: '' },
   ]);
 });

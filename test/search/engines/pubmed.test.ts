@@ -79,6 +79,11 @@ t.test('articles of pubmed are cited and dated as precisely as they are', async 
       snippet: 'Smith AB, Jones C, Lee D et al. Danube Care 2019 Nov 1',
       publishedAt: '2019-11-01',
       source: 'Danube care : a journal & more',
+      doi: '10.1000/care.1',
+      authors: ['Smith AB', 'Jones C', 'Lee D', 'Kim E'],
+      year: 2019,
+      venue: 'Danube care : a journal & more',
+      openAccessUrl: 'https://pmc.ncbi.nlm.nih.gov/articles/PMC6611111/',
     },
     {
       title: 'Old waters.',
@@ -86,6 +91,9 @@ t.test('articles of pubmed are cited and dated as precisely as they are', async 
       snippet: 'Smith AB. J Rivers 2016',
       publishedAt: '2016',
       source: 'Journal of rivers',
+      authors: ['Smith AB'],
+      year: 2016,
+      venue: 'Journal of rivers',
     },
   ]);
   t.same(

@@ -110,12 +110,20 @@ t.test('fields of serper are read', async (t) => {
       snippet: 'We measure the load of the river …',
       publishedAt: '2017',
       source: 'River Studies',
+      authors: ['A Author', 'B Author'],
+      year: 2017,
+      venue: 'River Studies',
+      citations: 119,
+      openAccessUrl: 'https://publisher.example/article/1.pdf',
     },
     {
       title: 'A thesis on floods',
       url: 'https://university.example/thesis.pdf',
       snippet: 'Floods.',
       publishedAt: '2020',
+      authors: ['C Author'],
+      year: 2020,
+      openAccessUrl: 'https://university.example/thesis.pdf',
     },
   ]);
 });

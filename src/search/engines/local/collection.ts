@@ -3,6 +3,8 @@
 
 import MiniSearch, { type SearchOptions, type SearchResult } from 'minisearch';
 import type { EngineHit, EngineQuery, SearchType } from '../../engine.ts';
+import { firstOf } from '../../engine-response.ts';
+import { createDomainFilter } from '../../filter-plan.ts';
 import { documents, type LocalDocument } from './documents.ts';
 import { listFolder, readText, type FolderFile, type FolderLimits } from './folder.ts';
 import { snippet } from './snippet.ts';
@@ -112,19 +114,21 @@ export class Collection {
     await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** The best hits: those with every word of the query, then those with some. Never more than `maxResults`. */
+  /** The best hits: those with every word of the query, then those with some. Never more than `maxResults`, and none of other domains. */
   find(query: EngineQuery): EngineHit[] {
     const text = [...new Set(words(query.query))].slice(0, MAX_QUERY_WORDS).join(' ');
     const carries = CARRIES[query.type];
+    const isAllowed = createDomainFilter(query.filters);
+    const first = firstOf(query);
+    const last = first + query.maxResults;
     const filter = (result: SearchResult): boolean => {
       const document = this.#documents.get(result['id'] as number);
-      return document !== undefined && carries(document.hit);
+      return document !== undefined && carries(document.hit) && (isAllowed === null || isAllowed(document.hit.url));
     };
     const all = this.#index.search(text, { ...TOLERANT, combineWith: 'AND', filter });
-    const some =
-      all.length < query.maxResults ? this.#index.search(text, { ...TOLERANT, combineWith: 'OR', filter }) : [];
+    const some = all.length < last ? this.#index.search(text, { ...TOLERANT, combineWith: 'OR', filter }) : [];
     const results = new Map([...all, ...some].map((result) => [result['id'] as number, result]));
-    return [...results.values()].slice(0, query.maxResults).flatMap((result) => this.#toHit(result));
+    return [...results.values()].slice(first, last).flatMap((result) => this.#toHit(result));
   }
 
   #toHit(result: SearchResult): EngineHit[] {
