@@ -5,8 +5,10 @@ import { resolveSettings } from '../config/load.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host, type Profile } from '../host/index.ts';
+import { startBrowser } from './demo-browser.ts';
 import { startEngines } from './demo-engines.ts';
 import { startDemoLoad } from './demo-load.ts';
+import { startSite } from './demo-site.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { port, readRest, type Rest, sentenceOf } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -43,13 +45,15 @@ const MODELS = {
 const HOSTS = 2;
 
 const DESCRIPTION = `Runs a gateway in front of two simulated hosts for each of two models and of five search engines, with a demo key,
-and prints commands to paste. Nothing leaves this machine. Ctrl-C ends it.`;
+and prints commands to paste. An installed Chromium or Chrome is started to show pages that need scripts. Nothing leaves this machine.
+Ctrl-C ends it.`;
 
 export function configureDemo(command: Command, io: CliIo): void {
   command
     .description(DESCRIPTION)
     .option('--port <n>', 'public port; 0 picks a free one', port, 8080)
     .option('--admin-port <n>', 'port of metrics, status and dashboard; 0 picks a free one', port, 9090)
+    .option('--no-browser', 'start no browser for pages that need scripts')
     .option('--load', 'a few users chat with the models, so that there is something to see')
     .allowUnknownOption()
     .allowExcessArguments()
@@ -61,10 +65,24 @@ interface DemoOptions {
   readonly port: number;
   readonly adminPort: number;
   readonly load?: boolean;
+  readonly browser: boolean;
 }
 
+/** What the demo shows of pages: the address of one that needs a browser, and the browser. */
+interface Pages {
+  readonly url: string;
+  readonly browser: 'sandboxed' | 'unsandboxed' | 'absent';
+}
+
+const TELLS: Readonly<Record<Pages['browser'], string>> = {
+  sandboxed: ', which a browser renders since it is empty without its scripts (see rendered)',
+  unsandboxed:
+    ', which a browser renders since it is empty without its scripts (see rendered; as root, the browser runs without its sandbox)',
+  absent: ', empty since no browser renders it: install chromium and start the demo again',
+};
+
 /** What the demo prints once it serves. */
-function banner(url: string, adminUrl: string | null, isLoaded: boolean): string {
+function banner(url: string, adminUrl: string | null, isLoaded: boolean, pages: Pages): string {
   const chats = `npx headrace bench ${url} --key ${KEY} --model atlas-27b --users 6 --turns 6 --prefixes 3 --prefix-tokens 1200 --think 1s --duration 60s`;
   const ask = `-H 'authorization: Bearer ${KEY}' -H 'content-type: application/json'`;
   const body = (extra: string): string =>
@@ -78,6 +96,8 @@ A streamed chat:
   curl -N ${url}/v1/chat/completions ${ask} -d ${body(', "stream": true, "max_tokens": 64')}
 A search, five engines, one of them slow and one failing now and then (see found_in and meta):
   curl ${url}/search ${ask} -d '{"query": "headrace water", "engines": ["engine_a", "engine_b", "engine_c", "engine_d", "engine_e"]}'
+A page as text${TELLS[pages.browser]}:
+  curl ${url}/search/fetch ${ask} -d '{"url": "${pages.url}"}'
 ${
   isLoaded
     ? 'A few users chat already: see the tokens and what of them is cached'
@@ -113,10 +133,26 @@ async function startHosts(): Promise<Map<string, Host[]>> {
 async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo): Promise<void> {
   const { port: publicPort, adminPort, load = false } = options;
   let users: { stop(): void } | null = null;
-  const [hosts, search] = await Promise.all([startHosts(), startEngines()]);
-  const closeHosts = async (): Promise<void> => {
-    await Promise.all([search.close(), ...[...hosts.values()].flat().map((host) => host.close())]);
+  const starting = new AbortController();
+  const stop = (): void => starting.abort();
+  io.events.on('SIGINT', stop).on('SIGTERM', stop);
+  const [hosts, search, site, browser] = await Promise.all([
+    ...([startHosts(), startEngines(), startSite()] as const),
+    options.browser ? startBrowser({ signal: starting.signal }) : null,
+  ]);
+  io.events.off('SIGINT', stop).off('SIGTERM', stop);
+  const pages: Pages = {
+    url: site.url,
+    browser: browser === null ? 'absent' : browser.isSandboxed ? 'sandboxed' : 'unsandboxed',
   };
+  const closeHosts = async (): Promise<void> => {
+    const parts = [search, site, ...[...hosts.values()].flat(), ...(browser === null ? [] : [browser])];
+    await Promise.all(parts.map((part) => part.close()));
+  };
+  if (starting.signal.aborted) {
+    await closeHosts();
+    return;
+  }
   const models = Object.entries(MODELS).map(([id, model]) => [
     id,
     { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
@@ -129,6 +165,11 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
       models: Object.fromEntries(models),
       keys: { static: [{ key: KEY, account: 'demo' }] },
       search: { engines: search.engines },
+      fetch: {
+        allow: ['127.0.0.1'],
+        ports: [80, 443, 8080, 8443, site.port],
+        renderer: { url: browser?.url ?? null },
+      },
       store: 'sqlite::memory:',
       costLog: { requests: 'all' },
       log: { level: 'warn' },
@@ -160,7 +201,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
       await gateway.ready();
       if (serving.isEnding) return;
       if (load) users = startDemoLoad(url, KEY, Object.keys(MODELS));
-      io.stdout.write(banner(url, adminUrl, load));
+      io.stdout.write(banner(url, adminUrl, load, pages));
     } catch (error) {
       if (serving.isEnding) return;
       io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);

@@ -6,3 +6,4 @@ export type { PageExplanation } from './page-trace.ts';
 export type { CleanResult } from './cleaning-pool.ts';
 export type { PageAnswer, PageRequest } from './page-answer.ts';
 export { PageClient, PageService, type PagesCommand } from './pages.ts';
+export { WEBRTC_FLAG } from './renderer/browser.ts';

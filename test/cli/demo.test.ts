@@ -5,7 +5,7 @@ import { runCli, startCli } from '../support/cli.ts';
 import { until } from '../support/system.ts';
 
 t.test('its search shows partial failure within three calls, and papers for academic searches', async (t) => {
-  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
   await cli.shows(/Ctrl-C ends it/);
   const [, url = ''] = await cli.shows(/headrace demo: (\S+),/);
   const search = async (body: object): Promise<{ results: { url: string }[]; meta: Record<string, unknown> }> => {
@@ -34,7 +34,7 @@ t.test('a port that is taken: a sentence, what to do about it, and exit 1', asyn
     ['--port', String(port), '--admin-port', '0'],
     ['--port', '0', '--admin-port', String(port)],
   ]) {
-    const cli = await runCli(t, ['demo', ...args]);
+    const cli = await runCli(t, ['demo', '--no-browser', ...args]);
     t.strictSame(cli.exit, { code: 1, signal: null });
     t.match(
       cli.stderr,
@@ -45,7 +45,7 @@ t.test('a port that is taken: a sentence, what to do about it, and exit 1', asyn
 });
 
 t.test('a signal before it is ready ends it with exit code 0', async (t) => {
-  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
   await until('handlers', () => cli.handlers > 0);
   cli.signal('SIGINT');
   t.strictSame(await cli.ends(), { code: 0, signal: null });

@@ -85,7 +85,7 @@ t.test('top ends after one screen', async (t) => {
 });
 
 t.test('demo prints commands that run as printed', async (t) => {
-  const cli = startCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
   await cli.shows(/Ctrl-C ends it/);
   const lines = cli.stdout.split('\n').filter((line) => line.startsWith('  curl '));
   t.equal(lines.length, 5);
