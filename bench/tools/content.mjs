@@ -3,13 +3,13 @@
 
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE, PROXY_CORE } from '../lib/cores.mjs';
-import { startGateway } from '../lib/gateway.mjs';
-import { runChild, startChild, stopChild } from '../lib/process.mjs';
+import { runChild } from '../lib/process.mjs';
 import { roundsText, show, showErrors } from '../lib/report.mjs';
 import { interleave, turnsOf } from '../lib/rounds.mjs';
 import { spread } from '../lib/statistics.mjs';
+import { withSimulatedWeb } from './simulated-web.mjs';
 
-const path = (file) => fileURLToPath(new URL(file, import.meta.url));
+const CLIENT = fileURLToPath(new URL('content-client.mjs', import.meta.url));
 
 /** What is measured, as the client knows it, and what the table says. */
 const WAYS = {
@@ -18,8 +18,6 @@ const WAYS = {
   'loop at once': 'script: POST /search, then all pages at once, cleaned by Readability',
   loop: 'script: the same, one page after the other',
 };
-
-const ENGINES = ['engine_a', 'engine_b', 'engine_c'];
 
 export const flags = {
   queries: { type: 'number', default: 40, quick: 6, help: 'content: searches of each run' },
@@ -31,26 +29,10 @@ export const flags = {
 export const steps = ({ rounds }) => Object.keys(WAYS).length * turnsOf(rounds);
 
 export async function measure(settings, rig) {
-  const children = [];
   const cores = `${PROXY_CORE},${LOAD_CORE}`;
-  try {
-    const web = await startChild({
-      ...{ name: 'web', command: process.execPath, args: [path('web.mjs'), String(settings.scale)] },
-      ...{ core: LOAD_CORE, ready: /^ready (\d+)$/ },
-    });
-    children.push(web.child);
-    const webPort = Number(web.match[1]);
-    const engines = ENGINES.map((id) => [id, { kind: 'searxng', url: `http://127.0.0.1:${webPort}/engine/${id}` }]);
-    const places = { perAccount: 64, perHost: 64, cacheTtl: null };
-    const gateway = await startGateway(
-      {
-        search: { engines: Object.fromEntries(engines), default: ENGINES, perAccount: 64 },
-        fetch: { ...places, allow: ['127.0.0.0/8'], ports: [webPort], cleaners: 2 },
-      },
-      { cores, nodeFlags: settings.nodeFlags },
-    );
-    children.push(gateway.child);
-    const peers = Object.keys(WAYS).map((name) => ({ name, port: gateway.port, pid: gateway.child.pid }));
+  const { nodeFlags, scale } = settings;
+  await withSimulatedWeb({ cores, fetch: { cleaners: 2 }, nodeFlags, scale }, async ({ gateway, webPort }) => {
+    const peers = Object.keys(WAYS).map((name) => ({ name, ...gateway }));
     let turn = 0;
     const run = async ({ name, port }) => {
       const who = `turn${turn}`;
@@ -59,19 +41,14 @@ export async function measure(settings, rig) {
       const { atOnce, pages, queries } = settings;
       const ran = await runChild({
         ...{ name: `content client (${name})`, command: process.execPath, core: cores },
-        args: [
-          path('content-client.mjs'),
-          JSON.stringify({ way: name, who, port, first, count: queries, atOnce, pages }),
-        ],
+        args: [CLIENT, JSON.stringify({ way: name, who, port, first, count: queries, atOnce, pages })],
       });
       const asked = await (await fetch(`http://127.0.0.1:${webPort}/asked`)).json();
       return { ...ran, visits: asked[who] ?? 0 };
     };
     const runs = await interleave(peers, settings.rounds, run, (text) => rig.step(`content, ${text}`));
     rig.result(resultOf(settings, runs));
-  } finally {
-    for (const child of children.toReversed()) await stopChild(child);
-  }
+  });
 }
 
 function quantile(times, share) {

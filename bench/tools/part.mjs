@@ -1,22 +1,24 @@
-// Benchmark of searches and pages as tools of agents: a search with the text of its best pages, beside the loop of a script. A part of
+// Benchmark of searches and pages as tools of agents: a search with the text of its best pages beside the loop of a script, and calls over the
+// Model Context Protocol. A part of
 // ../run.mjs; each scenario has a file of its own.
 
 import { COMMON } from '../lib/flags.mjs';
 import * as content from './content.mjs';
+import * as mcp from './mcp.mjs';
 
-const SCENARIOS = { content };
+const SCENARIOS = { content, mcp };
 
-const { rounds, nodeFlags } = COMMON;
+const { rounds, seconds, warmUp, nodeFlags } = COMMON;
 
 export const part = {
   name: 'tools',
-  sentence: 'Searches and pages as agents use them: time until a search has the text of its best pages.',
+  sentence:
+    'Searches and pages as agents use them: time until a search has the text of its best pages, and what a call over the Model Context Protocol adds.',
   peers: [],
   /** The script cleans with packages of `bench/`. */
   needsPackages: true,
   flags: {
-    rounds,
-    nodeFlags,
+    ...{ rounds, seconds, warmUp, nodeFlags },
     scenarios: { type: 'words', default: Object.keys(SCENARIOS), help: `of ${Object.keys(SCENARIOS).join(', ')}` },
     ...Object.assign({}, ...Object.values(SCENARIOS).map(({ flags }) => flags)),
   },
