@@ -11,7 +11,7 @@ const LAYERS = [
   ['gateway'],
   ['admin', 'host', 'picker', 'search-worker'],
   ['api'],
-  ['responses', 'mcp'],
+  ['responses', 'mcp', 'compat'],
   ['ingress'],
   ['cluster'],
   ['upstream', 'search', 'web-search', 'fetch', 'billing', 'catalog', 'load', 'discovery'],

@@ -232,6 +232,11 @@ function resultOf(url: string, { answer, error }: PageOutcome): PageResult {
   return error === null ? answer : { url, error: { code: error.code, detail: error.message } };
 }
 
+/** The pages of a document that another interface has made of its request. Throws 422. */
+export function pagesAsk(document: unknown): PagesAsk {
+  return pagesAskOf(readValue(fetchRequest, document), []);
+}
+
 function pagesAskOf(request: FetchRequest, loc: readonly string[]): PagesAsk {
   const { url, urls } = request;
   if (url !== undefined && urls !== undefined) {

@@ -34,6 +34,8 @@ export interface RouteDoc {
   /** Whether the 2xx answer may also be a stream of server-sent events. */
   readonly streams?: boolean;
   readonly cookie?: { readonly name: string; readonly description: string; readonly default: string };
+  /** The body of errors, where it is not that of the interface: that of another product, whose statuses differ too. */
+  readonly errorBody?: Schema;
   /** Parameters of the query; the answer 422 follows from them. */
   readonly query?: readonly ParameterDoc[];
 }
@@ -194,6 +196,7 @@ function cookieParameters({ cookie }: RouteDoc): JsonSchema[] {
 }
 
 function operationResponses(route: RouteDoc, schemas: Record<string, JsonSchema>): JsonSchema {
+  if (route.errorBody !== undefined) return foreignResponses(route, route.errorBody, schemas);
   const implied = [
     ...(route.auth === 'key' ? [401] : []),
     ...(route.request === undefined ? [] : BODY_STATUSES),
@@ -215,6 +218,21 @@ function operationResponses(route: RouteDoc, schemas: Record<string, JsonSchema>
   }
   responses['default'] = errorResponse(0, 'Any other error.', schemas);
   return responses;
+}
+
+/** Answers of a route whose errors have a body of their own. */
+function foreignResponses(route: RouteDoc, errorBody: Schema, schemas: Record<string, JsonSchema>): JsonSchema {
+  const schema = jsonContent(toJsonSchema(errorBody, schemas));
+  const documented = Object.entries(route.responses).map(([status, doc]) => [
+    status,
+    {
+      description: doc.description,
+      headers: headersOf(Number(status)),
+      ...(Number(status) < 400 ? content(doc, route, schemas) : { content: schema }),
+    },
+  ]);
+  const other = { description: 'Any other error.', headers: headersOf(0), content: schema };
+  return { ...Object.fromEntries(documented), default: other };
 }
 
 function content(

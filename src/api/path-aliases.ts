@@ -44,6 +44,9 @@ export const PATH_ALIASES: readonly PathAlias[] = [
     from: /^(?=\/(?:responses|models)(?:\/|$))/,
     to: '/v1',
   },
+  // SearXNG answers at its root too, and LangChain asks there.
+  { sent: '/searxng', meant: '/searxng/search', from: /^\/searxng\/?$/, to: '/searxng/search' },
+  { sent: '/jina', meant: '/jina/', from: /^\/jina$/, to: '/jina/' },
   // llama-server and text-embeddings-inference have APIs of their own at some of these.
   {
     sent: '/embeddings, /moderations, /audio/…, /images/…',

@@ -59,6 +59,10 @@ export interface CostRange {
 
 /** What differs between the endpoints that cost money. */
 export interface PaidEndpoint<Input> {
+  /** A key that clients of this endpoint send in a header of their own form, as in `Authorization: Basic`. */
+  keyInHead?(exchange: Exchange): string | undefined;
+  /** A key that clients of this endpoint send in the body. Asked where the headers have none. */
+  keyInBody?(body: Buffer): string | undefined;
   /** Validates the body. Throws 422, or 404 for an unknown model. */
   read(exchange: Exchange, deps: ApiDeps, body: Buffer): Input;
   /** Whether requests of this kind may have to be prepared. */
@@ -82,7 +86,7 @@ const KEYLESS_UPLOAD_BYTES = 64 * 1024;
 /** The endpoint as the router calls it. It throws 401 before the body is read; every later refusal is answered. */
 export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
   return (exchange, deps) => {
-    const access = authenticate(exchange, deps);
+    const access = authenticate(exchange, deps, endpoint.keyInHead?.(exchange));
     const { declaredBytes, keyless } = exchange;
     const isShort = declaredBytes >= 0 && declaredBytes <= KEYLESS_UPLOAD_BYTES;
     if (keyless && !isShort && (deps.paymentProcessor === null || deps.billing === null)) {
@@ -91,7 +95,8 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
     exchange.readBody((error, body) => {
       try {
         if (error !== null) throw error;
-        const request = { exchange, deps, access, body, input: endpoint.read(exchange, deps, body) };
+        const known = endpoint.keyInBody === undefined ? access : accessOf(endpoint, exchange, deps, access, body);
+        const request = { exchange, deps, access: known, body, input: endpoint.read(exchange, deps, body) };
         if (endpoint.prepares?.(exchange, deps) === true) prepare(endpoint, request);
         else hold(endpoint, request);
       } catch (thrown) {
@@ -106,9 +111,22 @@ function prepare<Input>(endpoint: PaidEndpoint<Input>, request: PaidRequest<Inpu
   endpoint.prepare?.(request, (prepared) => hold(endpoint, prepared));
 }
 
-/** Checks the key in the headers of a request, before its body is read. Throws 401 for a bad one. */
-export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps): Access {
-  const presented = presentedKey(exchange.authorization, exchange.apiKey);
+/** The access of a request whose key may be in its body. Throws 401 for a bad one. */
+function accessOf<Input>(
+  endpoint: PaidEndpoint<Input>,
+  exchange: Exchange,
+  deps: ApiDeps,
+  access: Access,
+  body: Buffer,
+): Access {
+  const key = access.credential.kind === 'none' ? endpoint.keyInBody?.(body) : undefined;
+  return key === undefined ? access : authenticate(exchange, deps, key);
+}
+
+/** Checks the key of a request: `key`, else that in its usual headers. Throws 401 for a bad one. */
+export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps, key?: string): Access {
+  const presented =
+    key === undefined ? presentedKey(exchange.authorization, exchange.apiKey) : { key, bearer: undefined };
   const credential = keys.check(presented.key);
   if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
   if (credential.kind === 'good') {

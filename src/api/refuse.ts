@@ -1,11 +1,13 @@
 // Refusals of the public endpoints: the members that an error body has beside `detail`, and for which clients (setting `errorBodies`).
-// `detail` itself and the headers are those of `ingress/respond.ts`. Nothing here runs for a request that succeeds.
+// `detail` itself and the headers are those of `ingress/respond.ts`. Below the paths of other products the whole body is
+// in their shape. Nothing here runs for a request that succeeds.
 
+import { errorAnswer, productOf } from '../compat/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Dialect, dialectOf, DIALECTS, usualPath } from '../dialect/index.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { type ErrorDecorator, respondError } from '../ingress/respond.ts';
+import { type ErrorDecorator, type ErrorShape, respondError } from '../ingress/respond.ts';
 
 /** A header that only SDKs send, by name or by the beginning of its name. */
 const SDK_HEADERS: readonly RegExp[] = [
@@ -78,6 +80,12 @@ const decorate: ErrorDecorator = (exchange, { code, message, status, validation 
   return errorDialect(exchange)?.errorMember(failure);
 };
 
+/** Clients of other products read their own errors, whatever `errorBodies` says; `tool` is theirs also at the root. */
+const shapeOf: ErrorShape = (exchange, error) => {
+  const product = productOf(exchange.path) ?? (exchange.tool === 'firecrawl' ? 'firecrawl' : undefined);
+  return product === undefined ? undefined : errorAnswer(product, error);
+};
+
 /** Of the settings, what error bodies need. */
 export type ErrorSettings = Pick<Settings, 'errorBodies'>;
 
@@ -91,5 +99,5 @@ export function decoratorFor(exchange: Exchange, { errorBodies }: ErrorSettings)
 export function refuse(exchange: Exchange, { settings }: { readonly settings: ErrorSettings }, thrown: unknown): void {
   // What another dialect cannot say is an answer to a client of this one.
   const isOfDialect = thrown instanceof HeadraceError && thrown.code === 'HR_REQUEST_UNTRANSLATABLE';
-  respondError(exchange, thrown, isOfDialect ? decorate : decoratorFor(exchange, settings));
+  respondError(exchange, thrown, isOfDialect ? decorate : decoratorFor(exchange, settings), shapeOf);
 }

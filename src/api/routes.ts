@@ -15,6 +15,7 @@ import {
   accountRequests,
   REQUESTS_PARAMETERS,
 } from './account.ts';
+import { compatRoutes } from './compat-routes.ts';
 import { countTokens } from './count-tokens.ts';
 import { credits } from './credits.ts';
 import { DIALECT_DOCS, OTHER_EXAMPLES } from './dialect-docs.ts';
@@ -311,6 +312,7 @@ export const ROUTES: readonly Route[] = [
     serve: mcp,
     extra: true,
   },
+  ...compatRoutes({ path: CATCH_ALL, serve: forward }),
   {
     method: 'GET',
     path: '/health',
@@ -454,11 +456,11 @@ interface Pattern {
 /** In the order of `Allow`. */
 const METHODS: readonly Method[] = ['GET', 'POST', 'DELETE'];
 
-/** Ids of models may have slashes; every other parameter is one segment. */
+/** Ids of models and URLs have slashes; every other parameter is one segment. */
 function patternOf(path: string): RegExp {
   const text = path.split(/(\{[^}]+\})/).map((part) => {
     if (!part.startsWith('{')) return part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-    return part === '{model}' ? '.*' : '[^/]+';
+    return part === '{model}' || part === '{url}' ? '.*' : '[^/]+';
   });
   return new RegExp(`^${text.join('')}$`);
 }

@@ -260,6 +260,11 @@ export function searchSchemaOf(settings: Settings['search']): ObjectSchema<Searc
   return schema;
 }
 
+/** The search of a document that another interface has made of its request. Throws 422. */
+export function searchAskOf({ settings }: ApiDeps, document: unknown): SearchAsk {
+  return askOf(readValue(searchSchemaOf(settings.search), document));
+}
+
 function askOf(request: SearchRequest): SearchAsk {
   const { content } = request;
   return {

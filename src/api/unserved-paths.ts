@@ -1,5 +1,8 @@
 // Paths of the OpenAI and Anthropic interfaces that a gateway before several servers cannot serve, each with the reason. What such a
-// request makes would be known to one server alone, and the next request could reach another one.
+// request makes would be known to one server alone, and the next request could reach another one. And paths of products of whose
+// interfaces the gateway has a part.
+
+import { type Product, productOf } from '../compat/index.ts';
 
 /** One entry of the table. */
 export interface UnservedPath {
@@ -49,10 +52,20 @@ export const UNSERVED_PATHS: readonly UnservedPath[] = [
   },
 ];
 
+/** What there is of the interfaces of other products: nothing else below their paths is served. */
+const PRODUCT_REASONS: Readonly<Record<Product, string>> = {
+  tavily: 'of Tavily there are POST /tavily/search and /tavily/extract',
+  searxng: 'of SearXNG there is /searxng/search with format=json',
+  jina: 'of the Reader there are GET and POST of /jina/URL',
+  firecrawl: 'of Firecrawl there are POST /firecrawl/v2/scrape, /v2/search, /v1/scrape and /v1/search below /firecrawl',
+};
+
 const BY_PATH: ReadonlyMap<string, string> = new Map(UNSERVED_PATHS.map(({ path, reason }) => [path, reason]));
 
 /** Why `path` is not served; undefined for all other paths. Slashes at the end do not matter. */
 export function unservedReason(path: string): string | undefined {
+  const product = productOf(path);
+  if (product !== undefined) return PRODUCT_REASONS[product];
   if (!path.startsWith('/v1/')) return undefined;
   for (let end = path.length; end > '/v1'.length; end = path.lastIndexOf('/', end - 1)) {
     const reason = BY_PATH.get(path.slice(0, end));

@@ -88,6 +88,8 @@ const ZMQ_ENDPOINT: Pattern = {
 };
 
 const CAPABILITIES = ['chat', 'completion', 'vision', 'tools', 'reasoning', 'embedding', 'image', 'audio'] as const;
+/** Products whose interfaces the gateway has; see `compat/`. */
+const COMPATIBLE = ['tavily', 'searxng', 'jina', 'firecrawl'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 const NETWORKS = ['base', 'base-sepolia', 'eip155:8453', 'eip155:84532'] as const;
 
@@ -348,6 +350,11 @@ export const SCHEMA = section('General', {
     boolean(),
     true,
     'Whether /mcp serves fetch, and with engines search, as tools (Model Context Protocol).',
+  ),
+  compat: setting(
+    list(choice(COMPATIBLE)),
+    [...COMPATIBLE],
+    'Products whose interfaces search and fetch also have, below a path of their name.',
   ),
   serverTiming: setting(boolean(), false, 'Whether answers carry a Server-Timing header.'),
   streamKeepAlive: setting(

@@ -10,8 +10,14 @@ const RETRY_AFTER_S = '1';
 /** Members to add beside `detail`, for the clients of a dialect; see the setting `errorBodies`. */
 export type ErrorDecorator = (exchange: Exchange, error: HeadraceError) => object | undefined;
 
+/** An error in the shape of another interface: its status and its whole body. Undefined: in that of this one. */
+export type ErrorShape = (
+  exchange: Exchange,
+  error: HeadraceError,
+) => { readonly status: number; readonly body: object } | undefined;
+
 /** Responds with an error. Breaks the connection when a response has begun. */
-export function respondError(exchange: Exchange, thrown: unknown, decorate?: ErrorDecorator): void {
+export function respondError(exchange: Exchange, thrown: unknown, decorate?: ErrorDecorator, shape?: ErrorShape): void {
   if (exchange.handedOver) return;
   const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
   exchange.errorCode = error.code;
@@ -19,7 +25,8 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
     exchange.destroy();
     return;
   }
-  const body = { detail: error.validation ?? error.message, ...decorate?.(exchange, error) };
+  const shaped = shape?.(exchange, error);
+  const body = shaped?.body ?? { detail: error.validation ?? error.message, ...decorate?.(exchange, error) };
   const headers = ['content-type', 'application/json', 'x-headrace-error', error.code, ...error.headers];
   const { retryable } = ERRORS[error.code];
   // Read by the SDKs that Stainless generates, those of OpenAI and Anthropic among them, before they look at the status.
@@ -29,7 +36,7 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
   if ((error.status === 429 || error.status === 503) && !error.headers.includes('retry-after')) {
     headers.push('retry-after', RETRY_AFTER_S);
   }
-  exchange.respond(error.status, headers, Buffer.from(JSON.stringify(body)));
+  exchange.respond(shaped?.status ?? error.status, headers, Buffer.from(JSON.stringify(body)));
 }
 
 const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];

@@ -30,6 +30,7 @@ const DEFAULTS: Settings = {
   publicScheme: 'http',
   trustedProxies: [],
   mcp: true,
+  compat: ['tavily', 'searxng', 'jina', 'firecrawl'],
   errorBodies: 'auto',
   ownedBy: 'headrace',
   serverTiming: false,

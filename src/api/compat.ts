@@ -1,0 +1,202 @@
+// Search and fetch in the interfaces of other products (`compat/`): each request becomes the document of ours, is checked, priced and
+// run as that is, and its answer is printed as their clients read it.
+
+import {
+  basicKey,
+  type FirecrawlVersion,
+  type ForeignPages,
+  type ForeignSearch,
+  printFirecrawlScrape,
+  printFirecrawlSearch,
+  printJinaJson,
+  printJinaText,
+  printSearxng,
+  printTavilyExtract,
+  printTavilySearch,
+  type Product,
+  readFirecrawlScrape,
+  readFirecrawlSearch,
+  readJina,
+  readSearxng,
+  readTavilyExtract,
+  readTavilySearch,
+  tavilyKey,
+} from '../compat/index.ts';
+import { HeadraceError } from '../errors.ts';
+import type { PageAnswer } from '../fetch/index.ts';
+import type { Exchange } from '../ingress/exchange.ts';
+import { respondJson } from '../ingress/respond.ts';
+import type { SearchAnswer } from '../search/index.ts';
+import type { ApiDeps, Endpoint } from './deps.ts';
+import { type PagesAsk, pagesAsk, pagesEndpoint, pageSpendings, startPages } from './fetch.ts';
+import { callerOf } from './held-exchange.ts';
+import type { PageOutcome } from './page-batch.ts';
+import { unmeteredUsage } from './payment.ts';
+import { paid, type PaidEndpoint, type Pending, respondWhole, unmeteredRange, type WholeDone } from './pipeline.ts';
+import { type SearchAsk, searchAskOf, searchEndpoint } from './search.ts';
+
+/** What differs between the products, beside their requests and answers: where else their clients send keys. */
+type KeyPlaces = Pick<PaidEndpoint<unknown>, 'keyInBody' | 'keyInHead'>;
+
+/** Serves an endpoint where its product is on. */
+function served(product: Product, endpoint: Endpoint): Endpoint {
+  return (exchange, deps) => {
+    if (!deps.settings.compat.includes(product)) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
+    exchange.tool = product;
+    // It would cost as much as a GET.
+    if (exchange.method === 'HEAD') throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, POST'] });
+    endpoint(exchange, deps);
+  };
+}
+
+/** A search of another product. */
+function searchIn<Foreign extends ForeignSearch>(
+  product: Product,
+  read: (exchange: Exchange, deps: ApiDeps, body: Buffer) => Foreign,
+  print: (foreign: Foreign, answer: SearchAnswer, requestId: string) => object,
+  keys: KeyPlaces = {},
+): Endpoint {
+  const endpoint = searchEndpoint<SearchAsk & { readonly foreign: Foreign }>({
+    read(exchange, deps, body) {
+      const foreign = read(exchange, deps, body);
+      return { ...searchAskOf(deps, foreign.search), foreign };
+    },
+    respond({ exchange, input }, answer, headers) {
+      respondJson(exchange, 200, print(input.foreign, answer, exchange.requestId), headers);
+    },
+  });
+  return served(product, paid({ ...endpoint, ...keys }));
+}
+
+/** Pages in the terms of another product. */
+type PagesIn<Foreign extends ForeignPages> = PagesAsk & { readonly foreign: Foreign };
+
+function pagesOf<Foreign extends ForeignPages>(foreign: Foreign): PagesIn<Foreign> {
+  return { ...pagesAsk(foreign.fetches[0]), foreign };
+}
+
+export const tavilySearch: Endpoint = searchIn(
+  'tavily',
+  (_exchange, deps, body) => readTavilySearch(body, deps.epochMs()),
+  printTavilySearch,
+  { keyInBody: tavilyKey },
+);
+
+const extract = pagesEndpoint({
+  read: (_exchange, _deps, body) => pagesOf(readTavilyExtract(body)),
+  respond({ deps, exchange, input }, pages, headers) {
+    const elapsedMs = deps.clock.now() - exchange.receivedMs;
+    respondJson(exchange, 200, printTavilyExtract(input.foreign, pages, elapsedMs, exchange.requestId), headers);
+  },
+});
+
+export const tavilyExtract: Endpoint = served('tavily', paid({ ...extract, keyInBody: tavilyKey }));
+
+export const searxngSearch: Endpoint = searchIn(
+  'searxng',
+  (exchange, { settings: { search } }, body) => {
+    const engines = new Set([...search.ids, ...Object.keys(search.engines)]);
+    const isForm = /urlencoded/i.test(exchange.contentType ?? '');
+    return readSearxng(exchange.query, isForm ? body.toString('utf8') : '', engines);
+  },
+  printSearxng,
+  // Clients of SearXNG know of no keys, but of URLs with a user and a password.
+  { keyInHead: ({ authorization }) => basicKey(authorization) },
+);
+
+/** Not read as anything but text: pages of others are no pages of this origin. */
+const TEXT = ['content-type', 'text/plain; charset=utf-8', 'x-content-type-options', 'nosniff'];
+
+const JINA = '/jina';
+
+export const jinaRead: Endpoint = served(
+  'jina',
+  paid(
+    pagesEndpoint({
+      read(exchange, _deps, body) {
+        const { contentType, path, query } = exchange;
+        const header = (name: string): string | undefined => exchange.header(name);
+        return pagesOf(readJina({ target: path.slice(JINA.length), query, body, contentType, header }));
+      },
+      respond({ exchange, input }, [page], headers) {
+        const answer = page?.answer as PageAnswer;
+        if (input.foreign.isJson) respondJson(exchange, 200, printJinaJson(input.foreign, answer), headers);
+        else exchange.respond(200, [...TEXT, ...headers], Buffer.from(printJinaText(input.foreign, answer)));
+      },
+    }),
+  ),
+);
+
+/** A page in one format, or in several: each is read and priced as a page. */
+const scrape = paid<{ readonly asks: readonly PagesAsk[]; readonly foreign: ReturnType<typeof readFirecrawlScrape> }>({
+  read(_exchange, _deps, body) {
+    const foreign = readFirecrawlScrape(body);
+    return { asks: foreign.fetches.map(pagesAsk), foreign };
+  },
+  price: ({ input }, { pagePrice }) => unmeteredRange(pagePrice * input.asks.length),
+  quote({ input }, { pagePrice }) {
+    if (pagePrice === 0) return null;
+    return { price: BigInt(pagePrice * input.asks.length), description: 'A page', usage: unmeteredUsage('fetch') };
+  },
+  run(request, settlement) {
+    const { deps, exchange, input } = request;
+    const account = callerOf(exchange, deps.headerRules.peers);
+    respondWhole<readonly PageOutcome[]>(
+      request,
+      settlement,
+      (pages) => pageSpendings(deps, pages.length),
+      (done) => startAll(deps, account, input.asks, done),
+      (_exchange, pages, headers) => {
+        respondJson(exchange, 200, printFirecrawlScrape(input.foreign, pages, exchange.requestId), headers);
+      },
+    );
+  },
+});
+
+/** Fetches single pages side by side; the first that fails is the error of all. */
+function startAll(
+  deps: ApiDeps,
+  account: string,
+  asks: readonly PagesAsk[],
+  done: WholeDone<readonly PageOutcome[]>,
+): Pending {
+  const outcomes: PageOutcome[] = [];
+  let left = asks.length;
+  const abort = (): void => pending.forEach((each) => each.abort());
+  const pending = asks.map((ask, index) =>
+    startPages(deps, account, ask, null, (error, pages) => {
+      if (pages === null) {
+        abort();
+        done(error, null, false);
+        return;
+      }
+      outcomes[index] = pages[0] as PageOutcome;
+      left--;
+      if (left === 0)
+        done(
+          null,
+          outcomes,
+          outcomes.every(({ cached }) => cached),
+        );
+    }),
+  );
+  return { abort };
+}
+
+export const firecrawlScrape: Endpoint = served('firecrawl', scrape);
+
+export function firecrawlSearch(version: FirecrawlVersion): Endpoint {
+  return searchIn('firecrawl', (_exchange, _deps, body) => readFirecrawlSearch(version, body), printFirecrawlSearch);
+}
+
+/** Firecrawl's paths at the root: those of its Python client, which drops the path of a base URL. Without Firecrawl, `other` serves them. */
+export function atRoot(endpoint: Endpoint, other: { readonly path: string; readonly serve: Endpoint }): Endpoint {
+  return (exchange, deps) => {
+    if (deps.settings.compat.includes('firecrawl')) {
+      endpoint(exchange, deps);
+      return;
+    }
+    exchange.endpoint = other.path;
+    other.serve(exchange, deps);
+  };
+}

@@ -1,0 +1,25 @@
+// What the requests of other products become: the documents of `POST /search` and `POST /search/fetch`, which are checked as theirs are.
+
+import type { HeadraceError } from '../errors.ts';
+import type { PageAnswer } from '../fetch/index.ts';
+
+/** A search. */
+export interface ForeignSearch {
+  /** Body of `POST /search`. */
+  readonly search: Readonly<Record<string, unknown>>;
+  /** Most results of the merged list that are answered. */
+  readonly limit: number;
+}
+
+/** Pages. */
+export interface ForeignPages {
+  /** Bodies of `POST /search/fetch`: one, or one for each format of the same page. */
+  readonly fetches: readonly Readonly<Record<string, unknown>>[];
+}
+
+/** How the fetch of a page ended. */
+export interface PageOutcome {
+  readonly answer: PageAnswer | null;
+  readonly error: HeadraceError | null;
+  readonly cached: boolean;
+}
