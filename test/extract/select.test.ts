@@ -62,7 +62,12 @@ t.test('tables, lists and code are kept or dropped as a whole', async (t) => {
   const { tree } = parse(`<table><tr><td>a one</td><td>b</td></tr><tr><td>c two</td><td>d</td></tr></table>`);
   const blocks = new Blocks(tree);
   const weights = Float32Array.from([5, 5]);
-  const { dropped: whole } = select(tree, { blocks, weights, probabilities: Float32Array.from([0.9, 0.3]), isArticle: false });
+  const { dropped: whole } = select(tree, {
+    blocks,
+    weights,
+    probabilities: Float32Array.from([0.9, 0.3]),
+    isArticle: false,
+  });
   t.notOk(whole.includes(1));
 });
 
