@@ -259,7 +259,8 @@ function admitRequest(
   use: SliceUse,
 ): AccountSettlement | null {
   const nowMs = billing.epochMs();
-  const admitted = billing.limits.admit(payer, exchange.model, range, nowMs, use);
+  const limited = exchange.parent === null ? payer : withinParent(exchange, payer);
+  const admitted = billing.limits.admit(limited, exchange.model, range, nowMs, use);
   if (admitted.kind === 'slice') return null;
   if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
   const settlement = new AccountSettlement(billing, payer, exchange.model, admitted);
@@ -268,6 +269,18 @@ function admitRequest(
     addRateLimitHeaders(exchange.commonHeaders, admitted, rateLimitFamily(exchange), nowMs);
   }
   return settlement;
+}
+
+/** A request that a running request of the same key makes needs no place of its own: it would wait for the one that waits for it. */
+function withinParent(exchange: Exchange, payer: GoodCredential): GoodCredential {
+  const { allowance } = payer;
+  if (allowance?.runningRequests === undefined) return payer;
+  for (let { parent } = exchange; parent !== null; { parent } = parent) {
+    const { settlement } = parent;
+    const isOfKey = settlement instanceof AccountSettlement && settlement.payer.allowance?.cell === allowance.cell;
+    if (isOfKey) return { ...payer, allowance: { ...allowance, runningRequests: undefined } };
+  }
+  return payer;
 }
 
 /** Clients of the Messages API read other headers than all others. */
