@@ -1,6 +1,7 @@
 // Entry of a cleaning thread: extracts the clean text of one page at a time. No state is kept between pages; a page ends in
 // a result or in the end of the thread.
 
+import { createHash } from 'node:crypto';
 import { HeadraceError } from '../src/errors.ts';
 import type { CleanJob } from '../src/extract/index.ts';
 import type { CleanResult } from '../src/fetch/index.ts';
@@ -16,10 +17,16 @@ const SAMPLE = `<!doctype html><html lang="en"><head><title>Water &amp; wheels</
 
 await warmUp();
 
+/** Characters of base64url: 96 bits, which no two contents of one page share by chance. */
+const VERSION_CHARACTERS = 16;
+
 /** Reads a page. Errors become results, since errors lose their class between threads. */
 export async function readPage(job: CleanJob): Promise<CleanResult> {
   try {
-    return { page: await read(job) };
+    const page = await read(job);
+    // Here, since the hash of a long content takes time that the thread of the caller does not have.
+    const version = createHash('sha256').update(page.content).digest('base64url').slice(0, VERSION_CHARACTERS);
+    return { page: { ...page, version } };
   } catch (error) {
     if (error instanceof HeadraceError) return { code: error.code, subject: error.subject };
     const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -42,9 +42,15 @@ const MIB = 1024 * 1024;
 
 const ANY = (): boolean => true;
 
+/** A page with the version of its content. */
+export interface CleanedPage extends CleanPage {
+  /** Equal for equal contents. */
+  readonly version: string;
+}
+
 /** How a job ended in its thread. Errors lose their class between threads. */
 export type CleanResult =
-  | { readonly page: CleanPage }
+  | { readonly page: CleanedPage }
   | {
       readonly code: ErrorCode;
       readonly subject: string;
@@ -71,7 +77,7 @@ export interface CleaningPool {
    * more time or memory than allowed or crashes its reader, with the reader's own error, or with the reason of `signal`: a
    * queued page is dropped then; one in a thread runs to its end, which costs less than a new thread.
    */
-  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage>;
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanedPage>;
   /** Applies to later pages. Where the threads change, new ones take over once they have started. */
   configure(settings: Settings['fetch']): void;
   stats(): CleaningStats;
@@ -102,7 +108,7 @@ interface LaneOptions {
 interface Task {
   readonly job: CleanJob;
   readonly account: string;
-  readonly resolve: (page: CleanPage) => void;
+  readonly resolve: (page: CleanedPage) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -133,7 +139,7 @@ class LanePool implements CleaningPool {
     this.#heavy = new Lane(settings, { clock, script, threads: heavyThreads, least: 0, shared: true });
   }
 
-  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage> {
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanedPage> {
     const isHeavy = job.bytes.byteLength >= HEAVY_BYTES || job.mediaType === 'application/pdf';
     return (isHeavy ? this.#heavy : this.#light).read(job, account, signal);
   }
@@ -185,7 +191,7 @@ class Lane implements CleaningPool {
     this.#generation = this.#spawn();
   }
 
-  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanPage> {
+  read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanedPage> {
     if (this.#closed) return Promise.reject(new HeadraceError('HR_DRAINING'));
     if (signal.aborted) return Promise.reject(signal.reason);
     const bytes = job.bytes.byteLength;
@@ -195,7 +201,7 @@ class Lane implements CleaningPool {
       this.#refused++;
       return Promise.reject(refusal);
     }
-    const { promise, resolve, reject } = Promise.withResolvers<CleanPage>();
+    const { promise, resolve, reject } = Promise.withResolvers<CleanedPage>();
     const task = { job, account, resolve, reject };
     const entry = isFree ? null : this.#queue.add(account, task, BASE_COST + bytes, bytes);
     const abort = (): void => {

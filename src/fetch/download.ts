@@ -30,7 +30,7 @@ export interface Download {
   readonly charset: string | null;
   /** Owns the whole of its buffer, which may be transferred to another thread. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The server forbids caching (`Cache-Control: no-store` or `private`). */
+  /** The server forbids caching (`Cache-Control: no-store` or `private`, `Vary: *`). */
   readonly noStore: boolean;
   /** By which the server can be asked whether it has changed; absent where it gives none. */
   readonly validators?: Validators;
@@ -105,8 +105,12 @@ const REDIRECT_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]
 
 const NO_STORE = /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i;
 
+const ANY = /(?:^|[\s,])\*(?:$|[\s,])/;
+
 /** Longer validators are not kept. */
 const MAX_VALIDATOR = 512;
+
+const PRINTABLE = /^[\x20-\x7e]+$/;
 
 const NO_CONDITION: Readonly<Record<string, string>> = {};
 
@@ -121,13 +125,15 @@ function conditionOf({ etag, lastModified }: Validators): Readonly<Record<string
 function validatorsOf(url: string, headers: GuardedResponse['headers']): Validators | undefined {
   const { etag = '', 'last-modified': lastModified = '' } = headers;
   const hasTag = /^(?:W\/)?"[\x21\x23-\x7e]*"$/.test(etag) && etag.length <= MAX_VALIDATOR;
-  const hasDate = lastModified.length <= MAX_VALIDATOR && !Number.isNaN(Date.parse(lastModified));
+  const hasDate =
+    lastModified.length <= MAX_VALIDATOR && PRINTABLE.test(lastModified) && !Number.isNaN(Date.parse(lastModified));
   if (!hasTag && !hasDate) return undefined;
   return { url, ...(hasTag && { etag }), ...(hasDate && { lastModified }) };
 }
 
+/** Also where each request may get another answer, whatever it says (`Vary: *`, RFC 9111 §4.1). Other fields do not vary: all requests are alike. */
 function forbidsCaching({ headers }: Pick<GuardedResponse, 'headers'>): boolean {
-  return NO_STORE.test(headers['cache-control'] ?? '');
+  return NO_STORE.test(headers['cache-control'] ?? '') || ANY.test(headers['vary'] ?? '');
 }
 
 /** Settings with the guard and the connection pool that belong to them. */

@@ -32,12 +32,12 @@ import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader, type Validators } from './download.ts';
 import { createGuard, type Guard } from './guard.ts';
-import { mayNeedBrowser } from './renderer/needs-browser.ts';
+import { isSparse, mayNeedBrowser } from './renderer/needs-browser.ts';
 import { createRenderer, type Renderer } from './renderer/renderer.ts';
 import { type Rendering, Renderings } from './renderer/rendering.ts';
 import { type PageExplanation, PageTrace } from './page-trace.ts';
 import { answerOf, extrasOf, type PageAnswer, type PageRequest, type ReadPage } from './page-answer.ts';
-import { readPage } from './shared-page.ts';
+import { readSharedPage, type SharedPage, sharedPageText } from './shared-page.ts';
 
 /** How the flight of a page ended. Plain data: errors lose their class between threads. */
 interface PageFailure {
@@ -188,16 +188,22 @@ class Pages {
     this.#cache.configure(cacheTtlMs === null ? null : STALE_LIFETIMES * cacheTtlMs, cacheBytes);
   }
 
-  #fetch({ account, explain = false, id, replyTo, request }: Extract<PagesCommand, { type: 'Fetch' }>): void {
+  #fetch(command: Extract<PagesCommand, { type: 'Fetch' }>): void {
+    const { account, explain = false, id, replyTo, request } = command;
     const startedMs = this.#clock.now();
     const trace = explain ? new PageTrace(this.#clock) : undefined;
     const key = keyOf(request, account);
     const oldestMs = startedMs - Math.min(request.maxAgeMs ?? Infinity, this.#settings.cacheTtlMs ?? 0);
-    const isFresh = (kept: PageResult): boolean => 'page' in kept && kept.readMs >= oldestMs;
+    const isFresh = (kept: PageResult): boolean => request.maxAgeMs !== 0 && 'page' in kept && kept.readMs >= oldestMs;
     const kept = this.#cache.peek(key);
     if (kept !== undefined && isFresh(kept)) trace?.kept();
     const reply = (result: PageResult, source: AnswerSource): void => {
       this.#pending.delete(id);
+      if (source === 'cache' && 'page' in result && !isFresh(result)) {
+        // The flight that it shared took a page of another gateway that only others may have.
+        this.#fetch(command);
+        return;
+      }
       this.#deps.onOutcome(outcomeOf(result, source), this.#clock.now() - startedMs);
       const explanation = trace === undefined ? {} : { explanation: trace.explanation() };
       const answer = 'page' in result ? { answer: answerOf(result.page, request) } : result;
@@ -205,12 +211,15 @@ class Pages {
     };
     const start = (flight: Flight<PageResult, PageFlight>): PageFlight => {
       const pageFlight = new PageFlight(flight, this.#settings, this.#clock, this.#deps.onDefect);
-      const before = trace === undefined && kept !== undefined && 'page' in kept ? kept : null;
-      const onTurn = (turn: Turn): void =>
-        this.#begin(turn, account, request, { flight: pageFlight, before, sharing, trace });
+      const own = trace === undefined && kept !== undefined && 'page' in kept ? kept : null;
       const sharing = flight.isKept && trace === undefined ? this.#sharingOf(account, request) : null;
-      const read = (): void => pageFlight.hold(() => this.#deps.places.request(account, onTurn));
-      if (sharing === null) read();
+      const read = (shared: KeptPage | null): void => {
+        const before = own?.validators == null ? shared : own;
+        const onTurn = (turn: Turn): void =>
+          this.#begin(turn, account, request, { flight: pageFlight, before, sharing, trace });
+        pageFlight.hold(() => this.#deps.places.request(account, onTurn));
+      };
+      if (sharing === null) read(null);
       else sharing.find(pageFlight, request.maxAgeMs, read);
       return pageFlight;
     };
@@ -224,7 +233,7 @@ class Pages {
     const { cacheTtlMs } = this.#settings;
     if (shared === undefined || !shared.isOn || cacheTtlMs === null) return null;
     this.#guard ??= createGuard({ ...this.#settings, clock: this.#clock });
-    return new Sharing(shared, this.#guard, this.#settings, cacheTtlMs, account, request);
+    return new Sharing(shared, this.#clock, this.#guard, this.#settings, cacheTtlMs, account, request);
   }
 
   #begin(turn: Turn, account: string, request: PageRequest, reading: Reading): void {
@@ -262,10 +271,11 @@ class Pages {
       const options = { format, include, ...(trace !== undefined && { explain: true }) };
       const clean = await pool.read({ ...download, ...options }, account, flight.signal);
       const plain: Rendering = { page: clean, url: download.url, isRendered: false, isFinal: true };
+      const isOfScripts = needsBrowser && (this.#settings.renderer.when === 'always' || isSparse(clean));
       const kept = (reading: Rendering): KeptPage => {
         const page = { ...readPageOf(reading), ...now };
         // That the document is unchanged does not mean that what its scripts show is.
-        return { page, readMs: this.#clock.now(), validators: needsBrowser ? null : validators, isUnchanged: false };
+        return { page, readMs: this.#clock.now(), validators: isOfScripts ? null : validators, isUnchanged: false };
       };
       flight.fallback = kept(plain);
       const best = needsBrowser
@@ -291,7 +301,7 @@ class Pages {
   ): void {
     if (noStore) this.#cache.forget(keyOf(request, account));
     flight.end(result, !noStore);
-    if (!noStore) sharing?.share(result.page);
+    if (!noStore) sharing?.share(result);
   }
 }
 
@@ -350,12 +360,12 @@ class PageFlight implements FlightWork {
     if (this.#ended) place.leave();
   }
 
-  /** Answers all requests with a page that another gateway has read. */
-  endCached(page: ReadPage, lifetimeMs: number): void {
+  /** Answers all requests with a page that another gateway has read, and keeps it for as long as one of this gateway. */
+  endCached(kept: KeptPage, leftMs: number): void {
     if (this.#ended) return;
     this.#release();
-    const readMs = this.#clock.now() - (this.#lifetimeMs - lifetimeMs);
-    this.#flight.landCached({ page, readMs, validators: null, isUnchanged: false }, lifetimeMs);
+    const longerMs = kept.validators === null ? 0 : (STALE_LIFETIMES - 1) * this.#lifetimeMs;
+    this.#flight.landCached(kept, leftMs + longerMs);
   }
 
   /** Answers all requests. No effect after the first end. */
@@ -393,6 +403,7 @@ class PageFlight implements FlightWork {
 /** How one page is shared with other gateways. Their settings must be equal in all that a page depends on. */
 class Sharing {
   readonly #shared: SharedCache;
+  readonly #clock: Clock;
   readonly #guard: Guard;
   readonly #account: string;
   readonly #url: string;
@@ -401,6 +412,7 @@ class Sharing {
 
   constructor(
     shared: SharedCache,
+    clock: Clock,
     guard: Guard,
     { allow, deny, maxBytes, ports, redirects, renderer, robots, userAgent }: Settings['fetch'],
     lifetimeMs: number,
@@ -408,6 +420,7 @@ class Sharing {
     request: PageRequest,
   ) {
     this.#shared = shared;
+    this.#clock = clock;
     this.#guard = guard;
     this.#account = account;
     this.#url = request.url;
@@ -418,31 +431,33 @@ class Sharing {
   }
 
   /**
-   * Ends the flight with a page that another gateway has read; where there is none that is young enough, `read` is called. `maxAgeMs`:
-   * undefined for any.
+   * Ends the flight with a page that another gateway has read; where there is none that is young enough, `read` is called, with what there
+   * is. `maxAgeMs`: undefined for any.
    */
-  find(flight: PageFlight, maxAgeMs: number | undefined, read: () => void): void {
-    if (maxAgeMs === 0) {
-      read();
-      return;
-    }
-    const parse = (bytes: Buffer): ReadPage | null => {
-      const page = readPage(bytes);
+  find(flight: PageFlight, maxAgeMs: number | undefined, read: (older: KeptPage | null) => void): void {
+    const parse = (bytes: Buffer): SharedPage | null => {
+      const shared = readSharedPage(bytes);
       // Throws where one of them may not be fetched.
-      if (page !== null) for (const url of [this.#url, page.url]) this.#guard.admit(url);
-      return page;
+      if (shared !== null) for (const url of [this.#url, shared.page.url]) this.#guard.admit(url);
+      return shared;
     };
-    this.#shared.get('page', this.#key, parse, (page, remainingMs) => {
+    this.#shared.get('page', this.#key, parse, (shared, remainingMs) => {
+      if (shared === null) {
+        read(null);
+        return;
+      }
       const leftMs = Math.min(remainingMs, this.#lifetimeMs);
-      if (page === null || this.#lifetimeMs - leftMs > (maxAgeMs ?? Infinity)) read();
-      else flight.endCached(page, leftMs);
+      const ageMs = this.#lifetimeMs - leftMs;
+      const kept = { ...shared, readMs: this.#clock.now() - ageMs, isUnchanged: false };
+      if (maxAgeMs !== undefined && ageMs >= maxAgeMs) read(kept);
+      else flight.endCached(kept, leftMs);
     });
   }
 
   /** A page that is too long is not even written as JSON, which would take this thread's time. */
-  share(page: ReadPage): void {
+  share({ page, validators }: SharedPage): void {
     if (bytesOf(page) > 2 * ENTRY_BYTES) return;
-    this.#shared.set('page', this.#key, JSON.stringify(page), this.#lifetimeMs, this.#account);
+    this.#shared.set('page', this.#key, sharedPageText({ page, validators }), this.#lifetimeMs, this.#account);
   }
 }
 

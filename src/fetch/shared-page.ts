@@ -1,7 +1,15 @@
-// Reads a page that another gateway has shared. What it says is checked field by field.
+// The form in which gateways share a page. What another one has written is checked field by field.
 
 import type { PageImage, PageLink, PageMetadata } from '../extract/index.ts';
+import type { Validators } from './download.ts';
 import type { ReadPage } from './page-answer.ts';
+
+/** A page with the validators of its URL. */
+export interface SharedPage {
+  readonly page: ReadPage;
+  /** Null: the server gave none. */
+  readonly validators: Validators | null;
+}
 
 const METADATA = [
   'description',
@@ -16,13 +24,41 @@ const METADATA = [
 
 type Fields = Readonly<Record<string, unknown>>;
 
+/** What a header field may hold. */
+const FIELD_VALUE = /^[\x20-\x7e]{1,512}$/;
+
+export function sharedPageText({ page, validators }: SharedPage): string {
+  const { etag, lastModified } = validators ?? {};
+  return JSON.stringify({ ...page, etag, last_modified: lastModified });
+}
+
 /** Null for what no gateway writes; throws for what is no JSON. */
-export function readPage(bytes: Buffer): ReadPage | null {
+export function readSharedPage(bytes: Buffer): SharedPage | null {
   const fields = fieldsOf(JSON.parse(bytes.toString()));
-  const { authors, content, fetched_at, images, links, metadata, rendered, title, truncated, url, word_count } = fields;
+  const page = pageOf(fields);
+  if (page === null) return null;
+  const { etag, last_modified: lastModified } = fields;
+  const [hasTag, hasDate] = [isFieldValue(etag), isFieldValue(lastModified)];
+  if ((etag !== undefined && !hasTag) || (lastModified !== undefined && !hasDate)) return null;
+  const validators = {
+    url: page.url,
+    ...(hasTag && { etag: etag as string }),
+    ...(hasDate && { lastModified: lastModified as string }),
+  };
+  return { page, validators: hasTag || hasDate ? validators : null };
+}
+
+function isFieldValue(value: unknown): value is string {
+  return typeof value === 'string' && FIELD_VALUE.test(value);
+}
+
+function pageOf(fields: Fields): ReadPage | null {
+  const { authors, content, fetched_at, images, links, metadata, rendered, title, truncated, url, version, word_count } =
+    fields;
   if (typeof url !== 'string' || typeof title !== 'string' || typeof content !== 'string') return null;
   if (!Number.isSafeInteger(word_count) || (word_count as number) < 0) return null;
   if ((truncated ?? true) !== true || (rendered ?? true) !== true) return null;
+  if (typeof version !== 'string') return null;
   if (typeof fetched_at !== 'string' || Number.isNaN(Date.parse(fetched_at))) return null;
   const areNames = Array.isArray(authors) && authors.every((name) => typeof name === 'string');
   if (authors !== undefined && !areNames) return null;
@@ -31,7 +67,7 @@ export function readPage(bytes: Buffer): ReadPage | null {
   const readMetadata = metadata === undefined ? undefined : metadataOf(metadata);
   if (readLinks === null || readImages === null || readMetadata === null) return null;
   return {
-    ...{ url, title, content, word_count: word_count as number, fetched_at },
+    ...{ url, title, content, word_count: word_count as number, fetched_at, version },
     ...(readImages !== undefined && { images: readImages }),
     ...(areNames && { authors: authors as string[] }),
     ...(readLinks !== undefined && { links: readLinks }),

@@ -9,7 +9,7 @@ import { resolveSettings } from '../../src/config/load.ts';
 import type { HeadraceError } from '../../src/errors.ts';
 import type { PageAnswer, PageRequest } from '../../src/fetch/page-answer.ts';
 import { PageClient, pages, placeLimits } from '../../src/fetch/pages.ts';
-import { readPage } from '../../src/fetch/shared-page.ts';
+import { readSharedPage, sharedPageText } from '../../src/fetch/shared-page.ts';
 import { Robots } from '../../src/fetch/robots.ts';
 import { ENTRY_BYTES, type SharedCacheCommand, SharedCache } from '../../src/net/shared-cache.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
@@ -231,7 +231,14 @@ function pageGateway(
         },
         renderer: noRenderer(),
         pool: {
-          read: async () => ({ title: 'T', content, wordCount: 1, links: [], metadata: { language: 'en' } }),
+          read: async () => ({
+            title: 'T',
+            content,
+            version: 'v',
+            wordCount: 1,
+            links: [],
+            metadata: { language: 'en' },
+          }),
           ...{
             configure: () => {},
             stats: () => ({ threads: 1, running: 0, queued: 0, replaced: 0, refused: 0 }),
@@ -294,7 +301,8 @@ t.test('a page of a stranger at an address that may not be fetched is no hit', a
   await c.written(2);
   const [name = '', entry] = [...c.engine.entries].at(-1) ?? [];
   const key = name.slice(-43);
-  const page = { url: 'http://127.0.0.1/admin', title: 'T', content: 'x', word_count: 1 };
+  const said = { fetched_at: '2026-01-01T00:00:00.000Z', version: 'v' };
+  const page = { url: 'http://127.0.0.1/admin', title: 'T', content: 'x', word_count: 1, ...said };
   const value = Buffer.concat([Buffer.of(1), zstdCompressSync(key + JSON.stringify(page))]);
   c.engine.entries.set(name, { value, endMs: entry?.endMs ?? 0 });
   t.equal((await again.fetch(other)).cached, false, 'the address where it was found');
@@ -321,12 +329,22 @@ t.test('a page that is too long is not shared', async (t) => {
 t.test('pages of strangers are refused', async (t) => {
   const page = {
     ...{ url: 'https://x.org/', title: 'T', content: 'C', word_count: 1, truncated: true },
-    ...{ authors: ['A'], images: [{ url: 'https://x.org/i', alt: '' }], fetched_at: '2026-01-01T00:00:00.000Z' },
+    ...{
+      authors: ['A'],
+      images: [{ url: 'https://x.org/i', alt: '' }],
+      fetched_at: '2026-01-01T00:00:00.000Z',
+      version: 'v',
+    },
     ...{ links: [{ text: 'L', url: 'https://x.org/l' }], metadata: { language: 'en' } },
   };
-  const read = (answer: unknown): unknown => readPage(Buffer.from(JSON.stringify(answer)));
-  t.strictSame(read(page), page);
-  t.strictSame(read({ ...page, more: 1, metadata: { more: 1 } }), { ...page, metadata: {} });
+  const read = (answer: unknown): unknown => readSharedPage(Buffer.from(JSON.stringify(answer)));
+  t.strictSame(read(page), { page, validators: null });
+  t.strictSame(read({ ...page, more: 1, metadata: { more: 1 } }), {
+    page: { ...page, metadata: {} },
+    validators: null,
+  });
+  const shared = { page, validators: { url: page.url, etag: '"1"', lastModified: 'Thu, 01 Jan 2026 00:00:00 GMT' } };
+  t.strictSame(readSharedPage(Buffer.from(sharedPageText(shared))), shared);
   for (const part of [
     { url: 1 },
     { title: null },
@@ -338,13 +356,17 @@ t.test('pages of strangers are refused', async (t) => {
     { images: [{ url: 'https://x.org/i' }] },
     { authors: 'A' },
     { authors: [1] },
+    { version: 1 },
+    { etag: 1 },
+    { etag: '"1"\r\ncookie: a' },
+    { last_modified: '' },
     { fetched_at: undefined },
     { fetched_at: 'now' },
   ])
     t.equal(read({ ...page, ...part }), null, JSON.stringify(part));
   for (const part of [{ links: [null] }, { links: [{ text: 1, url: 'x' }] }, { metadata: { language: 1 } }])
     t.equal(read({ ...page, ...part }), null, JSON.stringify(part));
-  t.throws(() => readPage(Buffer.from('{')));
+  t.throws(() => readSharedPage(Buffer.from('{')));
 });
 
 t.test('robots.txt is shared, unless it could not be read', async (t) => {

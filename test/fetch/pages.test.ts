@@ -7,8 +7,8 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Settings } from '../../src/config/settings.ts';
 import { HeadraceError } from '../../src/errors.ts';
-import type { CleanPage } from '../../src/extract/page.ts';
 import type { PageAnswer, PageRequest } from '../../src/fetch/page-answer.ts';
+import type { CleanedPage } from '../../src/fetch/cleaning-pool.ts';
 import type { Download, Unchanged } from '../../src/fetch/download.ts';
 import { PageClient, pages, type PagesCommand, placeLimits, type PendingPage } from '../../src/fetch/pages.ts';
 import type { Ref } from '../../src/actor/index.ts';
@@ -32,7 +32,7 @@ interface Bench extends TestSystem {
   readonly downloads: Call<Download>[];
   /** With the entity tag behind the URL. */
   readonly refreshes: Call<Download | Unchanged>[];
-  readonly cleanings: Call<CleanPage>[];
+  readonly cleanings: Call<CleanedPage>[];
   readonly outcomes: string[];
   readonly defects: unknown[];
   readonly ref: Ref<PagesCommand>;
@@ -44,7 +44,7 @@ interface Bench extends TestSystem {
     account?: string,
   ) => { heard: Heard[]; pending: PendingPage };
   readonly downloaded: (call: number, extra?: Partial<Download>) => Promise<void>;
-  readonly cleaned: (call: number, content?: string, extra?: Partial<CleanPage>) => Promise<void>;
+  readonly cleaned: (call: number, content?: string, extra?: Partial<CleanedPage>) => Promise<void>;
 }
 
 function settingsOf(fetch: Record<string, unknown>): Settings['fetch'] {
@@ -58,7 +58,7 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
   const settings = settingsOf(fetch);
   const downloads: Call<Download>[] = [];
   const refreshes: Call<Download | Unchanged>[] = [];
-  const cleanings: Call<CleanPage>[] = [];
+  const cleanings: Call<CleanedPage>[] = [];
   const outcomes: string[] = [];
   const defects: unknown[] = [];
   let closed = 0;
@@ -110,7 +110,13 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
       await test.settle();
     },
     async cleaned(index, content = 'clean', extra = {}) {
-      (cleanings[index] as Call<CleanPage>).resolve({ title: 'T', content, wordCount: 1, ...extra });
+      (cleanings[index] as Call<CleanedPage>).resolve({
+        title: 'T',
+        content,
+        wordCount: 1,
+        version: `v of ${content}`,
+        ...extra,
+      });
       await test.settle();
     },
   };
@@ -232,6 +238,7 @@ t.test('requests get the pieces and fields that they ask for of one page', async
     ...{ url: URL_1, title: 'T', content: 'One two three.', word_count: 1 },
     ...{ language: 'en', published_at: '2024-05-01', authors: ['A', 'B'], canonical_url: 'https://example.com/c' },
     fetched_at: '2026-01-01T00:00:00.000Z',
+    version: 'v of One two three.',
   });
   const first = b.ask(URL_1, { details: true, maxChars: 8 });
   const rest = b.ask(URL_1, { details: true, start: 8 });

@@ -4,15 +4,15 @@
 import type { Clock } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import { HeadraceError } from '../../errors.ts';
-import type { CleanJob, CleanPage } from '../../extract/index.ts';
-import type { CleaningPool } from '../cleaning-pool.ts';
+import type { CleanJob } from '../../extract/index.ts';
+import type { CleanedPage, CleaningPool } from '../cleaning-pool.ts';
 import type { Downloader } from '../download.ts';
 import { isSparse } from './needs-browser.ts';
 import type { Renderer } from './renderer.ts';
 
 /** A page as it was read. */
 export interface Rendering {
-  readonly page: CleanPage;
+  readonly page: CleanedPage;
   /** Where it was found. */
   readonly url: string;
   readonly isRendered: boolean;
