@@ -53,8 +53,20 @@ function isFieldValue(value: unknown): value is string {
 }
 
 function pageOf(fields: Fields): ReadPage | null {
-  const { authors, content, fetched_at, images, links, metadata, rendered, title, truncated, url, version, word_count } =
-    fields;
+  const {
+    authors,
+    content,
+    fetched_at,
+    images,
+    links,
+    metadata,
+    rendered,
+    title,
+    truncated,
+    url,
+    version,
+    word_count,
+  } = fields;
   if (typeof url !== 'string' || typeof title !== 'string' || typeof content !== 'string') return null;
   if (!Number.isSafeInteger(word_count) || (word_count as number) < 0) return null;
   if ((truncated ?? true) !== true || (rendered ?? true) !== true) return null;
