@@ -93,7 +93,8 @@ and memory. Without a part, all but peers, locality, cluster, upload and tools r
   micro      time of one call of the hot functions
   path       source files, functions and calls that one warm request enters
   upload     small requests beside uploads of 10 MB (only when named)
-  tools      searches with the text of their best pages beside the loop of a script; tool calls by MCP (only when named)
+  tools      searches with the text of their best pages beside the loop of a script; tool calls by MCP; pages in
+             a browser (only when named)
   goals      peers (nginx and HAProxy only), overhead, search, fetch and upload, and a table of the goals
 
 Each prints tables; all of a run are written to bench/results/DATE.json, with plots to bench/results/report.html.

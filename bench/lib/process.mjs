@@ -171,6 +171,22 @@ export function rssBytes(pid) {
   return total;
 }
 
+/** Memory of a process and its descendants, in bytes: pages that they share count once in all. */
+export function pssBytes(pid) {
+  let total = 0;
+  for (const id of tree(pid)) total += pssOf(id);
+  return total;
+}
+
+function pssOf(id) {
+  try {
+    return Number(/^Pss: +(\d+) kB/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, 'latin1'))?.[1] ?? 0) * 1024;
+  } catch {
+    // The process has ended.
+    return 0;
+  }
+}
+
 /** The process that listens on `port` of this machine, or null when it is not ours to see. */
 export function listenerOf(port) {
   const hex = port.toString(16).toUpperCase().padStart(4, '0');

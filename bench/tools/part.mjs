@@ -1,19 +1,20 @@
-// Benchmark of searches and pages as tools of agents: a search with the text of its best pages beside the loop of a script, and calls over the
-// Model Context Protocol. A part of
+// Benchmark of searches and pages as tools of agents: a search with the text of its best pages beside the loop of a script, calls over the
+// Model Context Protocol, pages that need a browser. A part of
 // ../run.mjs; each scenario has a file of its own.
 
 import { COMMON } from '../lib/flags.mjs';
 import * as content from './content.mjs';
 import * as mcp from './mcp.mjs';
+import * as renderer from './renderer.mjs';
 
-const SCENARIOS = { content, mcp };
+const SCENARIOS = { content, mcp, renderer };
 
 const { rounds, seconds, warmUp, nodeFlags } = COMMON;
 
 export const part = {
   name: 'tools',
   sentence:
-    'Searches and pages as agents use them: time until a search has the text of its best pages, and what a call over the Model Context Protocol adds.',
+    'Searches and pages as agents use them: time until a search has the text of its best pages, what a call over the Model Context Protocol adds, and pages that need a browser.',
   peers: [],
   /** The script cleans with packages of `bench/`. */
   needsPackages: true,

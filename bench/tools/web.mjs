@@ -1,5 +1,6 @@
 // Simulated engines and sites on loopback: `node web.mjs SCALE` answers `/engine/NAME/search` as SearXNG does, and `/page/ID` with
-// articles, after log-normal latencies times SCALE. Each site has an address of its own (127.1.x.y). Prints `ready PORT`.
+// articles, after log-normal latencies times SCALE. Each site has an address of its own (127.1.x.y). `/script/ID` is a page whose script
+// asks for `/data/ID` and shows it. Prints `ready PORT`.
 
 import { createServer } from 'node:http';
 import { article } from '../lib/article.mjs';
@@ -12,17 +13,36 @@ const RESULTS = 10;
 /** Of all pages, those that are gone. */
 const GONE = 0.03;
 
+const PARAGRAPHS = Array.from(
+  { length: 40 },
+  (_, at) =>
+    `Paragraph ${at}: the headrace brings water from the weir to the turbine, and what it cannot take is spilled.`,
+);
+
 const articles = Array.from({ length: 50 }, (_, index) => article(index));
 /** Pages that were asked for, by the part of the query before the first space. */
 const asked = new Map();
 
 const server = createServer((request, response) => {
   const { pathname, searchParams } = new URL(request.url, 'http://web');
-  const [, kind, name] = pathname.split('/');
+  const [, kind, name = ''] = pathname.split('/');
   if (kind === 'asked') response.end(JSON.stringify(Object.fromEntries(asked)));
+  else if (kind === 'script') response.writeHead(200, { 'content-type': 'text/html' }).end(scriptPage(name));
+  else if (kind === 'data') response.end(JSON.stringify(PARAGRAPHS));
   else if (kind === 'engine') search(name, searchParams.get('q') ?? '', response);
-  else visit(name, searchParams.get('q') ?? '', response);
+  else if (kind === 'page') visit(name, searchParams.get('q') ?? '', response);
+  else response.writeHead(404).end();
 });
+
+/** An application: its text comes by its script. */
+function scriptPage(id) {
+  return `<!doctype html><html lang="en"><head><title>Page ${id}</title></head><body><div id="app"></div><script>
+${'window.state=(window.state??0)+1;'.repeat(500)}
+fetch('/data/${id}').then((answer) => answer.json()).then((paragraphs) => {
+  document.getElementById('app').innerHTML = '<main>' + paragraphs.map((text) => '<p>' + text + '</p>').join('') + '</main>';
+});
+</script></body></html>`;
+}
 
 /** `text`: who asks, a space, the number of the query. */
 function search(engine, text, response) {
