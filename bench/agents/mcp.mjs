@@ -71,7 +71,9 @@ const CLIENTS = {
               `command = ${JSON.stringify(server.command)}`,
               `args = ${JSON.stringify(server.args)}`,
               'required = true',
-              `env = { ${Object.entries(server.env).map(([name, value]) => `${name} = ${JSON.stringify(value)}`)} }`,
+              `env = { ${Object.entries(server.env)
+                .map(([name, value]) => `${name} = ${JSON.stringify(value)}`)
+                .join()} }`,
             ]
           : [`url = ${JSON.stringify(server.url)}`, 'bearer_token_env_var = "HEADRACE_API_KEY"'];
       const file = join(home, '.codex', 'config.toml');

@@ -107,6 +107,7 @@ function remote(url: string, key: string | undefined): SendMessage {
   if (!/\/mcp\/?$/.test(base.pathname)) base.pathname = `${base.pathname.replace(/\/$/, '')}/mcp`;
   const credentials = key === undefined || key === '' ? {} : { authorization: `Bearer ${key}` };
   return async (body, headers, signal) =>
+    // oxlint-disable-next-line no-restricted-globals -- one program with one connection; its answers are streams of the Fetch standard.
     fetch(base, { method: 'POST', body, headers: { ...headers, ...credentials }, signal, redirect: 'error' });
 }
 

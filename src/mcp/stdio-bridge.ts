@@ -207,7 +207,8 @@ async function refusalOf(response: Response): Promise<string> {
   const text = response.bodyUsed ? '' : await response.text();
   let detail = '';
   try {
-    detail = String((JSON.parse(text) as { detail?: unknown }).detail ?? '');
+    const said = (JSON.parse(text) as { detail?: unknown }).detail;
+    if (typeof said === 'string') detail = said;
   } catch {
     // Another server than a gateway may answer with anything.
   }

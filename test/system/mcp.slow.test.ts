@@ -201,6 +201,6 @@ t.test('the conformance suite passes, in every scenario that applies', async (t)
     );
   });
   const summary = [...output.matchAll(/^[✓✗] ([\w-]+): (\d+) passed, (\d+) failed/gm)];
-  t.same(summary.map(([, name]) => name).sort(), [...SCENARIOS, ...Object.keys(NOT_APPLICABLE)].sort(), output);
+  t.same(new Set(summary.map(([, name]) => name)), new Set([...SCENARIOS, ...Object.keys(NOT_APPLICABLE)]), output);
   for (const [line, name, , failed] of summary) if (SCENARIOS.includes(name as string)) t.equal(failed, '0', line);
 });
