@@ -17,7 +17,7 @@ import { MESSAGES_TABLES } from '../../src/dialect/translation/messages-request.
 import { RESPONSES_TABLES } from '../../src/dialect/translation/responses-request.ts';
 import { ERRORS } from '../../src/errors.ts';
 import { SITES } from '../../src/extract/sites/sites.ts';
-import { SEARCH_TYPES } from '../../src/search/engine.ts';
+import { type EngineFilters, type FilterSupport, SEARCH_TYPES } from '../../src/search/engine.ts';
 import { createEngine, ENGINE_KINDS } from '../../src/search/engines/kinds.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
 import { OTHER_PATHS } from '../support/openai-paths.ts';
@@ -262,6 +262,45 @@ function engines(): string {
   return table(['Kind', 'Search types', 'Required settings', 'Optional settings'], rows);
 }
 
+/** What each kind of engine applies itself of the filters of a search. */
+function engineFilters(): string {
+  const rows = Object.entries(ENGINE_KINDS)
+    .filter(([kind]) => kind !== 'module')
+    .map(([kind, { settings }]) => {
+      const required = Object.keys(settings).filter((name) => settings[name]?.presence === 'required');
+      const given = Object.fromEntries(required.map((name) => [name, REQUIRED[name as keyof typeof REQUIRED]]));
+      const { filters = {}, types } = createEngine(kind, given);
+      if (kind === 'worker') return [`\`${kind}\``, ...Array.from({ length: 7 }, () => 'as its engine')];
+      const said = (name: keyof EngineFilters): string => supportText(filters[name], types.length);
+      return [
+        `\`${kind}\``,
+        ...(
+          ['timeRange', 'includeDomains', 'excludeDomains', 'language', 'country', 'safeSearch', 'page'] as const
+        ).map(said),
+      ];
+    });
+  const names = ['time_range', 'include_domains', 'exclude_domains', 'language', 'country', 'safe_search', 'page'];
+  return table(['Kind', ...names.map((name) => `\`${name}\``)], rows);
+}
+
+/** Longer lists of values are counted. */
+const MOST_VALUES = 6;
+
+function supportText(support: FilterSupport | undefined, types: number): string {
+  if (support === undefined) return '';
+  if (support.moot === true) return 'nothing to leave out';
+  const { except, most, needs, prefers, values } = support;
+  const parts = [
+    ...(prefers === true ? ['prefers'] : []),
+    ...(support.types === undefined || support.types.length === types ? [] : [support.types.join(', ')]),
+    ...(most === undefined ? [] : [`at most ${most}`]),
+    ...(values === undefined ? [] : [values.length > MOST_VALUES ? `${values.length} values` : values.join(', ')]),
+    ...(except === undefined ? [] : [`all but ${except.length}`]),
+    ...(needs === undefined ? [] : [`with \`${needs}\``]),
+  ];
+  return parts.length === 0 ? 'yes' : parts.join('; ');
+}
+
 function otherPaths(): string {
   const rows = OTHER_PATHS.map(({ body, note, paths }) => [
     paths.map((path) => `\`${path}\``).join(', '),
@@ -314,6 +353,7 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/kubernetes.md', name: 'values', write: helmValues },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },
+  { page: 'docs/search-engines.md', name: 'engine-filters', write: engineFilters },
   { page: 'docs/fetch.md', name: 'sites', write: sites },
 ];
 
