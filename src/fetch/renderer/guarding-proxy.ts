@@ -118,7 +118,7 @@ export class GuardingProxy {
       socket.on('close', () => this.#sockets.delete(socket));
     });
     server.on('request', (incoming, response) => this.#request(incoming, response));
-    server.on('connect', (incoming, socket) => this.#tunnel(incoming, socket));
+    server.on('connect', (incoming, socket, head) => this.#tunnel(incoming, socket, head));
     server.on('upgrade', (_incoming, socket) => refuse(socket, '501 Not Implemented'));
     server.on('clientError', (_error, socket) => socket.destroy());
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -158,11 +158,11 @@ export class GuardingProxy {
     }
   }
 
-  #tunnel(incoming: IncomingMessage, socket: Duplex): void {
+  #tunnel(incoming: IncomingMessage, socket: Duplex, head: Buffer): void {
     const page = this.#pageOf(incoming);
     // Errors of the connection end it; whoever waits for it is told by `close`.
     socket.on('error', () => undefined);
-    if (page !== undefined) page.tunnel(incoming, socket);
+    if (page !== undefined) page.tunnel(incoming, socket, head);
     else refuse(socket, '407 Proxy Authentication Required', 'proxy-authenticate: Basic realm="page"\r\n');
   }
 }
@@ -266,8 +266,8 @@ class Page {
     incoming.on('data', this.#count).pipe(sent);
   }
 
-  /** A tunnel (RFC 9110 §9.3.6), for TLS and web sockets. */
-  tunnel(incoming: IncomingMessage, socket: Duplex): void {
+  /** A tunnel (RFC 9110 §9.3.6), for TLS and web sockets. `head`: what was sent ahead of the answer. */
+  tunnel(incoming: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#hold(socket);
     const authority = incoming.url ?? '';
     const target = /^[^/?#@\s]+:\d+$/.test(authority) ? this.#admit(`https://${authority}/`) : null;
@@ -282,6 +282,8 @@ class Page {
       }
       socket.on('close', () => upstream.destroy()).on('data', this.#count);
       upstream.on('close', () => socket.destroy()).on('data', this.#count);
+      this.#count(head);
+      upstream.write(head);
       socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
       socket.pipe(upstream).pipe(socket);
     };

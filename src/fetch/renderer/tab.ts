@@ -154,6 +154,8 @@ class Tab {
   #isAlmostIdle = false;
   #navigations = 0;
   #paused = 0;
+  /** The head of a document has come. */
+  #hasDocument = false;
   /** The document that is shown. */
   #status = 0;
 
@@ -171,8 +173,18 @@ class Tab {
   }
 
   async show(url: string): Promise<Snapshot> {
-    await this.#open();
-    return await Promise.race([this.#failure.promise, this.#load(url)]);
+    const { clock, untilMs } = this.#options;
+    const late = (): void => {
+      if (!this.#hasDocument)
+        this.fail(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no document in the browser' }));
+    };
+    const timer = clock.setTimeout(late, Math.max(0, untilMs - clock.now()));
+    try {
+      await this.#open();
+      return await Promise.race([this.#failure.promise, this.#load(url)]);
+    } finally {
+      clock.clearTimeout(timer);
+    }
   }
 
   /** Never rejects: when the browser does not answer, its connection ends, and the browser disposes of the contexts itself. */
@@ -231,6 +243,7 @@ class Tab {
     const { errorText } = await this.#send('Page.navigate', { url });
     if (typeof errorText === 'string' && errorText !== '')
       throw new HeadraceError('HR_FETCH_FAILED', { subject: 'not in a browser' });
+    this.#hasDocument = true;
     await this.#settle();
     return await this.#take();
   }
