@@ -119,8 +119,9 @@ export class ContentSearch implements Pending, SearchWatcher {
     this.#engines = progress;
     this.#tell(ended, `${engine}: ${reason ?? 'answered'}`);
     const isLate = this.#deps.clock.now() >= this.#deadlineMs - this.#deps.settings.search.timeoutMs * (1 - PATIENCE);
-    // The final list follows the last engine at once.
-    if (ended < total && (2 * answered >= total || isLate)) this.#fetchEarly();
+    // Engines that have failed are not counted. The final list follows the last engine at once.
+    const working = total - (ended - answered);
+    if (ended < total && (2 * answered >= working || isLate)) this.#fetchEarly();
   }
 
   abort(): void {

@@ -209,7 +209,7 @@ export function startSearch(
 }
 
 /** What a search is charged for. */
-export function searchSpendings(deps: ApiDeps, { pages, units }: SearchCosts): Spending[] {
+function searchSpendings(deps: ApiDeps, { pages, units }: SearchCosts): Spending[] {
   const engines = Array.from(units, ([engine, count]) =>
     unmeteredSpending(`search:${engine}`, count * priceOf(engine, deps.billing)),
   );

@@ -142,6 +142,15 @@ t.test('pages are fetched as soon as half of the engines have answered', async (
   t.equal(search.ended?.costs.pages, 3, 'the page that was left costs nothing');
 });
 
+t.test('engines that have failed are not counted', async (t) => {
+  const search = new OneSearch();
+  search.begin();
+  search.engine(1, 0, []);
+  t.same(search.running, [], 'none has answered');
+  search.engine(2, 1, ['one']);
+  t.same(search.running, ['one'], 'one of the two that work');
+});
+
 t.test('a page that was read early and is not among the best costs nothing', async (t) => {
   const search = new OneSearch({ results: 1 });
   search.begin();
