@@ -5,7 +5,7 @@ import { discoverySources, type ModelSettings, type Settings } from './settings.
 
 /** Every warning about a configuration, one sentence each, the most dangerous first. */
 export function findWarnings(settings: Settings): string[] {
-  return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings)];
+  return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings), ...warnOfSearch(settings)];
 }
 
 function warnOfExposure(settings: Settings): string[] {
@@ -52,6 +52,13 @@ function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings, isD
     warnings.push(`${id}: its apiKey crosses a public network unencrypted (${new URL(url).host})`);
   }
   return warnings;
+}
+
+function warnOfSearch({ search, webSearchTool }: Settings): string[] {
+  const isSearchable = search.default.some((id) => id in search.engines);
+  return webSearchTool && !isSearchable
+    ? ['webSearchTool: no engine of search.default is configured, so every search of a model fails']
+    : [];
 }
 
 function warnOfProbes({ health }: Settings): string[] {

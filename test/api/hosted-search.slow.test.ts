@@ -1,13 +1,16 @@
 // Hosted web search for models whose servers do not have it: the official clients of three dialects, rounds, faults and limits.
 
 import { once } from 'node:events';
+import { join } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import { generateText, streamText } from 'ai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import OpenAI from 'openai';
 import t from 'tap';
 import { calls, type HostedGateway, KEY, MODEL, says, searches, startHosted } from '../support/hosted-search.ts';
+import { parseUsd } from '../../src/billing/index.ts';
 import { type Answer, events, json } from '../support/fake-engine.ts';
+import { endow, openTestLedger, priceOf, PRICING, SECRET, USD, usageOf } from '../support/ledger-fixture.ts';
 import { chatStream, chunk, finish, type Json, usageChunk } from '../support/scripted-chat.ts';
 
 const OPTIONS = { admin: null, store: null, threads: 0 } as const;
@@ -529,4 +532,33 @@ t.test('a key that may run one request at a time may search', async (t) => {
   });
   t.equal(choices[0]?.message.content, 'Done.');
   t.same(hosted.engine.queries.toSorted(), ['a', 'b', 'c']);
+});
+
+t.test('rounds cost what their tokens cost, and searches what searches cost', async (t) => {
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const ledger = await openTestLedger(t, store);
+  await endow(ledger, USD);
+  const hosted = await startHosted(t, {
+    ...{ admin: null, threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] } },
+    ...{ search: { pricing: { mine: '0.005' } }, pricing: PRICING },
+  });
+  const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
+  hosted.chat.play(searches('a', 'b'), says('Done [1].'));
+  const answer = await hosted.post('/v1/messages', { max_tokens: 100, messages: hi, tools: [TOOL] }, { headers });
+  t.equal(answer.status, 200);
+  const cost = priceOf(20, 0, 10) + 2n * 5_000_000_000n;
+  t.equal(parseUsd(answer.headers.get('x-headrace-cost') ?? ''), cost);
+  const { amount, inputTokens, outputTokens } = await usageOf(ledger, 4);
+  t.same([amount, inputTokens, outputTokens], [cost, 20n, 10n]);
+});
+
+t.test('a client without a key cannot pay for several requests with one payment', async (t) => {
+  const hosted = await startHosted(t, {
+    ...OPTIONS,
+    keys: { static: [{ key: KEY, account: 'tests' }], required: true },
+  });
+  const headers = { 'content-type': 'application/json' };
+  const { status } = await hosted.post('/v1/chat/completions', { messages: hi, web_search_options: {} }, { headers });
+  t.equal(status, 401);
+  t.same(hosted.rounds(), []);
 });

@@ -68,6 +68,7 @@ const FORBIDDEN: readonly (readonly [file: string, specifier: string, complaint:
   ['src/ingress/probe.ts', '../api/routes.ts', 'ingress may not import api'],
   ['src/ingress/probe.ts', 'uWebSockets.js', 'only src/ingress/uws.ts may import uWebSockets.js'],
   ['src/api/probe.ts', '../gateway/gateway.ts', 'api may not import gateway'],
+  ['src/web-search/probe.ts', '../search/index.ts', 'web-search may not import search'],
   ['src/routing/probe.ts', '../cluster/index.ts', 'routing may not import cluster'],
   ['src/cluster/probe.ts', '@redis/client', 'only src/cluster/connection.ts may import @redis/client'],
   ['src/admin/probe.ts', '../gateway/gateway.ts', 'admin may not import gateway'],

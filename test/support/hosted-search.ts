@@ -20,7 +20,7 @@ export const MODEL = 'atlas-27b';
 export const KEY = 'hr_hosted';
 
 /** An engine that finds what the test says, and keeps what it was asked. */
-export class TestEngine {
+class TestEngine {
   readonly queries: string[] = [];
   readonly aborted: string[] = [];
   hits: (query: string) => readonly EngineHit[] | Promise<readonly EngineHit[]> = (query) => [
@@ -55,14 +55,22 @@ export interface HostedGateway {
   post(path: string, body: object, init?: RequestInit): Promise<Response>;
 }
 
-export async function startHosted(t: Pick<Test, 'teardown'>, more: SettingsInput = {}): Promise<HostedGateway> {
+/** `pricing`: of the model. */
+export async function startHosted(
+  t: Pick<Test, 'teardown'>,
+  {
+    pricing,
+    search,
+    ...more
+  }: SettingsInput & { readonly pricing?: { readonly prompt: string; readonly completion: string } } = {},
+): Promise<HostedGateway> {
   const chat = await startScriptedChat(t);
   const engine = new TestEngine();
   const gateway = createGateway({
     listen: '127.0.0.1:0',
-    models: { [MODEL]: { servers: [chat.url] } },
+    models: { [MODEL]: { servers: [chat.url], ...(pricing !== undefined && { pricing }) } },
     keys: { static: [{ key: KEY, account: 'tests' }] },
-    search: { engines: { mine: engine.engine }, default: ['mine'] },
+    search: { engines: { mine: engine.engine }, default: ['mine'], ...search },
     log: { level: 'silent' },
     health: { interval: '1h' },
     timeouts: { drain: '50ms' },

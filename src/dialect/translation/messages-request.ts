@@ -195,6 +195,7 @@ function writeSearchResult(result: number): void {
 let isInResult = false;
 const images: number[] = [];
 
+const HOSTED_SEARCH = 'A search that the vendor of the API has run. With `webSearchTool` the gateway translates it.';
 const HOSTED = 'A part of an answer that the vendor of the API made with tools of its own.';
 
 const PARTS = new TypeTable(
@@ -219,9 +220,9 @@ const PARTS = new TypeTable(
     refused('tool_removal', 'The tools of a chat request do not change within it.'),
     refused('compaction', 'A summary that only the vendor of the API can read.'),
     refused('browser_state', HOSTED),
-    refused('server_tool_use', HOSTED),
+    refused('server_tool_use', HOSTED_SEARCH),
     refused('mcp_*', HOSTED),
-    refused('web_search_tool_result', HOSTED),
+    refused('web_search_tool_result', HOSTED_SEARCH),
     refused('web_fetch_tool_result', HOSTED),
     refused('code_execution_tool_result', HOSTED),
     refused('bash_code_execution_tool_result', HOSTED),
@@ -496,7 +497,7 @@ const TOOLS = new TypeTable(
   [
     carried('custom', 'tools[]', 'A tool of the client; so is one without `type`.', writeTool),
     passed('function', 'A tool as the chat dialect defines it.'),
-    refused('web_search_*', VENDOR_TOOL),
+    refused('web_search_*', 'Without `webSearchTool`, only the vendor of the API has this tool.'),
     refused('web_fetch_*', VENDOR_TOOL),
     refused('code_execution_*', VENDOR_TOOL),
     refused('bash_*', VENDOR_TOOL),

@@ -616,7 +616,7 @@ const ITEMS = new TypeTable(
     carried('reasoning', 'messages[].reasoning_content', 'In the assistant message that follows.', readReasoning),
     refused('item_reference', 'No stored item has this id.'),
     refused('compaction', 'Only the server that encrypted it can read it.'),
-    refused('web_search_call', HOSTED_CALL),
+    refused('web_search_call', 'Without `webSearchTool`, only the vendor of the API can run this tool.'),
     refused('file_search_call', HOSTED_CALL),
     refused('computer_call*', HOSTED_CALL),
     refused('code_interpreter_call', HOSTED_CALL),
@@ -833,7 +833,7 @@ const TOOLS = new TypeTable(
     carried(
       'web_search*',
       '',
-      'Left out with `external_web_access: false`, as Codex offers it unasked: the model answers without it. Otherwise refused.',
+      'Left out with `external_web_access: false`, as Codex offers it unasked: the model answers without it. Otherwise refused, unless `webSearchTool` is on.',
       leaveOutWebSearch,
     ),
     refused('file_search', HOSTED_TOOL),
