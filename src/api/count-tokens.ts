@@ -7,6 +7,7 @@ import { HeadraceError } from '../errors.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { type Member, type Model, RANK } from '../routing/index.ts';
 import { credentialLines, linesFor, requestLines, type TokenCountRequest } from '../upstream/index.ts';
+import { hostedRequestOf, mayHost } from '../web-search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { findModel } from './inference.ts';
 import { paid, type PaidEndpoint, type PaidRequest, PendingListener, unmeteredRange } from './pipeline.ts';
@@ -85,7 +86,7 @@ function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): 
     body: input.body,
     headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),
     speaks: (member) => board.speaks(member, DIALECT_BITS.messages, nowMs),
-    chat: () => (chat ??= chatOf(input.body)),
+    chat: () => (chat ??= chatOf(input.body, deps.settings.webSearchTool)),
   };
 }
 
@@ -99,8 +100,10 @@ function fieldsOf(lines: string): Record<string, string> {
 }
 
 /** The request as one of chat completions; null when it cannot be carried: a count is no reason to refuse it. */
-function chatOf(body: Buffer): Readonly<Record<string, unknown>> | null {
+function chatOf(body: Buffer, isHosting: boolean): Readonly<Record<string, unknown>> | null {
   try {
+    const hosted = isHosting && mayHost(body) ? hostedRequestOf('messages', body) : null;
+    if (hosted !== null) return hosted.chat;
     const { body: chat } = translationOf(dialectOf('/v1/messages'))?.request(body) ?? {};
     return chat === undefined ? null : (JSON.parse(chat.toString()) as Readonly<Record<string, unknown>>);
   } catch (thrown) {

@@ -4,11 +4,11 @@
 
 import { randomBytes } from 'node:crypto';
 import { exactUsdText } from '../billing/index.ts';
-import { dialectOf } from '../dialect/index.ts';
-import type { ServerError } from '../dialect/index.ts';
+import { dialectOf, DIALECTS, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import type { Downstream, DownstreamListener } from '../upstream/index.ts';
 import {
@@ -50,12 +50,16 @@ const PICO_PER_USD = 1e12;
  */
 export function hostedSearchOf(
   exchange: Exchange,
-  { settings }: ApiDeps,
-  model: string,
+  { board, clock, settings }: ApiDeps,
+  { id, members }: Model,
   body: Buffer,
 ): HostedRequest | null {
   if (exchange.parent !== null || !mayHost(body)) return null;
-  if (settings.models[model]?.webSearchTool === false) return null;
+  if (settings.models[id]?.webSearchTool === false) return null;
+  // Servers that are declared without chat are asked as they can be.
+  const nowMs = clock.now();
+  const { bit } = DIALECTS['chat-completions'];
+  if (members.length > 0 && !members.some((member) => board.speaks(member, bit, nowMs))) return null;
   return hostedRequestOf(dialectOf(exchange.path)?.name, body);
 }
 
@@ -103,7 +107,6 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
 
   start(): void {
     this.#downstream.listener = this;
-    this.#exchange.tool = TOOL;
     this.#loop.start();
   }
 
@@ -152,7 +155,6 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     this.#round = round;
     startDetached(this.#deps.detached, head, body, round, (inner) => {
       inner.parent = exchange;
-      inner.tool = TOOL;
       round.exchange = inner;
     });
   }

@@ -201,7 +201,7 @@ type Proceed = (prepared: InferenceRequest) => void;
 function withHostedSearch(proceed: Proceed): Proceed {
   return (request) => {
     const { deps, exchange, input } = request;
-    const hosted = hostedSearchOf(exchange, deps, input.model.id, input.body);
+    const hosted = hostedSearchOf(exchange, deps, input.model, input.body);
     proceed(hosted === null ? request : { ...request, input: { ...input, hosted } });
   };
 }

@@ -43,7 +43,8 @@ export class AnswerWriter {
     this.#request = request;
     this.#output = output;
     this.#translator = request.translated?.answer() ?? null;
-    this.#splitter = new CitationSplitter((number) => request.sources.find(number) !== undefined);
+    const isText = !isConstrained(request.chat);
+    this.#splitter = new CitationSplitter((number) => isText && request.sources.find(number) !== undefined);
   }
 
   /** Number of the next event of a numbered stream. */
@@ -144,7 +145,7 @@ export class AnswerWriter {
     }
     const space = this.#lastChar === '' || /\s/.test(this.#lastChar) ? '' : ' ';
     const { title, url } = source;
-    const link = `([${hostOf(url)}](${url.replaceAll('(', '%28').replaceAll(')', '%29')}))`;
+    const link = `([${hostOf(url)}](${url.replaceAll(NOT_IN_LINK, escapeIn)}))`;
     const start = this.#offset + space.length;
     const citation = { start_index: start, end_index: start + codePoints(link), url, title };
     this.#say(space + link, [{ type: 'url_citation', url_citation: citation }]);
@@ -169,6 +170,29 @@ export class AnswerWriter {
     const translated = this.#translator === null ? events : this.#translator.events(events);
     if (translated.byteLength > 0) this.#output(translated);
   }
+}
+
+/** What would end the address of a Markdown link, or the link. */
+const NOT_IN_LINK = /[\s()<>"\\]/g;
+
+function escapeIn(char: string): string {
+  return `%${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+}
+
+/** Members by which servers bind answers to a form, in which a link would be out of place: `[1]` may be a list. */
+const CONSTRAINTS = [
+  'guided_json',
+  'guided_regex',
+  'guided_choice',
+  'guided_grammar',
+  'structured_outputs',
+  'json_schema',
+  'grammar',
+];
+
+function isConstrained(chat: Members): boolean {
+  const { type = 'text' } = membersOf(chat['response_format']);
+  return type !== 'text' || CONSTRAINTS.some((name) => chat[name] !== undefined && chat[name] !== null);
 }
 
 /** Places in texts are counted in Unicode code points. */

@@ -356,6 +356,8 @@ export class SearchLoop implements ChatBlocksListener {
       };
     const pages = listOf(membersOf(json)['results']).filter((result) => {
       const url = textOf(membersOf(result)['url']);
+      // Clients make links of it.
+      if (!/^https?:\/\//i.test(url)) return false;
       return (
         url !== '' &&
         (allowed.length === 0 || allowed.some((place) => isUnder(url, place))) &&

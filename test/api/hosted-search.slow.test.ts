@@ -369,6 +369,46 @@ t.test('what pages say stays data in messages of the tool', async (t) => {
   );
 });
 
+t.test('an answer in JSON stays as the model writes it', async (t) => {
+  const hosted = await startHosted(t, OPTIONS);
+  hosted.chat.play(searches('mill'), says('{"ids":', '[1]', ',"text":"high [1]"}'));
+  const { choices } = await openaiOf(hosted).chat.completions.create({
+    ...{ model: MODEL, messages: hi, web_search_options: {}, response_format: { type: 'json_object' } },
+  });
+  t.equal(choices[0]?.message.content, '{"ids":[1],"text":"high [1]"}');
+});
+
+t.test('only addresses of the web are results, and none ends the link that it is in', async (t) => {
+  const hosted = await startHosted(t, OPTIONS);
+  hosted.engine.hits = () => [{ title: 'A', url: 'https://a.example/x)[b](javascript:1)', snippet: '' }];
+  hosted.chat.play(searches('mill'), says('So [1].'));
+  const { choices } = await openaiOf(hosted).chat.completions.create({
+    model: MODEL,
+    messages: hi,
+    web_search_options: {},
+  });
+  t.equal(choices[0]?.message.content, 'So ([a.example](https://a.example/x%29[b]%28javascript:1%29)).');
+});
+
+t.test('tokens of a request with the tool are counted as the model gets it', async (t) => {
+  const hosted = await startHosted(t, OPTIONS);
+  hosted.chat.answers.set('/tokenize', (request, response) => json({ count: 77, tokens: [] })(request, response));
+  const counted = await hosted.post('/v1/messages/count_tokens', { messages: hi, tools: [TOOL] });
+  t.equal(counted.status, 200);
+  t.match(hosted.chat.requests.findLast(({ path }) => path === '/tokenize')?.body, {
+    tools: [{ type: 'function', function: { name: 'web_search' } }],
+  });
+});
+
+t.test('servers that are declared without chat are asked as they can be', async (t) => {
+  const hosted = await startHosted(t, OPTIONS);
+  const models = { [MODEL]: { servers: [hosted.chat.url], dialects: ['responses' as const] } };
+  const other = await startHosted(t, { ...OPTIONS, models });
+  await other.post('/v1/responses', { input: 'hi', tools: [{ type: 'web_search' }] });
+  t.ok(hosted.chat.requests.some(({ path }) => path === '/v1/responses'));
+  t.same(hosted.rounds(), []);
+});
+
 t.test('domains of the client bound what is found', async (t) => {
   const hosted = await startHosted(t, OPTIONS);
   hosted.engine.hits = () =>

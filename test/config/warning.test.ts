@@ -45,6 +45,12 @@ t.test('prompts that are kept are reported, and whether anybody can read them', 
   t.same(warningsOf({ requestLog: { prompts: true, size: 0 } }), []);
 });
 
+t.test('a web search tool without an engine is reported', async (t) => {
+  t.match(warningsOf({ webSearchTool: true }), [/^webSearchTool: no engine of search\.default is configured/]);
+  const engines = { engine_b: { kind: 'searxng', url: 'http://127.0.0.1:8888' } };
+  t.same(warningsOf({ webSearchTool: true, search: { engines } }), []);
+});
+
 t.test('a gateway that nobody can call is reported', async (t) => {
   t.match(warningsOf({ keys: { required: true }, store: null }), [/^nobody can call/]);
   t.same(warningsOf({ keys: { required: true }, store: 'sqlite::memory:' }), [], 'the store may have keys');
