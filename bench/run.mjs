@@ -5,10 +5,10 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { dialectsFiles, dialectsOf } from './lib/dialects-page.mjs';
 import { flagLines, parseFlags } from './lib/flags.mjs';
 import { GOAL_COLUMNS, GOAL_PARTS, goalRows, judgeGoals, quietText } from './lib/goals.mjs';
 import { localityFiles, localityOf } from './lib/locality-page.mjs';
+import { measuredPage } from './lib/measured-page.mjs';
 import { condensed, performanceFiles } from './lib/performance-page.mjs';
 import { pageOf } from './lib/report-page.mjs';
 import { useOwnNode } from './lib/own-node.mjs';
@@ -32,7 +32,6 @@ import { part as search } from './load/search.mjs';
 import { part as stream } from './load/stream.mjs';
 import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
-import { toolsFiles, toolsOf } from './tools/page.mjs';
 import { part as tools } from './tools/part.mjs';
 
 const PARTS = Object.fromEntries(
@@ -242,8 +241,8 @@ function write(out, run) {
 /** Parts with a page, into which their figures are written: that of their name, or another one. */
 const PAGES = {
   [locality.name]: { keep: localityOf, write: localityFiles },
-  [dialects.name]: { keep: dialectsOf, write: dialectsFiles },
-  [tools.name]: { keep: toolsOf, write: toolsFiles, page: 'search' },
+  [dialects.name]: measuredPage(dialects.name, 'dialects.md'),
+  [tools.name]: { ...measuredPage(tools.name, 'search.md'), page: 'search' },
 };
 
 /** Writes what the repository keeps of a run, and the pages made of it: one for all parts without a page of their own. */

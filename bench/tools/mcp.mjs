@@ -28,7 +28,7 @@ export async function measure({ callers, nodeFlags, rounds, seconds, warmUp }, r
     const peers = Object.keys(WAYS).map((name) => ({ name, ...gateway }));
     const run = ({ name, pid, port }) => {
       const times = { warmupMs: warmUp * 1000, durationMs: seconds * 1000 };
-      const load = { way: name, port, connections: callers, ...times, watch: { peer: pid } };
+      const load = { way: name, port, callers, ...times, watch: { peer: pid } };
       return runChild({
         ...{ name: `caller (${name})`, command: process.execPath, core: LOAD_CORE },
         args: [CLIENT, JSON.stringify(load)],
@@ -37,6 +37,11 @@ export async function measure({ callers, nodeFlags, rounds, seconds, warmUp }, r
     const runs = await interleave(peers, rounds, run, (text) => rig.step(`mcp, ${text}`));
     rig.result(resultOf(runs, `${callers} at once, ${roundsText({ rounds, seconds })}`));
   });
+}
+
+/** Share of the core of the gateway that others used. */
+function foreignUse({ cores, cpuUs, seconds }) {
+  return Math.max(0, cores[PROXY_CORE].busy - cpuUs.peer / 1e6 / seconds) + cores[PROXY_CORE].stolen;
 }
 
 function resultOf(runs, how) {
@@ -48,6 +53,7 @@ function resultOf(runs, how) {
     latencyMs: spreadOf(list, 'latencyMs'),
     addedMs: spread(list.map((run, round) => run.latencyMs.p50 - runs.http[round].latencyMs.p50)),
     perSecond: spread(list.map((run) => run.perSecond)),
+    foreignUse: spread(list.map(foreignUse)),
     errors: showErrors({
       errors: list.reduce((sum, { errors }) => sum + errors, 0),
       lastError: list.find(({ lastError }) => lastError)?.lastError ?? '',

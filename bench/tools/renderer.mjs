@@ -45,7 +45,7 @@ export async function measure(settings, rig) {
       const peers = namesOf(settings).map((name, at) => ({ name, ...gateway, atOnce: rendered[at - 1] ?? 1 }));
       const run = ({ atOnce, name, pid, port }) => {
         const load = {
-          ...{ port, webPort, path: name === PLAIN ? '/page' : '/script', atOnce, browserPid: child.pid },
+          ...{ port, webPort, path: name === PLAIN ? '/page' : '/script', callers: atOnce, browserPid: child.pid },
           ...{ warmupMs: warmUp * 1000, durationMs: renderSeconds * 1000, watch: { peer: pid, browser: child.pid } },
         };
         return runChild({

@@ -11,12 +11,15 @@ interface Traffic {
 }
 
 interface Page {
-  readonly dialectsOf: (run: object) => object | null;
-  readonly dialectsFiles: (run: object, page: string) => Record<string, string>;
+  readonly measuredPage: (
+    name: string,
+    file: string,
+  ) => { keep: (run: object) => object | null; write: (run: object, page: string) => Record<string, string> };
 }
 
 const { ANSWERS, dialectRequests, STREAMS } = await benchModule<Traffic>('lib/dialect-traffic.mjs');
-const { dialectsFiles, dialectsOf } = await benchModule<Page>('lib/dialects-page.mjs');
+const { measuredPage } = await benchModule<Page>('lib/measured-page.mjs');
+const { keep: dialectsOf, write: dialectsFiles } = measuredPage('dialects', 'dialects.md');
 
 const load = { port: 80, model: 'm', stream: true, bodyBytes: 20_000 };
 const bodyOf = (request: Buffer): Buffer => request.subarray(request.indexOf('\r\n\r\n') + 4);

@@ -10,12 +10,15 @@ interface Delays {
 }
 
 interface Page {
-  readonly toolsOf: (run: object) => object | null;
-  readonly toolsFiles: (run: object, page: string) => Record<string, string>;
+  readonly measuredPage: (
+    name: string,
+    file: string,
+  ) => { keep: (run: object) => object | null; write: (run: object, page: string) => Record<string, string> };
 }
 
 const { ENGINE_LATENCY, SITE_LATENCY, latencyMs, rankingOf } = await benchModule<Delays>('tools/delays.mjs');
-const { toolsFiles, toolsOf } = await benchModule<Page>('tools/page.mjs');
+const { measuredPage } = await benchModule<Page>('lib/measured-page.mjs');
+const { keep: toolsOf, write: toolsFiles } = measuredPage('tools', 'search.md');
 
 t.test('latencies are log-normal, and depend on the name alone', async (t) => {
   for (const [distribution, median, p95] of [

@@ -1,0 +1,57 @@
+// A closed loop of calls, counted between warm-up and end: each of some callers asks again when it has its answer.
+
+import { Histogram } from '../lib/histogram.mjs';
+import { nowUs } from '../lib/traffic.mjs';
+import { openWindow } from '../lib/window.mjs';
+
+/** Calls that take longer after the end are not waited for. */
+const LAST_MS = 15_000;
+
+const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * Runs `ask(n)` in `callers` loops, n from 0. It answers with whether the call counts, and throws when it has failed. `duringWindow` runs
+ * while calls are counted; what it returns ends it. Prints one line of JSON with the figures and those of `more()`, and ends the process.
+ */
+export async function runClosedLoop(
+  { callers, durationMs, warmupMs, watch },
+  ask,
+  duringWindow = () => () => undefined,
+  more = () => ({}),
+) {
+  const count = { requests: 0, errors: 0, lastError: '' };
+  const latency = new Histogram();
+  let measuring = false;
+  let stopped = false;
+  let next = 0;
+  const call = async () => {
+    const sinceUs = nowUs();
+    try {
+      const counts = await ask(next++);
+      if (!measuring || !counts) return;
+      count.requests++;
+      latency.add(nowUs() - sinceUs);
+    } catch (error) {
+      if (!measuring) return;
+      count.errors++;
+      count.lastError = error.message;
+    }
+  };
+  const loop = async () => {
+    while (!stopped) await call();
+  };
+  const running = Array.from({ length: callers }, loop);
+  await wait(warmupMs);
+  const closeWindow = openWindow(watch);
+  const end = duringWindow();
+  measuring = true;
+  await wait(durationMs);
+  measuring = false;
+  end();
+  const window = closeWindow();
+  stopped = true;
+  await Promise.race([Promise.all(running), wait(LAST_MS)]);
+  const { seconds } = window;
+  const report = { ...window, ...count, ...more(), perSecond: count.requests / seconds, latencyMs: latency.summary() };
+  process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit(0));
+}
