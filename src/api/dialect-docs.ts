@@ -13,8 +13,8 @@ export interface ExampleModel {
 /** A request that works as it stands. */
 export interface RequestExample {
   readonly summary: string;
-  /** What the model must be able to do; the first model that declares it is named. Default: `chat`. */
-  readonly needs?: string;
+  /** What the model must be able to do; the first model that declares it is named; null: no model is asked. Default: `chat`. */
+  readonly needs?: string | null;
   /** The body of the request, without its model. */
   readonly body: Readonly<Record<string, unknown>>;
 }
@@ -671,6 +671,30 @@ export const DIALECT_DOCS: Readonly<Record<string, DialectDoc>> = {
 
 /** Requests of other paths, by the path of the endpoint. */
 export const OTHER_EXAMPLES: Readonly<Record<string, Readonly<Record<string, RequestExample>>>> = {
+  '/search': {
+    simple: { summary: 'Web pages', needs: null, body: { query: 'How does a water mill work?' } },
+    filters: {
+      summary: 'Recent pages of some hosts, the second ten',
+      needs: null,
+      body: {
+        query: 'fish ladder',
+        time_range: 'year',
+        include_domains: ['example.com'],
+        language: 'en',
+        safe_search: 'strict',
+        page: 2,
+      },
+    },
+    works: {
+      summary: 'Scholarly works of a time',
+      needs: null,
+      body: {
+        query: 'sediment transport',
+        search_type: 'academic',
+        time_range: { from: '2020-01-01', to: '2024-12-31' },
+      },
+    },
+  },
   '/{full_path}': {
     embeddings: {
       summary: 'Embeddings at v1/embeddings',
@@ -695,6 +719,7 @@ export function modelIdSchema(models: readonly ExampleModel[]): JsonSchema {
 
 /** The body of an example with the first model that declares what it needs, else the first of all. */
 export function exampleBody({ needs = 'chat', body }: RequestExample, models: readonly ExampleModel[]): object {
+  if (needs === null) return body;
   const fitting = models.find(({ capabilities }) => capabilities.includes(needs)) ?? models[0];
   return { model: fitting?.id ?? NO_MODEL, ...body };
 }

@@ -288,13 +288,14 @@ function queryOf(request: SearchRequest): SearchQuery {
 function filtersOf(request: SearchRequest): SearchFilters | undefined {
   const { country, language, safe_search: safeSearch, time_range: timeRange } = request;
   const { exclude_domains: excluded = [], include_domains: included = [] } = request;
-  const isDated = typeof timeRange === 'string' || timeRange?.from !== undefined || timeRange?.to !== undefined;
-  if (typeof timeRange === 'object' && (timeRange.from ?? '') > (timeRange.to ?? '9')) {
-    const mistake = { loc: ['body', 'time_range'], msg: '`from` should not be after `to`', type: 'value_error' };
-    throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  if (typeof timeRange === 'object') {
+    const { from, to } = timeRange;
+    // A misspelled name would find results of any time.
+    if (from === undefined && to === undefined) throw mistakeIn('time_range', 'time_range should have `from` or `to`');
+    if ((from ?? '') > (to ?? '9')) throw mistakeIn('time_range', '`from` should not be after `to`');
   }
   const filters: SearchFilters = {
-    ...(isDated && { timeRange }),
+    ...(timeRange !== undefined && { timeRange }),
     ...(included.length > 0 && { includeDomains: [...new Set(included)].toSorted() }),
     ...(excluded.length > 0 && { excludeDomains: [...new Set(excluded)].toSorted() }),
     ...(language !== undefined && { language }),
@@ -302,6 +303,10 @@ function filtersOf(request: SearchRequest): SearchFilters | undefined {
     ...(safeSearch !== undefined && { safeSearch }),
   };
   return Object.keys(filters).length === 0 ? undefined : filters;
+}
+
+function mistakeIn(field: string, msg: string): HeadraceError {
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', field], msg, type: 'value_error' }] });
 }
 
 function priceOf(engine: string, billing: Billing | null): number {

@@ -36,7 +36,7 @@ import { withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
 import { type Address, addressUrl } from '../ingress/server.ts';
-import type { SearchAnswer, SearchType } from '../search/index.ts';
+import type { SearchAnswer, SearchFilters, SearchType } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 
 /** Wrong settings, with every mistake. */
@@ -107,6 +107,18 @@ export interface SearchInput {
   readonly max_results?: number;
   /** Default `web`. */
   readonly search_type?: SearchType;
+  /** A word counts back from now; days are included. */
+  readonly time_range?: SearchFilters['timeRange'];
+  /** Hosts, with their subdomains; at most 50. */
+  readonly include_domains?: readonly string[];
+  readonly exclude_domains?: readonly string[];
+  /** ISO 639-1. */
+  readonly language?: string;
+  /** ISO 3166-1 alpha-2. */
+  readonly country?: string;
+  readonly safe_search?: SearchFilters['safeSearch'];
+  /** 1 to 10, of `max_results` from each engine; default 1. */
+  readonly page?: number;
   /** Fetches the best results, within the time of the search: each has `content` or `content_error`. */
   readonly content?: {
     /** 1 to 10; default 5. */

@@ -190,6 +190,22 @@ t.test('answers of strangers are refused', async (t) => {
   t.throws(() => readAnswer(Buffer.from('{'), query));
 });
 
+t.test('answers of strangers are read with their scholarly fields, and within the domains of the search', async (t) => {
+  const query = queryOf(['a'], { type: 'academic', filters: { includeDomains: ['x.org'] } });
+  const work = { doi: '10.1000/x', venue: 'V', open_access_url: 'https://free.org/', year: 2020, citations: 0 };
+  const result = {
+    ...{ title: 'T', url: 'https://sub.x.org/', snippet: '', engine: 'a', rank: 1, found_in: ['a'] },
+    ...{ search_type: 'academic', ...work, authors: ['A', 'B'] },
+  };
+  const meta = { duration_ms: 5, engines_used: ['a'], engines_failed: [], engine_errors: [] };
+  const read = (part: object): unknown =>
+    readAnswer(Buffer.from(JSON.stringify({ results: [{ ...result, ...part }], meta })), query);
+  t.match(read({}), { results: [result], meta });
+  for (const part of [{ url: 'https://notx.org/' }, { authors: 'A' }, { authors: [1] }, { doi: 5 }, { citations: -1 }])
+    t.equal(read(part), null, JSON.stringify(part));
+  t.equal(read({ open_access_url: 'javascript:x' }), null);
+});
+
 interface Page {
   readonly error: HeadraceError | null;
   readonly answer: PageAnswer | null;

@@ -154,3 +154,36 @@ t.test('another worker of the engine takes over from one that closes', async (t)
     t.equal(answer.results.length, 2);
   }
 });
+
+const FILTERS: Partial<Input> = { exclude_domains: ['a.example'], country: 'AT', time_range: 'day' };
+
+t.test('passes filters on to the engine of a worker, which says what it does not apply', async (t) => {
+  const b = await startWorker(t, finds);
+  const answer = await search(gatewayOf(t, { urls: [b.url] }), FILTERS);
+  t.match(b.service.asked[0], /time_range=day/);
+  t.same(
+    answer.results.map(({ url }) => url),
+    ['https://b.example/2'],
+  );
+  t.equal(reason(answer), 'country filter not applied', 'the instance was asked for the time');
+});
+
+t.test('an older worker, which ignores filters, does not answer unfiltered without a word', async (t) => {
+  const results = [
+    { title: 'Old', url: 'https://b.example/1', snippet: '', published_at: '2001-01-01' },
+    { title: 'Excluded', url: 'https://a.example/2', snippet: '' },
+    { title: 'Undated', url: 'https://b.example/3', snippet: '' },
+  ];
+  const old = await startService(t, (_, response) => response.end(JSON.stringify({ results })));
+  const answer = await search(gatewayOf(t, { urls: [old.url] }), FILTERS);
+  t.same(
+    answer.results.map(({ url }) => url),
+    ['https://b.example/3'],
+  );
+  t.equal(reason(answer), 'country, time_range filters not applied');
+  const second = await search(gatewayOf(t, { urls: [old.url] }), { page: 2, max_results: 2 });
+  t.same(
+    second.results.map(({ rank, url }) => `${rank} ${url}`),
+    ['3 https://b.example/3'],
+  );
+});

@@ -85,3 +85,35 @@ t.test('a list keeps its order and leaves out entries that make no hit', async (
     ['http://b.example/', 'http://a.example/'],
   );
 });
+
+t.test('fields of a scholarly work are normalised and bounded', async (t) => {
+  const url = 'https://a.example/';
+  const work = (fields: object): unknown => {
+    const { snippet: _snippet, title: _title, url: _url, ...rest } = hit({ url, ...fields }) ?? {};
+    return rest;
+  };
+  for (const doi of [
+    '10.1000/AbC',
+    'https://doi.org/10.1000/abc',
+    ' http://dx.doi.org/10.1000/ABC ',
+    'DOI: 10.1000/abc',
+  ])
+    t.strictSame(work({ doi }), { doi: '10.1000/abc' }, doi);
+  for (const doi of ['10.1/x', '11.1000/x', '10.1000/a b', `10.1000/${'x'.repeat(300)}`, '', null, 5])
+    t.strictSame(work({ doi }), {}, String(doi).slice(0, 20));
+  t.strictSame(work({ authors: [' <b>Ada</b> &amp; Co ', '', null, 5, ['x'], 'B'] }), { authors: ['Ada & Co', 'B'] });
+  t.equal(
+    (work({ authors: Array.from({ length: 3000 }, (_, at) => `A${at}`) }) as { authors: string[] }).authors.length,
+    50,
+  );
+  t.ok((work({ authors: ['x'.repeat(1000)] }) as { authors: string[] }).authors[0]?.length ?? 0 <= 201);
+  t.strictSame(work({ authors: [] }), {});
+  t.strictSame(work({ citations: 0 }), { citations: 0 }, 'none is a number, too');
+  t.strictSame(work({ citations: 5e9 }), { citations: 1_000_000 });
+  t.strictSame(work({ citations: -1 }), {});
+  t.strictSame(work({ citations: 1, year: '2020', venue: ' <i>J</i> ', openAccessUrl: 'javascript:x' }), {
+    ...{ citations: 1, year: 2020, venue: 'J' },
+  });
+  t.strictSame(work({ citations: 1, publishedAt: '2019-05' }), { citations: 1, year: 2019, publishedAt: '2019-05' });
+  for (const year of [0, 12_345, '20', 2020.5, null]) t.strictSame(work({ citations: 1, year }), { citations: 1 });
+});

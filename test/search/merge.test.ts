@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import type { EngineHit } from '../../src/search/engine.ts';
 import { type EngineList, merge } from '../../src/search/merge.ts';
+import type { SearchResult } from '../../src/search/query.ts';
 
 const WEB = { searchType: 'web' } as const;
 const NEWS = { searchType: 'news' } as const;
@@ -387,4 +388,53 @@ t.test('reads each hit a fixed number of times', async (t) => {
   };
   // The pages that all engines find, and those that few do, are the same share of every such list.
   t.ok(readsOf(1000) <= 11 * readsOf(100), 'ten times the hits, about ten times the reads');
+});
+
+const ACADEMIC = { searchType: 'academic' } as const;
+
+t.test('works are one by their DOI, whatever their addresses are', async (t) => {
+  const lists = [
+    list('a', hit('https://pubmed.ncbi.nlm.nih.gov/1/', { doi: '10.1000/x' }), 'https://pubmed.ncbi.nlm.nih.gov/2/'),
+    list('b', hit('https://publisher.example/p', { doi: '10.1000/x' }), hit('https://pubmed.ncbi.nlm.nih.gov/2/')),
+    list('c', 'https://doi.org/10.1000/X', hit('https://other.example/', { doi: '10.1000/y' })),
+    list('d', 'https://publisher.example/p'),
+  ];
+  t.same(
+    merge(lists, ACADEMIC).map(({ found_in, url }) => `${url} ${found_in.join()}`),
+    [
+      'https://pubmed.ncbi.nlm.nih.gov/1/ a,b,c,d',
+      'https://pubmed.ncbi.nlm.nih.gov/2/ a,b',
+      'https://other.example/ c',
+    ],
+  );
+  t.equal(merge(lists, WEB).length, 5, 'DOIs say nothing of other searches');
+});
+
+t.test('fields of a work are those of the best hit, else of the first; citations are the most', async (t) => {
+  const doi = 'https://doi.org/10.1000/x';
+  const merged = merge(
+    [
+      list('a', 'https://first.example/', hit(doi, { year: 2019, citations: 5, venue: 'Second' })),
+      list('b', hit(doi, { doi: '10.1000/x', authors: ['A'], venue: 'Best', citations: 0 })),
+      list('c', hit(doi, { year: 2020, citations: 7, openAccessUrl: 'https://free.example/x.pdf' })),
+    ],
+    ACADEMIC,
+  );
+  const [work] = merged;
+  const { authors, citations, doi: shown, engine, open_access_url: open, venue, year } = work as SearchResult;
+  t.strictSame(
+    [engine, authors, venue, year, citations, open],
+    ['b', ['A'], 'Best', 2019, 7, 'https://free.example/x.pdf'],
+  );
+  t.equal(shown, '10.1000/x');
+  t.notOk('citations' in (merge([list('a', doi)], ACADEMIC)[0] ?? {}), 'nothing where nobody tells');
+  t.notOk('doi' in (merge([list('a', hit(doi, { doi: '10.1000/x' }))], WEB)[0] ?? {}), 'works only');
+});
+
+t.test('ranks of a later page go on where the engine was, and its order is that of the page', async (t) => {
+  const lists = [{ ...list('a', 'https://x.org/1'), before: 10 }, list('b', 'https://x.org/2', 'https://x.org/1')];
+  t.same(
+    merge(lists, WEB).map(({ rank, url }) => `${rank} ${url}`),
+    ['11 https://x.org/1', '1 https://x.org/2'],
+  );
 });

@@ -308,3 +308,26 @@ t.test('slow queries of one account do not keep those of another waiting', async
     ['slow 0', 'slow 1', 'slow 2', 'quick'],
   );
 });
+
+t.test('finds documents of the domains only, and page after page', async (t) => {
+  const record = (at: number, host: string): string =>
+    JSON.stringify({ title: `T${at}`, text: 'weir', url: `https://${host}/${at}` });
+  const lines = Array.from({ length: 9 }, (_, at) => record(at, at % 3 === 0 ? 'a.example' : 'b.example'));
+  const folder = t.testdir({ 'all.jsonl': lines.join('\n') });
+  const indexed = new IndexedFolder(local({ path: folder }).folder, { clock: createManualClock() });
+  const urls = async (more: object): Promise<string[]> => {
+    const found = await indexed.find({ query: 'weir', type: 'web', maxResults: 2, ...more });
+    return found.map(({ url }) => url);
+  };
+  const all = await urls({ maxResults: 100 });
+  t.equal(all.length, 9);
+  t.same(await urls({ page: 2 }), all.slice(2, 4));
+  t.same(await urls({ page: 5 }), all.slice(8));
+  t.same(await urls({ page: 6 }), []);
+  const filters = { includeDomains: ['a.example'] };
+  t.same(
+    (await urls({ filters, maxResults: 10 })).toSorted(),
+    [0, 3, 6].map((at) => `https://a.example/${at}`),
+  );
+  t.equal((await urls({ filters: { excludeDomains: ['a.example'] }, maxResults: 10 })).length, 6);
+});

@@ -283,3 +283,26 @@ t.test('what a module throws on its own costs a thread nothing', async (t) => {
     t.match(JSON.parse(answer.body.toString()), { results: [{ title: query, engine: 'own' }] });
   }
 });
+
+t.test('a module declares its filters as data, and nothing else', async (t) => {
+  const declared = "{ timeRange: { values: ['day'] }, page: {}, language: { needs: 'country', prefers: true } }";
+  const engine = await loaded<InProcessEngine>(t, `search: async () => [], filters: ${declared}`);
+  t.strictSame(engine.filters, {
+    ...{ timeRange: { values: ['day'] }, page: {}, language: { needs: 'country', prefers: true } },
+  });
+  for (const wrong of [
+    '5',
+    '[]',
+    '{ pages: {} }',
+    '{ page: true }',
+    "{ language: { values: 'de' } }",
+    '{ page: { most: -1 } }',
+  ])
+    t.match(mistakeOf(file(t, engineText(`search() {}, filters: ${wrong}`))), /whose filters are not a mapping/, wrong);
+  const http = await loaded<HttpEngine>(
+    t,
+    "request: () => ({}), parse: () => ({ hits: [], notApplied: ['language'] })",
+  );
+  const page = http.parse({ status: 200, headers: {}, body: Buffer.alloc(0) }, CONTEXT);
+  t.strictSame([page.hits, page.notApplied], [[], ['language']]);
+});

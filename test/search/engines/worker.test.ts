@@ -1,10 +1,12 @@
 import { addExtension, pack } from 'msgpackr';
 import t from 'tap';
 import { worker } from '../../../src/search/engines/worker.ts';
-import type { EngineRequest } from '../../../src/search/engine.ts';
+import type { EnginePage, EngineQuery, EngineRequest } from '../../../src/search/engine.ts';
 import { KEY, NOW, answer, contract, failure, fixture, parse, type Supply } from './contract.ts';
 
 const engine = worker({ url: 'http://worker.example:9101', secret: KEY, engine: 'engine_a' });
+
+const CONTEXT = { state: undefined, collected: 0, nowMs: NOW } as const;
 
 const asked = (request: EngineRequest): Record<string, unknown> =>
   JSON.parse(String(request.body)) as Record<string, unknown>;
@@ -143,4 +145,60 @@ t.test('what a worker says of its own engine is told in the words of the protoco
   t.equal(error(504, Buffer.concat([detail('timeout'), Buffer.alloc(1024, 32)]))?.reason, 'engine returned HTTP 504');
   t.equal(error(503, detail('suspended'), { 'retry-after': '7' })?.retryAfterMs, 7000);
   t.end();
+});
+
+const FILTERED: EngineQuery = {
+  ...{ query: 'danube', type: 'web', maxResults: 2 },
+  filters: { timeRange: { from: '2026-01-01' }, includeDomains: ['a.example'], language: 'de', safeSearch: 'strict' },
+};
+
+const resultsOf = (...paths: readonly string[]): object => ({
+  results: paths.map((path) => ({ title: path, url: `http://a.example/${path}` })),
+});
+
+t.test('a worker is asked with the filters and the page of a search', async (t) => {
+  t.strictSame(asked(engine.request({ ...FILTERED, page: 3 }, undefined)), {
+    ...{ engine: 'engine_a', query: 'danube', max_results: 2, search_type: 'web', page: 3 },
+    ...{ time_range: { from: '2026-01-01' }, include_domains: ['a.example'], language: 'de', safe_search: 'strict' },
+  });
+});
+
+t.test('a worker that does not say what it applied is not believed to have applied anything', async (t) => {
+  const notApplied = (more: object): unknown =>
+    engine.parse(answer({ ...resultsOf('1'), ...more }), { ...CONTEXT, query: FILTERED }).notApplied;
+  t.strictSame(notApplied({}), ['timeRange', 'includeDomains', 'language', 'safeSearch'], 'an older worker');
+  t.strictSame(notApplied({ not_applied: 'none' }), ['timeRange', 'includeDomains', 'language', 'safeSearch']);
+  t.strictSame(notApplied({ not_applied: [], page: 1 }), []);
+  t.strictSame(notApplied({ not_applied: ['language', 'country', 'x'], page: 1 }), ['language']);
+});
+
+t.test('a worker that knows no pages is asked for all of them', async (t) => {
+  const query: EngineQuery = { query: 'danube', type: 'web', maxResults: 2, page: 2 };
+  const paths = (page: EnginePage): string[] => page.hits.map(({ title }) => title);
+  const first = engine.parse(answer(resultsOf('1', '2')), { ...CONTEXT, query });
+  t.same(paths(first), [], 'its first page is not the second');
+  t.equal(asked(engine.request(query, first.next))['max_results'], 4);
+  const second = engine.parse(answer(resultsOf('1', '2', '3')), { ...CONTEXT, query, state: first.next });
+  t.same([paths(second), second.next], [['3'], undefined]);
+  t.equal(engine.parse(answer(resultsOf('1')), { ...CONTEXT, query }).next, undefined, 'there is no more');
+  t.same(paths(engine.parse(answer({ ...resultsOf('3'), page: 2, not_applied: [] }), { ...CONTEXT, query })), ['3']);
+});
+
+t.test('what a worker tells of a scholarly work is read', async (t) => {
+  const work = {
+    doi: '10.1000/X',
+    authors: ['A'],
+    year: 2020,
+    venue: 'V',
+    citations: 3,
+    open_access_url: 'http://a.example/p',
+  };
+  const body = { results: [{ title: 'T', url: 'http://a.example/', snippet: '', ...work }] };
+  for (const bytes of [Buffer.from(JSON.stringify(body)), pack(body)])
+    t.strictSame(parse(engine, 'academic', answer(bytes)).hits, [
+      {
+        ...{ title: 'T', url: 'http://a.example/', snippet: '', doi: '10.1000/x', authors: ['A'], year: 2020 },
+        ...{ venue: 'V', citations: 3, openAccessUrl: 'http://a.example/p' },
+      },
+    ]);
 });
