@@ -63,7 +63,7 @@ export function appliedFilters(support: EngineFilters, query: EngineQuery): Sear
 }
 
 /** The days of a time range: of a word, those that it reaches back from now. Days are those of UTC. */
-export function datesOf(timeRange: NonNullable<SearchFilters['timeRange']>, nowMs: number): DateRange {
+function datesOf(timeRange: NonNullable<SearchFilters['timeRange']>, nowMs: number): DateRange {
   return typeof timeRange === 'string' ? { from: dayOf(nowMs - DAYS[timeRange] * DAY_MS) } : timeRange;
 }
 

@@ -186,3 +186,56 @@ t.test('mistakes in engines are reported with their path', async (t) => {
   }
   t.throws(create({ threads: 1, search: { engines: { x: finds() } } }), { message: /threads: 0/ });
 });
+
+t.test('filters reach the engines in their normal form, and their results', async (t) => {
+  const asked: unknown[] = [];
+  const own = engine((query) => {
+    asked.push({ filters: query.filters, page: query.page, maxResults: query.maxResults });
+    return Promise.resolve([hit('one'), { ...hit('two'), url: 'https://shop.example.com/two' }]);
+  });
+  const gateway = open(t, { engine_a: { ...own, filters: { includeDomains: {}, excludeDomains: {}, page: {} } } });
+  const body = {
+    ...{ query: 'water', engines: ['engine_a'], page: 2, max_results: 5, language: 'DE', country: 'at' },
+    ...{ include_domains: ['EXAMPLE.com.', 'bücher.example', 'example.com'], exclude_domains: ['shop.example.com'] },
+  };
+  const { meta, results } = (await ask(gateway, body)).json<Awaited<ReturnType<Gateway['search']>>>();
+  t.same(asked, [
+    {
+      filters: {
+        ...{ includeDomains: ['example.com', 'xn--bcher-kva.example'], excludeDomains: ['shop.example.com'] },
+        ...{ language: 'de', country: 'AT' },
+      },
+      ...{ page: 2, maxResults: 5 },
+    },
+  ]);
+  t.same(
+    results.map(({ rank, url }) => `${rank} ${url}`),
+    ['6 https://example.com/one'],
+  );
+  t.same(meta.engine_errors, [{ engine: 'engine_a', reason: 'language, country filters not applied' }]);
+  t.same(meta.engines_failed, []);
+});
+
+t.test('a filter that cannot be meant is refused by name', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') });
+  const wrong: readonly (readonly [object, string])[] = [
+    [{ time_range: 'decade' }, 'time_range'],
+    [{ time_range: {} }, 'time_range'],
+    [{ time_range: { form: '2026-01-01' } }, 'time_range'],
+    [{ time_range: { from: '2026-02-30' } }, 'time_range'],
+    [{ time_range: { from: '2026-03-02', to: '2026-03-01' } }, 'time_range'],
+    [{ include_domains: ['https://example.com/'] }, 'include_domains'],
+    [{ exclude_domains: ['example.com:80'] }, 'exclude_domains'],
+    [{ exclude_domains: Array.from({ length: 51 }, (_, at) => `h${at}.example`) }, 'exclude_domains'],
+    [{ language: 'deu' }, 'language'],
+    [{ country: 'EU' }, 'country'],
+    [{ safe_search: 'on' }, 'safe_search'],
+    [{ page: 11 }, 'page'],
+  ];
+  for (const [fields, name] of wrong) {
+    const response = await ask(gateway, { query: 'water', ...fields });
+    t.equal(response.status, 422, JSON.stringify(fields));
+    const { detail } = response.json<{ detail: { loc: string[] }[] }>();
+    t.equal(detail[0]?.loc[1], name);
+  }
+});
