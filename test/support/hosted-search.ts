@@ -19,18 +19,23 @@ import {
 export const MODEL = 'atlas-27b';
 export const KEY = 'hr_hosted';
 
+type Hits = (query: string) => readonly EngineHit[] | Promise<readonly EngineHit[]>;
+
+const usualHits: Hits = (query) => [
+  { title: `About ${query}`, url: `https://www.one.example/${encodeURIComponent(query)}`, snippet: 'It is 42 m high.' },
+  { title: 'Another page', url: 'https://two.example/a_(b)', snippet: 'It was built in 1900.' },
+];
+
 /** An engine that finds what the test says, and keeps what it was asked. */
 class TestEngine {
   readonly queries: string[] = [];
   readonly aborted: string[] = [];
-  hits: (query: string) => readonly EngineHit[] | Promise<readonly EngineHit[]> = (query) => [
-    {
-      title: `About ${query}`,
-      url: `https://www.one.example/${encodeURIComponent(query)}`,
-      snippet: 'It is 42 m high.',
-    },
-    { title: 'Another page', url: 'https://two.example/a_(b)', snippet: 'It was built in 1900.' },
-  ];
+  hits = usualHits;
+
+  reset(): void {
+    this.queries.length = this.aborted.length = 0;
+    this.hits = usualHits;
+  }
 
   readonly engine: InProcessEngine = {
     kind: 'test',
@@ -49,6 +54,8 @@ export interface HostedGateway {
   readonly url: string;
   readonly chat: ScriptedChat;
   readonly engine: TestEngine;
+  /** Forgets what was asked, and finds what it found at first. */
+  reset(): void;
   /** Bodies that the CRN got, of the rounds. */
   rounds(): Json[];
   /** A request to the gateway. */
@@ -82,6 +89,10 @@ export async function startHosted(
   await gateway.ready();
   return {
     ...{ gateway, url, chat, engine },
+    reset: () => {
+      chat.forget();
+      engine.reset();
+    },
     rounds: () => chat.requests.filter(({ path }) => path === CHAT_PATH).map(({ body }) => body),
     post: (path, body, init = {}) =>
       fetch(`${url}${path}`, {
