@@ -10,6 +10,7 @@ import { type DetachedExchange, type ResponseSink, startDetached } from '../ingr
 import type { Exchange } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
+import { writeTraceParent } from '../telemetry/trace-context.ts';
 import type { Downstream, DownstreamListener } from '../upstream/index.ts';
 import {
   type AnswerWriter,
@@ -32,7 +33,9 @@ const TOOL = 'web_search';
 
 /** Headers of the client that mean nothing in a round, or are given anew. */
 const OF_CLIENT =
-  /^(?:connection|keep-alive|content-length|content-encoding|content-type|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|traceparent|tracestate|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
+  /^(?:connection|keep-alive|content-length|content-encoding|content-type|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
+/** Said by the span of the request where it is traced. */
+const OF_TRACE = /^trace(?:parent|state)$/;
 /** Headers of the first round that the client's answer has too. */
 const OF_ROUND = /^(?:set-cookie|server-timing|retry-after|x-should-retry|x-headrace-(?:affinity|error|output-limit))$/;
 
@@ -141,15 +144,17 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
 
   ask(body: Buffer): void {
     const exchange = this.#exchange;
-    const { remoteAddress, requestId } = exchange;
+    const { remoteAddress, requestId, span } = exchange;
     exchange.subRequestCount++;
     const id = `${requestId.slice(0, MAX_ID_LENGTH)}/${exchange.subRequestCount}`;
     const headers = ['content-type', 'application/json', 'content-length', String(body.byteLength), 'x-request-id', id];
     if (this.#cookie !== undefined) headers.push('cookie', this.#cookie);
     for (let i = 0; i < exchange.headers.length; i += 2) {
       const name = exchange.headers[i] as string;
-      if (!OF_CLIENT.test(name)) headers.push(name, exchange.headers[i + 1] as string);
+      const isTraced = span !== null && OF_TRACE.test(name);
+      if (!OF_CLIENT.test(name) && !isTraced) headers.push(name, exchange.headers[i + 1] as string);
     }
+    if (span !== null) headers.push('traceparent', writeTraceParent(span));
     const head = { method: 'POST', path: ROUND_PATH, query: '', headers, remoteAddress };
     const round = new Round(this);
     this.#round = round;
@@ -262,6 +267,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   #write(events: Buffer): void {
     if (this.#request.streams) {
       this.#start();
+      this.#downstream.bytesOut += events.byteLength;
       if (!this.#downstream.write(events)) this.#full = true;
       return;
     }
@@ -271,7 +277,9 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   }
 
   #start(): void {
-    if (!this.#downstream.committed) this.#downstream.start(200, this.#answerHeaders('text/event-stream'), -1);
+    if (this.#downstream.committed) return;
+    this.#exchange.firstPieceMs = this.#deps.clock.now();
+    this.#downstream.start(200, this.#answerHeaders('text/event-stream'), -1);
   }
 
   #answerHeaders(type: string): string[] {
@@ -288,6 +296,8 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     this.#headers = [...inner.answerHeaders];
     this.#exchange.crn = inner.crn;
     this.#exchange.affinity = inner.affinity;
+    const { dialect } = this.#request;
+    if (dialect !== 'chat-completions') this.#exchange.translation = `${dialect}-chat`;
     const at = this.#headers.indexOf('set-cookie');
     const [cookie] = at < 0 ? [] : (this.#headers[at + 1] as string).split(';');
     if (cookie !== undefined) this.#cookie = cookie;

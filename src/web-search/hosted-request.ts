@@ -89,7 +89,8 @@ function chatRequest(request: Members): HostedRequest | null {
   if (typeof options !== 'object' || options === null) return null;
   if (typeof chat['n'] === 'number' && chat['n'] > 1) throw invalid(['n'], 'an answer with web search is one choice');
   const { search_context_size: size, user_location: location } = membersOf(options);
-  const tools = listOf(chat['tools']);
+  const tools = listIn(chat, 'tools');
+  listIn(chat, 'messages');
   const name = freeName(tools.map((tool) => membersOf(membersOf(tool)['function'])['name']));
   const place = membersOf(membersOf(location)['approximate'] ?? location);
   const tool = toolOf(name, null, sizeOf(size, ['web_search_options']), [], [], place);
@@ -111,6 +112,7 @@ function messagesRequest(request: Members): HostedRequest | null {
   const at = tools.findIndex((tool) => MESSAGES_TOOL.test(textOf(membersOf(tool)['type'])));
   const messages = listOf(request['messages']);
   if (at < 0 && !messages.some(hasSearchBlocks)) return null;
+  listIn(request, 'messages');
   const name = freeName(tools.filter((_, index) => index !== at).map((tool) => membersOf(tool)['name']));
   const declared = membersOf(tools[at]);
   const { allowed_domains: allowed, blocked_domains: blocked, max_uses: uses, user_location: location } = declared;
@@ -367,6 +369,13 @@ function domainsOf(value: unknown, path: readonly (string | number)[]): string[]
     if (!DOMAIN.test(host)) throw invalid([...path, index], 'it should be a domain, such as example.com');
     return `${host.toLowerCase()}${domain.slice(host.length)}`;
   });
+}
+
+/** A list that a request has, if it has the member. */
+function listIn(request: Members, name: string): readonly unknown[] {
+  const value = request[name];
+  if (value !== undefined && value !== null && !Array.isArray(value)) throw invalid([name], 'it should be a list');
+  return listOf(value);
 }
 
 export function listOf(value: unknown): readonly unknown[] {

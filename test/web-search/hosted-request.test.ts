@@ -101,6 +101,9 @@ t.test('refuses what is not valid, by its place', async (t) => {
     0,
     'blocked_domains',
   ]);
+  refused('messages', { ...tools({}), messages: 'hi' }, ['messages']);
+  refused('chat-completions', { messages: 'hi', web_search_options: {} }, ['messages']);
+  refused('chat-completions', { messages: [hi], tools: {}, web_search_options: {} }, ['tools']);
   const many = Array.from({ length: 51 }, (_, at) => `a${at}.example`);
   refused('responses', { input: 'hi', tools: [{ type: 'web_search', filters: { allowed_domains: many } }] }, [
     'tools',
