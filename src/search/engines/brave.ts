@@ -198,9 +198,10 @@ export function brave(settings: BraveSettings): HttpEngine {
       if (kind !== 'images') parameters.set('offset', String(offset));
       if (kind === 'web') parameters.set('result_filter', 'web');
       if (filters.timeRange !== undefined) parameters.set('freshness', freshness(filters.timeRange, query.dates));
-      const region = filters.country ?? country;
+      // What is asked for and unknown to the API takes the place of a setting all the same.
+      const region = query.filters?.country === undefined ? country : filters.country;
       if (region) parameters.set('country', region);
-      const lang = filters.language === undefined ? language : languageOf(filters);
+      const lang = query.filters?.language === undefined ? language : languageOf(filters);
       if (lang) parameters.set('search_lang', lang);
       const safe = filters.safeSearch ?? safeSearch;
       // Images have no step between.

@@ -112,6 +112,8 @@ const FILTERS: EngineFilters = {
   safeSearch: {},
 };
 
+const ALL_REGIONS = 'wt-wt';
+
 const RECENT = { day: 'd', week: 'w', month: 'm', year: 'y' } as const;
 const SAFE = { off: '-2', moderate: '-1', strict: '1' } as const;
 
@@ -134,7 +136,7 @@ function formOf(query: EngineQuery, region: string): Readonly<Record<string, str
   return {
     q: plainQuery(query.query, filters),
     b: '',
-    kl: regionOf(filters) ?? region,
+    kl: regionOf(filters) ?? (query.filters?.country === undefined ? region : ALL_REGIONS),
     ...(filters.timeRange !== undefined && { df: period(filters.timeRange, query.dates) }),
     ...(filters.safeSearch !== undefined && { kp: SAFE[filters.safeSearch] }),
   };
@@ -142,7 +144,7 @@ function formOf(query: EngineQuery, region: string): Readonly<Record<string, str
 
 /** One request at a time: several at once are challenged. */
 export function duckduckgo(settings: DuckduckgoSettings = {}): HttpEngine {
-  const { region = 'wt-wt', userAgent = 'Mozilla/5.0 (compatible; headrace)' } = settings;
+  const { region = ALL_REGIONS, userAgent = 'Mozilla/5.0 (compatible; headrace)' } = settings;
   const url = settings.url ?? 'https://html.duckduckgo.com';
   return {
     kind: 'duckduckgo',

@@ -84,6 +84,8 @@ t.test('brave', async (t) => {
   t.strictSame(sent(engine, { language: 'pt', country: 'PT' }), { search_lang: 'pt-pt', country: 'PT' });
   t.strictSame(sent(engine, { language: 'zh', country: 'TW' }), { search_lang: 'zh-hant', country: 'TW' });
   t.strictSame(sent(engine, { language: 'sw', country: 'KE' }), {}, 'the API would refuse them');
+  const url = engine.request({ query: 'x', type: 'web', maxResults: 5, filters: { language: 'sw' } }, undefined).url;
+  t.notMatch(url, /search_lang/, 'nor the language of the setting');
   t.strictSame(sent(engine, { safeSearch: 'moderate' }, { type: 'images' }), { safesearch: 'strict' });
   t.strictSame(pagesOf(engine), [{ offset: '2' }, { offset: '3' }]);
 });
@@ -171,6 +173,11 @@ t.test('duckduckgo', async (t) => {
   t.strictSame(sent(engine, { country: 'JP', language: 'ja' }), { kl: 'jp-jp' });
   t.strictSame(sent(engine, { language: 'de' }), {}, 'a region has a country');
   t.strictSame(sent(engine, { country: 'KE' }), {});
+  t.strictSame(
+    sent(duckduckgo({ region: 'us-en' }), { country: 'KE' }),
+    { kl: 'wt-wt' },
+    'not the country of the setting',
+  );
   for (const [word, level] of [
     ['off', '-2'],
     ['moderate', '-1'],
