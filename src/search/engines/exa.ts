@@ -40,11 +40,12 @@ function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
   };
 }
 
-/** Names in one text. */
+/** Names in one text. A comma parts names only where each part has several words: `Lovelace, Ada` is one name. */
 function authorsOf(author: unknown): readonly string[] | undefined {
   const text = asText(author);
-  const names = text.split(text.includes(';') ? /;\s*/ : /,\s*|\s+and\s+/).filter((name) => name !== '');
-  return names.length === 0 ? undefined : names;
+  if (text === '') return undefined;
+  const names = text.split(/\s*[;,]\s*/);
+  return text.includes(';') ? text.split(/\s*;\s*/) : names.every((name) => /\S\s+\S/.test(name)) ? names : [text];
 }
 
 /** Exa. Throws when `apiKey` is missing. */

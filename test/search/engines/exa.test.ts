@@ -54,3 +54,12 @@ t.test('fields of exa are read', async (t) => {
   t.match(parse(engine, 'news', answer(fixture('exa/news.json'))).hits, [{ source: 'daily.example' }]);
   t.match(parse(engine, 'academic', answer(fixture('exa/academic.json'))).hits, [{ publishedAt: '2024-01-01' }]);
 });
+
+t.test('authors of papers are parted where they are several', async (t) => {
+  const authorsOf = (author: unknown): unknown =>
+    parse(engine, 'academic', answer({ results: [{ url: 'http://a.example/', author }] })).hits[0]?.authors;
+  t.strictSame(authorsOf('Ada Lovelace, Mary Somerville'), ['Ada Lovelace', 'Mary Somerville']);
+  t.strictSame(authorsOf('Lovelace, Ada; Somerville, Mary'), ['Lovelace, Ada', 'Somerville, Mary']);
+  t.strictSame(authorsOf('Lovelace, Ada'), ['Lovelace, Ada']);
+  for (const none of ['', null, 5, undefined]) t.equal(authorsOf(none), undefined);
+});

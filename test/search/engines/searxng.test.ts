@@ -118,3 +118,18 @@ t.test('an instance whose engines are all silent has failed; one of which some a
   const none = Buffer.from(JSON.stringify({ query: 'danube', results: [], unresponsive_engines: [] }));
   t.same(parse(engine, 'web', answer(none)), { hits: [] }, 'nothing to be found');
 });
+
+t.test('papers of searxng have what its engines tell', async (t) => {
+  const paper = {
+    ...{ url: 'https://journal.example/1', title: 'Weirs', content: '', publishedDate: '2020-05-01T00:00:00' },
+    ...{ doi: '10.1000/W', authors: ['Ada Lovelace', null], journal: 'Rivers', pdf_url: '//journal.example/1.pdf' },
+  };
+  t.strictSame(parse(engine, 'academic', answer({ results: [paper] })).hits, [
+    {
+      ...{ title: 'Weirs', url: 'https://journal.example/1', snippet: '', publishedAt: '2020-05-01T00:00:00Z' },
+      ...{ source: 'Rivers', doi: '10.1000/w', authors: ['Ada Lovelace'], year: 2020, venue: 'Rivers' },
+      openAccessUrl: 'https://journal.example/1.pdf',
+    },
+  ]);
+  t.notOk('authors' in (parse(engine, 'web', answer({ results: [paper] })).hits[0] ?? {}), 'of papers only');
+});
