@@ -36,6 +36,8 @@ export class AnswerWriter {
   /** Code points of the text in which citations have their place. */
   #offset = 0;
   #lastChar = '';
+  /** Text follows what was said before a search, where both are one text. */
+  #isApart = false;
   /** The text has been cited, and more text is another block. */
   #isCited = false;
 
@@ -98,6 +100,7 @@ export class AnswerWriter {
     if (this.#translator !== null) this.#output(this.#translator.hosted(step));
     this.#endPart();
     this.#isCited = false;
+    this.#isApart = this.#lastChar !== '' && this.#lastChar !== '\n';
   }
 
   comment(line: string): void {
@@ -125,6 +128,10 @@ export class AnswerWriter {
   }
 
   #segment({ cites, text }: Segment): void {
+    if (this.#isApart) {
+      this.#isApart = false;
+      this.#say('\n\n');
+    }
     if (text !== undefined) this.#say(text);
     else for (const number of cites) this.#cite(this.#request.sources.find(number) as Source);
   }

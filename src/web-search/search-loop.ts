@@ -36,6 +36,9 @@ const MAX_QUERY_CHARS = 1000;
 /** Most bytes of arguments of the function that are read. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
 
+/** Finish reasons of an answer that is none. */
+const FAILURES: ReadonlySet<string> = new Set(['error', 'abort']);
+
 /** What is asked of `POST /search`. */
 const SEARCHES: Readonly<Record<ContextSize, Members>> = {
   low: { max_results: 5 },
@@ -243,6 +246,12 @@ export class SearchLoop implements ChatBlocksListener {
     const own = tool === null ? [] : this.#calls.filter(({ name }) => name === tool.name);
     const others = this.#calls.filter((call) => !own.includes(call));
     const reason = this.#blocks.finishReason;
+    if (FAILURES.has(reason)) {
+      this.#isOver = true;
+      const message = 'The server ended the answer with an error';
+      this.#io.failed({ message, type: '', code: '', param: '', status: 0, requestId: '' }, this.#writer);
+      return;
+    }
     if (tool === null || own.length === 0) {
       this.#finish(reason, others);
       return;

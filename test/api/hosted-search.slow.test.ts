@@ -587,6 +587,44 @@ t.test('the output limit counts over all rounds, and a search that was cut is no
   t.same(hosted.engine.queries, ['mill', 'mill']);
 });
 
+t.test('what the model says before it searches is told apart', async (t) => {
+  const hosted = await shared();
+  const call = { index: 0, id: 'a', type: 'function', function: { name: 'web_search', arguments: '{"query":"mill"}' } };
+  const first = chatStream(chunk({ content: 'Let me look.' }), chunk({ tool_calls: [call] }), finish('tool_calls'));
+  hosted.chat.play(first, says('High [1].'));
+  const { choices } = await openaiOf(hosted).chat.completions.create({
+    ...{ model: MODEL, messages: hi, web_search_options: {} },
+  });
+  const { annotations = [], content } = choices[0]?.message ?? {};
+  t.equal(content, 'Let me look.\n\nHigh ([one.example](https://www.one.example/mill)).');
+  t.same(
+    cited(
+      content ?? '',
+      annotations.map(({ url_citation: at }) => at),
+    ),
+    ['([one.example](https://www.one.example/mill))'],
+  );
+  t.match(hosted.rounds()[1]?.['messages'], [{}, { role: 'assistant', content: 'Let me look.' }, { role: 'tool' }]);
+  hosted.chat.play(first, says('High [1].'));
+  const { output } = await openaiOf(hosted).responses.create({
+    model: MODEL,
+    input: 'hi',
+    tools: [{ type: 'web_search' }],
+  });
+  t.match(output, [
+    { content: [{ text: 'Let me look.' }] },
+    { type: 'web_search_call' },
+    { content: [{ annotations: [{ start_index: 5 }] }] },
+  ]);
+});
+
+t.test('a server that ends its answer with an error fails the request', async (t) => {
+  const hosted = await shared();
+  hosted.chat.play(searches('mill'), chatStream(chunk({ content: 'It' }), finish('error')));
+  const { status } = await hosted.post('/v1/messages', { max_tokens: 100, messages: hi, tools: [TOOL] });
+  t.equal(status, 502);
+});
+
 t.test('reasoning of a round goes back with its search', async (t) => {
   const hosted = await shared();
   const call = { index: 0, id: 'a', type: 'function', function: { name: 'web_search', arguments: '{"query":"mill"}' } };
