@@ -20,6 +20,8 @@ export class ResponsePump implements ExchangeListener {
   readonly #abort: AbortController;
   readonly #refuse: () => void;
   #writable: (() => void) | null = null;
+  /** The whole response has come: there is nothing left to abort. */
+  #isWhole = false;
 
   /** `refuse` answers a request that the gateway has to give up before its response has begun. */
   constructor(exchange: Exchange, abort: AbortController, refuse: () => void) {
@@ -36,6 +38,7 @@ export class ResponsePump implements ExchangeListener {
     const headers = [...response.headers].filter(([name]) => name !== 'connection').flat();
     if (!headers.includes('text/event-stream') || response.body === null) {
       const body = response.body === null ? new Uint8Array(0) : new Uint8Array(await response.arrayBuffer());
+      this.#isWhole = true;
       exchange.respond(response.status, [...headers, ...more], body);
       return;
     }
@@ -51,6 +54,7 @@ export class ResponsePump implements ExchangeListener {
       // Of a client that has gone; else it is over.
       await reader.cancel().catch(() => undefined);
     }
+    this.#isWhole = true;
     exchange.end();
   }
 
@@ -75,7 +79,7 @@ export class ResponsePump implements ExchangeListener {
 
   onEnded(_cause: EndCause): void {
     this.onWritable();
-    this.#abort.abort();
+    if (!this.#isWhole) this.#abort.abort();
   }
 
   #drained(): Promise<void> {
