@@ -62,6 +62,14 @@ export function appliedFilters(support: EngineFilters, query: EngineQuery): Sear
   return applied;
 }
 
+/** The days of the time range, where an engine of these declarations applies it itself; both undefined without. */
+export function appliedDates(support: EngineFilters, query: EngineQuery): DateRange {
+  return query.filters?.timeRange !== undefined && applies(support, 'timeRange', query) ? (query.dates ?? {}) : {};
+}
+
+/** What scholarly works have no part in: they belong to no country, and nothing is left out of them. */
+export const MOOT_FOR_WORKS: EngineFilters = { country: { moot: true }, safeSearch: { moot: true } };
+
 /** The days of a time range: of a word, those that it reaches back from now. Days are those of UTC. */
 function datesOf(timeRange: NonNullable<SearchFilters['timeRange']>, nowMs: number): DateRange {
   return typeof timeRange === 'string' ? { from: dayOf(nowMs - DAYS[timeRange] * DAY_MS) } : timeRange;

@@ -12,7 +12,7 @@ import {
   type EngineRequest,
   type HttpEngine,
 } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface ArxivSettings {
@@ -26,9 +26,7 @@ const MAX_DEPTH = 64;
 
 const FILTERS: EngineFilters = {
   timeRange: {},
-  // Works belong to no country, and none is left out of them.
-  country: { moot: true },
-  safeSearch: { moot: true },
+  ...MOOT_FOR_WORKS,
   page: {},
 };
 

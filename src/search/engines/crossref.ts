@@ -3,7 +3,7 @@
 import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 
 export interface CrossrefSettings {
@@ -20,9 +20,7 @@ const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issue
 
 const FILTERS: EngineFilters = {
   timeRange: {},
-  // Works belong to no country, and none is left out of them.
-  country: { moot: true },
-  safeSearch: { moot: true },
+  ...MOOT_FOR_WORKS,
   page: {},
 };
 
@@ -42,7 +40,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         offset: String(offset),
         select: FIELDS,
       });
-      const { from, to } = appliedFilters(FILTERS, query).timeRange === undefined ? {} : (query.dates ?? {});
+      const { from, to } = appliedDates(FILTERS, query);
       const published = [
         ...(from === undefined ? [] : [`from-pub-date:${from}`]),
         ...(to === undefined ? [] : [`until-pub-date:${to}`]),

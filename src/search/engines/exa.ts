@@ -4,7 +4,7 @@
 import { asArray, asText, jsonBody, listOf, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import type { EngineFilters, EngineQuery, HttpEngine, SearchType } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedDates, appliedFilters } from '../filter-plan.ts';
 import { hits, siteOf } from '../hit.ts';
 
 export interface ExaSettings {
@@ -29,8 +29,8 @@ const FILTERS: EngineFilters = {
 
 /** The members for the filters of a query. The API takes one list of domains: the other one is applied to the hits. */
 function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
-  const { country, excludeDomains, includeDomains, safeSearch, timeRange } = appliedFilters(FILTERS, query);
-  const { from, to } = timeRange === undefined ? {} : (query.dates ?? {});
+  const { country, excludeDomains, includeDomains, safeSearch } = appliedFilters(FILTERS, query);
+  const { from, to } = appliedDates(FILTERS, query);
   return {
     ...(from !== undefined && { startPublishedDate: `${from}T00:00:00.000Z` }),
     ...(to !== undefined && { endPublishedDate: `${to}T23:59:59.999Z` }),

@@ -3,7 +3,7 @@
 import { asCount, asRecord, asText, firstOf, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFailure, type EngineFilters, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedDates, appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface MojeekSettings {
@@ -66,7 +66,7 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
         date: '1',
         api_key: apiKey,
       });
-      const { from, to } = filters.timeRange === undefined ? {} : (query.dates ?? {});
+      const { from, to } = appliedDates(FILTERS, query);
       if (from !== undefined) parameters.set('since', compact(from));
       // The service leaves that day out.
       if (to !== undefined) parameters.set('before', compact(to, 1));

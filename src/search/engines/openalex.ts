@@ -21,7 +21,7 @@ import {
   type EngineResponse,
   type HttpEngine,
 } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedDates, appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface OpenalexSettings {
@@ -40,9 +40,7 @@ const FIELDS =
 const FILTERS: EngineFilters = {
   timeRange: {},
   language: {},
-  // Works belong to no country, and none is left out of them.
-  country: { moot: true },
-  safeSearch: { moot: true },
+  ...MOOT_FOR_WORKS,
   page: {},
 };
 /** Words of an abstract; the longest real ones have a few thousand. */
@@ -62,8 +60,8 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
         'per-page': String(count),
         select: FIELDS,
       });
-      const { language, timeRange } = appliedFilters(FILTERS, query);
-      const { from, to } = timeRange === undefined ? {} : (query.dates ?? {});
+      const { language } = appliedFilters(FILTERS, query);
+      const { from, to } = appliedDates(FILTERS, query);
       const filters = [
         ...(from === undefined ? [] : [`from_publication_date:${from}`]),
         ...(to === undefined ? [] : [`to_publication_date:${to}`]),

@@ -14,7 +14,7 @@ import {
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { type HitFields, hits } from '../hit.ts';
 
 export interface PubmedSettings {
@@ -49,9 +49,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
 const FILTERS: EngineFilters = {
   timeRange: {},
   language: { values: Object.keys(LANGUAGES) },
-  // Works belong to no country, and none is left out of them.
-  country: { moot: true },
-  safeSearch: { moot: true },
+  ...MOOT_FOR_WORKS,
   page: {},
 };
 

@@ -3,7 +3,7 @@
 import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { appliedFilters } from '../filter-plan.ts';
+import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 
 export interface SemanticScholarSettings {
@@ -20,9 +20,7 @@ const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalId
 
 const FILTERS: EngineFilters = {
   timeRange: {},
-  // Works belong to no country, and none is left out of them.
-  country: { moot: true },
-  safeSearch: { moot: true },
+  ...MOOT_FOR_WORKS,
   page: {},
 };
 
@@ -44,7 +42,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
         limit: String(count),
         fields: FIELDS,
       });
-      const { from = '', to = '' } = appliedFilters(FILTERS, query).timeRange === undefined ? {} : (query.dates ?? {});
+      const { from = '', to = '' } = appliedDates(FILTERS, query);
       if (from !== '' || to !== '') parameters.set('publicationDateOrYear', `${from}:${to}`);
       const key = apiKey === undefined ? {} : { 'x-api-key': apiKey };
       return {
