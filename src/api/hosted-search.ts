@@ -300,7 +300,8 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     if (dialect !== 'chat-completions') this.#exchange.translation = `${dialect}-chat`;
     const at = this.#headers.indexOf('set-cookie');
     const [cookie] = at < 0 ? [] : (this.#headers[at + 1] as string).split(';');
-    if (cookie !== undefined) this.#cookie = cookie;
+    // Of two cookies of one name the first counts.
+    if (cookie !== undefined) this.#cookie = this.#cookie === undefined ? cookie : `${cookie}; ${this.#cookie}`;
   }
 
   #noteCost({ settlement }: DetachedExchange): void {

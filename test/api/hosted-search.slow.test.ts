@@ -587,6 +587,19 @@ t.test('the output limit counts over all rounds, and a search that was cut is no
   t.same(hosted.engine.queries, ['mill', 'mill']);
 });
 
+t.test('further rounds go to the server of the first one, with the cookies of the client', async (t) => {
+  const hosted = await shared();
+  hosted.chat.play(searches('mill'), says('Done.'));
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', cookie: 'own=1' };
+  const answer = await hosted.post('/v1/chat/completions', { messages: hi, web_search_options: {} }, { headers });
+  t.match(answer.headers.get('set-cookie'), `preferred_instances={"${MODEL}":"${hosted.chat.url}"}`);
+  const cookies = hosted.chat.requests.map(({ headers: { cookie } }) => cookie);
+  t.ok(
+    cookies.filter((cookie) => cookie !== undefined).every((cookie) => cookie?.endsWith('own=1')),
+    String(cookies),
+  );
+});
+
 t.test('what the model says before it searches is told apart', async (t) => {
   const hosted = await shared();
   const call = { index: 0, id: 'a', type: 'function', function: { name: 'web_search', arguments: '{"query":"mill"}' } };
