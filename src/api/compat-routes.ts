@@ -42,7 +42,6 @@ const tavilySearchRequest = request('TavilySearchRequest', {
     type: 'any',
     description: '`true`, `markdown` or `text`: the pages of the first ten results.',
   },
-  include_images: { type: 'boolean', default: false, description: 'Pictures that engines gave with the results.' },
 });
 
 const tavilyExtractRequest = request('TavilyExtractRequest', {

@@ -3,6 +3,7 @@
 
 import {
   basicKey,
+  type FirecrawlSearch,
   type FirecrawlVersion,
   type ForeignPages,
   type ForeignSearch,
@@ -49,6 +50,16 @@ function served(product: Product, endpoint: Endpoint): Endpoint {
   };
 }
 
+/**
+ * Refuses a body of another type than JSON: web pages of all origins may send forms and texts (Fetch, "CORS-safelisted").
+ */
+function checkType({ contentType }: Exchange): void {
+  if (contentType === undefined || /^application\/json\s*(;|$)/i.test(contentType.trim())) return;
+  throw new HeadraceError('HR_REQUEST_INVALID', {
+    validation: [{ loc: ['body'], msg: 'Content-Type should be application/json', type: 'model_attributes_type' }],
+  });
+}
+
 /** A search of another product. */
 function searchIn<Foreign extends ForeignSearch>(
   product: Product,
@@ -77,13 +88,19 @@ function pagesOf<Foreign extends ForeignPages>(foreign: Foreign): PagesIn<Foreig
 
 export const tavilySearch: Endpoint = searchIn(
   'tavily',
-  (_exchange, deps, body) => readTavilySearch(body, deps.epochMs()),
+  (exchange, deps, body) => {
+    checkType(exchange);
+    return readTavilySearch(body, deps.epochMs());
+  },
   printTavilySearch,
   { keyInBody: tavilyKey },
 );
 
 const extract = pagesEndpoint({
-  read: (_exchange, _deps, body) => pagesOf(readTavilyExtract(body)),
+  read(exchange, _deps, body) {
+    checkType(exchange);
+    return pagesOf(readTavilyExtract(body));
+  },
   respond({ deps, exchange, input }, pages, headers) {
     const elapsedMs = deps.clock.now() - exchange.receivedMs;
     respondJson(exchange, 200, printTavilyExtract(input.foreign, pages, elapsedMs, exchange.requestId), headers);
@@ -129,7 +146,8 @@ export const jinaRead: Endpoint = served(
 
 /** A page in one format, or in several: each is read and priced as a page. */
 const scrape = paid<{ readonly asks: readonly PagesAsk[]; readonly foreign: ReturnType<typeof readFirecrawlScrape> }>({
-  read(_exchange, _deps, body) {
+  read(exchange, _deps, body) {
+    checkType(exchange);
     const foreign = readFirecrawlScrape(body);
     return { asks: foreign.fetches.map(pagesAsk), foreign };
   },
@@ -186,7 +204,11 @@ function startAll(
 export const firecrawlScrape: Endpoint = served('firecrawl', scrape);
 
 export function firecrawlSearch(version: FirecrawlVersion): Endpoint {
-  return searchIn('firecrawl', (_exchange, _deps, body) => readFirecrawlSearch(version, body), printFirecrawlSearch);
+  const read = (exchange: Exchange, _deps: ApiDeps, body: Buffer): FirecrawlSearch => {
+    checkType(exchange);
+    return readFirecrawlSearch(version, body);
+  };
+  return searchIn('firecrawl', read, printFirecrawlSearch);
 }
 
 /** Firecrawl's paths at the root: those of its Python client, which drops the path of a base URL. Without Firecrawl, `other` serves them. */

@@ -264,8 +264,7 @@ function resultOf(result: SearchResult, place: number, source: Source): object {
   if (source === 'images') {
     return present({ ...head, imageUrl: result.image_url, imageWidth: result.width, imageHeight: result.height });
   }
-  const text =
-    source === 'news' ? present({ snippet, date, imageUrl: result.thumbnail_url }) : { description: snippet };
+  const text = source === 'news' ? present({ snippet, date }) : { description: snippet };
   const metadata = present({
     title,
     description: snippet,

@@ -5,7 +5,7 @@ export {
   printFirecrawlSearch,
   readFirecrawlScrape,
   readFirecrawlSearch,
-  type FirecrawlScrape,
+  type FirecrawlSearch,
   type FirecrawlVersion,
 } from './firecrawl.ts';
 export type { ForeignPages, ForeignSearch, PageOutcome as ForeignPageOutcome } from './foreign.ts';

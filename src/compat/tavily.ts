@@ -1,6 +1,6 @@
 // Tavily's search and extract: their requests in terms of ours, and our answers in theirs.
 
-import type { SearchAnswer, SearchResult } from '../search/index.ts';
+import type { SearchAnswer } from '../search/index.ts';
 import { dayBefore, type Fields, hostsOf, jsonFields, mistake, placeScore, present } from './fields.ts';
 import { countryOf, languageOf } from './places.ts';
 import type { ForeignPages, ForeignSearch, PageOutcome } from './foreign.ts';
@@ -33,7 +33,6 @@ const MOST_CHARS = 100_000;
 
 /** How a search is to be printed. */
 export interface TavilySearch extends ForeignSearch {
-  readonly images: 'none' | 'urls' | 'described';
   readonly withUsage: boolean;
 }
 
@@ -71,7 +70,6 @@ export function readTavilySearch(body: Buffer, nowMs: number): TavilySearch {
       content: raw === undefined ? undefined : { results, max_chars: MOST_CHARS, format: raw },
     }),
     limit,
-    images: !fields.flag('include_images') ? 'none' : fields.flag('include_image_descriptions') ? 'described' : 'urls',
     withUsage: fields.flag('include_usage'),
   };
 }
@@ -101,7 +99,7 @@ function timeRange(fields: Fields, nowMs: number): unknown {
 
 /** The answer of `POST /tavily/search`. */
 export function printTavilySearch(
-  { images, limit, search, withUsage }: TavilySearch,
+  { limit, search, withUsage }: TavilySearch,
   { meta, results }: SearchAnswer,
   requestId: string,
 ): object {
@@ -111,7 +109,8 @@ export function printTavilySearch(
     follow_up_questions: null,
     // There is no model that would write one.
     answer: null,
-    images: images === 'none' ? [] : imagesOf(shown, images === 'described'),
+    // Pictures are results of another search.
+    images: [],
     results: shown.map((result, place) => ({
       url: result.url,
       title: result.title,
@@ -124,16 +123,6 @@ export function printTavilySearch(
     request_id: requestId,
     ...(withUsage && { usage: { credits: 1 } }),
   };
-}
-
-/** Pictures that engines gave with their results. */
-function imagesOf(results: readonly SearchResult[], isDescribed: boolean): unknown[] {
-  const images: unknown[] = [];
-  for (const { image_url: image, thumbnail_url: thumbnail, title } of results) {
-    const url = image ?? thumbnail;
-    if (url !== undefined) images.push(isDescribed ? { url, description: title } : url);
-  }
-  return images;
 }
 
 /** How extracted pages are to be printed. */

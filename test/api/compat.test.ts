@@ -56,8 +56,8 @@ async function open(t: Scope, settings: SettingsInput = {}): Promise<Opened> {
   const gateway = createGateway({
     keys: { static: [{ key: KEY, account: 'tests' }] },
     log: { level: 'silent' },
-    search: { default: ['engine_a'], engines: { engine_a: engine } },
-    fetch: { allow: ['127.0.0.1'], ports: [port] },
+    search: { default: ['engine_a'], engines: { engine_a: engine }, pricing: { engine_a: '0.005' } },
+    fetch: { allow: ['127.0.0.1'], ports: [port], price: '0.001' },
     ...settings,
   });
   t.teardown(() => gateway.close());
@@ -108,7 +108,7 @@ t.test('a search of Tavily has what its clients read, and as many results as the
   });
 });
 
-t.test('raw content of Tavily is the page of each result; images are those of engines', async (t) => {
+t.test('raw content of Tavily is the page of each result', async (t) => {
   const { gateway, asked } = await open(t);
   const ask = { query: 'weirs', max_results: 2, include_raw_content: 'text', topic: 'general' };
   const { results } = (await post(gateway, '/tavily/search', ask)).json<Json>();
@@ -428,4 +428,39 @@ t.test('a HEAD is refused before it costs anything', async (t) => {
   const answer = await gateway.inject({ method: 'HEAD', path: `/jina/${origin}/article`, headers: GOOD });
   t.equal(answer.status, 405);
   t.same(asked, []);
+});
+
+t.test('searches and pages cost what they cost in our own interface', async (t) => {
+  const { gateway, origin } = await open(t, {
+    store: 'sqlite::memory:',
+    listen: '127.0.0.1:0',
+    admin: null,
+    threads: 0,
+  });
+  await gateway.listen();
+  const url = `${origin}/article`;
+  for (const [path, body, cost] of [
+    ['/search', { query: 'a', max_results: 3 }, '0.005'],
+    ['/tavily/search', { query: 'b', max_results: 3 }, '0.005'],
+    ['/tavily/search', { query: 'c', max_results: 3, include_raw_content: true }, '0.008'],
+    ['/tavily/search', { query: 'd', max_results: 11 }, '0.01'],
+    ['/tavily/extract', { urls: [url, `${origin}/none`, url] }, '0.001'],
+    ['/firecrawl/v2/search', { query: 'e', limit: 2, scrapeOptions: { formats: ['markdown'] } }, '0.007'],
+    ['/firecrawl/v2/scrape', { url, formats: ['markdown', 'html', 'links'] }, '0.002'],
+    ['/jina/', { url }, '0.001'],
+    ['/searxng/search?q=f&format=json', 'x=y', '0.005'],
+  ] as const) {
+    const form: Record<string, string> =
+      typeof body === 'string' ? { 'content-type': 'application/x-www-form-urlencoded' } : {};
+    const answer = await post(gateway, path, body, { ...GOOD, ...form });
+    t.equal(answer.headers['x-headrace-cost'], cost, `${path} ${JSON.stringify(body)}`);
+  }
+});
+
+t.test('a web page of another origin cannot send a body without asking', async (t) => {
+  const { gateway, queries } = await open(t);
+  const answer = await post(gateway, '/tavily/search', '{"query":"weirs"}', { ...GOOD, 'content-type': 'text/plain' });
+  t.equal(answer.status, 400);
+  t.same(answer.json(), { detail: { error: 'Content-Type should be application/json' } });
+  t.equal(queries.length, 0);
 });
