@@ -114,13 +114,19 @@ export function createDomainFilter(filters: SearchFilters | undefined): ((url: s
     const host = hostOf(url);
     if (host === undefined || isIn(excluded, host) || (included !== null && !isIn(included, host))) return false;
     // An address of a cache or a redirect leads to another host.
-    const target = excluded.size === 0 ? undefined : hostOf(canonicalUrl(url));
-    return target === undefined || !isIn(excluded, target);
+    if (excluded.size === 0) return true;
+    const target = hostOf(canonicalUrl(url));
+    return target !== undefined && !isIn(excluded, target);
   };
 }
 
+/** RFC 1035, section 2.3.4, with a closing dot. A longer name is none, and would be slow to compare. */
+const MOST_HOST_LENGTH = 254;
+
 function hostOf(url: string): string | undefined {
-  return URL.parse(url)?.hostname.replace(/\.+$/, '');
+  const host = URL.parse(url)?.hostname;
+  if (host === undefined || host.length > MOST_HOST_LENGTH) return undefined;
+  return host.endsWith('.') ? host.replace(/\.+$/, '') : host;
 }
 
 /** Whether the host or a domain that it is in is among the domains. */

@@ -44,8 +44,9 @@ function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
 function authorsOf(author: unknown): readonly string[] | undefined {
   const text = asText(author);
   if (text === '') return undefined;
-  const names = text.split(/\s*[;,]\s*/);
-  return text.includes(';') ? text.split(/\s*;\s*/) : names.every((name) => /\S\s+\S/.test(name)) ? names : [text];
+  if (text.includes(';')) return text.split(';');
+  const names = text.split(',').map((name) => name.trim());
+  return names.every((name) => /\S\s+\S/.test(name)) ? names : [text];
 }
 
 /** Exa. Throws when `apiKey` is missing. */

@@ -35,15 +35,22 @@ interface Endpoint {
   readonly fields: (entry: Entry, nowMs: number) => HitFields;
 }
 
+/** Longer than any that the service gives: what is read from it is searched for spaces. */
+const MOST_INFO = 1000;
+
+function infoOf(publicationInfo: unknown): string {
+  return asText(publicationInfo).slice(0, MOST_INFO);
+}
+
 /** `A Author, B Author - Journal of Things, 2017 - publisher.example`: the name between the authors and the year. */
 function journal(publicationInfo: unknown): string {
-  const parts = asText(publicationInfo).split(' - ');
+  const parts = infoOf(publicationInfo).split(' - ');
   return (parts.length > 2 ? (parts[1] ?? '') : '').replace(/,? *\d{4}$/, '');
 }
 
 /** Authors are cut, and end with an ellipsis then. */
 function work(entry: Entry): Partial<HitFields> {
-  const [names = '', ...rest] = asText(entry['publicationInfo']).split(' - ');
+  const [names = '', ...rest] = infoOf(entry['publicationInfo']).split(' - ');
   const authors = rest.length === 0 ? [] : names.split(', ').filter((name) => !/^…?$/.test(name.trim()));
   return {
     authors: authors.map((name) => name.replace(/…$/, '')),
