@@ -85,7 +85,8 @@ t.test('any query is a search or a mistake', async (t) => {
   for (let round = 0; round < 3000; round++) {
     const query = Array.from(
       { length: random.below(6) },
-      () => `${random.pick(NAMES)}=${random.chance(0.5) ? encodeURIComponent('é ü') : String(random.pick(VALUES))}`,
+      () =>
+        `${random.pick(NAMES)}=${random.chance(0.5) ? encodeURIComponent('é ü') : JSON.stringify(random.pick(VALUES))}`,
     );
     const found = read(() => readSearxng(['format=json', ...query].join(random.pick(['&', '&&', '&=&'])), '', engines));
     if (found === null) continue;
@@ -119,8 +120,8 @@ t.test('any path of the Reader is a URL of http, of another scheme that is refus
     const target = `/${Array.from({ length: random.below(8) }, () => random.pick(parts)).join('')}`;
     const request = { target, query: random.pick(['', 'a=b', '%']), body: Buffer.alloc(0), contentType: undefined };
     const page = read(() => readJina({ ...request, header: () => undefined }));
-    const url = page?.fetches[0]?.['url'];
-    if (url !== undefined && !/^[a-z][a-z\d+.-]*:\/\//i.test(String(url))) throw new Error(`${target}: ${String(url)}`);
+    const url = page?.fetches[0]?.['url'] as string | undefined;
+    if (url !== undefined && !/^[a-z][a-z\d+.-]*:\/\//i.test(url)) throw new Error(`${target}: ${url}`);
   }
 });
 

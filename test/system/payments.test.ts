@@ -217,6 +217,37 @@ t.test('a wallet pays the most that pages may cost, and what was not read become
   t.match(await fixture.ledger.audit(), { sound: true });
 });
 
+t.test('a wallet pays in the interfaces of other products, also for a GET', async (t) => {
+  const text = `<title>Weir</title><main>${'<p>A weir holds the river back in a dry month.</p>'.repeat(10)}</main>`;
+  const { origin, port } = await site(t, { '/a': page(text) });
+  const found = [{ title: 'a', url: `${origin}/a`, snippet: 's' }];
+  const fixture = await openPaymentFixture(t, 0, {
+    fetch: { price: '0.001', allow: ['127.0.0.1'], ports: [port], cleaners: 1 },
+    search: {
+      default: ['engine_a'],
+      engines: { engine_a: { ...ENGINE, search: () => Promise.resolve(found) } },
+      pricing: { engine_a: '0.005' },
+    },
+  });
+  const asks: readonly (readonly [path: string, body: object | null, spent: bigint])[] = [
+    ['/tavily/search', { query: 'q' }, 5000n],
+    ['/searxng/search?q=q&format=json', null, 10_000n],
+    [`/jina/${origin}/a?b=c`, null, 11_000n],
+    ['/firecrawl/v2/scrape', { url: `${origin}/a`, formats: ['markdown', 'html'] }, 13_000n],
+  ];
+  for (const [path, body, spent] of asks) {
+    const headers = { 'content-type': 'application/json' };
+    const init = body === null ? {} : { method: 'POST', headers, body: JSON.stringify(body) };
+    const offer = await fetch(fixture.url + path, init);
+    t.equal(offer.status, 402, path);
+    t.match(await offer.json(), { x402Version: 1, error: String, accepts: [{}] });
+    const answer = await pay(fixture.url + path, init);
+    t.equal(answer.status, 200, path);
+    t.ok(answer.headers.get('payment-response'));
+    t.equal(fixture.spent(), spent, path);
+  }
+});
+
 t.test('a search is settled if an engine succeeded', async (t) => {
   const fixture = await openPaymentFixture(t, 0);
   const ask = (engines: string[]): Promise<Response> =>
