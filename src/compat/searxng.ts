@@ -72,7 +72,10 @@ export function printSearxng({ search }: ForeignSearch, { meta, results }: Searc
     corrections: [],
     infoboxes: [],
     suggestions: [],
-    unresponsive_engines: meta.engine_errors.map(({ engine, reason }) => [engine, reason]),
+    // An engine that could not apply a filter has answered all the same.
+    unresponsive_engines: meta.engine_errors
+      .filter(({ engine }) => meta.engines_failed.includes(engine))
+      .map(({ engine, reason }) => [engine, reason]),
   };
 }
 

@@ -206,6 +206,7 @@ t.test('SearXNG is asked by query or by form, with its own words', async (t) => 
     img_src: 'https://img.example/10-large.png',
     resolution: '40 x 30',
   });
+  t.same(body['unresponsive_engines'], [], 'an engine that cannot limit the language has answered');
   t.equal(body['number_of_results'], body['results'].length);
   t.match(queries[0], { type: 'images' });
   t.match(queries[0]?.filters, { safeSearch: 'moderate', language: 'en', country: 'US', timeRange: 'week' });
