@@ -99,6 +99,19 @@ t.test('a search is explained by making it: the answer is that of a client', asy
   });
 });
 
+t.test('a hit that a filter takes out is told with the reason', async (t) => {
+  const { explain } = await start(t, {
+    search: { engines: { one: engine('https://x.org/1', 'https://y.org/2') } },
+  });
+  const body = { query: 'weirs', engines: ['one'], include_domains: ['x.org'] };
+  const { answer, explanation } = (await (await explain('/search', body)).json()) as ExplainedSearch;
+  t.equal(answer?.results.length, 1);
+  t.match(explanation.engines[0]?.hits, [
+    { rank: 1, fate: 'first', place: 1 },
+    { rank: 0, fate: 'dropped', place: null, hit: { url: 'https://y.org/2' }, reason: /\w/ },
+  ]);
+});
+
 t.test('a search without any answer has its error, and what was tried', async (t) => {
   const { explain } = await start(t, { search: { engines: {} } });
   const { answer, error, explanation } = (await (

@@ -2,9 +2,14 @@
 // demo. Takes a quarter of an hour, for charts that show something. Needs curl and Chromium, and the ports 8080 and 9090 free.
 
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { ROOT } from './markdown.ts';
+import { SAMPLE_PAGE } from './sample-page.ts';
+import { smallPng } from './small-png.ts';
 import { type Output, recordingSvg } from './terminal-recording.ts';
 
 const ASK = "-H 'authorization: Bearer hr_demo' -H 'content-type: application/json'";
@@ -62,14 +67,21 @@ async function adminAction(action: string, body: object): Promise<void> {
   await fetch(`http://127.0.0.1:9090/crns/${action}`, { method: 'POST', headers, body: JSON.stringify(body) });
 }
 
+const site = createServer((_request, response) => {
+  response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(SAMPLE_PAGE);
+}).listen(0, '127.0.0.1');
+await once(site, 'listening');
+const { port } = site.address() as AddressInfo;
+/** For the pictures of the dashboard alone. */
+const FLAGS = `--adminToken ${TOKEN} --fetch.allow 127.0.0.1 --fetch.ports ${port}`;
+
 const recording = new Recording();
 recording.note('$ npm start\n', 'command');
 let demo: ChildProcess | undefined;
 await new Promise<void>((resolve, reject) => {
   let output = '';
-  demo = start(`exec npm start -- --adminToken ${TOKEN}`, (text) => {
-    // The token is for the picture of the dashboard alone.
-    const shown = text.replaceAll(` --adminToken ${TOKEN}`, '');
+  demo = start(`exec npm start -- ${FLAGS}`, (text) => {
+    const shown = text.replaceAll(` ${FLAGS}`, '');
     recording.note(shown, 'output');
     output += shown;
     if (output.includes('Ctrl-C ends it.')) resolve();
@@ -110,27 +122,61 @@ async function chat(page: Page): Promise<void> {
   }
 }
 
+/** Searches as an operator. */
+async function search(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Operator' }).waitFor();
+  await page.getByRole('button', { name: 'Search', exact: true }).click();
+  await page.locator('.merged summary').first().click();
+}
+
+/** Fetches as an operator. */
+async function fetchPage(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Operator' }).waitFor();
+  await page.getByRole('button', { name: 'Fetch', exact: true }).click();
+  const block = page.locator('.blocks li.kept button').nth(2);
+  await block.click();
+  await page.locator('.page-map').evaluate('(map) => map.scrollIntoView()');
+}
+
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', chromiumSandbox: false });
-/** Pictures of views by the name of the file. */
-const pictures: readonly (readonly [name: string, hash: string, options: BrowserContextOptions])[] = [
+/** Pictures of views by the name of the file, and what is done before one is taken. */
+const pictures: readonly (readonly [
+  name: string,
+  hash: string,
+  options: BrowserContextOptions,
+  prepare?: (page: Page) => Promise<void>,
+])[] = [
   ['dashboard', '', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
   ['dashboard-dark', '', { viewport: { width: 1280, height: 620 }, colorScheme: 'dark' }],
   ['dashboard-crns', '#/crns', { viewport: { width: 1280, height: 460 }, colorScheme: 'light' }],
   ['dashboard-requests', '#/requests', { viewport: { width: 1280, height: 800 }, colorScheme: 'light' }],
-  ['dashboard-playground', '#/playground', { viewport: { width: 1280, height: 700 }, colorScheme: 'light' }],
+  ['dashboard-playground', '#/playground', { viewport: { width: 1280, height: 700 }, colorScheme: 'light' }, chat],
+  [
+    'dashboard-search',
+    '#/playground/search?q=fish+ladder&count=6',
+    { viewport: { width: 1280, height: 760 }, colorScheme: 'light' },
+    search,
+  ],
+  [
+    'dashboard-fetch',
+    `#/playground/fetch?url=${encodeURIComponent(`http://127.0.0.1:${port}/weir`)}`,
+    { viewport: { width: 1280, height: 960 }, colorScheme: 'light' },
+    fetchPage,
+  ],
   ['dashboard-phone', '', { viewport: { width: 360, height: 740 }, colorScheme: 'dark' }],
 ];
 await Promise.all(
-  pictures.map(async ([name, hash, options]) => {
+  pictures.map(async ([name, hash, options, prepare]) => {
     const page = await browser.newPage(options);
     await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', '${TOKEN}')`);
     await page.goto(`http://127.0.0.1:9090/${hash}`);
-    if (hash === '#/playground') await chat(page);
+    await prepare?.(page);
     // Small lines beside figures begin when the page opens.
     await sleep(25_000);
-    await page.screenshot({ path: `${ROOT}docs/${name}.png` });
+    writeFileSync(`${ROOT}docs/${name}.png`, smallPng(await page.screenshot()));
   }),
 );
 await browser.close();
 await Promise.all(load);
 demo?.kill('SIGINT');
+site.close();

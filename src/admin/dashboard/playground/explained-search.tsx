@@ -8,7 +8,7 @@ import { Section } from '../components/page.tsx';
 import { Empty, Problem } from '../components/states.tsx';
 import { Bar } from '../components/sparkline.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
-import { countText, latencyText, plural } from '../format.ts';
+import { countText, latencyText, NONE, plural } from '../format.ts';
 import { WebLink } from './tools.tsx';
 
 type Explanation = ExplainedSearch['explanation'];
@@ -298,9 +298,9 @@ function EngineList({ color, engine, pick, picked, slowest }: EngineListProps): 
       <Bar share={(elapsedMs ?? 0) / slowest} tone={`line-${color}`} />
       {note !== null && <p class="warn">{note}</p>}
       <ol>
-        {hits.map((hit) => (
+        {hits.map((hit, index) => (
           <li
-            key={hit.rank}
+            key={index}
             class={`${hit.fate === 'first' || hit.fate === 'joined' ? '' : 'out'}${hit.place !== null && hit.place === picked ? ' picked' : ''}`}
             onMouseEnter={() => pick(hit.place)}
             onMouseLeave={() => pick(null)}
@@ -324,7 +324,7 @@ function HitLine({ fate, hit, place, rank, reason }: Hit): VNode {
   return (
     <details>
       <summary>
-        <span class="rank">{rank}</span>
+        <span class="rank">{rank === 0 ? NONE : rank}</span>
         <span class="title">{hit.title}</span>
         <span class="fate">{place === null ? (reason ?? FATES[fate]) : `→ ${place}`}</span>
       </summary>

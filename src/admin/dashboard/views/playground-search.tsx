@@ -132,8 +132,7 @@ function Engines({ engines }: { readonly engines: readonly string[] }): VNode {
 
 export function PlaygroundSearchView(): VNode {
   const { overview } = useOverview();
-  const asking = useAsk<SearchAnswer, ExplainedSearch>('/search', '/playground/search');
-  const { isRunning, send, sent, stop } = asking;
+  const { isRunning, send, sent, stop } = useAsk<SearchAnswer, ExplainedSearch>('/search', '/playground/search');
   const [range] = useParameter('time');
   const engines = (overview?.engines ?? []).map(({ engine }) => engine);
   return (
@@ -262,11 +261,12 @@ function Check({ label, name }: { readonly name: string; readonly label: string 
 }
 
 export function PlaygroundFetchView(): VNode {
-  const { isRunning, send, sent, stop } = useAsk<PageAnswer, ExplainedFetch>('/search/fetch', '/playground/fetch');
+  const asking = useAsk<PageAnswer, ExplainedFetch>('/search/fetch', '/playground/fetch');
+  const { asOperator, isRunning, send, sent, stop } = asking;
   const page = sent?.value ?? sent?.explained?.answer ?? null;
   return (
     <Page title="Playground" actions={<Tabs at="/playground/fetch" />}>
-      <div class="playground">
+      <div class={asOperator ? 'playground wide' : 'playground'}>
         <form
           class="request"
           aria-label="Fetch"
@@ -278,9 +278,12 @@ export function PlaygroundFetchView(): VNode {
           <AskedBy />
           <Field name="url" label="Address of the page" type="url" required placeholder="https://…" />
           <Select name="format" label="Format" preset="markdown" values={['markdown', 'text', 'html']} />
-          <Check name="metadata" label="Metadata" />
-          <Check name="links" label="Links" />
-          <Check name="images" label="Images" />
+          <fieldset>
+            <legend>With</legend>
+            <Check name="metadata" label="Metadata" />
+            <Check name="links" label="Links" />
+            <Check name="images" label="Images" />
+          </fieldset>
           <details>
             <summary>Parts and freshness</summary>
             <div class="numbers">
