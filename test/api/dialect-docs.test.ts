@@ -78,7 +78,7 @@ t.test('methods of SDKs are named for the dialects that have one', (t) => {
 t.test('inference comes first', (t) => {
   t.same(
     document.tags.map(({ name }: { readonly name: string }) => name),
-    ['Inference', 'Models', 'Search', 'Service', 'Account'],
+    ['Inference', 'Models', 'Search', 'Search as other products', 'Service', 'Account'],
   );
   t.end();
 });

@@ -6,7 +6,7 @@ import type { AnyType, Kind, Setting } from '../../src/config/value-types.ts';
 
 const NAME = fc.string({ minLength: 1, unit: 'grapheme' }).filter((text) => text.trim() !== '' && !text.includes('${'));
 /** One of these is a good value of any text without a default. */
-const GOOD_TEXTS = ['*', 'tcp://a:1', 'a', '10.0.0.1', 'redis://a:1'];
+const GOOD_TEXTS = ['*', 'tcp://a:1', 'a', '10.0.0.1', 'redis://a:1', 'ws://a:1'];
 
 const TOKEN = fc.stringMatching(/^[!-#%-~]{1,20}$/);
 /** Whole numbers within the range of a type: near its ends mostly, where files are right and wrong by little elsewhere. */

@@ -93,6 +93,7 @@ const SECRETS: Readonly<Record<string, object>> = {
   },
   'payments.facilitatorHeaders': { payments: { facilitatorHeaders: { authorization: 'MARK0' } } },
   'payments.rpc': { payments: { rpc: 'https://rpc.example/v2/MARK0' } },
+  'fetch.renderer.url': { fetch: { renderer: { url: 'ws://browser.example/?token=MARK0' } } },
   'cluster.url': { cluster: { url: 'redis://:MARK0@redis.example/0' } },
   'discovery.apiKey': {
     discovery: [

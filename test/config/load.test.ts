@@ -310,9 +310,9 @@ t.test('any settings, right or wrong, resolve the same as object, YAML and JSON'
       const wanted = JSON.stringify(direct);
       return JSON.stringify(yaml) === wanted && JSON.stringify(json) === wanted;
     }),
-    { numRuns: 150 },
+    { numRuns: 500 },
   );
-  t.ok(resolved > 10, `${resolved} of 150 were right`);
+  t.ok(resolved > 10, `${resolved} of 500 were right`);
 });
 
 t.test('every setting can be set to something else than its default, by itself', async (t) => {

@@ -84,7 +84,7 @@ export async function fakeBrowser(t: Scope, options: FakeBrowserOptions = {}): P
     sockets.handleUpgrade(incoming, socket, head, (connected) => {
       opened++;
       const own = new Set<string>();
-      connected.on('message', (data) => void serve(connected, own, JSON.parse(String(data)) as Command));
+      connected.on('message', (data) => void serve(connected, own, JSON.parse((data as Buffer).toString()) as Command));
       connected.on('error', () => undefined);
       connected.on('close', () => {
         // disposeOnDetach

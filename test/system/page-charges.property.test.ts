@@ -180,6 +180,10 @@ t.test('what is held for a request is not lent between two of its charges', asyn
   setTimeout(gate.resolve, 50);
   const statuses = await Promise.all(searches);
   await fixture.gateway.close();
-  t.same(statuses.toSorted((one, other) => one - other), [200, 402, 402, 402], 'there is credit for the first');
+  t.same(
+    statuses.toSorted((one, other) => one - other),
+    [200, 402, 402, 402],
+    'there is credit for the first',
+  );
   t.equal((await fixture.ledger.account('short'))?.balance, 0n);
 });
