@@ -131,7 +131,7 @@ class LanePool implements CleaningPool {
 
   constructor(settings: Settings['fetch'], options: CleaningPoolOptions) {
     const { clock = systemClock, cores = availableParallelism() } = options;
-    const script = options.script ?? new URL('../../workers/clean.js', import.meta.url);
+    const script = options.script ?? new URL('../../workers/clean.cjs', import.meta.url);
     const threads = ({ cleaners }: Settings['fetch']): number =>
       cleaners === 'auto' ? Math.max(1, cores >> 1) : cleaners;
     this.#light = new Lane(settings, { clock, script, threads, least: 1, shared: false });

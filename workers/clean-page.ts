@@ -1,4 +1,4 @@
-// Entry of a cleaning thread: extracts the clean text of one page at a time. No state is kept between pages; a page ends in
+// What a cleaning thread does: extracts the clean text of one page at a time. No state is kept between pages; a page ends in
 // a result or in the end of the thread.
 
 import { createHash } from 'node:crypto';

@@ -1,0 +1,10 @@
+// Entry of a cleaning thread. Piscina loads it by `require`: a thread that is ended while that instantiates a graph of ES modules aborts
+// the process. By `import` nothing is lost.
+
+import type * as Pages from './clean-page.ts' with { 'resolution-mode': 'import' };
+
+const pages: Promise<typeof Pages> = import('./clean-page.ts');
+
+exports.readPage = async (job: Parameters<typeof Pages.readPage>[0]) => (await pages).readPage(job);
+/** Resolves once the thread has started. */
+exports.ready = async () => (await pages).ready();
