@@ -695,6 +695,28 @@ export const OTHER_EXAMPLES: Readonly<Record<string, Readonly<Record<string, Req
       },
     },
   },
+  '/search/fetch': {
+    page: {
+      summary: 'A page as Markdown, with what it says of itself',
+      needs: null,
+      body: { url: 'https://example.com/', format: 'markdown', max_chars: 20_000, links: true, images: true },
+    },
+    rest: {
+      summary: 'The piece that follows: start is next_start of the answer before',
+      needs: null,
+      body: { url: 'https://example.com/', format: 'markdown', max_chars: 20_000, start: 19_730 },
+    },
+    fresh: {
+      summary: 'A page that its server is asked for again',
+      needs: null,
+      body: { url: 'https://example.com/', max_age: 0 },
+    },
+    several: {
+      summary: 'Several pages',
+      needs: null,
+      body: { urls: ['https://example.com/', 'https://example.org/'], max_chars: 5000 },
+    },
+  },
   '/{full_path}': {
     embeddings: {
       summary: 'Embeddings at v1/embeddings',

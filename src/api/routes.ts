@@ -284,6 +284,7 @@ export const ROUTES: readonly Route[] = [
     tag: 'Search',
     auth: 'key',
     request: fetchRequest,
+    ...documented('/search/fetch'),
     responses: {
       200: { description: 'Final URL, title, content and word count; of `urls` a list, each with its own error' },
       400: { description: 'The address may not be fetched' },

@@ -54,7 +54,7 @@ async function fetchPage({ format, include, json }: FetchOptions, args: readonly
     const answer = await gateway.fetchPage(url, {
       signal: stop.signal,
       ...(format === undefined ? {} : { format: format as PageFormat }),
-      ...(include === undefined ? {} : { include: include.split(',') as PageExtra[] }),
+      ...(include === undefined ? {} : { include: include.split(',') as Exclude<PageExtra, 'images'>[] }),
     });
     const asJson = json || include !== undefined;
     io.stdout.write(asJson ? `${JSON.stringify(answer, null, 2)}\n` : `${answer.title}\n\n${answer.content}\n`);

@@ -135,7 +135,17 @@ export interface FetchPageOptions {
   /** How `content` is written; default `text`. */
   readonly format?: PageFormat;
   /** Further fields of the answer; default none. */
-  readonly include?: readonly PageExtra[];
+  readonly include?: readonly Exclude<PageExtra, 'images'>[];
+  /** Longest `content`, in UTF-16 code units; default all of it. A piece has `truncated` and `next_start`. */
+  readonly max_chars?: number;
+  /** Where `content` begins: `next_start` of the answer before. */
+  readonly start?: number;
+  /** Oldest page in seconds; 0 asks its server again. Default: the setting `fetch.cacheTtl`. */
+  readonly max_age?: number;
+  /** Whether the answer has the links of the content; default false. */
+  readonly links?: boolean;
+  /** Whether the answer has the images of the content; default false. */
+  readonly images?: boolean;
   readonly signal?: AbortSignal;
 }
 

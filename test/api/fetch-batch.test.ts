@@ -240,6 +240,21 @@ t.test('a search has the text of its best results, and costs its engines and the
   t.notOk('content' in (again.results[1] ?? {}));
 });
 
+t.test(
+  'equal searches share engines and pages: the list is paid once, each page by everybody who gets it',
+  async (t) => {
+    const { ask, asked } = await open(t, { found: ['/a', '/b'], fetch: { cacheTtl: null } });
+    const search = (content?: object): ReturnType<typeof ask> =>
+      ask({ query: 'q', ...(content !== undefined && { content }) }, 'hr_one', '/search');
+    const answers = await Promise.all([search({ results: 2 }), search({ results: 2 }), search()]);
+    t.same(asked.toSorted(), ['/a', '/b']);
+    t.same(
+      answers.map(({ headers }) => headers['x-headrace-cost']),
+      ['0.007', '0.002', '0.00'],
+    );
+  },
+);
+
 t.test('a wrong content is refused', async (t) => {
   const { ask } = await open(t);
   for (const content of [{ results: 0 }, { results: 11 }, { max_chars: 0 }, { max_chars: 100_001 }, { format: 'html' }])

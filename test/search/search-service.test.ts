@@ -6,7 +6,12 @@ import type { SearchAnswer, SearchQuery } from '../../src/search/query.ts';
 import { createEngineMemory } from '../../src/search/engine-board.ts';
 import type { Pending } from '../../src/net/answer-cache.ts';
 import { createPlaceMemory } from '../../src/routing/place-counts.ts';
-import { type SearchOutcome, SearchService, type SearchServiceSettings } from '../../src/search/search-service.ts';
+import {
+  type SearchOutcome,
+  SearchService,
+  type SearchServiceSettings,
+  type SearchWatcher,
+} from '../../src/search/search-service.ts';
 import {
   type Answer,
   answerOf,
@@ -568,4 +573,37 @@ t.test('an engine that lacks a part is used and named', async (t) => {
     engines_failed: [],
     engine_errors: [{ engine: 'a', reason: 'some engines of the instance did not answer' }],
   });
+});
+
+t.test('watchers hear how a search goes that they share, until it is answered', async (t) => {
+  const b = setUp(async (request, signal) => {
+    if (hostOf(request) === 'c') return hang(signal);
+    return hostOf(request) === 'b' ? { failure: 'rate limited' } : found(request, signal);
+  });
+  const heard: string[] = [];
+  const watcherOf = (name: string): SearchWatcher => ({
+    onStarted: (deadlineMs) => void heard.push(`${name} until ${deadlineMs}`),
+    onEngine: ({ answered, ended, engine, reason, results, total }) => {
+      heard.push(
+        `${name} ${engine} ${reason ?? 'answered'} ${answered}/${ended}/${total}, ${results().length} results`,
+      );
+    },
+  });
+  const query = queryOf(['a', 'b', 'c']);
+  const ask = (name: string): Pending =>
+    b.service.search(query, { ...callerOf('me'), watcher: watcherOf(name) }, () => void heard.push(`${name} done`));
+  ask('first');
+  b.clock.advance(1);
+  ask('second');
+  await b.settle();
+  t.same(heard.splice(0), [
+    'first until 10000',
+    'second until 10000',
+    'first a answered 1/1/3, 2 results',
+    'second a answered 1/1/3, 2 results',
+    'first b rate limited 1/2/3, 2 results',
+    'second b rate limited 1/2/3, 2 results',
+  ]);
+  await b.advance(10_000);
+  t.same(heard, ['first c timeout 1/3/3, 2 results', 'second c timeout 1/3/3, 2 results', 'first done', 'second done']);
 });
