@@ -11,6 +11,7 @@ const ALLOWED = [
   /^bench\/README\.md$/,
   /^demo\/documents\//,
   /^dist\/(src|workers)\/.*(?<!\.test)\.(js|d\.ts)$/,
+  /^dist\/workers\/clean\.(cjs|d\.cts)$/,
   /^dist\/src\/admin\/dashboard\/(index\.html|icon\.svg|app\.js|app\.css|licenses\.txt)$/,
   /^docs\/[\w-]+\.(md|png|svg)$/,
   /^src\/extract\/cmaps\/(cmaps\.br|LICENSE)$/,

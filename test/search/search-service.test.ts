@@ -583,10 +583,10 @@ t.test('watchers hear how a search goes that they share, until it is answered', 
   const heard: string[] = [];
   const watcherOf = (name: string): SearchWatcher => ({
     onStarted: (deadlineMs) => void heard.push(`${name} until ${deadlineMs}`),
-    onEngine: ({ answered, ended, engine, reason, results, total }) => {
-      heard.push(
-        `${name} ${engine} ${reason ?? 'answered'} ${answered}/${ended}/${total}, ${results().length} results`,
-      );
+    onEngine: (progress) => {
+      const { answered, ended, engine, reason, total } = progress;
+      const results = progress.results().length;
+      heard.push(`${name} ${engine} ${reason ?? 'answered'} ${answered}/${ended}/${total}, ${results} results`);
     },
   });
   const query = queryOf(['a', 'b', 'c']);
