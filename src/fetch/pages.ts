@@ -283,8 +283,9 @@ class Pages {
         : plain;
       if (best.isRendered) trace?.rendered();
       trace?.cleaned(best.page.explanation);
-      const isKept = !noStore && best.isFinal && trace === undefined;
-      this.#end(flight, kept(best), !isKept, request, account, sharing);
+      // What an operator reads to have it explained leaves the cache as it is.
+      if (trace !== undefined) flight.end(kept(best), false);
+      else this.#end(flight, kept(best), noStore || !best.isFinal, request, account, sharing);
     } catch (error) {
       flight.fail(error);
     }

@@ -5,11 +5,16 @@ import type { EndCause, Exchange, ExchangeListener } from '../ingress/exchange.t
 /** What of the head of a request the protocol reads. */
 const HEADERS = /^(?:accept|content-type|mcp-.+|last-event-id)$/;
 
+const ANY_TYPE = /(?:^|,)\s*\*\/\*\s*(?:$|,|;(?!\s*q\s*=\s*0(?:\.0*)?\s*(?:$|,)))/;
+const BOTH_TYPES = 'application/json, text/event-stream';
+
 /** The request as the SDK takes it, with its body apart. */
 export function requestOf({ headers, method }: Exchange, signal: AbortSignal): Request {
   const passed: [string, string][] = [];
   for (let i = 0; i < headers.length; i += 2) {
-    if (HEADERS.test(headers[i] as string)) passed.push([headers[i] as string, headers[i + 1] as string]);
+    const [name, value] = [headers[i] as string, headers[i + 1] as string];
+    // Of all types (RFC 9110 §12.5.1), which the SDK does not take for the two that it asks for: `curl` and web pages.
+    if (HEADERS.test(name)) passed.push([name, name === 'accept' && ANY_TYPE.test(value) ? BOTH_TYPES : value]);
   }
   return new Request('http://gateway/mcp', { method, headers: passed, signal });
 }

@@ -102,6 +102,18 @@ t.test('the arguments of the tools are the fields of the endpoints', async (t) =
   t.equal(fetch.inputSchema.properties.format.default, 'markdown');
 });
 
+t.test('a client that takes any type gets one of the two of the protocol', async (t) => {
+  const gateway = open(t);
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+  for (const [accept, status] of [
+    ['*/*', 200],
+    ['text/html, */*;q=0.8', 200],
+    ['text/html, */*;q=0', 406],
+    ['application/json', 406],
+  ] as const)
+    t.equal((await post(gateway, message, { accept })).status, status, accept);
+});
+
 t.test('without engines there is no search', async (t) => {
   const gateway = open(t, { search: {} });
   const { result } = await rpc(gateway, 'tools/list');

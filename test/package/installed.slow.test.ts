@@ -11,7 +11,7 @@ import { install, nodeBinary, ROOT } from './installed.ts';
 const run = promisify(execFile);
 
 /** What npm counts: bytes of files. */
-const INSTALLED_BYTES = 40e6;
+const INSTALLED_BYTES = 50e6;
 
 const TYPESCRIPT_7 = join(ROOT, 'node_modules/typescript/bin/tsc');
 const COMPILERS = { 'TypeScript 5.9': 'node_modules/typescript/bin/tsc', 'TypeScript 7': TYPESCRIPT_7 };
@@ -91,7 +91,7 @@ for (const version of ['20.20.0', '22.12.0']) {
   });
 }
 
-t.test('the installation is below 40 MB and holds no source maps of ours', async (t) => {
+t.test('the installation is below 50 MB and holds no source maps of ours', async (t) => {
   const files = readdirSync(join(folder, 'node_modules'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
