@@ -88,18 +88,19 @@ t.test('demo prints commands that run as printed', async (t) => {
   const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
   await cli.shows(/Ctrl-C ends it/);
   const lines = cli.stdout.split('\n').filter((line) => line.startsWith('  curl '));
-  t.equal(lines.length, 5);
+  t.equal(lines.length, 6);
   // The lines stay as they are: what to print besides is curl's own configuration.
   const home = t.testdir({ '.curlrc': 'silent\nshow-error\nmax-time = 20\nwrite-out = "\\nstatus %{http_code}"\n' });
   const answers = await Promise.all(
     lines.map((line) => run('bash', ['-c', line], { env: { PATH: process.env['PATH'], CURL_HOME: home, HOME: home } })),
   );
   for (const { stdout } of answers) t.match(stdout, /\nstatus 200$/);
-  const [chat, stream, search, models, health] = answers.map(({ stdout }) => stdout);
+  const [chat, stream, search, page, models, health] = answers.map(({ stdout }) => stdout);
   t.match(chat, /"object":"chat.completion"/);
   t.match(stream, /data: \[DONE\]/);
   t.match(search, /"found_in":\["engine_a","engine_b"/, 'engines agree');
   t.match(search, /"engines_used":\[[^\]]*"engine_c"/, 'the slow engine is waited for');
+  t.match(page, /"title":"Water levels"/);
   t.match(models, /"id":"atlas-27b".*"id":"finch-3b"/);
   t.match(health, /"status":"ok"/);
   const [, metricsUrl = '', docsUrl = ''] = await cli.shows(/metrics at (\S+), docs at (\S+)/);
