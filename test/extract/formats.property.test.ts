@@ -259,7 +259,7 @@ t.test('formulas give neither elements nor links where a Markdown parser does no
         allowDangerousHtml: true,
       });
       const fragment = parseFragment(parsed);
-      const found = elementsIn(fragment.childNodes).filter((name) => !/^(?:p|code|em|strong|br|h[12])$/.test(name));
+      const found = elementsIn(fragment.childNodes).filter((name) => !/^(?:p|code|em|strong|br|hr|h[12])$/.test(name));
       if (found.length > 0) throw new Error(`${found.join(' ')}\n\n${html}\n\n${markdown}\n\n${parsed}`);
     }),
     { numRuns: 1000 },
