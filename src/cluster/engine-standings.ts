@@ -1,6 +1,6 @@
 // Tells the other gateways what became of search engines here, and puts what they say on the board: failures in a row, suspensions,
-// answers, and requests that count in rate limits. Every 20 ms what has changed leaves as one message. The trial of a suspended engine is
-// claimed by a key.
+// answers, and requests that count in rate limits. What has changed leaves as one message, at most every 20 ms. The trial of a suspended engine
+// is claimed by a key.
 
 import { createHash } from 'node:crypto';
 import type { Behavior, Clock, TimerHandle } from '../actor/index.ts';
@@ -31,8 +31,10 @@ interface Claim {
   endedMs: number | null;
 }
 
-/** Time between two messages. */
+/** Time between two messages; before the first one after a pause; and between two looks at the trials that are claimed. */
 const TELL_MS = 20;
+const SETTLE_MS = 2;
+const CLAIMS_MS = 50;
 
 /** Standings that say something are told again after this long: messages may be lost. */
 const REPEAT_MS = 5000;
@@ -62,6 +64,8 @@ export class EngineStandings {
   readonly #claims = new Map<number, Claim>();
   #engines = new Map<string, SharedEngine>();
   #timer: TimerHandle | null = null;
+  #timerMs = Infinity;
+  #toldMs = -Infinity;
   #repeatMs = 0;
   #gateways = 1;
 
@@ -69,7 +73,7 @@ export class EngineStandings {
     this.#deps = deps;
     deps.link.on('suspensions', (body) => this.#receive(body));
     deps.link.onChange((event) => this.#onChange(event));
-    if (deps.link.enabled) this.#schedule();
+    if (deps.link.enabled) this.#start();
   }
 
   /** The engines of the present settings, with their places on the board. */
@@ -81,6 +85,7 @@ export class EngineStandings {
       engines.set(identity, before ?? { cell, rates, identity, ...this.#deps.board.counts(cell), isDue: true });
     }
     this.#engines = engines;
+    this.#wakeSoon();
   }
 
   /** Whether the trial of an engine is for this gateway; true where it cannot be told. */
@@ -98,6 +103,7 @@ export class EngineStandings {
       const set = ['SET', key, link.instance, 'NX', 'PX', String(CLAIM_TTL_MS)];
       if ((await link.command(set, CLAIM_TIMEOUT_MS)) === null) return false;
       this.#claims.set(cell, { key, endedMs: null });
+      this.#wake(this.#deps.clock.now() + CLAIMS_MS);
       return true;
     } catch {
       return true;
@@ -105,54 +111,83 @@ export class EngineStandings {
   }
 
   close(): void {
-    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#sleep();
+    this.#deps.board.changed.stop();
   }
 
   #onChange({ type }: ClusterEvent): void {
-    if (type === 'enabled' && this.#timer === null) this.#schedule();
+    if (type === 'enabled') this.#start();
     if (type === 'connected' || type === 'joined') this.#repeatMs = 0;
     if (type === 'disabled') {
       this.close();
       this.#claims.clear();
       this.#gateways = 1;
       this.#deps.board.shareWith(1, false);
-    }
+    } else this.#wake(this.#deps.clock.now());
   }
 
-  #schedule(): void {
-    this.#timer = this.#deps.clock.setTimeout(() => {
-      this.#schedule();
-      this.#turn();
-    }, TELL_MS);
+  #start(): void {
+    this.#deps.board.changed.wait(this.#onChanged);
+    this.#wake(this.#deps.clock.now());
+  }
+
+  readonly #onChanged = (): void => {
+    this.#deps.board.changed.wait(this.#onChanged);
+    this.#wakeSoon();
+  };
+
+  #wakeSoon(): void {
+    this.#wake(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#toldMs + TELL_MS));
+  }
+
+  /** Looks after everything at this time, or before. */
+  #wake(dueMs: number): void {
+    const { clock, link } = this.#deps;
+    if (!link.enabled || this.#timerMs <= dueMs) return;
+    this.#sleep();
+    this.#timerMs = dueMs;
+    this.#timer = clock.setTimeout(() => this.#turn(), Math.max(dueMs - clock.now(), 0));
+  }
+
+  #sleep(): void {
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#timerMs = Infinity;
   }
 
   #turn(): void {
     const { board, clock, link } = this.#deps;
+    this.#sleep();
     // Without the link siblings are not gone, but cannot be heard.
     if (link.connected) this.#gateways = link.siblings().length;
     board.shareWith(this.#gateways, !link.connected);
     if (!link.connected) return;
     const nowMs = clock.now();
     this.#endClaims(nowMs);
+    if (this.#claims.size > 0) this.#wake(nowMs + CLAIMS_MS);
     if (this.#gateways === 1) return;
     const isRepeat = nowMs >= this.#repeatMs;
     if (isRepeat) this.#repeatMs = nowMs + REPEAT_MS;
     const records: Buffer[] = [];
+    let saysSomething = false;
     for (const engine of this.#engines.values()) {
       const { changes, taken } = board.counts(engine.cell);
       const isChanged = engine.isDue || changes !== engine.changes;
-      if (!isChanged && !isRepeat && taken === engine.taken) continue;
       const standing = board.standing(engine.cell, nowMs);
-      const says = isChanged || standing.queries !== 0n || standing.remainingMs > 0;
+      const isNews = standing.queries !== 0n || standing.remainingMs > 0;
+      saysSomething ||= isNews;
+      if (!isChanged && !isRepeat && taken === engine.taken) continue;
+      const says = isChanged || isNews;
       if (!says && taken === engine.taken) continue;
       records.push(recordOf(engine.identity, standing, Number(taken - engine.taken)));
       engine.isDue = false;
       engine.changes = changes;
       engine.taken = taken;
     }
+    if (records.length > 0) this.#toldMs = nowMs;
     for (let at = 0; at < records.length; at += MOST_RECORDS)
       link.publish('suspensions', Buffer.concat(records.slice(at, at + MOST_RECORDS)));
+    if (saysSomething) this.#wake(this.#repeatMs);
   }
 
   #endClaims(nowMs: number): void {
@@ -178,7 +213,9 @@ export class EngineStandings {
       if (engine === undefined) continue;
       if (taken > 0) board.count(engine.cell, engine.rates, taken, nowMs);
       // The sender has not heard of an answer that was had here.
-      if (!board.takeOver(engine.cell, standing, nowMs)) engine.isDue = true;
+      if (board.takeOver(engine.cell, standing, nowMs)) continue;
+      engine.isDue = true;
+      this.#wakeSoon();
     }
   }
 }

@@ -3,6 +3,7 @@
 
 import { randomInt } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { SharedSignal } from '../net/shared-signal.ts';
 import { PLACE_CELLS, PlaceTotals } from '../routing/index.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
@@ -22,8 +23,10 @@ interface SiblingCounts {
   heardMs: number;
 }
 
-/** Time between two messages. */
+/** Time between two messages; before the first one after a pause, and before another try. */
 const TELL_MS = 20;
+const SETTLE_MS = 2;
+const RETRY_MS = 100;
 
 /** Counts that say something are told again after this long; what was not told again counts no more. */
 const REPEAT_MS = 500;
@@ -49,8 +52,10 @@ export class PlaceShares {
   #told: number[];
   #saysSomething = false;
   #repeatMs = 0;
+  #toldMs = -Infinity;
   #seedMs = 0;
   #timer: TimerHandle | null = null;
+  #timerMs = Infinity;
 
   constructor(deps: PlaceSharesDeps) {
     this.#deps = deps;
@@ -60,16 +65,16 @@ export class PlaceShares {
     for (const totals of this.#totals) totals.seed = seed;
     deps.link.on('shares', (body, { instance }) => this.#receive(body, instance));
     deps.link.onChange((event) => this.#onChange(event));
-    if (deps.link.enabled) this.#schedule();
+    if (deps.link.enabled) this.#start();
   }
 
   close(): void {
-    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#sleep();
+    for (const { changed } of this.#totals) changed.stop();
   }
 
   #onChange(event: ClusterEvent): void {
-    if (event.type === 'enabled' && this.#timer === null) this.#schedule();
+    if (event.type === 'enabled') this.#start();
     if (event.type === 'connected') this.#seedMs = 0;
     if (event.type === 'joined') this.#repeatMs = 0;
     if (event.type === 'left') this.#forget(event.sibling.instance);
@@ -77,25 +82,51 @@ export class PlaceShares {
       this.close();
       for (const instance of [...this.#siblings.keys()]) this.#forget(instance);
       for (const totals of this.#totals) totals.gateways = 1;
-    }
+    } else if (event.type !== 'lost') this.#wake(this.#deps.clock.now());
   }
 
-  #schedule(): void {
-    this.#timer = this.#deps.clock.setTimeout(() => {
-      this.#schedule();
-      this.#turn();
-    }, TELL_MS);
+  #start(): void {
+    for (const { changed } of this.#totals) changed.wait(() => this.#onChanged(changed));
+    this.#wake(this.#deps.clock.now());
+  }
+
+  /** Places have changed in a memory. */
+  #onChanged(changed: SharedSignal): void {
+    changed.wait(() => this.#onChanged(changed));
+    this.#wake(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#toldMs + TELL_MS));
+  }
+
+  /** Looks after everything at this time, or before. */
+  #wake(dueMs: number): void {
+    const { clock } = this.#deps;
+    if (this.#timerMs <= dueMs) return;
+    this.#sleep();
+    this.#timerMs = dueMs;
+    this.#timer = clock.setTimeout(() => this.#turn(), Math.max(dueMs - clock.now(), 0));
+  }
+
+  #sleep(): void {
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#timerMs = Infinity;
   }
 
   #turn(): void {
     const { clock, link } = this.#deps;
+    this.#sleep();
     const nowMs = clock.now();
-    for (const [instance, { heardMs }] of this.#siblings) if (nowMs - heardMs > FRESH_MS) this.#forget(instance);
+    for (const [instance, { heardMs }] of this.#siblings) {
+      if (nowMs - heardMs > FRESH_MS) this.#forget(instance);
+      else this.#wake(heardMs + FRESH_MS + 1);
+    }
     const { length: gateways } = link.siblings();
     for (const totals of this.#totals) totals.gateways = gateways;
     if (!link.connected) return;
     if (nowMs >= this.#seedMs) void this.#agreeOnSeed(nowMs);
-    if (gateways > 1) this.#tell(nowMs);
+    this.#wake(this.#seedMs);
+    if (gateways === 1) return;
+    this.#tell(nowMs);
+    if (this.#saysSomething) this.#wake(Math.max(this.#repeatMs, nowMs + 1));
   }
 
   #tell(nowMs: number): void {
@@ -113,8 +144,12 @@ export class PlaceShares {
       body.writeUInt16LE(cell, at + 1);
       body.writeUInt16LE(Math.min(count, 0xffff), at + 3);
     }
-    if (!this.#deps.link.publish('shares', body)) return;
+    if (!this.#deps.link.publish('shares', body)) {
+      this.#wake(nowMs + RETRY_MS);
+      return;
+    }
     this.#told = changes;
+    this.#toldMs = nowMs;
     this.#saysSomething = entries.length > 0;
     this.#repeatMs = nowMs + REPEAT_MS;
   }
@@ -126,6 +161,7 @@ export class PlaceShares {
     if (body.readUInt32LE() !== this.#totals[0]?.seed) {
       // One of the two has not heard of the seed, or has given the engine another one after it had lost it.
       this.#seedMs = Math.min(this.#seedMs, this.#deps.clock.now() + SEED_RETRY_MS);
+      this.#wake(this.#seedMs);
       return;
     }
     const counts = this.#totals.map(() => new Map<number, number>());
@@ -136,7 +172,11 @@ export class PlaceShares {
       ofMemory.set(cell, body.readUInt16LE(at + 3));
     }
     const before = this.#siblings.get(instance)?.counts;
-    this.#siblings.set(instance, { counts, heardMs: this.#deps.clock.now() });
+    const heardMs = this.#deps.clock.now();
+    // One who has said last that nothing runs need not be forgotten.
+    if (counts.every(({ size }) => size === 0)) this.#siblings.delete(instance);
+    else this.#siblings.set(instance, { counts, heardMs });
+    this.#wake(heardMs + FRESH_MS + 1);
     this.#replace(before, counts);
   }
 

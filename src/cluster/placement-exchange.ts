@@ -14,6 +14,9 @@ const ENDED_MS = 100;
 /** Everything that waits is told so often, in milliseconds: a message may be lost. */
 const WHOLE_MS = 1000;
 
+/** That nothing waits any more is told so many times. */
+const LAST_WHOLES = 2;
+
 /** A backlog that differs by less is the same: this part of it, and so many bytes. */
 const SAME_PART = 1 / 8;
 const SAME_BYTES = 4096;
@@ -54,6 +57,9 @@ export class PlacementExchange {
   #byId = new Map<number, Told>();
   #wholeMs = -Infinity;
   #takenMs = -Infinity;
+  /** How often in a row it was told that nothing waits. */
+  #emptyWholes = 0;
+  #choices = 0;
   /** The sender and the time of the body that is being read, and what it says of loads. */
   #sibling = 0;
   #nowMs = 0;
@@ -72,6 +78,28 @@ export class PlacementExchange {
 
   idOf(cell: number): number | undefined {
     return this.#byCell.get(cell)?.id;
+  }
+
+  /** Choices that have been read from the rings, from the start on. */
+  get choices(): number {
+    return this.#choices;
+  }
+
+  /** Whether there will be nothing to tell until threads note something. */
+  get isQuiet(): boolean {
+    const { rings } = this.#deps;
+    return this.#emptyWholes >= LAST_WHOLES && this.#encoder.isEmpty && rings.every(({ isEmpty }) => isEmpty);
+  }
+
+  /** Whether threads have noted something that was not read yet. */
+  get isNoted(): boolean {
+    return this.#deps.rings.some(({ isEmpty }) => !isEmpty);
+  }
+
+  /** Messages may have been lost: everything that waits is told next. */
+  renew(): void {
+    this.#wholeMs = -Infinity;
+    this.#emptyWholes = 0;
   }
 
   /** Takes over a new table. */
@@ -107,14 +135,19 @@ export class PlacementExchange {
   skip(): void {
     for (const ring of this.#deps.rings) ring.skip();
     if (!this.#encoder.isEmpty) this.#encoder.take();
-    this.#wholeMs = -Infinity;
+    this.renew();
   }
 
-  /** What is to be told now, valid until the next call; null when nothing is. To be called every 20 ms, and again after a body. */
+  /**
+   * What is to be told now, valid until the next call; null when nothing is. To be called again after a body, soon after threads have noted
+   * something, and every 100 ms until `isQuiet`.
+   */
   take(nowMs: number): Buffer | null {
     const encoder = this.#encoder;
-    for (const ring of this.#deps.rings) ring.read(this.#noted, this.#isFull);
-    const isWhole = nowMs - this.#wholeMs >= WHOLE_MS;
+    let records = 0;
+    for (const ring of this.#deps.rings) records += ring.read(this.#noted, this.#isFull);
+    if (records > 0) this.#emptyWholes = 0;
+    const isWhole = nowMs - this.#wholeMs >= WHOLE_MS && this.#emptyWholes < LAST_WHOLES;
     const isDue = this.#noteLoads(isWhole, encoder.isEmpty, nowMs);
     if (isWhole) {
       this.#wholeMs = nowMs;
@@ -163,6 +196,7 @@ export class PlacementExchange {
       isDue ||= !isSame || streams > told.streams || requests > told.requests;
     }
     if (!isDue) return false;
+    if (isWhole) this.#emptyWholes = changed.length === 0 ? this.#emptyWholes + 1 : 0;
     for (const told of changed) {
       const { member, server } = told.member;
       told.bytes = Math.round(Math.max(board.loads.ownBytes(member, nowMs), 0));
@@ -177,6 +211,7 @@ export class PlacementExchange {
   readonly #noted = {
     entered: (member: number, advance: number, first: number, hashes: Int32Array, count: number): void => {
       const id = this.idOf(member);
+      if (advance > 0) this.#choices++;
       if (id !== undefined) this.#encoder.entered(id, advance, first, hashes, count);
     },
     withdrawn: (member: number, hashes: Int32Array, count: number): void => {

@@ -1,14 +1,19 @@
-// Placements, backlogs and snapshots of the block index between this gateway and its siblings, over the link: collects and publishes every
-// 20 ms, applies what arrives, and asks for a snapshot after a start or a cut. Lives in the control thread.
+// Placements, backlogs and snapshots of the block index between this gateway and its siblings, over the link: publishes what threads have
+// noted, applies what arrives, and asks for a snapshot after a start or a cut. Lives in the control thread, which sleeps while nothing is noted
+// and nothing runs.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type BlockIndex, mix, type PlacementRing } from '../routing/index.ts';
 import type { ClusterLink, Sibling } from './link.ts';
 import type { PlacementExchange } from './placement-exchange.ts';
 import { applySnapshot, SnapshotReader } from './placement-snapshot.ts';
+import { LEAST_PAUSE_MS, TellingPace } from './telling-pace.ts';
 
-/** What threads noted is published so often, in milliseconds. */
-const BATCH_MS = 20;
+/** From the first note after a pause to its message, in milliseconds: the loads that belong to it are written after it. */
+const SETTLE_MS = 2;
+
+/** While anything runs, loads are looked at so often, in milliseconds: answers end without a note. */
+const LOADS_MS = 100;
 
 /** Messages in a row at most: threads that note more than these hold are read further after other work. */
 const MOST_MESSAGES = 4;
@@ -61,7 +66,9 @@ export class Placements {
   readonly #unsubscribe: readonly (() => void)[];
   /** Ids of the siblings that are sent a snapshot. */
   readonly #sending = new Map<string, TimerHandle>();
+  readonly #pace = new TellingPace();
   #timer: TimerHandle | null = null;
+  #timerMs = Infinity;
   /** When the connection opened, while siblings may not have theirs yet; else null. */
   #connectedMs: number | null = null;
   /** A snapshot is wanted, and of how many siblings it may still be asked. */
@@ -77,7 +84,11 @@ export class Placements {
       link.on('placements', (body, from) => exchange.apply(body, from.index, clock.now())),
       link.on('snapshot', (body, from) => this.#received(body, from)),
       link.onChange((event) => {
-        if (event.type === 'connected') this.#connectedMs = clock.now();
+        if (event.type === 'connected') {
+          this.#connectedMs = clock.now();
+          exchange.renew();
+          this.#lookAt(clock.now());
+        }
         if (event.type === 'connected' && event.awayMs > CUT_OFF_MS) this.#want();
         if (event.type === 'joined' && this.#wanted > 0) this.#askLater();
         if (event.type === 'left') {
@@ -95,6 +106,7 @@ export class Placements {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
     const { clock, ring } = this.#deps;
     ring.on = false;
+    ring.noted.stop();
     for (const timer of [this.#timer, this.#asking, this.#asked?.timer]) if (timer != null) clock.clearTimeout(timer);
     for (const instance of this.#sending.keys()) this.#stopSending(instance);
     this.#timer = null;
@@ -102,28 +114,57 @@ export class Placements {
 
   /** Threads note what they do while there is anybody to tell. */
   #switch(): void {
-    const { clock, exchange, link, ring } = this.#deps;
+    const { exchange, link, ring } = this.#deps;
     const isOn = link.enabled && link.siblings().length > 1;
     if (isOn === ring.on) return;
     ring.on = isOn;
     if (isOn) {
-      this.#tick();
+      this.#look();
       return;
     }
-    if (this.#timer !== null) clock.clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#sleep();
+    ring.noted.stop();
     exchange.skip();
   }
 
-  readonly #tick = (): void => {
-    const { clock, exchange, link } = this.#deps;
-    this.#timer = clock.setTimeout(this.#tick, BATCH_MS);
+  #sleep(): void {
+    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#timerMs = Infinity;
+  }
+
+  /** Looks for something to tell at this time, or before. */
+  #lookAt(dueMs: number): void {
+    const { clock, ring } = this.#deps;
+    if (!ring.on || this.#timerMs <= dueMs) return;
+    this.#sleep();
+    this.#timerMs = dueMs;
+    this.#timer = clock.setTimeout(this.#look, Math.max(dueMs - clock.now(), 0));
+  }
+
+  readonly #lookSoon = (): void => this.#lookAt(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#pace.dueMs));
+
+  readonly #look = (): void => {
+    const { clock, exchange, link, ring } = this.#deps;
+    this.#sleep();
+    const nowMs = clock.now();
     // While the engine or a sibling is away, rings keep what they have room for.
-    if (!link.connected || !this.#areAllBack()) return;
-    for (let count = 0; count < MOST_MESSAGES; count++) {
-      const body = exchange.take(clock.now());
-      if (body === null || !link.publish('placements', body)) return;
+    if (!link.connected || !this.#areAllBack()) {
+      this.#lookAt(nowMs + LOADS_MS);
+      return;
     }
+    const before = exchange.choices;
+    let messages = 0;
+    while (messages < MOST_MESSAGES) {
+      const body = exchange.take(nowMs);
+      if (body === null || !link.publish('placements', body)) break;
+      messages++;
+    }
+    if (messages > 0) this.#pace.sent(exchange.choices - before, nowMs);
+    if (messages === MOST_MESSAGES) this.#lookAt(nowMs + LEAST_PAUSE_MS);
+    if (!exchange.isQuiet) this.#lookAt(nowMs + LOADS_MS);
+    ring.noted.wait(this.#lookSoon);
+    if (exchange.isNoted) this.#lookSoon();
   };
 
   #areAllBack(): boolean {

@@ -2,6 +2,7 @@
 // other gateways. From them follows how many places a key has in one thread when a limit holds over all threads and gateways.
 
 import { randomInt } from 'node:crypto';
+import { SharedSignal } from '../net/shared-signal.ts';
 
 /**
  * Counters of a row. Keys are spread over them by a hash with a secret seed: two that share one count as one elsewhere, and nobody can
@@ -10,11 +11,12 @@ import { randomInt } from 'node:crypto';
 const CELL_BITS = 12;
 export const PLACE_CELLS: number = 2 ** CELL_BITS;
 
-/** In front of the rows: the seed, the number of gateways, and a count of changes made here. */
+/** In front of the rows: the seed, the number of gateways, a count of changes made here, and who waits for them. */
 const SEED = 0;
 const GATEWAYS = 1;
 const CHANGES = 2;
-const HEAD_BYTES = 3 * Int32Array.BYTES_PER_ELEMENT;
+const CHANGED = 3;
+const HEAD_BYTES = 4 * Int32Array.BYTES_PER_ELEMENT;
 const ROW_BYTES: number = PLACE_CELLS * Int32Array.BYTES_PER_ELEMENT;
 
 /** Makes the memory for a number of threads; can be posted to them. `seed`: default random. */
@@ -28,6 +30,7 @@ export function createPlaceMemory(threads: number, seed: number = randomInt(2 **
 
 export class PlaceCounts {
   readonly #head: Int32Array;
+  readonly #signal: SharedSignal;
   readonly #siblings: Int32Array;
   readonly #own: Int32Array;
   readonly #others: readonly Int32Array[];
@@ -37,6 +40,7 @@ export class PlaceCounts {
     const threads = (memory.byteLength - HEAD_BYTES) / ROW_BYTES - 1;
     const row = (index: number): Int32Array => new Int32Array(memory, HEAD_BYTES + index * ROW_BYTES, PLACE_CELLS);
     this.#head = new Int32Array(memory, 0, HEAD_BYTES / 4);
+    this.#signal = new SharedSignal(this.#head, CHANGED);
     this.#siblings = row(0);
     this.#own = row(thread + 1);
     this.#others = Array.from({ length: threads }, (_, index) => index)
@@ -82,11 +86,14 @@ export class PlaceCounts {
 
   #changed(): void {
     Atomics.add(this.#head, CHANGES, 1);
+    this.#signal.raise();
   }
 }
 
 /** The side of the gateway: reads what all its threads count, and writes what the other gateways do. */
 export class PlaceTotals {
+  /** Wakes who waits for a change of `changes`. */
+  readonly changed: SharedSignal;
   readonly #head: Int32Array;
   readonly #siblings: Int32Array;
   readonly #rows: readonly Int32Array[];
@@ -95,6 +102,7 @@ export class PlaceTotals {
     const threads = (memory.byteLength - HEAD_BYTES) / ROW_BYTES - 1;
     const row = (index: number): Int32Array => new Int32Array(memory, HEAD_BYTES + index * ROW_BYTES, PLACE_CELLS);
     this.#head = new Int32Array(memory, 0, HEAD_BYTES / 4);
+    this.changed = new SharedSignal(this.#head, CHANGED);
     this.#siblings = row(0);
     this.#rows = Array.from({ length: threads }, (_, index) => row(index + 1));
   }

@@ -5,6 +5,7 @@
 // | words                 | written by                              |
 // |-----------------------|-----------------------------------------|
 // | on                    | the control thread                      |
+// | noted                 | see `net/shared-signal.ts`              |
 // | written, thread       | that thread, after the record           |
 // | read, thread          | the control thread, after the record    |
 // | dropped, thread       | that thread                             |
@@ -17,6 +18,8 @@
 //   kind << 28, hash of the response, hash of the CRN, 0                               response
 //
 // Blocks are anchors of a prompt (see block-index.ts). Those that do not follow each other are several records; the advance is in the first one.
+
+import { SharedSignal } from '../net/shared-signal.ts';
 
 /** Words of a ring, for 256 KiB: some 1000 prompts with 30 new anchors in the 20 ms between two readings. A power of two. */
 const RING_WORDS = 1 << 16;
@@ -33,6 +36,7 @@ const RESPONSE = 3;
 const ON = 0;
 const IS_ON = 1;
 const WAS_ON = 2;
+const NOTED = 1;
 const COMMON_WORDS = 16;
 const WRITTEN = 0;
 const READ = 1;
@@ -61,6 +65,8 @@ export class PlacementRing {
   readonly #words: Int32Array;
   readonly #at: number;
   readonly #from: number;
+  /** One for all threads: wakes the control thread when something was noted. */
+  readonly noted: SharedSignal;
   /** Blocks of the record that is being read. */
   #hashes = new Int32Array(2048);
 
@@ -68,6 +74,7 @@ export class PlacementRing {
     this.#words = new Int32Array(memory);
     this.#at = words(thread);
     this.#from = this.#at + THREAD_WORDS;
+    this.noted = new SharedSignal(this.#words, NOTED);
   }
 
   /** Whether anything is to be noted: there are other gateways to tell. */
@@ -169,6 +176,12 @@ export class PlacementRing {
       ring[base + (to++ & RING_MASK)] = hashes[2 * at + 1] as number;
     }
     Atomics.store(ring, this.#at + WRITTEN, to | 0);
+    this.noted.raise();
+  }
+
+  /** For the control thread: whether nothing waits to be read. */
+  get isEmpty(): boolean {
+    return Atomics.load(this.#words, this.#at + WRITTEN) === this.#words[this.#at + READ];
   }
 
   /** For the control thread: takes records until there is none, or `enough` says so. Returns how many. */

@@ -3,6 +3,7 @@
 // a second account has failed too. A thread that dies leaves at most a trial, which lapses. The standing can be read, and that of other
 // gateways taken over, as if all had one board: an answer that any of them had ends what failed before it.
 
+import { SharedSignal } from '../net/shared-signal.ts';
 import type { EngineFailure, RateLimit } from './engine.ts';
 
 /** Engines that the shared memory has places for. */
@@ -66,10 +67,11 @@ const RATES = 12;
 const CELLS = RATES + WINDOWS;
 const STANDING = [QUERIES, ACCOUNT, SEVERAL, SUSPENSIONS, UNTIL, SCOPE, ROW_SINCE, OWN_WORDS] as const;
 
-/** Behind the engines: gateways that use them, and 1 while they do not hear of each other. */
+/** Behind the engines: gateways that use them, 1 while they do not hear of each other, and who waits for changes. */
 const GATEWAYS = 0;
 const APART = 1;
-const TAIL_BYTES = 8;
+const CHANGED = 2;
+const TAIL_BYTES = 12;
 
 /** A trial without an outcome is granted again after this long: its thread has died. */
 const TRIAL_MS = 30_000;
@@ -134,10 +136,13 @@ const MOST_WINDOWS = 2;
 export class EngineBoard {
   readonly #cells: BigInt64Array;
   readonly #tail: Int32Array;
+  /** Wakes who waits for a change of `counts`. */
+  readonly changed: SharedSignal;
 
   constructor(memory: SharedArrayBuffer) {
     this.#cells = new BigInt64Array(memory, 0, (memory.byteLength - TAIL_BYTES) / 8);
     this.#tail = new Int32Array(memory, memory.byteLength - TAIL_BYTES, TAIL_BYTES / 4);
+    this.changed = new SharedSignal(this.#tail, CHANGED);
   }
 
   /**
@@ -302,7 +307,10 @@ export class EngineBoard {
     const taken = rates.map((rate) => (at = this.#take(rate, at)));
     // Another thread may have come in between: the limits charged first must count the request at its final time.
     for (const [index, { cell }] of rates.entries()) Atomics.add(this.#cells, cell, at - (taken[index] as bigint));
-    if (this.isShared) Atomics.add(this.#cells, engine * CELLS + TAKEN, 1n);
+    if (this.isShared) {
+      Atomics.add(this.#cells, engine * CELLS + TAKEN, 1n);
+      this.changed.raise();
+    }
     return at > last ? -1 : Number(at - now) / 1000;
   }
 
@@ -401,6 +409,7 @@ export class EngineBoard {
 
   #changed(engine: number): void {
     Atomics.add(this.#cells, engine * CELLS + CHANGES, 1n);
+    this.changed.raise();
   }
 
   #rateOf(limit: RateLimit, engine: number, index: number): Rate {

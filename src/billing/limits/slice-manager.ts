@@ -706,7 +706,13 @@ export class SliceManager {
       for (const unit of this.#open) if (unit.dueMs <= nowMs) this.#push(unit);
     }
     this.#send();
-    this.#wake(isLate ? 0 : this.#hot.size > 0 || this.#urgent.size > 0 ? TICK_MS : SWEEP_MS);
+    this.#wakeNext(isLate ? 0 : this.#hot.size > 0 || this.#urgent.size > 0 ? TICK_MS : SWEEP_MS);
+  }
+
+  /** Sleeps when there is nothing to look after: keys and budgets without requests. */
+  #wakeNext(delayMs: number): void {
+    const isIdle = [this.#hot, this.#urgent, this.#open, this.#waiters].every(({ size }) => size === 0);
+    if (!isIdle) this.#wake(delayMs);
   }
 
   #send(): void {
@@ -744,7 +750,7 @@ export class SliceManager {
     for (let at = 0; at < units.length; at++) {
       this.#answered(units[at] as Unit, claims[at] as SliceClaim, grants[at] ?? null, sentAt);
     }
-    this.#wake(this.#urgent.size > 0 ? PAUSE_MS : SWEEP_MS);
+    this.#wakeNext(this.#urgent.size > 0 ? PAUSE_MS : SWEEP_MS);
   }
 
   /** Counts alone when there is no answer in time, unless this thread has stood still: then what has come is read first. */
