@@ -6,6 +6,7 @@
 import { createSeededRandom } from '../../dist/src/actor/index.js';
 import { BatchDecoder } from '../../dist/src/cluster/placement-batch.js';
 import { PlacementExchange } from '../../dist/src/cluster/placement-exchange.js';
+import { LEAST_PAUSE_MS, TellingPace } from '../../dist/src/cluster/telling-pace.js';
 import * as routing from '../../dist/src/routing/index.js';
 import { createPlanes } from '../lib/picker-planes.mjs';
 import { DEFAULTS } from '../locality/simulation.mjs';
@@ -14,9 +15,12 @@ import { HEARTBEAT_BYTES, wireBytes } from './wire.mjs';
 /** Bytes of text of a block of tokens, at 4 a token. */
 const BLOCK_BYTES = 2048;
 
-/** What gateways have collected is published so often, and everything that waits at least so often, in milliseconds. */
-export const BATCH_MS = 20;
-const WHOLE_MS = 1000;
+/** Lag of news unless another one is given, and shortest pause between two messages of a gateway, in milliseconds. */
+export const BATCH_MS = LEAST_PAUSE_MS;
+
+/** From a choice after a pause to its message, and from the end of an answer to the message that tells it at last, in milliseconds. */
+const SETTLE_MS = 2;
+const LOADS_MS = 100;
 
 /** A gateway tells that it lives so often; one that was silent for so long is gone. In milliseconds. */
 const HEARTBEAT_MS = 500;
@@ -56,19 +60,13 @@ class Gateway {
       holders: new routing.ResponseHolders(memory),
     });
     this.exchange.configure({ version: 1, models: [model] }, nowMs);
-    /** When batches of this gateway are due: a multiple of `BATCH_MS` after this. */
-    this.phaseMs = random() * BATCH_MS;
-    /** When something may have to be published next, and whether something has changed since the last time. */
-    this.dueMs = isShared ? this.tickAfter(nowMs) : Infinity;
-    this.isChanged = false;
+    this.pace = new TellingPace();
+    /** When something may have to be published next. */
+    this.dueMs = isShared ? nowMs + random() * LOADS_MS : Infinity;
     /** Choices since the last message. */
     this.choices = 0;
     /** Next message of the log that this gateway has not had. */
     this.cursor = 0;
-  }
-
-  tickAfter(nowMs) {
-    return this.phaseMs + (Math.floor((nowMs - this.phaseMs) / BATCH_MS) + 1) * BATCH_MS;
   }
 
   /** Requests that it has in flight. */
@@ -174,7 +172,11 @@ class Cluster {
     this.#picks[candidates.affinity] = (this.#picks[candidates.affinity] ?? 0) + 1;
     this.state = { candidates, gateway };
     gateway.choices++;
-    this.#note(gateway, nowMs);
+    this.#note(
+      gateway,
+      nowMs,
+      Math.max(nowMs + SETTLE_MS, gateway.pace.dueMs(gateway.exchange.crns, this.#gateways.length - 1)),
+    );
     return server;
   }
 
@@ -195,21 +197,20 @@ class Cluster {
       ...{ cachedTokens, promptBytes: prompt.bytes, promptTokens: inputTokens },
       predictedBytes: prompt.bytes - candidates.charged,
     });
-    this.#note(gateway, nowMs);
+    this.#note(gateway, nowMs, nowMs + LOADS_MS);
   }
 
   onEnd({ server, state: { gateway } }, nowMs) {
     if (!gateway.alive) return;
     this.#advance(nowMs);
     gateway.plane.board.leave(server);
-    this.#note(gateway, nowMs);
+    this.#note(gateway, nowMs, nowMs + LOADS_MS);
   }
 
-  /** Something has changed at a gateway, which will publish it. */
-  #note(gateway, nowMs) {
+  /** Something has changed at a gateway, which will look for it at this time at last. */
+  #note(gateway, nowMs, dueMs) {
     if (!this.#isShared) return;
-    gateway.isChanged = true;
-    gateway.dueMs = Math.min(gateway.dueMs, this.#options.lagMs === 0 ? nowMs : gateway.tickAfter(nowMs));
+    gateway.dueMs = Math.min(gateway.dueMs, this.#options.lagMs === 0 ? nowMs : dueMs);
   }
 
   /** Everything up to this time happens that no request causes. */
@@ -261,9 +262,10 @@ class Cluster {
     const { cut, lagMs, loss } = this.#options;
     const body = gateway.exchange.take(nowMs);
     if (body === null) {
-      gateway.dueMs = gateway.isChanged ? gateway.tickAfter(nowMs) : gateway.tickAfter(nowMs + WHOLE_MS - BATCH_MS);
+      gateway.dueMs = gateway.exchange.isQuiet ? Infinity : nowMs + LOADS_MS;
       return;
     }
+    gateway.pace.sent(gateway.choices, nowMs);
     const message = {
       from: gateway.at,
       atMs: nowMs + lagMs,
@@ -272,9 +274,9 @@ class Cluster {
       lostAt: null,
     };
     gateway.choices = 0;
-    gateway.isChanged = false;
     // More may be left, when it was too much for one message.
-    gateway.dueMs = lagMs === 0 ? nowMs + LEAST_MS : gateway.tickAfter(nowMs);
+    const isLeft = lagMs === 0 || gateway.exchange.isNoted;
+    gateway.dueMs = nowMs + (lagMs === 0 ? LEAST_MS : isLeft ? BATCH_MS : LOADS_MS);
     if (cut !== null && nowMs >= cut.fromMs && nowMs < cut.toMs) {
       this.#counts.lost++;
       this.#missed.push(message);

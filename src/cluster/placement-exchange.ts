@@ -35,6 +35,17 @@ class Told {
   }
 }
 
+/** A message of a sibling counts so much in what is taken to be under way; what it chose is known after this at last, in milliseconds. */
+const UNHEARD_WEIGHT = 1 / 8;
+const UNHEARD_MS = 100;
+
+/** Choices of a sibling that are not known here yet. */
+interface Unheard {
+  atMs: number;
+  /** Mean over the time between its messages. */
+  choices: number;
+}
+
 export interface PlacementExchangeDeps {
   /** Cells of the board. */
   readonly members: number;
@@ -60,6 +71,10 @@ export class PlacementExchange {
   /** How often in a row it was told that nothing waits. */
   #emptyWholes = 0;
   #choices = 0;
+  #crns = 0;
+  /** By sibling; and the choices in the body that is being read. */
+  readonly #unheard = new Map<number, Unheard>();
+  #heard = 0;
   /** The sender and the time of the body that is being read, and what it says of loads. */
   #sibling = 0;
   #nowMs = 0;
@@ -78,6 +93,11 @@ export class PlacementExchange {
 
   idOf(cell: number): number | undefined {
     return this.#byCell.get(cell)?.id;
+  }
+
+  /** CRNs of the present table. */
+  get crns(): number {
+    return this.#crns;
   }
 
   /** Choices that have been read from the rings, from the start on. */
@@ -128,6 +148,7 @@ export class PlacementExchange {
     for (const [cell, { id }] of byCell) if (!byId.has(id)) byCell.delete(cell);
     this.#byCell = byCell;
     this.#byId = byId;
+    this.#crns = servers.size;
     this.#encoder.keep(new Set(byId.keys()));
   }
 
@@ -164,12 +185,36 @@ export class PlacementExchange {
     this.#nowMs = nowMs;
     this.#toldMembers.clear();
     this.#toldServers.clear();
+    this.#heard = 0;
     this.#decoder.read(body, this.#told);
+    this.#noteUnheard();
+  }
+
+  /** From the choices that came now follows how many are on their way at a time. */
+  #noteUnheard(): void {
+    const nowMs = this.#nowMs;
+    const before = this.#unheard.get(this.#sibling) ?? { atMs: nowMs - UNHEARD_MS, choices: 0 };
+    const elapsedMs = Math.max(nowMs - before.atMs, 1);
+    const mean = (this.#heard * Math.min(elapsedMs, UNHEARD_MS)) / (2 * elapsedMs);
+    this.#unheard.set(this.#sibling, {
+      atMs: nowMs,
+      choices: before.choices + UNHEARD_WEIGHT * (mean - before.choices),
+    });
+    this.#tellUnheard();
+  }
+
+  #tellUnheard(): void {
+    let sum = 0;
+    for (const { choices } of this.#unheard.values()) sum += choices;
+    const [ring] = this.#deps.rings;
+    if (ring !== undefined) ring.unheard = sum / Math.max(this.#crns, 1);
   }
 
   /** A sibling is gone: what it had waiting is not counted any more. What it has placed stays. */
   remove(sibling: number, nowMs: number): void {
     this.#loads.remove(sibling, nowMs);
+    this.#unheard.delete(sibling);
+    this.#tellUnheard();
   }
 
   readonly #isFull = (): boolean => this.#encoder.size >= FULL_BYTES;
@@ -225,6 +270,7 @@ export class PlacementExchange {
   readonly #told: BatchSink = {
     entered: (member, advance, first, hashes, count) => {
       const cell = this.cellOf(member);
+      if (advance > 0) this.#heard++;
       if (cell !== undefined) this.#deps.index.learn(cell, advance, first, hashes, count);
     },
     withdrawn: (member, hashes, count) => {

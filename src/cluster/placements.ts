@@ -142,7 +142,11 @@ export class Placements {
     this.#timer = clock.setTimeout(this.#look, Math.max(dueMs - clock.now(), 0));
   }
 
-  readonly #lookSoon = (): void => this.#lookAt(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#pace.dueMs));
+  readonly #lookSoon = (): void => {
+    const { clock, exchange, link } = this.#deps;
+    const dueMs = this.#pace.dueMs(exchange.crns, link.siblings().length - 1);
+    this.#lookAt(Math.max(clock.now() + SETTLE_MS, dueMs));
+  };
 
   readonly #look = (): void => {
     const { clock, exchange, link, ring } = this.#deps;

@@ -5,8 +5,8 @@
 export const LEAST_PAUSE_MS = 20;
 const MOST_PAUSE_MS = 100;
 
-/** Choices that shall share a message, where pauses allow it. */
-const CHOICES = 4;
+/** Choices that share a message at most, where pauses allow it. */
+const MOST_CHOICES = 16;
 
 /** Choices of the last message count so much in the rate. */
 const WEIGHT = 1 / 8;
@@ -25,8 +25,12 @@ export class TellingPace {
     this.#msPerChoice += WEIGHT * (elapsedMs / choices - this.#msPerChoice);
   }
 
-  /** When the next message may be sent: at once after a pause in which nothing was chosen. */
-  get dueMs(): number {
-    return this.#sentMs + Math.min(Math.max(CHOICES * this.#msPerChoice, LEAST_PAUSE_MS), MOST_PAUSE_MS);
+  /**
+   * When the next message may be sent: at once after a pause in which nothing was chosen. So many choices share one that of those of all siblings
+   * about one for every second CRN is not known at a time: more would make gateways choose alike.
+   */
+  dueMs(crns: number, siblings: number): number {
+    const choices = Math.min(Math.max(crns / Math.max(siblings, 1), 1), MOST_CHOICES);
+    return this.#sentMs + Math.min(Math.max(choices * this.#msPerChoice, LEAST_PAUSE_MS), MOST_PAUSE_MS);
   }
 }

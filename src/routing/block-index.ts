@@ -300,6 +300,11 @@ export class BlockIndex {
     return this.#ring?.on === true;
   }
 
+  /** Requests that other gateways have sent a CRN, and that are not known here yet: mean over the CRNs. */
+  get unheard(): number {
+    return this.#ring?.on === true ? this.#ring.unheard : 0;
+  }
+
   /** Lines of the index: a power of two. */
   get lines(): number {
     return this.#lineMask + 1;

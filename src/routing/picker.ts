@@ -147,6 +147,14 @@ export interface ExplainedCrn {
 const NEAR_TIE = 1.01;
 
 /**
+ * With other gateways, costs that differ by less than what these may have sent meanwhile are alike, too, or all would choose the same CRN that seems
+ * to be idle: so many times the mean of what is not known yet, and so many requests at most. Chosen by the test of
+ * gateways that choose at the same time, and by `bench cluster --simulate`.
+ */
+const UNHEARD_TIE = 10;
+const MOST_UNHEARD = 4;
+
+/**
  * Part of the share from which a beginning is common, from which on it is no key: requests that have it are spread by what follows, but
  * still drawn to caches that are known to hold it.
  */
@@ -505,17 +513,47 @@ export class Candidates implements Candidate {
       costs[i] = cost;
       if (cost < least) least = cost;
     }
-    let chosen = eligible[0] as Member;
-    let bestScore = -1;
+    let first = -1;
+    let firstScore = -1;
+    let second = -1;
+    let secondScore = -1;
+    const unheard = index.unheard;
+    const slack = unheard === 0 ? 0 : this.#unheardCost(unheard, count, nowMs);
+    const most = slack === 0 ? 0 : (held[costs.indexOf(least)] as number);
     for (let i = 0; i < count; i++) {
       const member = eligible[i] as Member;
-      if ((costs[i] as number) > least * NEAR_TIE) continue;
+      const cost = costs[i] as number;
+      // Whoever holds less of the prompt is no match.
+      const isAlike = cost <= least * NEAR_TIE || (cost <= least + slack && (held[i] as number) >= most);
+      if (!isAlike) continue;
       const score = key === 0 ? weighted(random(), member) : scoreOf(member, key);
-      if (score <= bestScore) continue;
-      chosen = member;
-      bestScore = score;
+      if (score > firstScore) {
+        second = first;
+        secondScore = firstScore;
+        first = i;
+        firstScore = score;
+      } else if (score > secondScore) {
+        second = i;
+        secondScore = score;
+      }
     }
-    return chosen;
+    // Of two the cheaper one: nearly as even as the cheapest of all, and without its rush.
+    const isSecond = slack > 0 && second !== -1 && (costs[second] as number) < (costs[first] as number);
+    return eligible[isSecond ? second : Math.max(first, 0)] as Member;
+  }
+
+  /** What requests of other gateways may cost that are not known yet: see `UNHEARD_TIE`. */
+  #unheardCost(unheard: number, count: number, nowMs: number): number {
+    const { board } = this.#deps;
+    let bytes = 0;
+    let requests = 0;
+    for (let i = 0; i < count; i++) {
+      const { member, server } = eligible[i] as Member;
+      bytes += board.loads.backlog(member, nowMs);
+      requests += board.inFlight(server);
+    }
+    const each = this.#settings.requestBytes + bytes / Math.max(requests, 1);
+    return Math.min(UNHEARD_TIE * unheard, MOST_UNHEARD) * each;
   }
 
   /**

@@ -6,6 +6,7 @@
 // |-----------------------|-----------------------------------------|
 // | on                    | the control thread                      |
 // | noted                 | see `net/shared-signal.ts`              |
+// | unheard               | the control thread                      |
 // | written, thread       | that thread, after the record           |
 // | read, thread          | the control thread, after the record    |
 // | dropped, thread       | that thread                             |
@@ -37,6 +38,9 @@ const ON = 0;
 const IS_ON = 1;
 const WAS_ON = 2;
 const NOTED = 1;
+const UNHEARD = 2;
+/** Parts in which `unheard` is kept. */
+const UNHEARD_PARTS = 1024;
 const COMMON_WORDS = 16;
 const WRITTEN = 0;
 const READ = 1;
@@ -90,6 +94,16 @@ export class PlacementRing {
   /** Whether there are or were other gateways: what they have told may be known still. */
   get wasOn(): boolean {
     return this.#words[ON] !== 0;
+  }
+
+  /** Requests that other gateways have sent a CRN, and that are not known here yet: mean over the CRNs. */
+  get unheard(): number {
+    return (this.#words[UNHEARD] as number) / UNHEARD_PARTS;
+  }
+
+  /** For the control thread. */
+  set unheard(requests: number) {
+    this.#words[UNHEARD] = Math.min(Math.round(requests * UNHEARD_PARTS), 2 ** 30);
   }
 
   /** Records that did not fit. */
