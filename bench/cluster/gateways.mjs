@@ -175,7 +175,7 @@ class Cluster {
     this.#note(
       gateway,
       nowMs,
-      Math.max(nowMs + SETTLE_MS, gateway.pace.dueMs(gateway.exchange.crns, this.#gateways.length - 1)),
+      Math.max(nowMs + SETTLE_MS, gateway.pace.dueMs(gateway.exchange.choicesTogether(this.#gateways.length - 1))),
     );
     return server;
   }

@@ -71,7 +71,9 @@ export class PlacementExchange {
   /** How often in a row it was told that nothing waits. */
   #emptyWholes = 0;
   #choices = 0;
+  /** CRNs of the present table, and whether a model has several. */
   #crns = 0;
+  #hasChoice = false;
   /** By sibling; and the choices in the body that is being read. */
   readonly #unheard = new Map<number, Unheard>();
   #heard = 0;
@@ -95,9 +97,15 @@ export class PlacementExchange {
     return this.#byCell.get(cell)?.id;
   }
 
-  /** CRNs of the present table. */
-  get crns(): number {
-    return this.#crns;
+  /**
+   * Choices that may share a message when there are so many siblings, so that gateways do not choose alike: what all of them have not told is then half
+   * a choice for each CRN, or an eighth of what runs. Where no model has two CRNs there is nothing to choose.
+   */
+  choicesTogether(siblings: number): number {
+    if (!this.#hasChoice) return Infinity;
+    let inFlight = 0;
+    for (const { member } of this.#byCell.values()) inFlight += this.#deps.board.inFlight(member.server);
+    return Math.max(this.#crns, inFlight / 4) / Math.max(siblings, 1);
   }
 
   /** Choices that have been read from the rings, from the start on. */
@@ -149,6 +157,7 @@ export class PlacementExchange {
     this.#byCell = byCell;
     this.#byId = byId;
     this.#crns = servers.size;
+    this.#hasChoice = models.some(({ members }) => members.length > 1);
     this.#encoder.keep(new Set(byId.keys()));
   }
 

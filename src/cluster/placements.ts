@@ -144,7 +144,7 @@ export class Placements {
 
   readonly #lookSoon = (): void => {
     const { clock, exchange, link } = this.#deps;
-    const dueMs = this.#pace.dueMs(exchange.crns, link.siblings().length - 1);
+    const dueMs = this.#pace.dueMs(exchange.choicesTogether(link.siblings().length - 1));
     this.#lookAt(Math.max(clock.now() + SETTLE_MS, dueMs));
   };
 

@@ -25,12 +25,9 @@ export class TellingPace {
     this.#msPerChoice += WEIGHT * (elapsedMs / choices - this.#msPerChoice);
   }
 
-  /**
-   * When the next message may be sent: at once after a pause in which nothing was chosen. So many choices share one that of those of all siblings
-   * about one for every second CRN is not known at a time: more would make gateways choose alike.
-   */
-  dueMs(crns: number, siblings: number): number {
-    const choices = Math.min(Math.max(crns / Math.max(siblings, 1), 1), MOST_CHOICES);
-    return this.#sentMs + Math.min(Math.max(choices * this.#msPerChoice, LEAST_PAUSE_MS), MOST_PAUSE_MS);
+  /** When the next message may be sent, with so many choices in each (1 to 16): at once after a pause in which nothing was chosen. */
+  dueMs(choices: number): number {
+    const pauseMs = Math.min(Math.max(choices, 1), MOST_CHOICES) * this.#msPerChoice;
+    return this.#sentMs + Math.min(Math.max(pauseMs, LEAST_PAUSE_MS), MOST_PAUSE_MS);
   }
 }
