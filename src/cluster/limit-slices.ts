@@ -29,7 +29,8 @@ const UNLIMITED: number = 2 ** 53;
  * requests, tokens. Field of a budget: sequence, end of the lease, quota, ledger, used.
  *
  * While the lease holds, the quota counts. Afterwards parts of the window count until they leave it, and the slice as if it had been used
- * at the end of the lease.
+ * at the end of the lease: for a gateway that is connected, which may stand still and come back. The engine closes the connection of a process
+ * that has ended: the slice of such a one ends with its lease, whatever it admitted since its last claim.
  */
 export const LIMIT_SLICES: Script = defineScript(`
 local LEASE, WINDOW, GRACE, TTL, UNLIMITED = ${SLICE_LEASE_MS}, ${WINDOW_MS}, ${BUDGET_GRACE_MS}, ${TTL_MS}, ${UNLIMITED}
@@ -94,6 +95,17 @@ local function grant(limit, others, base, need, want)
   return base + given + math.min(want, math.floor((free - given) / 4))
 end
 
+-- Whether a gateway subscribes to its channel. Where the engine does not say, it may.
+local connected = {}
+local function isConnected(name, gateway)
+  if connected[gateway] == nil then
+    local channel = string.match(name, '^(.*)limit:[^:]*$') .. 'to:' .. gateway
+    local answer = redis.pcall('PUBSUB', 'NUMSUB', channel)
+    connected[gateway] = type(answer) ~= 'table' or answer[2] ~= 0
+  end
+  return connected[gateway]
+end
+
 local function add(parts, leaves, requests, tokens)
   if requests > 0 or tokens > 0 then parts[#parts + 1] = { leaves, requests, tokens } end
 end
@@ -130,7 +142,7 @@ local function key(name, claim)
         spare[1] = spare[1] + math.max(field[3] - field[6], 0)
         spare[2] = spare[2] + slack[1]
         spare[3] = spare[3] + slack[2]
-      elseif now < till + WINDOW and (slack[1] > 0 or slack[2] > 0) then
+      elseif now < till + WINDOW and (slack[1] > 0 or slack[2] > 0) and isConnected(name, fields[at]) then
         counts = true
         others[2] = others[2] + slack[1]
         others[3] = others[3] + slack[2]

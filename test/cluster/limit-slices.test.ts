@@ -68,6 +68,13 @@ t.test('every answer of the script is that of the model, over leases that end an
   t.not(source, LIMIT_SLICES.source);
   const engine = new LimitEngine();
   const random = new Random(19);
+  // Two of the gateways are connected for as long as the test runs.
+  const subscriber = await connectEngine({
+    ...{ url: redis.url, channels: GATEWAYS.slice(0, 2).map((gateway) => `to:${gateway}`), clientName: 'siblings' },
+    ...{ timeoutMs: 5000, onMessage: () => undefined, onLost: () => undefined },
+  });
+  t.teardown(() => subscriber.close());
+  engine.gone.add(GATEWAYS[2] as string);
   let seconds = 1_800_000_000;
   let granted = 0;
   for (let sequence = 2; sequence < 800; sequence++) {

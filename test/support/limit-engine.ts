@@ -35,6 +35,8 @@ interface Share {
 export class LimitEngine {
   /** By name of the key, then by gateway. */
   readonly #fields = new Map<string, Map<string, Field>>();
+  /** Gateways whose connections the engine has seen end. */
+  readonly gone = new Set<string>();
 
   /** Everything is lost. */
   clear(): void {
@@ -51,9 +53,13 @@ export class LimitEngine {
     this.#fields.set(id, fields);
     const own = fields.get(holder);
     if (own !== undefined && own.sequence >= sequence) return null;
-    for (const [name, field] of fields) if (name !== holder && !counts(field, kind, nowMs)) fields.delete(name);
-    const siblings = [...fields].filter(([name]) => name !== holder).map(([, field]) => field);
-    const shares = siblings.map((field) => (kind === 'key' ? keyShare(field, nowMs) : budgetShare(field, nowMs)));
+    for (const [name, field] of fields)
+      if (name !== holder && !counts(field, kind, nowMs, this.gone.has(name))) fields.delete(name);
+    const named = [...fields].filter(([name]) => name !== holder);
+    const siblings = named.map(([, field]) => field);
+    const shares = named.map(([name, field]) =>
+      kind === 'key' ? keyShare(field, nowMs, this.gone.has(name)) : budgetShare(field, nowMs),
+    );
     const others = resources.map((_, at) => sum(shares.map(({ counted }) => counted[at] ?? 0)));
     const spare = resources.map((_, at) => sum(shares.map((share) => share.spare[at] ?? 0)));
     const known = siblings.filter(({ leaseEndsMs }) => nowMs < leaseEndsMs + GRACE_MS).map(({ ledger }) => ledger);
@@ -88,17 +94,17 @@ export class LimitEngine {
 }
 
 /** Whether anything of a field still counts. */
-function counts(field: Field, kind: SliceClaim['kind'], nowMs: number): boolean {
+function counts(field: Field, kind: SliceClaim['kind'], nowMs: number, isGone: boolean): boolean {
   if (kind === 'budget') return nowMs < field.leaseEndsMs + GRACE_MS;
   return (
     nowMs < field.leaseEndsMs ||
     field.parts.some(({ leavesMs }) => leavesMs > nowMs) ||
-    keyShare(field, nowMs).parts.length > 0
+    keyShare(field, nowMs, isGone).parts.length > 0
   );
 }
 
-/** While its lease holds, the quota counts; afterwards what is in the window, and the slice as if it had been used last. */
-function keyShare({ leaseEndsMs, parts, quota, used }: Field, nowMs: number): Share {
+/** While its lease holds, the quota counts; afterwards what is in the window, and the slice as if it had been used last, unless the gateway is gone. */
+function keyShare({ leaseEndsMs, parts, quota, used }: Field, nowMs: number, isGone: boolean): Share {
   const [running = 0, requests = 0, tokens = 0] = quota;
   const slack = [
     Math.max(requests - sum(parts.map((part) => part.requests)), 0),
@@ -109,7 +115,8 @@ function keyShare({ leaseEndsMs, parts, quota, used }: Field, nowMs: number): Sh
     return { counted: quota, spare: [Math.max(running - used, 0), ...slack], parts: counted };
   }
   const last = { leavesMs: leaseEndsMs + WINDOW_MS, requests: slack[0], tokens: slack[1] };
-  const window = last.leavesMs > nowMs && slack.some((amount) => amount > 0) ? [...counted, last] : counted;
+  const isKept = !isGone && last.leavesMs > nowMs && slack.some((amount) => amount > 0);
+  const window = isKept ? [...counted, last] : counted;
   return {
     counted: [0, sum(window.map((part) => part.requests)), sum(window.map((part) => part.tokens))],
     spare: [0, 0, 0],

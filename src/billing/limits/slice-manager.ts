@@ -12,8 +12,9 @@
 //
 // Lease. A quota holds for 5 s after its claim, in the table for 3 to 5 s after the claim was sent, and is renewed or given up twice a
 // second. What is counted stays reserved for as long as its requests are in the window, whatever becomes of the gateway: the engine
-// knows the window in eight parts. The slice of a gateway that dies counts until it lapses, as if it had been used: running requests
-// for 5 s, requests and tokens for 67 s, money for 20 s. Then it is free again. Nothing is ever admitted twice.
+// knows the window in eight parts. The slice of a gateway that dies is free again when its lease ends: after 5 s, money after 20 s. That of one that is
+// silent but still connected, as a process that stands still, counts as if it had been used: requests and tokens for 67 s. When it comes back its
+// own lease has ended, too: it claims again, and nothing is admitted twice.
 //
 // Slices. A slice is what the key takes in half a second, and at most a sixteenth of the limit. Below sixteen there are none: every
 // request is claimed. Near the limit slices are a quarter of what is left at most. A key without requests for a second gives its slice
