@@ -21,6 +21,7 @@ import {
   unmeteredRange,
   unmeteredSpending,
   type WholeDone,
+  TOOL_BODY_BYTES,
 } from './pipeline.ts';
 import { type FetchRequest, fetchRequest, readBody, readValue } from './schema.ts';
 
@@ -62,6 +63,7 @@ export interface PagesForm<Ask extends PagesAsk> {
 /** Pages in a form of its own: holds the price of all, fetches them, and charges those that were read. */
 export function pagesEndpoint<Ask extends PagesAsk>(form: PagesForm<Ask>): PaidEndpoint<Ask> {
   return {
+    maxBodyBytes: TOOL_BODY_BYTES,
     read: (exchange, deps, body) => form.read(exchange, deps, body),
     price({ input }, { pagePrice }) {
       return unmeteredRange(pagePrice * countOf(input.pages));

@@ -10,11 +10,8 @@ import { type Caller, digestOf, requestOf, respondTo, ResponsePump } from '../mc
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
-import { authenticate, type Access } from './pipeline.ts';
+import { authenticate, type Access, TOOL_BODY_BYTES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
-
-/** Messages are small: arguments of a search, not documents. */
-const MOST_BYTES = 1024 * 1024;
 
 /** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
 const MOST_MESSAGES = 32;
@@ -36,21 +33,15 @@ export const mcp: Endpoint = (exchange, deps) => {
     throw new HeadraceError('HR_AUTH_MISSING');
   }
   if (!isOriginAllowed(exchange, deps, access)) throw new HeadraceError('HR_MCP_ORIGIN');
-  if (exchange.declaredBytes > MOST_BYTES) throw tooLarge();
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
-      if (body.byteLength > MOST_BYTES) throw tooLarge();
       serve(exchange, deps, body.toString());
     } catch (thrown) {
       refuse(exchange, deps, thrown);
     }
-  });
+  }, TOOL_BODY_BYTES);
 };
-
-function tooLarge(): HeadraceError {
-  return new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MOST_BYTES) });
-}
 
 /**
  * A page of another site may reach a gateway on this machine under a name of its own (DNS rebinding). It is refused, unless it has a key
@@ -116,15 +107,26 @@ function parse(text: string, maxDepth: number): unknown {
   return value;
 }
 
-/** Whether brackets of JSON text are nested deeper. */
+/** Whether brackets of valid JSON text are nested deeper. */
 function isDeeper(text: string, maxDepth: number): boolean {
   let depth = 0;
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
-    if (token === '[' || token === '{') depth++;
-    else if (token === ']' || token === '}') depth--;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') at = endOfString(text, at);
+    else if (character === '[' || character === '{') depth++;
+    else if (character === ']' || character === '}') depth--;
     if (depth > maxDepth) return true;
   }
   return false;
+}
+
+/** Where the string literal that begins at `at` ends. */
+function endOfString(text: string, at: number): number {
+  for (;;) {
+    at++;
+    if (text[at] === '\\') at++;
+    else if (text[at] === '"') return at;
+  }
 }
 
 /**

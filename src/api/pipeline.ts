@@ -59,6 +59,8 @@ export interface CostRange {
 
 /** What differs between the endpoints that cost money. */
 export interface PaidEndpoint<Input> {
+  /** Largest body in bytes, where it is smaller than `server.maxBodySize`; a larger one is refused with 413 before it is read. */
+  readonly maxBodyBytes?: number;
   /** A key that clients of this endpoint send in a header of their own form, as in `Authorization: Basic`. */
   keyInHead?(exchange: Exchange): string | undefined;
   /** A key that clients of this endpoint send in the body. Asked where the headers have none. */
@@ -80,6 +82,9 @@ export interface PaidEndpoint<Input> {
   run(request: PaidRequest<Input>, settlement: RequestSettlement): void;
 }
 
+/** Largest body of a search, of pages, and of a call of a tool: arguments, not documents. */
+export const TOOL_BODY_BYTES = 1024 * 1024;
+
 /** A client without a key is not made to upload more than this where no body can make up for it. */
 const KEYLESS_UPLOAD_BYTES = 64 * 1024;
 
@@ -87,8 +92,8 @@ const KEYLESS_UPLOAD_BYTES = 64 * 1024;
 export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
   return (exchange, deps) => {
     const access = authenticate(exchange, deps, endpoint.keyInHead?.(exchange));
-    const { declaredBytes, keyless } = exchange;
-    const isShort = declaredBytes >= 0 && declaredBytes <= KEYLESS_UPLOAD_BYTES;
+    const { contentEncoding, declaredBytes, keyless } = exchange;
+    const isShort = contentEncoding === undefined && declaredBytes >= 0 && declaredBytes <= KEYLESS_UPLOAD_BYTES;
     if (keyless && !isShort && (deps.paymentProcessor === null || deps.billing === null)) {
       throw new HeadraceError('HR_AUTH_MISSING');
     }
@@ -102,7 +107,7 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
       } catch (thrown) {
         refuse(exchange, deps, thrown);
       }
-    });
+    }, endpoint.maxBodyBytes);
   };
 }
 

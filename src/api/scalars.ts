@@ -183,7 +183,7 @@ function urlMistake(text: string): string {
 }
 
 const INTEGER_TEXT = /^[+-]?\d+(_\d+)*$|^[+-]?\d+\.0+$/;
-const NUMBER_TEXT = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const NUMBER_TEXT = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
 const INFINITE_TEXT = /^[+-]?(inf|infinity|nan)$/i;
 
 function checkNumber(schema: NumberSchema, value: unknown, refuse: Refuse): unknown {

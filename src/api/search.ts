@@ -34,6 +34,7 @@ import {
   respondWhole,
   unmeteredRange,
   unmeteredSpending,
+  TOOL_BODY_BYTES,
 } from './pipeline.ts';
 import { type ObjectSchema, readBody, readValue, type SearchRequest, searchRequestOf } from './schema.ts';
 import {
@@ -79,6 +80,7 @@ export function searchEndpoint<Ask extends SearchAsk>(form: SearchForm<Ask>): Pa
     return unmeteredRange(prices * mostUnits(maxResults) + pagesOf(query, content) * billing.pagePrice);
   };
   return {
+    maxBodyBytes: TOOL_BODY_BYTES,
     read: (exchange, deps, body) => form.read(exchange, deps, body),
     price,
     quote(request, billing) {

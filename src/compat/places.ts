@@ -24,9 +24,13 @@ const OTHER_COUNTRIES: Readonly<Record<string, string>> = {
 let countries: ReadonlyMap<string, string> | null = null;
 let languages: ReadonlyMap<string, string> | null = null;
 
+/** Longer texts are no name, and would be slow to compare. */
+const MOST_CHARACTERS = 100;
+
 /** ISO 3166-1 code of a country; undefined for an unknown name. Codes are not checked. */
 export function countryOf(name: string): string | undefined {
   if (/^[a-z]{2}$/i.test(name.trim())) return name.trim().toLowerCase() === 'uk' ? 'GB' : name.trim().toUpperCase();
+  if (name.length > MOST_CHARACTERS) return undefined;
   countries ??= namesOf('region');
   const plain = plainName(name);
   return OTHER_COUNTRIES[plain] ?? countries.get(plain);
@@ -35,6 +39,7 @@ export function countryOf(name: string): string | undefined {
 /** ISO 639-1 code of a language; undefined for an unknown name. Codes are not checked. */
 export function languageOf(name: string): string | undefined {
   if (/^[a-z]{2}$/i.test(name.trim())) return name.trim().toLowerCase();
+  if (name.length > MOST_CHARACTERS) return undefined;
   languages ??= namesOf('language');
   return languages.get(plainName(name));
 }

@@ -116,7 +116,7 @@ export class Body {
   stalled = false;
 
   readonly #budget: BodyBudget;
-  readonly #maxBytes: number;
+  #maxBytes: number;
   readonly #expectedBytes: number;
   readonly #startMs: number;
   #keyless = false;
@@ -174,6 +174,14 @@ export class Body {
   get abandoned(): boolean {
     const leftBytes = this.#expectedBytes < 0 ? Infinity : this.#expectedBytes - this.receivedBytes;
     return !this.complete && !this.stalled && leftBytes > READ_ON_BYTES;
+  }
+
+  /** Lowers the largest size, before and after decoding; a body that is larger fails with 413. To be called before `wait`. */
+  limit(maxBytes: number): void {
+    this.#maxBytes = Math.min(this.#maxBytes, maxBytes);
+    if (this.#error !== null || Math.max(this.#expectedBytes, this.#length) <= this.#maxBytes) return;
+    this.settled = false;
+    this.fail(tooLarge(this.#maxBytes));
   }
 
   /** Fails the body with 408. */

@@ -402,9 +402,11 @@ export abstract class Exchange implements RequestHead {
 
   /**
    * Waits for the whole body. `done` is called once, at once if possible: with the bytes, without a content coding, or with 400, 408, 413,
-   * 415 or 503 of the error table. It is not called when the client goes first. To be called at most once.
+   * 415 or 503 of the error table. It is not called when the client goes first. To be called at most once. `maxBytes`: of paths whose
+   * bodies are smaller than the largest that the server takes.
    */
-  readBody(done: BodyCallback): void {
+  readBody(done: BodyCallback, maxBytes?: number): void {
+    if (maxBytes !== undefined) this.requestBody?.limit(maxBytes);
     if (this.requestBody === null) done(null, NO_BYTES);
     else if (this.contentEncoding === undefined) this.requestBody.wait(done, this.keyless);
     else this.#readEncoded(this.requestBody, this.contentEncoding, done);

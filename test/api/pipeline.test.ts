@@ -215,6 +215,7 @@ for (const [name, endpoint, valid, invalid] of ENDPOINTS) {
       for (const framing of [
         ['content-length', '65537'],
         ['transfer-encoding', 'chunked'],
+        ['content-length', '10', 'content-encoding', 'gzip'],
       ]) {
         t.throws(() => endpoint(new BodyExchange('POST', framing), deps), { code: 'HR_AUTH_MISSING' }, framing.join());
       }

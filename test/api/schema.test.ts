@@ -136,6 +136,7 @@ t.test('each mistake has its type and sentence', (t) => {
     [integer, 1.5, 'int_from_float', `${int}, got a number with a fractional part`],
     [integer, Infinity, 'finite_number', 'Input should be a finite number'],
     [number, {}, 'float_type', float],
+    [number, `${'1'.repeat(1e6)}x`, 'float_parsing', `${float}, unable to parse string as a number`],
     [number, '', 'float_parsing', `${float}, unable to parse string as a number`],
     [number, '1__0', 'float_parsing', `${float}, unable to parse string as a number`],
     [number, '-inf', 'finite_number', 'Input should be a finite number'],

@@ -132,6 +132,15 @@ t.test('a bad key is refused first, a missing one after the request proved valid
   t.match((await ask(gateway, { query: 'a' }, {})).headers, { 'x-headrace-error': 'HR_AUTH_MISSING' });
 });
 
+t.test('a body is as large as arguments are, and its texts cost no more than reading them', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') });
+  const tooLong = await ask(gateway, { query: 'x'.repeat(1024 * 1024) });
+  t.match([tooLong.status, tooLong.json()], [413, { detail: /1048576 bytes/ }]);
+  // A check that takes the square of the length would hold the thread for an hour.
+  const response = await ask(gateway, { query: 'water', max_results: `${'0'.repeat(1_000_000)}x` });
+  t.equal(response.status, 422);
+});
+
 t.test('an engine named twice is asked once, and configured ids may be named', async (t) => {
   let calls = 0;
   const counting = engine(() => {

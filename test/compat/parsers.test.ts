@@ -12,6 +12,7 @@ import {
   readTavilyExtract,
   readTavilySearch,
 } from '../../src/compat/index.ts';
+import { countryOf, languageOf } from '../../src/compat/places.ts';
 import { type ErrorCode, HeadraceError } from '../../src/errors.ts';
 import { Random } from '../support/random.ts';
 
@@ -77,6 +78,14 @@ t.test('any body is a request or a mistake', async (t) => {
     }
   }
   t.ok(good > 3000, `${good} are requests`);
+});
+
+t.test('a name of a place is compared only where it is as short as a name', async (t) => {
+  for (const text of [`${' '.repeat(500_000)}x`, '('.repeat(500_000)]) {
+    t.equal(countryOf(text), undefined);
+    t.equal(languageOf(text), undefined);
+  }
+  t.equal(countryOf('Congo (Kinshasa)'), 'CG');
 });
 
 t.test('any query is a search or a mistake', async (t) => {

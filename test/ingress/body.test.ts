@@ -96,6 +96,27 @@ t.test('a declared length over the limit fails at once', async (t) => {
   t.match(outcome(new Body(new BodyBudget(1e9), LIMITS, 1000, 0)) ?? 'waits', 'waits');
 });
 
+t.test('a lower limit holds for what is declared, has come, or comes later', async (t) => {
+  const tooLarge = { code: 'HR_REQUEST_TOO_LARGE', text: '' };
+  const of = (declared: number, limit: number, ...pieces: string[]): ReturnType<typeof outcome> => {
+    const budget = new BodyBudget(8192);
+    const body = new Body(budget, LIMITS, declared, 0);
+    const [first, ...later] = pieces;
+    if (first !== undefined) body.append(Buffer.from(first), later.length === 0, 0);
+    body.limit(limit);
+    later.forEach((piece, at) => body.append(Buffer.from(piece), at === later.length - 1, 0));
+    const seen = outcome(body);
+    t.equal(seen?.code === '' ? 0 : budget.usedBytes, 0);
+    return seen;
+  };
+  t.same(of(6, 5), tooLarge, 'declared');
+  t.same(of(6, 5, 'abcdef'), tooLarge, 'has come');
+  t.same(of(-1, 5, 'abc', 'def'), tooLarge, 'comes later');
+  t.same(of(5, 5, 'abc', 'de'), { code: '', text: 'abcde' });
+  t.same(of(5, 5000, 'abcde'), { code: '', text: 'abcde' });
+  t.same(of(1001, 5000), tooLarge, 'the limit of the server holds');
+});
+
 t.test('a body of unknown length fails with the first byte over the limit', async (t) => {
   const body = new Body(new BodyBudget(1e9), LIMITS, -1, 0);
   body.append(Buffer.alloc(1000), false, 0);
