@@ -115,7 +115,9 @@ export class GuardingProxy {
     server.maxConnections = MAX_CONNECTIONS;
     server.on('connection', (socket) => {
       this.#sockets.add(socket);
-      socket.on('close', () => this.#sockets.delete(socket));
+      // Errors of a connection end it; whoever waits for it is told by `close`. Said for all, since Node.js takes its own listener away from
+      // tunnels and upgrades.
+      socket.on('close', () => this.#sockets.delete(socket)).on('error', () => undefined);
     });
     server.on('request', (incoming, response) => this.#request(incoming, response));
     server.on('connect', (incoming, socket, head) => this.#tunnel(incoming, socket, head));
@@ -160,8 +162,6 @@ export class GuardingProxy {
 
   #tunnel(incoming: IncomingMessage, socket: Duplex, head: Buffer): void {
     const page = this.#pageOf(incoming);
-    // Errors of the connection end it; whoever waits for it is told by `close`.
-    socket.on('error', () => undefined);
     if (page !== undefined) page.tunnel(incoming, socket, head);
     else refuse(socket, '407 Proxy Authentication Required', 'proxy-authenticate: Basic realm="page"\r\n');
   }
@@ -261,7 +261,10 @@ class Page {
       else answer(incoming, response, 502);
     });
     // A server that changes the protocol: nothing asks for it.
-    sent.on('upgrade', (_response, socket) => socket.destroy());
+    sent.on('upgrade', (_response, socket) => {
+      socket.destroy();
+      answer(incoming, response, 502);
+    });
     response.on('close', () => sent.destroy());
     incoming.on('data', this.#count).pipe(sent);
   }
@@ -354,7 +357,7 @@ function answer(incoming: IncomingMessage, response: ServerResponse, status: 403
 }
 
 function refuse(socket: Duplex, status: string, fields = ''): void {
-  socket.end(`HTTP/1.1 ${status}\r\n${fields}${NO_BODY}`);
+  socket.end(`HTTP/1.1 ${status}\r\n${fields}${NO_BODY}`, () => socket.destroy());
 }
 
 function bare(hostname: string): string {

@@ -141,6 +141,45 @@ t.test('other forms of requests are refused', async (t) => {
   t.equal(connections(), 0);
 });
 
+t.test('connections that are reset at any moment end alone', async (t) => {
+  const { port } = await site(t, { '/': html('page') });
+  const { page, authorization } = await open(t, [port], { maxRequests: 10_000, maxBytes: 1e9 });
+  const field = `Proxy-Authorization: ${authorization}\r\n`;
+  const url = `http://site.test:${port}/`;
+  const messages = [
+    `GET ${url} HTTP/1.1\r\nHost: x\r\n${field}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+    `GET ${url} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+    tunnel(`site.test:${port}`, authorization),
+    tunnel(`site.test:${port}`, ''),
+    `POST ${url} HTTP/1.1\r\nHost: x\r\n${field}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n`,
+    get(url, authorization).repeat(3),
+  ];
+  for (let round = 0; round < 300; round++) {
+    const socket = connect(page.port, '127.0.0.1').on('error', () => undefined);
+    await once(socket, 'connect');
+    const text = messages[round % messages.length] as string;
+    // More than a socket that is not read holds, so that the answer meets a connection that is reset.
+    socket.write(text + 'x'.repeat(round % 4 === 0 ? 200_000 : 0));
+    for (let turn = round % 5; turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
+    socket.resetAndDestroy();
+  }
+  t.equal(status(await say(page.port, get(url, authorization))), '200');
+});
+
+t.test('a server that changes the protocol unasked is an error of its request', async (t) => {
+  const server = createRawServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', () =>
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nmore'),
+    );
+  });
+  t.teardown(() => server.close());
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const { page, authorization } = await open(t, [port]);
+  t.equal(status(await say(page.port, get(`http://site.test:${port}/`, authorization))), '502');
+});
+
 t.test('a server that asks for the credentials of the proxy gets an error', async (t) => {
   const { port } = await site(t, { '/': html('', { 'proxy-authenticate': 'Basic realm="x"' }, 407) });
   const { page, authorization } = await open(t, [port]);
