@@ -3,10 +3,9 @@ import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import axe from 'axe-core';
 import type { Locator, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { openPage, shows, startBrowser } from '../support/browser.ts';
+import { axeFindings, openPage, shows, startBrowser } from '../support/browser.ts';
 import { KEY, MODEL, startSystem } from '../support/system.ts';
 
 startBrowser(t);
@@ -126,13 +125,7 @@ t.test('the page has no barriers that axe finds, in both colour schemes and on a
     for (const width of [1280, 360]) {
       await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
-      await page.evaluate(axe.source);
-      const { violations } = await page.evaluate<{ violations: { id: string }[] }>('axe.run()');
-      t.same(
-        violations.map(({ id }) => id),
-        [],
-        `${colorScheme}, ${width} px`,
-      );
+      t.same(await axeFindings(page, colorScheme), [], `${colorScheme}, ${width} px`);
     }
   }
   t.ok(await page.evaluate('document.documentElement.scrollWidth <= 360'), 'nothing is wider than a phone');

@@ -68,3 +68,33 @@ for (const reads of [true, false]) {
     t.equal(clock.nextDueMs, Infinity, 'no deadline is left');
   });
 }
+
+t.test('the timer of a response keeps no process alive', async (t) => {
+  const manual = createManualClock();
+  let [set, unreferenced] = [0, 0];
+  const clock = {
+    now: () => manual.now(),
+    setTimeout: (callback: () => void, delayMs: number) => {
+      set++;
+      return Object.assign(manual.setTimeout(callback, delayMs), { unref: () => void unreferenced++ });
+    },
+    clearTimeout: (timer: object) => manual.clearTimeout(timer),
+  };
+  const limits = {
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ connections: 10, headerBytes: 16_384 },
+  };
+  const handler = (exchange: Exchange): void => {
+    exchange.start(200, [], LARGE);
+    exchange.end(Buffer.alloc(LARGE, 'x'));
+  };
+  const server = createServer(createNodeListener({ handler, clock, limits, budget: new BodyBudget(1e6) }));
+  t.teardown(() => server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const wire = dial(t, (server.address() as AddressInfo).port);
+  await wire.send(GET);
+  t.equal((await wire.answer()).body.byteLength, LARGE);
+  wire.leave();
+  t.ok(set > 0);
+  t.equal(unreferenced, set);
+});

@@ -1,6 +1,7 @@
 // Chromium for the tests of HTML pages, driven by playwright-core: the system's, or the one that `HEADRACE_TEST_CHROMIUM` names.
 // A test fails if its page logs an error or a warning.
 
+import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { until } from './system.ts';
@@ -59,6 +60,19 @@ export function focusedName(page: Page): Promise<string> {
 /** The row of a table that begins with this text. */
 export function row(page: Page, table: string, head: string): Locator {
   return page.locator(`#${table} tbody tr`).filter({ has: page.getByRole('rowheader', { name: head, exact: true }) });
+}
+
+/**
+ * What axe finds wrong with the page, one text for each rule. The dark theme differs from the light one in colours alone, so only their
+ * contrast is checked in it.
+ */
+export async function axeFindings(page: Page, colorScheme: 'light' | 'dark' = 'light'): Promise<string[]> {
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
+  const options = colorScheme === 'dark' ? { runOnly: ['color-contrast'] } : {};
+  const { violations } = await page.evaluate<{ violations: { id: string; nodes: unknown[] }[] }>(
+    `axe.run(${JSON.stringify(options)})`,
+  );
+  return violations.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 500)}`);
 }
 
 /** Waits until the text of an element matches. */

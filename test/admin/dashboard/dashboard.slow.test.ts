@@ -1,6 +1,5 @@
 // The dashboard in a real browser: views of a whole gateway with two simulated hosts, and of documents of any size.
 
-import axe from 'axe-core';
 import type { BrowserContextOptions, Locator, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../../src/config/settings.ts';
@@ -9,7 +8,7 @@ import { respondJson } from '../../../src/admin/admin-exchange.ts';
 import { DashboardFiles } from '../../../src/admin/dashboard-files.ts';
 import { createGateway, type Gateway } from '../../../src/gateway/gateway.ts';
 import type { Host } from '../../../src/host/index.ts';
-import { focusedName, openPage, shows, startBrowser, tabTo } from '../../support/browser.ts';
+import { axeFindings, focusedName, openPage, shows, startBrowser, tabTo } from '../../support/browser.ts';
 import { chat, MODEL, readStream, settingsFor, startHosts, until } from '../../support/system.ts';
 import { sampleHistory, sampleOverview, type SampleSize } from './sample-documents.ts';
 
@@ -91,13 +90,6 @@ function row(page: Page, table: string, text: string): Locator {
   return page.locator(`#${table} tbody tr`).filter({ hasText: text });
 }
 
-async function violations(page: Page): Promise<string[]> {
-  const { violations: found } = (await page.evaluate('axe.run()')) as {
-    violations: { id: string; nodes: unknown[] }[];
-  };
-  return found.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 500)}`);
-}
-
 const SIDEWAYS = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
 
 t.test('loads its own files and documents, nothing else', async (t) => {
@@ -174,7 +166,7 @@ t.test('charts share the cursor and the range, by mouse and by keyboard', async 
 
   await page.getByRole('button', { name: '24 h' }).click();
   await until('the day', () => histories.includes('range=24h'));
-  t.equal(new URL(page.url()).hash, '#/?range=24h');
+  await page.waitForURL(/#\/\?range=24h$/);
   await page.reload();
   t.equal(
     await page.getByRole('button', { name: '24 h' }).getAttribute('aria-pressed'),
@@ -355,10 +347,10 @@ t.test('1,000 CRNs: tables sort, filter and move by keyboard, and show a part of
   t.equal((await heads())[0], 'http://gpu-1000.example.net:8000');
   t.equal(await page.locator('#crns [aria-sort]').getAttribute('aria-sort'), 'descending');
   await page.getByRole('searchbox').fill('gpu-77');
-  t.equal(await rows.count(), 11);
+  await until('rows of the name', async () => (await rows.count()) === 11);
   await page.getByRole('combobox', { name: 'Standing' }).selectOption('down');
-  t.equal(await rows.count(), 1);
-  t.equal(new URL(page.url()).hash, '#/crns?standing=down');
+  await until('one row', async () => (await rows.count()) === 1);
+  await page.waitForURL(/#\/crns\?standing=down$/);
   await page.getByRole('combobox', { name: 'Standing' }).selectOption('');
   await page.locator('#crns tbody th a').first().focus();
   await page.keyboard.press('ArrowDown');
@@ -416,14 +408,13 @@ for (const [colorScheme, widths] of [
     const { adminUrl } = await startSample(t, { crns: 12, models: 3 });
     // What axe does to look at a page, the policy of this one forbids.
     const page = await openView(t, adminUrl, '/', { colorScheme, bypassCSP: true });
-    await page.evaluate(axe.source);
     for (const width of widths) {
       await page.setViewportSize({ width, height: 800 });
       for (const path of VIEWS) {
         await page.evaluate(`location.hash = '${path}'`);
         await until(path, async () => (await page.locator('main .state:text("Reading")').count()) === 0);
         t.equal(await page.evaluate(SIDEWAYS), 0, `${path} does not scroll sideways at ${width}`);
-        t.same(await violations(page), [], `axe: ${path} at ${width}`);
+        t.same(await axeFindings(page, colorScheme), [], `axe: ${path} at ${width}`);
       }
     }
   });
@@ -432,9 +423,8 @@ for (const [colorScheme, widths] of [
 t.test('on a phone the navigation is a menu, and dialogs fit', async (t) => {
   const { adminUrl } = await startSample(t, { crns: 3, models: 1 });
   const page = await openView(t, adminUrl, '/', { bypassCSP: true, ...PHONE });
-  await page.evaluate(axe.source);
   await page.getByRole('button', { name: 'Menu' }).click();
-  t.same(await violations(page), [], 'axe with the menu');
+  t.same(await axeFindings(page), [], 'axe with the menu');
   await page.keyboard.press('Escape');
   t.equal(await focusedName(page), 'Menu');
   await page.keyboard.press('Enter');
@@ -442,7 +432,7 @@ t.test('on a phone the navigation is a menu, and dialogs fit', async (t) => {
   await until('closed', async () => !(await page.locator('#menu').isVisible()));
   t.equal(await focusedName(page), 'CRNs', 'the heading');
   await page.getByRole('button', { name: 'Eject http://gpu-1.example.net:8000' }).click();
-  t.same(await violations(page), [], 'axe in the dialog');
+  t.same(await axeFindings(page), [], 'axe in the dialog');
   const box = await page.getByRole('dialog').boundingBox();
   t.ok(box !== null && box.x >= 0 && box.x + box.width <= 360);
 });

@@ -1,14 +1,13 @@
 // The views of requests and of the configuration in a real browser, in front of a whole gateway with two simulated hosts.
 
 import { readFileSync } from 'node:fs';
-import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { hashToken } from '../../../src/admin/index.ts';
 import type { SettingsInput } from '../../../src/config/settings.ts';
 import { createGateway } from '../../../src/gateway/gateway.ts';
 import type { Host } from '../../../src/host/index.ts';
-import { openPage, startBrowser, tabTo } from '../../support/browser.ts';
+import { axeFindings, openPage, startBrowser, tabTo } from '../../support/browser.ts';
 import { startServe } from '../../support/system-cli.ts';
 import { chat, settingsFor, startHosts, until } from '../../support/system.ts';
 
@@ -72,13 +71,13 @@ t.test('the log shows what ended, goes on, and filters are in the address', asyn
   t.match(await page.locator('#log-requests tbody tr').first().textContent(), HOSTILE);
   await page.getByRole('search').getByLabel('Status').selectOption('4xx');
   await showsRows(page, ['hostile']);
-  t.match(page.url(), /#\/requests\?status=4xx$/);
+  await page.waitForURL(/#\/requests\?status=4xx$/);
   await page.getByRole('button', { name: 'Clear' }).click();
   await showsRows(page, ['hostile', 'second', 'first']);
   await page.getByRole('search').getByLabel('Search').fill('SECOND');
   await page.keyboard.press('Enter');
   await showsRows(page, ['second']);
-  t.match(page.url(), /#\/requests\?q=SECOND$/);
+  await page.waitForURL(/#\/requests\?q=SECOND$/);
   await page.goto(`${adminUrl}/#/requests?status=error&code=HR_ROUTE_UNKNOWN_MODEL`);
   await showsRows(page, ['hostile']);
   t.equal(await page.getByRole('search').getByLabel('Code').inputValue(), 'HR_ROUTE_UNKNOWN_MODEL', 'a shared address');
@@ -186,7 +185,7 @@ t.test('the configuration: search, what differs, secrets, and a reload with mist
   await row('timeouts.connect').waitFor({ state: 'detached' });
   t.match(await row('timeouts.idle').textContent(), /90s.*60s.*file/);
   t.match(await row('adminToken').first().textContent(), /\(set\)/);
-  t.match(page.url(), /only=differing$/);
+  await page.waitForURL(/only=differing$/);
   await page.getByRole('searchbox', { name: /^Filter/ }).fill('silence of a server');
   await until('one row', async () => (await page.locator('#settings tbody tr').count()) === 1);
   t.notMatch(await page.content(), /hr_system|sesame/);
@@ -202,15 +201,12 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await ask(url, 'a'.repeat(120));
     await ask(url, 'short', { model: 'm'.repeat(120) });
     const page = await openPage(t, `${adminUrl}/#/requests`, { colorScheme, bypassCSP: true, ...PHONE });
-    await page.evaluate(axe.source);
     const check = async (name: string): Promise<void> => {
       for (const width of [360, 1920]) {
         await page.setViewportSize({ width, height: 900 });
         const wide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
         t.equal(await page.evaluate(wide), 0, `no sideways scroll at ${width}, ${name}`);
-        const { violations } = (await page.evaluate('axe.run()')) as { violations: { id: string; nodes: unknown[] }[] };
-        const found = violations.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes).slice(0, 400)}`);
-        t.same(found, [], `axe at ${width}, ${name}`);
+        t.same(await axeFindings(page, colorScheme), [], `axe at ${width}, ${name}`);
       }
     };
     await showsRows(page, ['short', 'a'.repeat(120)]);
