@@ -34,6 +34,8 @@ export interface ReadPage {
   readonly truncated?: boolean;
   /** A browser has run the scripts of the page. */
   readonly rendered?: boolean;
+  /** The browser failed, or its time was over before the page had stopped to change: text may be missing. Such a page is not kept. */
+  readonly incomplete?: boolean;
   /** When the server gave it or said that it has not changed, ISO 8601. */
   readonly fetched_at: string;
   /** Equal for equal contents: positions in one are those in the other. */

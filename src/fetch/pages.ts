@@ -279,7 +279,7 @@ class Pages {
       };
       flight.fallback = kept(plain);
       const best = needsBrowser
-        ? await new Renderings(tools, this.#settings.renderer, this.#clock).read(plain, options, account, flight)
+        ? await new Renderings(tools, this.#settings.renderer).read(plain, options, account, flight)
         : plain;
       if (best.isRendered) trace?.rendered();
       trace?.cleaned(best.page.explanation);
@@ -462,9 +462,10 @@ class Sharing {
   }
 }
 
-function readPageOf({ isRendered, page, url }: Rendering): Omit<ReadPage, 'fetched_at'> {
+function readPageOf({ isFinal, isRendered, page, url }: Rendering): Omit<ReadPage, 'fetched_at'> {
   const { title, content, wordCount, explanation: _explanation, ...extras } = page;
-  return { url, title, content, word_count: wordCount, ...extras, ...(isRendered && { rendered: true }) };
+  const reading = { ...(isRendered && { rendered: true }), ...(!isFinal && { incomplete: true }) };
+  return { url, title, content, word_count: wordCount, ...extras, ...reading };
 }
 
 function outcomeOf(result: PageResult, source: AnswerSource): string {

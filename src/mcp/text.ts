@@ -59,6 +59,8 @@ export function pageText(answer: PageAnswer, start: number): string {
   const lines = [`# ${oneLine(page.title)}`, page.url, facts.join(' · '), '', page.content.trim()];
   const next = page['next_start'];
   if (typeof next === 'number') lines.push('', `(There is more: call \`fetch\` again with \`start\`: ${next}.)`);
+  else if (page.incomplete === true)
+    lines.push('', '(Text may be missing: the browser did not finish this page in time.)');
   else if (page.truncated === true) lines.push('', '(The page goes on, but no more of it is read.)');
   else if (start > 0) lines.push('', '(End of the page.)');
   const { links } = page;

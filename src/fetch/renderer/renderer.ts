@@ -21,8 +21,8 @@ export interface RenderJob {
   readonly url: string;
   /** Whose turn the page takes. */
   readonly account: string;
-  /** When what the page shows is taken, ready or not; by the clock. */
-  readonly untilMs: number;
+  /** When what the page shows is taken at the latest, by the clock; its time in the browser begins when it has a place there. */
+  readonly dueMs: number;
   /** Asks for leave to load the page: guard, robots.txt, and a slot of its host. */
   readonly visit: (signal: AbortSignal) => Promise<Visit>;
 }
@@ -32,6 +32,8 @@ export interface RenderedPage {
   readonly url: string;
   /** HTML in UTF-8. Owns the whole of its buffer. */
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** False when the time of the page was over before it had stopped to change. */
+  readonly isSettled: boolean;
 }
 
 export interface RendererStats {
@@ -158,8 +160,9 @@ class BrowserRenderer implements Renderer {
       this.#retire(generation);
     };
     try {
-      const left = job.untilMs - this.#deps.clock.now();
-      if (left <= 0) throw new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no time is left for a browser' });
+      const { clock } = this.#deps;
+      if (clock.now() >= job.dueMs)
+        throw new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no time is left for a browser' });
       const devtools = await abortable(signal, generation.browser.connect());
       visit = await job.visit(signal);
       const opened = await this.#openProxy(visit);
@@ -170,9 +173,9 @@ class BrowserRenderer implements Renderer {
       const shown = showPage(
         job.url,
         {
-          ...{ devtools, clock: this.#deps.clock, userAgent, memoryBytes: renderer.memory, maxCharacters: maxBytes },
+          ...{ devtools, clock, userAgent, memoryBytes: renderer.memory, maxCharacters: maxBytes },
           proxy: { address: opened.address, username, password },
-          untilMs: job.untilMs,
+          untilMs: Math.min(clock.now() + renderer.timeoutMs, job.dueMs),
           admit: visit.admit,
         },
         signal,
@@ -193,12 +196,12 @@ class BrowserRenderer implements Renderer {
     }
   }
 
-  #read({ html, url }: Snapshot): RenderedPage {
+  #read({ html, isSettled, url }: Snapshot): RenderedPage {
     const { maxBytes } = this.#settings;
     const bytes = new TextEncoder().encode(`<!doctype html>${html}`);
     if (bytes.byteLength > maxBytes) throw new HeadraceError('HR_FETCH_TOO_LARGE', { subject: String(maxBytes) });
     if (isChallengePage(bytes)) throw new HeadraceError('HR_FETCH_CHALLENGE');
-    return { url, bytes };
+    return { url, bytes, isSettled };
   }
 
   #enter(account: string, signal: AbortSignal): Promise<Place> {

@@ -1,7 +1,6 @@
 // The reading of a page in the browser beside the one without its scripts, and the choice between them. Where the browser is asked
 // only for sparse pages, its failure never fails a page.
 
-import type { Clock } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import { HeadraceError } from '../../errors.ts';
 import type { CleanJob } from '../../extract/index.ts';
@@ -39,12 +38,10 @@ const RESERVE_MS = 1000;
 export class Renderings {
   readonly #tools: RenderingTools;
   readonly #settings: Settings['fetch']['renderer'];
-  readonly #clock: Clock;
 
-  constructor(tools: RenderingTools, settings: Settings['fetch']['renderer'], clock: Clock) {
+  constructor(tools: RenderingTools, settings: Settings['fetch']['renderer']) {
     this.#tools = tools;
     this.#settings = settings;
-    this.#clock = clock;
   }
 
   /**
@@ -60,7 +57,8 @@ export class Renderings {
     if (this.#settings.when === 'auto' && !isSparse(plain.page)) return plain;
     try {
       const rendered = await this.#render(plain.url, options, account, fetch);
-      return rendered.page.wordCount < plain.page.wordCount ? plain : rendered;
+      const isPlainBetter = rendered.page.wordCount < plain.page.wordCount;
+      return isPlainBetter ? { ...plain, isFinal: rendered.isFinal } : rendered;
     } catch (error) {
       if (this.#settings.when === 'always' || !isOfPage(error) || fetch.signal.aborted) throw error;
       return { ...plain, isFinal: false };
@@ -74,11 +72,11 @@ export class Renderings {
     { dueMs, signal }: RenderingFetch,
   ): Promise<Rendering> {
     const { downloader, pool, renderer } = this.#tools;
-    const untilMs = Math.min(this.#clock.now() + this.#settings.timeoutMs, dueMs - RESERVE_MS);
     const visit = downloader.visit.bind(downloader, url, account);
-    const { bytes, url: shownAt } = await renderer.render({ url, account, untilMs, visit }, signal);
+    const request = { url, account, dueMs: dueMs - RESERVE_MS, visit };
+    const { bytes, isSettled, url: shownAt } = await renderer.render(request, signal);
     const job = { bytes, url: shownAt, mediaType: 'text/html', charset: 'utf-8', ...options };
-    return { page: await pool.read(job, account, signal), url: shownAt, isRendered: true, isFinal: true };
+    return { page: await pool.read(job, account, signal), url: shownAt, isRendered: true, isFinal: isSettled };
   }
 }
 

@@ -34,6 +34,8 @@ export interface TabOptions {
 export interface Snapshot {
   readonly url: string;
   readonly html: string;
+  /** False when its time was over first. */
+  readonly isSettled: boolean;
 }
 
 /** Time that a page gets to answer when it is asked for its text. */
@@ -244,21 +246,22 @@ class Tab {
     if (typeof errorText === 'string' && errorText !== '')
       throw new HeadraceError('HR_FETCH_FAILED', { subject: 'not in a browser' });
     this.#hasDocument = true;
-    await this.#settle();
-    return await this.#take();
+    const isSettled = await this.#settle();
+    return { ...(await this.#take()), isSettled };
   }
 
-  /** Waits until the page shows its text, or its time is over. */
-  async #settle(): Promise<void> {
+  /** Waits until the page shows its text; false when its time is over first. */
+  async #settle(): Promise<boolean> {
     const { clock, untilMs } = this.#options;
     while (!this.#failed && clock.now() < untilMs) {
       const asked = Promise.withResolvers<PageState | null>();
       const timer = clock.setTimeout(() => asked.resolve(null), untilMs - clock.now());
       this.#state().then(asked.resolve, asked.reject);
       const state = await asked.promise.finally(() => clock.clearTimeout(timer));
-      if (state !== null && this.#isSettled(state)) return;
+      if (state !== null && this.#isSettled(state)) return true;
       await this.#wait(Math.min(POLL_MS, untilMs - clock.now()));
     }
+    return false;
   }
 
   #isSettled({ characters, isLoaded, quietMs }: PageState): boolean {
@@ -278,7 +281,7 @@ class Tab {
     return { characters, quietMs, isLoaded: isLoaded === true };
   }
 
-  async #take(): Promise<Snapshot> {
+  async #take(): Promise<Pick<Snapshot, 'html' | 'url'>> {
     const { admit, clock, maxCharacters } = this.#options;
     const late = (): void =>
       this.fail(new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'the browser did not answer' }));

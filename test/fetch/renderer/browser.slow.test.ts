@@ -72,7 +72,7 @@ async function world(
     const target = `http://site.test:${pages.port}${path}`;
     const visit = downloads.visit.bind(downloads, target, 'a');
     return renderer.render(
-      { url: target, account: 'a', untilMs: systemClock.now() + timeoutMs, visit },
+      { url: target, account: 'a', dueMs: systemClock.now() + timeoutMs, visit },
       AbortSignal.timeout(20_000),
     );
   };

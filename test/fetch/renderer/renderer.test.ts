@@ -47,7 +47,7 @@ async function world(
         {
           url: other,
           account,
-          untilMs: clock.now() + timeoutMs,
+          dueMs: clock.now() + timeoutMs,
           visit: downloads.visit.bind(downloads, other, account),
         },
         signal,
@@ -169,6 +169,26 @@ t.test('pages at once are bounded, accounts take turns, and the queue is bounded
   leaving.abort(new Error('left'));
   t.same(await Promise.all([first, waiting, other]), ['Error: left', 'Error: left', 'Error: left']);
   await isClean(t, w, browser);
+});
+
+t.test('the time of a page in the browser begins when it has a place there', async (t) => {
+  const clock = createManualClock();
+  const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const browser = await fakeBrowser(t);
+  const w = await world(t, browser, { pages: 1, timeoutMs: 4000 }, clock);
+  await w.render();
+  await isClean(t, w, browser);
+  const pages = gates.map(() => w.render({ timeoutMs: 30_000 }));
+  t.match(w.renderer.stats(), { running: 1, queued: 1 });
+  for (const [at, gate] of gates.entries()) {
+    browser.options = { gate: gate.promise };
+    gates[at - 1]?.resolve();
+    const asked = (): number => browser.commands.filter((method) => method === 'Page.navigate').length;
+    while (asked() < at + 2) await new Promise((resolve) => setTimeout(resolve, 2));
+    await clock.advance(3900);
+  }
+  gates[1]?.resolve();
+  for (const page of pages) t.match(await page, { isSettled: true });
 });
 
 t.test('a client that leaves closes the tab', async (t) => {
