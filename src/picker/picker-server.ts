@@ -56,8 +56,8 @@ const KEEPALIVE_TIMEOUT_MS = 10_000;
 /** Streams of one connection at a time; data planes open more connections. */
 const MAX_STREAMS = 16_384;
 
-/** A message from a data plane: a piece of a body, at most, or the headers. */
-const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+/** What a message may be longer than a buffered body of twice the limit: a body up to there is answered with 413, and longer ones end the stream. */
+const MESSAGE_HEAD_BYTES = 1024 * 1024;
 
 type Stream = ServerDuplexStream<ProcessingRequest, ProcessingResponse>;
 
@@ -84,7 +84,8 @@ class RunningServer implements PickerServer {
       'grpc.keepalive_time_ms': KEEPALIVE_MS,
       'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
       'grpc.max_concurrent_streams': MAX_STREAMS,
-      'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+      // Of the limit at the start: a reload that raises it further needs a restart.
+      'grpc.max_receive_message_length': Math.min(2 * options.maxBodyBytes() + MESSAGE_HEAD_BYTES, 2 ** 31 - 1),
     });
     this.#server.addService(services[EXTERNAL_PROCESSOR] as ServiceDefinition, {
       Process: (stream: Stream) => this.#process(stream),

@@ -93,6 +93,14 @@ const VALUES = {
     interval: text('Time between two scrapes.', { pattern: '^[0-9]+(ms|s|m|h)$' }),
     labels: strings('Labels by which Prometheus selects it.'),
   }),
+  picker: group('Endpoint picker of the Gateway API', {
+    enabled: flag('Whether pickers run beside the gateways.'),
+    replicas: count('Number of pickers.', 0),
+    port: count('gRPC port of pods and Service.', 1, PORT),
+    fallbacks: count('Servers named behind the picked one, for data planes that retry.', 0),
+    dataPlanes: objects('Peers that may reach the gRPC port; empty: all.'),
+    resources: object('Requests and limits of the container.'),
+  }),
   networkPolicy: group('NetworkPolicy', {
     enabled: flag('Whether there is one.'),
     clients: objects('Peers that may reach the public port; empty: all.'),
@@ -120,6 +128,46 @@ const VALUES = {
 const REFERENCED = ['adminToken', 'store', 'cluster.url'];
 const REFERENCE = '^\\$\\{[^{}]+\\}$';
 
+/** Settings with secrets deeper down: `*` is any name, `[]` any entry. They need a reference within their text. */
+const SECRETS = [
+  'models.*.apiKey',
+  'models.*.servers.[].apiKey',
+  'discovery.[].apiKey',
+  'keys.static.[].key',
+  'trust.token',
+  'trust.server.apiKey',
+  'webhooks.endpoints.*.secret',
+  'payments.facilitatorHeaders.*',
+  'telemetry.otlp.headers.*',
+];
+const HAS_REFERENCE = '\\$\\{[^{}]+\\}';
+
+/** Others that may be plain: a path of a file, a URL without user and query. */
+const PARTLY: Readonly<Record<string, string>> = {
+  'trust.signingKey': `^file:|${HAS_REFERENCE}`,
+  'payments.rpc': `^[^?@]*$|${HAS_REFERENCE}`,
+  'fetch.renderer.url': `^[^?@]*$|${HAS_REFERENCE}`,
+};
+
+/** Names of secrets in the settings of a search engine, which depend on its kind. */
+const ENGINE_SECRETS = '([kK]ey|[tT]oken|[sS]ecret|[pP]assword)$';
+
+/** Lets the text at a path be nothing but what has the pattern. */
+function restrict(node: ValueSchema, path: readonly string[], pattern: string): number {
+  const [name = '', ...rest] = path;
+  let found = 0;
+  for (const key of ['anyOf', 'oneOf', 'allOf']) {
+    for (const each of (node[key] as ValueSchema[] | undefined) ?? []) found += restrict(each, path, pattern);
+  }
+  const at = { '*': 'additionalProperties', '[]': 'items' }[name];
+  const parent = (at === undefined ? node.properties : node) as Record<string, ValueSchema> | undefined;
+  const child = parent?.[at ?? name];
+  if (parent === undefined || typeof child !== 'object') return found;
+  if (rest.length > 0) return found + restrict(child, rest, pattern);
+  parent[at ?? name] = { description: child.description ?? '', type: ['string', 'null'], pattern };
+  return found + 1;
+}
+
 /** Text of `values.schema.json`. */
 export function helmValuesSchema(): string {
   // The regular expressions of Helm have no lookahead, and count to 1,000 at most.
@@ -143,6 +191,15 @@ export function helmValuesSchema(): string {
       anyOf: [{ type: 'null' }, { type: 'string', pattern: plain === undefined ? REFERENCE : `${REFERENCE}|${plain}` }],
     };
   }
+  const patterns = { ...Object.fromEntries(SECRETS.map((path) => [path, HAS_REFERENCE])), ...PARTLY };
+  for (const [path, pattern] of Object.entries(patterns)) {
+    if (restrict(config as ValueSchema, path.split('.'), pattern) === 0) throw new Error(`there is no setting ${path}`);
+  }
+  const engines = config.properties?.['search']?.properties?.['engines'] as Record<string, unknown>;
+  engines['additionalProperties'] = {
+    type: 'object',
+    patternProperties: { [ENGINE_SECRETS]: { type: ['string', 'null'], pattern: HAS_REFERENCE } },
+  };
   const properties: Record<string, unknown> = { ...VALUES, config: { ...VALUES.config, ...config } };
   // Helm hands the values that all charts of a release share to each of them.
   properties['global'] = { type: 'object' };

@@ -5,6 +5,7 @@ import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -62,7 +63,13 @@ t.test('the Dockerfile has the stages that are run here', async (t) => {
   t.same(textOf(build, 'RUN')[0], 'npm ci');
   t.match(textOf(build, 'RUN')[1], /^npm pack --pack-destination \/tmp/);
   t.equal(textOf(install, 'RUN').length, 1);
-  t.match(textOf(image, 'COPY')[0], /^--from=install (\S+headrace) \1$/);
+  t.match(textOf(image, 'COPY')[0], /^--from=install (\S+node_modules) \1$/);
+  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    devDependencies: Record<string, string>;
+  };
+  for (const name of ['@grpc/grpc-js', '@grpc/proto-loader']) {
+    t.match(textOf(install, 'RUN')[0], ` ${name}@${devDependencies[name]} `, 'the version that is tested');
+  }
   t.equal(textOf(image, 'RUN').length, 1);
   t.equal(textOf(image, 'COPY').length, 1);
 });
@@ -81,9 +88,17 @@ t.test('the image starts read-only as user 1000, is healthy, and ends with 0', o
   const [installing = ''] = textOf(install, 'RUN');
   const tarball = installing.replace('/tmp/headrace.tgz', join(folder, filename));
   t.not(tarball, installing);
-  await run('sh', ['-c', `${tarball} --prefix "${local}" --prefer-offline --no-audit --no-fund`], {
-    env: { ...process.env, NODE_OPTIONS: '' },
-  });
+  const npm = {
+    npm_config_prefix: local,
+    npm_config_prefer_offline: 'true',
+    npm_config_audit: 'false',
+    npm_config_fund: 'false',
+  };
+  await run('sh', ['-c', tarball], { env: { ...process.env, NODE_OPTIONS: '', ...npm } });
+  t.ok(
+    createRequire(join(local, 'lib/node_modules/headrace/dist/src/picker/')).resolve('@grpc/grpc-js'),
+    'for the picker',
+  );
   // What the final stage does not copy is not in the image.
   rmSync(join(local, 'bin'), { recursive: true });
   mkdirSync(join(local, 'bin'));

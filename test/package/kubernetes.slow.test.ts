@@ -55,6 +55,13 @@ t.test('values that are wrong are refused', options, async (t) => {
     ['config: { listne: 0.0.0.0:8080 }', /listne/],
     ['config: { timeouts: { drain: soon } }', /drain/],
     ['config: { adminToken: plain-text }', /adminToken/],
+    ['config: { keys: { static: [{ key: hr_plain, account: a }] } }', /keys/],
+    ['config: { models: { m: { servers: [{ url: "http://a:1", apiKey: sk-plain }] } } }', /models/],
+    ['config: { webhooks: { endpoints: { a: { url: "https://a.example", secret: whsec_plain } } } }', /webhooks/],
+    ['config: { search: { engines: { a: { kind: tavily, apiKey: tvly-plain } } } }', /search/],
+    ['config: { telemetry: { otlp: { headers: { authorization: Bearer plain } } } }', /telemetry/],
+    ['config: { payments: { rpc: "https://rpc.example/?key=plain" } }', /payments/],
+    ['picker: { enabled: true, port: 0 }', /port/],
     ['config: { store: "postgres://user:password@db/headrace" }', /store/],
     ['config: { cluster: { url: "redis://:password@valkey" } }', /cluster/],
     ['service: { type: Cluster }', /type/],
@@ -95,6 +102,22 @@ t.test('the grace period follows the timeouts', options, async (t) => {
   const { output } = run(['render', CHART, '-f', join(CHART, 'ci/all-values.yaml')]);
   // 8 s preStop, 1.5 s unready, 60 s drain, 20 s for the ledger.
   t.match(output, 'terminationGracePeriodSeconds: 90\n');
+});
+
+t.test('pickers have labels of their own, and the gRPC port and health of `headrace picker`', options, async (t) => {
+  const { output } = run(['render', CHART, '-f', join(CHART, 'ci/all-values.yaml')]);
+  type Made = { kind: string; metadata: { name: string }; spec: { selector: Record<string, unknown> } };
+  const made = parseAllDocuments(output).map((document) => document.toJS() as Made | null);
+  const named = (kind: string, name: string): Made['spec'] | undefined =>
+    made.find((each) => each?.kind === kind && each.metadata.name === name)?.spec;
+  t.not(named('Service', 'edge-picker')?.selector['app.kubernetes.io/name'], undefined);
+  t.not(
+    named('Service', 'edge-picker')?.selector['app.kubernetes.io/name'],
+    named('Service', 'edge')?.selector['app.kubernetes.io/name'],
+  );
+  t.match(output, '- 0.0.0.0:9005\n');
+  t.match(output, /readinessProbe:\n +grpc: \{ port: 9005, service: readiness \}/);
+  t.notMatch(run(['render', CHART]).output, /picker/);
 });
 
 t.test('a Role exists only for discovery by EndpointSlices, in each of its namespaces', options, async (t) => {

@@ -137,6 +137,10 @@ t.test('the overview shows figures of the last minute and charts from before it 
   await tile('Errors per second').getByRole('link').click();
   t.equal(await focusedName(page), 'Last errors');
   t.match(await row(page, 'errors', '0b7c4f1e-6f10').textContent(), /504HR_UPSTREAM_TIMEOUT/);
+  // Sources of servers are below the CRNs.
+  await page.goto(`${adminUrl}/#/crns`);
+  t.match(await row(page, 'discovery', 'dns vllm').textContent(), /dns● ok2 addresses are left out81304 s ago/);
+  t.match(await row(page, 'discovery', 'file servers.yaml').textContent(), /▼ failingservers\.yaml cannot be read/);
 });
 
 t.test('charts share the cursor and the range, by mouse and by keyboard', async (t) => {

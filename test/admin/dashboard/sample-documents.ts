@@ -111,7 +111,22 @@ export function sampleOverview({ crns, models }: SampleSize, dateMs: number): Ov
     uptimeMs: 5_400_000 + (dateMs % 1_000_000),
     version: '0.1.0',
     stage: 'ready',
-    discovery: [],
+    discovery: [
+      {
+        ...{ source: 'dns vllm.default.svc', kind: 'dns', state: 'ok', problem: null, ageMs: 4200, models: 1 },
+        ...{ servers: 8, changes: 3, failures: 0, notes: ['2 addresses are left out'] },
+      },
+      {
+        ...{
+          source: 'file servers.yaml',
+          kind: 'file',
+          state: 'failing',
+          problem: 'servers.yaml cannot be read',
+          ageMs: null,
+        },
+        ...{ models: 0, servers: 0, changes: 0, failures: 5, notes: [] },
+      },
+    ],
     orders: true,
     reloadable: true,
     publicUrl: 'http://127.0.0.1:8080',

@@ -13,6 +13,18 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* Another name than that of the gateways, whose Service must not choose pickers. */}}
+{{- define "headrace.pickerSelector" -}}
+app.kubernetes.io/name: headrace-picker
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "headrace.pickerLabels" -}}
+{{ include "headrace.pickerSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
 {{- define "headrace.account" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "headrace.name" .) -}}

@@ -1,6 +1,7 @@
 // Every CRN with standing and reason, load and cache, and the actions of operators.
 
 import type { VNode } from 'preact';
+import { DiscoveryTable } from '../components/discovery-table.tsx';
 import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { Bar, Sparkline } from '../components/sparkline.tsx';
@@ -172,6 +173,7 @@ function AllCrns({ overview }: { readonly overview: Overview }): VNode {
     <>
       {note !== null && <p class="note">{note}</p>}
       <CrnTable overview={overview} crns={overview.crns} isWhole />
+      <DiscoveryTable sources={overview.discovery} />
     </>
   );
 }
