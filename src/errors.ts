@@ -17,6 +17,7 @@ export interface ErrorEntry {
 export type ErrorCode =
   | 'HR_AUTH_MISSING'
   | 'HR_AUTH_INVALID'
+  | 'HR_AUTH_HOSTED_SEARCH'
   | 'HR_REQUEST_MALFORMED'
   | 'HR_REQUEST_INVALID'
   | 'HR_REQUEST_UNTRANSLATABLE'
@@ -97,6 +98,14 @@ export type ErrorCode =
 /** Every error the gateway itself answers with. Codes travel in the header `x-headrace-error`. */
 export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
   HR_AUTH_MISSING: { status: 401, source: 'client', retryable: false, detail: 'Not authenticated' },
+  HR_AUTH_HOSTED_SEARCH: {
+    status: 401,
+    source: 'client',
+    retryable: false,
+    detail:
+      'A request with a web search tool takes an API key: a payment is for one request, and this one makes several. ' +
+      'Buy credits for an account, or pay for POST /search and for requests without the tool',
+  },
   HR_AUTH_INVALID: { status: 401, source: 'client', retryable: false, detail: 'Invalid API key' },
   HR_REQUEST_MALFORMED: { status: 400, source: 'client', retryable: false, detail: 'Malformed request: {}' },
   HR_REQUEST_INVALID: { status: 422, source: 'client', retryable: false, detail: 'Validation failed' },

@@ -3,6 +3,7 @@
 // itself holds its place in the limits of its key, and no credit.
 
 import { randomBytes } from 'node:crypto';
+import type { TimerHandle } from '../actor/index.ts';
 import { exactUsdText } from '../billing/index.ts';
 import { dialectOf, DIALECTS, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
@@ -11,7 +12,7 @@ import type { Exchange } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
-import type { Downstream, DownstreamListener } from '../upstream/index.ts';
+import { type Downstream, type DownstreamListener, KEEP_ALIVE } from '../upstream/index.ts';
 import {
   type AnswerWriter,
   type HostedRequest,
@@ -29,6 +30,7 @@ import { subRequest } from './sub-request.ts';
 
 const ROUND_PATH = '/v1/chat/completions';
 const SEARCH_PATH = '/search';
+const PAGE_PATH = '/search/fetch';
 const TOOL = 'web_search';
 
 /** Headers of the client that mean nothing in a round, or are given anew. */
@@ -84,7 +86,10 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   readonly #loop: SearchLoop;
   readonly output: (events: Buffer) => void;
   #round: Round | null = null;
+  /** Searches and pages under way. */
   readonly #searches = new Set<Pending>();
+  /** Until the next comment in a silent stream. */
+  #commentTimer: TimerHandle | null = null;
   /** Events of an answer that is to be whole. */
   readonly #whole: Buffer[] = [];
   #wholeBytes = 0;
@@ -164,20 +169,51 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     });
   }
 
+  epochMs(): number {
+    return this.#deps.epochMs();
+  }
+
   search(body: Members, done: (status: number, json: unknown) => void): void {
+    this.#call(SEARCH_PATH, body, done);
+  }
+
+  open(body: Members, done: (status: number, json: unknown) => void): void {
+    this.#call(PAGE_PATH, body, done);
+  }
+
+  #call(path: string, body: Members, done: (status: number, json: unknown) => void): void {
+    let isDone = false;
     let pending: Pending | null = null;
-    pending = subRequest(
-      this.#deps,
-      this.#exchange,
-      { path: SEARCH_PATH, body, tool: TOOL },
-      (status, headers, json) => {
-        if (pending !== null) this.#searches.delete(pending);
-        const at = headers.indexOf(COST_HEADER);
-        if (status === 200 && at >= 0) this.#cost += Math.round(Number(headers[at + 1]) * PICO_PER_USD);
-        done(status, json);
-      },
-    );
+    pending = subRequest(this.#deps, this.#exchange, { path, body, tool: TOOL }, (status, headers, json) => {
+      isDone = true;
+      if (pending !== null) this.#searches.delete(pending);
+      if (this.#searches.size === 0) this.#stopComments();
+      const at = headers.indexOf(COST_HEADER);
+      if (status === 200 && at >= 0) this.#cost += Math.round(Number(headers[at + 1]) * PICO_PER_USD);
+      done(status, json);
+    });
+    if (isDone) return;
     this.#searches.add(pending);
+    if (this.#commentTimer === null) this.#scheduleComment();
+  }
+
+  /** While searches run nothing comes of a round, whose own silence is filled where it is relayed. */
+  #scheduleComment(): void {
+    const { clock, settings } = this.#deps;
+    const { streamKeepAliveMs } = settings;
+    if (streamKeepAliveMs === null || !this.#request.streams) return;
+    this.#commentTimer = clock.setTimeout(() => {
+      this.#commentTimer = null;
+      if (this.#isOver || this.#searches.size === 0) return;
+      this.#start();
+      if (!this.#full && !this.#downstream.write(KEEP_ALIVE)) this.#full = true;
+      this.#scheduleComment();
+    }, streamKeepAliveMs);
+  }
+
+  #stopComments(): void {
+    if (this.#commentTimer !== null) this.#deps.clock.clearTimeout(this.#commentTimer);
+    this.#commentTimer = null;
   }
 
   finished(): void {
@@ -311,6 +347,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   /** Aborts what is under way. */
   #leave(): void {
     this.#isOver = true;
+    this.#stopComments();
     const round = this.#round;
     this.#round = null;
     round?.leave();

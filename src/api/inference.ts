@@ -170,8 +170,8 @@ const inference: PaidEndpoint<InferenceInput> = {
   quote(request, billing) {
     const { deps, input } = request;
     const { id } = input.model;
-    // A payment is for one request; this one makes several.
-    if (input.hosted !== null) return null;
+    // What all rounds may cost at most, an exact payment would take before the first one: mostly many times what they do cost.
+    if (input.hosted !== null) throw new HeadraceError('HR_AUTH_HOSTED_SEARCH');
     if (!billing.modelPrices.has(id)) return null;
     const { assumedTokens, minimum } = deps.settings.payments;
     const budget = budgetOf(request, billing, assumedTokens);

@@ -42,7 +42,14 @@ export {
 export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
 export type { ServerError } from './translation/chat-answer.ts';
 export { type BlockKind, ChatBlocks, type ChatBlocksListener } from './translation/chat-blocks.ts';
-export type { HostedSearch, HostedSearchError, HostedSource, HostedStep } from './translation/hosted-search.ts';
+export type {
+  HostedPage,
+  HostedPageError,
+  HostedSearch,
+  HostedSearchError,
+  HostedSource,
+  HostedStep,
+} from './translation/hosted-search.ts';
 export { ResponseEcho } from './translation/response-echo.ts';
 export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';

@@ -15,7 +15,7 @@ export type { ContinuationKind } from './continuation.ts';
 export { type HedgeOutcome, Hedging } from './hedging.ts';
 export { pathFault } from './path-fault.ts';
 export { DownstreamTap } from './downstream-tap.ts';
-export type { Downstream, DownstreamListener, RelaySettings } from './relay.ts';
+export { type Downstream, type DownstreamListener, KEEP_ALIVE, type RelaySettings } from './relay.ts';
 export { type RequestForm, translatedForm } from './request-form.ts';
 export { type TokenCount, TokenCounter, type TokenCountRequest } from './token-counter.ts';
 export { RunningAttempts } from './running-attempts.ts';

@@ -69,7 +69,8 @@ export interface RelayOwner {
   onFirstPiece(nowMs: number): void;
 }
 
-const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+/** A comment that fills the silence of a stream. */
+export const KEEP_ALIVE: Buffer = Buffer.from(': keep-alive\n\n');
 
 const NO_BYTES = Buffer.alloc(0);
 

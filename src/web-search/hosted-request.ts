@@ -10,7 +10,7 @@ import {
   DIALECTS,
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { Sources, toldResults } from './sources.ts';
+import { Sources, toldPage, toldResults } from './sources.ts';
 
 export type Members = Record<string, unknown>;
 
@@ -31,6 +31,20 @@ export interface SearchTool {
   readonly country: string;
 }
 
+/** Where the model may open pages, and how many. */
+export interface PageTool {
+  /** Of the function; no tool of the client has it. */
+  readonly name: string;
+  /** Pages that the model may open; null: the client says nothing. */
+  readonly maxUses: number | null;
+  /** As `SearchTool`. */
+  readonly contextSize: ContextSize;
+  /** Most characters of a page; null: the client says nothing. */
+  readonly maxChars: number | null;
+  readonly allowed: readonly string[];
+  readonly blocked: readonly string[];
+}
+
 /** A request with a hosted web search, or with results of one. */
 export interface HostedRequest {
   readonly dialect: 'chat-completions' | 'messages' | 'responses';
@@ -44,22 +58,29 @@ export interface HostedRequest {
   readonly translated: TranslatedRequest | null;
   /** Null: the client sends results of earlier searches, and no tool. */
   readonly tool: SearchTool | null;
+  /** Null: the model cannot open pages. */
+  readonly pages: PageTool | null;
   /** What earlier searches have found. */
   readonly sources: Sources;
 }
 
-const MARK = Buffer.from('web_search');
+const MARKS = [Buffer.from('web_search'), Buffer.from('web_fetch')];
 const RESPONSES_TOOL = /^web_search(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
 const MESSAGES_TOOL = /^web_search_\d{8}$/;
+const MESSAGES_PAGE_TOOL = /^web_fetch_\d{8}$/;
 
 /** Limits of `POST /search`. */
 const MAX_DOMAINS = 50;
 /** Names of the function; a client may have tools of the first ones. */
 const NAMES = ['web_search', 'hosted_web_search'];
+/** The same of the function that opens pages. */
+const PAGE_NAMES = ['open_page', 'hosted_open_page'];
+/** Characters of a token of text, about. */
+const CHARS_PER_TOKEN = 4;
 
 /** Whether a body may have to do with hosted web search: most have not, and are not read. */
 export function mayHost(body: Buffer): boolean {
-  return body.includes(MARK);
+  return MARKS.some((mark) => body.includes(mark));
 }
 
 /** Reads a valid body; null when it has neither the tool nor results of it. Throws 422. */
@@ -91,16 +112,19 @@ function chatRequest(request: Members): HostedRequest | null {
   const { search_context_size: size, user_location: location } = membersOf(options);
   const tools = listIn(chat, 'tools');
   listIn(chat, 'messages');
-  const name = freeName(tools.map((tool) => membersOf(membersOf(tool)['function'])['name']));
+  const taken = tools.map((tool) => membersOf(membersOf(tool)['function'])['name']);
+  const name = freeName(taken);
   const place = membersOf(membersOf(location)['approximate'] ?? location);
   const tool = toolOf(name, null, sizeOf(size, ['web_search_options']), [], [], place);
+  const pages = pageToolOf(freeName(taken, PAGE_NAMES), tool);
   return {
     dialect: 'chat-completions',
     streams: chat['stream'] === true,
     wantsUsage: membersOf(chat['stream_options'])['include_usage'] === true,
-    chat: { ...chat, tools: [...tools, functionOf(name, place)] },
+    chat: { ...chat, tools: [...tools, functionOf(name, place), pageFunctionOf(pages.name, true)] },
     translated: null,
     tool,
+    pages,
     sources: new Sources(),
   };
 }
@@ -110,11 +134,16 @@ function chatRequest(request: Members): HostedRequest | null {
 function messagesRequest(request: Members): HostedRequest | null {
   const tools = listOf(request['tools']);
   const at = tools.findIndex((tool) => MESSAGES_TOOL.test(textOf(membersOf(tool)['type'])));
+  const pagesAt = tools.findIndex((tool) => MESSAGES_PAGE_TOOL.test(textOf(membersOf(tool)['type'])));
   const messages = listOf(request['messages']);
-  if (at < 0 && !messages.some(hasSearchBlocks)) return null;
+  if (at < 0 && pagesAt < 0 && !messages.some(hasSearchBlocks)) return null;
   listIn(request, 'messages');
-  const name = freeName(tools.filter((_, index) => index !== at).map((tool) => membersOf(tool)['name']));
+  const others = tools.filter((_, index) => index !== at && index !== pagesAt);
+  const taken = others.map((tool) => membersOf(tool)['name']);
+  const name = freeName(taken);
+  const pageName = freeName(taken, PAGE_NAMES);
   const declared = membersOf(tools[at]);
+  const declaredPages = membersOf(tools[pagesAt]);
   const { allowed_domains: allowed, blocked_domains: blocked, max_uses: uses, user_location: location } = declared;
   const path = ['tools', at];
   const place = membersOf(location);
@@ -132,17 +161,49 @@ function messagesRequest(request: Members): HostedRequest | null {
   if (tool !== null && tool.allowed.length > 0 && tool.blocked.length > 0)
     throw invalid([...path, 'blocked_domains'], 'either `allowed_domains` or `blocked_domains` can be given');
   const sources = new Sources();
-  const { description, parameters } = functionOf(name, place).function;
-  const custom = { name, description, input_schema: parameters };
+  const pages = pagesAt < 0 ? null : declaredPageTool(pageName, declaredPages, ['tools', pagesAt]);
   const choice = membersOf(request['tool_choice']);
-  const isChosen = tool !== null && choice['type'] === 'tool' && choice['name'] === declared['name'];
+  const isTool = choice['type'] === 'tool';
+  const isChosen = tool !== null && isTool && choice['name'] === declared['name'];
+  const isPageChosen = pages !== null && isTool && choice['name'] === declaredPages['name'];
+  const custom = (index: number, each: unknown): unknown =>
+    index === at
+      ? customOf(functionOf(name, place))
+      : index === pagesAt
+        ? customOf(pageFunctionOf(pageName, false))
+        : each;
   const rewritten = {
     ...request,
-    ...(at >= 0 && { tools: tools.map((each, index) => (index === at ? custom : each)) }),
+    ...((at >= 0 || pagesAt >= 0) && { tools: tools.map((each, index) => custom(index, each)) }),
     ...(isChosen && { tool_choice: { ...choice, name } }),
-    messages: messages.flatMap((message) => withoutSearchBlocks(message, name, sources)),
+    ...(isPageChosen && { tool_choice: { ...choice, name: pageName } }),
+    messages: messages.flatMap((message) => withoutSearchBlocks(message, { search: name, page: pageName }, sources)),
   };
-  return translatedRequest('messages', request, rewritten, tool, sources);
+  return translatedRequest('messages', request, rewritten, { tool, pages, sources });
+}
+
+/** A hosted function as a tool of the client has it. */
+function customOf({ function: { description, name, parameters } }: HostedFunction): Members {
+  return { name, description, input_schema: parameters };
+}
+
+/** The tool `web_fetch`. */
+function declaredPageTool(
+  name: string,
+  tool: Readonly<Record<string, unknown>>,
+  path: readonly (string | number)[],
+): PageTool {
+  const { allowed_domains: allowed, blocked_domains: blocked, max_content_tokens: tokens, max_uses: uses } = tool;
+  const maxTokens = usesOf(tokens, [...path, 'max_content_tokens']);
+  const pages: PageTool = {
+    ...{ name, contextSize: 'high', maxUses: usesOf(uses, [...path, 'max_uses']) },
+    maxChars: maxTokens === null ? null : maxTokens * CHARS_PER_TOKEN,
+    allowed: domainsOf(allowed, [...path, 'allowed_domains']),
+    blocked: domainsOf(blocked, [...path, 'blocked_domains']),
+  };
+  if (pages.allowed.length > 0 && pages.blocked.length > 0)
+    throw invalid([...path, 'blocked_domains'], 'either `allowed_domains` or `blocked_domains` can be given');
+  return pages;
 }
 
 function usesOf(value: unknown, path: readonly (string | number)[]): number | null {
@@ -153,11 +214,12 @@ function usesOf(value: unknown, path: readonly (string | number)[]): number | nu
 
 function isSearchUse(block: unknown): boolean {
   const { name, type } = membersOf(block);
-  return type === 'server_tool_use' && name === 'web_search';
+  return type === 'server_tool_use' && (name === 'web_search' || name === 'web_fetch');
 }
 
 function isSearchResult(block: unknown): boolean {
-  return membersOf(block)['type'] === 'web_search_tool_result';
+  const { type } = membersOf(block);
+  return type === 'web_search_tool_result' || type === 'web_fetch_tool_result';
 }
 
 function hasSearchBlocks(message: unknown): boolean {
@@ -165,12 +227,17 @@ function hasSearchBlocks(message: unknown): boolean {
 }
 
 /** The message with calls and results of the function: results stand in messages of the user. */
-function withoutSearchBlocks(message: unknown, name: string, sources: Sources): unknown[] {
+function withoutSearchBlocks(
+  message: unknown,
+  names: { readonly search: string; readonly page: string },
+  sources: Sources,
+): unknown[] {
   const { content, role, ...rest } = membersOf(message);
   if (!hasSearchBlocks(message)) return [message];
   const blocks = listOf(content);
   const answered = new Set(blocks.filter(isSearchResult).map((block) => membersOf(block)['tool_use_id']));
-  const queries = new Map<unknown, string>();
+  /** What was asked, by the id of the call. */
+  const asked = new Map<unknown, string>();
   const messages: { readonly role: unknown; readonly content: unknown[] }[] = [];
   const put = (of: unknown, block: unknown): void => {
     const last = messages.at(-1);
@@ -178,19 +245,19 @@ function withoutSearchBlocks(message: unknown, name: string, sources: Sources): 
     else messages.push({ ...rest, role: of, content: [block] });
   };
   for (const block of blocks) {
-    const { content: found, id, input, tool_use_id: use } = membersOf(block);
+    const { content: found, id, input, name, tool_use_id: use, type } = membersOf(block);
     if (isSearchUse(block)) {
       // A call without its result tells the model nothing.
       if (!answered.has(id)) continue;
-      queries.set(id, textOf(membersOf(input)['query']));
-      put(role, { type: 'tool_use', id, name, input });
+      const { query, url } = membersOf(input);
+      asked.set(id, textOf(name === 'web_fetch' ? url : query));
+      put(role, { type: 'tool_use', id, name: name === 'web_fetch' ? names.page : names.search, input });
     } else if (isSearchResult(block)) {
-      if (!queries.has(use)) continue;
-      put('user', {
-        type: 'tool_result',
-        tool_use_id: use,
-        content: toldBlocks(queries.get(use) ?? '', found, sources),
-      });
+      const what = asked.get(use);
+      if (what === undefined) continue;
+      const told =
+        type === 'web_fetch_tool_result' ? toldDocument(what, found, sources) : toldBlocks(what, found, sources);
+      put('user', { type: 'tool_result', tool_use_id: use, content: told });
     } else put(role, block);
   }
   return messages;
@@ -203,6 +270,14 @@ function toldBlocks(query: string, found: unknown, sources: Sources): string {
     return sources.addPacked(opaque) ?? sources.add(textOf(url), textOf(title), textOf(age) || null, '');
   });
   return toldResults(query, pages);
+}
+
+function toldDocument(asked: string, found: unknown, sources: Sources): string {
+  const { content, error_code: error, url } = membersOf(found);
+  if (error !== undefined || content === undefined) return `error: ${textOf(error) || 'unavailable'}`;
+  const { source, title } = membersOf(content);
+  const page = sources.add(textOf(url) || asked, textOf(title), null, textOf(membersOf(source)['data']));
+  return toldPage({ url: page.url, pattern: '' }, page);
 }
 
 // === Responses ===
@@ -220,7 +295,9 @@ function responsesRequest(request: Members, body: Buffer): HostedRequest | null 
   const items = listOf(input);
   if (at < 0 && !items.some(isSearchCall)) return null;
   const others = tools.filter((each) => !isHostedTool(each));
-  const name = freeName(others.map((each) => membersOf(each)['name']));
+  const taken = others.map((each) => membersOf(each)['name']);
+  const name = freeName(taken);
+  const pageName = freeName(taken, PAGE_NAMES);
   const { filters, search_context_size: size, user_location: location } = membersOf(tools[at]);
   const path = ['tools', at];
   const { allowed_domains: allowed, blocked_domains: blocked } = membersOf(filters);
@@ -238,15 +315,18 @@ function responsesRequest(request: Members, body: Buffer): HostedRequest | null 
           place,
         );
   const sources = new Sources();
-  const { description, parameters } = functionOf(name, place).function;
-  const own = at < 0 ? [] : [{ type: 'function', name, description, parameters, strict: false }];
+  const hosted = at < 0 ? [] : [functionOf(name, place), pageFunctionOf(pageName, true)];
+  const own = hosted.map(({ function: each }) => ({ type: 'function', ...each, strict: false }));
   const rewritten = {
     ...request,
     ...(at >= 0 && { tools: [...others, ...own] }),
-    ...(Array.isArray(input) && { input: items.flatMap((item) => withoutSearchCall(item, name, sources)) }),
+    ...(Array.isArray(input) && {
+      input: items.flatMap((item) => withoutSearchCall(item, { search: name, page: pageName }, sources)),
+    }),
     ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name) }),
   };
-  return translatedRequest('responses', request, rewritten, tool, sources, body);
+  const pages = tool === null ? null : pageToolOf(pageName, tool);
+  return translatedRequest('responses', request, rewritten, { tool, pages, sources }, body);
 }
 
 function isSearchCall(item: unknown): boolean {
@@ -254,18 +334,31 @@ function isSearchCall(item: unknown): boolean {
 }
 
 /** The call and its result in place of an item of an earlier answer. */
-function withoutSearchCall(item: unknown, name: string, sources: Sources): unknown[] {
+function withoutSearchCall(
+  item: unknown,
+  names: { readonly search: string; readonly page: string },
+  sources: Sources,
+): unknown[] {
   if (!isSearchCall(item)) return [item];
   const { action, encrypted_content: opaque, id, status } = membersOf(item);
-  const { queries, query, sources: listed, url } = membersOf(action);
+  const { pattern, queries, query, sources: listed, type, url } = membersOf(action);
   const text = textOf(query) || textOf(listOf(queries)[0]) || textOf(url);
   const call = textOf(id) || `ws_${sources.find(1) === undefined ? 0 : 1}`;
   const found = sources.addAllPacked(opaque);
+  if (type === 'open_page' || type === 'find_in_page') {
+    const [page] = found;
+    const asked = { url: textOf(url), ...(textOf(pattern) !== '' && { pattern: textOf(pattern) }) };
+    const told = page === undefined ? 'error: unavailable' : toldPage({ pattern: '', ...asked }, page);
+    return [
+      { type: 'function_call', call_id: call, name: names.page, arguments: JSON.stringify(asked) },
+      { type: 'function_call_output', call_id: call, output: told },
+    ];
+  }
   const addresses = listOf(listed).map((source) => textOf(membersOf(source)['url']));
   const known = found.length > 0 ? found : addresses.map((address) => sources.add(address, address, null, ''));
   const output = status === 'failed' ? 'error: unavailable' : toldResults(text, known);
   return [
-    { type: 'function_call', call_id: call, name, arguments: JSON.stringify({ query: text }) },
+    { type: 'function_call', call_id: call, name: names.search, arguments: JSON.stringify({ query: text }) },
     { type: 'function_call_output', call_id: call, output },
   ];
 }
@@ -287,15 +380,14 @@ function translatedRequest(
   dialect: 'messages' | 'responses',
   { stream }: Members,
   rewritten: Members,
-  tool: SearchTool | null,
-  sources: Sources,
+  hosted: Pick<HostedRequest, 'tool' | 'pages' | 'sources'>,
   shown?: Buffer,
 ): HostedRequest {
   const translation = translationOf(DIALECTS[dialect]);
   if (translation === undefined) throw new HeadraceError('HR_INTERNAL');
   const translated = translation.request(Buffer.from(JSON.stringify(rewritten)), shown);
   const chat = { ...membersOf(parsedJson(translated.body.toString())) };
-  return { dialect, streams: stream === true, wantsUsage: true, chat, translated, tool, sources };
+  return { dialect, streams: stream === true, wantsUsage: true, chat, translated, ...hosted };
 }
 
 function toolOf(
@@ -317,11 +409,31 @@ function toolOf(
   };
 }
 
+/** Pages are opened within the limits of the search. */
+function pageToolOf(name: string, { allowed, blocked, contextSize }: SearchTool): PageTool {
+  return { name, maxUses: null, contextSize, maxChars: null, allowed, blocked };
+}
+
+interface HostedFunction {
+  readonly type: 'function';
+  readonly function: { readonly name: string; readonly description: string; readonly parameters: Members };
+}
+
+/** The function that opens pages. `finds`: the dialect can say that a text was looked for. */
+function pageFunctionOf(name: string, finds: boolean): HostedFunction {
+  const description =
+    'Opens a page, and returns its text. Only addresses that a search has found, or that the user has written, can be opened. ' +
+    'Use it where the texts of results are not enough.';
+  const url = { type: 'string', description: 'The address of the page.' };
+  const pattern = { type: 'string', description: 'A text to find in the page: only what is around it is returned.' };
+  const start = { type: 'integer', minimum: 0, description: 'Where to begin in a long page, in characters.' };
+  const properties = { url, ...(finds && { pattern }), start };
+  const parameters = { type: 'object', properties, required: ['url'], additionalProperties: false };
+  return { type: 'function', function: { name, description, parameters } };
+}
+
 /** The function that stands for the tool. */
-function functionOf(
-  name: string,
-  place: Readonly<Record<string, unknown>>,
-): { type: 'function'; function: { name: string; description: string; parameters: Members } } {
+function functionOf(name: string, place: Readonly<Record<string, unknown>>): HostedFunction {
   const where = [place['city'], place['region'], place['country']]
     .map(textOf)
     .filter((part) => part !== '')
@@ -339,12 +451,12 @@ function functionOf(
 
 const MAX_PLACE_CHARS = 200;
 
-function freeName(taken: readonly unknown[]): string {
+function freeName(taken: readonly unknown[], wanted: readonly string[] = NAMES): string {
   const names = new Set(taken);
-  for (const name of NAMES) if (!names.has(name)) return name;
+  for (const name of wanted) if (!names.has(name)) return name;
   let count = 2;
-  while (names.has(`${NAMES[1]}_${count}`)) count++;
-  return `${NAMES[1]}_${count}`;
+  while (names.has(`${wanted[1]}_${count}`)) count++;
+  return `${wanted[1]}_${count}`;
 }
 
 function sizeOf(value: unknown, path: readonly (string | number)[]): ContextSize {

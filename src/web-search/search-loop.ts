@@ -5,8 +5,9 @@ import {
   type BlockKind,
   ChatBlocks,
   type ChatBlocksListener,
-  type HostedSearch,
+  type HostedPage,
   type HostedSearchError,
+  type HostedStep,
   membersOf,
   parsedJson,
   type ServerError,
@@ -18,21 +19,25 @@ import {
   type HostedRequest,
   listOf,
   type Members,
+  type PageTool,
   type SearchTool,
   textOf,
 } from './hosted-request.ts';
+import { isUnder, KnownUrls, openedPage, pageBody, pageCallOf, pageError, pageRefusal } from './open-page.ts';
 import { packedSources, type Source, toldResults } from './sources.ts';
 
 /** Rounds in which a model may search, where the client does not say how often it may. */
 const ROUNDS = 5;
 /** Most rounds, whatever the client says. */
 const MOST_ROUNDS = 20;
-/** Searches of one round that are run; a model that asks for more is told so. */
+/** Searches and pages of one round that are run; a model that asks for more is told so. */
 const SEARCHES_PER_ROUND = 8;
 /** No search begins later: an answer must end. */
 const SEARCH_DEADLINE_MS = 5 * 60_000;
 /** Engines cut longer queries, or refuse them. */
 const MAX_QUERY_CHARS = 1000;
+/** Most characters of an address that is shown. */
+const MAX_SHOWN_URL_CHARS = 2048;
 /** Most bytes of arguments of the function that are read. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
 
@@ -54,6 +59,8 @@ export interface LoopIo {
   ask(body: Buffer): void;
   /** Runs a search: the body of `POST /search`. `done` gets its status and its answer. */
   search(body: Members, done: (status: number, json: unknown) => void): void;
+  /** Reads a page: the body of `POST /search/fetch`. `done` as for a search. */
+  open(body: Members, done: (status: number, json: unknown) => void): void;
   /** Events for the client, in its dialect. */
   readonly output: Output;
   /** The answer is complete. */
@@ -61,18 +68,34 @@ export interface LoopIo {
   /** The model broke off. `writer` can say it where the answer has begun. */
   failed(error: ServerError, writer: AnswerWriter): void;
   nowMs(): number;
+  /** The time of day in milliseconds since 1970. */
+  epochMs(): number;
   /** Part of an id that no other search has: letters and digits. */
   uniqueId(): string;
 }
 
-/** A search that the model has asked for. */
+/** A search, or a page, that the model has asked for. */
 interface Call {
-  readonly search: HostedSearch;
+  readonly id: string;
+  /** Of its function. */
+  readonly name: string;
   readonly arguments: string;
-  readonly error: HostedSearchError | null;
+  readonly begins: HostedStep;
+  /** It is one more than the client allows, and the model is to answer. */
+  readonly isBeyond: boolean;
+  /** Runs it; null: it is refused. */
+  readonly run: ((done: (status: number, json: unknown) => void) => void) | null;
+  /** How it ended; without an answer where it was refused. */
+  ended(status: number, json: unknown): Ended;
 }
 
-/** How it ended. */
+interface Ended {
+  readonly step: HostedStep;
+  /** What the model is told. */
+  readonly told: string;
+}
+
+/** How a search ended. */
 interface Outcome {
   readonly sources: readonly Source[];
   readonly error: HostedSearchError | null;
@@ -87,7 +110,9 @@ export class SearchLoop implements ChatBlocksListener {
   readonly #usage: RoundUsage = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
   #blocks: ChatBlocks = new ChatBlocks(this);
   #rounds = 0;
-  #uses = 0;
+  #searches = 0;
+  #pages = 0;
+  readonly #known: KnownUrls;
   /** The model may not search any more. */
   #isLast = false;
   /** Nothing is to come. */
@@ -105,6 +130,7 @@ export class SearchLoop implements ChatBlocksListener {
     this.#writer = new AnswerWriter(request, io.output);
     this.#messages = [...listOf(request.chat['messages'])];
     this.#startMs = io.nowMs();
+    this.#known = new KnownUrls(request.sources, listOf(request.chat['messages']));
   }
 
   start(): void {
@@ -196,7 +222,7 @@ export class SearchLoop implements ChatBlocksListener {
   }
 
   #ask(): void {
-    const { chat, tool } = this.#request;
+    const { chat } = this.#request;
     const { stream_options: options, tool_choice: choice, ...rest } = chat;
     this.#blocks = new ChatBlocks(this);
     this.#text = this.#reasoning = '';
@@ -210,15 +236,17 @@ export class SearchLoop implements ChatBlocksListener {
       stream: true,
       stream_options: { ...membersOf(options), include_usage: true },
     };
-    const turn = this.#choiceOf(choice, tool);
+    const turn = this.#choiceOf(choice);
     if (turn !== undefined) body['tool_choice'] = turn;
     this.#io.ask(Buffer.from(JSON.stringify(body)));
   }
 
   /** What was forced has happened in the first round; who was forced again would never answer. */
-  #choiceOf(choice: unknown, tool: SearchTool | null): unknown {
-    if (this.#isLast && tool !== null) return 'none';
-    const isForced = choice === 'required' || membersOf(membersOf(choice)['function'])['name'] === tool?.name;
+  #choiceOf(choice: unknown): unknown {
+    const { pages, tool } = this.#request;
+    if (this.#isLast && (tool !== null || pages !== null)) return 'none';
+    const name = membersOf(membersOf(choice)['function'])['name'];
+    const isForced = choice === 'required' || (name !== undefined && (name === tool?.name || name === pages?.name));
     return this.#rounds > 0 && isForced ? 'auto' : choice;
   }
 
@@ -242,8 +270,8 @@ export class SearchLoop implements ChatBlocksListener {
 
   #next(): void {
     this.#count(this.#blocks.usage);
-    const { tool } = this.#request;
-    const own = tool === null ? [] : this.#calls.filter(({ name }) => name === tool.name);
+    const { pages, tool } = this.#request;
+    const own = this.#calls.filter(({ name }) => name === tool?.name || name === pages?.name);
     const others = this.#calls.filter((call) => !own.includes(call));
     const reason = this.#blocks.finishReason;
     if (FAILURES.has(reason)) {
@@ -252,7 +280,7 @@ export class SearchLoop implements ChatBlocksListener {
       this.#io.failed({ message, type: '', code: '', param: '', status: 0, requestId: '' }, this.#writer);
       return;
     }
-    if (tool === null || own.length === 0) {
+    if (own.length === 0) {
       this.#finish(reason, others);
       return;
     }
@@ -262,46 +290,101 @@ export class SearchLoop implements ChatBlocksListener {
       this.#finish(isEmpty ? 'stop' : reason, others);
       return;
     }
-    const calls = own.map((call, at) => this.#callOf(call, at, tool));
-    for (const { search } of calls) this.#writer.step({ kind: 'search', search });
-    this.#run(calls, tool, (outcomes) => this.#found(calls, outcomes, others, tool));
+    const calls = own.map((call, at) =>
+      tool !== null && call.name === tool.name
+        ? this.#searchOf(call, at, tool)
+        : this.#pageOf(call, at, pages as PageTool),
+    );
+    for (const { begins } of calls) this.#writer.step(begins);
+    this.#run(calls, (answers) => this.#found(calls, answers, others));
   }
 
-  #callOf({ arguments: args }: ClientCall, at: number, { maxUses }: SearchTool): Call {
-    const prefix =
-      this.#request.dialect === 'messages' ? 'srvtoolu' : this.#request.dialect === 'responses' ? 'ws' : 'call';
+  #searchOf({ arguments: args, name }: ClientCall, at: number, tool: SearchTool): Call {
     const { query } = membersOf(args.length > MAX_ARGUMENT_CHARS ? undefined : parsedJson(args));
     const asked = textOf(query).trim();
-    const search = { id: `${prefix}_${this.#io.uniqueId()}`, query: asked.slice(0, MAX_QUERY_CHARS) };
-    const called = (error: HostedSearchError | null): Call => ({
-      search,
-      arguments: JSON.stringify({ query: search.query }),
-      error,
-    });
-    if (maxUses !== null && this.#uses >= maxUses) return called('max_uses_exceeded');
-    this.#uses++;
-    if (asked === '') return called('invalid_tool_input');
-    if (asked.length > MAX_QUERY_CHARS) return called('query_too_long');
-    if (at >= SEARCHES_PER_ROUND) return called('too_many_requests');
-    return called(this.#io.nowMs() - this.#startMs > SEARCH_DEADLINE_MS ? 'unavailable' : null);
+    const search = { id: this.#id(), query: asked.slice(0, MAX_QUERY_CHARS) };
+    const refused = this.#searchRefusal(asked, at, tool);
+    return {
+      ...{ id: search.id, name, arguments: JSON.stringify({ query: search.query }) },
+      begins: { kind: 'search', search },
+      isBeyond: refused === 'max_uses_exceeded',
+      run: refused === null ? (done) => this.#io.search(searchBody(search.query, tool), done) : null,
+      ended: (status, json) => {
+        const { error, sources } =
+          refused === null ? this.#outcome(status, json, tool) : { error: refused, sources: [] };
+        const opaque = error === null ? packedSources(sources) : '';
+        const told = error === null ? toldResults(search.query, sources) : TOLD_ERRORS[error];
+        return { step: { kind: 'found', search, sources, opaque, error }, told };
+      },
+    };
   }
 
-  /** Runs the searches of a round at once. */
-  #run(
-    calls: readonly Call[],
-    tool: SearchTool,
-    done: (outcomes: readonly (readonly [number, unknown])[]) => void,
-  ): void {
+  #searchRefusal(asked: string, at: number, { maxUses }: SearchTool): HostedSearchError | null {
+    if (maxUses !== null && this.#uses >= maxUses) return 'max_uses_exceeded';
+    this.#searches++;
+    if (asked === '') return 'invalid_tool_input';
+    if (asked.length > MAX_QUERY_CHARS) return 'query_too_long';
+    if (at >= SEARCHES_PER_ROUND) return 'too_many_requests';
+    return this.#isTooLate ? 'unavailable' : null;
+  }
+
+  #pageOf({ arguments: args, name }: ClientCall, at: number, tool: PageTool): Call {
+    const { sources } = this.#request;
+    const asked = pageCallOf(args.length > MAX_ARGUMENT_CHARS ? undefined : parsedJson(args), sources);
+    const { pattern, start, url } = asked;
+    const page: HostedPage = { id: this.#id(), url: url.slice(0, MAX_SHOWN_URL_CHARS), pattern };
+    const isBeyond = this.#isPageBeyond;
+    const refused = isBeyond ? 'max_uses_exceeded' : pageRefusal(asked, tool, this.#pages, this.#known);
+    const late = at >= SEARCHES_PER_ROUND ? 'too_many_requests' : this.#isTooLate ? 'unavailable' : null;
+    const error = refused ?? late;
+    if (refused !== 'max_uses_exceeded') this.#pages++;
+    return {
+      ...{ id: page.id, name, isBeyond },
+      arguments: JSON.stringify({ url: page.url, ...(pattern !== '' && { pattern }), ...(start > 0 && { start }) }),
+      begins: { kind: 'open', page },
+      run: error === null ? (done) => this.#io.open(pageBody(asked, tool), done) : null,
+      ended: (status, json) => {
+        const opened = error === null ? openedPage(asked, tool, status, json, sources) : pageError(error);
+        const { source, text, told } = opened;
+        const readAt = new Date(this.#io.epochMs()).toISOString();
+        const opaque = source === null ? '' : packedSources([source]);
+        return { step: { kind: 'opened', page, source, text, opaque, readAt, error: opened.error }, told };
+      },
+    };
+  }
+
+  /** In Responses all calls of hosted tools count; in Messages each tool has a number of its own. */
+  get #uses(): number {
+    return this.#request.dialect === 'responses' ? this.#searches + this.#pages : this.#searches;
+  }
+
+  get #isPageBeyond(): boolean {
+    const most = this.#request.tool?.maxUses ?? null;
+    return this.#request.dialect === 'responses' && most !== null && this.#uses >= most;
+  }
+
+  get #isTooLate(): boolean {
+    return this.#io.nowMs() - this.#startMs > SEARCH_DEADLINE_MS;
+  }
+
+  #id(): string {
+    const { dialect } = this.#request;
+    const prefix = dialect === 'messages' ? 'srvtoolu' : dialect === 'responses' ? 'ws' : 'call';
+    return `${prefix}_${this.#io.uniqueId()}`;
+  }
+
+  /** Runs the searches of a round at once, and opens its pages. */
+  #run(calls: readonly Call[], done: (answers: readonly (readonly [status: number, json: unknown])[]) => void): void {
     const answers: (readonly [status: number, json: unknown])[] = calls.map(() => [0, undefined]);
     let missing = 1;
     const ended = (): void => {
       missing--;
       if (missing === 0 && !this.#isOver) done(answers);
     };
-    for (const [at, { error, search }] of calls.entries()) {
-      if (error !== null) continue;
+    for (const [at, { run }] of calls.entries()) {
+      if (run === null) continue;
       missing++;
-      this.#io.search(searchBody(search.query, tool), (status, json) => {
+      run((status, json) => {
         answers[at] = [status, json];
         ended();
       });
@@ -313,31 +396,22 @@ export class SearchLoop implements ChatBlocksListener {
     calls: readonly Call[],
     answers: readonly (readonly [status: number, json: unknown])[],
     others: readonly ClientCall[],
-    tool: SearchTool,
   ): void {
     const results: unknown[] = [];
-    for (const [at, { error: before, search }] of calls.entries()) {
-      const [status, json] = answers[at] as (typeof answers)[number];
-      const { error, sources } = before === null ? this.#outcome(status, json, tool) : { error: before, sources: [] };
-      this.#writer.step({
-        kind: 'found',
-        search,
-        sources,
-        opaque: error === null ? packedSources(sources) : '',
-        error,
-      });
-      const content = error === null ? toldResults(search.query, sources) : TOLD_ERRORS[error];
-      results.push({ role: 'tool', tool_call_id: search.id, content });
+    for (const [at, call] of calls.entries()) {
+      const { step, told } = call.ended(...(answers[at] as (typeof answers)[number]));
+      this.#writer.step(step);
+      results.push({ role: 'tool', tool_call_id: call.id, content: told });
     }
     this.#rounds++;
     if (others.length > 0) {
       this.#finish('tool_calls', others);
       return;
     }
-    const called = calls.map(({ arguments: args, search: { id } }) => ({
+    const called = calls.map(({ arguments: args, id, name }) => ({
       id,
       type: 'function',
-      function: { name: tool.name, arguments: args },
+      function: { name, arguments: args },
     }));
     const said = { role: 'assistant', content: this.#text === '' ? null : this.#text };
     const thought = this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning };
@@ -346,14 +420,15 @@ export class SearchLoop implements ChatBlocksListener {
       this.#finish('length', []);
       return;
     }
-    const isAtEnd = this.#rounds >= Math.min(Math.max(tool.maxUses ?? ROUNDS, ROUNDS), MOST_ROUNDS);
-    if (isAtEnd && tool.maxUses === null && this.#request.dialect === 'messages') {
+    const { dialect, pages, tool } = this.#request;
+    const wanted = Math.max(tool?.maxUses ?? 0, pages?.maxUses ?? 0);
+    const isAtEnd = this.#rounds >= Math.min(Math.max(wanted, ROUNDS), MOST_ROUNDS);
+    if (isAtEnd && wanted === 0 && dialect === 'messages') {
       // The client sends the message back, and the model goes on.
       this.#finish('pause_turn', []);
       return;
     }
-    const isTooLate = this.#io.nowMs() - this.#startMs > SEARCH_DEADLINE_MS;
-    this.#isLast = isAtEnd || isTooLate || calls.some(({ error }) => error === 'max_uses_exceeded');
+    this.#isLast = isAtEnd || this.#isTooLate || calls.some(({ isBeyond }) => isBeyond);
     this.#ask();
   }
 
@@ -426,13 +501,4 @@ function searchBody(query: string, { allowed, blocked, contextSize, country }: S
     ...(excluded.length > 0 && { exclude_domains: excluded }),
     ...(country !== '' && { country }),
   };
-}
-
-/** Whether an address is of a host or one of its subdomains, and begins with the path behind it, if any. */
-function isUnder(url: string, place: string): boolean {
-  const { hostname = '', pathname = '' } = URL.parse(url) ?? {};
-  const at = place.indexOf('/');
-  const host = at < 0 ? place : place.slice(0, at);
-  const path = at < 0 ? '' : place.slice(at);
-  return (hostname === host || hostname.endsWith(`.${host}`)) && pathname.startsWith(path);
 }

@@ -9,7 +9,7 @@ import OpenAI from 'openai';
 import t from 'tap';
 import { calls, type HostedGateway, KEY, MODEL, says, searches, startHosted } from '../support/hosted-search.ts';
 import { parseUsd } from '../../src/billing/index.ts';
-import { type Answer, events, json } from '../support/fake-engine.ts';
+import { type Answer, events, json, startFakeEngine } from '../support/fake-engine.ts';
 import { endow, openTestLedger, priceOf, PRICING, SECRET, USD, usageOf } from '../support/ledger-fixture.ts';
 import { chatStream, chunk, finish, type Json, usageChunk } from '../support/scripted-chat.ts';
 
@@ -190,7 +190,82 @@ t.test('a client without a key cannot pay for several requests with one payment'
   const { status } = await hosted.post('/v1/chat/completions', { messages: hi, web_search_options: {} }, { headers });
   t.equal(status, 401);
   t.same(hosted.rounds(), []);
+
+  const paying = await startHosted(root, {
+    ...{ ...OPTIONS, pricing: PRICING, keys: { static: [] }, store: `sqlite:${join(t.testdir(), 'ledger.db')}` },
+    payments: { facilitator: 'http://127.0.0.1:9', payTo: `0x${'2'.repeat(40)}`, network: 'base-sepolia' },
+  });
+  const refused = await paying.post('/v1/messages', { max_tokens: 9, messages: hi, tools: [TOOL] }, { headers });
+  t.equal(refused.status, 401);
+  t.equal(refused.headers.get('x-headrace-error'), 'HR_AUTH_HOSTED_SEARCH');
+  t.match(JSON.stringify(await refused.json()), /Buy credits for an account/);
+  const offered = await paying.post('/v1/messages', { max_tokens: 9, messages: hi }, { headers });
+  t.equal(offered.status, 402, 'without the tool the request can be paid for');
 });
+
+t.test('a stream gets comments while a search runs, whole answers get none', async (t) => {
+  const hosted = await startHosted(root, { ...OPTIONS, streamKeepAlive: '5ms' });
+  for (const path of ['/v1/chat/completions', '/v1/messages', '/v1/responses']) {
+    const isMessages = path === '/v1/messages';
+    const tools = [isMessages ? TOOL : { type: 'web_search' }];
+    const body = path === '/v1/chat/completions' ? { messages: hi, web_search_options: {} } : { tools };
+    const ask = { ...body, ...(path === '/v1/responses' ? { input: 'hi' } : { messages: hi }), max_tokens: 99 };
+    const hold = Promise.withResolvers<readonly []>();
+    hosted.reset();
+    hosted.engine.hits = () => hold.promise;
+    hosted.chat.play(searches('mill'), says('Done.'));
+    const answer = await hosted.post(path, { ...ask, stream: true });
+    const decoder = new TextDecoder();
+    let text = '';
+    for await (const piece of answer.body as ReadableStream<Uint8Array>) {
+      text += decoder.decode(piece, { stream: true });
+      if (text.split(': keep-alive\n\n').length > 2) hold.resolve([]);
+    }
+    t.match(text, /\n\n: keep-alive\n\n: keep-alive\n\n[^]*Done\./);
+    hosted.chat.play(searches('mill'), says('Done.'));
+    hosted.engine.hits = () => new Promise((resolve) => setTimeout(resolve, 20, []));
+    const whole = await hosted.post(path, ask);
+    t.match(JSON.stringify(await whole.json()), /Done\./);
+  }
+});
+
+t.test('a page is opened through the guard, and charged as a fetch', async (t) => {
+  const page = await startFakeEngine(new Map(), (_, response) => {
+    response.setHeader('content-type', 'text/html').end('<title>Mill</title><main><p>It is 42 m high.</p></main>');
+  });
+  root.teardown(() => page.close());
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const ledger = await openTestLedger(t, store);
+  await endow(ledger, USD);
+  const start = async (fetch: object): Promise<HostedGateway> =>
+    await startHosted(root, {
+      ...{ admin: null, threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] } },
+      ...{
+        search: { pricing: { mine: '0' } },
+        pricing: PRICING,
+        fetch: { price: '0.003', ports: [page.port], ...fetch },
+      },
+    });
+  const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
+  const ask = { input: `Read ${page.url}/`, tools: [{ type: 'web_search' }] };
+  const open = calls(['open_page', JSON.stringify({ url: `${page.url}/` })]);
+  const guarded = await start({});
+  guarded.chat.play(open, says('Done.'));
+  const refused = await guarded.post('/v1/responses', ask, { headers });
+  t.match(await refused.json(), { output: [{ status: 'failed', action: { type: 'open_page' } }, {}] });
+  t.same(page.requests, []);
+  t.match(toldIn(guarded), ['error: this page may not be opened.']);
+
+  const hosted = await start({ allow: ['127.0.0.1'] });
+  hosted.chat.play(open, says('High [1].'));
+  const answer = await hosted.post('/v1/responses', ask, { headers });
+  t.match(await answer.json(), { output: [{ status: 'completed', action: { type: 'open_page' } }, {}] });
+  t.match(toldIn(hosted), [/\[1\] Mill\n\nIt is 42 m high\./]);
+  const cost = priceOf(20, 0, 10) + 3_000_000_000n;
+  t.equal(parseUsd(answer.headers.get('x-headrace-cost') ?? ''), cost);
+  t.equal((await usageOf(ledger, 5)).amount, cost + priceOf(20, 0, 10));
+});
+
 t.test('chat: the official client gets text with citations, whole and streaming', async (t) => {
   const hosted = await shared();
   const openai = openaiOf(hosted);

@@ -8,6 +8,15 @@ export interface HostedSearch {
   readonly query: string;
 }
 
+/** A page that the model opens. */
+export interface HostedPage {
+  /** As the client knows it, with the prefix of its dialect. */
+  readonly id: string;
+  readonly url: string;
+  /** The text that is looked for in the page; '': the model reads the page. */
+  readonly pattern: string;
+}
+
 /** A page that a search has found. */
 export interface HostedSource {
   readonly url: string;
@@ -24,6 +33,19 @@ export interface HostedSource {
 export type HostedSearchError =
   'invalid_tool_input' | 'unavailable' | 'max_uses_exceeded' | 'too_many_requests' | 'query_too_long';
 
+/** Why a page could not be opened (`WebFetchToolResultErrorCode` of the Messages API). */
+export type HostedPageError =
+  | 'invalid_tool_input'
+  | 'url_too_long'
+  | 'url_not_allowed'
+  | 'url_not_in_prior_context'
+  | 'url_not_accessible'
+  | 'unsupported_content_type'
+  | 'content_too_large'
+  | 'too_many_requests'
+  | 'max_uses_exceeded'
+  | 'unavailable';
+
 /** What happens in an answer beside what the model writes. */
 export type HostedStep =
   /** A search begins. */
@@ -35,6 +57,19 @@ export type HostedStep =
       readonly sources: readonly HostedSource[];
       readonly opaque: string;
       readonly error: HostedSearchError | null;
+    }
+  /** A page is opened. */
+  | { readonly kind: 'open'; readonly page: HostedPage }
+  /** It was read, or could not be. `text`: what the model was told of it. */
+  | {
+      readonly kind: 'opened';
+      readonly page: HostedPage;
+      readonly source: HostedSource | null;
+      readonly text: string;
+      readonly opaque: string;
+      /** When it was read, ISO 8601. */
+      readonly readAt: string;
+      readonly error: HostedPageError | null;
     }
   /** The text that was written last cites a source. Heard in dialects whose citations are no places in a text. */
   | { readonly kind: 'cite'; readonly source: HostedSource }

@@ -70,6 +70,8 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   #isTextOpen = false;
   /** Searches that the gateway has run; -1: it runs none. */
   #searches = -1;
+  /** Pages that it has opened. */
+  #pages = 0;
 
   events(piece: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
@@ -102,6 +104,16 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
       const content =
         error === null ? sources.map(resultOf) : { type: 'web_search_tool_result_error', error_code: error };
       this.#writeStart({ type: 'web_search_tool_result', tool_use_id: search.id, content, caller: DIRECT });
+      this.#writeStop();
+    } else if (step.kind === 'open') {
+      const { id, url } = step.page;
+      this.#writeStart({ type: 'server_tool_use', id, name: 'web_fetch', input: {}, caller: DIRECT });
+      this.#writeDelta({ type: 'input_json_delta', partial_json: JSON.stringify({ url }) });
+      this.#writeStop();
+    } else if (step.kind === 'opened') {
+      if (step.error === null) this.#pages++;
+      const content = openedPage(step);
+      this.#writeStart({ type: 'web_fetch_tool_result', tool_use_id: step.page.id, content, caller: DIRECT });
       this.#writeStop();
     }
     return out.view();
@@ -189,7 +201,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     }
     const stop = stopOf(finishReason, stopSequence, called, refused);
     const { service_tier: _, ...tokens } = usageOf(usage, undefined);
-    const used = { web_search_requests: this.#searches, web_fetch_requests: 0 };
+    const used = { web_search_requests: this.#searches, web_fetch_requests: this.#pages };
     const counts = this.#searches < 0 ? tokens : { ...tokens, server_tool_use: used };
     out.utf8(sseEvent('message_delta', { type: 'message_delta', delta: stop, usage: counts }));
     out.utf8(STOP);
@@ -207,6 +219,13 @@ const DIRECT = { type: 'direct' };
 
 function resultOf({ age, opaque, title, url }: HostedSource): Members {
   return { type: 'web_search_result', title, url, encrypted_content: opaque, page_age: age };
+}
+
+function openedPage({ error, page, readAt, source, text }: Extract<HostedStep, { readonly kind: 'opened' }>): Members {
+  if (error !== null) return { type: 'web_fetch_tool_result_error', error_code: error };
+  const document = { type: 'document', source: { type: 'text', media_type: 'text/plain', data: text } };
+  const content = { ...document, title: source?.title ?? null, citations: null };
+  return { type: 'web_fetch_result', url: source?.url ?? page.url, content, retrieved_at: readAt };
 }
 
 /** Most characters of a cited text (Messages API, "Web search tool"). */

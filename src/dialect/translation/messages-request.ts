@@ -196,6 +196,7 @@ let isInResult = false;
 const images: number[] = [];
 
 const HOSTED_SEARCH = 'A search that the vendor of the API has run. With `webSearchTool` the gateway translates it.';
+const HOSTED_PAGE = 'A page that the vendor of the API has read. With `webSearchTool` the gateway translates it.';
 const HOSTED = 'A part of an answer that the vendor of the API made with tools of its own.';
 
 const PARTS = new TypeTable(
@@ -223,7 +224,7 @@ const PARTS = new TypeTable(
     refused('server_tool_use', HOSTED_SEARCH),
     refused('mcp_*', HOSTED),
     refused('web_search_tool_result', HOSTED_SEARCH),
-    refused('web_fetch_tool_result', HOSTED),
+    refused('web_fetch_tool_result', HOSTED_PAGE),
     refused('code_execution_tool_result', HOSTED),
     refused('bash_code_execution_tool_result', HOSTED),
     refused('text_editor_code_execution_tool_result', HOSTED),
@@ -498,7 +499,7 @@ const TOOLS = new TypeTable(
     carried('custom', 'tools[]', 'A tool of the client; so is one without `type`.', writeTool),
     passed('function', 'A tool as the chat dialect defines it.'),
     refused('web_search_*', 'Without `webSearchTool`, only the vendor of the API has this tool.'),
-    refused('web_fetch_*', VENDOR_TOOL),
+    refused('web_fetch_*', 'Without `webSearchTool`, only the vendor of the API has this tool.'),
     refused('code_execution_*', VENDOR_TOOL),
     refused('bash_*', VENDOR_TOOL),
     refused('text_editor_*', VENDOR_TOOL),

@@ -10,7 +10,7 @@ import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, tex
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
 import { CustomInput, customInputOf } from './custom-input.ts';
-import type { HostedSearch, HostedStep } from './hosted-search.ts';
+import type { HostedPage, HostedStep } from './hosted-search.ts';
 import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
@@ -57,7 +57,7 @@ interface CallItem {
   status: ItemStatus;
 }
 
-/** A search that the gateway runs. */
+/** A search that the gateway runs, or a page that it opens. */
 interface SearchItem {
   readonly type: 'web_search_call';
   readonly id: string;
@@ -68,8 +68,6 @@ interface SearchItem {
 }
 
 type Item = TextItem | CallItem | SearchItem;
-
-type FoundStep = Extract<HostedStep, { readonly kind: 'found' }>;
 
 /** How an answer ends. */
 interface Ending {
@@ -187,8 +185,14 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     out.clear(LARGEST_IDLE_BYTES);
     if (this.#hasEnded || step.kind === 'cite') return out.view();
     this.#blocks.endBlocks();
-    if (step.kind === 'search') this.#openSearch(step.search);
-    else if (step.kind === 'found') this.#closeSearch(step);
+    if (step.kind === 'search') this.#openSearch(step.search.id, searchAction(step.search.query));
+    else if (step.kind === 'open') this.#openSearch(step.page.id, pageAction(step.page));
+    else if (step.kind === 'opened') this.#closeSearch(step.page.id, pageAction(step.page), step);
+    else if (step.kind === 'found') {
+      const { search, sources } = step;
+      const found = this.#echo.wantsSearchSources && { sources: sources.map(({ url }) => ({ type: 'url', url })) };
+      this.#closeSearch(search.id, { ...searchAction(search.query), ...found }, step);
+    }
     return out.view();
   }
 
@@ -453,21 +457,22 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return item;
   }
 
-  #openSearch({ id, query }: HostedSearch): void {
+  #openSearch(id: string, action: ChatObject): void {
     this.#closeOpen('completed');
-    const rest = JSON.stringify({ action: { type: 'search', query, queries: [query] } });
+    const rest = JSON.stringify({ action });
     const item: SearchItem = { type: 'web_search_call', id, index: this.#items.length, status: 'in_progress', rest };
     this.#items.push(item);
     this.#writeItemEvent('response.output_item.added', item);
     for (const phase of ['in_progress', 'searching']) this.#writeSearchEvent(phase, item);
   }
 
-  #closeSearch({ error, opaque, search, sources }: FoundStep): void {
-    const item = this.#items.find(({ id }) => id === search.id);
+  #closeSearch(
+    id: string,
+    action: ChatObject,
+    { error, opaque }: { readonly error: string | null; readonly opaque: string },
+  ): void {
+    const item = this.#items.find((one) => one.id === id);
     if (item?.type !== 'web_search_call') return;
-    const { query } = search;
-    const found = this.#echo.wantsSearchSources && { sources: sources.map(({ url }) => ({ type: 'url', url })) };
-    const action = { type: 'search', query, queries: [query], ...found };
     item.status = error === null ? 'completed' : 'failed';
     item.rest = JSON.stringify({ action, ...(opaque !== '' && { encrypted_content: opaque }) });
     this.#keptBytes += item.rest.length;
@@ -595,6 +600,14 @@ function writePart({ annotations, bytes, logprobs, type }: Part): void {
     out.utf8(`,"annotations":[${annotations.join()}],"logprobs":[${logprobs.join()}]`);
   }
   out.latin1('}');
+}
+
+function searchAction(query: string): ChatObject {
+  return { type: 'search', query, queries: [query] };
+}
+
+function pageAction({ pattern, url }: HostedPage): ChatObject {
+  return pattern === '' ? { type: 'open_page', url } : { type: 'find_in_page', url, pattern };
 }
 
 function writeItem(item: Item): void {
