@@ -1,5 +1,6 @@
-// Reads the events of a chat completions stream. Nearly every event differs from the one before in a text alone: such an event is
-// compared and not parsed. Every other one is parsed. Pieces are read during the call only.
+// Reads the events of a chat completions stream. Nearly every event differs from the one before in a text alone, and in digits of
+// what stands before its choices, such as a time: such an event is compared and not parsed. Every other one is parsed. Pieces are
+// read during the call only.
 
 import { EventSplitter } from '../../net/sse.ts';
 import { isFilled, membersOf, parsedJson } from '../dialect.ts';
@@ -12,6 +13,9 @@ const QUOTE = 0x22;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
+const ZERO = 0x30;
+const NINE = 0x39;
+const CHOICES = Buffer.from('"choices"');
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 const DONE = '[DONE]';
 
@@ -52,6 +56,8 @@ export class ChatEventReader {
   #isFirst = true;
   /** Bytes of the last parsed event before its text, and from the closing quote to its end. Null: it was of another kind. */
   #before: Buffer | null = null;
+  /** How many bytes of `#before` stand before its choices. */
+  #leading = 0;
   #after: Buffer = BYTE_ORDER_MARK;
 
   constructor(listener: ChatEventListener) {
@@ -87,12 +93,12 @@ export class ChatEventReader {
     }
   }
 
-  /** Reads the event at `start` if it differs from the last one in its text alone. Returns where it ends; 0 if it does not. */
+  /** Reads the event at `start` if it differs from the last one as most do. Returns where it ends; 0 if it does not. */
   #repeated(bytes: Buffer, start: number): number {
     const before = this.#before;
     if (before === null) return 0;
     const from = start + before.length;
-    if (from >= bytes.length || before.compare(bytes, start, from) !== 0) return 0;
+    if (from >= bytes.length || !startsLike(bytes, start, before, this.#leading)) return 0;
     let to = from;
     for (;;) {
       const byte = bytes[to] as number;
@@ -173,9 +179,25 @@ export class ChatEventReader {
     if (event[colon] !== COLON || event[open] !== QUOTE) return;
     let close = open + 1;
     while (event[close] !== QUOTE) close += event[close] === BACKSLASH ? 2 : 1;
+    const choices = event.indexOf(CHOICES);
+    this.#leading = choices < open ? Math.max(choices, 0) : 0;
     this.#before = Buffer.from(event.subarray(0, open + 1));
     this.#after = Buffer.from(event.subarray(close));
   }
+}
+
+/** Whether `bytes` have `expected` at `start`, of which the first `leading` bytes may differ in their digits. */
+function startsLike(bytes: Buffer, start: number, expected: Buffer, leading: number): boolean {
+  for (let at = 0; at < leading; at++) {
+    const byte = bytes[start + at] as number;
+    const known = expected[at] as number;
+    if (byte !== known && !(isDigit(byte) && isDigit(known))) return false;
+  }
+  return expected.compare(bytes, start + leading, start + expected.length, leading) === 0;
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= ZERO && byte <= NINE;
 }
 
 /** The line end at or behind `start`; the end of `bytes` where there is none. */

@@ -65,6 +65,30 @@ t.test('parses an event only where more than its text has changed', async (t) =>
   t.same(read(spaced('a'), spaced('b')).texts, ['b']);
 });
 
+t.test('does not parse an event for digits before its choices', async (t) => {
+  const timed = (created: number, index: number, content: string): object => ({
+    created,
+    ...chunk({ content }, { index }),
+    sent: created,
+  });
+  t.same(read(event({ ...timed(19, 0, 'a'), sent: 1 }), event({ ...timed(20, 0, 'b'), sent: 1 })).texts, ['b']);
+  for (const other of [
+    timed(9, 0, 'b'),
+    timed(19, 1, 'b'),
+    timed(20, 0, 'b'),
+    { ...timed(19, 0, 'b'), id: 'chatcmpl-x' },
+  ]) {
+    t.same(read(event(timed(19, 0, 'a')), event(other)).texts, [], JSON.stringify(other));
+  }
+  const call = (index: number, text: string): string =>
+    event({ created: 1, ...chunk({ tool_calls: [{ index, function: { arguments: text } }] }) });
+  t.same(read(call(0, '{'), call(1, '{'), call(1, '}')).texts, ['}']);
+  // The index is part of a member that only looks as if it stood before the choices.
+  const hidden = (index: number): string =>
+    `data: {"\\u0063hoices":[{"index":${index},"delta":{"content":"a"},"choices":[]}]}\n\n`;
+  t.same(read(hidden(0), hidden(1)).texts, []);
+});
+
 t.test('parses every event that says more than a text', async (t) => {
   for (const others of [
     chunk({ content: 'x' }, { index: 1 }),
