@@ -20,13 +20,13 @@ const MAX_DEPTH = 65_536;
 
 /** Words per node: start and end of its span, and the node behind its subtree. */
 const NODE = 3;
-/** A tape or a text that grew beyond this is given back after use: 64 Ki nodes, 1 MiB. */
+/** A tape that grew beyond this is given back after use: 64 Ki nodes. */
 const KEPT_WORDS = NODE * 65_536;
-const KEPT_BYTES = 1024 * 1024;
 /** Most nodes of a tape, which take 48 MiB. A body of more is no conversation: texts and images are one node each. */
 const MAX_NODES = 4 * 1024 * 1024;
 const FIRST_WORDS = NODE * 1024;
-const FIRST_BYTES = 64 * 1024;
+/** By how much a text may become longer before its memory grows. */
+const MARGIN_BYTES = 512;
 
 /**
  * The values of one JSON text. A node is a number: values in the order of the text, with each key of an object as a node before
@@ -284,6 +284,11 @@ export class JsonTape {
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
+/** Empties a list that is used again. Setting its `length` is a call out of compiled code, and frees memory that is needed next. */
+export function clearList(list: unknown[]): void {
+  while (list.length > 0) list.pop();
+}
+
 function tooManyValues(): HeadraceError {
   const msg = `It has more than ${MAX_NODES} values and keys.`;
   return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
@@ -323,22 +328,26 @@ const SHORT_BYTES = 32;
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
 export class JsonWriter {
   readonly #tape: JsonTape;
-  #bytes = Buffer.allocUnsafeSlow(FIRST_BYTES);
+  #bytes: Buffer = NO_BYTES;
   #length = 0;
 
   constructor(tape: JsonTape) {
     this.#tape = tape;
   }
 
+  /** Begins another text, which will be about as long as that of the tape. */
   begin(): void {
+    this.#bytes = Buffer.allocUnsafeSlow(this.#tape.body.length + MARGIN_BYTES);
     this.#length = 0;
   }
 
   /** What was written since `begin`, in memory of its own. */
   take(): Buffer {
+    const bytes = this.#bytes;
+    this.#bytes = NO_BYTES;
+    if (bytes.length - this.#length <= MARGIN_BYTES + this.#length / 8) return bytes.subarray(0, this.#length);
     const taken = Buffer.allocUnsafeSlow(this.#length);
-    this.#bytes.copy(taken, 0, 0, this.#length);
-    if (this.#bytes.length > KEPT_BYTES) this.#bytes = Buffer.allocUnsafeSlow(FIRST_BYTES);
+    bytes.copy(taken, 0, 0, this.#length);
     return taken;
   }
 

@@ -2,7 +2,7 @@
 // happens to them, and what writes them.
 
 import { carried, dropped, FieldTable, passed, refused, type Table, TypeTable, untranslatable } from './field-table.ts';
-import { JsonTape, JsonWriter } from './json-tape.ts';
+import { clearList, JsonTape, JsonWriter } from './json-tape.ts';
 import { MessagesAnswer } from './messages-answer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
 
@@ -373,7 +373,7 @@ const parts: number[] = [];
 const SORTED = [thoughts, calls, results, parts, images];
 
 function sortParts(content: number): void {
-  for (const sorted of SORTED) if (sorted.length > 0) sorted.length = 0;
+  for (const sorted of SORTED) clearList(sorted);
   if (!tape.isArray(content)) return;
   const end = tape.next(content);
   for (let part = tape.first(content); part < end; part = tape.next(part)) {

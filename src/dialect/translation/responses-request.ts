@@ -13,7 +13,7 @@ import {
   untranslatable,
   untranslatableType,
 } from './field-table.ts';
-import { JsonTape, JsonWriter } from './json-tape.ts';
+import { clearList, JsonTape, JsonWriter } from './json-tape.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
@@ -72,7 +72,7 @@ export class ResponsesRequest implements TranslatedRequest {
 
 function chatRequest(): Buffer {
   pending = 'none';
-  texts.length = thoughts.length = calls.length = callWriters.length = images.length = foundTools.length = 0;
+  for (const list of [texts, thoughts, calls, callWriters, images, foundTools]) clearList(list);
   standIns = allowed = written = null;
   namespace = NONE;
   out.begin();
@@ -368,7 +368,7 @@ function beginResult(item: number): void {
 
 function endResult(): void {
   writeJoined(texts);
-  texts.length = 0;
+  clearList(texts);
   out.raw('}');
 }
 
@@ -381,7 +381,7 @@ function flush(): void {
     out.raw('}');
   } else if (pending === 'assistant') writeAssistant();
   else if (pending === 'results' && images.length > 0) writeImages();
-  texts.length = 0;
+  clearList(texts);
   pending = 'none';
 }
 
@@ -402,7 +402,9 @@ function writeAssistant(): void {
     out.raw(']');
   }
   out.raw('}');
-  calls.length = callWriters.length = thoughts.length = 0;
+  clearList(calls);
+  clearList(callWriters);
+  clearList(thoughts);
 }
 
 function writeImages(): void {
@@ -410,7 +412,7 @@ function writeImages(): void {
   out.raw('{"role":"user","content":[');
   for (const image of images) writeImage(image);
   out.raw(']}');
-  images.length = 0;
+  clearList(images);
 }
 
 const OTHER_ITEM_FIELDS = { action: 'dropped', note: 'Not part of the conversation.' } as const;
