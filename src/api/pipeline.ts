@@ -276,14 +276,20 @@ function admitRequest(
   return settlement;
 }
 
-/** A request that a running request of the same key makes needs no place of its own: it would wait for the one that waits for it. */
+/**
+ * A request that a running request of the same key makes is a part of that one: a place of its own would wait for the one that waits for
+ * it, and it is no request more in the minute. Its tokens count.
+ */
 function withinParent(exchange: Exchange, payer: GoodCredential): GoodCredential {
   const { allowance } = payer;
-  if (allowance?.runningRequests === undefined) return payer;
+  if (allowance === null) return payer;
   for (let { parent } = exchange; parent !== null; { parent } = parent) {
     const { settlement } = parent;
     const isOfKey = settlement instanceof AccountSettlement && settlement.payer.allowance?.cell === allowance.cell;
-    if (isOfKey) return { ...payer, allowance: { ...allowance, runningRequests: undefined } };
+    if (isOfKey) {
+      const unbounded = { runningRequests: undefined, requestsPerMinute: undefined, isPart: true };
+      return { ...payer, allowance: { ...allowance, ...unbounded } };
+    }
   }
   return payer;
 }

@@ -8,6 +8,7 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import OpenAI from 'openai';
 import t from 'tap';
 import { calls, type HostedGateway, KEY, MODEL, says, searches, startHosted } from '../support/hosted-search.ts';
+import type { EngineHit } from '../../src/search/index.ts';
 import { parseUsd } from '../../src/billing/index.ts';
 import { type Answer, events, json, startFakeEngine } from '../support/fake-engine.ts';
 import { endow, openTestLedger, priceOf, PRICING, SECRET, USD, usageOf } from '../support/ledger-fixture.ts';
@@ -161,6 +162,125 @@ t.test('a key that may run one request at a time may search', async (t) => {
   });
   t.equal(choices[0]?.message.content, 'Done.');
   t.same(hosted.engine.queries.toSorted(), ['a', 'b', 'c']);
+});
+
+t.test('rounds, searches and pages are one request of the minute', async (t) => {
+  const keys = { static: [{ key: KEY, account: 'tests', rpm: 2 }] };
+  const hosted = await startHosted(root, { ...OPTIONS, keys, store: 'sqlite::memory:' });
+  const ask = { messages: hi, web_search_options: {} };
+  for (const left of ['1', '0']) {
+    hosted.chat.play(searches('a', 'b', 'c'), says('Done [1].'));
+    const answer = await hosted.post('/v1/chat/completions', ask);
+    t.match(await answer.json(), { choices: [{ message: { content: /Done \(/ } }] });
+    t.equal(answer.headers.get('x-ratelimit-remaining-requests'), left);
+  }
+  t.equal((await hosted.post('/v1/chat/completions', ask)).status, 429);
+});
+
+t.test('whatever ends an answer, charged is what was run for it, once', async (t) => {
+  const page = await startFakeEngine(new Map(), ({ path }, response) => {
+    if (path === '/bad') response.writeHead(500).end();
+    else response.setHeader('content-type', 'text/plain').end('It is 42 m high.');
+  });
+  root.teardown(() => page.close());
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const ledger = await openTestLedger(t, store);
+  await endow(ledger, 100n * USD);
+  const hosted = await startHosted(root, {
+    ...{ admin: null, threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] }, pricing: PRICING },
+    ...{ search: { pricing: { mine: '0.005' } }, ejection: { consecutive: 1000 } },
+    fetch: { price: '0.003', ports: [page.port], allow: ['127.0.0.1'] },
+  });
+  const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
+  const [ROUND, SEARCH, PAGE] = [priceOf(10, 0, 5), 5_000_000_000n, 3_000_000_000n];
+  const opens = (path: string): readonly [string, string] => [
+    'open_page',
+    JSON.stringify({ url: `${page.url}${path}` }),
+  ];
+  const queries = (query: string): readonly [string, string] => ['web_search', JSON.stringify({ query })];
+  const broken = json({ error: { message: 'out of memory' } }, 500);
+  const failing = (query: string): readonly EngineHit[] => {
+    if (query === 'fails') throw new Error('no');
+    return [];
+  };
+  const cases: readonly (readonly [name: string, rounds: readonly Answer[], entries: number, cost: bigint])[] = [
+    ['no search', [says('Done.')], 1, ROUND],
+    ['two searches', [searches('a', 'b'), says('Done.')], 4, 2n * ROUND + 2n * SEARCH],
+    ['a search that fails', [searches('fails'), says('Done.')], 2, 2n * ROUND],
+    ['one of two fails', [searches('a', 'fails'), says('Done.')], 3, 2n * ROUND + SEARCH],
+    ['a page', [calls(opens('/')), says('Done.')], 3, 2n * ROUND + PAGE],
+    ['a page that fails', [calls(opens('/bad')), says('Done.')], 2, 2n * ROUND],
+    [
+      'a page that may not be opened',
+      [calls(['open_page', '{"url":"http://127.0.0.1/"}']), says('Done.')],
+      2,
+      2n * ROUND,
+    ],
+    [
+      'a page twice and a search',
+      [calls(opens('/'), queries('a'), opens('/')), says('.')],
+      5,
+      2n * ROUND + SEARCH + 2n * PAGE,
+    ],
+    ['a search beside a call of the client', [calls(queries('a'), ['read', '{}'])], 2, ROUND + SEARCH],
+    ['a server that fails in the second round', [searches('a'), broken], 2, ROUND + SEARCH],
+  ];
+  let entries = 0;
+  let total = 0n;
+  const asks: readonly (readonly [path: string, ask: object])[] = [
+    ['/v1/chat/completions', { web_search_options: {}, tools: [READ] }],
+    [
+      '/v1/messages',
+      { tools: [TOOL, { type: 'web_fetch_20250910', name: 'web_fetch' }, { name: 'read', input_schema: {} }] },
+    ],
+    ['/v1/responses', { tools: [{ type: 'web_search' }, { type: 'function', name: 'read', parameters: {} }] }],
+  ];
+  for (const [path, more] of asks) {
+    const content = `Read ${page.url}/ and ${page.url}/bad`;
+    const said =
+      path === '/v1/responses' ? { input: content } : { messages: [{ role: 'user', content }], max_tokens: 99 };
+    const stream = path !== '/v1/messages';
+    for (const [name, rounds, count, cost] of cases) {
+      hosted.reset();
+      hosted.engine.hits = failing;
+      hosted.chat.play(...rounds);
+      await (await hosted.post(path, { ...said, ...more, stream }, { headers })).text();
+      entries += count;
+      total += cost;
+      t.equal((await usageOf(ledger, entries)).amount, total, `${path}, ${stream ? 'stream' : 'whole'}: ${name}`);
+    }
+  }
+
+  // The client leaves while the search runs: the first round is charged, and nothing that comes later.
+  const gone = new AbortController();
+  const asked = Promise.withResolvers<void>();
+  hosted.reset();
+  hosted.engine.hits = () => {
+    asked.resolve();
+    return new Promise(() => undefined);
+  };
+  hosted.chat.play(searches('a'), says('Done.'));
+  const ask = { messages: hi, web_search_options: {}, stream: true };
+  const leaving = hosted.post('/v1/chat/completions', ask, { headers, signal: gone.signal });
+  await asked.promise;
+  gone.abort();
+  await leaving.then((answer) => answer.text()).catch(() => undefined);
+  t.equal((await usageOf(ledger, entries + 1)).amount, total + ROUND, 'left during the search');
+
+  // It leaves while the second round is being written: what was written is charged, not more than the round.
+  const left = new AbortController();
+  hosted.reset();
+  hosted.chat.play(
+    searches('a'),
+    events([chunk({ role: 'assistant', content: '' }), chunk({ content: 'It is' })], 'stay'),
+  );
+  const answer = await hosted.post('/v1/chat/completions', ask, { headers, signal: left.signal });
+  const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
+  for (let text = ''; !text.includes('It is');) text += Buffer.from((await reader.read()).value ?? []).toString();
+  left.abort();
+  const { amount } = await usageOf(ledger, entries + 4);
+  const last = amount - total - 2n * ROUND - SEARCH;
+  t.ok(last > 0n && last < 100n * ROUND, 'left during the second round');
 });
 
 t.test('rounds cost what their tokens cost, and searches what searches cost', async (t) => {

@@ -341,7 +341,7 @@ export class KeyLimiter {
   }
 
   #settleKey({ allowance, bucket, tokens }: LimitReservation, used: number): void {
-    if (allowance?.cell != null) this.#table.settleKey(allowance.cell, bucket, tokens, used);
+    if (allowance?.cell != null) this.#table.settleKey(allowance.cell, bucket, tokens, used, allowance.isPart);
   }
 
   #spend({ cell, limit, period, soft }: Budget, amount: number, nowMs: number): void {

@@ -162,6 +162,8 @@ export interface KeyBounds {
   readonly runningRequests: number | undefined;
   readonly requestsPerMinute: number | undefined;
   readonly tokensPerMinute: number | undefined;
+  /** A part of a request that is counted already: only its tokens count. Default: no. */
+  readonly isPart?: boolean;
 }
 
 /** Memory for so many threads. */
@@ -228,7 +230,8 @@ export class LimitTable {
     nowMs: number,
     use: SliceUse = 'direct',
   ): KeyVerdict {
-    const { requestsPerMinute = MAX_TOKENS, runningRequests = MAX_TOKENS, tokensPerMinute } = bounds;
+    const { isPart = false, requestsPerMinute = MAX_TOKENS, runningRequests = MAX_TOKENS, tokensPerMinute } = bounds;
+    const count = isPart ? 0 : 1;
     if (tokensPerMinute !== undefined && least > tokensPerMinute) return 'size';
     const ints = this.#ints;
     const start = cell.index * this.#keyWords;
@@ -237,8 +240,8 @@ export class LimitTable {
     this.#lock(start);
     const bucket = this.#advance(own, start, cell.generation, Math.floor(nowMs / BUCKET_MS));
     const slot = own + (bucket & MASK);
-    ints[own + RUNNING] = (ints[own + RUNNING] as number) + 1;
-    ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) + 1;
+    ints[own + RUNNING] = (ints[own + RUNNING] as number) + count;
+    ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) + count;
     ints[slot + TOKENS] = (ints[slot + TOKENS] as number) + wanted;
     Atomics.add(ints, start, 0);
     this.#sum(start, cell.generation, bucket);
@@ -259,11 +262,11 @@ export class LimitTable {
       granted = Math.min(granted, this.tokens);
     }
     if (verdict !== 'admitted') {
-      ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
-      ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) - 1;
+      ints[own + RUNNING] = (ints[own + RUNNING] as number) - count;
+      ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) - count;
       ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - wanted;
       const requests = this.#requests - requestsPerMinute;
-      this.#requests--;
+      this.#requests -= count;
       this.#counted -= wanted;
       if (isSliced) {
         this.#readWait(start, nowMs);
@@ -311,11 +314,11 @@ export class LimitTable {
   }
 
   /** Ends a request: the tokens that it has used take the place of those that were reserved. */
-  settleKey(cell: LimitCell, bucket: number, reserved: number, used: number): void {
+  settleKey(cell: LimitCell, bucket: number, reserved: number, used: number, isPart = false): void {
     const ints = this.#ints;
     const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
     if (ints[own + GENERATION] !== cell.generation) return;
-    ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
+    if (!isPart) ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
     if (reserved === Infinity || (ints[own + LAST] as number) - bucket >= RING) return;
     const slot = own + (bucket & MASK);
     const settled = ints[slot + SETTLED] as number;

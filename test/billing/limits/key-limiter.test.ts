@@ -96,6 +96,23 @@ t.test('requests under way are limited, and their end makes place', async (t) =>
   t.match(limiter.admit(payer, 'm', NOTHING, START + 600_000), { kind: 'running', limit: 2 });
 });
 
+t.test(
+  'a part of a request that is counted takes tokens, and neither a place nor a request of the minute',
+  async (t) => {
+    const limiter = new KeyLimiter(memory(), 0);
+    const payer = payerWith({ runningRequests: 2, requestsPerMinute: 2, tokensPerMinute: 100 });
+    const unbounded = { runningRequests: undefined, requestsPerMinute: undefined, isPart: true };
+    const part = { ...payer, allowance: { ...payer.allowance, ...unbounded } } as typeof payer;
+    const whole = reserved(limiter.admit(payer, 'm', NOTHING, START));
+    const parts = [1, 2, 3].map(() => reserved(limiter.admit(part, 'm', tokens(30), START)));
+    t.match(limiter.admit(part, 'm', tokens(30), START), { kind: 'tokens' });
+    for (const each of parts) limiter.settle(each, part, 'm', 10, 0, START);
+    reserved(limiter.admit(payer, 'm', tokens(70), START));
+    limiter.settle(whole, payer, 'm', 0, 0, START);
+    t.match(limiter.admit(payer, 'm', NOTHING, START), { kind: 'requests' });
+  },
+);
+
 t.test('tokens are reserved at admission and settled with the truth', async (t) => {
   const limiter = new KeyLimiter(memory(), 0);
   const payer = payerWith({ tokensPerMinute: 100 });
