@@ -41,7 +41,9 @@ export class SharedSignal {
   /** For the thread that waits: it does not wait any more, and is not called. */
   stop(): void {
     if (this.#wake === null) return;
-    this.#wake = () => undefined;
+    this.#wake = ignore;
     this.raise();
   }
 }
+
+function ignore(): void {}

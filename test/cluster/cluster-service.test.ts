@@ -131,6 +131,36 @@ t.test('messages that are too large, too many or of no use are counted and dropp
   t.match(b.badMessages[0], { message: 'malformed' });
 });
 
+t.test('what a later version says is understood as far as it can be, and harms nothing', async (t) => {
+  const cluster = createFakeCluster();
+  const [a, b] = [cluster.link('a'), cluster.link('b')];
+  await cluster.advance(60);
+  const heard: string[] = [];
+  b.on('keys', (body) => void heard.push(body.toString()));
+  const later = '00000000000000ee';
+  const beat = { name: 'later', version: '9.0.0', address: null, stage: 'ready', uptimeMs: 1, inFlight: 0 };
+  const body = { ...beat, requestsPerS: 0, ask: false, leaving: false, zone: 'north', peers: [1, 2] };
+  const say = (topic: 'roll-call' | 'keys', text: string): void =>
+    cluster.inject('all', Buffer.concat([envelopeHead(later, topic), Buffer.from(text)]));
+  say('roll-call', JSON.stringify(body));
+  await cluster.advance(1);
+  t.match(b.sibling(later), { name: 'later', version: '9.0.0' }, 'fields that it does not know are passed over');
+  b.counted.length = 0;
+  say('keys', 'one');
+  const topic = Buffer.from('telepathy');
+  const head = envelopeHead(later, 'keys').subarray(0, 9);
+  cluster.inject('all', Buffer.concat([head, Buffer.of(topic.length), topic, Buffer.from('?')]));
+  const protocol = Buffer.concat([envelopeHead(later, 'keys'), Buffer.from('two')]);
+  protocol[0] = PROTOCOL_VERSION + 1;
+  cluster.inject('all', protocol);
+  say('keys', 'three');
+  await cluster.advance(1);
+  t.same(heard, ['one', 'three']);
+  t.same(b.counted, ['in keys ok', 'in other topic', 'in other version', 'in keys ok']);
+  t.equal(b.badMessages.length, 0);
+  t.match(b.sibling(a.instance), { name: 'a' });
+});
+
 t.test('gateways beyond the rows of local tables are counted and ignored', async (t) => {
   const cluster = createFakeCluster();
   const a = cluster.link('a');

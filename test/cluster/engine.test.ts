@@ -85,6 +85,24 @@ t.test('an engine that stops answering is noticed, also when its connections sta
   await next('connected');
 });
 
+t.test('an engine that is full carries messages, and refuses what would be kept', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const a = openLink(t, 'a', redis.url);
+  await a.next('connected');
+  const b = openLink(t, 'b', redis.url);
+  await Promise.all([a.next('joined'), b.next('joined')]);
+  await a.link.command(['SET', a.link.key('kept'), 'x'], 1000);
+  redis.cli('CONFIG', 'SET', 'maxmemory', '1');
+  await t.rejects(a.link.command(['SET', a.link.key('more'), 'x'], 1000), { reason: 'refused', code: 'OOM' });
+  t.same(await a.link.command(['GET', a.link.key('kept')], 1000), Buffer.from('x'));
+  const received = new Promise((resolve) => b.link.on('placements', (body) => resolve(body)));
+  t.ok(a.link.publish('placements', Buffer.from('y')));
+  t.same(await received, Buffer.from('y'));
+  redis.cli('CONFIG', 'SET', 'maxmemory', '0');
+  t.equal(await a.link.command(['SET', a.link.key('more'), 'x'], 1000), 'OK');
+});
+
 t.test('a wrong password is named, and the link goes on trying', async (t) => {
   const redis = await startRedis({ args: ['--requirepass', 'right'] });
   t.teardown(() => redis.stop());

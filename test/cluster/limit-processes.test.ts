@@ -50,7 +50,7 @@ function modes(gateways: readonly Gateway[], mode: string): Promise<LimitReport[
   return Promise.all(gateways.map((gateway) => gateway.tell({ type: 'mode', mode })));
 }
 
-function ask(gateways: readonly Gateway[], key: 'rate' | 'running', count: number): Promise<LimitReport[]> {
+function ask(gateways: readonly Gateway[], key: 'rate' | 'running' | 'tokens', count: number): Promise<LimitReport[]> {
   return Promise.all(gateways.map((gateway) => gateway.tell({ type: 'ask', key, count })));
 }
 
@@ -64,6 +64,10 @@ t.test('of a key with 100 requests a minute, exactly 100 are admitted by three p
   const second = await ask(gateways, 'rate', 60);
   t.equal(admitted(second), 100, first.map((report) => report.admitted).join(', '));
   t.ok(second.every((report) => report.mode === 'shared'));
+  // The same processes with a limit of 3,000 tokens, of which each request takes 50.
+  await ask(gateways, 'tokens', 40);
+  const third = await ask(gateways, 'tokens', 40);
+  t.equal(admitted(third), 100 + 60, third.map((report) => report.admitted).join(', '));
 });
 
 t.test('of a key with 3 running requests, exactly 3 run, and each end makes place for one anywhere', async (t) => {

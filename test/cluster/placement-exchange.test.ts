@@ -1,6 +1,8 @@
 import t from 'tap';
-import { createSeededRandom } from '../../src/actor/index.ts';
+import { createManualClock, createSeededRandom } from '../../src/actor/index.ts';
 import { BatchDecoder, BatchEncoder, type BatchSink, memberId } from '../../src/cluster/index.ts';
+import { DeadlineQueue } from '../../src/net/deadline.ts';
+import { Admission } from '../../src/routing/admission.ts';
 import type { Member } from '../../src/routing/model-table.ts';
 import { PlacementGateway, promptOf } from '../support/placement-gateway.ts';
 
@@ -305,4 +307,90 @@ t.test('what is encoded is decoded', async (t) => {
     t.strictSame(got, expected);
     t.ok(encoder.isEmpty);
   }
+});
+
+t.test('indexes that hear the same in any order are the same', async (t) => {
+  const random = createSeededRandom(11);
+  const now = (): number => 1000;
+  const senders = range(0, 4).map(() => new PlacementGateway({ crns: 4, now, random }));
+  const prompts = range(0, 60).map((at) => promptOf([...range(1000 * (at % 12), 20), ...range(50_000 + 100 * at, 40)]));
+  const queues = senders.map((sender): Buffer[] => {
+    const bodies: Buffer[] = [];
+    for (let count = 0; count < 40; count++) {
+      const choice = sender.choose(prompts[Math.floor(random() * prompts.length)]!);
+      sender.prefilledBy(choice);
+      sender.board.leave(choice.member.server);
+      if (count % 5 === 4) bodies.push(sender.take()!);
+    }
+    return bodies;
+  });
+  // Each sender's messages in their order, those of several in any.
+  const observers = range(0, 5).map(() => {
+    const observer = new PlacementGateway({ crns: 4, now, random });
+    const left = queues.map((bodies, from) => ({ from, bodies: [...bodies] }));
+    for (;;) {
+      const some = left.filter(({ bodies }) => bodies.length > 0);
+      if (some.length === 0) return observer;
+      const { bodies, from } = some[Math.floor(random() * some.length)]!;
+      observer.exchange.apply(bodies.shift()!, from + 1, now());
+    }
+  });
+  const knownTo = (observer: PlacementGateway): number[] =>
+    prompts.flatMap((prompt) => range(0, 4).map((crn) => observer.matched(crn, prompt)));
+  const [first, ...others] = observers.map(knownTo);
+  t.ok(first!.filter((matched) => matched > 0).length >= 40);
+  for (const other of others) t.same(other, first);
+});
+
+t.test('a CRN that was restarted is empty for all, and what it gets then is told anew', async (t) => {
+  const { matched, one, prompt, two } = (() => {
+    const [a, b] = [0, 1].map(() => new PlacementGateway({ crns: 1, now: () => 1000 })) as [
+      PlacementGateway,
+      PlacementGateway,
+    ];
+    const text = promptOf(range(0, 64));
+    return { one: a, two: b, prompt: text, matched: (gateway: PlacementGateway) => gateway.matched(0, text) };
+  })();
+  const tell = (): void => {
+    const body = one.take();
+    if (body !== null) two.exchange.apply(body, 1, 1000);
+  };
+  one.choose(prompt);
+  tell();
+  t.ok(matched(two) > 50);
+  // Each gateway notices it by itself, the one that sends the requests last.
+  two.control.clear(two.model.members[0]!.member);
+  t.equal(matched(two), 0);
+  one.control.clear(one.model.members[0]!.member);
+  one.choose(prompt);
+  tell();
+  t.ok(matched(two) > 50);
+  t.equal(matched(one), 64);
+});
+
+t.test('requests are held for what siblings have waiting at all CRNs', async (t) => {
+  const clock = createManualClock(1000);
+  const [one, two] = [0, 1].map(() => new PlacementGateway({ crns: 2, now: () => clock.now() })) as [
+    PlacementGateway,
+    PlacementGateway,
+  ];
+  for (const { board, model } of [one, two])
+    for (const { member } of model.members) board.loads.noteFirst(member, 10_000, 100, clock.now());
+  const admission = new Admission(
+    {
+      ...{ board: two.board, memory: two.memory, thread: 0, expected: two.board.loads, clock },
+      ...{ deadlines: new DeadlineQueue(clock, 1), onWaiting: () => undefined, onOutcome: () => undefined },
+    },
+    { holdMs: 200, timeoutMs: 60_000, requests: 1000, bytes: 2 ** 30 },
+  );
+  const tell = (): void => two.exchange.apply(one.take()!, 1, clock.now());
+  t.equal(admission.admits(two.model, 0), true);
+  // 51 KB each, at 100 bytes in a millisecond.
+  const choices = range(0, 2).map((at) => one.choose(promptOf(range(1000 * at, 100))));
+  t.equal(new Set(choices.map((choice) => one.crnOf(choice))).size, 2);
+  tell();
+  t.equal(admission.admits(two.model, 0), false);
+  one.prefilledBy(choices[0]!);
+  tell();
+  t.equal(admission.admits(two.model, 0), true);
 });

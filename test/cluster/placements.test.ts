@@ -86,6 +86,31 @@ t.test('a gateway whose engine is away goes on, and what it noted meanwhile is t
   await close(cluster, [one, two, three_]);
 });
 
+t.test('nothing is sent while nothing runs, and the next choice is told within milliseconds', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  const prompt = promptOf(range(0, 50));
+  const choice = one.choose(prompt);
+  await cluster.advance(5);
+  t.ok(two.matched(one.crnOf(choice), prompt) > 0);
+  await cluster.advance(200);
+  one.prefilledBy(choice);
+  one.board.leave(choice.member.server);
+  await cluster.advance(5000);
+  t.equal(two.board.inFlight(two.model.members[one.crnOf(choice)]!.server), 0);
+  const sent = (): number => one.link.counted.filter((each) => each === 'out placements ok').length;
+  const before = sent();
+  await cluster.advance(60_000);
+  t.equal(sent(), before);
+  // Ten choices in 100 ms, which share messages.
+  for (let at = 0; at < 10; at++) {
+    one.choose(promptOf(range(1000 * at + 5000, 50)));
+    await cluster.advance(10);
+  }
+  t.ok(sent() - before <= 6, `${sent() - before} messages`);
+  await close(cluster, [one, two, three_]);
+});
+
 t.test('alone, nothing is noted', async (t) => {
   const cluster = createFakeCluster();
   const one = linked(cluster);
