@@ -188,6 +188,7 @@ export class ChatEventReader {
 
 /** Whether `bytes` have `expected` at `start`, of which the first `leading` bytes may differ in their digits. */
 function startsLike(bytes: Buffer, start: number, expected: Buffer, leading: number): boolean {
+  if (expected.compare(bytes, start, start + expected.length) === 0) return true;
   for (let at = 0; at < leading; at++) {
     const byte = bytes[start + at] as number;
     const known = expected[at] as number;
