@@ -26,6 +26,7 @@ import {
 import { HeadraceError } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { respondLargeJson } from '../ingress/large-json.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { SearchAnswer } from '../search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
@@ -103,7 +104,7 @@ const extract = pagesEndpoint({
   },
   respond({ deps, exchange, input }, pages, headers) {
     const elapsedMs = deps.clock.now() - exchange.receivedMs;
-    respondJson(exchange, 200, printTavilyExtract(input.foreign, pages, elapsedMs, exchange.requestId), headers);
+    respondLargeJson(exchange, 200, printTavilyExtract(input.foreign, pages, elapsedMs, exchange.requestId), headers);
   },
 });
 
@@ -137,7 +138,7 @@ export const jinaRead: Endpoint = served(
       },
       respond({ exchange, input }, [page], headers) {
         const answer = page?.answer as PageAnswer;
-        if (input.foreign.isJson) respondJson(exchange, 200, printJinaJson(input.foreign, answer), headers);
+        if (input.foreign.isJson) respondLargeJson(exchange, 200, printJinaJson(input.foreign, answer), headers);
         else exchange.respond(200, [...TEXT, ...headers], Buffer.from(printJinaText(input.foreign, answer)));
       },
     }),
@@ -165,7 +166,7 @@ const scrape = paid<{ readonly asks: readonly PagesAsk[]; readonly foreign: Retu
       (pages) => pageSpendings(deps, pages.length),
       (done) => startAll(deps, account, input.asks, done),
       (_exchange, pages, headers) => {
-        respondJson(exchange, 200, printFirecrawlScrape(input.foreign, pages, exchange.requestId), headers);
+        respondLargeJson(exchange, 200, printFirecrawlScrape(input.foreign, pages, exchange.requestId), headers);
       },
     );
   },

@@ -5,7 +5,7 @@ import { exactUsdText, type Spending } from '../billing/index.ts';
 import { HeadraceError, type ErrorCode } from '../errors.ts';
 import type { PageAnswer, PageExplanation, PageRequest } from '../fetch/index.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
-import { respondJson } from '../ingress/respond.ts';
+import { respondLargeJson } from '../ingress/large-json.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { type ExplainedError, explainedError, type GivenBody } from './explained.ts';
 import { callerOf } from './held-exchange.ts';
@@ -83,7 +83,7 @@ export function pagesEndpoint<Ask extends PagesAsk>(form: PagesForm<Ask>): PaidE
         (pages) => pageSpendings(deps, readOf(input.pages, pages)),
         (done) => startPages(deps, account, input, exchange.onProgress, done),
         (_exchange, pages, headers) => {
-          if (form.respond === undefined) respondJson(exchange, 200, documentOf(input, pages), headers);
+          if (form.respond === undefined) respondLargeJson(exchange, 200, documentOf(input, pages), headers);
           else form.respond(request, pages, headers);
         },
       );
@@ -253,9 +253,18 @@ function pagesAskOf(request: FetchRequest, loc: readonly string[]): PagesAsk {
 
 /** What is asked of each page. The fields that say what a page says of itself come with every field that the interface has added. */
 function wantedOf(request: FetchRequest): Omit<PageRequest, 'url'> {
-  const { format, images = false, include, links = false, max_age: maxAgeS, max_chars: maxChars, start } = request;
+  const {
+    format,
+    images = false,
+    include,
+    links = false,
+    max_age: maxAgeS,
+    max_chars: maxChars,
+    start,
+    urls,
+  } = request;
   const extras = [...include, ...(links ? ['links' as const] : []), ...(images ? ['images' as const] : [])];
-  const added = [request.links, request.images, maxAgeS, maxChars, start];
+  const added = [request.links, request.images, maxAgeS, maxChars, start, urls];
   return {
     ...{ format, include: [...new Set(extras)].toSorted(), details: added.some((field) => field !== undefined) },
     ...(maxChars !== undefined && { maxChars }),

@@ -26,8 +26,9 @@ const MAX_WAITING_BYTES = 65_536;
 /** 1xx answers before the head; servers send one or two. */
 const MAX_INFORMATIONAL = 8;
 
-/** Smallest allocation for a body. */
+/** Smallest and largest block of a body, where pieces are no larger. Up to the largest, each is as long as all before it. */
 const MIN_CAPACITY = 4096;
+const MAX_BLOCK = 1_048_576;
 
 /** What waits for the head of an answer from one origin. */
 interface OriginWait {
@@ -305,29 +306,52 @@ export class GuardedResponse implements Dispatcher.DispatchHandler, AsyncIterabl
   }
 }
 
-/** Bytes that come in pieces, kept in one buffer: a million pieces of one byte take no more memory than one megabyte. */
+/**
+ * Bytes that come in pieces, kept in blocks: a million pieces of one byte take no more memory than one megabyte, and nothing is copied
+ * before they are taken.
+ */
 export class GrowingBytes {
   length = 0;
-  #bytes: Uint8Array<ArrayBuffer> = new Uint8Array(0);
+  readonly #full: Uint8Array[] = [];
+  #block: Uint8Array<ArrayBuffer> = new Uint8Array(0);
+  #used = 0;
 
   /** Copies a piece to the end. */
   append(piece: Uint8Array): void {
-    const needed = this.length + piece.byteLength;
-    if (needed > this.#bytes.byteLength) {
-      const grown = new Uint8Array(Math.max(needed, 2 * this.#bytes.byteLength, MIN_CAPACITY));
-      grown.set(this.#bytes.subarray(0, this.length));
-      this.#bytes = grown;
+    const room = this.#block.byteLength - this.#used;
+    const fitting = piece.byteLength <= room ? piece : piece.subarray(0, room);
+    this.#block.set(fitting, this.#used);
+    this.#used += fitting.byteLength;
+    const rest = piece.byteLength - fitting.byteLength;
+    if (rest > 0) {
+      if (this.#used > 0) this.#full.push(this.#block);
+      const wanted = Math.min(this.length, MAX_BLOCK);
+      this.#block = new Uint8Array(Math.max(rest, wanted, MIN_CAPACITY));
+      this.#block.set(piece.subarray(fitting.byteLength));
+      this.#used = rest;
     }
-    this.#bytes.set(piece, this.length);
-    this.length = needed;
+    this.length += piece.byteLength;
   }
 
   /** All bytes so far, in a buffer of exactly their size. Nothing stays here. */
   take(): Uint8Array<ArrayBuffer> {
-    const exact = this.length === this.#bytes.byteLength ? this.#bytes : this.#bytes.slice(0, this.length);
-    this.#bytes = new Uint8Array(0);
+    const exact = this.length === this.#block.byteLength ? this.#block : this.#joined();
+    this.#full.length = 0;
+    this.#block = new Uint8Array(0);
+    this.#used = 0;
     this.length = 0;
     return exact;
+  }
+
+  #joined(): Uint8Array<ArrayBuffer> {
+    const bytes = new Uint8Array(this.length);
+    let at = 0;
+    for (const block of this.#full) {
+      bytes.set(block, at);
+      at += block.byteLength;
+    }
+    bytes.set(this.#block.subarray(0, this.#used), at);
+    return bytes;
   }
 }
 

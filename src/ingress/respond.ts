@@ -39,7 +39,7 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
   exchange.respond(shaped?.status ?? error.status, headers, Buffer.from(JSON.stringify(body)));
 }
 
-const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
+export const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
 
 /** Responds with a JSON document. */
 export function respondJson(exchange: Exchange, status: number, value: unknown, headers: readonly string[] = []): void {

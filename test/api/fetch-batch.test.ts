@@ -86,6 +86,16 @@ t.test('pages are answered in the order of their URLs, each with its own error',
   t.match(again.headers, { 'x-headrace-cache': 'hit', 'x-headrace-cost': '0.002' }, 'kept pages cost the same');
 });
 
+t.test('the pages of a batch say of themselves what a single page does', async (t) => {
+  const html = `<html lang="en"><head><link rel="canonical" href="https://example.com/told"><meta name="author" content="Ada Marsh"><meta property="article:published_time" content="2026-05-04T10:00:00Z"></head>${article('Told')}</html>`;
+  const { ask, origin } = await open(t, { pages: { '/told': page(html) } });
+  const single = (await ask({ url: `${origin}/told`, max_chars: 100_000 })).json<Record<string, unknown>>();
+  const told = { language: 'en', canonical_url: 'https://example.com/told', authors: ['Ada Marsh'] };
+  t.match(single, { ...told, published_at: /^2026-05-04/, fetched_at: String, version: String });
+  const { results } = (await ask({ urls: [`${origin}/told`] })).json<BatchAnswer>();
+  t.same(results, [single]);
+});
+
 t.test('the pages of a batch share its characters', async (t) => {
   const { ask, origin } = await open(t, {
     pages: { '/long': page('long line of text\n'.repeat(150_000), { 'content-type': 'text/plain' }) },

@@ -7,6 +7,7 @@ import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { sharedCache } from '../../src/cluster/shared-cache.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { HeadraceError } from '../../src/errors.ts';
+import type { Download } from '../../src/fetch/download.ts';
 import type { PageAnswer, PageRequest } from '../../src/fetch/page-answer.ts';
 import { PageClient, pages, placeLimits } from '../../src/fetch/pages.ts';
 import { readSharedPage, sharedPageText } from '../../src/fetch/shared-page.ts';
@@ -35,6 +36,8 @@ interface Cluster extends TestSystem {
   readonly shared: () => SharedCache;
   /** Waits until writes have reached the engine. */
   readonly written: (entries: number) => Promise<void>;
+  /** Waits until so many writes were made, of whatever entries. */
+  readonly writtenTimes: (writes: number) => Promise<void>;
 }
 
 function cluster(): Cluster {
@@ -51,7 +54,12 @@ function cluster(): Cluster {
     while (engine.entries.size < entries) await new Promise((resolve) => void setImmediate(resolve));
     await test.settle();
   };
-  return { ...test, engine, shared, written };
+  const writtenTimes = async (writes: number): Promise<void> => {
+    const made = (): number => engine.asked.filter((command) => command.startsWith('SET')).length;
+    while (made() < writes) await new Promise((resolve) => void setImmediate(resolve));
+    await test.settle();
+  };
+  return { ...test, engine, shared, written, writtenTimes };
 }
 
 interface Heard {
@@ -214,19 +222,29 @@ interface Page {
 
 interface PageGateway {
   readonly downloads: string[];
+  /** What was asked for anew: address and validators. */
+  readonly refreshes: string[];
   readonly fetch: (url: string, account?: string, extra?: Partial<PageRequest>) => Promise<Page>;
 }
 
-function pageGateway(
-  c: Cluster,
-  settings: Record<string, unknown> = {},
-  noStore = false,
-  content = 'clean',
-): PageGateway {
+/** What the server of all pages has. */
+interface PageSite {
+  noStore?: boolean;
+  content?: string;
+  /** Null: it gives none. */
+  etag?: string | null;
+}
+
+function pageGateway(c: Cluster, settings: Record<string, unknown> = {}, site: PageSite = {}): PageGateway {
   const resolution = resolveSettings({ fetch: settings });
   if ('mistakes' in resolution) throw new Error(JSON.stringify(resolution.mistakes));
   const { fetch } = resolution.settings;
   const downloads: string[] = [];
+  const refreshes: string[] = [];
+  const downloaded = (url: string): Download => ({
+    ...{ url, mediaType: 'text/html', charset: null, bytes: new Uint8Array(1), noStore: site.noStore ?? false },
+    ...(site.etag == null ? {} : { validators: { url, etag: site.etag } }),
+  });
   const places = new AccountPlaces({ memory: createPlaceMemory(1), thread: 0, clock: c.clock });
   places.configure(placeLimits(fetch));
   const close = (): Promise<void> => Promise.resolve();
@@ -239,9 +257,12 @@ function pageGateway(
         downloader: {
           download: async (url) => {
             downloads.push(url);
-            return { url, mediaType: 'text/html', charset: null, bytes: new Uint8Array(1), noStore };
+            return downloaded(url);
           },
-          refresh: () => Promise.reject(new Error('there are no validators')),
+          refresh: async ({ etag, url }) => {
+            refreshes.push(`${url} ${etag}`);
+            return etag === site.etag ? { unchanged: true, noStore: false } : downloaded(url);
+          },
           ...{ configure: () => {}, waits: () => ({ waiting: 0, refused: 0 }), close },
           visit: () => Promise.reject(new Error('no browser')),
         },
@@ -249,7 +270,7 @@ function pageGateway(
         pool: {
           read: async () => ({
             title: 'T',
-            content,
+            content: site.content ?? 'clean',
             version: 'v',
             wordCount: 1,
             links: [],
@@ -264,12 +285,13 @@ function pageGateway(
       }),
       onOutcome: () => undefined,
       onDefect: () => undefined,
-      epochMs: () => 1_800_000_000_000,
+      epochMs: () => 1_800_000_000_000 + c.clock.now(),
     }),
   );
   const client = new PageClient(ref, 'here');
   return {
     downloads,
+    refreshes,
     fetch: (url, account = 'a', extra = {}) =>
       new Promise((resolve) => {
         const request: PageRequest = { url, format: 'text', include: [], ...extra };
@@ -292,6 +314,35 @@ t.test('a page is answered by what another gateway has read, without a request t
   c.clock.advance(1001);
   t.equal((await two.fetch(URL_1)).cached, false, 'no longer than the page of the other gateway');
   t.equal((await two.fetch(URL_1, 'a', { format: 'html' })).cached, false, 'another format');
+});
+
+t.test('a page is asked for again with the validators that its server gave another gateway', async (t) => {
+  const c = cluster();
+  const site = { content: 'old', etag: '"1"' };
+  const [one, two, three] = [pageGateway(c, {}, site), pageGateway(c, {}, site), pageGateway(c, {}, site)];
+  const first = await one.fetch(URL_1, 'a', { details: true });
+  await c.written(1);
+  c.clock.advance(200_000);
+  const again = await two.fetch(URL_1, 'b', { maxAgeMs: 60_000, details: true });
+  t.same([two.downloads, two.refreshes], [[], [`${URL_1} "1"`]]);
+  t.equal(again.cached, false);
+  t.strictSame(again.answer, { ...first.answer, fetched_at: new Date(1_800_000_200_000).toISOString() });
+  await c.writtenTimes(2);
+  c.clock.advance(200_000);
+  t.strictSame(await three.fetch(URL_1, 'c', { details: true }), { ...again, cached: true }, 'shared with its new age');
+
+  Object.assign(site, { content: 'new', etag: '"2"' });
+  c.clock.advance(100_001);
+  t.match(
+    await three.fetch(URL_1),
+    { answer: { content: 'new' }, cached: false },
+    'validators stay with what was shared',
+  );
+  t.same([three.downloads, three.refreshes], [[], [`${URL_1} "1"`]]);
+  await c.writtenTimes(3);
+  t.match(await one.fetch(URL_1, 'a', { maxAgeMs: 1000 }), { answer: { content: 'new' }, cached: true });
+  t.equal((await one.fetch(URL_1, 'a', { maxAgeMs: 0 })).answer?.content, 'new');
+  t.same([one.downloads.length, one.refreshes], [1, [`${URL_1} "2"`]], 'with the newer validators');
 });
 
 t.test('a page that this gateway may not fetch is not answered by what another one has read', async (t) => {
@@ -326,7 +377,7 @@ t.test('a page of a stranger at an address that may not be fetched is no hit', a
 
 t.test('a page that its server forbids to keep is not shared', async (t) => {
   const c = cluster();
-  const gateway = pageGateway(c, {}, true);
+  const gateway = pageGateway(c, {}, { noStore: true });
   await gateway.fetch(URL_1);
   await gateway.fetch('https://example.com/2');
   await c.settle();
@@ -335,7 +386,7 @@ t.test('a page that its server forbids to keep is not shared', async (t) => {
 
 t.test('a page that is too long is not shared', async (t) => {
   const c = cluster();
-  const gateway = pageGateway(c, {}, false, 'x'.repeat(ENTRY_BYTES));
+  const gateway = pageGateway(c, {}, { content: 'x'.repeat(ENTRY_BYTES) });
   t.equal((await gateway.fetch(URL_1)).answer?.content.length, ENTRY_BYTES);
   await pageGateway(c).fetch('https://example.com/2');
   await c.written(1);
