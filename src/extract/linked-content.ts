@@ -268,7 +268,7 @@ export function htmlOfText(written: string): string {
 /** One line of text without markup. */
 function plain(written: string): string {
   const decoded = decodeHTML(written);
-  return escapeText(/<[a-z/]/i.test(decoded) ? decoded.replaceAll(/<[^>]*>/g, ' ') : decoded);
+  return escapeText(/<[a-z/]/i.test(decoded) ? decoded.replaceAll(/<[^<>]*>/g, ' ') : decoded);
 }
 
 function valueText(value: unknown): string {

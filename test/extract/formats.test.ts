@@ -190,6 +190,8 @@ t.test('images are found whatever way they are loaded', async (t) => {
     '<img src="data:image/gif;base64,R0" data-src="/i.png" alt="i">',
     '<img src="/blank.gif" data-original="/i.png" alt="i">',
     '<img srcset="/s.png 320w, /i.png 640w" alt="i">',
+    '<img srcset="/s.png,\n/i.png 1.5x,/t.png" alt="i">',
+    '<img srcset=", /i.png" alt="i">',
     '<picture><source srcset="/i.png 2x, /s.png"><img alt="i"></picture>',
     '<img src="data:image/gif;base64,R0" alt="i"><noscript><img src="/i.png" alt="i"></noscript>',
   ];

@@ -82,6 +82,9 @@ const SHAPES: Readonly<Record<string, (length: number) => string>> = {
     `<div class="${fill('abc ', length / 2)}">${fill('<pre>x</pre>', length / 2)}</div>`,
   'images beside a source of many images': (length) =>
     `<p>x<picture><source srcset="${fill('/a.png 1x, ', length / 2)}">${fill('<img alt=a>', length / 2)}</picture>`,
+  'a long address in a srcset': (length) => `<p>x<img srcset="${fill('a', length)} x">`,
+  'linked data with a name of open tags': (length) =>
+    `<script type="application/ld+json">{"@type":"Product","name":"${fill('<a', length)}"}</script>`,
   'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
   titles: (length) => `<title>${fill('a | ', length)}</title>`,
   zeros: (length) => fill('\0', length),

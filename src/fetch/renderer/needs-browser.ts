@@ -41,6 +41,6 @@ function hasScripts(bytes: Uint8Array): boolean {
 export function isSparse({ content }: Pick<CleanPage, 'content'>): boolean {
   if (content.length > MAX_MARKUP) return false;
   // Tags and the addresses of links and pictures are no text.
-  const text = content.replaceAll(/<[^>]*>|\]\([^)\s]*\)/g, ' ').replaceAll(/\s+/g, ' ');
+  const text = content.replaceAll(/<[^<>]*>|\]\([^)\s]*\)/g, ' ').replaceAll(/\s+/g, ' ');
   return text.trim().length < TEXT_CHARACTERS;
 }
