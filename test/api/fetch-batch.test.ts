@@ -273,15 +273,18 @@ t.test('a wrong content is refused', async (t) => {
 });
 
 t.test('a search whose account fetches as much as it may is answered at its deadline, without text', async (t) => {
-  const { ask, origin } = await open(t, {
+  let release = (): void => undefined;
+  const { ask, asked, origin } = await open(t, {
     found: ['/a'],
-    pages: { '/never': () => undefined },
-    fetch: { perAccount: 1, timeout: '1500ms' },
+    pages: { '/slow': (_, response) => (release = () => void response.writeHead(200).end()) },
+    fetch: { perAccount: 1, timeout: '30s' },
     search: { timeout: '800ms' },
   });
-  const stuck = ask({ url: `${origin}/never` });
+  const stuck = ask({ url: `${origin}/slow` });
+  await until('the place is taken', () => asked.includes('/slow'));
   const response = await ask({ query: 'q', content: {} }, 'hr_one', '/search');
   t.match(response.json(), { results: [{ content_error: 'HR_FETCH_TIMEOUT' }] });
   t.equal(response.headers['x-headrace-cost'], '0.005');
+  release();
   await stuck;
 });

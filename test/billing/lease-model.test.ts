@@ -14,8 +14,9 @@ import { leaseManager, type LeaseManagerCommand, type LeaseNotice } from '../../
 import { createLeaseMemory, LeaseTable } from '../../src/billing/lease-table.ts';
 import { LedgerError } from '../../src/billing/ledger/store.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { LONG } from '../support/long.ts';
 
-const SEEDS = 100;
+const SEEDS = LONG ? 100 : 50;
 const STEPS = 800;
 /** Of so many steps, threads begin requests in the first half, and end them in the second, in every third run. */
 const PHASE = 160;

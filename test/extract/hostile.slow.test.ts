@@ -5,12 +5,10 @@ import { decode } from '../../src/extract/charset.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { clean } from '../../src/extract/index.ts';
 import { createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
+import { LONG } from '../support/long.ts';
 
 const PROSE = 'Words of a sentence that goes on for a while, and then ends. ';
 const MEBI = 1_048_576;
-
-/** The long form, `npm run test:long`, has larger pages and every format of every page. */
-const LONG = process.env['HEADRACE_TEST_LONG'] === '1';
 
 /** Bytes of a large page whose time is compared with that of a sixteenth of it. */
 const LARGE = LONG ? 4 * MEBI : MEBI / 2;

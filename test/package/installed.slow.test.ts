@@ -6,7 +6,7 @@ import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { install, nodeBinary, ROOT } from './installed.ts';
+import { install, nodeBinaries, ROOT } from './installed.ts';
 
 const run = promisify(execFile);
 
@@ -14,37 +14,42 @@ const run = promisify(execFile);
 const INSTALLED_BYTES = 50e6;
 
 const TYPESCRIPT_7 = join(ROOT, 'node_modules/typescript/bin/tsc');
-const COMPILERS = { 'TypeScript 5.9': 'node_modules/typescript/bin/tsc', 'TypeScript 7': TYPESCRIPT_7 };
-const MODULES = { nodenext: 'nodenext', bundler: 'preserve' };
+const LOWEST = '22.19.0';
+const REFUSED = ['20.20.0', '22.12.0'];
+
+/** Each compiler and each way to resolve modules once: both compilers resolve alike. */
+const CONSUMERS = [
+  ['TypeScript 5.9', 'node_modules/typescript/bin/tsc', 'bundler', 'preserve'],
+  ['TypeScript 7', TYPESCRIPT_7, 'nodenext', 'nodenext'],
+] as const;
 
 const { folder, remove } = await install(['typescript@5.9.3']);
 t.teardown(remove);
+const nodes = await nodeBinaries([LOWEST, ...REFUSED], folder);
 const env = { PATH: process.env['PATH'] };
 cpSync(join(ROOT, 'test/package/fixtures/embed.ts.txt'), join(folder, 'embed.ts'));
 
-for (const [compiler, file] of Object.entries(COMPILERS)) {
-  for (const [moduleResolution, module] of Object.entries(MODULES)) {
-    t.test(`${compiler} checks a consumer with moduleResolution ${moduleResolution}`, async (t) => {
-      const options = {
-        module,
-        moduleResolution,
-        target: 'es2023',
-        strict: true,
-        skipLibCheck: false,
-        types: ['node'],
-      };
-      const config = `tsconfig.${moduleResolution}.json`;
-      writeFileSync(join(folder, config), JSON.stringify({ compilerOptions: options, files: ['embed.ts'] }));
-      const done = run(process.execPath, [file, '-p', config], { cwd: folder, env });
-      t.equal(
-        await done.then(
-          () => '',
-          ({ stdout }: { stdout: string }) => stdout,
-        ),
-        '',
-      );
-    });
-  }
+for (const [compiler, file, moduleResolution, module] of CONSUMERS) {
+  t.test(`${compiler} checks a consumer with moduleResolution ${moduleResolution}`, async (t) => {
+    const options = {
+      module,
+      moduleResolution,
+      target: 'es2023',
+      strict: true,
+      skipLibCheck: false,
+      types: ['node'],
+    };
+    const config = `tsconfig.${moduleResolution}.json`;
+    writeFileSync(join(folder, config), JSON.stringify({ compilerOptions: options, files: ['embed.ts'] }));
+    const done = run(process.execPath, [file, '-p', config], { cwd: folder, env });
+    t.equal(
+      await done.then(
+        () => '',
+        ({ stdout }: { stdout: string }) => stdout,
+      ),
+      '',
+    );
+  });
 }
 
 t.test('strictness of the consumer changes nothing', async (t) => {
@@ -69,7 +74,7 @@ t.test('strictness of the consumer changes nothing', async (t) => {
 });
 
 t.test('the program runs on this and on the lowest supported Node.js', async (t) => {
-  for (const node of [process.execPath, await nodeBinary('22.19.0', folder)]) {
+  for (const node of [process.execPath, nodes.get(LOWEST) ?? '']) {
     const { stderr, stdout } = await run(node, ['embed.js'], { cwd: folder, env });
     t.strictSame(JSON.parse(stdout), { status: 200, health: 200, mistakes: 1, kept: 4, title: 'T' });
     t.equal(stderr, '');
@@ -78,9 +83,9 @@ t.test('the program runs on this and on the lowest supported Node.js', async (t)
   }
 });
 
-for (const version of ['20.20.0', '22.12.0']) {
+for (const version of REFUSED) {
   t.test(`Node.js ${version} is refused with one sentence by every entry and by the command`, async (t) => {
-    const node = await nodeBinary(version, folder);
+    const node = nodes.get(version) ?? '';
     const sentence = `headrace needs Node.js 22.19 or newer, except 23; this is ${version}.`;
     for (const entry of ['headrace', 'headrace/actor', 'headrace/clean', 'headrace/testkit']) {
       const code = `import('${entry}').catch((error) => console.log(error.message))`;

@@ -47,10 +47,13 @@ export async function install(others: readonly string[]): Promise<{ folder: stri
   return { folder, remove: () => rmSync(folder, { recursive: true }) };
 }
 
-/** The Node.js binary of a version, from the registry or from npm's cache. */
-export async function nodeBinary(version: string, folder: string): Promise<string> {
+/** Node.js binaries by version, from the registry or from npm's cache. */
+export async function nodeBinaries(versions: readonly string[], folder: string): Promise<ReadonlyMap<string, string>> {
   const name = `node-${process.platform}-${process.arch}`;
-  const prefix = join(folder, version);
-  await npm(['install', '--prefer-offline', '--no-save', '--prefix', prefix, `${name}@${version}`], folder);
-  return join(prefix, 'node_modules', name, 'bin/node');
+  const prefix = join(folder, 'nodes');
+  const packages = versions.map((version) => `node-${version}@npm:${name}@${version}`);
+  await npm(['install', '--prefer-offline', '--no-save', '--prefix', prefix, ...packages], folder);
+  return new Map(
+    versions.map((version) => [version, join(prefix, 'node_modules', `node-${version}`, 'bin/node')] as const),
+  );
 }

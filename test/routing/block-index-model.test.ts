@@ -9,8 +9,9 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { createSeededRandom } from '../../src/actor/index.ts';
 import { BlockIndex, type BlockIndexMemory } from '../../src/routing/block-index.ts';
+import { LONG } from '../support/long.ts';
 
-const SEEDS = 3000;
+const SEEDS = LONG ? 3000 : 1000;
 const CALLS = 40;
 const THREADS = 4;
 const MEMBERS = 2;
