@@ -234,5 +234,6 @@ export function compatRoutes(catchAll: { readonly path: string; readonly serve: 
     scrape('/v2/scrape', 2, atRoot(firecrawlScrape, catchAll)),
     search('/v2/search', 2, atRoot(firecrawlSearch(2), catchAll)),
     scrape('/v1/scrape', 1, atRoot(firecrawlScrape, catchAll)),
+    search('/v1/search', 1, atRoot(firecrawlSearch(1), catchAll)),
   ];
 }

@@ -30,11 +30,8 @@ import { respondLargeJson } from '../ingress/large-json.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { SearchAnswer } from '../search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
-import { type PagesAsk, pagesAsk, pagesEndpoint, pageSpendings, startPages } from './fetch.ts';
-import { callerOf } from './held-exchange.ts';
-import type { PageOutcome } from './page-batch.ts';
-import { unmeteredUsage } from './payment.ts';
-import { paid, type PaidEndpoint, type Pending, respondWhole, unmeteredRange, type WholeDone } from './pipeline.ts';
+import { type PagesAsk, pagesAsk, pagesEndpoint } from './fetch.ts';
+import { paid, type PaidEndpoint } from './pipeline.ts';
 import { type SearchAsk, searchAskOf, searchEndpoint } from './search.ts';
 
 /** What differs between the products, beside their requests and answers: where else their clients send keys. */
@@ -84,7 +81,9 @@ function searchIn<Foreign extends ForeignSearch>(
 type PagesIn<Foreign extends ForeignPages> = PagesAsk & { readonly foreign: Foreign };
 
 function pagesOf<Foreign extends ForeignPages>(foreign: Foreign): PagesIn<Foreign> {
-  return { ...pagesAsk(foreign.fetches[0]), foreign };
+  const { isBatch, pages } = pagesAsk(foreign.fetches[0]);
+  const { alsoHtml = false } = foreign;
+  return { isBatch, pages: alsoHtml ? pages.map((page) => ({ ...page, alsoHtml })) : pages, foreign };
 }
 
 export const tavilySearch: Endpoint = searchIn(
@@ -145,62 +144,18 @@ export const jinaRead: Endpoint = served(
   ),
 );
 
-/** A page in one format, or in several: each is read and priced as a page. */
-const scrape = paid<{ readonly asks: readonly PagesAsk[]; readonly foreign: ReturnType<typeof readFirecrawlScrape> }>({
-  read(exchange, _deps, body) {
-    checkType(exchange);
-    const foreign = readFirecrawlScrape(body);
-    return { asks: foreign.fetches.map(pagesAsk), foreign };
-  },
-  price: ({ input }, { pagePrice }) => unmeteredRange(pagePrice * input.asks.length),
-  quote({ input }, { pagePrice }) {
-    if (pagePrice === 0) return null;
-    return { price: BigInt(pagePrice * input.asks.length), description: 'A page', usage: unmeteredUsage('fetch') };
-  },
-  run(request, settlement) {
-    const { deps, exchange, input } = request;
-    const account = callerOf(exchange, deps.headerRules.peers);
-    respondWhole<readonly PageOutcome[]>(
-      request,
-      settlement,
-      (pages) => pageSpendings(deps, pages.length),
-      (done) => startAll(deps, account, input.asks, done),
-      (_exchange, pages, headers) => {
-        respondLargeJson(exchange, 200, printFirecrawlScrape(input.foreign, pages, exchange.requestId), headers);
-      },
-    );
-  },
-});
-
-/** Fetches single pages side by side; the first that fails is the error of all. */
-function startAll(
-  deps: ApiDeps,
-  account: string,
-  asks: readonly PagesAsk[],
-  done: WholeDone<readonly PageOutcome[]>,
-): Pending {
-  const outcomes: PageOutcome[] = [];
-  let left = asks.length;
-  const abort = (): void => pending.forEach((each) => each.abort());
-  const pending = asks.map((ask, index) =>
-    startPages(deps, account, ask, null, (error, pages) => {
-      if (pages === null) {
-        abort();
-        done(error, null, false);
-        return;
-      }
-      outcomes[index] = pages[0] as PageOutcome;
-      left--;
-      if (left === 0)
-        done(
-          null,
-          outcomes,
-          outcomes.every(({ cached }) => cached),
-        );
-    }),
-  );
-  return { abort };
-}
+/** A page in one format, or in several: it is read and priced once. */
+const scrape = paid(
+  pagesEndpoint({
+    read(exchange, _deps, body) {
+      checkType(exchange);
+      return pagesOf(readFirecrawlScrape(body));
+    },
+    respond({ exchange, input }, pages, headers) {
+      respondLargeJson(exchange, 200, printFirecrawlScrape(input.foreign, pages, exchange.requestId), headers);
+    },
+  }),
+);
 
 export const firecrawlScrape: Endpoint = served('firecrawl', scrape);
 

@@ -35,7 +35,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 /** A page that is asked for. */
 export interface FirecrawlScrape extends ForeignPages {
   readonly url: string;
-  /** In the order of `fetches`: what each is for. */
+  /** Texts that are asked for. */
   readonly texts: readonly ('markdown' | 'html')[];
   readonly formats: ReadonlySet<Format>;
 }
@@ -48,46 +48,37 @@ export function readFirecrawlScrape(body: Buffer): FirecrawlScrape {
   const formats = new Set((namesOf(fields, 'formats', FORMATS) as Format[] | undefined) ?? ['markdown' as const]);
   const texts = (['markdown', 'html'] as const).filter((each) => formats.has(each));
   const maxAge = fields.integer('maxAge', 0, Number.MAX_SAFE_INTEGER);
-  const wanted = texts.length === 0 ? (['markdown'] as const) : texts;
-  const fetches = wanted.map((format, index) =>
-    present({
-      url,
-      format,
-      max_age: maxAge === undefined ? undefined : Math.min(Math.floor(maxAge / 1000), 31_536_000),
-      include: ['metadata'],
-      links: (index === 0 && formats.has('links')) || undefined,
-      images: (index === 0 && formats.has('images')) || undefined,
-    }),
-  );
-  return { url, fetches, texts, formats };
+  const page = present({
+    url,
+    format: texts[0] ?? 'markdown',
+    max_age: maxAge === undefined ? undefined : Math.min(Math.floor(maxAge / 1000), 31_536_000),
+    include: ['metadata'],
+    links: formats.has('links') || undefined,
+    images: formats.has('images') || undefined,
+  });
+  return { url, fetches: [page], alsoHtml: texts.length > 1, texts, formats };
 }
 
-/** The answer of a scrape; `pages` in the order of `fetches`. */
+/** The answer of a scrape. */
 export function printFirecrawlScrape(
   { formats, texts, url }: FirecrawlScrape,
-  pages: readonly PageOutcome[],
+  [page]: readonly PageOutcome[],
   requestId: string,
 ): object {
-  const answers = pages.map(({ answer }) => answer as PageAnswer);
-  const [first] = answers as [PageAnswer];
+  const answer = page?.answer as PageAnswer;
+  const { content, html = '', images = [], links = [] } = answer;
   return {
     success: true,
     data: {
-      ...Object.fromEntries(texts.map((format, index) => [format, answers[index]?.content ?? ''])),
-      ...(formats.has('links') && { links: [...new Set((first.links ?? []).map((link) => link.url))] }),
-      ...(formats.has('images') && { images: [...new Set((first.images ?? []).map((image) => image.url))] }),
-      metadata: metadataOf(
-        first,
-        url,
-        requestId,
-        pages.every(({ cached }) => cached),
-        pages.length,
-      ),
+      ...Object.fromEntries(texts.map((format, index) => [format, index === 0 ? content : html])),
+      ...(formats.has('links') && { links: [...new Set(links.map((link) => link.url))] }),
+      ...(formats.has('images') && { images: [...new Set(images.map((image) => image.url))] }),
+      metadata: metadataOf(answer, url, requestId, page?.cached === true),
     },
   };
 }
 
-function metadataOf(page: PageAnswer, url: string, id: string, cached: boolean, pages: number): object {
+function metadataOf(page: PageAnswer, url: string, id: string, cached: boolean): object {
   const { metadata = {} } = page;
   return present({
     title: page.title,
@@ -104,7 +95,7 @@ function metadataOf(page: PageAnswer, url: string, id: string, cached: boolean, 
     statusCode: 200,
     scrapeId: id,
     cacheState: cached ? 'hit' : 'miss',
-    creditsUsed: pages,
+    creditsUsed: 1,
   });
 }
 

@@ -13,8 +13,10 @@ export interface ForeignSearch {
 
 /** Pages. */
 export interface ForeignPages {
-  /** Bodies of `POST /search/fetch`: one, or one for each format of the same page. */
-  readonly fetches: readonly Readonly<Record<string, unknown>>[];
+  /** The body of `POST /search/fetch`. */
+  readonly fetches: readonly [Readonly<Record<string, unknown>>];
+  /** Whether the page is asked for as HTML too. Default: no. */
+  readonly alsoHtml?: boolean;
 }
 
 /** How the fetch of a page ended. */

@@ -54,6 +54,8 @@ export interface CleanPage {
   readonly authors?: readonly string[];
   /** The content is cut: the document has more pages or characters than are read. */
   readonly truncated?: boolean;
+  /** @internal The content as HTML too, where a `CleanJob` asks for it. */
+  readonly html?: string;
   /** @internal Where a `CleanJob` asks for it and the page is HTML. */
   readonly explanation?: CleanExplanation;
 }
@@ -72,6 +74,8 @@ export interface CleanOptions {
 export interface CleanJob extends CleanOptions {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly mediaType: string;
+  /** Whether the content is also written as HTML. Default: no. */
+  readonly alsoHtml?: boolean;
   readonly charset: string | null;
   /** @internal Whether the page has an explanation. Default: no. */
   readonly explain?: boolean;

@@ -24,7 +24,14 @@ const ROOT_WITHIN = 2048;
  * Clean text of a page. Fails with `HR_FETCH_TYPE` for a type that is not text, and `HR_FETCH_UNREADABLE` for a PDF
  * without text. Text, JSON and XML are the same as text and as Markdown; as HTML, they are paragraphs, JSON is code.
  */
-export async function readPage(job: CleanJob): Promise<CleanPage> {
+export async function readPage({ alsoHtml = false, ...job }: CleanJob): Promise<CleanPage> {
+  if (!alsoHtml || job.format === 'html') return await readIn(job);
+  // The reader of PDFs takes the memory of what it reads.
+  const { content: html } = await readIn({ ...job, bytes: job.bytes.slice(), format: 'html', explain: false });
+  return { ...(await readIn(job)), html };
+}
+
+async function readIn(job: CleanJob): Promise<CleanPage> {
   const { page, kind } = await read(job);
   if (job.format !== 'html' || kind === 'html') return page;
   return { ...page, content: kind === 'json' ? htmlOfCode(page.content, 'json') : htmlOfParagraphs(page.content) };

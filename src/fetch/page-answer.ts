@@ -9,6 +9,8 @@ export interface PageRequest {
   readonly format: PageFormat;
   /** In alphabetical order, each once. */
   readonly include: readonly PageExtra[];
+  /** Whether the answer has the content as HTML too, whole. Default: no. */
+  readonly alsoHtml?: boolean;
   /** Longest content, in UTF-16 code units; undefined: all of it. */
   readonly maxChars?: number;
   /** Where the content begins, in UTF-16 code units. Default: 0. */
@@ -28,6 +30,8 @@ export interface ReadPage {
   readonly word_count: number;
   readonly links?: readonly PageLink[];
   readonly images?: readonly PageImage[];
+  /** The content as HTML, where it was asked for beside another format. */
+  readonly html?: string;
   readonly metadata?: PageMetadata;
   readonly authors?: readonly string[];
   /** The content is cut, as in `CleanPage`. */

@@ -242,7 +242,7 @@ class Pages {
   }
 
   async #read(account: string, request: PageRequest, { before, flight, sharing, trace }: Reading): Promise<void> {
-    const { format, url } = request;
+    const { alsoHtml = false, format, url } = request;
     const include = extrasOf(request);
     try {
       const tools = (this.#tools ??= this.#deps.open(this.#settings));
@@ -268,7 +268,7 @@ class Pages {
       const { noStore, validators = null, ...download } = found;
       trace?.downloaded({ ...download, noStore });
       const needsBrowser = mayNeedBrowser(this.#settings.renderer, download);
-      const options = { format, include, ...(trace !== undefined && { explain: true }) };
+      const options = { format, include, ...(alsoHtml && { alsoHtml }), ...(trace !== undefined && { explain: true }) };
       const clean = await pool.read({ ...download, ...options }, account, flight.signal);
       const plain: Rendering = { page: clean, url: download.url, isRendered: false, isFinal: true };
       const isOfScripts = needsBrowser && (this.#settings.renderer.when === 'always' || isSparse(clean));
@@ -491,8 +491,13 @@ function refusalOf(turn: Turn, { perAccount }: Settings['fetch']): HeadraceError
  * a page of it, or learns that it was fetched.
  */
 function keyOf(request: PageRequest, account: string): string {
-  const { format, url } = request;
-  return JSON.stringify([url, format, extrasOf(request), url.includes('?') ? account : null]);
+  const { alsoHtml = false, format, url } = request;
+  return JSON.stringify([
+    url,
+    alsoHtml ? `${format} html` : format,
+    extrasOf(request),
+    url.includes('?') ? account : null,
+  ]);
 }
 
 /** What the kept pages depend on: a page that may not be fetched any more is not answered from the cache. */
@@ -506,10 +511,10 @@ function sizeOf(result: PageResult, key: string): number {
 }
 
 /** Estimated bytes in memory: two for a character, and the objects. */
-function bytesOf({ content, images = [], links = [], title }: ReadPage): number {
+function bytesOf({ content, html = '', images = [], links = [], title }: ReadPage): number {
   const linked = links.reduce((sum, link) => sum + link.text.length + link.url.length + 32, 0);
   const shown = images.reduce((sum, image) => sum + image.alt.length + image.url.length + 32, 0);
-  return 2 * (content.length + title.length + linked + shown) + 1024;
+  return 2 * (content.length + html.length + title.length + linked + shown) + 1024;
 }
 
 /** A page request without its answer. */

@@ -57,6 +57,7 @@ function pageOf(fields: Fields): ReadPage | null {
     authors,
     content,
     fetched_at,
+    html,
     images,
     links,
     metadata,
@@ -68,6 +69,7 @@ function pageOf(fields: Fields): ReadPage | null {
     word_count,
   } = fields;
   if (typeof url !== 'string' || typeof title !== 'string' || typeof content !== 'string') return null;
+  if (html !== undefined && typeof html !== 'string') return null;
   if (!Number.isSafeInteger(word_count) || (word_count as number) < 0) return null;
   if ((truncated ?? true) !== true || (rendered ?? true) !== true) return null;
   if (typeof version !== 'string') return null;
@@ -80,6 +82,7 @@ function pageOf(fields: Fields): ReadPage | null {
   if (readLinks === null || readImages === null || readMetadata === null) return null;
   return {
     ...{ url, title, content, word_count: word_count as number, fetched_at, version },
+    ...(html !== undefined && { html }),
     ...(readImages !== undefined && { images: readImages }),
     ...(areNames && { authors: authors as string[] }),
     ...(readLinks !== undefined && { links: readLinks }),

@@ -348,7 +348,7 @@ t.test('no trick with the path of the Reader gets around the guard', async (t) =
 });
 
 t.test('Firecrawl scrapes in several formats, below its name and at the root', async (t) => {
-  const { gateway, origin } = await open(t);
+  const { asked, gateway, origin } = await open(t);
   const url = `${origin}/article`;
   // As firecrawl-py 4.55.0 sends it.
   const usual = { onlyMainContent: true, mobile: false, skipTlsVerification: true, blockAds: true, maxAge: 14_400_000 };
@@ -365,6 +365,10 @@ t.test('Firecrawl scrapes in several formats, below its name and at the root', a
       metadata: { title: 'On weirs', description: 'About weirs', sourceURL: url, url, statusCode: 200, language: 'en' },
     });
   }
+  t.equal(asked.filter((path) => path === '/article').length, 1, 'both formats are of one download, which is kept');
+  const html = (await post(gateway, '/v2/scrape', { url, formats: ['html'] })).json<Json>();
+  t.same(Object.keys(html['data']).sort(), ['html', 'metadata']);
+  t.match(html['data'].html, /<p>A weir/);
   const plain = (await post(gateway, '/v2/scrape', { url })).json<Json>();
   t.same(Object.keys(plain['data']).sort(), ['markdown', 'metadata'], 'markdown where no format is named');
   const links = (await post(gateway, '/v2/scrape', { url, formats: ['links'] })).json<Json>();
@@ -402,8 +406,10 @@ t.test('Firecrawl searches: a limit in all, results by source, pages as Markdown
   t.match(images['data'].images, [{ imageUrl: 'https://img.example/0-large.png', imageWidth: 40, imageHeight: 30 }]);
   // As firecrawl-py 2.16.5 sends it.
   const first = { query: 'weirs', limit: 2, lang: 'en', country: 'us', origin: 'python-sdk@2.16.5', timeout: 60_000 };
-  const old = (await post(gateway, '/firecrawl/v1/search', first)).json<Json>();
-  t.match(old, { success: true, data: [{ title: 'Title 0', description: 'text 0' }, {}] });
+  for (const path of ['/firecrawl/v1/search', '/v1/search']) {
+    const old = (await post(gateway, path, first)).json<Json>();
+    t.match(old, { success: true, data: [{ title: 'Title 0', description: 'text 0' }, {}] });
+  }
   t.match(queries.at(-1)?.filters, { language: 'en', country: 'US' });
 });
 
@@ -417,9 +423,11 @@ t.test(
     t.same(tavily.json(), { detail: { error: 'Not Found' } });
     t.same((await get(gateway, '/searxng/search?q=x&format=json')).json(), { error: 'Not Found' });
     t.match((await post(gateway, '/firecrawl/v2/scrape', {})).json(), { success: false, error: 'Not Found' });
-    const model = await post(gateway, '/v2/scrape', { model: 'atlas' });
-    t.equal(model.status, 404);
-    t.same(model.json(), { detail: "Model 'atlas' not found" });
+    for (const path of ['/v2/scrape', '/v1/search']) {
+      const model = await post(gateway, path, { model: 'atlas' });
+      t.equal(model.status, 404);
+      t.same(model.json(), { detail: "Model 'atlas' not found" });
+    }
     await gateway.close();
   },
 );
@@ -447,7 +455,7 @@ t.test('searches and pages cost what they cost in our own interface', async (t) 
     ['/tavily/search', { query: 'd', max_results: 11 }, '0.01'],
     ['/tavily/extract', { urls: [url, `${origin}/none`, url] }, '0.001'],
     ['/firecrawl/v2/search', { query: 'e', limit: 2, scrapeOptions: { formats: ['markdown'] } }, '0.007'],
-    ['/firecrawl/v2/scrape', { url, formats: ['markdown', 'html', 'links'] }, '0.002'],
+    ['/firecrawl/v2/scrape', { url, formats: ['markdown', 'html', 'links'] }, '0.001'],
     ['/jina/', { url }, '0.001'],
     ['/searxng/search?q=f&format=json', 'x=y', '0.005'],
   ] as const) {

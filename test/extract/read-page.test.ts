@@ -27,6 +27,25 @@ t.test('chooses the reader by the media type', async (t) => {
   t.equal((await read(Buffer.from('caf\xe9', 'latin1'), 'text/plain', 'iso-8859-1')).content, 'café');
 });
 
+t.test('writes a page in another format and as HTML, of the same bytes', async (t) => {
+  const both = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
+    readPage({
+      bytes: new Uint8Array(Buffer.from(body)),
+      mediaType,
+      charset: null,
+      format: 'markdown',
+      alsoHtml: true,
+    });
+  const html = '<title>Mill</title><p>Water turns the <b>wheel</b> of the mill.</p>';
+  t.match(await both(html, 'text/html'), {
+    content: 'Water turns the **wheel** of the mill.',
+    html: /<p>Water turns the/,
+  });
+  t.match(await both('a <b>', 'text/plain'), { content: 'a <b>', html: '<p>a &lt;b&gt;</p>' });
+  t.match(await both(buildPdf([linesFrom(['Paper'])]), 'application/pdf'), { content: 'Paper', html: /Paper<\// });
+  t.notOk('html' in (await read(html, 'text/html')));
+});
+
 t.test('refuses types that are not text', async (t) => {
   for (const type of ['image/png', 'application/zip', 'application/octet-stream', 'image/svg+xml', ''])
     await t.rejects(read('x', type), { code: 'HR_FETCH_TYPE', subject: type });
