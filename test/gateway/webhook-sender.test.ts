@@ -232,15 +232,13 @@ for (const name of STORES) {
     const two = startSender(t, store, endpoints(receiver.url), await store.again());
     await makeKey(store.ledger, 'k2');
     for (let turn = 0; turn < 5; turn++) two.clock.advance(1000);
-    await working('the second', one, () => receiver.received.length === 2);
+    const delivered = async (): Promise<number> => (await store.ledger.webhooks.list({ state: 'delivered' })).length;
+    // Not only received: what is received and not noted yet when a process ends is sent again by the next.
+    await working('the second', one, async () => (await delivered()) === 2);
     await one.sender.close();
     await makeKey(store.ledger, 'k3');
-    await working('the other process', two, () => receiver.received.length === 3);
-    await working(
-      'all are done',
-      two,
-      async () => (await store.ledger.webhooks.list({ state: 'delivered' })).length === 3,
-    );
+    await working('the other process', two, async () => (await delivered()) === 3);
+    t.equal(receiver.received.length, 3);
     t.equal(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size, 3, 'none twice');
   });
 

@@ -269,7 +269,16 @@ export class SqliteDatabase implements Database {
     if (existsSync(file))
       throw new LedgerError('backup-unsupported', `${file} exists: a backup is written to a new file`);
     const partial = `${file}.partial`;
-    await loadDriver().backup(this.#connection, partial, { rate: BACKUP_PAGES });
+    // SQLite refuses to copy the first pages while a transaction of this connection is open ("not an error"); it waits with later ones.
+    const before = this.#turns.last;
+    const turn = Promise.withResolvers<void>();
+    this.#turns.last = turn.promise;
+    await before;
+    try {
+      await loadDriver().backup(this.#connection, partial, { rate: BACKUP_PAGES, progress: () => turn.resolve() });
+    } finally {
+      turn.resolve();
+    }
     renameSync(partial, file);
   };
 

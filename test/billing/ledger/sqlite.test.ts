@@ -2,8 +2,10 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { createManualClock } from '../../../src/actor/clock.ts';
+import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { openStore } from './stores.ts';
 
@@ -43,4 +45,36 @@ t.test('a file that stays locked is given up after five seconds', async (t) => {
   }
   await refused;
   t.equal(database.blame(await commit.catch((error: unknown) => error)), 'store');
+});
+
+t.test('a backup begins behind an open transaction, and goes on while later ones are open', async (t) => {
+  const folder = t.testdir();
+  const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
+  t.teardown(() => database.close());
+  const opened = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  const before = database.transaction(async (session) => {
+    await session.all('create table pages (bytes blob)');
+    // More than is copied at once.
+    await session.all('insert into pages select zeroblob(12000000)');
+    opened.resolve();
+    await gate.promise;
+  });
+  await opened.promise;
+  const copied = database.backUp(join(folder, 'copy.db'));
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+  t.notOk(existsSync(join(folder, 'copy.db.partial')), 'nothing is copied yet');
+  gate.resolve();
+  await before;
+  for (let commit = 0; commit < 3; commit++) {
+    await database.transaction(async (session) => {
+      await session.all(`insert into pages values ('${commit}')`);
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    });
+  }
+  await copied;
+  const copy = new SqliteDatabase(join(folder, 'copy.db'), systemClock);
+  t.teardown(() => copy.close());
+  const [row] = await copy.transaction((session) => session.all('select count(*) as pages from pages'));
+  t.ok(Number(row?.['pages']) >= 1);
 });
