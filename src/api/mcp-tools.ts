@@ -6,7 +6,7 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { errorText, pageText, searchText, type Tool, type ToolResult } from '../mcp/index.ts';
-import type { SearchAnswer } from '../search/index.ts';
+import type { SearchAnswer, SearchResult } from '../search/index.ts';
 import type { ApiDeps } from './deps.ts';
 import { COST_HEADER } from './pipeline.ts';
 import { fetchRequest, type ObjectSchema, type Schema, searchRequestOf, toJsonSchema } from './schema.ts';
@@ -113,6 +113,9 @@ function found(answer: SearchAnswer, headers: readonly string[], page: number): 
   return { text: searchText(answer, page), structured: ofSearch(answer), ...costOf(headers) };
 }
 
+/** Fields of a result that are for programs. */
+type HiddenField = 'engine' | 'found_in' | 'rank' | 'search_type';
+
 /**
  * Many clients give their model this instead of the text: it has what a model can use. Which engine found a page at which rank is in the
  * answer of the endpoint.
@@ -206,6 +209,34 @@ const FETCH_INPUT: ObjectSchema = {
 const TEXT: Schema = { type: 'string' };
 const NUMBER: Schema = { type: 'integer' };
 
+const TEXTS: Schema = { type: 'array', items: TEXT };
+const FLAG: Schema = { type: 'boolean' };
+
+/** Names the field, so that an answer that gets one without a line here does not compile. */
+type FieldsOf<Answer> = Readonly<Record<keyof Answer, Schema>>;
+
+const RESULT_FIELDS: FieldsOf<Omit<SearchResult, HiddenField>> = {
+  title: { ...TEXT, required: true },
+  url: { ...TEXT, required: true },
+  snippet: { ...TEXT, required: true },
+  published_at: TEXT,
+  source: { ...TEXT, description: 'Publisher of the news.' },
+  thumbnail_url: TEXT,
+  image_url: TEXT,
+  width: NUMBER,
+  height: NUMBER,
+  doi: TEXT,
+  authors: TEXTS,
+  year: NUMBER,
+  venue: { ...TEXT, description: 'Journal, conference or repository.' },
+  citations: NUMBER,
+  open_access_url: { ...TEXT, description: 'Where the work can be read free of charge.' },
+  content: { ...TEXT, description: 'The text of the page, where `content` was asked for.' },
+  word_count: { ...NUMBER, description: 'Of the whole page.' },
+  content_truncated: { ...FLAG, description: 'The page has more text than `content`.' },
+  content_error: { ...TEXT, description: 'Why there is no content.' },
+};
+
 /** What a program gets of a search; further fields may be there. */
 const ANSWER: ObjectSchema = {
   type: 'object',
@@ -215,19 +246,7 @@ const ANSWER: ObjectSchema = {
       type: 'array',
       required: true,
       description: 'The best first.',
-      items: {
-        type: 'object',
-        additional: true,
-        fields: {
-          title: { ...TEXT, required: true },
-          url: { ...TEXT, required: true },
-          snippet: { ...TEXT, required: true },
-          published_at: TEXT,
-          source: TEXT,
-          content: { ...TEXT, description: 'The text of the page, where `content` was asked for.' },
-          content_error: { ...TEXT, description: 'Why there is none.' },
-        },
-      },
+      items: { type: 'object', additional: true, fields: RESULT_FIELDS },
     },
     engine_errors: {
       type: 'array',
@@ -237,18 +256,25 @@ const ANSWER: ObjectSchema = {
   },
 };
 
-const PAGE: ObjectSchema = {
-  type: 'object',
-  additional: true,
-  fields: {
-    url: { ...TEXT, required: true, description: 'Where the page was found, after redirects.' },
-    title: { ...TEXT, required: true },
-    content: { ...TEXT, required: true },
-    word_count: { ...NUMBER, required: true, description: 'Of the whole page.' },
-    truncated: { type: 'boolean', description: 'There is more than `content`.' },
-    next_start: { ...NUMBER, description: '`start` of the next part.' },
-    published_at: TEXT,
-    language: TEXT,
-    canonical_url: TEXT,
-  },
+const PAGE_ANSWER_FIELDS: FieldsOf<PageAnswer> = {
+  url: { ...TEXT, required: true, description: 'Where the page was found, after redirects.' },
+  title: { ...TEXT, required: true },
+  content: { ...TEXT, required: true },
+  word_count: { ...NUMBER, required: true, description: 'Of the whole page.' },
+  truncated: { ...FLAG, description: 'There is more than `content`.' },
+  next_start: { ...NUMBER, description: '`start` of the next part.' },
+  cut_inside: { ...TEXT, description: 'What the part ends in the middle of: `code`, `table` or `element`.' },
+  version: { ...TEXT, description: 'Equal for equal content.' },
+  fetched_at: { ...TEXT, description: 'When the server of the page gave it, ISO 8601.' },
+  published_at: TEXT,
+  authors: TEXTS,
+  language: TEXT,
+  canonical_url: TEXT,
+  links: { type: 'array', items: { type: 'object', fields: { text: TEXT, url: TEXT } } },
+  images: { type: 'array', items: { type: 'object', fields: { url: TEXT, alt: TEXT } } },
+  metadata: { type: 'object', additional: true, fields: {} },
+  rendered: { ...FLAG, description: 'A browser has run the scripts of the page.' },
+  incomplete: { ...FLAG, description: 'The browser did not finish the page: text may be missing.' },
 };
+
+const PAGE: ObjectSchema = { type: 'object', additional: true, fields: PAGE_ANSWER_FIELDS };

@@ -3,33 +3,27 @@
 import type { PageAnswer } from '../fetch/index.ts';
 import type { SearchAnswer, SearchResult } from '../search/index.ts';
 
-/** Fields that answers may have beyond those of this process' version of the types: all are optional. */
-type Known<Answer> = Answer & Readonly<Record<string, unknown>>;
-
 const NOTHING_FOUND =
   'Nothing found. Try fewer or other words, or leave out filters such as `time_range`, `language` or `include_domains`.';
 
 /** A numbered list of results. `page`: the one that was asked for. */
 export function searchText({ meta, results }: SearchAnswer, page: number): string {
-  const parts = results.map((result, at) => resultText(result as Known<SearchResult>, at + 1));
+  const parts = results.map((result, at) => resultText(result, at + 1));
   const failed = meta.engine_errors.map(({ engine, reason }) => `${engine}: ${reason}`).join('; ');
   if (results.length === 0) parts.push(page > 1 ? 'No more results.' : NOTHING_FOUND);
   if (failed !== '') parts.push(`Some engines gave nothing (${failed}); the results may be incomplete.`);
   return parts.join('\n\n');
 }
 
-function resultText(result: Known<SearchResult>, number: number): string {
-  const { content, title, url, snippet, published_at: published } = result;
+function resultText(result: SearchResult, number: number): string {
+  const { authors = [], citations, content, doi, published_at, snippet, source, title, url, venue, year } = result;
   const lines = [`${number}. **${oneLine(title)}**`, url];
-  const facts = [
-    ...(published === undefined ? [] : [published.slice(0, 10)]),
-    ...['source', 'venue', 'year'].flatMap((name) => (isShown(result[name]) ? [oneLine(String(result[name]))] : [])),
-    ...(Array.isArray(result['authors']) ? [oneLine(result['authors'].slice(0, 5).join(', '))] : []),
-    ...(isShown(result['doi']) ? [`DOI ${result['doi']}`] : []),
-    ...(isShown(result['citations']) ? [`${result['citations']} citations`] : []),
-  ];
-  if (facts.length > 0) lines.push(facts.join(' · '));
-  for (const [name, label] of LINKS) if (isShown(result[name])) lines.push(`${label}: ${result[name]}`);
+  const facts = [published_at?.slice(0, 10), source, venue, year, listed(authors)];
+  if (doi !== undefined) facts.push(`DOI ${doi}`);
+  if (citations !== undefined) facts.push(`${citations} citations`);
+  lines.push(...factsLine(facts));
+  if (result.open_access_url !== undefined) lines.push(`Open access: ${result.open_access_url}`);
+  if (result.image_url !== undefined) lines.push(`Image: ${result.image_url}`);
   if (snippet !== '' && content === undefined) lines.push(oneLine(snippet));
   if (content !== undefined) {
     lines.push('', content.trim());
@@ -39,34 +33,29 @@ function resultText(result: Known<SearchResult>, number: number): string {
   return lines.join('\n');
 }
 
-const LINKS = [
-  ['open_access_url', 'Open access'],
-  ['image_url', 'Image'],
-] as const;
-
-function isShown(value: unknown): value is string | number {
-  return (typeof value === 'string' && value !== '') || typeof value === 'number';
+/** A line of what is known, or none. */
+function factsLine(facts: readonly (string | number | undefined)[]): string[] {
+  const known = facts.filter((fact) => fact !== undefined && fact !== '').map((fact) => oneLine(String(fact)));
+  return known.length === 0 ? [] : [known.join(' · ')];
 }
 
+function listed(authors: readonly string[]): string {
+  return authors.slice(0, MOST_AUTHORS).join(', ');
+}
+
+const MOST_AUTHORS = 5;
+
 /** The page with what it says of itself, and how to read on. */
-export function pageText(answer: PageAnswer, start: number): string {
-  const page = answer as Known<PageAnswer>;
-  const facts = [
-    ...(isShown(page['published_at']) ? [String(page['published_at']).slice(0, 10)] : []),
-    ...(Array.isArray(page['authors']) ? [oneLine(page['authors'].slice(0, 5).join(', '))] : []),
-    `${page.word_count} words`,
-  ];
-  const lines = [`# ${oneLine(page.title)}`, page.url, facts.join(' · '), '', page.content.trim()];
-  const next = page['next_start'];
-  if (typeof next === 'number') lines.push('', `(There is more: call \`fetch\` again with \`start\`: ${next}.)`);
-  else if (page.incomplete === true)
-    lines.push('', '(Text may be missing: the browser did not finish this page in time.)');
+export function pageText(page: PageAnswer, start: number): string {
+  const { authors = [], images = [], links = [], next_start: next, published_at, word_count } = page;
+  const facts = factsLine([published_at?.slice(0, 10), listed(authors), `${word_count} words`]);
+  const lines = [`# ${oneLine(page.title)}`, page.url, ...facts, '', page.content.trim()];
+  if (next !== undefined) lines.push('', `(There is more: call \`fetch\` again with \`start\`: ${next}.)`);
   else if (page.truncated === true) lines.push('', '(The page goes on, but no more of it is read.)');
   else if (start > 0) lines.push('', '(End of the page.)');
-  const { links } = page;
-  if (links !== undefined && links.length > 0) {
-    lines.push('', 'Links:', ...links.map(({ text, url }) => `- [${oneLine(text)}](${url})`));
-  }
+  if (page.incomplete === true) lines.push('', '(Text may be missing: the browser did not finish this page in time.)');
+  if (links.length > 0) lines.push('', 'Links:', ...links.map(({ text, url }) => `- [${oneLine(text)}](${url})`));
+  if (images.length > 0) lines.push('', 'Images:', ...images.map(({ alt, url }) => `- ![${oneLine(alt)}](${url})`));
   return lines.join('\n');
 }
 
