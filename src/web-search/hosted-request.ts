@@ -41,6 +41,11 @@ export interface PageTool {
   readonly contextSize: ContextSize;
   /** Most characters of a page; null: the client says nothing. */
   readonly maxChars: number | null;
+  /** Whether addresses that searches found may be opened, and those that the user wrote. */
+  readonly opensFound: boolean;
+  readonly opensWritten: boolean;
+  /** Whether pages of the cache are not wanted. */
+  readonly isFresh: boolean;
   readonly allowed: readonly string[];
   readonly blocked: readonly string[];
 }
@@ -194,16 +199,29 @@ function declaredPageTool(
   path: readonly (string | number)[],
 ): PageTool {
   const { allowed_domains: allowed, blocked_domains: blocked, max_content_tokens: tokens, max_uses: uses } = tool;
+  const { url_sources: from, use_cache: cache } = tool;
+  const { server_tool_results: found, user_input: written } = membersOf(from);
   const maxTokens = usesOf(tokens, [...path, 'max_content_tokens']);
   const pages: PageTool = {
     ...{ name, contextSize: 'high', maxUses: usesOf(uses, [...path, 'max_uses']) },
     maxChars: maxTokens === null ? null : maxTokens * CHARS_PER_TOKEN,
+    opensFound: isOpened(found, [...path, 'url_sources', 'server_tool_results']),
+    opensWritten: isOpened(written, [...path, 'url_sources', 'user_input']),
+    isFresh: cache === false,
     allowed: domainsOf(allowed, [...path, 'allowed_domains']),
     blocked: domainsOf(blocked, [...path, 'blocked_domains']),
   };
   if (pages.allowed.length > 0 && pages.blocked.length > 0)
     throw invalid([...path, 'blocked_domains'], 'either `allowed_domains` or `blocked_domains` can be given');
   return pages;
+}
+
+/** Whether addresses of a source may be opened. Lists of tools would have to be told apart when addresses come back. */
+function isOpened(source: unknown, path: readonly (string | number)[]): boolean {
+  if (source === undefined || source === null) return true;
+  const { type } = membersOf(source);
+  if (type === 'all' || type === 'none') return type === 'all';
+  throw invalid([...path, 'type'], 'it should be all or none: lists of tools are not supported');
 }
 
 function usesOf(value: unknown, path: readonly (string | number)[]): number | null {
@@ -411,7 +429,8 @@ function toolOf(
 
 /** Pages are opened within the limits of the search. */
 function pageToolOf(name: string, { allowed, blocked, contextSize }: SearchTool): PageTool {
-  return { name, maxUses: null, contextSize, maxChars: null, allowed, blocked };
+  const open = { opensFound: true, opensWritten: true, isFresh: false };
+  return { name, maxUses: null, contextSize, maxChars: null, ...open, allowed, blocked };
 }
 
 interface HostedFunction {

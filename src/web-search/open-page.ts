@@ -51,8 +51,9 @@ export class KnownUrls {
   }
 
   /** @param href as `hrefOf` has it */
-  has(href: string): boolean {
-    if (this.#sources.has(href)) return true;
+  has(href: string, { opensFound, opensWritten }: PageTool): boolean {
+    if (opensFound && this.#sources.has(href)) return true;
+    if (!opensWritten) return false;
     this.#written ??= new Set(this.#messages.flatMap((message) => writtenUrls(message)));
     return this.#written.has(href);
   }
@@ -92,14 +93,14 @@ export function pageRefusal(
   if (url.length > MAX_URL_CHARS) return 'url_too_long';
   const href = hrefOf(url);
   if (href === '') return 'invalid_tool_input';
-  if (!known.has(href)) return 'url_not_in_prior_context';
+  if (!known.has(href, tool)) return 'url_not_in_prior_context';
   return isAllowed(url, tool) ? null : 'url_not_allowed';
 }
 
 /** The body of `POST /search/fetch`. */
 export function pageBody({ pattern, start, url }: PageCall, tool: PageTool): Members {
   const piece = pattern === '' ? { start, max_chars: pageChars(tool) } : { max_chars: SEARCHED_CHARS };
-  return { url, format: 'markdown', ...piece };
+  return { url, format: 'markdown', ...piece, ...(tool.isFresh && { max_age: 0 }) };
 }
 
 function pageChars({ contextSize, maxChars }: PageTool): number {

@@ -152,7 +152,11 @@ t.test('messages: pages are opened where the client has the tool web_fetch', asy
   });
   const plain = play('messages', { ...MESSAGES, tools: [WEB_SEARCH] }, { rounds: ['Done.'] });
   t.match(plain.asked[0], { tools: [{ function: { name: 'web_search' } }] });
-  t.equal((plain.asked as { tools: unknown[] }[])[0]?.tools.length, 1, 'without the tool of the client no page is opened');
+  t.equal(
+    (plain.asked as { tools: unknown[] }[])[0]?.tools.length,
+    1,
+    'without the tool of the client no page is opened',
+  );
   const alone = play(
     'messages',
     { ...MESSAGES, messages: [{ role: 'user', content: `Read ${FOUND}.` }], tools: [WEB_FETCH] },
@@ -175,7 +179,26 @@ t.test('messages: limits of web_fetch are its own', async (t) => {
     'url_not_allowed',
   );
   t.match(play('messages', limited({ max_content_tokens: 100 }), { rounds: READS }).opened, [{ max_chars: 400 }]);
-  for (const more of [{ max_uses: 0 }, { max_content_tokens: 'x' }, { allowed_domains: 'one.example' }]) {
+  t.match(play('messages', limited({ use_cache: false }), { rounds: READS }).opened, [{ max_age: 0 }]);
+  const written = [{ role: 'user', content: 'See https://user.example/' }];
+  const from = (sources: Json): Played =>
+    play(
+      'messages',
+      { ...limited({ url_sources: sources }), messages: written },
+      { rounds: [[search], [open(FOUND), open('https://user.example/')], 'Done.'] },
+    );
+  t.match(from({ server_tool_results: { type: 'none' } }).opened, [{ url: 'https://user.example/' }]);
+  t.same(
+    from({ user_input: { type: 'none' } }).opened.map(({ url }) => url),
+    [FOUND],
+  );
+  const only = { type: 'only', tools: [{ name: 'web_search' }] };
+  for (const more of [
+    { url_sources: { server_tool_results: only } },
+    { max_uses: 0 },
+    { max_content_tokens: 'x' },
+    { allowed_domains: 'one.example' },
+  ]) {
     t.throws(() => play('messages', limited(more), { rounds: [] }), { code: 'HR_REQUEST_INVALID' });
   }
 });
@@ -287,6 +310,29 @@ t.test('a page of an earlier turn goes back to the model', async (t) => {
   t.equal(again.opened.length, 1, 'what an earlier turn found can be opened');
   const without = play('messages', { ...MESSAGES, messages, tools: [] }, { rounds: ['Yes.'] });
   t.match(without.told[1], /It is 42 m high/, 'also where the client does not offer the tools any more');
+});
+
+t.test('places of citations are counted in code points, also behind emoji and halves of them', async (t) => {
+  const url = 'https://one.example/🎡';
+  const { whole } = play('responses', RESPONSES, { found: url, rounds: [[search], '🎡👩‍🚀 high [1] \ud83c wide [1].'] });
+  const [, message] = whole['output'] as { content: { text: string; annotations: Record<string, number>[] }[] }[];
+  const [{ annotations, text }] = message?.content as [{ text: string; annotations: Record<string, number>[] }];
+  const cited = annotations.map(({ end_index: end, start_index: start }) => [...text].slice(start, end).join(''));
+  t.same(cited, [`([one.example](${url}))`, `([one.example](${url}))`]);
+});
+
+t.test('an odd order of calls, ids that repeat and arguments that are none do no harm', async (t) => {
+  const read = { type: 'function', function: { name: 'read', parameters: { type: 'object' } } };
+  const rounds = [[['read', {}], open(FOUND), search, ['read', { a: 1 }]] as const];
+  const { opened, whole } = play('chat-completions', { ...CHAT, tools: [read] }, { rounds });
+  t.same(opened, [], 'the page is not known before the search has ended');
+  t.match(whole, {
+    choices: [{ finish_reason: 'tool_calls', message: { tool_calls: [{ id: 'c0' }, { id: 'c3' }] } }],
+  });
+  const odd = play('responses', RESPONSES, {
+    rounds: [[['open_page', [] as unknown as Json], open({}), open(FOUND, { start: -1, pattern: 7 })], 'Done.'],
+  });
+  t.match(odd.whole['output'], [{ status: 'failed' }, { status: 'failed' }, { status: 'failed' }, { type: 'message' }]);
 });
 
 t.test('a client with a function of that name keeps it', async (t) => {
