@@ -56,10 +56,8 @@ export async function connectDevTools(options: DevToolsOptions): Promise<DevTool
   const timer = clock.setTimeout(() => late.abort(), timeoutMs);
   try {
     const endpoint = new URL(url);
-    if (endpoint.protocol === 'ws:' || endpoint.protocol === 'wss:')
-      return new DevTools(await openSocket(endpoint, late.signal), options);
-    const found = await findSocket(endpoint, late.signal);
-    return new DevTools(await openSocket(found, late.signal), options);
+    if (endpoint.protocol === 'ws:' || endpoint.protocol === 'wss:') return await open(endpoint, late.signal, options);
+    return await open(await findSocket(endpoint, late.signal), late.signal, options);
   } finally {
     clock.clearTimeout(timer);
   }
@@ -177,12 +175,12 @@ function parse(text: string): Fields | null {
   }
 }
 
-async function openSocket(url: URL, signal: AbortSignal): Promise<WebSocket> {
+async function open(url: URL, signal: AbortSignal, options: DevToolsOptions): Promise<DevTools> {
   try {
-    return await handshake(url, signal, {});
+    return await handshake(url, signal, {}, options);
   } catch (error) {
     if (!(error instanceof RefusedError) || error.status !== 500) throw error;
-    return await handshake(url, signal, { host: LOCAL_NAME });
+    return await handshake(url, signal, { host: LOCAL_NAME }, options);
   }
 }
 
@@ -196,7 +194,12 @@ class RefusedError extends DevToolsError {
   }
 }
 
-function handshake(url: URL, signal: AbortSignal, headers: Readonly<Record<string, string>>): Promise<WebSocket> {
+function handshake(
+  url: URL,
+  signal: AbortSignal,
+  headers: Readonly<Record<string, string>>,
+  options: DevToolsOptions,
+): Promise<DevTools> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, {
       headers,
@@ -216,7 +219,8 @@ function handshake(url: URL, signal: AbortSignal, headers: Readonly<Record<strin
     socket.once('open', () => {
       signal.removeEventListener('abort', late);
       socket.removeAllListeners();
-      resolve(socket);
+      // Listens from here on: what follows the handshake may be broken, and an error that nobody hears would end the process.
+      resolve(new DevTools(socket, options));
     });
     socket.once('unexpected-response', (_request, response) => fail(new RefusedError(response.statusCode ?? 0)));
     socket.once('error', (error: NodeJS.ErrnoException) => fail(new DevToolsError(`no connection${codeOf(error)}`)));

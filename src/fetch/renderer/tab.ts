@@ -126,7 +126,8 @@ export class Contexts {
   receive(method: string, params: Fields): void {
     if (method !== 'Target.targetCreated') return;
     const { browserContextId, targetId } = fieldsOf(params['targetInfo']);
-    if (typeof targetId === 'string') this.#tabs.get(String(browserContextId))?.(targetId);
+    if (typeof targetId === 'string' && typeof browserContextId === 'string')
+      this.#tabs.get(browserContextId)?.(targetId);
   }
 }
 
@@ -435,7 +436,7 @@ class Tab {
 
   /** Whether an answer may become the document. */
   #acceptsHead({ responseHeaders, responseStatusCode }: Fields): boolean {
-    const status = Number(responseStatusCode);
+    const status = typeof responseStatusCode === 'number' ? responseStatusCode : 0;
     const headers: Record<string, string> = {};
     if (Array.isArray(responseHeaders))
       for (const entry of responseHeaders as unknown[]) {
