@@ -256,7 +256,7 @@ const ANSWER: ObjectSchema = {
   },
 };
 
-const PAGE_ANSWER_FIELDS: FieldsOf<PageAnswer> = {
+const PAGE_ANSWER_FIELDS: FieldsOf<Omit<PageAnswer, 'html'>> = {
   url: { ...TEXT, required: true, description: 'Where the page was found, after redirects.' },
   title: { ...TEXT, required: true },
   content: { ...TEXT, required: true },
