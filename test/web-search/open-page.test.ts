@@ -316,7 +316,7 @@ t.test('places of citations are counted in code points, also behind emoji and ha
   const url = 'https://one.example/🎡';
   const { whole } = play('responses', RESPONSES, { found: url, rounds: [[search], '🎡👩‍🚀 high [1] \ud83c wide [1].'] });
   const [, message] = whole['output'] as { content: { text: string; annotations: Record<string, number>[] }[] }[];
-  const [{ annotations, text }] = message?.content as [{ text: string; annotations: Record<string, number>[] }];
+  const { annotations = [], text = '' } = message?.content[0] ?? {};
   const cited = annotations.map(({ end_index: end, start_index: start }) => [...text].slice(start, end).join(''));
   t.same(cited, [`([one.example](${url}))`, `([one.example](${url}))`]);
 });
