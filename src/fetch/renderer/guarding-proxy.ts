@@ -239,7 +239,7 @@ class Page {
       port: target.port === '' ? 80 : Number(target.port),
       method: incoming.method,
       path: target.pathname + target.search,
-      headers: [...endToEnd(incoming), 'Host', target.host],
+      headers: [...endToEnd(incoming), ...framingOf(incoming), 'Host', target.host],
       setHost: false,
       maxHeaderSize: MAX_HEAD_BYTES,
       signal: this.#closing.signal,
@@ -340,13 +340,23 @@ class Page {
 /** The header lines of a message that are for its other end, flat. */
 function endToEnd({ headers, rawHeaders }: IncomingMessage): string[] {
   const named = (headers.connection ?? '').toLowerCase().split(',');
-  const dropped = new Set([...HOP_FIELDS, 'host', ...named.map((name) => name.trim())]);
+  const dropped = new Set([...named.map((name) => name.trim()), ...HOP_FIELDS, 'host']);
+  // It frames the message, whatever the sender names (RFC 9110 §7.6.1).
+  dropped.delete('content-length');
   const kept: string[] = [];
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? '';
     if (!dropped.has(name.toLowerCase())) kept.push(name, rawHeaders[at + 1] ?? '');
   }
   return kept;
+}
+
+/**
+ * How the body of a request ends (RFC 9112 §6.3), where that is not told by fields that are passed on. Node.js would send the body of a
+ * GET without it, and the server would take it for the next request.
+ */
+function framingOf({ headers }: IncomingMessage): readonly string[] {
+  return headers['transfer-encoding'] === undefined ? [] : ['Transfer-Encoding', 'chunked'];
 }
 
 /** An error without a word: pages cannot tell what exists inside. */

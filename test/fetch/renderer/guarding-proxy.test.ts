@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect, createServer as createRawServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
@@ -198,6 +199,37 @@ t.test('requests and bytes of a page are bounded', async (t) => {
   await say(small.page.port, get(url, small.authorization));
   t.equal(status(await say(small.page.port, get(url, small.authorization))), '403');
   t.equal(asked.length, 3);
+});
+
+t.test('the body of a request is never taken for another request', async (t) => {
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (piece) => (body += String(piece)));
+    request.on('end', () => {
+      asked.push(`${request.method} ${request.url} ${body.length}`);
+      response.end('ok');
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close().closeAllConnections());
+  const { port } = server.address() as AddressInfo;
+  const { page, authorization } = await open(t, [port]);
+  const hidden = 'GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n';
+  const chunked = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`;
+  const forms = [
+    ['Transfer-Encoding: chunked\r\n', chunked],
+    [`Connection: content-length\r\nContent-Length: ${hidden.length}\r\n`, hidden],
+  ] as const;
+  for (const method of ['GET', 'DELETE', 'OPTIONS', 'POST']) {
+    for (const [fields, body] of forms) {
+      const url = `http://site.test:${port}/seen`;
+      const head = `${method} ${url} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: ${authorization}\r\n${fields}`;
+      t.equal(status(await say(page.port, `${head}\r\n${body}`, /ok/)), '200');
+      t.equal(asked.pop(), `${method} /seen ${hidden.length}`);
+    }
+  }
+  t.same(asked, []);
 });
 
 t.test('the end of a page ends its tunnels and its credentials, and the last one the listener', async (t) => {
