@@ -53,7 +53,7 @@ export type ErrorCode =
   | 'HR_RESPONSE_LENGTH'
   | 'HR_RESPONSE_BACKGROUND'
   | 'HR_RESPONSE_UNAVAILABLE'
-  | 'HR_MCP_ORIGIN'
+  | 'HR_TOOL_ORIGIN'
   | 'HR_SEARCH_ALL_FAILED'
   | 'HR_SEARCH_LIMIT'
   | 'HR_SEARCH_BUSY'
@@ -252,7 +252,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     retryable: true,
     detail: 'Responses cannot be stored or read at the moment',
   },
-  HR_MCP_ORIGIN: {
+  HR_TOOL_ORIGIN: {
     status: 403,
     source: 'client',
     retryable: false,

@@ -31,7 +31,8 @@ import { respondJson } from '../ingress/respond.ts';
 import type { SearchAnswer } from '../search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { type PagesAsk, pagesAsk, pagesEndpoint } from './fetch.ts';
-import { paid, type PaidEndpoint } from './pipeline.ts';
+import { isOfForeignPage } from './page-origin.ts';
+import { authenticate, paid, type PaidEndpoint } from './pipeline.ts';
 import { type SearchAsk, searchAskOf, searchEndpoint } from './search.ts';
 
 /** What differs between the products, beside their requests and answers: where else their clients send keys. */
@@ -44,6 +45,10 @@ function served(product: Product, endpoint: Endpoint): Endpoint {
     exchange.tool = product;
     // It would cost as much as a GET.
     if (exchange.method === 'HEAD') throw new HeadraceError('HR_ROUTE_METHOD', { headers: ['allow', 'GET, POST'] });
+    // Where keys are needed, a page has none, unless it is meant to.
+    if (!deps.settings.keys.required && isOfForeignPage(exchange, deps.settings)) {
+      if (authenticate(exchange, deps).credential.kind !== 'good') throw new HeadraceError('HR_TOOL_ORIGIN');
+    }
     endpoint(exchange, deps);
   };
 }

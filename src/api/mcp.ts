@@ -10,7 +10,8 @@ import { type Caller, digestOf, requestOf, respondTo, ResponsePump } from '../mc
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
-import { authenticate, type Access, TOOL_BODY_BYTES } from './pipeline.ts';
+import { isOfForeignPage } from './page-origin.ts';
+import { authenticate, TOOL_BODY_BYTES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 
 /** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
@@ -21,8 +22,6 @@ const VERSION = packageVersion();
 const SESSION_HEADER = 'mcp-session-id';
 const SESSION_ID = /^[\w-]{1,64}$/;
 
-const LOOPBACK = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/i;
-
 /** Serves a request of the protocol. Throws 404 where it is off, 401 for a bad key, 403 for a web page of another origin. */
 export const mcp: Endpoint = (exchange, deps) => {
   if (!deps.settings.mcp) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
@@ -32,7 +31,9 @@ export const mcp: Endpoint = (exchange, deps) => {
   if (access.credential.kind === 'none' && keys.required && deps.paymentProcessor === null) {
     throw new HeadraceError('HR_AUTH_MISSING');
   }
-  if (!isOriginAllowed(exchange, deps, access)) throw new HeadraceError('HR_MCP_ORIGIN');
+  // By DNS rebinding, a page may reach a gateway under a name of its own.
+  if (access.credential.kind !== 'good' && isOfForeignPage(exchange, deps.settings))
+    throw new HeadraceError('HR_TOOL_ORIGIN');
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
@@ -42,15 +43,6 @@ export const mcp: Endpoint = (exchange, deps) => {
     }
   }, TOOL_BODY_BYTES);
 };
-
-/**
- * A page of another site may reach a gateway on this machine under a name of its own (DNS rebinding). It is refused, unless it has a key
- * or its origin is named; `*` names none here.
- */
-function isOriginAllowed({ origin }: Exchange, { settings }: ApiDeps, { credential }: Access): boolean {
-  if (origin === undefined || credential.kind === 'good') return true;
-  return LOOPBACK.test(origin) || settings.cors.origins.includes(origin);
-}
 
 function serve(exchange: Exchange, deps: ApiDeps, text: string): void {
   const message = parse(text, deps.settings.limits.jsonDepth);

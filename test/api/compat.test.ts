@@ -473,3 +473,33 @@ t.test('a web page of another origin cannot send a body without asking', async (
   t.same(answer.json(), { detail: { error: 'Content-Type should be application/json' } });
   t.equal(queries.length, 0);
 });
+
+t.test(
+  'without keys, a web page of another origin gets neither a search nor a page, by a link or an image either',
+  async (t) => {
+    const { gateway, origin, asked, queries } = await open(t, {
+      keys: { required: false, static: [{ key: KEY, account: 'tests' }] },
+      cors: { origins: ['https://app.example'] },
+    });
+    const paths = ['/searxng/search?q=weirs&format=json', `/jina/${origin}/article`];
+    const ask = async (path: string, headers: Record<string, string>): Promise<string | number> => {
+      const answer = await get(gateway, path, headers);
+      return answer.headers['x-headrace-error'] ?? answer.status;
+    };
+    for (const path of paths) {
+      t.equal(await ask(path, { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }), 'HR_TOOL_ORIGIN', path);
+      t.equal(await ask(path, { origin: 'http://evil.example' }), 'HR_TOOL_ORIGIN', path);
+    }
+    t.equal(queries.length + asked.length, 0);
+    for (const path of paths) {
+      t.equal(await ask(path, {}), 200, 'no browser');
+      t.equal(await ask(path, { 'sec-fetch-site': 'none' }), 200, 'typed into the address bar');
+      t.equal(
+        await ask(path, { origin: 'https://app.example', 'sec-fetch-site': 'cross-site' }),
+        200,
+        'a named origin',
+      );
+      t.equal(await ask(path, { ...GOOD, 'sec-fetch-site': 'cross-site' }), 200, 'a key');
+    }
+  },
+);

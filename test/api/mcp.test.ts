@@ -208,9 +208,9 @@ t.test('a web page of another origin needs a key, or to be named', async (t) => 
     return headers['x-headrace-error'] ?? status;
   };
   const gateway = open(t, { keys: { required: false, static: [{ key: KEY, account: 'tests' }] } });
-  t.equal(await ask(gateway, 'http://evil.example'), 'HR_MCP_ORIGIN');
+  t.equal(await ask(gateway, 'http://evil.example'), 'HR_TOOL_ORIGIN');
   t.equal(await ask(gateway, 'http://localhost:3000'), 200);
-  t.equal(await ask(gateway, 'http://localhost.evil.example'), 'HR_MCP_ORIGIN');
+  t.equal(await ask(gateway, 'http://localhost.evil.example'), 'HR_TOOL_ORIGIN');
   t.equal(await ask(gateway, 'http://evil.example', `Bearer ${KEY}`), 200);
   const named = open(t, { keys: { required: false }, cors: { origins: ['https://app.example'] } });
   t.equal(await ask(named, 'https://app.example'), 200);
