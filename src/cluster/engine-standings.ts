@@ -3,8 +3,9 @@
 // is claimed by a key.
 
 import { createHash } from 'node:crypto';
-import type { Behavior, Clock, TimerHandle } from '../actor/index.ts';
+import type { Behavior, Clock } from '../actor/index.ts';
 import type { EngineBoard, EngineSpec, EngineStanding, RateLimit, TrialCommand } from '../search/index.ts';
+import { Alarm } from './alarm.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
 export interface EngineStandingsDeps {
@@ -63,14 +64,14 @@ export class EngineStandings {
   readonly #deps: EngineStandingsDeps;
   readonly #claims = new Map<number, Claim>();
   #engines = new Map<string, SharedEngine>();
-  #timer: TimerHandle | null = null;
-  #timerMs = Infinity;
+  readonly #alarm: Alarm;
   #toldMs = -Infinity;
   #repeatMs = 0;
   #gateways = 1;
 
   constructor(deps: EngineStandingsDeps) {
     this.#deps = deps;
+    this.#alarm = new Alarm(deps.clock, () => this.#turn());
     deps.link.on('suspensions', (body) => this.#receive(body));
     deps.link.onChange((event) => this.#onChange(event));
     if (deps.link.enabled) this.#start();
@@ -111,7 +112,7 @@ export class EngineStandings {
   }
 
   close(): void {
-    this.#sleep();
+    this.#alarm.clear();
     this.#deps.board.changed.stop();
   }
 
@@ -142,22 +143,11 @@ export class EngineStandings {
 
   /** Looks after everything at this time, or before. */
   #wake(dueMs: number): void {
-    const { clock, link } = this.#deps;
-    if (!link.enabled || this.#timerMs <= dueMs) return;
-    this.#sleep();
-    this.#timerMs = dueMs;
-    this.#timer = clock.setTimeout(() => this.#turn(), Math.max(dueMs - clock.now(), 0));
-  }
-
-  #sleep(): void {
-    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
-    this.#timer = null;
-    this.#timerMs = Infinity;
+    if (this.#deps.link.enabled) this.#alarm.setBy(dueMs);
   }
 
   #turn(): void {
     const { board, clock, link } = this.#deps;
-    this.#sleep();
     // Without the link siblings are not gone, but cannot be heard.
     if (link.connected) this.#gateways = link.siblings().length;
     board.shareWith(this.#gateways, !link.connected);

@@ -2,9 +2,10 @@
 // counters have one secret seed, which is in the engine: a message has numbers of counters, no names.
 
 import { randomInt } from 'node:crypto';
-import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { Clock } from '../actor/index.ts';
 import type { SharedSignal } from '../net/shared-signal.ts';
 import { PLACE_CELLS, PlaceTotals } from '../routing/index.ts';
+import { Alarm } from './alarm.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
 export interface PlaceSharesDeps {
@@ -54,11 +55,11 @@ export class PlaceShares {
   #repeatMs = 0;
   #toldMs = -Infinity;
   #seedMs = 0;
-  #timer: TimerHandle | null = null;
-  #timerMs = Infinity;
+  readonly #alarm: Alarm;
 
   constructor(deps: PlaceSharesDeps) {
     this.#deps = deps;
+    this.#alarm = new Alarm(deps.clock, () => this.#turn());
     this.#totals = deps.memories.map((memory) => new PlaceTotals(memory));
     this.#told = this.#totals.map(() => 0);
     const seed = randomInt(2 ** 32);
@@ -69,7 +70,7 @@ export class PlaceShares {
   }
 
   close(): void {
-    this.#sleep();
+    this.#alarm.clear();
     for (const { changed } of this.#totals) changed.stop();
   }
 
@@ -82,51 +83,35 @@ export class PlaceShares {
       this.close();
       for (const instance of [...this.#siblings.keys()]) this.#forget(instance);
       for (const totals of this.#totals) totals.gateways = 1;
-    } else if (event.type !== 'lost') this.#wake(this.#deps.clock.now());
+    } else if (event.type !== 'lost') this.#alarm.setBy(this.#deps.clock.now());
   }
 
   #start(): void {
     for (const { changed } of this.#totals) changed.wait(() => this.#onChanged(changed));
-    this.#wake(this.#deps.clock.now());
+    this.#alarm.setBy(this.#deps.clock.now());
   }
 
   /** Places have changed in a memory. */
   #onChanged(changed: SharedSignal): void {
     changed.wait(() => this.#onChanged(changed));
-    this.#wake(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#toldMs + TELL_MS));
-  }
-
-  /** Looks after everything at this time, or before. */
-  #wake(dueMs: number): void {
-    const { clock } = this.#deps;
-    if (this.#timerMs <= dueMs) return;
-    this.#sleep();
-    this.#timerMs = dueMs;
-    this.#timer = clock.setTimeout(() => this.#turn(), Math.max(dueMs - clock.now(), 0));
-  }
-
-  #sleep(): void {
-    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
-    this.#timer = null;
-    this.#timerMs = Infinity;
+    this.#alarm.setBy(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#toldMs + TELL_MS));
   }
 
   #turn(): void {
     const { clock, link } = this.#deps;
-    this.#sleep();
     const nowMs = clock.now();
     for (const [instance, { heardMs }] of this.#siblings) {
       if (nowMs - heardMs > FRESH_MS) this.#forget(instance);
-      else this.#wake(heardMs + FRESH_MS + 1);
+      else this.#alarm.setBy(heardMs + FRESH_MS + 1);
     }
     const { length: gateways } = link.siblings();
     for (const totals of this.#totals) totals.gateways = gateways;
     if (!link.connected) return;
     if (nowMs >= this.#seedMs) void this.#agreeOnSeed(nowMs);
-    this.#wake(this.#seedMs);
+    this.#alarm.setBy(this.#seedMs);
     if (gateways === 1) return;
     this.#tell(nowMs);
-    if (this.#saysSomething) this.#wake(Math.max(this.#repeatMs, nowMs + 1));
+    if (this.#saysSomething) this.#alarm.setBy(Math.max(this.#repeatMs, nowMs + 1));
   }
 
   #tell(nowMs: number): void {
@@ -145,7 +130,7 @@ export class PlaceShares {
       body.writeUInt16LE(Math.min(count, 0xffff), at + 3);
     }
     if (!this.#deps.link.publish('shares', body)) {
-      this.#wake(nowMs + RETRY_MS);
+      this.#alarm.setBy(nowMs + RETRY_MS);
       return;
     }
     this.#told = changes;
@@ -161,7 +146,7 @@ export class PlaceShares {
     if (body.readUInt32LE() !== this.#totals[0]?.seed) {
       // One of the two has not heard of the seed, or has given the engine another one after it had lost it.
       this.#seedMs = Math.min(this.#seedMs, this.#deps.clock.now() + SEED_RETRY_MS);
-      this.#wake(this.#seedMs);
+      this.#alarm.setBy(this.#seedMs);
       return;
     }
     const counts = this.#totals.map(() => new Map<number, number>());
@@ -176,7 +161,7 @@ export class PlaceShares {
     // One who has said last that nothing runs need not be forgotten.
     if (counts.every(({ size }) => size === 0)) this.#siblings.delete(instance);
     else this.#siblings.set(instance, { counts, heardMs });
-    this.#wake(heardMs + FRESH_MS + 1);
+    this.#alarm.setBy(heardMs + FRESH_MS + 1);
     this.#replace(before, counts);
   }
 

@@ -4,6 +4,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type BlockIndex, mix, type PlacementRing } from '../routing/index.ts';
+import { Alarm } from './alarm.ts';
 import type { ClusterLink, Sibling } from './link.ts';
 import type { PlacementExchange } from './placement-exchange.ts';
 import { applySnapshot, SnapshotReader } from './placement-snapshot.ts';
@@ -67,8 +68,7 @@ export class Placements {
   /** Ids of the siblings that are sent a snapshot. */
   readonly #sending = new Map<string, TimerHandle>();
   readonly #pace = new TellingPace();
-  #timer: TimerHandle | null = null;
-  #timerMs = Infinity;
+  readonly #alarm: Alarm;
   /** When the connection opened, while siblings may not have theirs yet; else null. */
   #connectedMs: number | null = null;
   /** A snapshot is wanted, and of how many siblings it may still be asked. */
@@ -79,6 +79,7 @@ export class Placements {
 
   constructor(deps: PlacementsDeps) {
     this.#deps = deps;
+    this.#alarm = new Alarm(deps.clock, () => this.#look());
     const { clock, exchange, link } = deps;
     this.#unsubscribe = [
       link.on('placements', (body, from) => exchange.apply(body, from.index, clock.now())),
@@ -107,9 +108,9 @@ export class Placements {
     const { clock, ring } = this.#deps;
     ring.on = false;
     ring.noted.stop();
-    for (const timer of [this.#timer, this.#asking, this.#asked?.timer]) if (timer != null) clock.clearTimeout(timer);
+    this.#alarm.clear();
+    for (const timer of [this.#asking, this.#asked?.timer]) if (timer != null) clock.clearTimeout(timer);
     for (const instance of this.#sending.keys()) this.#stopSending(instance);
-    this.#timer = null;
   }
 
   /** Threads note what they do while there is anybody to tell. */
@@ -122,24 +123,14 @@ export class Placements {
       this.#look();
       return;
     }
-    this.#sleep();
+    this.#alarm.clear();
     ring.noted.stop();
     exchange.skip();
   }
 
-  #sleep(): void {
-    if (this.#timer !== null) this.#deps.clock.clearTimeout(this.#timer);
-    this.#timer = null;
-    this.#timerMs = Infinity;
-  }
-
   /** Looks for something to tell at this time, or before. */
   #lookAt(dueMs: number): void {
-    const { clock, ring } = this.#deps;
-    if (!ring.on || this.#timerMs <= dueMs) return;
-    this.#sleep();
-    this.#timerMs = dueMs;
-    this.#timer = clock.setTimeout(this.#look, Math.max(dueMs - clock.now(), 0));
+    if (this.#deps.ring.on) this.#alarm.setBy(dueMs);
   }
 
   readonly #lookSoon = (): void => {
@@ -150,7 +141,7 @@ export class Placements {
 
   readonly #look = (): void => {
     const { clock, exchange, link, ring } = this.#deps;
-    this.#sleep();
+    this.#alarm.clear();
     const nowMs = clock.now();
     // While the engine or a sibling is away, rings keep what they have room for.
     if (!link.connected || !this.#areAllBack()) {
