@@ -6,11 +6,15 @@ import { HeadraceError, messageOf } from '../errors.ts';
 import type { PageExtra, PageFormat } from '../fetch/index.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { type CliIo, UsageError } from './io.ts';
-import { readRest, sentenceOf, yesOrNo } from './options.ts';
+import { readRest, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
 
 interface FetchOptions {
   readonly format?: string;
   readonly include?: string;
+  readonly maxChars?: number;
+  readonly start?: number;
+  readonly links: boolean;
+  readonly images: boolean;
   readonly json: boolean;
 }
 
@@ -24,7 +28,8 @@ Settings of the section \`fetch\` may follow, for example
   --fetch.timeout 15s    longest time of the fetch
 
 For example
-  headrace fetch https://example.com/ --format markdown`;
+  headrace fetch https://example.com/ --format markdown
+  headrace fetch https://example.com/ --max-chars 20000 --json true`;
 
 export function configureFetch(command: Command, io: CliIo): void {
   command
@@ -32,6 +37,10 @@ export function configureFetch(command: Command, io: CliIo): void {
     .usage('URL [options] [--fetch.SETTING VALUE ...]')
     .option('--format <format>', 'text, markdown or html (default: text)')
     .option('--include <list>', 'further fields, of links and metadata; the answer is then printed as JSON')
+    .option('--max-chars <number>', 'longest content; JSON then says where it goes on (next_start)', wholeNumber(1))
+    .option('--start <number>', 'where the content begins (default: 0)', wholeNumber(0))
+    .option('--links <boolean>', 'prints the links of the content too, as JSON', yesOrNo, false)
+    .option('--images <boolean>', 'prints the images of the content too, as JSON', yesOrNo, false)
     .option('--json <boolean>', 'prints the answer as JSON', yesOrNo, false)
     .allowUnknownOption()
     .allowExcessArguments()
@@ -39,7 +48,11 @@ export function configureFetch(command: Command, io: CliIo): void {
     .action(async (options: FetchOptions) => fetchPage(options, command.args, io));
 }
 
-async function fetchPage({ format, include, json }: FetchOptions, args: readonly string[], io: CliIo): Promise<void> {
+async function fetchPage(
+  { format, images, include, json, links, maxChars, start }: FetchOptions,
+  args: readonly string[],
+  io: CliIo,
+): Promise<void> {
   const { words, settings } = readRest(args, 1);
   const [url] = words;
   if (url === undefined) throw new UsageError("missing required argument 'url'");
@@ -54,9 +67,13 @@ async function fetchPage({ format, include, json }: FetchOptions, args: readonly
     const answer = await gateway.fetchPage(url, {
       signal: stop.signal,
       ...(format === undefined ? {} : { format: format as PageFormat }),
+      ...(maxChars === undefined ? {} : { max_chars: maxChars }),
+      ...(start === undefined ? {} : { start }),
+      ...(links && { links }),
+      ...(images && { images }),
       ...(include === undefined ? {} : { include: include.split(',') as Exclude<PageExtra, 'images'>[] }),
     });
-    const asJson = json || include !== undefined;
+    const asJson = json || links || images || include !== undefined;
     io.stdout.write(asJson ? `${JSON.stringify(answer, null, 2)}\n` : `${answer.title}\n\n${answer.content}\n`);
   } catch (error) {
     io.stderr.write(`headrace: ${reasonOf(error)}\n`);

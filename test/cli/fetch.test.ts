@@ -19,6 +19,12 @@ t.test('prints title and text of a page and exits 0', async (t) => {
   t.match(JSON.parse(json.stdout), { url: `${origin}/`, title: 'On weirs', word_count: Number });
   const links = await runCli(t, ['fetch', `${origin}/`, '--include', 'links', ...may]);
   t.match(JSON.parse(links.stdout), { links: Array });
+  const piece = await runCli(t, ['fetch', `${origin}/`, '--max-chars', '100', '--images', 'true', ...may]);
+  const { content, images, next_start: next } = JSON.parse(piece.stdout) as Record<string, any>;
+  t.same(images, []);
+  const rest = await runCli(t, ['fetch', `${origin}/`, '--start', String(next), ...may]);
+  const body = (output: string): string => output.slice('On weirs\n\n'.length);
+  t.equal(`${content}${body(rest.stdout)}`, body(text.stdout), 'pieces are the whole content');
 });
 
 t.test('says in a sentence why there is no text, and exits 1', async (t) => {
