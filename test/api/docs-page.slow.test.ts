@@ -26,6 +26,7 @@ const OTHER_ANSWERS: Readonly<Record<string, RegExp>> = {
   post_tavily_search: /^503/,
   post_firecrawl_v2_search: /^503/,
   post_firecrawl_v1_search: /^503/,
+  post_v1_search: /^503/,
   post_v2_search: /^503/,
   // As of the product: other formats than JSON are off.
   get_searxng_search: /^403/,
