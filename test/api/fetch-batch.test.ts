@@ -24,6 +24,9 @@ const PAGES: Pages = {
   '/gone': page('gone', {}, 410),
 };
 
+/** A busy machine may need long for the first page of a cleaner. */
+const PATIENT = { timeout: '1m', cleanTimeout: '1m' };
+
 interface Opened {
   readonly gateway: Gateway;
   readonly origin: string;
@@ -47,8 +50,11 @@ async function open(
     ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:' },
     keys: { static: ACCOUNTS },
     log: { level: 'silent' },
-    fetch: { allow: ['127.0.0.1'], ports: [port], price: '0.001', cleaners: 1, ...more.fetch },
-    search: { engines: { mine: engine }, default: ['mine'], pricing: { mine: '0.005' }, ...more.search },
+    fetch: { allow: ['127.0.0.1'], ports: [port], price: '0.001', cleaners: 1, ...PATIENT, ...more.fetch },
+    search: {
+      ...{ engines: { mine: engine }, default: ['mine'], pricing: { mine: '0.005' }, timeout: '30s' },
+      ...more.search,
+    },
   });
   t.teardown(() => gateway.close());
   await gateway.listen();

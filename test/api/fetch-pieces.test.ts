@@ -34,7 +34,7 @@ async function open(t: Scope, more: SettingsInput['fetch'] = {}): Promise<Opened
   const gateway = createGateway({
     keys: { static: ['one', 'two'].map((account) => ({ key: `hr_${account}`, account })) },
     log: { level: 'silent' },
-    fetch: { allow: ['127.0.0.1'], ports: [port], cleaners: 1, ...more },
+    fetch: { allow: ['127.0.0.1'], ports: [port], cleaners: 1, timeout: '1m', cleanTimeout: '1m', ...more },
   });
   t.teardown(() => gateway.close());
   return {
