@@ -12,8 +12,8 @@ const WHOLE_PROGRAMS = ['contract', 'docs', 'system'];
 /** How long an area may take, in milliseconds: far more than it does. */
 const TIMEOUT_MS = 300_000;
 
-/** Areas at once. More than the two cores that the suite is meant for, since many tests wait. */
-const AREAS_AT_ONCE = 3;
+/** Areas at once, beside the other test files that `npm test` runs. */
+const AREAS_AT_ONCE = 2;
 
 const root = import.meta.dirname;
 const [area] = process.argv.slice(2);

@@ -189,7 +189,8 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
   const hosted = await startHosted(root, {
     ...{ admin: null, threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] }, pricing: PRICING },
     ...{ search: { pricing: { mine: '0.005' } }, ejection: { consecutive: 1000 } },
-    fetch: { price: '0.003', ports: [page.port], allow: ['127.0.0.1'] },
+    // A busy machine may need long for the first page of a cleaner.
+    fetch: { price: '0.003', ports: [page.port], allow: ['127.0.0.1'], timeout: '1m', cleanTimeout: '1m' },
   });
   const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
   const [ROUND, SEARCH, PAGE] = [priceOf(10, 0, 5), 5_000_000_000n, 3_000_000_000n];
@@ -363,7 +364,7 @@ t.test('a page is opened through the guard, and charged as a fetch', async (t) =
       ...{
         search: { pricing: { mine: '0' } },
         pricing: PRICING,
-        fetch: { price: '0.003', ports: [page.port], ...fetch },
+        fetch: { price: '0.003', ports: [page.port], timeout: '1m', cleanTimeout: '1m', ...fetch },
       },
     });
   const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };

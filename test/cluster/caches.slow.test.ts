@@ -63,7 +63,8 @@ async function startGateway(t: Test, url: string, web: Site, settings: SettingsI
   const gateway = createGateway({
     ...{ listen: '127.0.0.1:0', store: null, keys: KEYS, log: { level: 'silent' } },
     cluster: { url },
-    fetch: { allow: ['127.0.0.1'], ports: [web.port] },
+    // A busy machine may need long for the first page of a cleaner.
+    fetch: { allow: ['127.0.0.1'], ports: [web.port], timeout: '1m', cleanTimeout: '1m' },
     search: { engines: { a: { kind: 'searxng', url: web.origin } }, default: ['a'], cacheTtl: '1m' },
     admin: '127.0.0.1:0',
     ...settings,
@@ -234,7 +235,7 @@ t.test('an engine of the cluster that is away, slow or full of garbage costs hit
 t.test('an account that fetches at one gateway has no place more at another', async (t) => {
   const c = await setUp(t);
   const [one, two] = await startThree(c, {
-    fetch: { allow: ['127.0.0.1'], ports: [c.web.port], perAccount: 1 },
+    fetch: { allow: ['127.0.0.1'], ports: [c.web.port], perAccount: 1, timeout: '1m', cleanTimeout: '1m' },
   });
   const held = one.post('/search/fetch', { url: `${c.web.origin}/held` });
   await until('the page is asked for', () => c.web.asked.includes('/held'));

@@ -301,7 +301,7 @@ t.test('10,000 searches with random faults all end by their deadline and leave n
   const transport = fakeTransport(chaos(random, clock));
   const memory = createEngineMemory(5);
   const service = serviceOf(t, chaosEngines(), clock, { transport, memory });
-  const cells = new BigInt64Array(memory);
+  const cells = new BigInt64Array(memory, 0, memory.byteLength >> 3);
   const tally = new Tally();
   const made: WeakRef<object>[] = [];
   for (let i = 0; i < SEARCHES; i++) {

@@ -233,7 +233,7 @@ t.test('a wallet pays in the interfaces of other products, also for a GET', asyn
     ['/tavily/search', { query: 'q' }, 5000n],
     ['/searxng/search?q=q&format=json', null, 10_000n],
     [`/jina/${origin}/a?b=c`, null, 11_000n],
-    ['/firecrawl/v2/scrape', { url: `${origin}/a`, formats: ['markdown', 'html'] }, 13_000n],
+    ['/firecrawl/v2/scrape', { url: `${origin}/a`, formats: ['markdown', 'html'] }, 12_000n],
   ];
   for (const [path, body, spent] of asks) {
     const headers = { 'content-type': 'application/json' };
