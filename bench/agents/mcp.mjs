@@ -143,7 +143,7 @@ async function check(name, transport) {
   const server =
     transport === 'http'
       ? { url: `${recorder.url}/mcp` }
-      : { command: process.execPath, args: [BIN, 'mcp', '--url', recorder.url], env: { HEADRACE_KEY: KEY } };
+      : { command: process.execPath, args: [BIN, 'mcp', '--url', recorder.url], env: { HEADRACE_API_KEY: KEY } };
   const prepared = agent.prepare({ ...agent, url: recorder.url, key: KEY, model: MODEL, home });
   const env = { ...prepared.env, ...client.env };
   const run = await runAgent(agent.program(tools), client.arguments({ home, server }), { home, project, env });

@@ -17,7 +17,7 @@ interface McpOptions {
   readonly keyFile?: string;
 }
 
-const KEY_VARIABLE = 'HEADRACE_KEY';
+const KEY_VARIABLE = 'HEADRACE_API_KEY';
 
 const DESCRIPTION = `Serves the tools search and fetch by the Model Context Protocol over standard input and output, for programs that start
 their tools themselves. With --config a gateway inside this process does the work, with the sections search and fetch of that file;

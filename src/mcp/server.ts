@@ -48,7 +48,7 @@ const serverOf: McpServerFactory = ({ requestInfo }) => {
   const { instructions, tools, version } = caller;
   const server = new Server(
     { name: 'headrace', title: 'Headrace', version },
-    { capabilities: { tools: {}, logging: {} }, instructions },
+    { capabilities: { tools: {} }, instructions },
   );
   server.setRequestHandler('tools/list', () => ({ tools: tools.map(describe) }));
   server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {

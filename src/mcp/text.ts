@@ -45,12 +45,16 @@ function listed(authors: readonly string[]): string {
 
 const MOST_AUTHORS = 5;
 
+const CUT_INSIDE = { code: 'a code block', table: 'a table', element: 'an element' } as const;
+
 /** The page with what it says of itself, and how to read on. */
 export function pageText(page: PageAnswer, start: number): string {
   const { authors = [], images = [], links = [], next_start: next, published_at, word_count } = page;
   const facts = factsLine([published_at?.slice(0, 10), listed(authors), `${word_count} words`]);
-  const lines = [`# ${oneLine(page.title)}`, page.url, ...facts, '', page.content.trim()];
-  if (next !== undefined) lines.push('', `(There is more: call \`fetch\` again with \`start\`: ${next}.)`);
+  // Not trimmed at its beginning: a part may begin with the indentation of code.
+  const lines = [`# ${oneLine(page.title)}`, page.url, ...facts, '', page.content.trimEnd()];
+  const inside = page.cut_inside === undefined ? '' : ` This part ends inside of ${CUT_INSIDE[page.cut_inside]}.`;
+  if (next !== undefined) lines.push('', `(There is more: call \`fetch\` again with \`start\`: ${next}.${inside})`);
   else if (page.truncated === true) lines.push('', '(The page goes on, but no more of it is read.)');
   else if (start > 0) lines.push('', '(End of the page.)');
   if (page.incomplete === true) lines.push('', '(Text may be missing: the browser did not finish this page in time.)');

@@ -102,7 +102,7 @@ t.test('a running gateway is reached with its key', async (t) => {
   const file = join(t.testdir({ key: 'hr_stdio\n' }), 'key');
   for (const [args, env] of [
     [['--key-file', file], {}],
-    [[], { HEADRACE_KEY: 'hr_stdio' }],
+    [[], { HEADRACE_API_KEY: 'hr_stdio' }],
   ] as const) {
     const cli = startCli(t, ['mcp', '--url', url, ...args], { env });
     cli.stdin.end(linesOf(START, { id: 1, method: 'tools/list' }));

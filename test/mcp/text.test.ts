@@ -18,6 +18,8 @@ t.test('a page is its title, its address, what is known of it, and its text', as
 
 t.test('a page says how to read on, or that it cannot be', async (t) => {
   t.match(pageText({ ...PAGE, truncated: true, next_start: 20 }, 0), /call `fetch` again with `start`: 20\.\)$/);
+  const cut = { ...PAGE, content: '  if (x)', truncated: true, next_start: 20, cut_inside: 'code' } as const;
+  t.match(pageText(cut, 0), /\n\n {2}if \(x\)\n\n.* This part ends inside of a code block\.\)$/);
   t.match(pageText({ ...PAGE, truncated: true }, 0), /no more of it is read\.\)$/);
   t.match(pageText(PAGE, 20), /\(End of the page\.\)$/);
   t.match(pageText({ ...PAGE, incomplete: true }, 0), /\(Text may be missing: .*\)$/);

@@ -110,11 +110,16 @@ t.test('source and result of a hostile page stand side by side, as text', async 
 
 t.test('without the role operator it asks as a client does', async (t) => {
   const { adminUrl } = await start(t);
-  const page = await openPage(t, `${adminUrl}/#/playground/search?q=weirs`);
+  const page = await openPage(t, `${adminUrl}/#/playground/search?q=weirs&contents=1`);
   await page.getByText('Operators who are signed in').waitFor();
   await page.getByLabel('Search for').press('Enter');
   await page.locator('.results').waitFor();
   t.equal(await page.locator('.merged').count(), 0);
+  t.match(
+    await texts(page, '.results > li'),
+    [/No text: HR_FETCH_/, /A page/],
+    'the page of the best result cannot be read',
+  );
 });
 
 for (const colorScheme of ['light', 'dark'] as const) {

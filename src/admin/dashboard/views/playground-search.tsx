@@ -209,7 +209,7 @@ function Results({ answer: { meta, results } }: { readonly answer: SearchAnswer 
 }
 
 function Result({ result }: { readonly result: SearchResult }): VNode {
-  const { engine, found_in: foundIn, published_at: published, rank, snippet, source, title, url } = result;
+  const { content, engine, found_in: foundIn, published_at: published, rank, snippet, source, title, url } = result;
   return (
     <>
       <h3>
@@ -222,6 +222,13 @@ function Result({ result }: { readonly result: SearchResult }): VNode {
         {source !== undefined && `; ${source}`}
         {published !== undefined && `; ${published}`}
       </p>
+      {content !== undefined && (
+        <details>
+          <summary>{plural(result.word_count ?? 0, 'word')}</summary>
+          <p class="said">{content}</p>
+        </details>
+      )}
+      {result.content_error !== undefined && <Problem text={`No text: ${result.content_error}`} />}
     </>
   );
 }
