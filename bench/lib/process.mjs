@@ -39,7 +39,8 @@ export function temporaryFolder() {
 
 /**
  * Starts `command` on `core`. With `ready`, a pattern for one line of its standard output, resolves with the match of
- * that line, rejecting when the process ends first or takes longer than `startTimeoutMs`; without it, resolves at once.
+ * that line, or rejects when the process ends first or takes longer than `startTimeoutMs`, which ends it; without it, resolves
+ * at once.
  */
 export async function startChild({ name, command, args, core, env = {}, ready, startTimeoutMs = START_TIMEOUT_MS }) {
   const process_ = spawn('taskset', ['-c', String(core), command, ...args], {
@@ -60,8 +61,14 @@ export async function startChild({ name, command, args, core, env = {}, ready, s
     running.delete(child);
     return how;
   });
-  const match = waitForLine(child, ready, startTimeoutMs);
-  return { child, match: ready === undefined ? null : await match };
+  const line = waitForLine(child, ready, startTimeoutMs);
+  if (ready === undefined) return { child, match: null };
+  try {
+    return { child, match: await line };
+  } catch (error) {
+    await stopChild(child);
+    throw error;
+  }
 }
 
 function waitForLine(child, ready, startTimeoutMs) {
