@@ -1,6 +1,6 @@
 // Requests with a hosted web search, for models whose servers do not have that tool (setting `webSearchTool`): each round of the model,
 // and each search, is a request of its own through the whole pipeline, made with the client's credentials. The request of the client
-// itself holds its place in the limits of its key, and no credit.
+// itself holds its place in the limits of its key, and no credit; what its parts cost is held until the client has got what they led to.
 
 import { randomBytes } from 'node:crypto';
 import type { TimerHandle } from '../actor/index.ts';
@@ -8,7 +8,7 @@ import { exactUsdText } from '../billing/index.ts';
 import { dialectOf, DIALECTS, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import type { Exchange, TrailerSource } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -20,10 +20,12 @@ import {
   type LoopIo,
   mayHost,
   type Members,
+  type Output,
   SearchLoop,
   wholeAnswer,
 } from '../web-search/index.ts';
 import type { ApiDeps } from './deps.ts';
+import { HeldCharges } from './held-charges.ts';
 import { COST_HEADER, type Pending } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { subRequest } from './sub-request.ts';
@@ -46,7 +48,6 @@ const MAX_ID_LENGTH = 120;
 const ID_BYTES = 16;
 /** A longer whole answer, or error, is not passed on. */
 const MAX_WHOLE_BYTES = 16 * 1024 * 1024;
-const PICO_PER_USD = 1e12;
 
 /**
  * The request as the search loop runs it; null where it goes to a CRN as it is. Throws 422 for a tool that is not valid, or for what chat
@@ -78,13 +79,13 @@ export function runHostedSearch(
   new HostedSearchRun(exchange, deps, request, downstream).start();
 }
 
-class HostedSearchRun implements DownstreamListener, LoopIo {
+class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
   readonly #exchange: Exchange;
   readonly #deps: ApiDeps;
   readonly #request: HostedRequest;
   readonly #downstream: Downstream;
   readonly #loop: SearchLoop;
-  readonly output: (events: Buffer) => void;
+  readonly output: Output;
   #round: Round | null = null;
   /** Searches and pages under way. */
   readonly #searches = new Set<Pending>();
@@ -95,8 +96,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   #wholeBytes = 0;
   /** Of the first round that was answered; null before. */
   #headers: string[] | null = null;
-  /** What rounds and searches have cost, in pico-USD. */
-  #cost = 0;
+  readonly #charges = new HeldCharges();
   /** The affinity cookie: further rounds go where the first one went. */
   #cookie: string | undefined;
   #full = false;
@@ -108,7 +108,8 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     this.#request = request;
     this.#downstream = downstream;
     this.#cookie = exchange.cookie;
-    const write = (events: Buffer): void => this.#write(events);
+    exchange.partCharges = this.#charges;
+    const write: Output = (events, isUseful) => this.#write(events, isUseful);
     this.output = write;
     this.#loop = new SearchLoop(request, this);
   }
@@ -184,12 +185,10 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   #call(path: string, body: Members, done: (status: number, json: unknown) => void): void {
     let isDone = false;
     let pending: Pending | null = null;
-    pending = subRequest(this.#deps, this.#exchange, { path, body, tool: TOOL }, (status, headers, json) => {
+    pending = subRequest(this.#deps, this.#exchange, { path, body, tool: TOOL }, (status, _, json) => {
       isDone = true;
       if (pending !== null) this.#searches.delete(pending);
       if (this.#searches.size === 0) this.#stopComments();
-      const at = headers.indexOf(COST_HEADER);
-      if (status === 200 && at >= 0) this.#cost += Math.round(Number(headers[at + 1]) * PICO_PER_USD);
       done(status, json);
     });
     if (isDone) return;
@@ -219,6 +218,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   finished(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#charges.deliver();
     if (this.#request.streams) {
       this.#start();
       this.#downstream.end();
@@ -227,7 +227,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     const { dialect } = this.#request;
     const whole = Buffer.from(wholeAnswer(dialect, Buffer.concat(this.#whole)));
     const headers = this.#answerHeaders('application/json');
-    if (this.#exchange.settlement !== null) headers.push(COST_HEADER, exactUsdText(this.#cost));
+    if (this.#exchange.settlement !== null) headers.push(COST_HEADER, this.#costText());
     this.#downstream.start(200, headers, whole.byteLength);
     this.#downstream.end(whole);
   }
@@ -255,8 +255,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
   }
 
   /** A round has ended as a stream should. */
-  roundEnded(exchange: DetachedExchange): void {
-    this.#noteCost(exchange);
+  roundEnded(): void {
     this.#noteHead();
     this.#loop.roundEnded();
   }
@@ -300,9 +299,10 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     this.#downstream.end();
   }
 
-  #write(events: Buffer): void {
+  #write(events: Buffer, isUseful: boolean): void {
     if (this.#request.streams) {
       this.#start();
+      if (isUseful) this.#charges.deliver();
       this.#downstream.bytesOut += events.byteLength;
       if (!this.#downstream.write(events)) this.#full = true;
       return;
@@ -314,8 +314,22 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
 
   #start(): void {
     if (this.#downstream.committed) return;
-    this.#exchange.firstPieceMs = this.#deps.clock.now();
-    this.#downstream.start(200, this.#answerHeaders('text/event-stream'), -1);
+    const exchange = this.#exchange;
+    const headers = this.#answerHeaders('text/event-stream');
+    exchange.firstPieceMs = this.#deps.clock.now();
+    if (exchange.settlement !== null && exchange.acceptsTrailers) {
+      headers.push('trailer', COST_HEADER);
+      exchange.trailerSource = this;
+    }
+    this.#downstream.start(200, headers, -1);
+  }
+
+  trailers(): readonly string[] {
+    return [COST_HEADER, this.#costText()];
+  }
+
+  #costText(): string {
+    return exactUsdText(this.#charges.dueCost);
   }
 
   #answerHeaders(type: string): string[] {
@@ -338,10 +352,6 @@ class HostedSearchRun implements DownstreamListener, LoopIo {
     const [cookie] = at < 0 ? [] : (this.#headers[at + 1] as string).split(';');
     // Of two cookies of one name the first counts.
     if (cookie !== undefined) this.#cookie = this.#cookie === undefined ? cookie : `${cookie}; ${this.#cookie}`;
-  }
-
-  #noteCost({ settlement }: DetachedExchange): void {
-    if (settlement !== null && 'dueCost' in settlement) this.#cost += Number(settlement.dueCost);
   }
 
   /** Aborts what is under way. */
@@ -398,7 +408,7 @@ class Round implements ResponseSink {
     if (!this.#streams && body.byteLength > 0) {
       this.#run.events(Buffer.concat([Buffer.from('data: '), oneLine(body), Buffer.from('\n\n')]));
     }
-    this.#run.roundEnded(exchange);
+    this.#run.roundEnded();
   }
 
   broken(): void {

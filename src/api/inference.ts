@@ -638,7 +638,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
   }
 
   tokens(): RequestTokens | null {
-    if (this.#settlement?.kind === 'account') return this.#counted;
+    if (this.#settlement?.kind === 'account') return this.#settlement.isReleased ? null : this.#counted;
     const { usage } = this;
     if (!usage.delivered || !usage.isCountable) return null;
     const { body, form, scan } = this.#input;

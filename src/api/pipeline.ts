@@ -20,7 +20,7 @@ import {
 } from '../billing/index.ts';
 import { dialectOf } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
-import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
@@ -268,8 +268,10 @@ function admitRequest(
   const admitted = billing.limits.admit(limited, exchange.model, range, nowMs, use);
   if (admitted.kind === 'slice') return null;
   if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
-  const settlement = new AccountSettlement(billing, payer, exchange.model, admitted);
+  const charges = exchange.parent?.partCharges ?? null;
+  const settlement = new AccountSettlement(billing, payer, exchange.model, admitted, charges !== null);
   exchange.settlement = settlement;
+  charges?.add(settlement);
   if (payer.allowance !== null) {
     addRateLimitHeaders(exchange.commonHeaders, admitted, rateLimitFamily(exchange), nowMs);
   }
@@ -301,9 +303,10 @@ function rateLimitFamily({ path }: Exchange): 'openai' | 'anthropic' {
 
 /**
  * What is held of an account for one request: of the limits of its key, of budgets, and credit. A prepaid request never costs more
- * than its credit, and none more than was reserved of its budgets.
+ * than its credit, and none more than was reserved of its budgets. A part of another request is held from its end on, with what it
+ * costs, until that request says whether it is charged.
  */
-class AccountSettlement implements Settlement {
+class AccountSettlement implements Settlement, PartCharge {
   readonly kind = 'account';
   cost = 0;
   promptTokens = 0;
@@ -322,15 +325,31 @@ class AccountSettlement implements Settlement {
   /** Null while nothing was added. */
   #spendings: Spending[] | null = null;
   #closed = false;
+  /** Whether what was delivered is charged. */
+  #verdict: 'charged' | 'open' | 'released';
+  /** What it comes to, while it is closed and the verdict is open. */
+  #waiting: Spending[] | null = null;
+  onDecided: (() => void) | null = null;
 
-  constructor(billing: Billing, payer: GoodCredential, model: string, limits: LimitReservation) {
+  constructor(billing: Billing, payer: GoodCredential, model: string, limits: LimitReservation, isPart: boolean) {
     this.#billing = billing;
     this.payer = payer;
     this.#model = model;
     this.limits = limits;
+    this.#verdict = isPart ? 'open' : 'charged';
+  }
+
+  get isWaiting(): boolean {
+    return this.#waiting !== null;
+  }
+
+  /** Nothing of the request is charged, whatever was delivered to the request that makes it. */
+  get isReleased(): boolean {
+    return this.#verdict === 'released';
   }
 
   get dueCost(): number {
+    if (this.#waiting !== null) return Math.min(costOfAll(this.#waiting), this.maxCost);
     if (this.#closed) return this.cost;
     let cost = this.meter?.spending()?.cost ?? 0;
     if (this.#spendings !== null) for (const spending of this.#spendings) cost += spending.cost;
@@ -364,19 +383,67 @@ class AccountSettlement implements Settlement {
 
   close(): void {
     if (this.#closed) return;
-    const { epochMs, limits } = this.#billing;
     const most = this.maxCost;
     this.#closed = true;
     try {
+      if (this.#verdict === 'open') this.#wait(most);
+      if (this.#verdict !== 'charged') return;
       if (this.#spendings !== null) for (const spending of this.#spendings) this.#charge(spending, most);
       const metered = this.meter?.spending() ?? null;
       if (metered !== null) this.#charge(metered, most);
     } finally {
-      if (this.held > 0) this.#billing.leases.cancel(this.payer, this.held);
-      this.held = 0;
-      const tokens = this.promptTokens + this.completionTokens;
-      limits.settle(this.limits, this.payer, this.#model, tokens, this.cost, epochMs());
+      if (this.#waiting === null) this.#end();
     }
+  }
+
+  commit(): void {
+    if (this.#verdict !== 'open') return;
+    this.#verdict = 'charged';
+    this.#decide(this.#waiting);
+  }
+
+  release(): void {
+    if (this.#verdict !== 'open') return;
+    this.#verdict = 'released';
+    this.#decide(this.#waiting === null ? null : []);
+  }
+
+  /** Keeps what is due of the hold and of the limits; where nothing is, nothing has to wait. */
+  #wait(most: number): void {
+    const metered = this.meter?.spending() ?? null;
+    const due = [...(this.#spendings ?? []), ...(metered === null ? [] : [metered])];
+    if (due.length === 0) return;
+    const { leases, limits } = this.#billing;
+    const cost = Math.min(costOfAll(due), most);
+    const rest = this.held - Math.min(this.held, cost);
+    this.held -= rest;
+    this.#waiting = due;
+    if (rest > 0) leases.cancel(this.payer, rest);
+    limits.lower(this.limits, cost);
+    const tokens = due.reduce((sum, { completionTokens, promptTokens }) => sum + promptTokens + completionTokens, 0);
+    limits.lowerTokens(this.limits, tokens);
+  }
+
+  /** Ends the wait of a closed settlement. */
+  #decide(due: readonly Spending[] | null): void {
+    if (due === null) return;
+    this.#waiting = null;
+    const most = this.maxCost;
+    try {
+      for (const spending of due) this.#charge(spending, most);
+    } finally {
+      this.#end();
+      this.onDecided?.();
+    }
+  }
+
+  /** Gives back what is held and was not charged. */
+  #end(): void {
+    const { epochMs, leases, limits } = this.#billing;
+    if (this.held > 0) leases.cancel(this.payer, this.held);
+    this.held = 0;
+    const tokens = this.promptTokens + this.completionTokens;
+    limits.settle(this.limits, this.payer, this.#model, tokens, this.cost, epochMs());
   }
 
   /** Charges what was delivered, as far as `most` allows. What is held beyond it stays, for what is charged next. */
@@ -391,6 +458,10 @@ class AccountSettlement implements Settlement {
     this.completionTokens += spending.completionTokens;
     this.measured &&= spending.measured;
   }
+}
+
+function costOfAll(spendings: readonly Spending[]): number {
+  return spendings.reduce((sum, { cost }) => sum + cost, 0);
 }
 
 /** What a call costs that is not counted in tokens: `amount` or nothing, in pico-USD. */

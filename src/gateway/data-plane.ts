@@ -31,7 +31,7 @@ import { PageClient, type PagesCommand } from '../fetch/index.ts';
 import { Cors } from '../ingress/cors.ts';
 import { BodyBudget } from '../ingress/body.ts';
 import type { DetachedOptions } from '../ingress/detached-exchange.ts';
-import type { Exchange, ExchangeHandler } from '../ingress/exchange.ts';
+import type { Exchange, ExchangeHandler, ExchangeSettlement } from '../ingress/exchange.ts';
 import { inject } from '../ingress/inject.ts';
 import type { ErrorDecorator } from '../ingress/respond.ts';
 import type { ConnectionCounts, ServerLimits } from '../ingress/server.ts';
@@ -73,7 +73,7 @@ import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
 import type { ClusterCacheRefs } from './cluster-caches.ts';
 import { liveRequest } from './live-request.ts';
-import { Observer } from './observer.ts';
+import { endSpan, Observer } from './observer.ts';
 import type { Snapshot } from './snapshot.ts';
 
 export interface DataPlaneOptions {
@@ -355,7 +355,7 @@ export class DataPlane {
 
   /** Settles requests in flight, and reports what was spent to the lease manager. */
   closeLeases(): void {
-    for (const exchange of this.#exchanges.list()) exchange.settlement?.close();
+    for (const exchange of this.#exchanges.list()) exchange.settle();
     this.#recorder?.flush();
     this.#leases?.close();
   }
@@ -463,21 +463,38 @@ export class DataPlane {
     const status = aborted && exchange.status === 0 ? 499 : exchange.status;
     const cells = this.#metrics.of(endpoint, model);
     cells.count(status, errorCode);
-    countUse(exchange, cells);
     cells.duration.observe(elapsedMs / 1000);
     if (aborted) this.#metrics.aborted(endpoint, cells);
     if (firstPieceMs > 0) this.#metrics.streamEnded();
     if (isOfTools(exchange))
       this.#metrics.tool(endpoint, exchange.tool, aborted ? 'aborted' : errorCode || 'ok', elapsedMs);
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);
-    if (this.#observer.active || span !== null) this.#observer.closed(exchange, status, elapsedMs);
-    // Probes of load balancers would leave no place for others.
-    if (this.#ring !== null && (endpoint !== HEALTH || status !== 200)) this.#ring.add(exchange, status, nowMs);
-    if (this.#recorded !== 'off') this.#record(exchange, status, elapsedMs);
+    if (span !== null) endSpan(exchange, span, status);
+    if (exchange.settlement?.isWaiting === true) this.#noteLater(exchange, exchange.settlement, status, elapsedMs);
+    else this.#note(exchange, cells, status, elapsedMs, nowMs);
     if (this.#whenIdle === null || this.#exchanges.size > 0) return;
     this.#whenIdle();
     this.#whenIdle = null;
   };
+
+  /** Apart from `closed`, whose variables would else be allocated for the closure. */
+  #noteLater(exchange: Exchange, settlement: ExchangeSettlement, status: number, elapsedMs: number): void {
+    const decided = (): void => {
+      const cells = this.#metrics.of(exchange.endpoint, exchange.model);
+      this.#note(exchange, cells, status, elapsedMs, this.#options.clock.now());
+    };
+    settlement.onDecided = decided;
+  }
+
+  /** Counts and writes down what a request took, once it is known what it costs. */
+  #note(exchange: Exchange, cells: RequestCells, status: number, elapsedMs: number, nowMs: number): void {
+    countUse(exchange, cells);
+    if (this.#observer.active) this.#observer.log(exchange, status, elapsedMs);
+    // Probes of load balancers would leave no place for others.
+    const isProbe = exchange.endpoint === HEALTH && status === 200;
+    if (this.#ring !== null && !isProbe) this.#ring.add(exchange, status, nowMs, elapsedMs);
+    if (this.#recorded !== 'off') this.#record(exchange, status, elapsedMs);
+  }
 
   /** Only POSTs of accounts are recorded: others cost nothing, or have their payment. */
   #record(exchange: Exchange, status: number, elapsedMs: number): void {

@@ -60,10 +60,9 @@ export class Observer {
     exchange.span = this.#tracer.begin(exchange.header('traceparent'), exchange.receivedMs);
   }
 
-  /** A request has ended; `status` is 499 where the client left first. */
-  closed(exchange: Exchange, status: number, elapsedMs: number): void {
+  /** Writes a request down that has ended; `status` is 499 where the client left first. */
+  log(exchange: Exchange, status: number, elapsedMs: number): void {
     this.#log?.finished(exchange, status, elapsedMs);
-    if (exchange.span !== null) endSpan(exchange, exchange.span, status);
   }
 
   metrics(): MetricsSnapshot {
@@ -100,8 +99,11 @@ export class Observer {
   }
 }
 
-/** HTTP semantic conventions: a status of 4xx is not an error of the server. A stream that broke has status 200 and a code. */
-function endSpan(exchange: Exchange, span: Span, status: number): void {
+/**
+ * Ends the span of a request. HTTP semantic conventions: a status of 4xx is not an error of the server. A stream that broke has status
+ * 200 and a code.
+ */
+export function endSpan(exchange: Exchange, span: Span, status: number): void {
   const { method, endpoint, errorCode, requestId } = exchange;
   span.name = `${method} ${endpoint}`;
   span

@@ -51,7 +51,28 @@ export interface ExchangeSettlement {
   readonly completionTokens: number;
   /** False when the tokens are estimates. */
   readonly measured: boolean;
+  /** Closed, and the request that makes this one has yet to say whether it is charged. */
+  readonly isWaiting?: boolean;
+  /** Called once when that is known. */
+  onDecided?: (() => void) | null;
   close(): void;
+}
+
+/** What a request costs that another one makes, until that one says whether it is charged. The first call counts. */
+export interface PartCharge {
+  /** By what was delivered so far, in pico-USD. */
+  readonly dueCost: number;
+  /** What was delivered is charged, at once or at the end. */
+  commit(): void;
+  /** Nothing is charged. */
+  release(): void;
+}
+
+/** Charges of the requests that a request makes. */
+export interface PartCharges {
+  add(charge: PartCharge): void;
+  /** The request is over: what was not committed is released, now and later. */
+  end(): void;
 }
 
 /** Tokens of a request, as far as its answer was delivered. */
@@ -260,6 +281,8 @@ export abstract class Exchange implements RequestHead {
   parent: Exchange | null = null;
   /** Requests that this one makes and that are under way: they leave with it. */
   subRequests: Set<{ leave(): void }> | null = null;
+  /** What they cost, where that is charged by the outcome of this one; null: each is charged by its own. */
+  partCharges: PartCharges | null = null;
   /** How many it has made: they are told apart by it. */
   subRequestCount = 0;
 
@@ -461,6 +484,15 @@ export abstract class Exchange implements RequestHead {
     return null;
   }
 
+  /** Ends what is held of money, of the request and of those that it makes. */
+  settle(): void {
+    try {
+      this.partCharges?.end();
+    } finally {
+      this.settlement?.close();
+    }
+  }
+
   /** Sends a whole response. HEAD requests get the head alone. */
   respond(status: number, headers: readonly string[], body: Uint8Array): void {
     this.start(status, headers, body.byteLength);
@@ -478,7 +510,7 @@ export abstract class Exchange implements RequestHead {
       if (this.subRequests !== null) for (const inner of this.subRequests) inner.leave();
     } finally {
       try {
-        this.settlement?.close();
+        this.settle();
       } finally {
         this.onClose?.(this);
       }

@@ -285,8 +285,8 @@ export class RequestRing {
     this.#size = options.size;
   }
 
-  /** A request has ended at `nowMs`. `status` is 499 where the client left first. */
-  add(request: EndedRequest, status: number, nowMs: number): void {
+  /** A request of `elapsedMs` is written down at `nowMs`. `status` is 499 where the client left first. */
+  add(request: EndedRequest, status: number, nowMs: number, elapsedMs: number = nowMs - request.receivedMs): void {
     const columns = (this.#columns ??= new Columns(this.#size));
     const { attempt, endpoint, firstPieceMs, path, receivedMs, requestId, settlement, tokens } = request;
     const seq = this.#count++;
@@ -295,7 +295,7 @@ export class RequestRing {
     if (idLength > 0) columns.ids.write(requestId, row * ID_BYTES, 'latin1');
     columns.idLengths[row] = idLength;
     columns.endUs[row] = Math.floor(nowMs * 1000);
-    columns.durationMs[row] = nowMs - receivedMs;
+    columns.durationMs[row] = elapsedMs;
     columns.heldMs[row] = request.heldMs;
     const begunMs = attempt === null || attempt.begunMs === 0 ? 0 : attempt.begunMs - receivedMs;
     columns.sentMs[row] = attempt === null || attempt.sentMs === 0 ? 0 : attempt.sentMs - receivedMs;

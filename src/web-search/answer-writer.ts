@@ -21,8 +21,11 @@ export interface RoundUsage {
   reasoning: number;
 }
 
-/** Takes what is written for the client. The memory may be used again when the call returns. */
-export type Output = (events: Buffer) => void;
+/**
+ * Takes what is written for the client. The memory may be used again when the call returns. `isUseful`: it is a part of the answer, not
+ * only its head, a comment or an error.
+ */
+export type Output = (events: Buffer, isUseful: boolean) => void;
 
 const DONE = Buffer.from('data: [DONE]\n\n');
 
@@ -68,7 +71,7 @@ export class AnswerWriter {
       ...(tier !== undefined && { service_tier: tier }),
       ...(print !== undefined && { system_fingerprint: print }),
     };
-    this.#chunk({ role: 'assistant', content: '' });
+    this.#chunk({ role: 'assistant', content: '' }, {}, false);
   }
 
   text(text: string): void {
@@ -97,14 +100,14 @@ export class AnswerWriter {
 
   /** A search begins or ends. */
   step(step: HostedStep): void {
-    if (this.#translator !== null) this.#output(this.#translator.hosted(step));
+    this.#put(this.#translator?.hosted(step), step.kind !== 'break');
     this.#endPart();
     this.#isCited = false;
     this.#isApart = this.#lastChar !== '' && this.#lastChar !== '\n';
   }
 
   comment(line: string): void {
-    this.#send(Buffer.from(`${line}\n\n`));
+    this.#send(Buffer.from(`${line}\n\n`), false);
   }
 
   /** The answer has ended: `calls` are for the client. */
@@ -117,14 +120,14 @@ export class AnswerWriter {
     if (this.#request.wantsUsage || !this.#request.streams) {
       this.#event({ ...this.#head, choices: [], usage: usageMember(usage) });
     }
-    this.#send(DONE);
-    if (this.#translator !== null) this.#output(this.#translator.end());
+    this.#send(DONE, true);
+    this.#put(this.#translator?.end(), true);
   }
 
   /** The answer breaks off. */
   fail({ code, message, param, type }: ServerError): void {
     const error = { message, type: type || 'server_error', code: code || null, param: param || null };
-    this.#send(Buffer.from(`data: ${JSON.stringify({ error })}\n\n`));
+    this.#send(Buffer.from(`data: ${JSON.stringify({ error })}\n\n`), false);
   }
 
   #segment({ cites, text }: Segment): void {
@@ -146,7 +149,7 @@ export class AnswerWriter {
 
   #cite(source: Source): void {
     if (this.#translator !== null && this.#request.dialect === 'messages') {
-      this.#output(this.#translator.hosted({ kind: 'cite', source }));
+      this.#put(this.#translator.hosted({ kind: 'cite', source }), true);
       this.#isCited = true;
       return;
     }
@@ -165,17 +168,20 @@ export class AnswerWriter {
     this.#lastChar = '';
   }
 
-  #chunk(delta: Members, choice: Members = {}): void {
-    this.#event({ ...this.#head, choices: [{ index: 0, delta, finish_reason: null, ...choice }] });
+  #chunk(delta: Members, choice: Members = {}, isUseful = true): void {
+    this.#event({ ...this.#head, choices: [{ index: 0, delta, finish_reason: null, ...choice }] }, isUseful);
   }
 
-  #event(data: Members): void {
-    this.#send(Buffer.from(`data: ${JSON.stringify(data)}\n\n`));
+  #event(data: Members, isUseful = true): void {
+    this.#send(Buffer.from(`data: ${JSON.stringify(data)}\n\n`), isUseful);
   }
 
-  #send(events: Buffer): void {
-    const translated = this.#translator === null ? events : this.#translator.events(events);
-    if (translated.byteLength > 0) this.#output(translated);
+  #send(events: Buffer, isUseful: boolean): void {
+    this.#put(this.#translator === null ? events : this.#translator.events(events), isUseful);
+  }
+
+  #put(events: Buffer | undefined, isUseful: boolean): void {
+    if (events !== undefined && events.byteLength > 0) this.#output(events, isUseful);
   }
 }
 

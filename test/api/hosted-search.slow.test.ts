@@ -13,6 +13,7 @@ import { parseUsd } from '../../src/billing/index.ts';
 import { type Answer, events, json, startFakeEngine } from '../support/fake-engine.ts';
 import { endow, openTestLedger, priceOf, PRICING, SECRET, USD, usageOf } from '../support/ledger-fixture.ts';
 import { chatStream, chunk, finish, type Json, usageChunk } from '../support/scripted-chat.ts';
+import { until } from '../support/system.ts';
 
 const OPTIONS = { admin: null, store: null, threads: 0 } as const;
 const CITING = ['It is 42', ' m high [', '1]. Built', ' 1900 [2][1].'];
@@ -177,7 +178,7 @@ t.test('rounds, searches and pages are one request of the minute', async (t) => 
   t.equal((await hosted.post('/v1/chat/completions', ask)).status, 429);
 });
 
-t.test('whatever ends an answer, charged is what was run for it, once', async (t) => {
+t.test('whatever ends an answer, charged is what led to what the client got, once', async (t) => {
   const page = await startFakeEngine(new Map(), ({ path }, response) => {
     if (path === '/bad') response.writeHead(500).end();
     else response.setHeader('content-type', 'text/plain').end('It is 42 m high.');
@@ -194,6 +195,7 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
   });
   const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
   const [ROUND, SEARCH, PAGE] = [priceOf(10, 0, 5), 5_000_000_000n, 3_000_000_000n];
+  const NOTHING = [0, 0n] as const;
   const opens = (path: string): readonly [string, string] => [
     'open_page',
     JSON.stringify({ url: `${page.url}${path}` }),
@@ -204,6 +206,21 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
     if (query === 'fails') throw new Error('no');
     return [];
   };
+  // Counts as it goes, so that what a broken round costs is known.
+  const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+  const cut = events([chunk({ role: 'assistant', content: '' }), chunk({ content: 'It is' }, {}, { usage })], 'cut');
+  const CUT = priceOf(10, 0, 2);
+  const saying = chatStream(
+    chunk({ role: 'assistant', content: '' }),
+    chunk({ content: 'Let me look.' }),
+    chunk({
+      tool_calls: [
+        { index: 0, id: 'c', type: 'function', function: { name: 'web_search', arguments: '{"query":"a"}' } },
+      ],
+    }),
+    finish('tool_calls'),
+    usageChunk({ prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }),
+  );
   const cases: readonly (readonly [name: string, rounds: readonly Answer[], entries: number, cost: bigint])[] = [
     ['no search', [says('Done.')], 1, ROUND],
     ['two searches', [searches('a', 'b'), says('Done.')], 4, 2n * ROUND + 2n * SEARCH],
@@ -224,7 +241,27 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
       2n * ROUND + SEARCH + 2n * PAGE,
     ],
     ['a search beside a call of the client', [calls(queries('a'), ['read', '{}'])], 2, ROUND + SEARCH],
-    ['a server that fails in the second round', [searches('a'), broken], 2, ROUND + SEARCH],
+  ];
+  type Due = readonly [entries: number, cost: bigint];
+  // Chat shows no searches, the others do; nothing of a whole answer has left before it is complete.
+  const failures: readonly (readonly [name: string, rounds: readonly Answer[], chat: Due, shown: Due])[] = [
+    ['the first round fails', [broken], NOTHING, NOTHING],
+    ['the second round fails', [searches('a'), broken], NOTHING, [2, ROUND + SEARCH]],
+    ['a search fails, then the second round', [searches('fails'), broken], NOTHING, [1, ROUND]],
+    ['the second round fails after text', [saying, broken], [1, ROUND], [2, ROUND + SEARCH]],
+    ['the second round breaks off', [searches('a'), cut], [3, ROUND + SEARCH + CUT], [3, ROUND + SEARCH + CUT]],
+    [
+      'the third round fails after two searches and a page',
+      [searches('a', 'b'), calls(opens('/')), broken],
+      NOTHING,
+      [5, 2n * ROUND + 2n * SEARCH + PAGE],
+    ],
+    [
+      'the third round fails, the second has said something',
+      [searches('a', 'b'), saying, broken],
+      [4, 2n * ROUND + 2n * SEARCH],
+      [5, 2n * ROUND + 3n * SEARCH],
+    ],
   ];
   let entries = 0;
   let total = 0n;
@@ -240,33 +277,47 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
     const content = `Read ${page.url}/ and ${page.url}/bad`;
     const said =
       path === '/v1/responses' ? { input: content } : { messages: [{ role: 'user', content }], max_tokens: 99 };
-    const stream = path !== '/v1/messages';
-    for (const [name, rounds, count, cost] of cases) {
+    const check = async (stream: boolean, name: string, rounds: readonly Answer[], due: Due): Promise<Response> => {
       hosted.reset();
       hosted.engine.hits = failing;
       hosted.chat.play(...rounds);
-      await (await hosted.post(path, { ...said, ...more, stream }, { headers })).text();
-      entries += count;
-      total += cost;
+      const answer = await hosted.post(path, { ...said, ...more, stream }, { headers });
+      await answer.text();
+      entries += due[0];
+      total += due[1];
       t.equal((await usageOf(ledger, entries)).amount, total, `${path}, ${stream ? 'stream' : 'whole'}: ${name}`);
+      return answer;
+    };
+    for (const [name, rounds, count, cost] of cases) await check(path !== '/v1/messages', name, rounds, [count, cost]);
+    for (const [name, rounds, chat, shown] of failures) {
+      await check(true, name, rounds, path === '/v1/chat/completions' ? chat : shown);
+      t.equal((await check(false, name, rounds, NOTHING)).headers.get('x-headrace-cost'), null);
     }
   }
 
-  // The client leaves while the search runs: the first round is charged, and nothing that comes later.
-  const gone = new AbortController();
-  const asked = Promise.withResolvers<void>();
-  hosted.reset();
-  hosted.engine.hits = () => {
-    asked.resolve();
-    return new Promise(() => undefined);
-  };
-  hosted.chat.play(searches('a'), says('Done.'));
+  // The client leaves while the search runs: of the round that has asked for it chat shows nothing, responses the search.
   const ask = { messages: hi, web_search_options: {}, stream: true };
-  const leaving = hosted.post('/v1/chat/completions', ask, { headers, signal: gone.signal });
-  await asked.promise;
-  gone.abort();
-  await leaving.then((answer) => answer.text()).catch(() => undefined);
-  t.equal((await usageOf(ledger, entries + 1)).amount, total + ROUND, 'left during the search');
+  const leaves: readonly (readonly [path: string, ask: object, due: Due])[] = [
+    ['/v1/chat/completions', ask, NOTHING],
+    ['/v1/responses', { input: 'hi', tools: [{ type: 'web_search' }], stream: true }, [1, ROUND]],
+    ['/v1/responses', { input: 'hi', tools: [{ type: 'web_search' }] }, NOTHING],
+  ];
+  for (const [path, body, due] of leaves) {
+    const gone = new AbortController();
+    hosted.reset();
+    hosted.engine.hits = () => {
+      // The event of the search has left by then.
+      setImmediate(() => gone.abort());
+      return new Promise(() => undefined);
+    };
+    hosted.chat.play(searches('a'), says('Done.'));
+    const leaving = hosted.post(path, body, { headers, signal: gone.signal });
+    await leaving.then((answer) => answer.text()).catch(() => undefined);
+    await until('the search is given up', () => hosted.engine.aborted.length === 1);
+    entries += due[0];
+    total += due[1];
+    t.equal((await usageOf(ledger, entries)).amount, total, `${path}: left during the search`);
+  }
 
   // It leaves while the second round is being written: what was written is charged, not more than the round.
   const left = new AbortController();
@@ -279,8 +330,8 @@ t.test('whatever ends an answer, charged is what was run for it, once', async (t
   const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
   for (let text = ''; !text.includes('It is');) text += Buffer.from((await reader.read()).value ?? []).toString();
   left.abort();
-  const { amount } = await usageOf(ledger, entries + 4);
-  const last = amount - total - 2n * ROUND - SEARCH;
+  const { amount } = await usageOf(ledger, entries + 3);
+  const last = amount - total - ROUND - SEARCH;
   t.ok(last > 0n && last < 100n * ROUND, 'left during the second round');
 });
 

@@ -194,6 +194,14 @@ export class KeyLimiter {
     reservation.amount = amount;
   }
 
+  /** Gives back the tokens that a request has not taken, before its reservation ends. */
+  lowerTokens(reservation: LimitReservation, tokens: number): void {
+    const { allowance, bucket } = reservation;
+    if (allowance?.cell == null || reservation.tokens === Infinity || tokens >= reservation.tokens) return;
+    this.#table.lowerTokens(allowance.cell, bucket, reservation.tokens - tokens);
+    reservation.tokens = tokens;
+  }
+
   /**
    * Ends a reservation with what the request has taken; to be called exactly once. Money counts for the budgets of the moment, which
    * may have changed since.

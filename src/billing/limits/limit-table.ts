@@ -313,6 +313,15 @@ export class LimitTable {
     this.running += this.#ints[start + OTHERS] as number;
   }
 
+  /** Takes tokens off what a request has reserved, before it ends. */
+  lowerTokens(cell: LimitCell, bucket: number, tokens: number): void {
+    const ints = this.#ints;
+    const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
+    if (ints[own + GENERATION] !== cell.generation || (ints[own + LAST] as number) - bucket >= RING) return;
+    const slot = own + (bucket & MASK);
+    ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - tokens;
+  }
+
   /** Ends a request: the tokens that it has used take the place of those that were reserved. */
   settleKey(cell: LimitCell, bucket: number, reserved: number, used: number, isPart = false): void {
     const ints = this.#ints;
