@@ -2,8 +2,12 @@
 
 import { connect, createServer } from 'node:net';
 import { once } from 'node:events';
+import { gatewaySettings } from '../lib/gateway.mjs';
 import { isInstalled, startChild } from '../lib/process.mjs';
 import { LOAD_CORE } from '../lib/cores.mjs';
+
+/** The token of the admin listener of gateways here: benchmarks ask there what a gateway knows. */
+export const ADMIN_TOKEN = 'bench-admin-token-0123456789abcdef';
 
 const PROGRAMS = ['redis-server', 'valkey-server'];
 
@@ -48,3 +52,22 @@ export async function engineInfo(port) {
     text.split('\r\n').flatMap((line) => (line.includes(':') ? [line.split(/:(.*)/s, 2)] : [])),
   );
 }
+
+/** Settings of a gateway over the servers on `ports`, which shares through `engine`; null: alone. */
+export function settingsOf(ports, engine) {
+  const cluster = engine === null ? {} : { cluster: { url: engine.url } };
+  return { ...gatewaySettings('keys', ports), adminToken: ADMIN_TOKEN, ...cluster };
+}
+
+/** What has reached an engine and left it so far. */
+export async function engineTraffic({ port }) {
+  const info = await engineInfo(port);
+  return {
+    inBytes: Number(info.total_net_input_bytes),
+    outBytes: Number(info.total_net_output_bytes),
+    commands: Number(info.total_commands_processed),
+  };
+}
+
+export const trafficSince = (before, after) =>
+  Object.fromEntries(Object.entries(after).map(([name, value]) => [name, value - before[name]]));

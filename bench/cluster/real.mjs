@@ -2,7 +2,7 @@
 // token, the CPU time and the bytes that sharing adds, and how long it takes until one gateway knows what another one has chosen.
 
 import { Agent, request as send } from 'node:http';
-import { gatewaySettings, startGateway } from '../lib/gateway.mjs';
+import { startGateway } from '../lib/gateway.mjs';
 import { startUpstream } from '../lib/peers.mjs';
 import { cpuUs, stopChild } from '../lib/process.mjs';
 import { percent, roundsText, show } from '../lib/report.mjs';
@@ -11,13 +11,11 @@ import { spread } from '../lib/statistics.mjs';
 import { ANSWER, KEY, MODEL, nowUs } from '../lib/traffic.mjs';
 import { figuresOfRun, planOf, runThrough, scenariosOf, startFleet } from '../load/locality.mjs';
 import { measureEngine } from './engine-cost.mjs';
-import { engineInfo, startEngine } from './engine.mjs';
+import { ADMIN_TOKEN, engineTraffic, settingsOf, startEngine, trafficSince } from './engine.mjs';
+import { measureRates, stepsOfRates } from './rates.mjs';
 
 /** Flags of a run of locality that are the same here. */
 const LOCALITY = { hosts: 8, blockBytes: 1024, answerTokens: 8, seed: 1, trace: [] };
-
-/** The token of the admin listener: this benchmark asks there what a gateway knows. */
-const ADMIN_TOKEN = 'bench-admin-token-0123456789abcdef';
 
 /** News that have not come by then are lost. */
 const NEWS_MS = 5000;
@@ -36,19 +34,33 @@ const policiesOf = ({ copies }) => [
   { name: `${copies} unshared`, copies, shared: false },
 ];
 
-export function stepsOfReal(flags) {
-  return turnsOf(flags.rounds) * (3 * scenarios(flags).length + 2) + 1 + ENGINE_STEPS;
-}
+/** What may be measured alone, by name. */
+export const PARTS = {
+  hits: {
+    steps: (flags) => turnsOf(flags.rounds) * 3 * scenarios(flags).length,
+    measure: async (flags, rig) => {
+      for (const scenario of scenarios(flags)) await measureScenario(planOf(scenario, flags), flags, rig);
+    },
+  },
+  cost: { steps: ({ rounds }) => turnsOf(rounds) * 2, measure: measureCost },
+  rates: { steps: stepsOfRates, measure: measureRates },
+  news: { steps: () => 1, measure: measureNews },
+  engine: { steps: () => ENGINE_STEPS, measure: (_, rig) => measureDeliveries(rig) },
+};
+
+const chosen = ({ measures }) =>
+  measures.map((name) => {
+    if (Object.hasOwn(PARTS, name)) return PARTS[name];
+    throw new Error(`there is no measurement "${name}"; there are ${Object.keys(PARTS).join(', ')}`);
+  });
+
+export const stepsOfReal = (flags) => chosen(flags).reduce((sum, { steps }) => sum + steps(flags), 0);
 
 const scenarios = (flags) =>
   flags.workloads.flatMap((name) => scenariosOf({ ...LOCALITY, workloads: [name] }).slice(0, 1));
 
 export async function measureReal(flags, rig) {
-  const all = { ...LOCALITY, ...flags };
-  for (const scenario of scenarios(flags)) await measureScenario(planOf(scenario, all), all, rig);
-  await measureCost(all, rig);
-  await measureNews(all, rig);
-  await measureDeliveries(rig);
+  for (const { measure } of chosen(flags)) await measure({ ...LOCALITY, ...flags }, rig);
 }
 
 async function measureScenario(plan, flags, rig) {
@@ -101,32 +113,15 @@ async function runPolicy({ copies, name, shared }, plan, flags) {
       ...{ name, copies, load: { sessions: false, oracle: false } },
       start: (ports) => startGateway(settingsOf(ports, engine)),
       around: async (run) => {
-        const before = engine === null ? null : await traffic(engine);
+        const before = engine === null ? null : await engineTraffic(engine);
         const report = await run();
-        return engine === null ? report : { ...report, engine: difference(before, await traffic(engine)) };
+        return engine === null ? report : { ...report, engine: trafficSince(before, await engineTraffic(engine)) };
       },
     });
   } finally {
     if (engine !== null) await stopChild(engine.child);
   }
 }
-
-function settingsOf(ports, engine) {
-  const cluster = engine === null ? {} : { cluster: { url: engine.url } };
-  return { ...gatewaySettings('keys', ports), adminToken: ADMIN_TOKEN, ...cluster };
-}
-
-async function traffic({ port }) {
-  const info = await engineInfo(port);
-  return {
-    inBytes: Number(info.total_net_input_bytes),
-    outBytes: Number(info.total_net_output_bytes),
-    commands: Number(info.total_commands_processed),
-  };
-}
-
-const difference = (before, after) =>
-  Object.fromEntries(Object.entries(after).map(([name, value]) => [name, value - before[name]]));
 
 function figuresOf(name, runs) {
   const list = runs[name].map((run) => ({ ...figuresOfRun(run), count: run.sent, engine: run.engine }));
@@ -186,12 +181,12 @@ async function measureCost({ rounds, seconds }, rig) {
       ...{ warmupMs: 500, durationMs: seconds * 1000 },
     };
     const run = async (peer) => {
-      const [before, beforeUs] = [await traffic(engine), cpuUs(peer.siblingPid)];
+      const [before, beforeUs] = [await engineTraffic(engine), cpuUs(peer.siblingPid)];
       const report = await runClient(peer, load);
       return {
         ...report,
         siblingUs: cpuUs(peer.siblingPid) - beforeUs,
-        engine: difference(before, await traffic(engine)),
+        engine: trafficSince(before, await engineTraffic(engine)),
       };
     };
     const runs = await interleave(peers, rounds, run, (text) => rig.step(`cost of sharing, ${text}`));

@@ -3,7 +3,7 @@
 
 import { experiments, runExperiment, runsOf } from '../cluster/experiments.mjs';
 import { limitsResult } from '../cluster/limits.mjs';
-import { measureReal, stepsOfReal } from '../cluster/real.mjs';
+import { measureReal, PARTS, stepsOfReal } from '../cluster/real.mjs';
 import { plotsOf, scaleTable, tableOf } from '../cluster/tables.mjs';
 import { WORKLOADS } from '../locality/traces.mjs';
 
@@ -49,6 +49,13 @@ export const part = {
     scaleRequests: { type: 'number', default: 400, quick: 200, help: 'simulated: for each eight CRNs of --scale' },
     seeds: { type: 'number', default: 3, quick: 1, help: 'simulated: runs of each row, of which means are taken' },
     use: { type: 'number', default: 0.6, help: 'share of the time for which the oracle keeps the fleet busy' },
+    measures: {
+      type: 'words',
+      default: Object.keys(PARTS),
+      help: `real: of ${Object.keys(PARTS).join(', ')}; "cost,rates" are the CPU time and bytes of sharing alone`,
+    },
+    rates: { type: 'numbers', default: [20, 180, 500], quick: [50], help: 'real: requests a second of "rates"' },
+    rateSeconds: { type: 'number', default: 6, quick: 2, help: 'real: seconds of each run of "rates"' },
     rounds: {
       type: 'number',
       default: 5,

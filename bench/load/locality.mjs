@@ -247,23 +247,24 @@ export async function runThrough(plan, flags, { name, copies, start, load: more,
       await reachesAll(gateway, fleet);
       gateways.push(gateway);
     }
-    const load = {
-      ...{ trace: plan.trace, workload: plan.name, seed: flags.seed, requests: plan.count },
-      ...{ durationMs: plan.durationMs, warmUp: WARM_UP, blockBytes: flags.blockBytes },
-      ...{ model: MODEL, key: KEY, path: `${gateways[0]?.path ?? '/v1'}/chat/completions` },
-      ...{ answerTokens: flags.answerTokens, ...more },
-      ...{ ports: gateways.map(({ port }) => port), hostPorts: fleet.ports, controlPort: fleet.controlPort },
-      watch: Object.fromEntries([['fleet', fleet.child.pid], ...gateways.map(({ child }, at) => [at, child.pid])]),
-    };
-    const client = {
-      name: `client of ${name}`,
-      command: process.execPath,
-      args: [script('client'), JSON.stringify(load)],
-    };
-    return await around(() => runChild({ ...client, core: LOAD_CORE }));
+    return await around(() => sendThrough(plan, flags, { name, fleet, gateways, load: more }));
   } finally {
     for (const child of children.reverse()) await stopChild(child);
   }
+}
+
+/** Sends the requests of a scenario to gateways that run, which take turns; resolves with what the client counted. */
+export function sendThrough(plan, flags, { name, fleet, gateways, load: more }) {
+  const load = {
+    ...{ trace: plan.trace, workload: plan.name, seed: flags.seed, requests: plan.count },
+    ...{ durationMs: plan.durationMs, warmUp: WARM_UP, blockBytes: flags.blockBytes },
+    ...{ model: MODEL, key: KEY, path: `${gateways[0]?.path ?? '/v1'}/chat/completions` },
+    ...{ answerTokens: flags.answerTokens, ...more },
+    ...{ ports: gateways.map(({ port }) => port), hostPorts: fleet.ports, controlPort: fleet.controlPort },
+    watch: Object.fromEntries([['fleet', fleet.child.pid], ...gateways.map(({ child }, at) => [at, child.pid])]),
+  };
+  const args = [script('client'), JSON.stringify(load)];
+  return runChild({ name: `client of ${name}`, command: process.execPath, args, core: LOAD_CORE });
 }
 
 export async function startFleet({ cacheBlocks: blocks, speed }, { hosts, blockBytes }) {
@@ -289,7 +290,7 @@ function startPolicy(base, ports, threads, builds) {
  * Sends prompts that have nothing in common through a gateway, a few at a time, until every host has answered one: gateways learn of
  * servers after they listen. One that answers but does not use all of them in time runs as it is.
  */
-async function reachesAll({ port, path = '/v1', child }, { controlPort }) {
+export async function reachesAll({ port, path = '/v1', child }, { controlPort }) {
   const reached = async () =>
     (await (await fetch(`http://127.0.0.1:${controlPort}/counters`)).json()).map((of) => of.requests);
   const before = await reached();

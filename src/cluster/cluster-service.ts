@@ -20,6 +20,8 @@ import { readHeartbeat, RollCall, type SelfReport, writeHeartbeat } from './roll
 
 /** Time between two heartbeats, which are also what proves that the engine answers. */
 const HEARTBEAT_MS = 500;
+/** A heartbeat goes along with another message that is sent so short before it: whoever is woken for one is woken for both. */
+const EARLY_MS = 150;
 /** Siblings that connect at once ask at once: they get one answer of each, after a random part of this. */
 const ASKED_MS = 50;
 /** The connection is given up when the engine owes an answer for so long: seen at a heartbeat, so within 1.5 s. */
@@ -165,6 +167,7 @@ export class ClusterService implements ClusterLink {
     const channel = to === undefined ? this.#channel('all') : this.#channel('to', to);
     // What becomes of it shows in the connection itself.
     this.#send(['PUBLISH', channel, Buffer.concat([this.#head(topic), body])], body.length).catch(() => undefined);
+    if (topic !== 'roll-call') this.#beatAlong();
     return true;
   }
 
@@ -295,6 +298,15 @@ export class ClusterService implements ClusterLink {
     if (this.#connection === null) return;
     if (this.#unanswered > 0 && nowMs - this.#waitingSinceMs >= ANSWER_MS) this.#lost('the engine does not answer');
     else this.#beat({ ask: false, leaving: false });
+  }
+
+  #beatAlong(): void {
+    const { clock } = this.#deps;
+    const nowMs = clock.now();
+    if (this.#timer === null || this.#tickDueMs - nowMs > EARLY_MS || nowMs >= this.#tickDueMs) return;
+    clock.clearTimeout(this.#timer);
+    this.#tickDueMs = nowMs;
+    this.#tick();
   }
 
   #beat(how: { readonly ask: boolean; readonly leaving: boolean }): void {

@@ -1,6 +1,7 @@
 // Placements, backlogs and snapshots of the block index between this gateway and its siblings, over the link: publishes what threads have
 // noted, applies what arrives, and asks for a snapshot after a start or a cut. Lives in the control thread, which sleeps while nothing is noted
-// and nothing runs.
+// and nothing runs. What sharing costs is that this thread is woken: while there is something to tell in every message no thread signals that it
+// has noted something, and gateways that are about to tell something do so when they hear of a sibling.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type BlockIndex, mix, type PlacementRing } from '../routing/index.ts';
@@ -15,6 +16,9 @@ const SETTLE_MS = 2;
 
 /** While anything runs, loads are looked at so often, in milliseconds: answers end without a note. */
 const LOADS_MS = 100;
+
+/** A gateway that hears of a sibling tells what it has too, when this part of its own pause is over: all of them are woken once for both. */
+const JOIN_PART = 3 / 4;
 
 /** Messages in a row at most: threads that note more than these hold are read further after other work. */
 const MOST_MESSAGES = 4;
@@ -69,6 +73,8 @@ export class Placements {
   readonly #sending = new Map<string, TimerHandle>();
   readonly #pace = new TellingPace();
   readonly #alarm: Alarm;
+  /** From when on what a sibling says is an occasion to tell what is noted here; Infinity while threads wake this one. */
+  #joinMs = Infinity;
   /** When the connection opened, while siblings may not have theirs yet; else null. */
   #connectedMs: number | null = null;
   /** A snapshot is wanted, and of how many siblings it may still be asked. */
@@ -82,7 +88,10 @@ export class Placements {
     this.#alarm = new Alarm(deps.clock, () => this.#look());
     const { clock, exchange, link } = deps;
     this.#unsubscribe = [
-      link.on('placements', (body, from) => exchange.apply(body, from.index, clock.now())),
+      link.on('placements', (body, from) => {
+        exchange.apply(body, from.index, clock.now());
+        if (clock.now() >= this.#joinMs) this.#look();
+      }),
       link.on('snapshot', (body, from) => this.#received(body, from)),
       link.onChange((event) => {
         if (event.type === 'connected') {
@@ -109,6 +118,7 @@ export class Placements {
     ring.on = false;
     ring.noted.stop();
     this.#alarm.clear();
+    this.#joinMs = Infinity;
     for (const timer of [this.#asking, this.#asked?.timer]) if (timer != null) clock.clearTimeout(timer);
     for (const instance of this.#sending.keys()) this.#stopSending(instance);
   }
@@ -124,6 +134,7 @@ export class Placements {
       return;
     }
     this.#alarm.clear();
+    this.#joinMs = Infinity;
     ring.noted.stop();
     exchange.skip();
   }
@@ -133,15 +144,18 @@ export class Placements {
     if (this.#deps.ring.on) this.#alarm.setBy(dueMs);
   }
 
-  readonly #lookSoon = (): void => {
-    const { clock, exchange, link } = this.#deps;
-    const dueMs = this.#pace.dueMs(exchange.choicesTogether(link.siblings().length - 1));
-    this.#lookAt(Math.max(clock.now() + SETTLE_MS, dueMs));
-  };
+  readonly #lookSoon = (): void => this.#lookAt(Math.max(this.#deps.clock.now() + SETTLE_MS, this.#dueMs()));
+
+  /** When the next message may be sent. */
+  #dueMs(): number {
+    const { exchange, link } = this.#deps;
+    return this.#pace.dueMs(exchange.choicesTogether(link.siblings().length - 1));
+  }
 
   readonly #look = (): void => {
     const { clock, exchange, link, ring } = this.#deps;
     this.#alarm.clear();
+    this.#joinMs = Infinity;
     const nowMs = clock.now();
     // While the engine or a sibling is away, rings keep what they have room for.
     if (!link.connected || !this.#areAllBack()) {
@@ -155,9 +169,17 @@ export class Placements {
       if (body === null || !link.publish('placements', body)) break;
       messages++;
     }
-    if (messages > 0) this.#pace.sent(exchange.choices - before, nowMs);
+    const choices = exchange.choices - before;
+    if (messages > 0) this.#pace.sent(choices, nowMs);
     if (messages === MOST_MESSAGES) this.#lookAt(nowMs + LEAST_PAUSE_MS);
     if (!exchange.isQuiet) this.#lookAt(nowMs + LOADS_MS);
+    if (messages > 0 && choices > 0) {
+      // There will be more: it is looked for when the pause is over, without a signal.
+      const dueMs = this.#dueMs();
+      this.#joinMs = nowMs + JOIN_PART * (dueMs - nowMs);
+      this.#lookAt(dueMs);
+      return;
+    }
     ring.noted.wait(this.#lookSoon);
     if (exchange.isNoted) this.#lookSoon();
   };
