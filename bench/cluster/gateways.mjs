@@ -22,6 +22,9 @@ export const BATCH_MS = LEAST_PAUSE_MS;
 const SETTLE_MS = 2;
 const LOADS_MS = 100;
 
+/** A gateway that hears of a sibling tells what it has too, when this part of its own pause is over. */
+const JOIN_PART = 3 / 4;
+
 /** A gateway tells that it lives so often; one that was silent for so long is gone. In milliseconds. */
 const HEARTBEAT_MS = 500;
 const SILENT_MS = 3000;
@@ -63,6 +66,8 @@ class Gateway {
     this.pace = new TellingPace();
     /** When something may have to be published next. */
     this.dueMs = isShared ? nowMs + random() * LOADS_MS : Infinity;
+    /** From when on it tells what it has when it hears of a sibling. */
+    this.joinMs = Infinity;
     /** Choices since the last message. */
     this.choices = 0;
     /** Next message of the log that this gateway has not had. */
@@ -266,6 +271,8 @@ class Cluster {
       return;
     }
     gateway.pace.sent(gateway.choices, nowMs);
+    const pausedMs = gateway.pace.dueMs(gateway.exchange.choicesTogether(this.#gateways.length - 1));
+    gateway.joinMs = gateway.choices > 0 ? nowMs + JOIN_PART * (pausedMs - nowMs) : Infinity;
     const message = {
       from: gateway.at,
       atMs: nowMs + lagMs,
@@ -292,6 +299,10 @@ class Cluster {
     this.#decoder.read(message.body, this.#counting);
     if (loss > 0) message.lostAt = this.#gateways.map(() => this.#lossRandom() < loss);
     this.#log.push(message);
+    for (const other of this.#gateways) {
+      if (other !== gateway && other.alive && message.atMs >= other.joinMs)
+        other.dueMs = Math.min(other.dueMs, message.atMs);
+    }
   }
 
   #counting = {

@@ -59,6 +59,31 @@ t.test('a sibling that is silent is gone, and its row is used again', async (t) 
   t.equal(a.sibling(b.instance)?.index, 1);
 });
 
+t.test(
+  'a heartbeat goes along with a message that is sent shortly before it, and the next one comes in time',
+  async (t) => {
+    const cluster = createFakeCluster();
+    const [a, b] = [cluster.link('a'), cluster.link('b')];
+    await cluster.advance(60);
+    const beats = async (ms: number): Promise<number> => {
+      b.counted.length = 0;
+      await cluster.advance(ms);
+      return b.counted.filter((each) => each === 'in roll-call ok').length;
+    };
+    await beats(1000 - (cluster.clock.now() % 500));
+    await beats(300);
+    a.publish('keys', Buffer.of(1));
+    t.equal(await beats(1), 0, 'more than 150 ms before it is due');
+    await beats(99);
+    a.publish('keys', Buffer.of(1));
+    t.equal(await beats(1), 1, 'within 150 ms');
+    a.publish('keys', Buffer.of(1));
+    t.equal(await beats(498), 0, 'once');
+    t.equal(await beats(2), 1);
+    await Promise.all([a.close(), b.close(), cluster.advance(300)]);
+  },
+);
+
 t.test('a gateway that ends says so', async (t) => {
   const cluster = createFakeCluster();
   const [a, b] = [cluster.link('a'), cluster.link('b')];

@@ -111,6 +111,44 @@ t.test('nothing is sent while nothing runs, and the next choice is told within m
   await close(cluster, [one, two, three_]);
 });
 
+t.test('gateways that are busy tell in the same instants, and threads do not signal what they note', async (t) => {
+  const cluster = createFakeCluster();
+  const gateways = await three(cluster);
+  let signals = 0;
+  const times: number[] = [];
+  const [one] = gateways;
+  for (const { link, ring } of gateways) {
+    const wait = ring.noted.wait.bind(ring.noted);
+    ring.noted.wait = (wake): void => {
+      signals++;
+      wait(wake);
+    };
+    link.on('placements', () => void times.push(cluster.clock.now()));
+  }
+  for (let at = 0; at < 400; at++) {
+    const gateway = gateways[at % 3] as Linked;
+    const choice = gateway.choose(promptOf(range(1000 * at, 50)));
+    await cluster.advance(5);
+    choice.prefilled(choice, 5);
+    gateway.board.leave(choice.member.server);
+    if (at === 200) {
+      signals = 0;
+      times.length = 0;
+    }
+  }
+  const instants = new Set(times).size;
+  t.equal(signals, 0, 'a gateway with something to tell in every message sleeps until its pause is over');
+  t.ok(times.length > 60, `${times.length} messages arrived`);
+  t.ok(instants < times.length / 4, `in ${instants} instants, of six deliveries each`);
+  await cluster.advance(3000);
+  t.ok(signals > 0, 'and waits for its threads when there is nothing to tell');
+  const sent = one.link.counted.filter((each) => each === 'out placements ok').length;
+  one.choose(promptOf(range(1e6, 50)));
+  await cluster.advance(5);
+  t.equal(one.link.counted.filter((each) => each === 'out placements ok').length, sent + 1);
+  await close(cluster, gateways);
+});
+
 t.test('alone, nothing is noted', async (t) => {
   const cluster = createFakeCluster();
   const one = linked(cluster);
