@@ -149,6 +149,25 @@ t.test('gateways that are busy tell in the same instants, and threads do not sig
   await close(cluster, gateways);
 });
 
+t.test('what is sent to a restarted CRN is told again, though siblings were told of it before', async (t) => {
+  const cluster = createFakeCluster();
+  const [one, two, three_] = await three(cluster);
+  const prompt = promptOf(range(0, 200));
+  const chosen = one.crnOf(one.choose(prompt));
+  await cluster.advance(100);
+  t.equal(two.matched(chosen, prompt), 192);
+  // Two of them have noticed the restart; the third one has not yet, and what it goes on to choose changes nothing for the others.
+  for (const each of [one, two]) each.index.clear(each.model.members[chosen]!.member);
+  t.equal(three_.crnOf(three_.choose(prompt)), chosen);
+  await cluster.advance(100);
+  t.same([one.matched(chosen, prompt), two.matched(chosen, prompt)], [0, 0]);
+  three_.index.clear(three_.model.members[chosen]!.member);
+  const next = one.crnOf(one.choose(prompt));
+  await cluster.advance(100);
+  for (const each of [two, three_]) t.equal(each.matched(next, prompt), 192);
+  await close(cluster, [one, two, three_]);
+});
+
 t.test('alone, nothing is noted', async (t) => {
   const cluster = createFakeCluster();
   const one = linked(cluster);
