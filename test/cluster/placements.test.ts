@@ -1,6 +1,8 @@
 import t from 'tap';
 import { createSeededRandom } from '../../src/actor/index.ts';
 import { applySnapshot, Placements, SnapshotReader } from '../../src/cluster/index.ts';
+import { DeadlineQueue } from '../../src/net/deadline.ts';
+import { Admission } from '../../src/routing/admission.ts';
 import type { PromptHashes } from '../../src/routing/picker.ts';
 import { createFakeCluster, type FakeCluster, type FakeLink } from '../support/cluster-link.ts';
 import { PlacementGateway, promptOf } from '../support/placement-gateway.ts';
@@ -166,6 +168,36 @@ t.test('what is sent to a restarted CRN is told again, though siblings were told
   await cluster.advance(100);
   for (const each of [two, three_]) t.equal(each.matched(next, prompt), 192);
   await close(cluster, [one, two, three_]);
+});
+
+t.test('a request is held while what a sibling has sent fills the CRN, and the sibling lives', async (t) => {
+  const cluster = createFakeCluster();
+  const { clock } = cluster;
+  const [one, two] = [linked(cluster, { crns: 1 }), linked(cluster, { crns: 1 })];
+  await cluster.advance(1000);
+  const { board, memory, model } = two;
+  const admission = new Admission(
+    {
+      ...{ board, memory, thread: 0, expected: board.loads, clock, deadlines: new DeadlineQueue(clock, 1) },
+      ...{ onWaiting: () => undefined, onOutcome: () => undefined },
+    },
+    { holdMs: 100, timeoutMs: 60_000, requests: 10, bytes: 1e6 },
+  );
+  for (let at = 0; at < 20; at++) {
+    const choice = two.choose(promptOf(range(1000 * at, 100)));
+    await cluster.advance(50);
+    choice.prefilled(choice, 50);
+    board.leave(choice.member.server);
+  }
+  t.equal(admission.admits(model, 0), true, 'a prompt of 100 blocks takes 50 ms');
+  one.choose(promptOf(range(1e6, 2000)));
+  await cluster.advance(100);
+  t.equal(admission.admits(model, 0), false, 'one of 2000 blocks that the sibling has sent takes a second');
+  cluster.cut(one.link);
+  await cluster.advance(4000);
+  t.equal(board.loads.backlog(model.members[0]!.member, clock.now()), 0);
+  t.equal(admission.admits(model, 0), true);
+  await close(cluster, [one, two]);
 });
 
 t.test('alone, nothing is noted', async (t) => {
