@@ -566,13 +566,30 @@ const WEB_URL = /^https?:/i;
 function checked(hits: unknown, type: SearchType): readonly EngineHit[] {
   if (!Array.isArray(hits)) throw new EngineError('invalid');
   for (const hit of hits as readonly unknown[]) {
-    const { title, url, snippet, imageUrl } = (hit ?? {}) as Readonly<Record<string, unknown>>;
+    const fields = (hit ?? {}) as Readonly<Record<string, unknown>>;
+    const { title, url, snippet } = fields;
     const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
-    const hasImage = imageUrl === undefined || typeof imageUrl === 'string';
-    if (!hasTexts || !hasImage || !WEB_URL.test(url)) throw new EngineError('invalid');
-    if (type === 'academic' && !isWork(hit as Readonly<Record<string, unknown>>)) throw new EngineError('invalid');
+    if (!hasTexts || !hasOptionalFields(fields) || !WEB_URL.test(url)) throw new EngineError('invalid');
+    if (type === 'academic' && !isWork(fields)) throw new EngineError('invalid');
   }
   return hits as readonly EngineHit[];
+}
+
+/** Whether the fields that a hit may lack are of their types, as far as they are there. */
+function hasOptionalFields(hit: Readonly<Record<string, unknown>>): boolean {
+  const { height, imageUrl, publishedAt, source, thumbnailUrl, width } = hit;
+  const areTexts = isOptionalText(publishedAt) && isOptionalText(source);
+  const areUrls = isOptionalText(imageUrl) && isOptionalText(thumbnailUrl);
+  return areTexts && areUrls && isOptionalSize(width) && isOptionalSize(height);
+}
+
+function isOptionalText(value: unknown): boolean {
+  return value === undefined || typeof value === 'string';
+}
+
+/** In pixels. */
+function isOptionalSize(value: unknown): boolean {
+  return value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0);
 }
 
 /** Whether the fields of a scholarly work are of their types, as far as they are there. */

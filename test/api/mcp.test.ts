@@ -1,5 +1,6 @@
 // `/mcp` without a socket: keys, origins, the two kinds of revisions, results and errors of tools, cancellation, drain, malformed input.
 
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import t from 'tap';
 import type { Test } from 'tap';
 import { createGateway, type Gateway, type InjectResponse, type InProcessEngine } from '../../src/index.ts';
@@ -100,6 +101,29 @@ t.test('the arguments of the tools are the fields of the endpoints', async (t) =
   t.same(names(fetch.inputSchema), ofPages);
   t.same(search.inputSchema.properties.engines.default, ['mine'], 'only engines that are configured');
   t.equal(fetch.inputSchema.properties.format.default, 'markdown');
+});
+
+t.test('what an engine finds is as the output schema of the tool says', async (t) => {
+  const hit = {
+    ...{ title: 'A map', url: 'https://example.com/map', snippet: 'A text.', publishedAt: '2026-02-03' },
+    ...{ source: 'Atlas', thumbnailUrl: 'https://example.com/s.png', imageUrl: 'https://example.com/l.png' },
+    ...{ width: 640, height: 480, doi: '10.1000/xyz', authors: ['A. Author'], year: 2026 },
+    ...{ venue: 'Journal of Maps', citations: 3, openAccessUrl: 'https://example.com/map.pdf' },
+  };
+  const types = ['web', 'news', 'images', 'academic'] as const;
+  const search = ({ query }: { query: string }): Promise<(typeof hit)[]> =>
+    Promise.resolve(query === 'wrong' ? [{ ...hit, width: '640' as unknown as number }] : [hit]);
+  const gateway = open(t, {}, { ...ENGINE, types, search });
+  const { result: list } = await rpc(gateway, 'tools/list');
+  const tool = list?.['tools'].find(({ name }: { name: string }) => name === 'search');
+  const validate = new Ajv2020({ strict: false, validateFormats: false }).compile(tool.outputSchema);
+  for (const search_type of types) {
+    const { result } = await call(gateway, 'search', { query: 'maps', search_type });
+    t.equal(result?.['structuredContent'].results.length, 1, search_type);
+    t.ok(validate(result?.['structuredContent']), JSON.stringify(validate.errors));
+  }
+  const { result } = await call(gateway, 'search', { query: 'wrong', search_type: 'images' });
+  t.equal(result?.['isError'], true, 'a hit with a width that is no number is not passed on');
 });
 
 t.test('a client that takes any type gets one of the two of the protocol', async (t) => {

@@ -279,6 +279,27 @@ t.test('reports failures of an engine in this process in stable words', async (t
     ),
     ['invalid response'],
   );
+  const wrong = [
+    { publishedAt: new Date(0) },
+    { publishedAt: 2026 },
+    { source: {} },
+    { thumbnailUrl: null },
+    { width: '640' },
+    { width: 640.5 },
+    { height: -1 },
+    { height: NaN },
+  ];
+  for (const fields of wrong) {
+    const hit = { title: 'a', url: 'https://a.example', snippet: '', ...fields };
+    t.same(
+      await reasons(
+        of(() => Promise.resolve([hit])),
+        1,
+      ),
+      ['invalid response'],
+      JSON.stringify(fields),
+    );
+  }
   t.same(
     await reasons(
       of(() => Promise.reject(null)),
