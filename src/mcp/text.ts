@@ -68,6 +68,9 @@ export function errorText(code: string, detail: string, advice: string): string 
   return `Error${code === '' ? '' : ` ${code}`}: ${detail}${/[.!?]$/.test(detail) ? '' : '.'}${advice === '' ? '' : ` ${advice}`}`;
 }
 
+/** White space other than one space between two words: most texts have none, and replacing every space takes time. */
+const LONG_SPACE = /[^\S ]\s*| \s+/g;
+
 function oneLine(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').trim();
+  return text.replaceAll(LONG_SPACE, ' ').trim();
 }

@@ -16,6 +16,11 @@ t.test('a page is its title, its address, what is known of it, and its text', as
   t.match(known, '2026-02-03 · A, B, C, D, E · 1 words');
 });
 
+t.test('any white space of a title is one space', async (t) => {
+  const title = ' A\t\tweir \n of\u00a0stone  and \u3000wood\r\n';
+  t.match(pageText({ ...PAGE, title }, 0), /^# A weir of stone and wood\n/);
+});
+
 t.test('a page says how to read on, or that it cannot be', async (t) => {
   t.match(pageText({ ...PAGE, truncated: true, next_start: 20 }, 0), /call `fetch` again with `start`: 20\.\)$/);
   const cut = { ...PAGE, content: '  if (x)', truncated: true, next_start: 20, cut_inside: 'code' } as const;
