@@ -158,8 +158,8 @@ class RandomRequest {
 
   end(): void {
     for (const { exchange } of this.parts) if (this.#random.chance(0.9)) exchange.leave();
-    const [end, leave, destroy] = [this.exchange.end, this.exchange.leave, this.exchange.destroy];
-    this.#random.pick([end, leave, destroy]).call(this.exchange);
+    const { exchange } = this;
+    this.#random.pick([() => exchange.end(), () => exchange.leave(), () => exchange.destroy()])();
     // What ends after the request that makes it is charged no more than that says.
     for (const { exchange } of this.parts) exchange.leave();
   }

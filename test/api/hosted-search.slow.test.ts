@@ -1,7 +1,9 @@
 // Hosted web search for models whose servers do not have it: the official clients of three dialects, rounds, faults and limits.
 
 import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import Anthropic from '@anthropic-ai/sdk';
 import { generateText, streamText } from 'ai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
@@ -334,6 +336,129 @@ t.test('whatever ends an answer, charged is what led to what the client got, onc
   const last = amount - total - ROUND - SEARCH;
   t.ok(last > 0n && last < 100n * ROUND, 'left during the second round');
 });
+
+t.test('header, trailer, records, log, metrics and limits say what was charged', async (t) => {
+  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const ledger = await openTestLedger(t, store);
+  await endow(ledger, USD, { tokensPerMinute: 100_000 });
+  const scope = { account: 'acme', key: null, model: null };
+  await ledger.budgets.set({ id: 'b', ...scope, period: 'month', limit: USD, soft: null });
+  const hosted = await startHosted(root, {
+    ...{ admin: '127.0.0.1:0', threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] }, pricing: PRICING },
+    ...{ search: { pricing: { mine: '0.005' } }, ejection: { consecutive: 1000 }, costLog: { requests: 'all' } },
+  });
+  const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
+  const [ROUND, SEARCH] = [priceOf(10, 0, 5), 5_000_000_000n];
+  const broken = json({ error: { message: 'out of memory' } }, 500);
+  const ask = { input: 'hi', tools: [{ type: 'web_search' }], store: false };
+
+  hosted.chat.play(searches('a'), broken);
+  const failed = await hosted.post('/v1/responses', ask, { headers: { ...headers, 'x-request-id': 'failed' } });
+  t.equal(failed.status, 503);
+  t.equal(failed.headers.get('x-headrace-cost'), null);
+  hosted.chat.play(searches('a'), says('Done.'));
+  const whole = await hosted.post('/v1/responses', ask, { headers: { ...headers, 'x-request-id': 'whole' } });
+  t.equal(parseUsd(whole.headers.get('x-headrace-cost') ?? ''), 2n * ROUND + SEARCH);
+  for (const [id, rounds, cost] of [
+    ['stream', [searches('a'), says('Done.')], 2n * ROUND + SEARCH],
+    ['cut', [searches('a'), broken], ROUND + SEARCH],
+  ] as const) {
+    hosted.chat.play(...rounds);
+    const sent = request(`${hosted.url}/v1/responses`, {
+      method: 'POST',
+      headers: { ...headers, te: 'trailers', 'x-request-id': id },
+    });
+    sent.end(JSON.stringify({ model: MODEL, ...ask, stream: true }));
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    t.match(await text(response), id === 'cut' ? /response\.failed/ : /response\.completed/);
+    t.equal(response.headers.trailer, 'x-headrace-cost');
+    t.equal(parseUsd(response.trailers['x-headrace-cost'] ?? ''), cost);
+  }
+  const total = 5n * ROUND + 3n * SEARCH;
+  t.equal((await usageOf(ledger, 8)).amount, total);
+
+  // Each request has three lines more: two rounds and a search.
+  await until('all is recorded', async () => (await ledger.requests.list({})).length === 16);
+  const recorded = (await ledger.requests.list({})).map(
+    ({ amount, inputTokens, requestId, status }) => `${requestId} ${status} ${amount} ${inputTokens}`,
+  );
+  const linesOf = (id: string, costs: readonly bigint[], statuses: readonly number[]): string[] =>
+    costs.map((cost, at) => `${id}${at > 0 ? `/${at}` : ''} ${statuses[at]} ${cost} ${cost === ROUND ? 10 : 0}`);
+  t.same(
+    recorded.toSorted(),
+    [
+      ...linesOf('failed', [0n, 0n, 0n, 0n], [503, 200, 200, 503]),
+      ...linesOf('whole', [0n, ROUND, SEARCH, ROUND], [200, 200, 200, 200]),
+      ...linesOf('stream', [0n, ROUND, SEARCH, ROUND], [200, 200, 200, 200]),
+      ...linesOf('cut', [0n, ROUND, SEARCH, 0n], [200, 200, 200, 503]),
+    ].toSorted(),
+  );
+  const admin = hosted.adminUrl ?? '';
+  const log = (await (await fetch(`${admin}/requests/log?limit=100`)).json()) as {
+    data: { requestId: string; costUsd: string | null; inputTokens: number | null }[];
+  };
+  const logged = log.data.filter(({ requestId }) => /^(?:failed|whole|stream|cut)/.test(requestId));
+  t.equal(logged.length, 16);
+  t.equal(
+    logged.reduce((sum, { costUsd }) => sum + (parseUsd(costUsd ?? '0') ?? 0n), 0n),
+    total,
+  );
+  t.equal(
+    logged.reduce((sum, { inputTokens }) => sum + (inputTokens ?? 0), 0),
+    50,
+  );
+  const metrics = await (await fetch(`${admin}/metrics`)).text();
+  const sumOf = (name: string): number =>
+    [...metrics.matchAll(new RegExp(`^${name}\\{.*\\} (\\S+)$`, 'gm'))].reduce(
+      (sum, [, value]) => sum + Number(value),
+      0,
+    );
+  t.equal(sumOf('headrace_cost_usd_total').toFixed(12), (Number(total) / 1e12).toFixed(12));
+  t.equal(sumOf('headrace_tokens_total'), 75);
+
+  const account = (await (await fetch(`${hosted.url}/svc/account`, { headers })).json()) as {
+    credit: { in_use_usd: string };
+    limits: { kind: string; remaining: number | string }[];
+  };
+  const left = new Map(account.limits.map(({ kind, remaining }) => [kind, remaining]));
+  t.equal(left.get('tokens'), 100_000 - 75);
+  t.equal(parseUsd(String(left.get('budget'))), USD - total);
+});
+
+t.test(
+  'a failed answer in the background is not charged, nor one whose credit does not reach for all rounds',
+  async (t) => {
+    const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const ledger = await openTestLedger(t, store);
+    const [ROUND, SEARCH] = [priceOf(10, 0, 5), 5_000_000_000n];
+    // The search reaches, and the round after it does not.
+    await endow(ledger, SEARCH + ROUND);
+    const hosted = await startHosted(root, {
+      ...{ admin: null, threads: 0, store, credit: { flush: '5ms' }, keys: { static: [] }, pricing: PRICING },
+      ...{ search: { pricing: { mine: '0.005' } }, ejection: { consecutive: 1000 } },
+    });
+    const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
+    const ask = { input: 'hi', max_output_tokens: 5, tools: [{ type: 'web_search' }] };
+    hosted.chat.play(searches('a'), says('Done.'));
+    t.equal((await hosted.post('/v1/responses', ask, { headers })).status, 402);
+
+    hosted.chat.play(searches('a'), json({ error: { message: 'out of memory' } }, 500));
+    const begun = await hosted.post('/v1/responses', { ...ask, background: true }, { headers });
+    const { id } = (await begun.json()) as { id: string };
+    const poll = async (): Promise<string> => {
+      const answer = await fetch(`${hosted.url}/v1/responses/${id}`, { headers });
+      return ((await answer.json()) as { status: string }).status;
+    };
+    await until('it has failed', async () => (await poll()) === 'failed');
+
+    await ledger.grant({ id: 'more', account: 'acme', amount: ROUND });
+    hosted.chat.play(searches('a'), says('Done.'));
+    const answer = await hosted.post('/v1/responses', ask, { headers });
+    t.equal(answer.status, 200, 'all that was held is there again');
+    t.equal((await usageOf(ledger, 3)).amount, 2n * ROUND + SEARCH);
+    t.equal((await ledger.account('acme'))?.balance, 0n);
+  },
+);
 
 t.test('rounds cost what their tokens cost, and searches what searches cost', async (t) => {
   const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;

@@ -52,6 +52,7 @@ class TestEngine {
 export interface HostedGateway {
   readonly gateway: Gateway;
   readonly url: string;
+  readonly adminUrl: string | null;
   readonly chat: ScriptedChat;
   readonly engine: TestEngine;
   /** Forgets what was asked, and finds what it found at first. */
@@ -85,10 +86,10 @@ export async function startHosted(
     ...more,
   });
   t.teardown(() => gateway.close());
-  const { url } = await gateway.listen();
+  const { adminUrl, url } = await gateway.listen();
   await gateway.ready();
   return {
-    ...{ gateway, url, chat, engine },
+    ...{ gateway, url, adminUrl, chat, engine },
     reset: () => {
       chat.forget();
       engine.reset();
