@@ -7,6 +7,7 @@ import { type DetachedExchange, startDetached } from '../ingress/detached-exchan
 import type { Exchange } from '../ingress/exchange.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
 import type { ApiDeps } from './deps.ts';
+import { HeldCharges } from './held-charges.ts';
 
 /** As in ids of the official API: 24 bytes nobody guesses. */
 const ID_BYTES = 24;
@@ -32,6 +33,8 @@ export function startBackground(
   const key = { account: exchange.account, id: `resp_${randomBytes(ID_BYTES).toString('hex')}` };
   const queued = queuedResponse(key.id, exchange.model, Math.floor(epochMs() / 1000), body);
   const { maxBytes } = settings.responses;
+  // Who polls gets nothing of an answer that has failed, whatever was written of it.
+  const charges = stream ? null : new HeldCharges();
   const run: BackgroundResponse = new BackgroundResponse(
     { store: responses, clock, epochMs, maxBytes },
     { key, queued, hasEvents: stream },
@@ -46,6 +49,8 @@ export function startBackground(
         new EventFollower(exchange, { store: responses, dialect }, key, -1).followLive(run);
       },
       refused: (inner, answer) => passOn(exchange, inner, answer),
+      delivered: () => charges?.deliver(),
+      undelivered: () => charges?.end(),
     },
   );
   const request = asForeground(body);
@@ -55,9 +60,10 @@ export function startBackground(
     const name = exchange.headers[i] as string;
     if (!OF_CONNECTION.test(name)) headers.push(name, exchange.headers[i + 1] as string);
   }
-  startDetached(deps.detached, { method: 'POST', path, query, headers, remoteAddress }, request, run, (inner) =>
-    run.runIn(inner),
-  );
+  startDetached(deps.detached, { method: 'POST', path, query, headers, remoteAddress }, request, run, (inner) => {
+    inner.heldBy = charges;
+    run.runIn(inner);
+  });
 }
 
 /** The response object before it has begun: what the request says, and the defaults of the official API. */

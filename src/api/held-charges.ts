@@ -17,7 +17,6 @@ export class HeldCharges implements PartCharges {
     this.#open.add(charge);
   }
 
-  /** The client has got something that all parts so far have led to, those under way included. */
   deliver(): void {
     if (this.#open.size === 0) return;
     for (const charge of this.#open) {
@@ -27,9 +26,14 @@ export class HeldCharges implements PartCharges {
     this.#open.clear();
   }
 
-  /** What the parts that were committed cost by what was delivered of them so far, in pico-USD. */
   get dueCost(): number {
     return this.#due.reduce((sum, { dueCost }) => sum + dueCost, 0);
+  }
+
+  get waitingCost(): number {
+    let sum = 0;
+    for (const { dueCost, isWaiting } of this.#open) if (isWaiting) sum += dueCost;
+    return sum;
   }
 
   end(): void {

@@ -8,7 +8,7 @@ import { exactUsdText } from '../billing/index.ts';
 import { dialectOf, DIALECTS, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import type { Exchange, TrailerSource } from '../ingress/exchange.ts';
+import type { Exchange, PartCharges, TrailerSource } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -96,7 +96,9 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
   #wholeBytes = 0;
   /** Of the first round that was answered; null before. */
   #headers: string[] | null = null;
-  readonly #charges = new HeldCharges();
+  readonly #charges: PartCharges;
+  /** Whether what leaves is what the client gets: not where it gets but the end of what is written. */
+  readonly #delivers: boolean;
   /** The affinity cookie: further rounds go where the first one went. */
   #cookie: string | undefined;
   #full = false;
@@ -108,7 +110,8 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     this.#request = request;
     this.#downstream = downstream;
     this.#cookie = exchange.cookie;
-    exchange.partCharges = this.#charges;
+    this.#delivers = exchange.heldBy === null;
+    this.#charges = exchange.partCharges = exchange.heldBy ?? new HeldCharges();
     const write: Output = (events, isUseful) => this.#write(events, isUseful);
     this.output = write;
     this.#loop = new SearchLoop(request, this);
@@ -218,7 +221,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
   finished(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#charges.deliver();
+    if (this.#delivers) this.#charges.deliver();
     if (this.#request.streams) {
       this.#start();
       this.#downstream.end();
@@ -302,7 +305,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
   #write(events: Buffer, isUseful: boolean): void {
     if (this.#request.streams) {
       this.#start();
-      if (isUseful) this.#charges.deliver();
+      if (isUseful && this.#delivers) this.#charges.deliver();
       this.#downstream.bytesOut += events.byteLength;
       if (!this.#downstream.write(events)) this.#full = true;
       return;

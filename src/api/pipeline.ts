@@ -229,7 +229,7 @@ function fundCredit<Input>(
   most: number,
 ): void {
   const { deps, exchange } = request;
-  billing.leases.fund(settlement.payer, least, most, (reserved) => {
+  const proceed = (reserved: Reserved): void => {
     // The lease cache calls others that wait for the same credit, and must not see errors.
     try {
       if (reserved.kind === 'reserved') {
@@ -242,7 +242,8 @@ function fundCredit<Input>(
     } catch (thrown) {
       refuse(exchange, deps, thrown);
     }
-  });
+  };
+  billing.leases.fund(settlement.payer, least, most, proceed, exchange.parent?.partCharges?.waitingCost);
 }
 
 /** Reads off what an answer has taken that is metered while it passes. */
@@ -268,7 +269,7 @@ function admitRequest(
   const admitted = billing.limits.admit(limited, exchange.model, range, nowMs, use);
   if (admitted.kind === 'slice') return null;
   if (admitted.kind !== 'reserved') throw limitError(admitted, rateLimitFamily(exchange), nowMs);
-  const charges = exchange.parent?.partCharges ?? null;
+  const charges = exchange.heldBy ?? exchange.parent?.partCharges ?? null;
   const settlement = new AccountSettlement(billing, payer, exchange.model, admitted, charges !== null);
   exchange.settlement = settlement;
   charges?.add(settlement);

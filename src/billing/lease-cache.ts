@@ -140,8 +140,11 @@ export class LeaseCache {
     return most;
   }
 
-  /** Reserves credit after the lease was extended: `most`, or what there is of it from `least` on. `done` is called once. */
-  fund({ account, prepaid }: Payer, least: number, most: number, done: (reserved: Reserved) => void): void {
+  /**
+   * Reserves credit after the lease was extended: `most`, or what there is of it from `least` on. `done` is called once. `own`: what other
+   * parts of the request hold until it is over.
+   */
+  fund({ account, prepaid }: Payer, least: number, most: number, done: (reserved: Reserved) => void, own = 0): void {
     const { clock, leaseManager, thread } = this.#options;
     if (!prepaid || this.#closed) {
       done({ kind: 'away' });
@@ -157,7 +160,7 @@ export class LeaseCache {
     const id = ++this.#count;
     const timer = clock.setTimeout(() => this.#end(id, { kind: 'away' }), FUND_TIMEOUT_MS);
     this.#waiters.set(id, { view, done, timer });
-    leaseManager.tell({ type: 'Fund', thread, id, account, least, most });
+    leaseManager.tell({ type: 'Fund', thread, id, account, least, most, ...(own > 0 && { own }) });
   }
 
   /** Releases a reservation without a charge. */

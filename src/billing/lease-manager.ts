@@ -61,6 +61,8 @@ export type LeaseManagerCommand =
       readonly account: string;
       readonly least: number;
       readonly most: number;
+      /** What the request, in its other parts, holds until it is over: that does not come free for it. Default: 0. */
+      readonly own?: number;
     }
   | { readonly type: 'Charges'; readonly thread: number; readonly charges: readonly ReportedCharge[] }
   /** Credit has returned to the lease that the lease manager watches for. */
@@ -185,6 +187,7 @@ interface Waiter {
   readonly id: number;
   readonly least: bigint;
   readonly most: bigint;
+  readonly own: bigint;
   /** Until then it waits for `most`. */
   readonly dueMs: number;
   /** Takes what there is from `least` on. */
@@ -409,7 +412,7 @@ class LeaseManager {
 
   // Requests for credit
 
-  #fund({ account, id, least, most, thread }: Extract<LeaseManagerCommand, { type: 'Fund' }>): void {
+  #fund({ account, id, least, most, own = 0, thread }: Extract<LeaseManagerCommand, { type: 'Fund' }>): void {
     const isOpen = this.#ledger !== null && !this.#stopped;
     const lease = isOpen ? this.#leaseOf(account) : null;
     if (lease === null) {
@@ -422,6 +425,7 @@ class LeaseManager {
       id,
       least: picoOf(least),
       most: picoOf(Math.min(most, Number.MAX_SAFE_INTEGER)),
+      own: picoOf(own),
       dueMs: this.#clock.now() + WAIT_MS,
       flexible: false,
     });
@@ -471,7 +475,11 @@ class LeaseManager {
     const due = lease.waiters.filter((waiter) => waiter.dueMs <= dueMs);
     for (const waiter of due) waiter.flexible = true;
     this.#serve(lease);
-    this.#refuseSome(lease, (waiter) => waiter.dueMs <= dueMs, { kind: 'away' });
+    this.#refuseSome(
+      lease,
+      (waiter) => waiter.dueMs <= dueMs,
+      () => ({ kind: 'away' }),
+    );
   }
 
   /** Does what is next for a lease; one thing at a time. */
@@ -518,7 +526,11 @@ class LeaseManager {
       .catch((error: unknown) => {
         onProblem(error, 'credit could not be leased or given back');
         metrics.refill('away');
-        this.#refuseSome(lease, () => true, { kind: 'away' });
+        this.#refuseSome(
+          lease,
+          () => true,
+          () => ({ kind: 'away' }),
+        );
         // Nobody knows whether it was done: the next renewal tells.
         this.#timers.once('renew', RETRY_MS, { type: 'Renew' });
       })
@@ -557,10 +569,10 @@ class LeaseManager {
     this.#threads.get(thread)?.tell({ type: 'Refused', id, refusal });
   }
 
-  #refuseSome(lease: Lease, isRefused: (waiter: Waiter) => boolean, refusal: Refusal): void {
+  #refuseSome(lease: Lease, isRefused: (waiter: Waiter) => boolean, refusalOf: (waiter: Waiter) => Refusal): void {
     const left: Waiter[] = [];
     for (const waiter of lease.waiters) {
-      if (isRefused(waiter)) this.#refuse(waiter, refusal);
+      if (isRefused(waiter)) this.#refuse(waiter, refusalOf(waiter));
       else left.push(waiter);
     }
     lease.waiters = left;
@@ -572,10 +584,11 @@ class LeaseManager {
     const payer = await this.#payerOf(ledger, lease);
     const credit = creditOf(payer);
     const total = credit + (payer?.held ?? 0n);
-    this.#refuseSome(lease, ({ least, most }) => least > total || least > most, {
-      kind: 'short',
-      balance: Number(total > 0n ? total : 0n),
-    });
+    this.#refuseSome(
+      lease,
+      ({ least, most, own }) => least + own > total || least > most,
+      ({ own }) => ({ kind: 'short', balance: Number(total > own ? total - own : 0n) }),
+    );
     this.#serve(lease);
     if (!this.#trusted) return;
     const nowMs = this.#clock.now();
@@ -583,7 +596,7 @@ class LeaseManager {
     let isCovered = false;
     for (const head of lease.waiters) {
       // What the account does not have is not waited for.
-      head.flexible = nowMs >= head.dueMs || total < head.most;
+      head.flexible = nowMs >= head.dueMs || total - head.own < head.most;
       isCovered = this.#table.free(lease.cell) + credit >= (head.flexible ? head.least : head.most);
       if (isCovered || nowMs < head.dueMs) break;
       late++;
@@ -1054,7 +1067,11 @@ class LeaseManager {
     this.#timers.cancel('sweep');
     for (const lease of this.#leases.values()) {
       if (lease.closing === null) this.#table.close(lease.cell);
-      this.#refuseSome(lease, () => true, { kind: 'away' });
+      this.#refuseSome(
+        lease,
+        () => true,
+        () => ({ kind: 'away' }),
+      );
     }
   }
 

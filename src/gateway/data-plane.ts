@@ -355,7 +355,10 @@ export class DataPlane {
 
   /** Settles requests in flight, and reports what was spent to the lease manager. */
   closeLeases(): void {
-    for (const exchange of this.#exchanges.list()) exchange.settle();
+    for (const exchange of this.#exchanges.list()) {
+      exchange.settle();
+      exchange.heldBy?.end();
+    }
     this.#recorder?.flush();
     this.#leases?.close();
   }

@@ -56,8 +56,13 @@ export class DetachedExchange extends Exchange {
     if (this.handedOver) return;
     this.write(chunk);
     this.handedOver = true;
-    this.#sink.end();
-    this.ended('delivered');
+    try {
+      // What was held beyond its cost is there for what the sink does next.
+      this.settle();
+    } finally {
+      this.#sink.end();
+      this.ended('delivered');
+    }
   }
 
   override destroy(): void {

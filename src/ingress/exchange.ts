@@ -62,6 +62,7 @@ export interface ExchangeSettlement {
 export interface PartCharge {
   /** By what was delivered so far, in pico-USD. */
   readonly dueCost: number;
+  readonly isWaiting: boolean;
   /** What was delivered is charged, at once or at the end. */
   commit(): void;
   /** Nothing is charged. */
@@ -70,7 +71,13 @@ export interface PartCharge {
 
 /** Charges of the requests that a request makes. */
 export interface PartCharges {
+  /** What was committed, by what was delivered of it so far, in pico-USD. */
+  readonly dueCost: number;
+  /** What parts that have ended hold until this is over, in pico-USD. */
+  readonly waitingCost: number;
   add(charge: PartCharge): void;
+  /** The client has got something that all parts so far have led to, those under way included: they are charged. */
+  deliver(): void;
   /** The request is over: what was not committed is released, now and later. */
   end(): void;
 }
@@ -281,6 +288,8 @@ export abstract class Exchange implements RequestHead {
   parent: Exchange | null = null;
   /** Requests that this one makes and that are under way: they leave with it. */
   subRequests: Set<{ leave(): void }> | null = null;
+  /** What it costs itself, where somebody else says whether it is charged; null: its own outcome does, or that of its parent. */
+  heldBy: PartCharges | null = null;
   /** What they cost, where that is charged by the outcome of this one; null: each is charged by its own. */
   partCharges: PartCharges | null = null;
   /** How many it has made: they are told apart by it. */
@@ -511,6 +520,7 @@ export abstract class Exchange implements RequestHead {
     } finally {
       try {
         this.settle();
+        this.heldBy?.end();
       } finally {
         this.onClose?.(this);
       }

@@ -5,6 +5,7 @@
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { ResponseKey } from '../billing/index.ts';
 import {
+  arrayItemsOf,
   endsResponse,
   membersOf,
   parsedJson,
@@ -60,6 +61,10 @@ export interface BackgroundHooks {
   begun(): void;
   /** It was answered before that, with an error. */
   refused(exchange: DetachedExchange, body: Buffer): void;
+  /** It has ended with output that whoever polls it gets. */
+  delivered(): void;
+  /** It has ended without. */
+  undelivered(): void;
 }
 
 /** Background responses of this thread, by the exchange in which they run. */
@@ -260,6 +265,8 @@ export class BackgroundResponse implements ResponseSink {
     this.#state = 'ended';
     this.#flush();
     const { output, rest, status } = responsePartsOf(object) as ResponseParts;
+    if (type !== 'response.failed' || arrayItemsOf(Buffer.from(output)).length > 0) this.#hooks.delivered();
+    else this.#hooks.undelivered();
     const { account, id } = this.#request.key;
     this.#deps.store.end({ account, id, status: statusOf(status), output, response: rest, items: itemIdsIn(output) });
     this.#finishFollowers();
@@ -269,6 +276,7 @@ export class BackgroundResponse implements ResponseSink {
   #cancelled(): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
+    this.#hooks.undelivered();
     this.#flush();
     this.#deps.store.stopped(this.#request.key);
     this.#finishFollowers();

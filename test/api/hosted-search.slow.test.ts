@@ -426,7 +426,7 @@ t.test('header, trailer, records, log, metrics and limits say what was charged',
 });
 
 t.test(
-  'a failed answer in the background is not charged, nor one whose credit does not reach for all rounds',
+  'of a failed answer in the background what is polled is charged, and nothing where credit does not reach for all rounds',
   async (t) => {
     const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
     const ledger = await openTestLedger(t, store);
@@ -438,7 +438,7 @@ t.test(
       ...{ search: { pricing: { mine: '0.005' } }, ejection: { consecutive: 1000 } },
     });
     const headers = { authorization: `Bearer ${SECRET}`, 'content-type': 'application/json' };
-    const ask = { input: 'hi', max_output_tokens: 5, tools: [{ type: 'web_search' }] };
+    const ask = { input: 'hi', max_output_tokens: 50, tools: [{ type: 'web_search' }] };
     hosted.chat.play(searches('a'), says('Done.'));
     t.equal((await hosted.post('/v1/responses', ask, { headers })).status, 402);
 
@@ -451,12 +451,33 @@ t.test(
     };
     await until('it has failed', async () => (await poll()) === 'failed');
 
-    await ledger.grant({ id: 'more', account: 'acme', amount: ROUND });
+    // The object of the failed response has the search and what it found.
+    t.equal((await usageOf(ledger, 2)).amount, ROUND + SEARCH);
+    await ledger.grant({ id: 'more', account: 'acme', amount: USD });
     hosted.chat.play(searches('a'), says('Done.'));
     const answer = await hosted.post('/v1/responses', ask, { headers });
     t.equal(answer.status, 200, 'all that was held is there again');
-    t.equal((await usageOf(ledger, 3)).amount, 2n * ROUND + SEARCH);
-    t.equal((await ledger.account('acme'))?.balance, 0n);
+    t.equal((await usageOf(ledger, 5)).amount, 3n * ROUND + 2n * SEARCH);
+
+    hosted.chat.play(searches('a'), says('Done.'));
+    const good = await hosted.post('/v1/responses', { ...ask, background: true }, { headers });
+    t.equal(good.status, 200);
+    t.equal((await usageOf(ledger, 8)).amount, 5n * ROUND + 3n * SEARCH, 'one that comes to an end is charged');
+
+    // Without a search too: whoever polls gets no text of an answer that broke off, whoever follows the events has had it.
+    const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+    const head = chunk({ role: 'assistant', content: '' });
+    hosted.chat.play(events([head, chunk({ content: 'It is' }, {}, { usage })], 'cut'));
+    for (const stream of [false, true]) {
+      const plain = await hosted.post('/v1/responses', { input: 'hi', background: true, stream }, { headers });
+      const text = await plain.text();
+      const [, name] = /"id":"(resp_\w+)"/.exec(text) ?? [];
+      await until('it has failed', async () => {
+        const answer = await fetch(`${hosted.url}/v1/responses/${name}`, { headers });
+        return ((await answer.json()) as { status: string }).status === 'failed';
+      });
+    }
+    t.equal((await usageOf(ledger, 9)).amount, 5n * ROUND + 3n * SEARCH + priceOf(10, 0, 2));
   },
 );
 

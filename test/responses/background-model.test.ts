@@ -65,10 +65,14 @@ t.test('every life of a background response ends once', async (t) => {
     const queued = Buffer.from('{"id":"resp_1","object":"response","status":"queued","error":null,"output":[]}');
     let exchange: DetachedExchange | undefined;
     let answers = 0;
+    let outcomes = 0;
     const run = new BackgroundResponse(
       { store: own, clock, epochMs: () => 1e12, maxBytes: 1e6 },
       { key, queued, hasEvents: true },
-      { begun: () => answers++, refused: () => answers++ },
+      {
+        ...{ begun: () => answers++, refused: () => answers++ },
+        ...{ delivered: () => outcomes++, undelivered: () => outcomes++ },
+      },
     );
     const origin = { account: 'a', model: 'm', previous: null, input: () => [] };
     const handler = (inner: DetachedExchange): void => {
