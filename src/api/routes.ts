@@ -561,6 +561,8 @@ export class Router {
 
   #named(exchange: Exchange, route: Route): Route {
     exchange.endpoint = route.path;
+    // The same text as a constant: a part of the head's text is compared by its characters at every later look-up.
+    if (exchange.path === route.path) exchange.path = route.path;
     return route;
   }
 
