@@ -39,6 +39,9 @@ class Told {
 const UNHEARD_WEIGHT = 1 / 8;
 const UNHEARD_MS = 100;
 
+/** Members that siblings told of and that are not in the table here are remembered, so many of them. */
+const MAX_MISSED = 4096;
+
 /** Choices of a sibling that are not known here yet. */
 interface Unheard {
   atMs: number;
@@ -66,6 +69,8 @@ export class PlacementExchange {
   /** Members by cell, and by id; without those whose ids are alike. */
   #byCell = new Map<number, Told>();
   #byId = new Map<number, Told>();
+  /** Ids of members that siblings told of before the table had them. */
+  readonly #missed = new Set<number>();
   #wholeMs = -Infinity;
   #takenMs = -Infinity;
   /** How often in a row it was told that nothing waits. */
@@ -88,9 +93,11 @@ export class PlacementExchange {
     this.#loads = new SiblingLoads(deps.board, deps.members, deps.servers);
   }
 
-  /** Cells by the id of their members. */
+  /** The cell of a member that a sibling tells of; undefined, and remembered, when the table does not have it. */
   cellOf(id: number): number | undefined {
-    return this.#byId.get(id)?.member.member;
+    const told = this.#byId.get(id);
+    if (told === undefined && this.#missed.size < MAX_MISSED) this.#missed.add(id);
+    return told?.member.member;
   }
 
   idOf(cell: number): number | undefined {
@@ -130,8 +137,8 @@ export class PlacementExchange {
     this.#emptyWholes = 0;
   }
 
-  /** Takes over a new table. */
-  configure({ models }: ModelTableData, nowMs: number): void {
+  /** Takes over a new table. Whether siblings have told of a member of it before it was there: what they hold of it is not known here. */
+  configure({ models }: ModelTableData, nowMs: number): boolean {
     const byCell = new Map<number, Told>();
     const byId = new Map<number, Told>();
     const servers = new Map<number, string>();
@@ -159,6 +166,9 @@ export class PlacementExchange {
     this.#crns = servers.size;
     this.#hasChoice = models.some(({ members }) => members.length > 1);
     this.#encoder.keep(new Set(byId.keys()));
+    let hasMissed = false;
+    for (const id of byId.keys()) if (this.#missed.delete(id)) hasMissed = true;
+    return hasMissed;
   }
 
   /** Forgets what was noted and not told: there was nobody to tell. */

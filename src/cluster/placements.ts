@@ -1,5 +1,5 @@
 // Placements, backlogs and snapshots of the block index between this gateway and its siblings, over the link: publishes what threads have
-// noted, applies what arrives, and asks for a snapshot after a start or a cut. Lives in the control thread, which sleeps while nothing is noted
+// noted, applies what arrives, and asks for a snapshot after a start or a cut, or when a CRN comes that siblings know already. Lives in the control thread, which sleeps while nothing is noted
 // and nothing runs. What sharing costs is that this thread is woken: while there is something to tell in every message no thread signals that it
 // has noted something, and gateways that are about to tell something do so when they hear of a sibling.
 
@@ -82,6 +82,8 @@ export class Placements {
   readonly #refused = new Set<string>();
   #asked: Asked | null = null;
   #asking: TimerHandle | null = null;
+  /** The snapshot that is being taken over has begun too early. */
+  #again = false;
 
   constructor(deps: PlacementsDeps) {
     this.#deps = deps;
@@ -193,7 +195,14 @@ export class Placements {
     return true;
   }
 
+  /** Takes a snapshot over once more: siblings know of CRNs what this gateway has not taken over when it came. */
+  renew(): void {
+    if (this.#asked !== null) this.#again = true;
+    else this.#want();
+  }
+
   #want(): void {
+    this.#again = false;
     this.#wanted = MOST_ASKED;
     this.#refused.clear();
     this.#askLater();
@@ -252,6 +261,7 @@ export class Placements {
     this.#asked = null;
     this.#wanted = 0;
     onSnapshot(instance, asked.bytes, clock.now() - asked.sinceMs);
+    if (this.#again) this.#want();
   }
 
   #send(to: string): void {

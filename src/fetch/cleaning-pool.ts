@@ -32,7 +32,10 @@ const BASE_COST = 16 * 1024;
 /** Threads but the last end after this idle time. */
 const IDLE_MS = 60_000;
 
-/** Interval of memory checks. V8's heap limit does not cover array buffers. */
+/** A thread that has not begun with its page after this is replaced: on a busy machine, one takes seconds to start. */
+const BEGIN_MS = 30_000;
+
+/** Interval of checks of time and memory. V8's heap limit does not cover array buffers. */
 const WATCH_MS = 250;
 
 /** Bytes that queued pages of a lane may hold. */
@@ -46,6 +49,12 @@ const ANY = (): boolean => true;
 export interface CleanedPage extends CleanPage {
   /** Equal for equal contents. */
   readonly version: string;
+}
+
+/** What a thread is given. */
+export interface CleanTask extends CleanJob {
+  /** The thread puts 1 here when it begins: the time limit of a page does not include the start of its thread. */
+  readonly begun: Int32Array<SharedArrayBuffer>;
 }
 
 /** How a job ended in its thread. Errors lose their class between threads. */
@@ -90,7 +99,7 @@ export interface CleaningPoolOptions {
   readonly clock?: Clock;
   /** Default: the cores of the machine. */
   readonly cores?: number;
-  /** Module that the threads run. Exports `readPage(job): Promise<CleanResult>` and `ready(): void`. */
+  /** Module that the threads run. Exports `readPage(task): Promise<CleanResult>` and `ready(): void`. */
   readonly script?: URL;
 }
 
@@ -114,7 +123,7 @@ interface Task {
 
 /** Threads that are recycled together, and the pages they have been given. */
 interface WorkerGeneration {
-  readonly piscina: Piscina<CleanJob, CleanResult>;
+  readonly piscina: Piscina<CleanTask, CleanResult>;
   readonly threads: number;
   pages: number;
   running: number;
@@ -272,17 +281,18 @@ class Lane implements CleaningPool {
     this.#running += change;
   }
 
-  /** The time limit starts here. After a replacement it includes the start of the new thread. */
   async #start({ account, job, resolve, reject }: Task): Promise<void> {
     const generation = this.#generation;
     const limit = new AbortController();
-    const release = this.#guard(generation, limit);
+    const begun = new Int32Array(new SharedArrayBuffer(4));
+    const release = this.#guard(generation, begun, limit);
     this.#count(account, 1);
     generation.running++;
     generation.pages++;
     if (generation.pages >= this.#settings.pagesPerCleaner * generation.threads && this.#next === null) this.#renew();
     try {
-      const result = await generation.piscina.run(job, { signal: limit.signal, transferList: [job.bytes.buffer] });
+      const task = { ...job, begun };
+      const result = await generation.piscina.run(task, { signal: limit.signal, transferList: [job.bytes.buffer] });
       if ('page' in result) resolve(result.page);
       else reject(new HeadraceError(result.code, result));
     } catch (error) {
@@ -297,16 +307,19 @@ class Lane implements CleaningPool {
     if (!this.#closed) this.#startMore();
   }
 
-  /** Enforces the limits of a running page until the returned function is called. */
-  #guard(generation: WorkerGeneration, limit: AbortController): () => void {
+  /** Enforces the limits of a page until the returned function is called. Its time counts from the first check after it has begun. */
+  #guard(generation: WorkerGeneration, begun: CleanTask['begun'], limit: AbortController): () => void {
     const { cleanTimeoutMs, cleanMemoryBytes } = this.#settings;
-    const dueMs = this.#clock.now() + cleanTimeoutMs;
+    const beginMs = this.#clock.now() + BEGIN_MS;
+    let dueMs = beginMs;
     let timer: TimerHandle;
     const wait = (): void => {
       timer = this.#clock.setTimeout(check, Math.max(0, Math.min(WATCH_MS, dueMs - this.#clock.now())));
     };
     const check = (): void => {
-      if (this.#clock.now() >= dueMs) {
+      const nowMs = this.#clock.now();
+      if (dueMs === beginMs && Atomics.load(begun, 0) === 1) dueMs = nowMs + cleanTimeoutMs;
+      if (nowMs >= dueMs) {
         limit.abort();
         return;
       }
@@ -333,7 +346,7 @@ class Lane implements CleaningPool {
   #spawn(): WorkerGeneration {
     const { least, script } = this.#options;
     const threads = this.#options.threads(this.#settings);
-    const piscina = new Piscina<CleanJob, CleanResult>({
+    const piscina = new Piscina<CleanTask, CleanResult>({
       filename: script.href,
       name: 'readPage',
       minThreads: least,
@@ -360,7 +373,7 @@ class Lane implements CleaningPool {
     const superseded = this.#next;
     this.#next = next;
     if (superseded !== null) this.#retire(superseded);
-    next.piscina.run({} as CleanJob, { name: 'ready' }).then(
+    next.piscina.run({} as CleanTask, { name: 'ready' }).then(
       () => {
         if (this.#next !== next) return;
         const old = this.#generation;

@@ -288,7 +288,7 @@ export class ControlPlane {
           this.#forgetCrns(urls);
           this.#cluster.crnsChanged(urls);
           this.#kvEvents.configure(this.#eventSources, table);
-          this.#exchange.configure(table, this.#options.clock.now());
+          if (this.#exchange.configure(table, this.#options.clock.now())) this.#placements.renew();
           this.#publish();
           this.#configured.resolve();
         },

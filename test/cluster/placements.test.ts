@@ -250,6 +250,33 @@ t.test('a gateway that starts routes as the others within a second', async (t) =
   await close(cluster, [...old, ...late]);
 });
 
+t.test('a gateway whose CRNs answer late takes over what its siblings know of them', async (t) => {
+  const cluster = createFakeCluster();
+  const old = await three(cluster);
+  const prompts = range(0, 40).map((at) => promptOf(range(at * 1000, 100)));
+  const chosen = prompts.map((prompt, at) => {
+    const gateway = old[at % 3] as Linked;
+    const choice = gateway.choose(prompt);
+    gateway.board.leave(choice.member.server);
+    return gateway.crnOf(choice);
+  });
+  await cluster.advance(1500);
+  const late = linked(cluster);
+  const { id, members, budget } = late.model;
+  late.exchange.configure({ version: 2, models: [{ id, members: members.slice(0, 1), budget }] }, cluster.clock.now());
+  await cluster.advance(1000);
+  t.equal(late.snapshots.length, 1);
+  for (const version of [3, 4]) {
+    const models = [{ id, members: members.slice(0, version), budget }];
+    if (late.exchange.configure({ version, models }, cluster.clock.now())) late.placements.renew();
+  }
+  await cluster.advance(1000);
+  t.ok(late.snapshots.length >= 2, 'asked once more');
+  prompts.forEach((prompt, at) => t.ok(late.matched(chosen[at] as number, prompt) >= 95));
+  t.notOk(late.exchange.configure({ version: 5, models: [late.model] }, cluster.clock.now()), 'nothing is missing');
+  await close(cluster, [...old, late]);
+});
+
 t.test('a gateway that was cut off catches up, also on what its siblings did meanwhile', async (t) => {
   const cluster = createFakeCluster();
   const [one, two, three_] = await three(cluster);

@@ -13,13 +13,18 @@ const ACCOUNT = 'a';
 const STAY = new AbortController().signal;
 const MIB = 1024 * 1024;
 
+/** Interval of the checks of limits. */
+const CHECK_MS = 250;
+
 interface Bench {
   readonly pool: CleaningPool;
   readonly clock: ManualClock;
   readonly settings: Settings['fetch'];
   readonly read: (mediaType: string, signal?: AbortSignal, charset?: string) => Promise<CleanPage>;
   /** A page that stays in its thread; resolves once it is there. */
-  readonly hold: (signal?: AbortSignal, account?: string, bytes?: number) => Promise<Held>;
+  readonly hold: (signal?: AbortSignal, account?: string, bytes?: number, mediaType?: string) => Promise<Held>;
+  /** A page that never ends; resolves once its thread has begun with it. */
+  readonly hang: (signal?: AbortSignal) => Promise<Held>;
 }
 
 interface Held {
@@ -44,17 +49,18 @@ function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
   const settings = fetchSettings({ cleaners: 1, ...wanted });
   const pool = createCleaningPool(settings, { clock, script: SCRIPT });
   t.teardown(() => pool.close());
-  return {
+  const self: Bench = {
     ...{ pool, clock, settings },
     read: (mediaType, signal = STAY, charset) => pool.read(jobOf(mediaType, charset), ACCOUNT, signal),
-    async hold(signal = STAY, account = ACCOUNT, bytes = 1000) {
+    hang: (signal) => self.hold(signal, ACCOUNT, 1000, 'test/hang'),
+    async hold(signal = STAY, account = ACCOUNT, bytes = 1000, mediaType = 'test/wait') {
       const name = `gate-${process.pid}-${++gates}`;
       const channel = new BroadcastChannel(name);
       t.teardown(() => channel.close());
       const waiting = new Promise((resolve) => {
         channel.onmessage = resolve;
       });
-      const page = pool.read(jobOf('test/wait', name, bytes), account, signal);
+      const page = pool.read(jobOf(mediaType, name, bytes), account, signal);
       page.catch(() => {});
       await waiting;
       return {
@@ -66,6 +72,7 @@ function bench(t: Test, wanted: Partial<Settings['fetch']> = {}): Bench {
       };
     },
   };
+  return self;
 }
 
 t.test('reads a page in a thread, which takes over its bytes', async (t) => {
@@ -151,16 +158,33 @@ t.test('accounts take turns, whatever one of them has waiting', async (t) => {
 });
 
 t.test('a page over its time limit ends its thread, and the next page gets a new one', async (t) => {
-  const { pool, clock, read, settings } = bench(t);
+  const { pool, clock, read, hang, settings } = bench(t);
   const before = await read('test/echo');
-  const hung = read('test/hang');
+  const { page: hung } = await hang();
   const next = read('test/echo');
+  // Its time counts from the next check on.
+  clock.advance(CHECK_MS);
   clock.advance(settings.cleanTimeoutMs - 1);
   t.match(pool.stats(), { running: 1, queued: 1 });
   clock.advance(1);
   await t.rejects(hung, { code: 'HR_FETCH_UNREADABLE', subject: 'took too long' });
   t.not((await next).title, before.title);
   t.match(pool.stats(), { threads: 1, running: 0, replaced: 1 });
+});
+
+t.test('the time limit of a page does not include the start of its thread', async (t) => {
+  const { pool, clock, read, hold, settings } = bench(t);
+  const late = await hold(STAY, ACCOUNT, 1000, 'test/late');
+  clock.advance(2 * settings.cleanTimeoutMs);
+  t.match(pool.stats(), { running: 1, replaced: 0 });
+  t.equal((await late.release()).content, '1000');
+  const never = await hold(STAY, ACCOUNT, 1000, 'test/late');
+  const next = read('test/echo');
+  clock.advance(30_000 - 1);
+  t.match(pool.stats(), { running: 1, replaced: 0 });
+  clock.advance(1);
+  await t.rejects(never.page, { code: 'HR_FETCH_UNREADABLE', subject: 'took too long' });
+  t.equal((await next).content, '1000');
 });
 
 t.test('a page that fills the heap ends its thread and no other', async (t) => {
@@ -229,13 +253,13 @@ t.test('finishes a running page whose client has left, and keeps the thread', as
 });
 
 t.test('a hanging page whose client has left still ends at its time limit', async (t) => {
-  const { pool, clock, read, settings } = bench(t);
+  const { pool, clock, read, hang, settings } = bench(t);
   const client = new AbortController();
-  const hung = read('test/hang', client.signal);
+  const { page: hung } = await hang(client.signal);
   client.abort(new Error('gone'));
   await t.rejects(hung, { message: 'gone' });
   const next = read('test/echo');
-  clock.advance(settings.cleanTimeoutMs);
+  clock.advance(CHECK_MS + settings.cleanTimeoutMs);
   t.equal((await next).content, '1000');
   t.match(pool.stats(), { running: 0, replaced: 1 });
 });

@@ -43,7 +43,7 @@ async function start(t: Test): Promise<Running> {
         three: { ...engine([]), search: () => Promise.reject(new Error('no')) },
       },
     },
-    fetch: { allow: ['127.0.0.1'], ports: [pages.port], robots: false },
+    fetch: { allow: ['127.0.0.1'], ports: [pages.port], robots: false, timeout: '1m', cleanTimeout: '1m' },
   });
   t.teardown(() => gateway.close());
   const { adminUrl } = await gateway.listen();
