@@ -147,15 +147,16 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
 
 /** Words, or objects with a `type`. */
 function namesOf(fields: Fields, name: string, known: readonly string[]): string[] | undefined {
-  const given = fields.get(name);
-  if (given === undefined) return undefined;
-  if (!Array.isArray(given)) throw mistake(name, 'Input should be a list', 'list_type');
-  const names = given.map((each: unknown) =>
+  const list = fields.get(name);
+  if (list === undefined) return undefined;
+  if (!Array.isArray(list)) throw mistake(name, 'Input should be a list', 'list_type');
+  const names = list.map((each: unknown) =>
     typeof each === 'object' && each !== null ? (each as { type?: unknown }).type : each,
   );
   for (const each of names) {
     if (typeof each !== 'string' || !known.includes(each)) {
-      throw mistake(name, `not supported: ${String(each).slice(0, 40)}; there are ${known.join(', ')}`);
+      const given = typeof each === 'string' ? each.slice(0, 40) : typeof each;
+      throw mistake(name, `not supported: ${given}; there are ${known.join(', ')}`);
     }
   }
   return names.length === 0 ? undefined : [...new Set(names as string[])];

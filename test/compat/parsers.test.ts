@@ -40,6 +40,8 @@ const VALUES: readonly unknown[] = [
   ...['http://127.0.0.1/', 'javascript:alert(1)', '\u0000', '\ud800', 'germany', 'a,b', 'json', 'true'],
   ...[0, 1, -1, 1.5, 1e300, true, false, null, [], {}, [1], ['x'], ['markdown'], [{ type: 'news' }], [null], [[]]],
   ...[{ formats: ['markdown'] }, { formats: [{}] }, { type: 'x' }],
+  // Objects that no text can be made of.
+  ...[[{ type: { toString: 1 } }], { toString: 1 }, [{ toString: 1, valueOf: 1 }]],
 ];
 
 /** Runs a reader; a refusal is one of the mistakes of a request. */
