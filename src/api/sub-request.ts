@@ -18,7 +18,10 @@ export interface SubRequest {
   readonly onProgress?: (progress: ExchangeProgress) => void;
 }
 
-/** Hears the answer once: its status, its headers as a flat list, and the JSON document; undefined where it is none. */
+/**
+ * Hears the answer once: its status, its headers as a flat list, and the JSON document; undefined where it is none. The document may be
+ * shared with a cache: it must not be changed.
+ */
 export type SubRequestDone = (status: number, headers: readonly string[], json: unknown) => void;
 
 /** Request ids have at most 128 characters. */
@@ -62,6 +65,7 @@ class Answer implements ResponseSink, Pending {
   #done: SubRequestDone | null;
   #exchange: DetachedExchange | null = null;
   readonly #pieces: Uint8Array[] = [];
+  #value: unknown = undefined;
 
   constructor(parent: Exchange, done: SubRequestDone) {
     this.#parent = parent;
@@ -78,9 +82,13 @@ class Answer implements ResponseSink, Pending {
     return true;
   }
 
+  value(value: unknown): void {
+    this.#value = value;
+  }
+
   end(): void {
     const { answerHeaders, status } = this.#exchange as DetachedExchange;
-    this.#finish(status, answerHeaders, jsonOf(Buffer.concat(this.#pieces)));
+    this.#finish(status, answerHeaders, this.#value ?? jsonOf(Buffer.concat(this.#pieces)));
   }
 
   broken(): void {

@@ -12,6 +12,11 @@ export interface ResponseSink {
    * wait until `resume` of the exchange.
    */
   piece(chunk: Uint8Array): boolean;
+  /**
+   * The value of a JSON response, in place of its text; `end` follows. It may be shared with others, as by a cache: it must not be changed.
+   * Without this the text comes in pieces.
+   */
+  value?(value: unknown): void;
   /** The response is complete; its last piece has been given. */
   end(): void;
   /** The response was broken off and is incomplete. */
@@ -63,6 +68,16 @@ export class DetachedExchange extends Exchange {
       this.#sink.end();
       this.ended('delivered');
     }
+  }
+
+  override handValue(status: number, headers: readonly string[], value: unknown): boolean {
+    if (this.#sink.value === undefined) return false;
+    if (this.handedOver) return true;
+    this.start(status, headers, -1);
+    this.committed = true;
+    this.#sink.value(value);
+    this.end();
+    return true;
   }
 
   override destroy(): void {

@@ -502,6 +502,14 @@ export abstract class Exchange implements RequestHead {
     }
   }
 
+  /**
+   * Gives the value of a JSON response to whoever has made the request within this process, as it is: it must not be changed any more.
+   * False where its text has to be sent.
+   */
+  handValue(_status: number, _headers: readonly string[], _value: unknown): boolean {
+    return false;
+  }
+
   /** Sends a whole response. HEAD requests get the head alone. */
   respond(status: number, headers: readonly string[], body: Uint8Array): void {
     this.start(status, headers, body.byteLength);

@@ -17,6 +17,8 @@ export function respondLargeJson(
   value: object,
   headers: readonly string[] = [],
 ): void {
+  const allHeaders = [...JSON_HEADERS, ...headers];
+  if (exchange.handValue(status, allHeaders, value)) return;
   const pieces = encoded(value);
   const done: Buffer[] = [];
   const encodeNext = (): void => {
@@ -29,7 +31,7 @@ export function respondLargeJson(
       return;
     }
     const body = done.length === 0 ? piece.value : Buffer.concat([...done, piece.value]);
-    exchange.respond(status, [...JSON_HEADERS, ...headers], body);
+    exchange.respond(status, allHeaders, body);
   };
   encodeNext();
 }

@@ -43,5 +43,6 @@ export const JSON_HEADERS: readonly string[] = ['content-type', 'application/jso
 
 /** Responds with a JSON document. */
 export function respondJson(exchange: Exchange, status: number, value: unknown, headers: readonly string[] = []): void {
-  exchange.respond(status, [...JSON_HEADERS, ...headers], Buffer.from(JSON.stringify(value)));
+  const all = [...JSON_HEADERS, ...headers];
+  if (!exchange.handValue(status, all, value)) exchange.respond(status, all, Buffer.from(JSON.stringify(value)));
 }

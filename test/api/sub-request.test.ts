@@ -115,6 +115,40 @@ t.test('it asks with the credentials and the request id of the request that make
   t.equal(seen[0]?.header('x-forwarded-for'), '198.51.100.3');
 });
 
+t.test('its answer is the value itself, not text that is parsed again', async (t) => {
+  const found = [{ title: 'water', url: 'https://example.com/', snippet: 'wet' }];
+  const plane = open(t, { ...new Held().engine, search: () => Promise.resolve(found) });
+  const { handler } = plane.deps.detached;
+  let asked: Exchange | null = null;
+  const detached = {
+    ...plane.deps.detached,
+    handler: (exchange: Exchange) => {
+      asked = exchange;
+      handler(exchange);
+    },
+  };
+  const json = await new Promise((resolve) => {
+    begin(t, plane, ['x-api-key', KEY], (exchange) => {
+      subRequest({ ...plane.deps, detached }, exchange, SEARCH, (_status, _headers, value) => resolve(value));
+    });
+  });
+  const text = await new Promise<string>((resolve) => {
+    const bytes = Buffer.from(JSON.stringify(SEARCH.body));
+    const headers = ['x-api-key', KEY, 'content-type', 'application/json', 'content-length', String(bytes.byteLength)];
+    const pieces: Buffer[] = [];
+    const sink = {
+      piece: (chunk: Uint8Array) => pieces.push(Buffer.from(chunk)) > 0,
+      end: () => resolve(Buffer.concat(pieces).toString()),
+      broken: () => resolve('broken'),
+    };
+    const head = { method: 'POST', path: '/search', query: '', headers, remoteAddress: '192.0.2.7' };
+    startDetached(plane.deps.detached, head, bytes, sink, () => undefined);
+  });
+  const { results } = JSON.parse(text) as { results: unknown };
+  t.same((json as { results: unknown }).results, results);
+  t.match(asked, { bytesOut: 0, endCause: 'delivered', status: 200 });
+});
+
 t.test('it gets no more than the client itself would', (t) => {
   const plane = open(t, new Held().engine, { limits: { bodyBytes: 2000 } });
   const statuses: number[] = [];
