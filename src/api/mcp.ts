@@ -6,7 +6,15 @@ import { packageVersion } from '../config/env.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
-import { type Caller, digestOf, requestOf, respondTo, ResponsePump } from '../mcp/index.ts';
+import {
+  type Caller,
+  digestOf,
+  plainCallOf,
+  requestOf,
+  respondTo,
+  ResponsePump,
+  servePlainCall,
+} from '../mcp/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
@@ -70,6 +78,13 @@ function serve(exchange: Exchange, deps: ApiDeps, text: string): void {
       return deps.cancellations.add(digestOf(owner, session, id), end);
     },
   };
+  const plain = plainCallOf(exchange, message, tools);
+  if (plain !== null) {
+    servePlainCall(plain, exchange, pump, deps.clock, abort.signal, caller).catch((thrown: unknown) =>
+      refuse(exchange, deps, thrown),
+    );
+    return;
+  }
   const request = requestOf(exchange, abort.signal);
   const begun = messages.some((each) => methodOf(each) === 'initialize') ? startSession() : [];
   respondTo(request, message, caller)

@@ -36,16 +36,16 @@ export function respondLargeJson(
   encodeNext();
 }
 
-/** The bytes of `JSON.stringify`, in pieces; the last one is returned. */
-export function* encoded(value: object): Generator<Buffer, Buffer> {
-  let text = '';
+/** The bytes of `JSON.stringify` between two texts, in pieces; the last one is returned. */
+export function* encoded(value: object, before = '', after = ''): Generator<Buffer, Buffer> {
+  let text = before;
   for (const part of partsOf(value as Json)) {
     text += part;
     if (text.length < PIECE_CHARACTERS) continue;
     yield Buffer.from(text);
     text = '';
   }
-  return Buffer.from(text);
+  return Buffer.from(text + after);
 }
 
 function* partsOf(value: Json): Generator<string, undefined> {

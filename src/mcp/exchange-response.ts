@@ -1,6 +1,8 @@
 // Hands the response of the SDK, which is one of the Fetch standard, to an exchange: as a whole, or as the stream of events that it is.
 
+import { setImmediate } from 'node:timers/promises';
 import type { EndCause, Exchange, ExchangeListener } from '../ingress/exchange.ts';
+import { encoded } from '../ingress/large-json.ts';
 
 /** What of the head of a request the protocol reads. */
 const HEADERS = /^(?:accept|content-type|mcp-.+|last-event-id)$/;
@@ -61,6 +63,20 @@ export class ResponsePump implements ExchangeListener {
     }
     this.#isWhole = true;
     exchange.end();
+  }
+
+  /** Ends a response with an event, which is encoded in pieces where it is large. Resolves as `pass` does. */
+  async sendEvent(value: object): Promise<void> {
+    const exchange = this.#exchange;
+    const pieces = encoded(value, 'event: message\ndata: ', '\n\n');
+    let piece = pieces.next();
+    for (; piece.done !== true; piece = pieces.next()) {
+      if (exchange.handedOver) return;
+      if (exchange.write(piece.value)) await setImmediate();
+      else await this.#drained();
+    }
+    this.#isWhole = true;
+    exchange.end(piece.value);
   }
 
   /** The call was cancelled: no response is expected any more (revision 2025-11-25, "Cancellation"). */

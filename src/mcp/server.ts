@@ -11,7 +11,7 @@ import {
   Server,
 } from '@modelcontextprotocol/server';
 import type { ExchangeProgress } from '../ingress/exchange.ts';
-import type { Tool, ToolCall, ToolResult } from './tool.ts';
+import { KEEP_ALIVE_MS, resultOf, runTool, type Tool } from './tool.ts';
 
 /** Whom a request is served for. */
 export interface Caller {
@@ -22,9 +22,6 @@ export interface Caller {
   /** A call has begun that its client may cancel by another request. Returns what is to be called at its end. */
   began(id: string | number, abort: () => void): () => void;
 }
-
-/** Heartbeat of answers that take long: below the usual limits of proxies. */
-const KEEP_ALIVE_MS = 15_000;
 
 /** Who sends a request, for the factory, which gets the request alone. */
 const callers = new WeakMap<Request, Caller>();
@@ -63,14 +60,14 @@ const serverOf: McpServerFactory = ({ requestInfo }) => {
       // A client that has gone hears nothing: its request is aborted already.
       mcpReq.notify({ method: 'notifications/progress', params: said }).catch(() => undefined);
     };
-    const result = await run(tool, params.arguments ?? {}, token === undefined ? undefined : report, mcpReq, caller);
-    return {
-      content: [{ type: 'text', text: result.text }],
-      ...(result.structured === null
-        ? { isError: true }
-        : { structuredContent: result.structured as Record<string, unknown> }),
-      ...(result.meta !== undefined && { _meta: result.meta }),
-    };
+    const result = await runTool(
+      tool,
+      params.arguments ?? {},
+      token === undefined ? undefined : report,
+      mcpReq,
+      caller,
+    );
+    return resultOf(result);
   });
   return server;
 };
@@ -95,39 +92,4 @@ interface ToolListing {
   annotations: Record<'readOnlyHint' | 'destructiveHint' | 'idempotentHint' | 'openWorldHint', boolean> & {
     title: string;
   };
-}
-
-/** Runs a call until it is done, its client has gone or it is cancelled. */
-function run(
-  tool: Tool,
-  input: Readonly<Record<string, unknown>>,
-  onProgress: ((progress: ExchangeProgress) => void) | undefined,
-  { id, signal }: { readonly id: string | number; readonly signal: AbortSignal },
-  caller: Caller,
-): Promise<ToolResult> {
-  return new Promise((resolve, reject) => {
-    let call: ToolCall | null = null;
-    let isOver = false;
-    const end = (): void => {
-      isOver = true;
-      ended();
-      signal.removeEventListener('abort', abort);
-    };
-    const abort = (): void => {
-      if (isOver) return;
-      end();
-      call?.abort();
-      reject(new Error('cancelled'));
-    };
-    const ended = caller.began(id, abort);
-    signal.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) {
-      abort();
-      return;
-    }
-    call = tool.call(input, onProgress, (result) => {
-      end();
-      resolve(result);
-    });
-  });
 }

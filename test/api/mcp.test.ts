@@ -201,6 +201,59 @@ t.test('the revision without a handshake is served too, with its headers checked
   t.match(found.json(), { result: { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } } });
 });
 
+t.test('a plain call is answered byte for byte as by the SDK', async (t) => {
+  const gateway = open(t);
+  const calls: [string, unknown][] = [
+    ['search', { query: 'water' }],
+    ['search', { query: 'nothing', page: 2 }],
+    ['search', { query: 'tab\t"quote" \u2028 \ud83d\ude00 \ud800', max_results: 1 }],
+    ['search', {}],
+    ['search', { query: 'a', engines: ['other'], more: [{ a: { b: null } }] }],
+    ['search', { query: 'a', __proto__: null }],
+    ['search', undefined],
+    ['fetch', { url: 'http://127.0.0.1:9/' }],
+    ['fetch', { url: 'no url' }],
+    ['fetch', { url: 'http://[::1]/', format: 'text', max_chars: 1 }],
+    ['other', {}],
+  ];
+  for (const [name, input] of calls) {
+    for (const id of [1, 'a"b']) {
+      const params = { name, arguments: input };
+      const message = { jsonrpc: '2.0', id, method: 'tools/call', params };
+      const plain = await post(gateway, message);
+      // Metadata says nothing here, but only the SDK reads it.
+      const known = await post(gateway, { ...message, params: { ...params, _meta: {} } });
+      const where = `${name}, id ${id}`;
+      t.equal(plain.text(), known.text(), where);
+      t.equal(plain.status, known.status, where);
+      const headersOf = ({ headers }: InjectResponse): object => ({ ...headers, 'x-request-id': '', 'request-id': '' });
+      t.same(headersOf(plain), headersOf(known), where);
+    }
+  }
+});
+
+t.test('calls that are not quite plain are answered by the SDK', async (t) => {
+  const gateway = open(t);
+  const message = {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'tools/call',
+    params: { name: 'search', arguments: { query: 'a' } },
+  };
+  const answerTo = async (body: object, headers: Record<string, string> = {}): Promise<unknown> => {
+    const response = await post(gateway, body, headers);
+    const [{ error }] = messagesOf(response) as [Message];
+    return error?.code ?? response.status;
+  };
+  t.equal(await answerTo(message, { accept: 'application/json' }), -32000);
+  t.equal(await answerTo(message, { 'content-type': 'text/plain' }), -32000);
+  t.equal(await answerTo(message, { 'mcp-protocol-version': '1999-01-01' }), -32000);
+  t.equal(await answerTo({ ...message, jsonrpc: '1.0' }), -32600);
+  t.equal(await answerTo({ ...message, id: 1.5 }), -32600);
+  t.equal(await answerTo({ ...message, params: { name: 'other' } }), -32602);
+  t.equal(await answerTo({ ...message, params: { name: 'search', arguments: [] } }), -32602);
+});
+
 t.test('progress comes before the result where the client asks for it', async (t) => {
   const params = { name: 'search', arguments: { query: 'a' }, _meta: { progressToken: 'p' } };
   const response = await post(open(t), { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
