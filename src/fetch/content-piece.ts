@@ -69,7 +69,7 @@ function firstEnd(content: string, { from, least, limit }: Range): number {
 function markdownPiece(content: string, range: Range): Piece {
   const { from, limit } = range;
   const to = firstEnd(content, range);
-  const block = codeAround(content, to) ?? tableAround(content, to);
+  const block = codeAround(content, to) ?? tableAround(content, from, to);
   if (block === null) return { from, to, cutInside: null };
   const isWorth = block.start - from >= (limit - from) * LEAST_BEFORE_BLOCK && block.start > from;
   return isWorth ? { from, to: block.start, cutInside: null } : { from, to, cutInside: block.kind };
@@ -95,13 +95,12 @@ const MAX_MARKERS = 200;
 function codeAround(content: string, position: number): AroundBlock | null {
   let open: { start: number; length: number } | null = null;
   for (let at = content.indexOf('```'); at !== -1 && at < position;) {
-    let end = at + 3;
-    while (content.charCodeAt(end) === BACKTICK) end++;
+    const end = endOfBackticks(content, at + 3);
     const lineEnd = indexOrEnd(content, '\n', end);
     if (open === null) {
       const start = fenceLine(content, at);
       // The text after an opening fence has no backticks: what has is code within a line.
-      if (start !== null && start < position && !content.slice(end, lineEnd).includes('`'))
+      if (start !== null && start < position && (end === lineEnd || !content.slice(end, lineEnd).includes('`')))
         open = { start, length: end - at };
     } else if (end - at >= open.length) {
       // The longest run within the code is shorter than its fence.
@@ -115,6 +114,11 @@ function codeAround(content: string, position: number): AroundBlock | null {
 
 /** The start of a line whose text begins at `at`; null where other text is before it. */
 function fenceLine(content: string, at: number): number | null {
+  if (at === 0) return at;
+  const unit = content.charCodeAt(at - 1);
+  if (unit === LINE_FEED) return at;
+  // Every mark ends with one of the two.
+  if (unit !== SPACE && unit !== GREATER_THAN) return null;
   const least = Math.max(0, at - MAX_MARKERS);
   const before = content.slice(least, at);
   const end = before.lastIndexOf('\n');
@@ -122,12 +126,12 @@ function fenceLine(content: string, at: number): number | null {
   return MARKERS.test(before.slice(end + 1)) ? least + end + 1 : null;
 }
 
-/** The table that a position is in: between two of its rows, or in one. */
-function tableAround(content: string, position: number): AroundBlock | null {
+/** The table that a position is in: between two of its rows, or in one. Where it begins matters only behind `from`. */
+function tableAround(content: string, from: number, position: number): AroundBlock | null {
   const line = content.lastIndexOf('\n', position - 1) + 1;
   if (!isRow(content, line)) return null;
   let start = line;
-  while (start > 1) {
+  while (start > from && start > 1) {
     const before = content.lastIndexOf('\n', start - 2) + 1;
     if (!isRow(content, before)) break;
     start = before;
@@ -191,6 +195,19 @@ function isInsidePair(text: string, at: number): boolean {
 }
 
 const BACKTICK = 96;
+const GREATER_THAN = 62;
+const LINE_FEED = 10;
+const SPACE = 32;
+
+/** Runs may be as long as the content: the expression is several times as fast as a loop over them. */
+const BACKTICKS = /`*/y;
+
+function endOfBackticks(content: string, from: number): number {
+  if (content.charCodeAt(from) !== BACKTICK) return from;
+  BACKTICKS.lastIndex = from;
+  BACKTICKS.test(content);
+  return BACKTICKS.lastIndex;
+}
 
 function indexOrEnd(text: string, mark: string, from: number): number {
   const at = text.indexOf(mark, from);

@@ -62,6 +62,54 @@ t.test('every start and every length gives a piece, and ends', (t) => {
   t.end();
 });
 
+t.test('hostile content takes time in proportion to its length', (t) => {
+  const parts = fc.array(
+    fc.constantFrom(
+      ...[
+        '```\n',
+        '```a\n',
+        '`',
+        '````',
+        'a```b\n',
+        '|\n',
+        '> | a\n',
+        '- ',
+        '> ',
+        ' ',
+        '\n',
+        '[^a]: ',
+        '[^aaaa',
+        '1. ',
+      ],
+      ...['<', '\n<', '\n</', '</li>', '&', ';', '\u{1f468}\u200d', '\ud800'],
+    ),
+    { minLength: 1, maxLength: 3 },
+  );
+  const before = process.cpuUsage();
+  fc.assert(
+    fc.property(parts, fc.constantFrom(...FORMATS), (list, format) => {
+      const part = list.join('');
+      // By the square of the length, one piece of it would take minutes.
+      const content = part.repeat(Math.ceil(300_000 / part.length));
+      for (const most of [1, 20_000, 290_000]) pieceOf(content, content.length - 295_000, most, format);
+      pieceOf(content, content.length - 1000, 500, format);
+    }),
+    { numRuns: 60 },
+  );
+  const { user } = process.cpuUsage(before);
+  t.ok(user < 10e6, `${user} us`);
+  t.end();
+});
+
+t.test('a table whose rows are many is looked at no further back than the piece', (t) => {
+  const content = `text\n\n${'|\n'.repeat(1_000_000)}`;
+  const { from, to } = pieceOf(content, content.length - 3000, 1000, 'markdown');
+  t.same([from, to], [content.length - 3000, content.length - 2000]);
+  t.equal(pieceOf(content, content.length - 3000, 1000, 'markdown').cutInside, 'table');
+  t.same(pieceOf(content, 0, 30, 'markdown'), { from: 0, to: 6, cutInside: null });
+  t.end();
+});
+
 t.test('a piece ends after a paragraph, else a line, a sentence or a word', (t) => {
   const end = (content: string, most: number): string => content.slice(0, pieceOf(content, 0, most, 'text').to);
   t.equal(end('One two.\n\nThree four five', 16), 'One two.\n\n');
