@@ -26,7 +26,7 @@ import {
 import { HeadraceError } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { respondLargeJson } from '../ingress/large-json.ts';
+import { respondLargeJson, respondLargeText } from '../ingress/large-json.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { SearchAnswer } from '../search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
@@ -143,7 +143,7 @@ export const jinaRead: Endpoint = served(
       respond({ exchange, input }, [page], headers) {
         const answer = page?.answer as PageAnswer;
         if (input.foreign.isJson) respondLargeJson(exchange, 200, printJinaJson(input.foreign, answer), headers);
-        else exchange.respond(200, [...TEXT, ...headers], Buffer.from(printJinaText(input.foreign, answer)));
+        else respondLargeText(exchange, 200, [...TEXT, ...headers], printJinaText(input.foreign, answer));
       },
     }),
   ),

@@ -1,4 +1,4 @@
-// JSON responses that may have megabytes, such as pages: encoded in pieces, with the event loop turning between them, so that other
+// Responses of JSON or text that may have megabytes, such as pages: encoded in pieces, with the event loop turning between them, so that other
 // requests of the thread go on. What fits into one piece is answered at once.
 
 import type { Exchange } from './exchange.ts';
@@ -19,7 +19,21 @@ export function respondLargeJson(
 ): void {
   const allHeaders = [...JSON_HEADERS, ...headers];
   if (exchange.handValue(status, allHeaders, value)) return;
-  const pieces = encoded(value);
+  respondPieces(exchange, status, allHeaders, encoded(value));
+}
+
+/** Responds with a text, later where it is large. `headers` name its type. */
+export function respondLargeText(exchange: Exchange, status: number, headers: readonly string[], text: string): void {
+  respondPieces(exchange, status, headers, encodedText(text));
+}
+
+/** Responds with all pieces, of which one is encoded in a turn of the event loop. */
+function respondPieces(
+  exchange: Exchange,
+  status: number,
+  headers: readonly string[],
+  pieces: Generator<Buffer, Buffer>,
+): void {
   const done: Buffer[] = [];
   const encodeNext = (): void => {
     // The client has left, or the gateway has answered that it shuts down.
@@ -31,7 +45,7 @@ export function respondLargeJson(
       return;
     }
     const body = done.length === 0 ? piece.value : Buffer.concat([...done, piece.value]);
-    exchange.respond(status, allHeaders, body);
+    exchange.respond(status, headers, body);
   };
   encodeNext();
 }
@@ -46,6 +60,23 @@ export function* encoded(value: object, before = '', after = ''): Generator<Buff
     text = '';
   }
   return Buffer.from(text + after);
+}
+
+/** The bytes of a text, in pieces; the last one is returned. */
+function* encodedText(text: string): Generator<Buffer, Buffer> {
+  let from = 0;
+  while (text.length - from > PIECE_CHARACTERS) {
+    const to = endOfPart(text, from);
+    yield Buffer.from(text.slice(from, to));
+    from = to;
+  }
+  return Buffer.from(text.slice(from));
+}
+
+/** Where a part that begins at `from` ends: a surrogate pair stays in one. */
+function endOfPart(text: string, from: number): number {
+  const to = Math.min(text.length, from + PIECE_CHARACTERS);
+  return to < text.length && (text.charCodeAt(to - 1) & 0xfc00) === 0xd800 ? to + 1 : to;
 }
 
 function* partsOf(value: Json): Generator<string, undefined> {
@@ -80,8 +111,7 @@ function* partsOfString(text: string): Generator<string, undefined> {
   }
   yield '"';
   for (let from = 0; from < text.length;) {
-    let to = Math.min(text.length, from + PIECE_CHARACTERS);
-    if (to < text.length && (text.charCodeAt(to - 1) & 0xfc00) === 0xd800) to++;
+    const to = endOfPart(text, from);
     yield JSON.stringify(text.slice(from, to)).slice(1, -1);
     from = to;
   }

@@ -2,7 +2,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
-import { encoded, respondLargeJson } from '../../src/ingress/large-json.ts';
+import { encoded, respondLargeJson, respondLargeText } from '../../src/ingress/large-json.ts';
 import { StubExchange } from './stub-exchange.ts';
 
 const LONG = 'Wehr und Mühle 😀 "q" \\ \u0000\n'.repeat(60_000);
@@ -48,6 +48,17 @@ t.test('a small document is answered at once, a large one in turns', async (t) =
   for (; !large.handedOver && turns < 100; turns++) await turn();
   t.ok(turns > 3, `${turns} turns`);
   t.ok(large.body === JSON.stringify({ content: LONG }));
+});
+
+t.test('a large text is encoded in turns too, never within a character', async (t) => {
+  for (const text of ['', 'a', LONG, `x${'😀'.repeat(300_000)}`]) {
+    const exchange = new StubExchange('POST');
+    respondLargeText(exchange, 200, ['content-type', 'text/plain'], text);
+    t.equal(exchange.handedOver, text.length < 2);
+    for (let turns = 0; !exchange.handedOver && turns < 100; turns++) await turn();
+    t.ok(exchange.body === text, `${text.length} characters`);
+    t.equal(exchange.answered['content-type'], 'text/plain');
+  }
 });
 
 t.test('nothing more is encoded for a client that has left', async (t) => {
