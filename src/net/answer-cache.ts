@@ -192,7 +192,8 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   readonly #kept: KeptAnswers<Answer> | null;
   readonly #group: string;
   readonly #waiting = new Set<Waiter<Answer>>();
-  #work!: Work;
+  /** Undefined after the end, since tables of `#flights` that are no longer used keep flights alive: see `IntrusiveSet`. */
+  #work: Work | undefined;
   #ended = false;
 
   constructor(
@@ -210,14 +211,16 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
     flights.set(flightKey, this);
   }
 
+  /** Of a flight under way. */
   get work(): Work {
-    return this.#work;
+    return this.#work as Work;
   }
 
   /** @internal */
   start(start: (flight: Flight<Answer, Work>) => Work): void {
     try {
-      this.#work = start(this);
+      const work = start(this);
+      if (!this.#ended) this.#work = work;
     } catch (error) {
       this.#end();
       throw error;
@@ -234,7 +237,9 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   /** @internal */
   leave(waiter: Waiter<Answer>): void {
     this.#waiting.delete(waiter);
-    if (this.#waiting.size === 0 && this.#end()) this.#work.abort();
+    if (this.#waiting.size > 0) return;
+    const work = this.#work;
+    if (this.#end()) work?.abort();
   }
 
   /**
@@ -249,6 +254,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
       waiter.answer(answer, source);
       source = 'shared';
     }
+    this.#waiting.clear();
   }
 
   /** Ends the flight with an answer of another cache, and keeps that for what is left of its lifetime. No effect after the end. */
@@ -256,6 +262,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
     if (!this.#end()) return;
     this.#kept?.set(this.#key, answer, this.#group, lifetimeMs);
     for (const waiter of this.#waiting) waiter.answer(answer, 'cache');
+    this.#waiting.clear();
   }
 
   /** Keeps an answer that came after the flight had landed. */
@@ -271,6 +278,7 @@ export class Flight<Answer extends object, Work extends FlightWork = FlightWork>
   #end(): boolean {
     if (this.#ended) return false;
     this.#ended = true;
+    this.#work = undefined;
     this.#flights.delete(this.#flightKey);
     return true;
   }

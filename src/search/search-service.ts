@@ -4,6 +4,7 @@
 import type { Clock } from '../actor/index.ts';
 import { AnswerCache, type AnswerCallback, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import { IntrusiveSet } from '../net/intrusive-set.ts';
 import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import { AccountPlaces, type Place, type Turn } from '../routing/index.ts';
 import { Coordinator } from './coordinator.ts';
@@ -124,7 +125,7 @@ export class SearchService {
   readonly #cache: AnswerCache<SearchOutcome, SearchWork>;
   readonly #places: AccountPlaces;
   /** Searches that have been answered and go on with slow engines. */
-  readonly #late = new Set<SearchWork>();
+  readonly #late = new IntrusiveSet<'lateSlot', SearchWork>('lateSlot');
   #engines: ReadonlyMap<string, EngineClient> = new Map();
   #cacheFingerprint = '';
   #cacheTtlMs: number | null = null;
@@ -192,7 +193,7 @@ export class SearchService {
 
   /** Answers the searches under way with what there is and closes all connections. */
   close(): void {
-    for (const work of [...this.#cache.works(), ...this.#late]) work.close();
+    for (const work of [...this.#cache.works(), ...this.#late.list()]) work.close();
     this.#engines = new Map();
     this.#transport.close();
   }
@@ -305,6 +306,8 @@ interface Sharing {
 
 /** One search: its wait for a place, then its coordinator. */
 class SearchWork implements FlightWork {
+  /** Index among those whose engines go on after the answer. */
+  lateSlot = -1;
   readonly #flight: Flight<SearchOutcome, SearchWork>;
   #place: Place | null = null;
   #coordinator: Coordinator | null = null;

@@ -1,4 +1,6 @@
 // The cache of answers under a manual clock: keeping, coalescing, aborting.
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { AnswerCache, type AnswerSource, type Flight, type Pending } from '../../src/net/answer-cache.ts';
@@ -201,5 +203,29 @@ t.test('in a full cache, a group with more than a quarter evicts its own answers
       ['page 19', 'cache'],
       ['page 0', 'flight'],
     ],
+  );
+});
+
+t.test('a flight that has ended keeps neither its work nor who has waited for it', async (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const { cache } = setUp();
+  let landed: Flight<Answer> | undefined;
+  const begin = (): readonly WeakRef<object>[] => {
+    const work = { abort: () => undefined };
+    const done = (): void => undefined;
+    cache.request('x', done, (flight) => {
+      landed = flight;
+      return work;
+    });
+    return [new WeakRef(work), new WeakRef(done)];
+  };
+  const held = begin();
+  landed?.land({ text: 'X' }, false);
+  await microtasks();
+  collect();
+  t.same(
+    held.map((ref) => ref.deref()),
+    [undefined, undefined],
   );
 });
