@@ -32,7 +32,7 @@ const BASE_COST = 16 * 1024;
 /** Threads but the last end after this idle time. */
 const IDLE_MS = 60_000;
 
-/** A thread that has not begun with its page after this is replaced: on a busy machine, one takes seconds to start. */
+/** A thread that has not begun with its page after this, or `cleanTimeoutMs` where that is longer, is replaced: some take seconds to start. */
 const BEGIN_MS = 30_000;
 
 /** Interval of checks of time and memory. V8's heap limit does not cover array buffers. */
@@ -310,7 +310,7 @@ class Lane implements CleaningPool {
   /** Enforces the limits of a page until the returned function is called. Its time counts from the first check after it has begun. */
   #guard(generation: WorkerGeneration, begun: CleanTask['begun'], limit: AbortController): () => void {
     const { cleanTimeoutMs, cleanMemoryBytes } = this.#settings;
-    const beginMs = this.#clock.now() + BEGIN_MS;
+    const beginMs = this.#clock.now() + Math.max(BEGIN_MS, cleanTimeoutMs);
     let dueMs = beginMs;
     let timer: TimerHandle;
     const wait = (): void => {

@@ -19,7 +19,8 @@ export function digestOf(caller: string, session: string, id: string | number): 
 
 /** Calls of one thread that may be cancelled, by their digests. Every call takes itself out at its end. */
 export class Cancellations {
-  readonly #calls = new Map<string, () => void>();
+  /** `abort` is null after the end, since tables of the map that are no longer used keep values alive: see `IntrusiveSet`. */
+  readonly #calls = new Map<string, { abort: (() => void) | null }>();
   readonly #tell: (command: CancelCommand) => void;
 
   /** `tell` says it to the other threads and gateways. */
@@ -29,9 +30,11 @@ export class Cancellations {
 
   /** A call has begun. Returns what is to be called at its end. */
   add(digest: string, abort: () => void): () => void {
-    this.#calls.set(digest, abort);
+    const call: { abort: (() => void) | null } = { abort };
+    this.#calls.set(digest, call);
     return () => {
-      if (this.#calls.get(digest) === abort) this.#calls.delete(digest);
+      call.abort = null;
+      if (this.#calls.get(digest) === call) this.#calls.delete(digest);
     };
   }
 
@@ -42,10 +45,10 @@ export class Cancellations {
 
   /** Ends a call if this thread has it. */
   cancelled(digest: string): boolean {
-    const abort = this.#calls.get(digest);
+    const abort = this.#calls.get(digest)?.abort ?? null;
     this.#calls.delete(digest);
     abort?.();
-    return abort !== undefined;
+    return abort !== null;
   }
 
   get size(): number {
