@@ -1,7 +1,8 @@
 // Placements, backlogs and snapshots of the block index between this gateway and its siblings, over the link: publishes what threads have
-// noted, applies what arrives, and asks for a snapshot after a start or a cut, or when a CRN comes that siblings know already. Lives in the control thread, which sleeps while nothing is noted
-// and nothing runs. What sharing costs is that this thread is woken: while there is something to tell in every message no thread signals that it
-// has noted something, and gateways that are about to tell something do so when they hear of a sibling.
+// noted, applies what arrives, and asks for a snapshot after a start or a cut, or when a CRN comes that siblings know already. Lives in the
+// control thread, which sleeps while nothing is noted and nothing runs. What sharing costs is that this thread is woken: while there is
+// something to tell in every message no thread signals that it has noted something, and gateways that are about to tell something do so
+// when they hear of a sibling.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type BlockIndex, mix, type PlacementRing } from '../routing/index.ts';

@@ -1,5 +1,5 @@
-// Responses of JSON or text that may have megabytes, such as pages: encoded in pieces, with the event loop turning between them, so that other
-// requests of the thread go on. What fits into one piece is answered at once.
+// Responses of JSON or text that may have megabytes, such as pages: encoded in pieces, with the event loop turning between them, so that
+// other requests of the thread go on. What fits into one piece is answered at once.
 
 import type { Exchange } from './exchange.ts';
 import { JSON_HEADERS } from './respond.ts';

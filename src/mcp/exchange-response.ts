@@ -5,7 +5,7 @@ import type { EndCause, Exchange, ExchangeListener } from '../ingress/exchange.t
 import { encoded } from '../ingress/large-json.ts';
 
 /** What of the head of a request the protocol reads. */
-const HEADERS = /^(?:accept|content-type|mcp-.+|last-event-id)$/;
+export const PROTOCOL_HEADERS: RegExp = /^(?:accept|content-type|mcp-.+|last-event-id)$/;
 
 const ANY_TYPE = /(?:^|,)\s*\*\/\*\s*(?:$|,|;(?!\s*q\s*=\s*0(?:\.0*)?\s*(?:$|,)))/;
 const BOTH_TYPES = 'application/json, text/event-stream';
@@ -16,7 +16,8 @@ export function requestOf({ headers, method }: Exchange, signal: AbortSignal): R
   for (let i = 0; i < headers.length; i += 2) {
     const [name, value] = [headers[i] as string, headers[i + 1] as string];
     // Of all types (RFC 9110 §12.5.1), which the SDK does not take for the two that it asks for: `curl` and web pages.
-    if (HEADERS.test(name)) passed.push([name, name === 'accept' && ANY_TYPE.test(value) ? BOTH_TYPES : value]);
+    if (PROTOCOL_HEADERS.test(name))
+      passed.push([name, name === 'accept' && ANY_TYPE.test(value) ? BOTH_TYPES : value]);
   }
   return new Request('http://gateway/mcp', { method, headers: passed, signal });
 }

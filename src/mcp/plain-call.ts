@@ -3,7 +3,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import type { ResponsePump } from './exchange-response.ts';
+import { PROTOCOL_HEADERS, type ResponsePump } from './exchange-response.ts';
 import type { Caller } from './server.ts';
 import { KEEP_ALIVE_MS, resultOf, runTool, type Tool } from './tool.ts';
 
@@ -49,7 +49,7 @@ function hasPlainHead(headers: readonly string[]): boolean {
     if (name === 'accept' && accept === null) accept = value;
     else if (name === 'content-type' && type === null) type = value;
     else if (name === 'mcp-protocol-version' && revision === null) revision = value;
-    else if (name !== 'mcp-session-id' && /^(?:accept|content-type|mcp-.+|last-event-id)$/.test(name)) return false;
+    else if (name !== 'mcp-session-id' && PROTOCOL_HEADERS.test(name)) return false;
   }
   const takesBoth = accept !== null && accept.includes('application/json') && accept.includes('text/event-stream');
   return takesBoth && type === 'application/json' && (revision === null || REVISIONS.includes(revision));
