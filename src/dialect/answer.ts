@@ -2,18 +2,8 @@
 // first useful event: text, tool call, reasoning, or a proper end. Pieces are read during the call only, never kept or copied.
 
 import type { Dialect, EventReading, Usage } from './dialect.ts';
-import {
-  found,
-  type Found,
-  memberTable,
-  parsedValue,
-  promptsIn,
-  scanMembers,
-  type ScannedBody,
-  skipSpace,
-  skipValue,
-  SPAN,
-} from './json-scan.ts';
+import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
+import { found, type Found, memberTable, parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { NATIVE_TEXTS } from './native.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';

@@ -11,7 +11,7 @@ export {
   type Usage,
 } from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
-export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN } from './json-scan.ts';
+export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN } from './body-scan.ts';
 export { formBounds, formWithModel, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
 export { isNativePath, isWithoutOutput, type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';

@@ -1,6 +1,6 @@
-// Scanner for JSON request bodies: one pass over the bytes finds chosen top-level members without building any value. It accepts
-// what JSON.parse accepts, but for two things: raw control characters and unknown escapes behind the first 16 bytes of a string
-// that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
+// Scanner for JSON: one pass over the bytes finds chosen members of an object without building any value, and can leave the span of
+// each value on a tape. It accepts what JSON.parse accepts, but for two things: raw control characters and unknown escapes behind
+// the first 16 bytes of a string that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
 
 import type { ValidationEntry } from '../errors.ts';
 
@@ -14,15 +14,49 @@ const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
 /** In ASCII both closing brackets are their opening bracket plus two. */
 const TO_CLOSING = 2;
+const SPACE = 0x20;
 
 /** How much of a skipped string is checked byte by byte; a native search is faster from here on (measured). */
-export const STRICT_BYTES = 16;
+const STRICT_BYTES = 16;
 
 /** Most leading elements of an array member that are remembered; conversations seldom have more system messages. */
 const MAX_ELEMENTS = 8;
 
-/** Opening brackets of the containers that surround a skipped value; grows to the largest depth used. */
-let containers = new Uint8Array(256);
+/** Opening brackets of the containers that surround a skipped value, and their nodes; grow to the largest depth used. */
+let brackets = new Uint8Array(256);
+let nodes = new Int32Array(256);
+
+/** Words per node of a tape: start and end of its span, and the node behind its subtree. */
+export const NODE = 3;
+
+/**
+ * The spans of the values of one text, in the order of the text, with each key of an object as a node before its value. One that is full
+ * begins again at its first word, and is not whole from then on.
+ */
+export class Spans {
+  /** @internal */
+  words: Int32Array<ArrayBuffer>;
+  /** @internal Words that are written. */
+  count = 0;
+  /** Whether it has all values of the text. */
+  isWhole = true;
+  /** Whether a nested key ends with `url`. */
+  hasAddress = false;
+
+  constructor(words: number) {
+    this.words = new Int32Array(words);
+  }
+
+  /** Makes room for a value and a key behind the words that are written. */
+  extend(): void {
+    this.isWhole = false;
+    this.count = 0;
+  }
+}
+
+/** For who does not want them. */
+const UNUSED = new Spans(NODE * 1024);
+UNUSED.hasAddress = true;
 
 const TRUE = Buffer.from('true');
 const FALSE = Buffer.from('false');
@@ -86,6 +120,7 @@ export function found(table: MemberTable): Found {
 /**
  * Reads the object whose `{` is at `start` and fills `into`.
  * @param maxDepth deepest nesting allowed, this object being depth 1
+ * @param spans gets the span of each value, this object being the first
  * @returns the offset behind the closing brace, or `~offset`
  */
 export function scanMembers(
@@ -95,28 +130,30 @@ export function scanMembers(
   table: MemberTable,
   into: Found,
   maxDepth: number,
+  spans = UNUSED,
 ): number {
   if (maxDepth < 1) return ~start;
-  let pos = start + 1;
-  while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
-  if (pos < end && body[pos] === OPEN_OBJECT + TO_CLOSING) return pos + 1;
+  const object = beginNode(spans, start);
+  let pos = nextToken(body, start + 1, end);
+  if (pos < end && body[pos] === OPEN_OBJECT + TO_CLOSING) return endNode(spans, object, pos + 1);
   for (;;) {
     const keyStart = pos;
     if (pos >= end || body[pos] !== QUOTE) return ~pos;
     // Keys are read: all of their bytes are checked.
+    const key = beginNode(spans, pos);
     pos = skipString(body, pos, end, end);
     if (pos < 0) return pos;
+    endNode(spans, key, pos);
     const member = memberOf(body, keyStart, pos, table);
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos, end);
     if (pos >= end || body[pos] !== COLON) return ~pos;
-    pos++;
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos + 1, end);
     const valueStart = pos;
     if (member?.elements) into.elements.length = 0;
     pos =
       member?.elements && pos < end && body[pos] === OPEN_ARRAY
-        ? skipElements(body, pos, end, into.elements, maxDepth)
-        : skipValue(body, pos, end, 1, maxDepth);
+        ? skipElements(body, pos, end, into.elements, maxDepth, spans)
+        : skipValue(body, pos, end, 1, maxDepth, spans);
     if (pos < 0) return pos;
     if (member !== undefined) {
       const { at } = member;
@@ -125,33 +162,70 @@ export function scanMembers(
       into.spans[at] = valueStart;
       into.spans[at + 1] = pos;
     }
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos, end);
     const next = pos < end ? (body[pos] as number) : 0;
-    if (next === OPEN_OBJECT + TO_CLOSING) return pos + 1;
+    if (next === OPEN_OBJECT + TO_CLOSING) return endNode(spans, object, pos + 1);
     if (next !== COMMA) return ~pos;
-    pos++;
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos + 1, end);
   }
 }
+
+function beginNode(spans: Spans, start: number): number {
+  if (spans.count + 2 * NODE > spans.words.length) spans.extend();
+  const node = spans.count;
+  spans.words[node] = start;
+  spans.count = node + NODE;
+  return node;
+}
+
+/** Returns `end`. */
+function endNode(spans: Spans, node: number, end: number): number {
+  spans.words[node + 1] = end;
+  spans.words[node + 2] = spans.count;
+  return end;
+}
+
+// The tape of the value that is being skipped: as fields of an object they are slower (measured).
+let words: Int32Array = UNUSED.words;
+let count = 0;
 
 /**
  * Skips the value whose first byte is at `start`, its nested levels included.
  * @param outer number of containers around it
+ * @param spans gets the span of each value
  * @returns the offset behind it, or `~offset`
  */
-export function skipValue(body: Buffer, start: number, end: number, outer: number, maxDepth: number): number {
-  if (maxDepth > containers.length) containers = new Uint8Array(maxDepth);
+export function skipValue(
+  body: Buffer,
+  start: number,
+  end: number,
+  outer: number,
+  maxDepth: number,
+  spans = UNUSED,
+): number {
+  ({ count, words } = spans);
   let pos = start;
   let depth = outer;
   for (;;) {
+    // Room for this value and for the key of the next one.
+    if (count + 2 * NODE > words.length) {
+      spans.count = count;
+      spans.extend();
+      ({ count, words } = spans);
+    }
+    const node = count;
+    count += NODE;
+    words[node] = pos;
     const first = pos < end ? (body[pos] as number) : 0;
     if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
       if (depth >= maxDepth) return ~pos;
-      containers[depth++] = first;
+      if (depth >= brackets.length) deepen(maxDepth);
+      brackets[depth] = first;
+      nodes[depth++] = node;
       pos++;
       while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
       if (pos >= end || body[pos] !== first + TO_CLOSING) {
-        if (first === OPEN_OBJECT) pos = skipKey(body, pos, end);
+        if (first === OPEN_OBJECT) pos = skipKey(body, pos, end, spans);
         if (pos < 0) return pos;
         continue;
       }
@@ -161,24 +235,65 @@ export function skipValue(body: Buffer, start: number, end: number, outer: numbe
       pos = first === QUOTE ? skipString(body, pos, end, STRICT_BYTES) : skipScalar(body, pos, end, first);
       if (pos < 0) return pos;
     }
+    words[node + 1] = pos;
+    words[node + 2] = count;
 
     while (depth > outer) {
       while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
       const next = pos < end ? (body[pos] as number) : 0;
-      const container = containers[depth - 1] as number;
+      const container = brackets[depth - 1] as number;
       if (next === COMMA) {
         pos++;
         while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
-        if (container === OPEN_OBJECT) pos = skipKey(body, pos, end);
+        if (container === OPEN_OBJECT) pos = skipKey(body, pos, end, spans);
         if (pos < 0) return pos;
         break;
       }
       if (next !== container + TO_CLOSING) return ~pos;
-      depth--;
       pos++;
+      const closed = nodes[--depth] as number;
+      words[closed + 1] = pos;
+      words[closed + 2] = count;
     }
-    if (depth === outer) return pos;
+    if (depth === outer) {
+      spans.count = count;
+      return pos;
+    }
   }
+}
+
+/** Skips a nested key, its colon and the white space around it. */
+function skipKey(body: Buffer, start: number, end: number, spans: Spans): number {
+  if (start >= end || body[start] !== QUOTE) return ~start;
+  let pos = skipString(body, start, end, STRICT_BYTES);
+  if (pos < 0) return pos;
+  words[count] = start;
+  words[count + 1] = pos;
+  count += NODE;
+  words[count - 1] = count;
+  const last = body[pos - 2] as number;
+  const mayBeAddress = (last === 0x6c && (body[pos - 3] === 0x72 || body[pos - 3] === 0x32)) || (last | 0x20) === 0x63;
+  if (mayBeAddress) spans.hasAddress ||= isAddressKey(body, start, pos);
+  while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+  if (pos >= end || body[pos] !== COLON) return ~pos;
+  pos++;
+  while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+  return pos;
+}
+
+/** The last bytes of a key that ends with `url`, also where its letters are escaped: escapes have six bytes. */
+const ADDRESS_KEY = /(?:u|\\u0075)(?:r|\\u0072)(?:l|\\u006c)"$/i;
+
+function isAddressKey(body: Buffer, start: number, end: number): boolean {
+  return ADDRESS_KEY.test(body.toString('latin1', Math.max(start, end - 19), end));
+}
+
+function deepen(maxDepth: number): void {
+  const length = Math.min(2 * brackets.length, maxDepth);
+  const [deeperBrackets, deeperNodes] = [new Uint8Array(length), new Int32Array(length)];
+  deeperBrackets.set(brackets);
+  deeperNodes.set(nodes);
+  [brackets, nodes] = [deeperBrackets, deeperNodes];
 }
 
 /** The JSON value at `[start, end)`; undefined when there is none. */
@@ -238,57 +353,50 @@ export function memberOf(body: Buffer, keyStart: number, keyEnd: number, table: 
   return undefined;
 }
 
-function skipElements(body: Buffer, start: number, end: number, elements: number[], maxDepth: number): number {
+function skipElements(
+  body: Buffer,
+  start: number,
+  end: number,
+  elements: number[],
+  maxDepth: number,
+  spans: Spans,
+): number {
   if (maxDepth < 2) return ~start;
-  let pos = skipSpace(body, start + 1, end);
-  if (pos < end && body[pos] === OPEN_ARRAY + TO_CLOSING) return pos + 1;
+  const array = beginNode(spans, start);
+  let pos = nextToken(body, start + 1, end);
+  if (pos < end && body[pos] === OPEN_ARRAY + TO_CLOSING) return endNode(spans, array, pos + 1);
   for (;;) {
     const elementStart = pos;
-    pos = skipValue(body, pos, end, 2, maxDepth);
+    pos = skipValue(body, pos, end, 2, maxDepth, spans);
     if (pos < 0) return pos;
     if (elements.length < 2 * MAX_ELEMENTS) elements.push(elementStart, pos);
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos, end);
     const next = pos < end ? (body[pos] as number) : 0;
-    if (next === OPEN_ARRAY + TO_CLOSING) return pos + 1;
+    if (next === OPEN_ARRAY + TO_CLOSING) return endNode(spans, array, pos + 1);
     if (next !== COMMA) return ~pos;
-    pos++;
-    while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
+    pos = nextToken(body, pos + 1, end);
   }
 }
 
-/** Whether a nested key ended with `url` since the scan of a body began. */
-let hasAddress = false;
-
-/** The last bytes of a key that ends with `url`, also where its letters are escaped: escapes have six bytes. */
-const ADDRESS_KEY = /(?:u|\\u0075)(?:r|\\u0072)(?:l|\\u006c)"$/i;
-
-/** Skips a nested key, its colon and the white space around it. */
-function skipKey(body: Buffer, start: number, end: number): number {
-  if (start >= end || body[start] !== QUOTE) return ~start;
-  let pos = skipString(body, start, end, STRICT_BYTES);
-  if (pos < 0) return pos;
-  const last = body[pos - 2] as number;
-  const mayBeAddress = (last === 0x6c && (body[pos - 3] === 0x72 || body[pos - 3] === 0x32)) || (last | 0x20) === 0x63;
-  if (mayBeAddress) hasAddress ||= ADDRESS_KEY.test(body.toString('latin1', Math.max(start, pos - 19), pos));
-  while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
-  if (pos >= end || body[pos] !== COLON) return ~pos;
-  pos++;
-  while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
-  return pos;
+/** As `skipSpace`, for where there is mostly none. */
+function nextToken(body: Buffer, at: number, end: number): number {
+  return at < end && (body[at] as number) > SPACE ? at : skipSpace(body, at, end);
 }
 
 /**
  * Skips the string that opens at `start`: its first `strictBytes` byte by byte, the rest by a native search for the
  * closing quote, which lets raw control characters and unknown escapes pass.
  */
-export function skipString(body: Buffer, start: number, end: number, strictBytes: number): number {
+function skipString(body: Buffer, start: number, end: number, strictBytes: number): number {
   let pos = start + 1;
   const limit = Math.min(pos + strictBytes, end);
   while (pos < limit) {
     const byte = body[pos] as number;
-    if (byte === QUOTE) return pos + 1;
-    if (byte < 0x20) return ~pos;
-    if (byte !== BACKSLASH) pos++;
+    // Most bytes are small letters, which are all above it.
+    if (byte > BACKSLASH) pos++;
+    else if (byte === QUOTE) return pos + 1;
+    else if (byte < SPACE) return ~pos;
+    else if (byte !== BACKSLASH) pos++;
     else if ((pos = skipEscape(body, pos, end)) < 0) return pos;
   }
   for (;;) {
@@ -297,36 +405,9 @@ export function skipString(body: Buffer, start: number, end: number, strictBytes
     let slash = quote;
     while (slash > pos && body[slash - 1] === BACKSLASH) slash--;
     pos = quote + 1;
-    if (((quote - slash) & 1) !== 0) continue;
-    if (noted >= 0 && noted < MAX_NOTED) {
-      notes[noted++] = start;
-      notes[noted++] = pos;
-    }
-    return pos;
+    if (((quote - slash) & 1) === 0) return pos;
   }
 }
-
-/** Numbers for 2,048 strings; those behind them are searched again. */
-const MAX_NOTED = 4096;
-/** A larger body is not kept for its notes. */
-const MAX_NOTED_BYTES = 1024 * 1024;
-
-/** Start and end of each long string in the body that is being scanned, in the order of the text; or of the one scanned last. */
-const notes = new Int32Array(MAX_NOTED);
-/** Numbers in `notes`; -1 outside of `scanBody`. */
-let noted = -1;
-let notedBody: Buffer | null = null;
-let notedInBody = 0;
-
-/**
- * Start and end of the long strings in `body`, in the order of the text, so that a second reader need not search for their ends. Empty
- * unless `body` is the one that was scanned last; not all of a body with many. Valid until the next scan.
- */
-export function longStrings(body: Buffer): Int32Array {
-  return body === notedBody ? notes.subarray(0, notedInBody) : NO_NOTES;
-}
-
-const NO_NOTES = new Int32Array(0);
 
 function skipEscape(body: Buffer, start: number, end: number): number {
   if (start + 1 >= end || IS_ESCAPE[body[start + 1] as number] !== 1) return ~start;
@@ -338,7 +419,7 @@ function skipEscape(body: Buffer, start: number, end: number): number {
 }
 
 /** Skips a literal name or a number (RFC 8259 §3 and §6) whose first byte is `first`. */
-export function skipScalar(body: Buffer, start: number, end: number, first: number): number {
+function skipScalar(body: Buffer, start: number, end: number, first: number): number {
   const word = first === 0x74 ? TRUE : first === 0x66 ? FALSE : first === 0x6e ? NULL : undefined;
   if (word !== undefined) {
     if (start + word.length > end) return ~start;
@@ -374,206 +455,18 @@ function skipDigits(body: Buffer, start: number, end: number): number {
   return pos;
 }
 
-/** Members that {@link scanBody} finds: the index of each one's start in `ScannedBody.spans`; its end is the next item. */
-export const SPAN = {
-  model: 0,
-  stream: 2,
-  messages: 4,
-  system: 6,
-  prompt: 8,
-  input: 10,
-  instructions: 12,
-  session_id: 14,
-  prompt_cache_key: 16,
-  max_tokens: 18,
-  max_completion_tokens: 20,
-  max_output_tokens: 22,
-  n_predict: 24,
-  stream_options: 26,
-  n: 28,
-  best_of: 30,
-  n_cmpl: 32,
-  previous_response_id: 34,
-  tools: 36,
-  functions: 38,
-  documents: 40,
-  texts: 42,
-  text_2: 44,
-  cache_salt: 46,
-  lora: 48,
-  lora_path: 50,
-  chat_template: 52,
-  chat_template_kwargs: 54,
-  reasoning_effort: 56,
-  system_prompt: 58,
-  input_extra: 60,
-  input_prefix: 62,
-  input_suffix: 64,
-  image_data: 66,
-  reasoning: 68,
-} as const;
-
-const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);
-
-/** A longer session name is taken for a mistake or an attack and ignored. */
-const MAX_SESSION_CHARS = 512;
-
-const DEFAULT_MAX_DEPTH = 256;
-
-/** What the scan found in a well-formed request body. */
-export interface ScannedBody {
-  readonly ok: true;
-  /** Text of `model`; '' when it is absent and was not required. */
-  readonly model: string;
-  /** True only when `stream` is the literal `true`; any other value is for the CRN to judge. */
-  readonly stream: boolean;
-  /** `session_id`, else `prompt_cache_key`: the first that is a string of 1 to 512 UTF-16 units. */
-  readonly session: string | undefined;
-  /** Raw values as `[start, end)` byte offsets, indexed by {@link SPAN}; -1 is absent, the last duplicate wins. */
-  readonly spans: readonly number[];
-  /** `[start, end)` of the first eight elements of `messages` or `input`, flattened; empty when neither is an array. */
-  readonly turns: readonly number[];
-  /** Earlier ones of duplicate members: index in `spans`, start and end of each, flattened; null when there are none. */
-  readonly repeated: readonly number[] | null;
-  /** Whether a nested key ends with `url`: an image, a video or a sound by its address. */
-  readonly hasAddress: boolean;
-}
-
 /** A body that is refused with 422 and these entries. */
 export interface RejectedBody {
   readonly ok: false;
   readonly errors: readonly ValidationEntry[];
 }
 
-export type Scan = ScannedBody | RejectedBody;
-
-export interface ScanOptions {
-  /** Deepest nesting of objects and arrays, the body itself being 1. Default 256. */
-  readonly maxDepth?: number;
-  /** False where `model` may be absent or null, as on the llama-style routes of a host. Default true. */
-  readonly requireModel?: boolean;
-}
-
-/** Scans `body` once, to its end. Never throws; the cost is linear in the length of the body. */
-export function scanBody(body: Buffer, options?: ScanOptions): Scan {
-  const maxDepth = options?.maxDepth ?? DEFAULT_MAX_DEPTH;
-  const length = body.length;
-  if (length === 0) return MISSING_BODY;
-  let start = 0;
-  while (start < length && IS_SPACE[body[start] as number] === 1) start++;
-  const isObject = body[start] === OPEN_OBJECT;
-  const members = found(REQUEST);
-  hasAddress = false;
-  noted = 0;
-  let end = isObject
-    ? scanMembers(body, start, length, REQUEST, members, maxDepth)
-    : skipValue(body, start, length, 0, maxDepth);
-  notedInBody = noted;
-  notedBody = length <= MAX_NOTED_BYTES ? body : null;
-  noted = -1;
-  if (end < 0) return invalidJson(body, ~end);
-  while (end < length && IS_SPACE[body[end] as number] === 1) end++;
-  if (end < length) return invalidJson(body, end);
-  if (!isObject) return body[start] === 0x6e ? MISSING_BODY : NOT_AN_OBJECT;
-  return readMembers(body, members, options?.requireModel ?? true);
-}
-
-/** A body and what was found in it. */
-export interface NamedBody {
-  readonly body: Buffer;
-  readonly scan: ScannedBody;
-}
-
-/** The body with `model` as the value of its member `model`, and its scan; the same ones where that stands there in any case. */
-export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody {
-  if (scan.model === model || scan.model.toLowerCase() === model.toLowerCase()) return { body, scan };
-  const { repeated, spans } = scan;
-  const value = Buffer.from(JSON.stringify(model));
-  // Of two members of one name a server may read the first or the last, which is the one in `spans`.
-  const places: number[] = [];
-  for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
-    if (repeated[at] === SPAN.model) places.push(repeated[at + 1] as number, repeated[at + 2] as number);
-  }
-  places.push(spans[SPAN.model] as number, spans[SPAN.model + 1] as number);
-  const parts: Buffer[] = [];
-  let from = 0;
-  for (let at = 0; at < places.length; at += 2) {
-    parts.push(body.subarray(from, places[at]), value);
-    from = places[at + 1] as number;
-  }
-  parts.push(body.subarray(from));
-  /** By how much an offset moves behind each number of places. */
-  const shifts = [0];
-  for (let at = 0; at < places.length; at += 2) {
-    const replaced = (places[at + 1] as number) - (places[at] as number);
-    shifts.push((shifts.at(-1) as number) + value.byteLength - replaced);
-  }
-  const moved = (offset: number): number => offset + (shifts[placesBefore(places, offset)] as number);
-  return {
-    body: Buffer.concat(parts),
-    scan: {
-      ...scan,
-      model,
-      spans: spans.map(moved),
-      turns: scan.turns.map(moved),
-      repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
-    },
-  };
-}
-
-/** How many of the places, flattened and in order, end at `offset` or before it. */
-function placesBefore(places: readonly number[], offset: number): number {
-  let low = 0;
-  let high = places.length / 2;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((places[2 * middle + 1] as number) <= offset) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-function readMembers(body: Buffer, { spans, elements, repeated }: Found, requireModel: boolean): Scan {
-  const modelStart = spans[SPAN.model] as number;
-  const modelEnd = spans[SPAN.model + 1] as number;
-  let model: string | undefined = '';
-  if (modelStart >= 0 && body[modelStart] === QUOTE) {
-    model = readString(body, modelStart, modelEnd);
-    if (model === undefined) return invalidJson(body, modelStart);
-  } else if (requireModel || (modelStart >= 0 && body[modelStart] !== 0x6e)) {
-    return modelStart < 0 ? MISSING_MODEL : MODEL_NOT_TEXT;
-  }
-  let session: string | undefined;
-  for (const at of SESSION_MEMBERS) {
-    const start = spans[at] as number;
-    if (start < 0 || body[start] !== QUOTE) continue;
-    const text = readString(body, start, spans[at + 1] as number);
-    if (text === undefined) return invalidJson(body, start);
-    if (text !== '' && text.length <= MAX_SESSION_CHARS) session ??= text;
-  }
-  const streamStart = spans[SPAN.stream] as number;
-  const stream = streamStart >= 0 && body[streamStart] === 0x74;
-  return { ok: true, model, stream, session, spans, turns: elements, repeated, hasAddress };
-}
-
-/** In order of preference. */
-const SESSION_MEMBERS = [SPAN.session_id, SPAN.prompt_cache_key] as const;
-
-const MISSING_BODY = rejected(['body'], 'Field required', 'missing');
-const NOT_AN_OBJECT = rejected(
-  ['body'],
-  'Input should be a valid dictionary or object to extract fields from',
-  'model_attributes_type',
-);
-const MISSING_MODEL = rejected(['body', 'model'], 'Field required', 'missing');
-const MODEL_NOT_TEXT = rejected(['body', 'model'], 'Input should be a valid string', 'string_type');
-
 /** A body that is no JSON from the byte at `offset` on. */
 export function invalidJson(body: Buffer, offset: number): RejectedBody {
   return rejected(['body', charsBefore(body, offset)], 'JSON decode error', 'json_invalid');
 }
 
-function rejected(loc: (string | number)[], msg: string, type: string): RejectedBody {
+export function rejected(loc: (string | number)[], msg: string, type: string): RejectedBody {
   return { ok: false, errors: [{ loc, msg, type }] };
 }
 
@@ -584,20 +477,4 @@ function charsBefore(body: Buffer, offset: number): number {
     if (((body[pos] as number) & 0xc0) !== 0x80) chars++;
   }
   return chars;
-}
-
-/**
- * Prompts in the value at `[start, end)`, as llama-server reads it: an array in which an element is a number is one prompt, of tokens
- * and texts; any other array has one in each element. 1 for any other value, for an empty array and for none (-1).
- */
-export function promptsIn(body: Buffer, start: number, end: number): number {
-  if (start < 0 || body[start] !== OPEN_ARRAY) return 1;
-  let pos = skipSpace(body, start + 1, end);
-  for (let prompts = 1; ; prompts++) {
-    const first = body[pos] as number;
-    if (first !== QUOTE && first !== OPEN_ARRAY && first !== OPEN_OBJECT) return 1;
-    pos = skipSpace(body, skipValue(body, pos, end, 0, DEFAULT_MAX_DEPTH), end);
-    if (body[pos] !== COMMA) return prompts;
-    pos = skipSpace(body, pos + 1, end);
-  }
 }

@@ -3,7 +3,8 @@
 // routed by one model and served by another.
 
 import type { ValidationEntry } from '../errors.ts';
-import type { RejectedBody, ScannedBody } from './json-scan.ts';
+import type { ScannedBody } from './body-scan.ts';
+import type { RejectedBody } from './json-scan.ts';
 import type { TokenBounds } from './token-bounds.ts';
 
 /** What the scan found in a well-formed form. */

@@ -4,18 +4,8 @@
 
 import { tokenCount, type Usage } from './dialect.ts';
 import { usualPath } from './dialects.ts';
-import {
-  found,
-  type Found,
-  memberTable,
-  type MemberTable,
-  promptsIn,
-  scanMembers,
-  type ScannedBody,
-  skipSpace,
-  skipValue,
-  SPAN,
-} from './json-scan.ts';
+import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
+import { found, type Found, memberTable, type MemberTable, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { type BodyEdit, countAt, limitEdits, loweredLimit } from './output-limit.ts';
 import { textBytes, textMembers } from './text-counter.ts';
 

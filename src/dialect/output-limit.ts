@@ -3,7 +3,7 @@
 // is a whole number up to it.
 
 import type { Dialect, DialectName } from './dialect.ts';
-import { type ScannedBody, SPAN } from './json-scan.ts';
+import { type ScannedBody, SPAN } from './body-scan.ts';
 
 /** Text that replaces `[start, end)` of a body. */
 export interface BodyEdit {

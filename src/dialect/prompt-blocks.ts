@@ -3,7 +3,8 @@
 // the list. Bodies were scanned before, so they are valid JSON of any shape.
 
 import type { Dialect } from './dialect.ts';
-import { readString, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import { type ScannedBody, SPAN } from './body-scan.ts';
+import { readString, skipSpace, skipValue } from './json-scan.ts';
 import {
   begin,
   blockBytes,

@@ -1,6 +1,7 @@
 // Ids of the responses dialect: of the response that a request continues, and of the one that an answer brings.
 
-import { found, memberTable, readString, scanMembers, type ScannedBody, skipSpace, SPAN } from './json-scan.ts';
+import { type ScannedBody, SPAN } from './body-scan.ts';
+import { found, memberTable, readString, scanMembers, skipSpace } from './json-scan.ts';
 
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;

@@ -2,7 +2,7 @@
 // server counts. No token is shorter than a byte of the text that it stands for.
 
 import type { Dialect } from './dialect.ts';
-import { promptsIn, type ScannedBody, SPAN } from './json-scan.ts';
+import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
 import type { NativeRequest } from './native.ts';
 import { countAt, outputLimitOf } from './output-limit.ts';
 

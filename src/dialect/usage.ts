@@ -4,7 +4,8 @@ import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
 import { chatCompletions, responses } from './openai.ts';
-import { parsedValue, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import { type ScannedBody, SPAN } from './body-scan.ts';
+import { parsedValue, skipSpace, skipValue } from './json-scan.ts';
 import type { BodyEdit } from './output-limit.ts';
 
 const OPTION = '{"include_usage":true}';

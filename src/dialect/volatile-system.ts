@@ -1,7 +1,8 @@
 // The line `x-anthropic-billing-header: …` that Claude Code puts before its system text. It changes with every request, so that no KV
 // cache has the prompt behind it. The changes that take it out of a messages request leave all other bytes as they are.
 
-import { found, memberTable, scanMembers, type ScannedBody, skipSpace, skipValue, SPAN } from './json-scan.ts';
+import { type ScannedBody, SPAN } from './body-scan.ts';
+import { found, memberTable, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { type BodyEdit, edited } from './output-limit.ts';
 
 const BEGINNING = Buffer.from('x-anthropic-billing-header:');

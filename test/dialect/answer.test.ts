@@ -10,7 +10,7 @@ import {
 } from '../../src/dialect/answer.ts';
 import type { DialectName } from '../../src/dialect/dialect.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
-import { scanBody } from '../../src/dialect/json-scan.ts';
+import { scanBody } from '../../src/dialect/body-scan.ts';
 import { EventSplitter } from '../../src/net/sse.ts';
 import { TRANSCRIPTS } from './transcripts.ts';
 

@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { AnswerJudge } from '../../src/dialect/answer.ts';
-import { type Scan, scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { type Scan, scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import { type NativeRequest, nativeRequest } from '../../src/dialect/native.ts';
 import { edited } from '../../src/dialect/output-limit.ts';
 import { tokenBounds } from '../../src/dialect/token-bounds.ts';

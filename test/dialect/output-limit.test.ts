@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { dialectOf } from '../../src/dialect/dialects.ts';
-import { type Scan, scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { type Scan, scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import { dialectLimit, edited, limitEdits, outputLimitOf } from '../../src/dialect/output-limit.ts';
 
 const PATHS = ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages', '/completions'];

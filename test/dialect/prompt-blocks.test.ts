@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import type { DialectName } from '../../src/dialect/dialect.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
-import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import { blockBytes as bytesInIndex } from '../../src/routing/block-index.ts';
 import { CLIENT_SESSIONS } from './client-requests.ts';
 import { randomFrom, randomMessage, randomText, writeVariant } from './prompt-variants.ts';

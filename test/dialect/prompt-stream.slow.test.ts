@@ -2,7 +2,7 @@
 import t from 'tap';
 import { promptBlocks } from '../../src/dialect/index.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
-import { scanBody } from '../../src/dialect/json-scan.ts';
+import { scanBody } from '../../src/dialect/body-scan.ts';
 
 const BLOCKS = 3_000_000;
 

@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { promptBlocks } from '../../src/dialect/index.ts';
 import { DIALECTS } from '../../src/dialect/dialects.ts';
-import { scanBody } from '../../src/dialect/json-scan.ts';
+import { scanBody } from '../../src/dialect/body-scan.ts';
 import { blockBytes } from '../../src/dialect/prompt-stream.ts';
 import { compiledStream, WASM_FILE } from './compiled-stream.ts';
 

@@ -1,6 +1,6 @@
 // Ids in requests and answers of the responses dialect.
 import t from 'tap';
-import { scanBody } from '../../src/dialect/json-scan.ts';
+import { scanBody } from '../../src/dialect/body-scan.ts';
 import { previousResponseId, responseIdOf } from '../../src/dialect/response-id.ts';
 
 t.test('the id of a response is read from JSON and from the first event of a stream', (t) => {

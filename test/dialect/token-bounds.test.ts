@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { dialectOf } from '../../src/dialect/dialects.ts';
-import { scanBody } from '../../src/dialect/json-scan.ts';
+import { scanBody } from '../../src/dialect/body-scan.ts';
 import { type TokenBounds, tokenBounds } from '../../src/dialect/token-bounds.ts';
 
 function boundsOf(text: string, context?: number, path = '/v1/chat/completions'): TokenBounds {

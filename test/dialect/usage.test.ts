@@ -5,7 +5,7 @@ import t from 'tap';
 import { type AnswerHead, AnswerJudge } from '../../src/dialect/answer.ts';
 import type { Dialect, DialectName, Usage } from '../../src/dialect/dialect.ts';
 import { dialectOf, DIALECTS } from '../../src/dialect/dialects.ts';
-import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import { EventSplitter } from '../../src/net/sse.ts';
 import { edited } from '../../src/dialect/output-limit.ts';
 import { usageEdit, usageIn, UsageWatch } from '../../src/dialect/usage.ts';

@@ -1,7 +1,7 @@
 // The billing line of Claude Code goes, and all other bytes stay.
 import assert from 'node:assert/strict';
 import t from 'tap';
-import { scanBody, type ScannedBody } from '../../src/dialect/json-scan.ts';
+import { scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import { withoutVolatileSystem } from '../../src/dialect/volatile-system.ts';
 import { Random } from '../support/random.ts';
 import { randomJson, randomText, spelled } from './translation/json-texts.ts';

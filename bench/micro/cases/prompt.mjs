@@ -99,7 +99,7 @@ const MEMBERS = 8;
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
   const { DIALECTS } = await load('src/dialect/dialects.js');
-  const { scanBody } = await load('src/dialect/json-scan.js');
+  const { scanBody } = await load('src/dialect/index.js');
   const { promptBlocks } = await load('src/dialect/prompt-blocks.js');
   const routing = await load('src/routing/index.js');
   const settings = pickerDefaults(await load('src/config/load.js'));

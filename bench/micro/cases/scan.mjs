@@ -39,7 +39,7 @@ function imageBody(modelFirst) {
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { scanBody } = await load('src/dialect/json-scan.js', 'src/dialect/scan.js');
+  const { scanBody } = await load('src/dialect/index.js');
   const bodies = {
     '862 B chat': smallBody(),
     'escaped text': escapedBody(),

@@ -2,6 +2,7 @@
 // repeat.
 
 const SHORT_COPY = 24;
+const SHORT_TEXT = 12;
 const ZERO = 0x30;
 
 export class ByteWriter {
@@ -34,8 +35,16 @@ export class ByteWriter {
 
   /** Text without characters above U+00FF. */
   latin1(text: string): void {
-    this.#reserve(text.length);
-    this.#length += this.#bytes.write(text, this.#length, 'latin1');
+    const { length } = text;
+    this.#reserve(length);
+    if (length > SHORT_TEXT) {
+      this.#length += this.#bytes.write(text, this.#length, 'latin1');
+      return;
+    }
+    const bytes = this.#bytes;
+    const at = this.#length;
+    for (let index = 0; index < length; index++) bytes[at + index] = text.charCodeAt(index);
+    this.#length = at + length;
   }
 
   utf8(text: string): void {

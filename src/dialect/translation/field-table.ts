@@ -3,7 +3,8 @@
 
 import { HeadraceError } from '../../errors.ts';
 import { memberOf, type MemberTable, memberTable } from '../json-scan.ts';
-import { JsonTape, type JsonWriter } from './json-tape.ts';
+import { JsonTape } from '../json-tape.ts';
+import type { JsonWriter } from './json-writer.ts';
 
 /**
  * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the

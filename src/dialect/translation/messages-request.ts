@@ -1,12 +1,13 @@
 // Requests of the messages dialect as chat completions. Each table is about one kind of object; its rows are the fields, what
 // happens to them, and what writes them.
 
+import { bodyTape as tape } from '../body-scan.ts';
+import { JsonTape } from '../json-tape.ts';
 import { carried, dropped, FieldTable, passed, refused, type Table, TypeTable, untranslatable } from './field-table.ts';
-import { clearList, JsonTape, JsonWriter } from './json-tape.ts';
+import { clearList, JsonWriter } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
 
-const tape = new JsonTape();
 const out = new JsonWriter(tape);
 const deps = { tape, out };
 const { NONE, ROOT } = JsonTape;

@@ -2,7 +2,7 @@
 // they were written; what the request leaves out or sets to null has the default of the official API.
 
 import { found, memberOf, memberTable, readString, scanMembers } from '../json-scan.ts';
-import { JsonTape } from './json-tape.ts';
+import { JsonTape } from '../json-tape.ts';
 
 /** A tool as the client knows it, where a server of chat completions knows a function in its place. */
 export interface CalledTool {
@@ -50,11 +50,21 @@ const OPAQUE_REASONING = Buffer.from('"reasoning.encrypted_content"');
 const SEARCH_SOURCES = Buffer.from('"web_search_call.action.sources"');
 const FORMAT = memberTable(['format']);
 
-/** What stands before the value of each member, and that with the default. */
+/** What stands before the value of each member. */
 const KEYS = REPEATED.map((name, index) => Buffer.from(`${index === 0 ? '' : ','}"${name}":`));
-const WHOLE = REPEATED.map((name, index) =>
-  Buffer.concat([KEYS[index] as Buffer, Buffer.from(DEFAULTS[name] as string)]),
-);
+
+/** The members from `first` to before `end` with their defaults. Most requests say the same few members. */
+function defaults(first: number, end: number): Buffer {
+  const place = first * (REPEATED.length + 1) + end;
+  const known = RUNS.get(place);
+  if (known !== undefined) return known;
+  const run = REPEATED.slice(first, end).flatMap((name, at) => [KEYS[first + at], DEFAULTS[name]]);
+  const bytes = Buffer.from(run.join(''));
+  RUNS.set(place, bytes);
+  return bytes;
+}
+const RUNS = new Map<number, Buffer>();
+
 const TEXT = REPEATED.indexOf('text');
 const WITH_FORMAT = Buffer.from('{"format":{"type":"text"}');
 const COMMA = Buffer.from(',');
@@ -83,7 +93,7 @@ export class ResponseEcho {
   readonly #request: Buffer;
   readonly #tools: ReadonlyMap<string, CalledTool> | null;
   #spans: readonly number[] | null;
-  #members: Buffer | null = null;
+  #parts: readonly Buffer[] | null = null;
 
   /**
    * @param request a well-formed body of the responses dialect
@@ -131,26 +141,33 @@ export class ResponseEcho {
 
   /** The members that the response object repeats, as JSON without braces: `"background":false,"instructions":…`. */
   get members(): Buffer {
-    this.#members ??= this.#write();
-    return this.#members;
+    return Buffer.concat(this.parts);
   }
 
-  #write(): Buffer {
+  /** The same, not joined. */
+  get parts(): readonly Buffer[] {
+    this.#parts ??= this.#read();
+    return this.#parts;
+  }
+
+  #read(): readonly Buffer[] {
     const parts: Buffer[] = [];
+    let first = 0;
     for (let index = 0; index < REPEATED.length; index++) {
       const { start, end } = this.#span(2 * index);
-      if (start < 0) parts.push(WHOLE[index] as Buffer);
-      else {
-        parts.push(KEYS[index] as Buffer);
-        if (index === TEXT && this.#hasNoFormat(start, end)) {
-          const rest = this.#request.subarray(start + 1, end);
-          parts.push(WITH_FORMAT);
-          if (rest.toString('latin1').trim() !== '}') parts.push(COMMA);
-          parts.push(rest);
-        } else parts.push(this.#request.subarray(start, end));
-      }
+      if (start < 0) continue;
+      if (index > first) parts.push(defaults(first, index));
+      first = index + 1;
+      parts.push(KEYS[index] as Buffer);
+      if (index === TEXT && this.#hasNoFormat(start, end)) {
+        const rest = this.#request.subarray(start + 1, end);
+        parts.push(WITH_FORMAT);
+        if (rest.toString('latin1').trim() !== '}') parts.push(COMMA);
+        parts.push(rest);
+      } else parts.push(this.#request.subarray(start, end));
     }
-    return Buffer.concat(parts);
+    if (first < REPEATED.length) parts.push(defaults(first, REPEATED.length));
+    return parts;
   }
 
   /** Whether the value is a text object without the format that it always has in responses. */

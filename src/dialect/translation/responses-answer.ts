@@ -154,6 +154,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #keptBytes = 0;
   /** The last event has been written. */
   #hasEnded = false;
+  /** A whole answer has no events. */
+  #isWhole = false;
   // What came without text: it goes with the next one.
   #logprobs: readonly unknown[] = NONE;
   #annotations: readonly unknown[] = NONE;
@@ -202,6 +204,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const choice = membersOf(Array.isArray(choices) ? choices[0] : undefined);
     const message = membersOf(choice['message']);
     if (!isFilled(message)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
+    this.#isWhole = true;
     this.#readHead(answer);
     this.onChoice(choice);
     this.#say('reasoning', reasoningOf(message));
@@ -214,7 +217,6 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       this.#closeCall(item, ending);
     }
     this.#closeItems(ending);
-    // A stream would have had events.
     out.clear(LARGEST_IDLE_BYTES);
     this.#writeResponse(ending, usage);
     return out.view();
@@ -361,18 +363,20 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   /** The end of a delta event up to its number, with the log-probabilities that have come. */
-  #writeLogprobs({ after, logprobs, type }: Part): void {
-    if (type !== 'output_text') {
-      out.latin1(after);
-      return;
-    }
+  #writeLogprobs(part: Part): void {
+    if (part.type === 'output_text') out.utf8(`","logprobs":[${this.#takeLogprobs(part).join()}],"sequence_number":`);
+    else out.latin1(part.after);
+  }
+
+  /** Adds the log-probabilities that have come to the part, and returns them as JSON. */
+  #takeLogprobs({ logprobs }: Part): readonly string[] {
     const elements = this.#logprobs.map((element) => JSON.stringify(element));
     this.#logprobs = NONE;
     for (const element of elements) {
       this.#keptBytes += element.length;
       logprobs.push(element);
     }
-    out.utf8(`","logprobs":[${elements.join()}],"sequence_number":`);
+    return elements;
   }
 
   /** The part that takes more text of this type: the last one, or a new one. */
@@ -389,13 +393,14 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       type,
       place,
       bytes: new ByteWriter(FIRST_TEXT_BYTES),
-      before: Buffer.from(`event: ${name}\ndata: {"type":"${name}",${place}"delta":"`),
+      before: this.#isWhole ? null : Buffer.from(`event: ${name}\ndata: {"type":"${name}",${place}"delta":"`),
       after: type === 'output_text' ? '","logprobs":[],"sequence_number":' : '","sequence_number":',
       input: null,
       annotations: [],
       logprobs: [],
     };
     item.parts.push(part);
+    if (this.#isWhole) return part;
     this.#startEvent('response.content_part.added');
     out.latin1(`${place}"part":`);
     writePart(part);
@@ -417,9 +422,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     for (const annotation of this.#annotations) {
       const { url_citation: citation, ...members } = membersOf(annotation);
       const flat = JSON.stringify({ ...members, ...membersOf(citation) });
-      this.#startEvent('response.output_text.annotation.added');
-      out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${flat}`);
-      this.#endEvent();
+      if (!this.#isWhole) {
+        this.#startEvent('response.output_text.annotation.added');
+        out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${flat}`);
+        this.#endEvent();
+      }
       annotations.push(flat);
     }
     this.#annotations = NONE;
@@ -435,6 +442,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const isKnown = this.#items.some((item) => 'callId' in item && item.callId === call.id);
     const name =
       type === 'custom_tool_call' ? 'response.custom_tool_call_input.delta' : 'response.function_call_arguments.delta';
+    const hasDeltas = !this.#isWhole && (type === 'function_call' || type === 'custom_tool_call');
     const head = `event: ${name}\ndata: {"type":"${name}","item_id":"${id}","output_index":${index},"delta":"`;
     const item: CallItem = {
       type,
@@ -444,7 +452,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       tool,
       arguments: {
         bytes: new ByteWriter(FIRST_TEXT_BYTES),
-        before: type === 'function_call' || type === 'custom_tool_call' ? Buffer.from(head) : null,
+        before: hasDeltas ? Buffer.from(head) : null,
         after: '","sequence_number":',
         input: type === 'custom_tool_call' ? new CustomInput() : null,
       },
@@ -508,9 +516,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { bytes, place, type } = part;
     if (type === 'output_text') {
       this.#text = part;
-      if (this.#logprobs.length > 0) this.onText(NO_BYTES, 0, 0);
+      if (this.#isWhole) this.#takeLogprobs(part);
+      else if (this.#logprobs.length > 0) this.onText(NO_BYTES, 0, 0);
       this.#addAnnotations(part);
     }
+    if (this.#isWhole) return;
     this.#startEvent(`response.${type}.done`);
     out.latin1(`${place}"${type === 'refusal' ? 'refusal' : 'text'}":"`);
     out.append(bytes);
@@ -529,11 +539,13 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     if (type === 'function_call') {
       // A call without arguments is one with none: clients parse them.
       if (text.bytes.length === 0) this.onText(NO_ARGUMENTS, 0, NO_ARGUMENTS.length);
-      this.#startEvent('response.function_call_arguments.done');
-      out.utf8(`${place}"name":${JSON.stringify(tool.name)},"arguments":"`);
-      out.append(text.bytes);
-      out.latin1('"');
-      this.#endEvent();
+      if (!this.#isWhole) {
+        this.#startEvent('response.function_call_arguments.done');
+        out.utf8(`${place}"name":${JSON.stringify(tool.name)},"arguments":"`);
+        out.append(text.bytes);
+        out.latin1('"');
+        this.#endEvent();
+      }
     } else if (text.input !== null && text.before !== null) {
       const input = customInputOf(unescaped(text));
       this.#writeDelta(text.before, JSON.stringify(input.slice(text.input.given)).slice(1, -1), text.after);
@@ -555,6 +567,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   #writeItemEvent(type: string, item: Item): void {
+    if (this.#isWhole) return;
     this.#startEvent(type);
     out.latin1(`"output_index":${item.index},"item":`);
     writeItem(item);
@@ -571,14 +584,13 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @param ending null: it goes on */
   #writeResponse(ending: Ending | null, usage: unknown): void {
-    const { members } = this.#echo;
     const error = ending?.error ?? null;
     const code = error?.code || 'server_error';
     out.utf8(
       `{"id":"resp_${this.#id}","object":"response","created_at":${this.#createdAt},` +
         `"status":"${ending?.status ?? 'in_progress'}","model":${this.#model},"service_tier":${this.#serviceTier},`,
     );
-    out.copy(members, 0, members.length);
+    for (const part of this.#echo.parts) out.copy(part, 0, part.length);
     out.utf8(
       `,"completed_at":${ending?.status === 'completed' ? this.#seconds() : 'null'},` +
         `"error":${error === null ? 'null' : JSON.stringify({ code, message: error.message })},` +

@@ -1,6 +1,8 @@
 // Writes a request of the responses dialect as a request of chat completions. Text, arguments, schemas and numbers are copied as
 // they are written. What would change the answer if it were left out is refused by name.
 
+import { bodyTape as tape } from '../body-scan.ts';
+import { JsonTape } from '../json-tape.ts';
 import {
   carried,
   dropped,
@@ -13,7 +15,7 @@ import {
   untranslatable,
   untranslatableType,
 } from './field-table.ts';
-import { clearList, JsonTape, JsonWriter } from './json-tape.ts';
+import { clearList, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
@@ -28,7 +30,6 @@ type Text = number | string;
 type Pending = 'none' | 'system' | 'assistant' | 'results';
 
 // One request at a time: all that follows is of the request that is being written.
-const tape = new JsonTape();
 const out = new JsonWriter(tape);
 const deps = { tape, out };
 

@@ -9,7 +9,8 @@ import {
   TypeTable,
   untranslatable,
 } from '../../../src/dialect/translation/field-table.ts';
-import { JsonTape, JsonWriter } from '../../../src/dialect/translation/json-tape.ts';
+import { JsonTape } from '../../../src/dialect/json-tape.ts';
+import { JsonWriter } from '../../../src/dialect/translation/json-writer.ts';
 
 const tape = new JsonTape();
 const out = new JsonWriter(tape);

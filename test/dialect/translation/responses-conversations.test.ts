@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { HeadraceError } from '../../../src/errors.ts';
-import { JsonTape } from '../../../src/dialect/translation/json-tape.ts';
+import { JsonTape } from '../../../src/dialect/json-tape.ts';
 import { ResponsesRequest } from '../../../src/dialect/translation/responses-request.ts';
 import { mutated, Random } from '../../support/random.ts';
 import {

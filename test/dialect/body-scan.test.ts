@@ -1,7 +1,7 @@
 // The JSON scanner compared with JSON.parse, one example of each validation error, and the number of prompts.
 import fc from 'fast-check';
 import t from 'tap';
-import { named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/json-scan.ts';
+import { named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/body-scan.ts';
 
 const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
 

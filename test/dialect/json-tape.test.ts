@@ -1,11 +1,13 @@
 // The tape compared with JSON.parse on random and on broken texts, and what the writer makes of its values.
 import assert from 'node:assert/strict';
 import t from 'tap';
-import { longStrings, scanBody } from '../../../src/dialect/json-scan.ts';
-import { JsonTape, JsonWriter } from '../../../src/dialect/translation/json-tape.ts';
-import { HeadraceError } from '../../../src/errors.ts';
-import { mutated, Random } from '../../support/random.ts';
-import { randomJson, randomText, spelled } from './json-texts.ts';
+import { bodyTape, scanBody } from '../../src/dialect/body-scan.ts';
+
+import { JsonTape } from '../../src/dialect/json-tape.ts';
+import { JsonWriter } from '../../src/dialect/translation/json-writer.ts';
+import { HeadraceError } from '../../src/errors.ts';
+import { mutated, Random } from '../support/random.ts';
+import { randomJson, randomText, spelled } from './translation/json-texts.ts';
 
 const tape = new JsonTape();
 const out = new JsonWriter(tape);
@@ -69,42 +71,45 @@ function onlyLongStringsAreBroken(text: Buffer): boolean {
   return parsed(Buffer.from(shortened)) !== undefined;
 }
 
-t.test('reads the same where a scan of the body has found its long strings', (t) => {
+function spans(read: JsonTape): number[] {
+  const all: number[] = [];
+  const end = read.next(JsonTape.ROOT);
+  for (let node = JsonTape.ROOT; node < end; node += 3) all.push(read.start(node), read.end(node), read.next(node));
+  return all;
+}
+
+t.test('a scan of a body leaves the same as reading it, and it is not read again', (t) => {
   const random = new Random(2);
-  const spans = (): number[] => {
-    const all: number[] = [];
-    const end = tape.next(JsonTape.ROOT);
-    for (let node = JsonTape.ROOT; node < end; node += 3) all.push(tape.start(node), tape.end(node), tape.next(node));
-    return all;
-  };
-  let known = 0;
   for (let round = 0; round < 2000; round++) {
-    const bodies = [0, 1].map(() =>
-      Buffer.from(`{"a":${randomJson(random, 4)},"model":${spelled(random, randomText(random, 9))}}`),
-    );
-    const [body = Buffer.alloc(0), other = body] = bodies;
+    const list = Array.from({ length: random.below(12) }, () => randomJson(random, 3));
+    const members = [`"a":${randomJson(random, 4)}`, `"model":"m"`, `"input":[${list.join()}]`];
+    const body = Buffer.from(` { ${members.join(' ,')} }`);
     tape.read(body);
-    const unscanned = spans();
-    scanBody(body);
-    known += longStrings(body).length;
-    tape.read(body);
-    assert.deepEqual(spans(), unscanned, body.toString());
-    scanBody(other);
-    assert.equal(longStrings(body).length, 0);
-    tape.read(body);
-    assert.deepEqual(spans(), unscanned, body.toString());
+    assert(scanBody(body).ok);
+    assert.deepEqual(spans(bodyTape), spans(tape), body.toString());
+    body.fill(0);
+    bodyTape.read(body);
+    assert.deepEqual(spans(bodyTape), spans(tape));
   }
-  t.ok(known > 2000, `${known} ends were known`);
-  const wide = Buffer.from(
-    JSON.stringify({ model: 'm', texts: Array.from({ length: 5000 }, (_, at) => `${'"'.repeat(20)}${at}`) }),
-  );
-  scanBody(wide);
-  t.equal(longStrings(wide).length, 4096);
-  tape.read(wide);
-  t.strictSame(valueAt(JsonTape.ROOT), JSON.parse(wide.toString()));
+  const broken = Buffer.from('{"model":"m"} x');
+  scanBody(broken);
+  t.throws(() => bodyTape.read(broken), { code: 'HR_REQUEST_INVALID' });
+  t.end();
+});
+
+t.test('a body of very many values is scanned without keeping them, and read where they are wanted', (t) => {
+  const texts = Array.from({ length: 100_000 }, (_, at) => `${at}`);
+  const wide = Buffer.from(JSON.stringify({ texts, model: 'm', input: [1, [2]] }));
+  const scan = scanBody(wide);
+  t.ok(scan.ok && scan.model === 'm' && scan.turns.length === 4);
+  bodyTape.read(wide);
+  t.equal(bodyTape.string(bodyTape.first(bodyTape.member(JsonTape.ROOT, 'texts'))), '0');
+  t.strictSame(spans(bodyTape).length, (tape.read(wide), spans(tape).length));
+  bodyTape.release();
+  tape.release();
   const large = Buffer.from(JSON.stringify({ model: 'm', text: 'x'.repeat(1024 * 1024) }));
   scanBody(large);
-  t.equal(longStrings(large).length, 0, 'a large body is not kept');
+  t.not(bodyTape.body, large, 'a large body is not kept');
   t.end();
 });
 

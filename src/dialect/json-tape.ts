@@ -1,0 +1,226 @@
+// A JSON body as a tape: the span of each value in the order of the text, in typed memory that is used again. Strings are never decoded
+// and numbers never reformatted on the way. Accepts what `scanBody` accepts.
+
+import { HeadraceError } from '../errors.ts';
+import { invalidJson, NODE, readString, skipSpace, skipValue, Spans } from './json-scan.ts';
+
+const QUOTE = 0x22;
+const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
+const OPEN_OBJECT = 0x7b;
+
+/** The depth was checked with the body; reading needs a limit all the same. */
+const MAX_DEPTH = 65_536;
+
+const FIRST_NODES = 1024;
+/** Most nodes that a scan leaves, and that are kept for the next text. */
+const KEPT_NODES = 65_536;
+/** Most nodes of a tape, which take 48 MiB. A body of more is no conversation: texts and images are one node each. */
+const MAX_NODES = 4 * 1024 * 1024;
+/** A longer text is not kept after use. */
+const MAX_KEPT_BYTES = 1024 * 1024;
+
+const NO_BYTES: Buffer = Buffer.alloc(0);
+
+/**
+ * The values of one JSON text. A node is a number: values in the order of the text, with each key of an object as a node before
+ * its value. The text itself is `ROOT`.
+ */
+export class JsonTape extends Spans {
+  static readonly ROOT = 0;
+  /** No such node. */
+  static readonly NONE = -1;
+
+  /** The text that was read last. */
+  body: Buffer = NO_BYTES;
+  #mostNodes = KEPT_NODES;
+
+  constructor() {
+    super(NODE * FIRST_NODES);
+  }
+
+  /** Begins with the text that a scan reads next. */
+  begin(body: Buffer): void {
+    this.body = body;
+    this.count = 0;
+    this.isWhole = true;
+    this.hasAddress = false;
+    this.#mostNodes = KEPT_NODES;
+  }
+
+  override extend(): void {
+    if (this.words.length >= NODE * this.#mostNodes) {
+      super.extend();
+      return;
+    }
+    const larger = new Int32Array(2 * this.words.length);
+    larger.set(this.words);
+    this.words = larger;
+  }
+
+  /**
+   * Reads `body`, unless that was scanned just before. Throws `HR_REQUEST_INVALID` with the offset of the first character that is wrong,
+   * and `HR_REQUEST_UNTRANSLATABLE` when it has more than four million values and keys.
+   */
+  read(body: Buffer): void {
+    if (body === this.body && this.isWhole) return;
+    this.begin(body);
+    this.#mostNodes = MAX_NODES;
+    const end = skipValue(body, skipSpace(body, 0, body.length), body.length, 0, MAX_DEPTH, this);
+    const rest = end < 0 ? ~end : skipSpace(body, end, body.length);
+    if (end >= 0 && rest === body.length && this.isWhole) return;
+    const { isWhole } = this;
+    this.drop();
+    if (end >= 0 && rest === body.length && !isWhole) throw tooManyValues();
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation: invalidJson(body, rest).errors });
+  }
+
+  /** Forgets a text that turned out to be broken. */
+  drop(): void {
+    this.body = NO_BYTES;
+    this.isWhole = false;
+    if (this.words.length > NODE * KEPT_NODES) this.words = new Int32Array(NODE * FIRST_NODES);
+  }
+
+  /** After use: gives back what an unusually large text took. */
+  release(): void {
+    if (this.body.length > MAX_KEPT_BYTES || this.words.length > NODE * KEPT_NODES) this.drop();
+  }
+
+  start(node: number): number {
+    return this.words[node] as number;
+  }
+
+  end(node: number): number {
+    return this.words[node + 1] as number;
+  }
+
+  /** The node behind a value and all that is in it. */
+  next(node: number): number {
+    return this.words[node + 2] as number;
+  }
+
+  /** The first item of a list, or the first key of an object; equals `next(node)` when there is none. */
+  first(node: number): number {
+    return node + NODE;
+  }
+
+  /** The value of the member with this key. */
+  override valueOf(key: number): number {
+    return key + NODE;
+  }
+
+  // Questions about `NONE` are answered with false.
+
+  isObject(node: number): boolean {
+    return this.body[this.start(node)] === OPEN_OBJECT;
+  }
+
+  isArray(node: number): boolean {
+    return this.body[this.start(node)] === OPEN_ARRAY;
+  }
+
+  isString(node: number): boolean {
+    return this.body[this.start(node)] === QUOTE;
+  }
+
+  isNull(node: number): boolean {
+    return this.body[this.start(node)] === 0x6e;
+  }
+
+  isTrue(node: number): boolean {
+    return this.body[this.start(node)] === 0x74;
+  }
+
+  isFalse(node: number): boolean {
+    return this.body[this.start(node)] === 0x66;
+  }
+
+  /** Whether it is null, false, or a text, a list or an object with nothing in it. */
+  isEmpty(node: number): boolean {
+    const start = this.start(node);
+    switch (this.body[start]) {
+      case 0x6e:
+      case 0x66:
+        return true;
+      case QUOTE:
+        return this.end(node) === start + 2;
+      case OPEN_ARRAY:
+      case OPEN_OBJECT:
+        return this.next(node) === node + NODE;
+      default:
+        return false;
+    }
+  }
+
+  /** The value of the last member `name` (ASCII) of an object; `NONE` without one, and when `object` is none. */
+  member(object: number, name: string): number {
+    if (object < 0 || !this.isObject(object)) return JsonTape.NONE;
+    let value = JsonTape.NONE;
+    const end = this.next(object);
+    for (let key = object + NODE; key < end; key = this.next(key + NODE)) {
+      if (this.equals(key, name)) value = key + NODE;
+    }
+    return value;
+  }
+
+  /** Whether the value is the string `text` (ASCII), however it is written. */
+  equals(node: number, text: string): boolean {
+    const { body } = this;
+    const start = this.start(node);
+    if (body[start] !== QUOTE) return false;
+    const length = this.end(node) - start - 2;
+    let at = 0;
+    while (at < length && body[start + 1 + at] === text.charCodeAt(at)) at++;
+    if (at === length) return at === text.length;
+    return body[start + 1 + at] === BACKSLASH && this.string(node) === text;
+  }
+
+  /** The text of a string; undefined for other values, and for strings that JSON.parse would refuse. */
+  string(node: number): string | undefined {
+    return node >= 0 && this.isString(node) ? readString(this.body, this.start(node), this.end(node)) : undefined;
+  }
+
+  /** NaN for what is no number. */
+  number(node: number): number {
+    if (node < 0) return Number.NaN;
+    const first = this.body[this.start(node)] as number;
+    const isNumber = first === 0x2d || (first >= 0x30 && first <= 0x39);
+    return isNumber ? Number(this.body.toString('latin1', this.start(node), this.end(node))) : Number.NaN;
+  }
+
+  /**
+   * Where a value is: keys and indexes from the text itself to the value; nothing for `NONE`. Its cost is linear in what stands before it.
+   */
+  path(node: number): (string | number)[] {
+    const path: (string | number)[] = [];
+    if (node < 0) return path;
+    let at = JsonTape.ROOT;
+    while (at !== node) {
+      const isObject = this.isObject(at);
+      let child = at + NODE;
+      let index = 0;
+      if (isObject) {
+        while (child + NODE !== node && this.next(child + NODE) <= node) child = this.next(child + NODE);
+        path.push(this.string(child) ?? '');
+        child += NODE;
+      } else {
+        while (this.next(child) <= node) {
+          child = this.next(child);
+          index++;
+        }
+        path.push(index);
+      }
+      at = child;
+    }
+    return path;
+  }
+}
+
+function tooManyValues(): HeadraceError {
+  const msg = `It has more than ${MAX_NODES} values and keys.`;
+  return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
+    subject: msg,
+    validation: [{ loc: ['body'], msg, type: 'untranslatable' }],
+  });
+}
