@@ -39,7 +39,7 @@ export interface AttemptTimeouts {
 }
 
 /** A connection as an attempt uses it: see `Connection`. */
-export type AttemptConnection = Pick<Connection, 'abort' | 'pause' | 'resume' | 'sentMs'>;
+export type AttemptConnection = Pick<Connection, 'abort' | 'isSent' | 'pause' | 'resume' | 'sentMs'>;
 
 /** A pool as an attempt uses it: see `ConnectionPool`. */
 export interface AttemptPool {
@@ -147,7 +147,6 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   readonly path: string;
   readonly lines: string;
   readonly headers: readonly string[];
-  readonly body: Buffer;
 
   /** When the request left, in milliseconds; 0 before. */
   sentMs = 0;
@@ -210,12 +209,16 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.form = form;
     this.path = pathOf(member.url) + form.path;
     this.lines = linesFor(form.lines, member.apiKey);
-    this.body = form.body;
     const { choices, dialect, translator } = form;
+    if (translator !== null) translator.unsent++;
     const heldBytes = translator === null ? undefined : MAX_TRANSLATED_BYTES;
     this.judge = new AnswerJudge(dialect, choices, request.usage !== null, heldBytes);
     this.#deadline = deps.deadlines.deadline(this);
     this.headers = request.listener.onAttempt(this);
+  }
+
+  get body(): Buffer {
+    return this.form.body;
   }
 
   /** Sends the request; may fail before it returns. `fresh`: on a connection that has served nothing. */
@@ -339,6 +342,9 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   onRequestSent(connection: AttemptConnection): void {
     this.#connection = connection;
     this.#phase = 'head';
+    const { translator } = this.form;
+    const isFirst = this.sentMs === 0;
+    if (translator !== null && isFirst && connection.isSent && --translator.unsent === 0) translator.request.giveBack();
     this.sentMs = connection.sentMs;
     this.heardMs = this.sentMs;
     const { headersMs, firstByteMs } = this.#deps.timeouts;

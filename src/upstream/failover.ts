@@ -487,14 +487,18 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       this.#relay?.close();
       this.#relay = null;
     }
-    const { body, choices, dialect, translator } = attempt.form;
+    const { form } = attempt;
+    const { choices, dialect, translator } = form;
     if (!atOnce) {
       this.#relay ??= new Relay(this.#deps, this.#request, this, this.#downstream, streams);
       this.#relay.translator = translator?.request.answer() ?? null;
     }
     const { continuation } = this.#deps;
-    if (streams && continuation !== 'off' && choices === 1)
+    if (streams && continuation !== 'off' && choices === 1) {
+      // The memory of a translated body is given back.
+      const body = translator === null ? form.body : Buffer.from(form.body);
       this.#continuation = Continuation.of(continuation, dialect?.name, body);
+    }
     attempt.take();
     this.#noteDelivery();
     if (!this.#full) attempt.resume();

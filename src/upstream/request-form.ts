@@ -27,6 +27,8 @@ export interface RequestForm {
 export interface FormTranslator {
   readonly name: Translation['name'];
   readonly request: TranslatedRequest;
+  /** Attempts whose request has not left whole: they need the memory of its body. */
+  unsent: number;
 }
 
 /** A longer whole answer is not translated, since all of it is held for that. Ten thousand tokens with 20 log-probabilities each have 12 MB. */
@@ -40,19 +42,29 @@ const DIALECT_LINES = /\r\n(?:anthropic-version|anthropic-beta|openai-beta): [^\
  * @param own as the client wrote it
  */
 export function translatedForm(own: RequestForm, translation: Translation): RequestForm {
-  const { name, path, to } = translation;
-  const translated = translation.request(own.body);
-  const { common, credential } = own.lines;
-  return {
-    path,
-    lines: { common: common.replace(DIALECT_LINES, ''), credential, account: '' },
-    body: translated.body,
-    dialect: to,
-    // Answers of the dialects that are translated have one choice.
-    choices: 1,
-    unknownPath: 'taught',
-    translator: { name, request: translated },
-  };
+  return new TranslatedForm(own, translation);
+}
+
+class TranslatedForm implements RequestForm {
+  readonly path: string;
+  readonly lines: RequestLines;
+  readonly dialect: Dialect;
+  // Answers of the dialects that are translated have one choice.
+  readonly choices = 1;
+  readonly unknownPath = 'taught';
+  readonly translator: FormTranslator;
+
+  constructor(own: RequestForm, translation: Translation) {
+    const { common, credential } = own.lines;
+    this.path = translation.path;
+    this.lines = { common: common.replace(DIALECT_LINES, ''), credential, account: '' };
+    this.dialect = translation.to;
+    this.translator = { name: translation.name, request: translation.request(own.body), unsent: 0 };
+  }
+
+  get body(): Buffer {
+    return this.translator.request.body;
+  }
 }
 
 /** Tells of a body that the client does not get. */

@@ -88,8 +88,16 @@ export function fakeTranslation(name: Translation['name'] = 'messages-chat'): Fa
         const validation = [{ loc: ['body', 'refused'], msg: 'cannot be carried', type: 'untranslatable' }];
         throw new HeadraceError('HR_REQUEST_UNTRANSLATABLE', { validation });
       }
+      let carried: Buffer | null = null;
       return {
-        body: Buffer.from(JSON.stringify({ ...members, carried: true })),
+        get body() {
+          return (carried ??= Buffer.from(JSON.stringify({ ...members, carried: true })));
+        },
+        giveBack: () => {
+          // As the next request would write over it.
+          carried?.fill('!');
+          carried = null;
+        },
         answer: () => new FakeAnswer(calls),
       };
     },

@@ -122,6 +122,7 @@ class ModelConnection {
   /** Bytes of the body that have left. */
   sent = 0;
   headSent = false;
+  readonly isSent = true;
   sentMs = 0;
   comments = 0;
   readonly crn: number;

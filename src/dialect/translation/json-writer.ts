@@ -23,16 +23,16 @@ export function clearList(list: unknown[]): void {
 /** A native copy costs about as much as this many bytes one by one. */
 const SHORT_BYTES = 32;
 
-/** Memory that short texts share, since an allocation costs more than to write a few thousand bytes. */
-const SLAB_BYTES = 128 * 1024;
-let slab = NO_BYTES;
-let slabUsed = 0;
+/** The memory of a text that nobody needs any more: to write new memory takes longer than to make what is written (measured). */
+let spare: Buffer | null = null;
+/** A larger text is given back to the system. */
+const MAX_SPARE_BYTES = 256 * 1024;
+const MIN_BYTES = 32 * 1024;
 
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
 export class JsonWriter {
   readonly #tape: JsonTape;
   #bytes: Buffer = NO_BYTES;
-  #start = 0;
   #length = 0;
 
   constructor(tape: JsonTape) {
@@ -42,38 +42,35 @@ export class JsonWriter {
   /** Begins another text, which will be about as long as that of the tape. */
   begin(): void {
     const size = this.#tape.body.length + MARGIN_BYTES;
-    if (size > SLAB_BYTES / 4) {
-      this.#bytes = Buffer.allocUnsafeSlow(size);
-      this.#start = 0;
+    if (spare !== null && spare.length >= size) {
+      this.#bytes = spare;
+      spare = null;
     } else {
-      if (slab.length - slabUsed < size) {
-        slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
-        slabUsed = 0;
-      }
-      this.#bytes = slab;
-      this.#start = slabUsed;
+      this.#bytes = Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES));
     }
-    this.#length = this.#start;
+    this.#length = 0;
   }
 
-  /** What was written since `begin`. A short text shares its memory with others. */
+  /** What was written since `begin`, in memory of its own. */
   take(): Buffer {
     const bytes = this.#bytes;
-    const taken = bytes.subarray(this.#start, this.#length);
     this.#bytes = NO_BYTES;
-    if (bytes === slab) slabUsed = this.#length;
-    else if (bytes.length - taken.length > MARGIN_BYTES + taken.length / 8) return Buffer.from(taken);
-    return taken;
+    return bytes.subarray(0, this.#length);
+  }
+
+  /** Takes the memory of a text that `take` has returned, for the next one. Nobody may need the text any more. */
+  static give({ buffer }: Buffer): void {
+    if (buffer.byteLength <= MAX_SPARE_BYTES) spare = Buffer.from(buffer as ArrayBuffer);
   }
 
   /** Bytes written; for `takeBack`. */
   get length(): number {
-    return this.#length - this.#start;
+    return this.#length;
   }
 
   /** Takes back what was written behind the first `length` bytes. */
   takeBack(length: number): void {
-    this.#length = this.#start + length;
+    this.#length = length;
   }
 
   /** Writes ASCII text of the program as it is. */
@@ -96,7 +93,7 @@ export class JsonWriter {
 
   /** Writes the comma before the next member or item, unless it is the first one. */
   separate(): void {
-    const last = this.#length === this.#start ? COLON : this.#bytes[this.#length - 1];
+    const last = this.#length === 0 ? COLON : this.#bytes[this.#length - 1];
     if (last !== OPEN_OBJECT && last !== OPEN_ARRAY && last !== COLON && last !== COMMA) this.raw(',');
   }
 
@@ -168,11 +165,8 @@ export class JsonWriter {
   }
 
   #grow(room: number): void {
-    const written = this.#length - this.#start;
-    const larger = Buffer.allocUnsafeSlow(Math.max(2 * written, written + room));
-    this.#bytes.copy(larger, 0, this.#start, this.#length);
-    this.#length -= this.#start;
-    this.#start = 0;
+    const larger = Buffer.allocUnsafeSlow(Math.max(2 * this.#bytes.length, this.#length + room));
+    this.#bytes.copy(larger, 0, 0, this.#length);
     this.#bytes = larger;
   }
 }

@@ -14,24 +14,39 @@ const { NONE, ROOT } = JsonTape;
 
 /** A request of the messages dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
 export class MessagesRequest implements TranslatedRequest {
-  readonly body: Buffer;
+  readonly #own: Buffer;
+  #body: Buffer | null;
 
   constructor(body: Buffer) {
-    tape.read(body);
-    try {
-      isInResult = false;
-      out.begin();
-      out.raw('{');
-      BODY.write(ROOT);
-      out.raw('}');
-      this.body = out.take();
-    } finally {
-      tape.release();
-    }
+    this.#own = body;
+    this.#body = chatRequest(body);
+  }
+
+  get body(): Buffer {
+    return (this.#body ??= chatRequest(this.#own));
+  }
+
+  giveBack(): void {
+    if (this.#body !== null) JsonWriter.give(this.#body);
+    this.#body = null;
   }
 
   answer(): AnswerTranslator {
     return new MessagesAnswer();
+  }
+}
+
+function chatRequest(body: Buffer): Buffer {
+  tape.read(body);
+  try {
+    isInResult = false;
+    out.begin();
+    out.raw('{');
+    BODY.write(ROOT);
+    out.raw('}');
+    return out.take();
+  } finally {
+    tape.release();
   }
 }
 

@@ -52,18 +52,35 @@ let written: Set<string> | null = null;
 
 /** A request of the responses dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
 export class ResponsesRequest implements TranslatedRequest {
-  readonly body: Buffer;
+  readonly #own: Buffer;
   readonly #echo: ResponseEcho;
+  #body: Buffer | null;
 
   /** @param shown what responses repeat of their request, where that is not `body` */
   constructor(body: Buffer, shown: Buffer = body) {
+    this.#own = body;
     tape.read(body);
     try {
-      this.body = chatRequest();
+      this.#body = chatRequest();
       this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeatedSpans(tape) : null);
     } finally {
       tape.release();
     }
+  }
+
+  get body(): Buffer {
+    if (this.#body !== null) return this.#body;
+    tape.read(this.#own);
+    try {
+      return (this.#body = chatRequest());
+    } finally {
+      tape.release();
+    }
+  }
+
+  giveBack(): void {
+    if (this.#body !== null) JsonWriter.give(this.#body);
+    this.#body = null;
   }
 
   answer(): AnswerTranslator {

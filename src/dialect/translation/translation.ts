@@ -24,8 +24,13 @@ export interface Translation {
 
 /** A request in the dialect of the server. */
 export interface TranslatedRequest {
-  /** JSON for the server, which asks for one choice. Streams ask for usage (`stream_options.include_usage`). */
+  /**
+   * JSON for the server, which asks for one choice. Streams ask for usage (`stream_options.include_usage`). Made again where it was given
+   * back.
+   */
   readonly body: Buffer;
+  /** Gives the memory of `body` back, which nobody may need any more. */
+  giveBack(): void;
   /** For one answer: called once per attempt whose answer passes. */
   answer(): AnswerTranslator;
 }
