@@ -54,7 +54,7 @@ export class Spans {
   }
 }
 
-/** For who does not want them. */
+/** For who does not want them; its keys are not looked at for addresses. */
 const UNUSED = new Spans(NODE * 1024);
 UNUSED.hasAddress = true;
 
@@ -134,7 +134,7 @@ export function scanMembers(
 ): number {
   if (maxDepth < 1) return ~start;
   const object = beginNode(spans, start);
-  let pos = nextToken(body, start + 1, end);
+  let pos = skipSpace(body, start + 1, end);
   if (pos < end && body[pos] === OPEN_OBJECT + TO_CLOSING) return endNode(spans, object, pos + 1);
   for (;;) {
     const keyStart = pos;
@@ -145,9 +145,9 @@ export function scanMembers(
     if (pos < 0) return pos;
     endNode(spans, key, pos);
     const member = memberOf(body, keyStart, pos, table);
-    pos = nextToken(body, pos, end);
+    pos = skipSpace(body, pos, end);
     if (pos >= end || body[pos] !== COLON) return ~pos;
-    pos = nextToken(body, pos + 1, end);
+    pos = skipSpace(body, pos + 1, end);
     const valueStart = pos;
     if (member?.elements) into.elements.length = 0;
     pos =
@@ -162,11 +162,11 @@ export function scanMembers(
       into.spans[at] = valueStart;
       into.spans[at + 1] = pos;
     }
-    pos = nextToken(body, pos, end);
+    pos = skipSpace(body, pos, end);
     const next = pos < end ? (body[pos] as number) : 0;
     if (next === OPEN_OBJECT + TO_CLOSING) return endNode(spans, object, pos + 1);
     if (next !== COMMA) return ~pos;
-    pos = nextToken(body, pos + 1, end);
+    pos = skipSpace(body, pos + 1, end);
   }
 }
 
@@ -363,24 +363,19 @@ function skipElements(
 ): number {
   if (maxDepth < 2) return ~start;
   const array = beginNode(spans, start);
-  let pos = nextToken(body, start + 1, end);
+  let pos = skipSpace(body, start + 1, end);
   if (pos < end && body[pos] === OPEN_ARRAY + TO_CLOSING) return endNode(spans, array, pos + 1);
   for (;;) {
     const elementStart = pos;
     pos = skipValue(body, pos, end, 2, maxDepth, spans);
     if (pos < 0) return pos;
     if (elements.length < 2 * MAX_ELEMENTS) elements.push(elementStart, pos);
-    pos = nextToken(body, pos, end);
+    pos = skipSpace(body, pos, end);
     const next = pos < end ? (body[pos] as number) : 0;
     if (next === OPEN_ARRAY + TO_CLOSING) return endNode(spans, array, pos + 1);
     if (next !== COMMA) return ~pos;
-    pos = nextToken(body, pos + 1, end);
+    pos = skipSpace(body, pos + 1, end);
   }
-}
-
-/** As `skipSpace`, for where there is mostly none. */
-function nextToken(body: Buffer, at: number, end: number): number {
-  return at < end && (body[at] as number) > SPACE ? at : skipSpace(body, at, end);
 }
 
 /**

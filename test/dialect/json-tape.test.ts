@@ -104,7 +104,8 @@ t.test('a body of very many values is scanned without keeping them, and read whe
   t.ok(scan.ok && scan.model === 'm' && scan.turns.length === 4);
   bodyTape.read(wide);
   t.equal(bodyTape.string(bodyTape.first(bodyTape.member(JsonTape.ROOT, 'texts'))), '0');
-  t.strictSame(spans(bodyTape).length, (tape.read(wide), spans(tape).length));
+  tape.read(wide);
+  t.strictSame(spans(bodyTape), spans(tape));
   bodyTape.release();
   tape.release();
   const large = Buffer.from(JSON.stringify({ model: 'm', text: 'x'.repeat(1024 * 1024) }));

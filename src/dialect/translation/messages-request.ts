@@ -3,32 +3,20 @@
 
 import { bodyTape as tape } from '../body-scan.ts';
 import { JsonTape } from '../json-tape.ts';
+import { ChatRequest } from './chat-request.ts';
 import { carried, dropped, FieldTable, passed, refused, type Table, TypeTable, untranslatable } from './field-table.ts';
 import { clearList, JsonWriter } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
-import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
+import type { AnswerTranslator } from './translation.ts';
 
 const out = new JsonWriter(tape);
 const deps = { tape, out };
 const { NONE, ROOT } = JsonTape;
 
 /** A request of the messages dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
-export class MessagesRequest implements TranslatedRequest {
-  readonly #own: Buffer;
-  #body: Buffer | null;
-
+export class MessagesRequest extends ChatRequest {
   constructor(body: Buffer) {
-    this.#own = body;
-    this.#body = chatRequest(body);
-  }
-
-  get body(): Buffer {
-    return (this.#body ??= chatRequest(this.#own));
-  }
-
-  giveBack(): void {
-    if (this.#body !== null) JsonWriter.give(this.#body);
-    this.#body = null;
+    super(body, writeRequest);
   }
 
   answer(): AnswerTranslator {
@@ -36,18 +24,13 @@ export class MessagesRequest implements TranslatedRequest {
   }
 }
 
-function chatRequest(body: Buffer): Buffer {
-  tape.read(body);
-  try {
-    isInResult = false;
-    out.begin();
-    out.raw('{');
-    BODY.write(ROOT);
-    out.raw('}');
-    return out.take();
-  } finally {
-    tape.release();
-  }
+function writeRequest(): Buffer {
+  isInResult = false;
+  out.begin();
+  out.raw('{');
+  BODY.write(ROOT);
+  out.raw('}');
+  return out.take();
 }
 
 function forEachItem(list: number, visit: (item: number) => void): void {

@@ -388,12 +388,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     if (last?.type === type) return last;
     if (last !== undefined) this.#closePart(last);
     const place = `"item_id":"${item.id}","output_index":${item.index},"content_index":${item.parts.length},`;
-    const name = `response.${type}.delta`;
     const part: Part = {
       type,
       place,
       bytes: new ByteWriter(FIRST_TEXT_BYTES),
-      before: this.#isWhole ? null : Buffer.from(`event: ${name}\ndata: {"type":"${name}",${place}"delta":"`),
+      before: this.#beforeDelta(`response.${type}.delta`, place),
       after: type === 'output_text' ? '","logprobs":[],"sequence_number":' : '","sequence_number":',
       input: null,
       annotations: [],
@@ -442,8 +441,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const isKnown = this.#items.some((item) => 'callId' in item && item.callId === call.id);
     const name =
       type === 'custom_tool_call' ? 'response.custom_tool_call_input.delta' : 'response.function_call_arguments.delta';
-    const hasDeltas = !this.#isWhole && (type === 'function_call' || type === 'custom_tool_call');
-    const head = `event: ${name}\ndata: {"type":"${name}","item_id":"${id}","output_index":${index},"delta":"`;
+    const place = `"item_id":"${id}","output_index":${index},`;
+    const hasDeltas = type === 'function_call' || type === 'custom_tool_call';
     const item: CallItem = {
       type,
       id,
@@ -452,7 +451,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       tool,
       arguments: {
         bytes: new ByteWriter(FIRST_TEXT_BYTES),
-        before: hasDeltas ? Buffer.from(head) : null,
+        before: hasDeltas ? this.#beforeDelta(name, place) : null,
         after: '","sequence_number":',
         input: type === 'custom_tool_call' ? new CustomInput() : null,
       },
@@ -556,6 +555,11 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const isCut = ending.status !== 'completed' && parsedText(text) === undefined;
     item.status = isCut ? 'incomplete' : 'completed';
     this.#writeItemEvent('response.output_item.done', item);
+  }
+
+  /** A delta event up to its text; null where deltas are not sent. */
+  #beforeDelta(name: string, place: string): Buffer | null {
+    return this.#isWhole ? null : Buffer.from(`event: ${name}\ndata: {"type":"${name}",${place}"delta":"`);
   }
 
   #startEvent(type: string): void {

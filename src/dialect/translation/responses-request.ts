@@ -3,6 +3,7 @@
 
 import { bodyTape as tape } from '../body-scan.ts';
 import { JsonTape } from '../json-tape.ts';
+import { ChatRequest } from './chat-request.ts';
 import {
   carried,
   dropped,
@@ -19,7 +20,7 @@ import { clearList, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
-import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
+import type { AnswerTranslator } from './translation.ts';
 
 const { NONE, ROOT } = JsonTape;
 
@@ -45,42 +46,21 @@ const foundTools: number[] = [];
 let namespace: number = NONE;
 /** Tools that functions stand for, by the names of the functions. */
 let standIns: Map<string, CalledTool> | null = null;
+/** Where the members stand that responses repeat. */
+let repeated: readonly number[] = [];
 /** Names of the only functions that may be called; null where all may. */
 let allowed: Set<string> | null = null;
 /** Names of the functions that were written, where one may come twice; else null. */
 let written: Set<string> | null = null;
 
 /** A request of the responses dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
-export class ResponsesRequest implements TranslatedRequest {
-  readonly #own: Buffer;
+export class ResponsesRequest extends ChatRequest {
   readonly #echo: ResponseEcho;
-  #body: Buffer | null;
 
   /** @param shown what responses repeat of their request, where that is not `body` */
   constructor(body: Buffer, shown: Buffer = body) {
-    this.#own = body;
-    tape.read(body);
-    try {
-      this.#body = chatRequest();
-      this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeatedSpans(tape) : null);
-    } finally {
-      tape.release();
-    }
-  }
-
-  get body(): Buffer {
-    if (this.#body !== null) return this.#body;
-    tape.read(this.#own);
-    try {
-      return (this.#body = chatRequest());
-    } finally {
-      tape.release();
-    }
-  }
-
-  giveBack(): void {
-    if (this.#body !== null) JsonWriter.give(this.#body);
-    this.#body = null;
+    super(body, writeRequest);
+    this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeated : null);
   }
 
   answer(): AnswerTranslator {
@@ -88,11 +68,12 @@ export class ResponsesRequest implements TranslatedRequest {
   }
 }
 
-function chatRequest(): Buffer {
+function writeRequest(): Buffer {
   pending = 'none';
   for (const list of [texts, thoughts, calls, callWriters, images, foundTools]) clearList(list);
   standIns = allowed = written = null;
   namespace = NONE;
+  repeated = repeatedSpans(tape);
   out.begin();
   out.raw('{"messages":[');
   writeConversation();
