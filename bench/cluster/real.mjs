@@ -12,7 +12,7 @@ import { ANSWER, KEY, MODEL, nowUs } from '../lib/traffic.mjs';
 import { figuresOfRun, planOf, runThrough, scenariosOf, startFleet } from '../load/locality.mjs';
 import { measureEngine } from './engine-cost.mjs';
 import { ADMIN_TOKEN, engineTraffic, settingsOf, startEngine, trafficSince } from './engine.mjs';
-import { measureRates, stepsOfRates } from './rates.mjs';
+import { measureRates, nsOf, stepsOfRates } from './rates.mjs';
 
 /** Flags of a run of locality that are the same here. */
 const LOCALITY = { hosts: 8, blockBytes: 1024, answerTokens: 8, seed: 1, trace: [] };
@@ -157,6 +157,9 @@ function addedBy([, shared, unshared], runs) {
 /** Two gateways, of which one is loaded: with sharing the other one hears of every choice. */
 const PAIRS = { on: true, off: false };
 
+/** The warm-up round is so many times as long as the others: until code is compiled a request costs twice as much. */
+const WARM_UP_ROUNDS = 6;
+
 /** CPU time of requests of 1 KB at full load, of the gateway that serves them and its sibling together, with `cluster` on and off. */
 async function measureCost({ rounds, seconds }, rig) {
   const children = [];
@@ -180,20 +183,26 @@ async function measureCost({ rounds, seconds }, rig) {
       ...{ stream: false, connections: 64, bodyBytes: 1000, answerBytes: ANSWER.length },
       ...{ warmupMs: 500, durationMs: seconds * 1000 },
     };
-    const run = async (peer) => {
-      const [before, beforeUs] = [await engineTraffic(engine), cpuUs(peer.siblingPid)];
-      const report = await runClient(peer, load);
+    const run = async (peer, isWarmUp) => {
+      const before = await engineTraffic(engine);
+      const [beforeUs, beforeMainUs] = [cpuUs(peer.siblingPid), mainUsOf(peer)];
+      const report = await runClient(peer, isWarmUp ? { ...load, durationMs: WARM_UP_ROUNDS * load.durationMs } : load);
       return {
         ...report,
         siblingUs: cpuUs(peer.siblingPid) - beforeUs,
+        // That of the client's own warm-up too, as with the bytes.
+        mainUs: mainUsOf(peer) - beforeMainUs,
         engine: trafficSince(before, await engineTraffic(engine)),
       };
     };
     const runs = await interleave(peers, rounds, run, (text) => rig.step(`cost of sharing, ${text}`));
     const perRequest = ({ cpuUs: { peer }, requests, siblingUs }) => (peer + siblingUs) / requests;
+    const mainOf = ({ mainUs, requests }) => mainUs / (requests * (1 + load.warmupMs / load.durationMs));
+    const within = (of) => spread(runs.on.map((one, round) => of(one, runs.off[round])));
     const added = {
-      us: spread(runs.on.map((one, round) => perRequest(one) - perRequest(runs.off[round]))),
-      share: spread(runs.on.map((one, round) => perRequest(one) / perRequest(runs.off[round]) - 1)),
+      us: within((on, off) => mainOf(on) - mainOf(off)),
+      share: within((on, off) => (mainOf(on) - mainOf(off)) / perRequest(off)),
+      otherUs: within((on, off) => perRequest(on) - mainOf(on) - perRequest(off) + mainOf(off)),
     };
     rig.result({
       title: `Cost of sharing, requests of 1 KB at full load, ${roundsText({ rounds, seconds })}: median (min-max)`,
@@ -214,7 +223,7 @@ async function measureCost({ rounds, seconds }, rig) {
         String(list.reduce((sum, { errors }) => sum + errors, 0)),
       ]),
       remarks: [
-        `Two gateways, one of which gets all requests. Sharing adds ${show(added.us, 2)} us of CPU time to a request, ${show(added.share, 4)} of what it takes without, both gateways together, within rounds. The bytes are those of the warm-up too. All requests have one prompt.`,
+        `Two gateways, one of which gets all requests. Sharing adds ${show(added.us, 2)} us of CPU time to a request in their main threads, ${show(added.share, 4)} of what it takes without, within rounds; all other threads differ by ${show(added.otherUs, 2)} us, which does not count: see docs/cluster.md. The bytes are those of the warm-up too. All requests have one prompt.`,
       ],
       plots: [],
       figures: { scenario: 'cluster cost', added },
@@ -224,6 +233,9 @@ async function measureCost({ rounds, seconds }, rig) {
     for (const child of children.reverse()) await stopChild(child);
   }
 }
+
+/** CPU time of the main threads of a pair, where the links to the engine live. */
+const mainUsOf = ({ pid, siblingPid }) => (nsOf(pid, pid) + nsOf(siblingPid, siblingPid)) / 1000;
 
 // --- News ------------------------------------------------------------------------------------------------------------
 
