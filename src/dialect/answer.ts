@@ -3,7 +3,16 @@
 
 import type { Dialect, EventReading, Usage } from './dialect.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
-import { found, type Found, memberTable, parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import {
+  found,
+  type Found,
+  memberTable,
+  parsedValue,
+  scanMembers,
+  scannedNumbers,
+  skipSpace,
+  skipValue,
+} from './json-scan.ts';
 import { NATIVE_TEXTS } from './native.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';
@@ -285,7 +294,7 @@ export class AnswerJudge {
     const first = body[start];
     if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return 'not an answer';
     const scan = SCAN;
-    scan.spans.fill(-1);
+    for (let at = 0; at < scan.spans.length; at++) scan.spans[at] = -1;
     scan.repeated = null;
     const end =
       first === OPEN_OBJECT
@@ -312,7 +321,9 @@ export class AnswerJudge {
     const dialect = this.dialect as Dialect;
     const start = spans[USAGE_AT] as number;
     if (dialect.name !== 'llama') {
-      if (start >= 0) this.#usage = dialect.usage({ usage: parsedValue(body, start, spans[USAGE_AT + 1] as number) });
+      if (start < 0) return;
+      const usage = scannedNumbers(body, start, COUNTS) ?? parsedValue(body, start, spans[USAGE_AT + 1] as number);
+      this.#usage = dialect.usage({ usage });
       return;
     }
     const members: Record<string, unknown> = {};
@@ -597,6 +608,17 @@ const USAGE_AT = 2 * MEMBER_NAMES.indexOf('usage');
 const MEMBERS = memberTable(MEMBER_NAMES);
 /** One for all judges: it is read before the next answer. */
 const SCAN = found(MEMBERS);
+/** Members of usage objects that dialects read. */
+const COUNTS = memberTable([
+  ...['prompt_tokens', 'completion_tokens', 'prompt_tokens_details', 'cached_tokens'],
+  ...[
+    'input_tokens',
+    'output_tokens',
+    'input_tokens_details',
+    'cache_read_input_tokens',
+    'cache_creation_input_tokens',
+  ],
+]);
 const MAX_DEPTH = 256;
 const EMPTY_VALUE = /^(?:null|""|\[\s*\]|\{\s*\}|false)$/;
 

@@ -21,7 +21,7 @@ const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
 
 /** The values of the body that was scanned last. */
-export const bodyTape: JsonTape = new JsonTape();
+export const bodyTape: JsonTape = new JsonTape(true);
 
 /** Members that {@link scanBody} finds: the index of each one's start in `ScannedBody.spans`; its end is the next item. */
 export const SPAN = {

@@ -25,6 +25,7 @@ const SLASHES = /\/{2,}/g;
  * the end, and the same must be read from those answers.
  */
 export function usualPath(path: string): string {
+  if (BY_PATH.has(path)) return path;
   if (!path.endsWith('/') && !path.includes('%') && !path.includes('//')) return path;
   const plain = path
     .replace(ASCII_ESCAPE, (escape) => String.fromCharCode(Number.parseInt(escape.slice(1), 16)))

@@ -2,7 +2,7 @@
 // and numbers never reformatted on the way. Accepts what `scanBody` accepts.
 
 import { HeadraceError } from '../errors.ts';
-import { invalidJson, NODE, readString, skipSpace, skipValue, Spans } from './json-scan.ts';
+import { invalidJson, NODE, readByModule, readString, skipSpace, skipValue, Spans } from './json-scan.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
@@ -35,8 +35,9 @@ export class JsonTape extends Spans {
   body: Buffer = NO_BYTES;
   #mostNodes = KEPT_NODES;
 
-  constructor() {
-    super(NODE * FIRST_NODES);
+  /** `isOfBody`: it has memory of its own; any other holds its values until the next text is scanned. */
+  constructor(isOfBody = false) {
+    super(NODE * FIRST_NODES, isOfBody);
   }
 
   /** Begins with the text that a scan reads next. */
@@ -66,7 +67,9 @@ export class JsonTape extends Spans {
     if (body === this.body && this.isWhole) return;
     this.begin(body);
     this.#mostNodes = MAX_NODES;
-    const end = skipValue(body, skipSpace(body, 0, body.length), body.length, 0, MAX_DEPTH, this);
+    const start = skipSpace(body, 0, body.length);
+    const behind = readByModule(body, start, body.length, MAX_DEPTH, this);
+    const end = behind > 0 ? behind : skipValue(body, start, body.length, 0, MAX_DEPTH, this);
     const rest = end < 0 ? ~end : skipSpace(body, end, body.length);
     if (end >= 0 && rest === body.length && this.isWhole) return;
     const { isWhole } = this;

@@ -3,6 +3,7 @@
 // hashes on every gateway. Appending does not allocate.
 
 import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
+import { instantiate, IS_LITTLE_ENDIAN } from './wasm.ts';
 
 // Text stands as JSON.stringify writes it: with `\n` and `\"` as two bytes, since most text comes so and need not be decoded, and
 // with UTF-8 for what other writers escape. The loops over bytes are in WebAssembly: JavaScript has no 64-bit multiplication and no
@@ -57,19 +58,9 @@ const STOPPED = 0x112080;
 const ATTACHMENT_HASH = 0x112088;
 const COPY = 0x112100;
 
-/** The part of the WebAssembly API that is used here; it is in no library of types for Node.js. */
-interface WebAssemblyApi {
-  readonly Module: new (code: Uint8Array) => object;
-  readonly Instance: new (module: object) => { readonly exports: Loops };
-}
-
-const { Instance, Module } = (globalThis as unknown as { WebAssembly: WebAssemblyApi }).WebAssembly;
-const { exports } = new Instance(new Module(Buffer.from(PROMPT_STREAM_WASM, 'base64')));
-const { memory, findEnd, copyString, compact, hash, hashBlocks } = exports;
+const { memory, findEnd, copyString, compact, hash, hashBlocks } = instantiate<Loops>(PROMPT_STREAM_WASM);
 const bytes = new Uint8Array(memory.buffer);
-/** WebAssembly is little-endian on every processor. */
 const words = new DataView(memory.buffer);
-const IS_LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
 
 /** Bytes appended since `begin`, those that were only counted included. */
 let size = 0;

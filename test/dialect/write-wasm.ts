@@ -1,6 +1,6 @@
-// `npm run wasm`: compiles src/dialect/prompt-stream.wat into the TypeScript file that carries it.
+// `npm run wasm`: compiles the WebAssembly text files of src/dialect into the TypeScript files that carry them.
 
 import { writeFileSync } from 'node:fs';
-import { compiledStream, WASM_FILE } from './compiled-stream.ts';
+import { compiledModule, moduleFile, MODULES } from './compiled-modules.ts';
 
-writeFileSync(WASM_FILE, compiledStream());
+for (const name of MODULES) writeFileSync(moduleFile(name), compiledModule(name));

@@ -1,0 +1,214 @@
+;; One pass over a JSON text that leaves the span of each value. It takes valid JSON without surprises alone: on anything else it gives
+;; up, and json-scan.ts reads the text again and knows what is wrong with it. `npm run wasm` compiles this file to json-scan-wasm.ts.
+
+(module
+  ;; 0x000040: the text, up to 1 MiB, a zero byte behind it, and room for loads that pass the end.
+  ;; 0x101000: a node and an opening bracket for each open container, up to 512. 0x102000: 1 if a nested key ends with `url`.
+  ;; 0x102100: by character, 1 for those that may follow a backslash.
+  ;; 0x103000 and 0x1c3000: two tapes of 65,536 nodes: start, end, and the index of the word behind the subtree.
+  (memory (export "memory") 41 41)
+
+  (data (i32.const 0x102122) "\01") ;; "
+  (data (i32.const 0x10212f) "\01") ;; /
+  (data (i32.const 0x10215c) "\01") ;; \
+  (data (i32.const 0x102162) "\01\00\00\00\01\00\00\00\00\00\00\00\01\00\00\00\01\00\01\01") ;; b f n r t u
+
+  ;; Whether the last string has a backslash.
+  (global $escaped (mut i32) (i32.const 0))
+
+  (func $space (param $at i32) (result i32)
+    (local $byte i32)
+    (loop $next
+      (local.set $byte (i32.load8_u (local.get $at)))
+      (if (i32.gt_u (local.get $byte) (i32.const 0x20)) (then (return (local.get $at))))
+      ;; Of the 33 bytes up to a blank: tab, line feed, carriage return and blank.
+      (if (i64.eqz
+            (i64.and
+              (i64.shr_u (i64.const 0x100002600) (i64.extend_i32_u (local.get $byte)))
+              (i64.const 1)))
+        (then (return (local.get $at))))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (br $next))
+    (unreachable))
+
+  (func $isHex (param $byte i32) (result i32)
+    (i32.or
+      (i32.lt_u (i32.sub (local.get $byte) (i32.const 0x30)) (i32.const 10))
+      (i32.lt_u (i32.sub (i32.or (local.get $byte) (i32.const 0x20)) (i32.const 0x61)) (i32.const 6))))
+
+  ;; The closing quote of the string whose inside begins at $at; 0 if there is a control character or an escape that JSON does not have.
+  (func $string (param $at i32) (result i32)
+    (local $bytes v128) (local $stops i32) (local $byte i32)
+    (global.set $escaped (i32.const 0))
+    (loop $next
+      (local.set $bytes (v128.load (local.get $at)))
+      (local.set $stops
+        (i8x16.bitmask
+          (v128.or
+            (v128.or
+              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x22)))
+              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x5c))))
+            (i8x16.lt_u (local.get $bytes) (i8x16.splat (i32.const 0x20))))))
+      (if (i32.eqz (local.get $stops))
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 16)))
+          (br $next)))
+      (local.set $at (i32.add (local.get $at) (i32.ctz (local.get $stops))))
+      (local.set $byte (i32.load8_u (local.get $at)))
+      (if (i32.eq (local.get $byte) (i32.const 0x22)) (then (return (local.get $at))))
+      (if (i32.ne (local.get $byte) (i32.const 0x5c)) (then (return (i32.const 0))))
+      (global.set $escaped (i32.const 1))
+      (local.set $byte (i32.load8_u offset=1 (local.get $at)))
+      (if (i32.eqz (i32.load8_u offset=0x102100 (local.get $byte))) (then (return (i32.const 0))))
+      (local.set $at (i32.add (local.get $at) (i32.const 2)))
+      (br_if $next (i32.ne (local.get $byte) (i32.const 0x75)))
+      (if (i32.eqz
+            (i32.and
+              (i32.and (call $isHex (i32.load8_u (local.get $at))) (call $isHex (i32.load8_u offset=1 (local.get $at))))
+              (i32.and (call $isHex (i32.load8_u offset=2 (local.get $at))) (call $isHex (i32.load8_u offset=3 (local.get $at))))))
+        (then (return (i32.const 0))))
+      (local.set $at (i32.add (local.get $at) (i32.const 4)))
+      (br $next))
+    (unreachable))
+
+  ;; Behind the digits from $at on; 0 if there are none.
+  (func $digits (param $at i32) (result i32)
+    (local $start i32)
+    (local.set $start (local.get $at))
+    (loop $next
+      (if (i32.lt_u (i32.sub (i32.load8_u (local.get $at)) (i32.const 0x30)) (i32.const 10))
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (br $next))))
+    (select (local.get $at) (i32.const 0) (i32.ne (local.get $at) (local.get $start))))
+
+  ;; Behind the literal name or number (RFC 8259, sections 3 and 6) that begins with $byte; 0 if it is none.
+  (func $scalar (param $at i32) (param $byte i32) (result i32)
+    (if (i32.eq (local.get $byte) (i32.const 0x74))
+      (then
+        (return
+          (select (i32.add (local.get $at) (i32.const 4)) (i32.const 0)
+            (i32.eq (i32.load (local.get $at)) (i32.const 0x65757274))))))
+    (if (i32.eq (local.get $byte) (i32.const 0x6e))
+      (then
+        (return
+          (select (i32.add (local.get $at) (i32.const 4)) (i32.const 0)
+            (i32.eq (i32.load (local.get $at)) (i32.const 0x6c6c756e))))))
+    (if (i32.eq (local.get $byte) (i32.const 0x66))
+      (then
+        (return
+          (select (i32.add (local.get $at) (i32.const 5)) (i32.const 0)
+            (i32.eq (i32.load offset=1 (local.get $at)) (i32.const 0x65736c61))))))
+    (if (i32.eq (local.get $byte) (i32.const 0x2d))
+      (then
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (local.set $byte (i32.load8_u (local.get $at)))))
+    (if (i32.eq (local.get $byte) (i32.const 0x30))
+      (then (local.set $at (i32.add (local.get $at) (i32.const 1))))
+      (else
+        (local.set $at (call $digits (local.get $at)))
+        (if (i32.eqz (local.get $at)) (then (return (i32.const 0))))))
+    (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x2e))
+      (then
+        (local.set $at (call $digits (i32.add (local.get $at) (i32.const 1))))
+        (if (i32.eqz (local.get $at)) (then (return (i32.const 0))))))
+    (if (i32.eq (i32.or (i32.load8_u (local.get $at)) (i32.const 0x20)) (i32.const 0x65))
+      (then
+        (local.set $byte (i32.load8_u offset=1 (local.get $at)))
+        (local.set $at
+          (call $digits
+            (i32.add (local.get $at)
+              (select (i32.const 2) (i32.const 1)
+                (i32.or (i32.eq (local.get $byte) (i32.const 0x2b)) (i32.eq (local.get $byte) (i32.const 0x2d)))))))))
+    (local.get $at))
+
+  ;; Reads the value that begins with the first byte of the text. Offsets on the tape are addresses plus $base.
+  ;; @param $room the last byte of the tape at which two nodes have room
+  ;; @param $levels bytes of the most open containers, eight for each
+  ;; @returns the address behind the value; 0 if it gives up
+  (func (export "scan") (param $base i32) (param $tape i32) (param $room i32) (param $levels i32) (result i32)
+    (local $at i32) (local $to i32) (local $node i32) (local $level i32) (local $open i32) (local $byte i32) (local $isAddress i32)
+    (local.set $at (i32.const 0x40))
+    (local.set $to (local.get $tape))
+    (loop $value
+      (if (i32.gt_u (local.get $to) (local.get $room)) (then (return (i32.const 0))))
+      (if (i32.eq (local.get $open) (i32.const 0x7b))
+        (then
+          (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x22)) (then (return (i32.const 0))))
+          (i32.store (local.get $to) (i32.add (local.get $at) (local.get $base)))
+          (local.set $at (call $string (i32.add (local.get $at) (i32.const 1))))
+          ;; A key that is written with escapes is rare.
+          (if (i32.or (i32.eqz (local.get $at)) (global.get $escaped)) (then (return (i32.const 0))))
+          (if (i32.gt_u (local.get $level) (i32.const 8))
+            (then
+              (local.set $isAddress
+                (i32.or (local.get $isAddress)
+                  ;; `url`, or `Url`.
+                  (i32.eq
+                    (i32.or
+                      (i32.shr_u (i32.load (i32.sub (local.get $at) (i32.const 4))) (i32.const 8))
+                      (i32.const 0x20))
+                    (i32.const 0x6c7275))))))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (i32.store offset=4 (local.get $to) (i32.add (local.get $at) (local.get $base)))
+          (local.set $to (i32.add (local.get $to) (i32.const 12)))
+          (i32.store
+            (i32.sub (local.get $to) (i32.const 4))
+            (i32.shr_u (i32.sub (local.get $to) (local.get $tape)) (i32.const 2)))
+          (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
+          (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x3a)) (then (return (i32.const 0))))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))))
+      (local.set $node (local.get $to))
+      (i32.store (local.get $node) (i32.add (local.get $at) (local.get $base)))
+      (local.set $to (i32.add (local.get $to) (i32.const 12)))
+      (local.set $byte (i32.load8_u (local.get $at)))
+      (block $ended
+        (if (i32.eq (local.get $byte) (i32.const 0x22))
+          (then
+            (local.set $at (call $string (i32.add (local.get $at) (i32.const 1))))
+            (if (i32.eqz (local.get $at)) (then (return (i32.const 0))))
+            (local.set $at (i32.add (local.get $at) (i32.const 1)))
+            (br $ended)))
+        ;; `[` and `{` differ in bit 5 alone.
+        (if (i32.ne (i32.or (local.get $byte) (i32.const 0x20)) (i32.const 0x7b))
+          (then
+            (local.set $at (call $scalar (local.get $at) (local.get $byte)))
+            (if (i32.eqz (local.get $at)) (then (return (i32.const 0))))
+            (br $ended)))
+        (if (i32.ge_u (local.get $level) (local.get $levels)) (then (return (i32.const 0))))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
+        (if (i32.eq (i32.load8_u (local.get $at)) (i32.add (local.get $byte) (i32.const 2)))
+          (then
+            (local.set $at (i32.add (local.get $at) (i32.const 1)))
+            (br $ended)))
+        (local.set $open (local.get $byte))
+        (i32.store offset=0x101000 (local.get $level) (local.get $node))
+        (i32.store offset=0x101004 (local.get $level) (local.get $open))
+        (local.set $level (i32.add (local.get $level) (i32.const 8)))
+        (br $value))
+      (loop $closed
+        (i32.store offset=4 (local.get $node) (i32.add (local.get $at) (local.get $base)))
+        (i32.store offset=8 (local.get $node) (i32.shr_u (i32.sub (local.get $to) (local.get $tape)) (i32.const 2)))
+        (if (i32.eqz (local.get $level))
+          (then
+            (i32.store (i32.const 0x102000) (local.get $isAddress))
+            (return (local.get $at))))
+        (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
+        (local.set $byte (i32.load8_u (local.get $at)))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (if (i32.eq (local.get $byte) (i32.const 0x2c))
+          (then
+            (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
+            (br $value)))
+        ;; A closing bracket is its opening bracket plus two.
+        (if (i32.ne (local.get $byte) (i32.add (local.get $open) (i32.const 2))) (then (return (i32.const 0))))
+        (local.set $level (i32.sub (local.get $level) (i32.const 8)))
+        (local.set $node (i32.load offset=0x101000 (local.get $level)))
+        (local.set $open
+          (if (result i32) (local.get $level)
+            (then (i32.load offset=0x100ffc (local.get $level)))
+            (else (i32.const 0))))
+        (br $closed)))
+    (unreachable)))
