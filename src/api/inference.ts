@@ -100,8 +100,6 @@ const MAX_ALIAS = 128;
 /** Most failed attempts of a request that are kept for logs. */
 const MAX_FAILURES = 8;
 
-const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
-
 /** A proxied request whose model is known. */
 interface InferenceInput {
   /** The body for CRNs, in which an alias is replaced by the id of the model, without a line that changes with every request. */
@@ -134,11 +132,11 @@ export function findModel(exchange: Exchange, { table }: ApiDeps, name: string):
 
 const inference: PaidEndpoint<InferenceInput> = {
   read(exchange, deps, received) {
-    const { contentType, path } = exchange;
+    const { contentType, fields, path } = exchange;
     const isTyped = contentType !== undefined && received.byteLength > 0;
     const isPlain = dialectOf(path) === undefined;
     const formType = isTyped && isPlain && isForm(contentType) ? contentType : null;
-    if (isTyped && formType === null && !JSON_TYPE.test(contentType)) throw notJson(path, contentType);
+    if (isTyped && formType === null && !fields.isJson) throw notJson(path, contentType);
     const deployed = exchange.deployment === '' ? null : findModel(exchange, deps, exchange.deployment);
     const sent = deployed === null ? received : withModel(received, deployed, formType, deps.settings);
     const form = formType === null ? null : scanForm(sent, formType);
@@ -424,6 +422,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       readable: scan.stream || charged || dialect !== undefined,
       // Model hosts keep what the llama-style API sets for all slots apart by account.
       account: dialect?.name === 'llama' ? exchange.account : '',
+      kept: this.#trace === null ? exchange.fields.lines : undefined,
     });
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;

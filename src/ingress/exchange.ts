@@ -8,6 +8,7 @@ import type { FailedAttempt, RequestTexts } from '../telemetry/request-ring.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
 import { codingsOf } from './content-coding.ts';
+import { HeadFields } from './head-fields.ts';
 import type { ClientSocket, SocketListener } from './web-socket.ts';
 
 /**
@@ -128,6 +129,10 @@ export interface RequestHead {
   readonly headers: readonly string[];
   /** IP address of the peer as text, as its socket says it; '' when it is unknown. */
   readonly remoteAddress: string;
+  /** What has been read of the headers of a request before that had the same ones, but for their Content-Length. */
+  readonly fields?: HeadFields;
+  /** Length of the body where the framing has been checked: 0 when there is none, -1 when it is chunked. */
+  readonly declaredBytes?: number;
 }
 
 const FIELD_NAME = /^[!#$%&'*+\-.^_`|~\da-z]+$/;
@@ -151,44 +156,42 @@ export function checkHead({ headers, path, query }: RequestHead): HeadraceError 
 }
 
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
+/** Ids that are made at once. */
+const IDS = 128;
 /** A UUID of version 4 (RFC 9562 §5.4), and where the digits of its bytes stand. */
-const ID_TEXT = Buffer.from('00000000-0000-4000-8000-000000000000', 'latin1');
+const ID_FORM = '00000000-0000-4000-8000-000000000000';
 const ID_PLACES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-/** Random bytes for the next ids. */
-const RANDOM = Buffer.allocUnsafeSlow(ID_PLACES.length * 128);
-let randomAt = RANDOM.byteLength;
+const ID_BYTES = Buffer.from(ID_FORM.repeat(IDS), 'latin1');
+const RANDOM = Buffer.allocUnsafeSlow(ID_PLACES.length * IDS);
+/** The ids that were made last, one behind the other, and where the next one begins. */
+let ids = '';
+let idAt = 0;
 
-/** A new UUID as flat text. That of `randomUUID` is joined from twenty parts, anew by every head that it is written to. */
+/** A new UUID. That of `randomUUID` is joined from twenty parts, anew by every head that it is written to. */
 function newId(): string {
-  if (randomAt === RANDOM.byteLength) {
-    randomFillSync(RANDOM);
-    randomAt = 0;
-  }
-  for (const place of ID_PLACES) {
-    let byte = RANDOM[randomAt++] as number;
-    if (place === 14) byte = 0x40 | (byte & 0x0f);
-    else if (place === 19) byte = 0x80 | (byte & 0x3f);
-    ID_TEXT[place] = HEX[byte >> 4] as number;
-    ID_TEXT[place + 1] = HEX[byte & 0x0f] as number;
-  }
-  return ID_TEXT.toString('latin1');
+  if (idAt === ids.length) makeIds();
+  const id = ids.slice(idAt, idAt + ID_FORM.length);
+  idAt += ID_FORM.length;
+  return id;
 }
 
-/** Request ids appear in headers and logs: only characters that are safe in both are accepted. */
-const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
-/** Fifteen digits are below 2^53. */
-const LENGTH = /^\d{1,15}$/;
+function makeIds(): void {
+  randomFillSync(RANDOM);
+  for (let from = 0, to = 0; from < RANDOM.byteLength; from += ID_PLACES.length, to += ID_FORM.length) {
+    for (let index = 0; index < ID_PLACES.length; index++) {
+      const place = ID_PLACES[index] as number;
+      let byte = RANDOM[from + index] as number;
+      if (place === 14) byte = 0x40 | (byte & 0x0f);
+      else if (place === 19) byte = 0x80 | (byte & 0x3f);
+      ID_BYTES[to + place] = HEX[byte >> 4] as number;
+      ID_BYTES[to + place + 1] = HEX[byte & 0x0f] as number;
+    }
+  }
+  ids = ID_BYTES.toString('latin1');
+  idAt = 0;
+}
 
 const TE_TRAILERS = /(?:^|,)[ \t]*trailers[ \t]*(?:,|$)/i;
-
-/** Headers by which clients name their session, in order of preference. */
-export const SESSION_HEADERS = [
-  'session_id',
-  'x-session-id',
-  'x-claude-code-session-id',
-  'x-conversation-id',
-  'x-openwebui-chat-id',
-];
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
@@ -200,6 +203,8 @@ export abstract class Exchange implements RequestHead {
   path: string;
   readonly query: string;
   readonly headers: readonly string[];
+  /** What the headers say, but for the length of the body. */
+  readonly fields: HeadFields;
   readonly remoteAddress: string;
   /** The model that the path names, in the form of Azure's deployments; '' where it names none. */
   deployment = '';
@@ -310,85 +315,28 @@ export abstract class Exchange implements RequestHead {
   bytesOut = 0;
 
   constructor(head: RequestHead, receivedMs: number) {
-    const { method, headers } = head;
-    const hasBody = method !== 'GET' && method !== 'HEAD';
-    let id = '';
-    let clientId = '';
-    let authorization: string | undefined;
-    let apiKey: string | undefined;
-    let azureKey: string | undefined;
-    let contentType: string | undefined;
-    let encoding: string | undefined;
-    let cookie: string | undefined;
-    let origin: string | undefined;
-    let sessionRank = SESSION_HEADERS.length;
-    let session: string | undefined;
-    let length = -1;
-    let chunked = false;
-    let fault = '';
-    for (let i = 0; i < headers.length; i += 2) {
-      const name = headers[i] as string;
-      const value = headers[i + 1] as string;
-      switch (name) {
-        case 'x-request-id':
-          if (id === '' && SAFE_ID.test(value)) id = value;
-          break;
-        case 'x-client-request-id':
-          if (SAFE_ID.test(value)) clientId = value;
-          break;
-        case 'authorization':
-          authorization ??= value;
-          break;
-        case 'x-api-key':
-          apiKey ??= value;
-          break;
-        case 'content-type':
-          contentType ??= value;
-          break;
-        case 'content-encoding':
-          encoding = encoding === undefined ? value : `${encoding},${value}`;
-          break;
-        case 'api-key':
-          azureKey ??= value;
-          break;
-        case 'cookie':
-          cookie ??= value;
-          break;
-        case 'origin':
-          origin ??= value;
-          break;
-        case 'transfer-encoding':
-          chunked = true;
-          break;
-        case 'content-length':
-          if (!LENGTH.test(value)) fault = 'bad Content-Length';
-          else if (length >= 0 && length !== Number(value)) fault ||= 'conflicting Content-Length';
-          else length = Number(value);
-          break;
-        default: {
-          const rank = value === '' ? -1 : SESSION_HEADERS.indexOf(name);
-          if (rank >= 0 && rank < sessionRank) {
-            sessionRank = rank;
-            session = value;
-          }
-        }
-      }
-    }
+    const { method } = head;
+    const fields = head.fields ?? new HeadFields(head.headers);
     this.method = method;
     this.path = head.path;
     this.query = head.query;
-    this.headers = headers;
+    this.headers = head.headers;
+    this.fields = fields;
     this.remoteAddress = head.remoteAddress;
-    this.requestId = id || clientId || newId();
-    this.authorization = authorization;
-    this.apiKey = apiKey ?? azureKey;
-    this.contentType = contentType;
-    this.contentEncoding = encoding;
-    this.cookie = cookie;
-    this.origin = origin;
-    this.session = session;
-    this.declaredBytes = length < 0 && !chunked ? 0 : length;
-    this.framingError = hasBody && fault !== '' ? new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault }) : null;
+    this.requestId = fields.requestId || newId();
+    this.authorization = fields.authorization;
+    this.apiKey = fields.apiKey;
+    this.contentType = fields.contentType;
+    this.contentEncoding = fields.contentEncoding;
+    this.cookie = fields.cookie;
+    this.origin = fields.origin;
+    this.session = fields.session;
+    const hasFault = head.declaredBytes === undefined && fields.lengthFault !== '';
+    this.declaredBytes = head.declaredBytes ?? fields.declaredBytes;
+    this.framingError =
+      hasFault && method !== 'GET' && method !== 'HEAD'
+        ? new HeadraceError('HR_REQUEST_MALFORMED', { subject: fields.lengthFault })
+        : null;
     this.receivedMs = receivedMs;
     this.commonHeaders = ['x-request-id', this.requestId, 'request-id', this.requestId];
   }

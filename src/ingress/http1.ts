@@ -19,6 +19,7 @@ import { SocketWriter } from '../net/socket-writer.ts';
 import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
 import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
+import { HeadFields } from './head-fields.ts';
 import { respondError } from './respond.ts';
 import { type ClientSocket, ServerSocket, type SocketConnection, type SocketListener } from './web-socket.ts';
 import type { Address, ConnectionCounts, Server, ServerLimits, ServerOptions } from './server.ts';
@@ -256,6 +257,8 @@ class Connection implements Expirable, SocketConnection {
   readonly #deadline: Deadline;
   readonly #remoteAddress: string;
   #exchange: Http1Exchange | null = null;
+  /** Of the last request, while its head is kept. */
+  #fields: HeadFields | null = null;
   /** The connection has become a WebSocket. */
   #webSocket: ServerSocket | null = null;
   #timing: Timing = 'none';
@@ -577,7 +580,7 @@ class Connection implements Expirable, SocketConnection {
   /** The head is complete, or refused. */
   #begin(): void {
     const { handler, limits, budget } = this.server.options;
-    const { failure, headers, method, path, query, state } = this.#parser;
+    const { declaredBytes, failure, headers, keepsHead, method, path, query, repeats, state } = this.#parser;
     if (failure !== null) {
       this.#refuse(failureError(failure, limits));
       return;
@@ -585,8 +588,10 @@ class Connection implements Expirable, SocketConnection {
     this.#timing = 'none';
     this.#continued = false;
     const nowMs = this.#readMs;
-    const body = state === 'body' ? new Body(budget, limits, this.#parser.declaredBytes, nowMs) : null;
-    const head = { method, path, query, headers, remoteAddress: this.#remoteAddress };
+    const body = state === 'body' ? new Body(budget, limits, declaredBytes, nowMs) : null;
+    const fields = repeats && this.#fields !== null ? this.#fields : new HeadFields(headers);
+    this.#fields = keepsHead ? fields : null;
+    const head = { method, path, query, headers, remoteAddress: this.#remoteAddress, fields, declaredBytes };
     this.#parser.releaseHead();
     const exchange = new Http1Exchange(this, head, body, nowMs);
     this.#exchange = exchange;

@@ -87,7 +87,7 @@ export class KeptHead {
     let at = 0;
     // Eight bytes at a time, as numbers. Equal numbers are equal bytes: no valid head has NULs, so that zero has no other sign.
     // NaN, which equals nothing, is left to the second loop.
-    while (at + 8 <= length && given.getFloat64(start + at) === known.getFloat64(at)) at += 8;
+    while (at + 8 <= length && given.getFloat64(start + at, true) === known.getFloat64(at, true)) at += 8;
     while (at < length && bytes[start + at] === kept[at]) at++;
     this.#misses = at * 2 < this.length ? this.#misses + 1 : 0;
     return at;
@@ -102,6 +102,19 @@ export class KeptHead {
     let at = common;
     while (at > 0 && this.#bytes[at - 1] !== LF) at--;
     return at;
+  }
+
+  /**
+   * Whether a head with these fields, of which `common` bytes are kept, differs from the kept one in the value of Content-Length alone, which
+   * stands in the last line of both.
+   */
+  differsInLength(fields: readonly string[], common: number): boolean {
+    const kept = this.fields;
+    const last = fields.length - 2;
+    if (kept === null || kept.length !== fields.length || fields[last] !== 'content-length') return false;
+    const line = this.firstNewLine(common);
+    // No line ends between the first new one and the blank line but the last.
+    return line > 0 && kept[last] === 'content-length' && this.#bytes.indexOf(LF, line) === this.length - 3;
   }
 
   /** The fields of the lines before `at`, where a line begins, in a new array. */

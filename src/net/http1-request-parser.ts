@@ -112,6 +112,8 @@ export class RequestParser {
    * is the authority of a target in absolute form; HTTP/1.0 may have none.
    */
   headers: readonly string[] = NO_HEADERS;
+  /** Whether all of the head but the value of Content-Length is that of the request before. */
+  repeats = false;
   /** Minor version of HTTP/1: 0, or 1 for 1.1 and later. */
   minor = 1;
   /** Whether the client lets the connection outlive the request. */
@@ -151,9 +153,14 @@ export class RequestParser {
     this.#kept ??= new KeptHead();
   }
 
+  /** Whether the head is kept for the next one to be compared with. */
+  get keepsHead(): boolean {
+    return this.#kept !== null && this.#kept.length > 0;
+  }
+
   /** Lets go of the path, the query and the headers, which have been read. Without it a connection holds them while it is idle. */
   releaseHead(): void {
-    if (this.#kept !== null && this.#kept.length > 0) return;
+    if (this.keepsHead) return;
     this.path = '';
     this.query = '';
     this.headers = NO_HEADERS;
@@ -184,6 +191,7 @@ export class RequestParser {
       this.started = true;
       const common = this.#kept?.common(bytes, at, end) ?? 0;
       if (common > 0 && common === this.#kept?.length) {
+        this.repeats = true;
         this.#expectBody();
         return at + common;
       }
@@ -238,6 +246,7 @@ export class RequestParser {
       this.#fail(hasForbidden(bytes, start, end) ? FAILURES.byte : failure);
       return;
     }
+    this.repeats = this.#kept?.differsInLength(this.headers, common) ?? false;
     this.#kept?.keep(bytes, start, end, common, this.#absolute ? null : this.headers);
     this.#expectBody();
   }
@@ -265,7 +274,8 @@ export class RequestParser {
         this.minor = minor === '0' ? 0 : 1;
       } else this.minor = 1;
       this.method = text.slice(0, targetStart - 1 - start);
-      target = text.slice(targetStart - start, at - start);
+      // Not a slice of the text, which is slow to compare: the path of a kept head serves many requests.
+      target = bytes.toString('latin1', targetStart, at);
       at += VERSION_BYTES + 1;
     }
     if (!SECTION.parse(bytes, at, end, text, start + parsed, this.#maxFields, fields)) {

@@ -10,7 +10,7 @@ import { scannedBody } from '../api/scanned-body.ts';
 import { blockBytes, type Dialect, dialectOf, responseIdOf, type ScannedBody, usageIn } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { BodyBudget } from '../ingress/body.ts';
-import { SESSION_HEADERS } from '../ingress/exchange.ts';
+import { SESSION_HEADERS } from '../ingress/head-fields.ts';
 import {
   type AffinityHint,
   type Candidate,

@@ -124,6 +124,18 @@ export interface RequestHeaderInput {
   readonly readable: boolean;
   /** Account of the client where a CRN must tell accounts apart; absent or empty: it need not. */
   readonly account?: string;
+  /** Of `headers` and `remoteAddress`, where requests before may have had the same ones. */
+  readonly kept?: KeptLines | undefined;
+}
+
+/** The lines that were made last of the same headers of a client at the same address. */
+export class KeptLines {
+  /** @internal */
+  rules: RequestHeaderRules | null = null;
+  /** @internal */
+  readable = false;
+  /** @internal Flat text. */
+  lines = '';
 }
 
 /** Headers of a request as lines of its head. */
@@ -149,9 +161,27 @@ const GATEWAY_ENTRY = /1\.[01] headrace-[\da-f]{16}(?![^,\s])/g;
  * that is among its own CRNs would send it round for ever.
  */
 export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInput): RequestLines {
-  const { headers, readable } = input;
+  const { account = '', credential, kept, readable, requestId } = input;
+  let lines: string;
+  if (kept !== undefined && kept.rules === rules && kept.readable === readable) {
+    ({ lines } = kept);
+  } else {
+    lines = endToEndLines(rules, input, input.headers);
+    if (kept !== undefined) {
+      kept.rules = rules;
+      kept.readable = readable;
+      // Text that was joined would be copied from its parts by each head that it is written to.
+      kept.lines = Buffer.from(lines, 'latin1').toString('latin1');
+    }
+  }
+  return { common: `x-request-id: ${requestId}${lines}`, credential, account };
+}
+
+/** All lines but the first and the credential. They begin with the end of the line before. */
+function endToEndLines(rules: RequestHeaderRules, input: RequestHeaderInput, headers: readonly string[]): string {
+  const { readable } = input;
   const { address, isTrusted } = rules.peers.of(input.remoteAddress);
-  let common = `x-request-id: ${input.requestId}`;
+  let common = '';
   let host = '';
   let via = '';
   let forwardedFor = '';
@@ -171,7 +201,7 @@ export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInpu
       case 'drop':
         break;
       case 'connection':
-        if (!PLAIN_CONNECTION.test(value)) return requestLines(rules, { ...input, headers: withoutNamed(headers) });
+        if (!PLAIN_CONNECTION.test(value)) return endToEndLines(rules, input, withoutNamed(headers));
         break;
       case 'host':
         host = value;
@@ -203,8 +233,7 @@ export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInpu
   if (!hasHost && host !== '') common += `\r\nx-forwarded-host: ${host}`;
   if (!hasProto) common += `\r\nx-forwarded-proto: ${rules.scheme}`;
   if (forwarded !== '') common += `\r\nforwarded: ${forwarded}for=${forwardedNode(address)}`;
-  common += `\r\nvia: ${via}1.1 ${rules.via}\r\n`;
-  return { common, credential: input.credential, account: input.account ?? '' };
+  return `${common}\r\nvia: ${via}1.1 ${rules.via}\r\n`;
 }
 
 /** The headers without those that Connection names; loops are found all the same. */

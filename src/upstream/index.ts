@@ -4,6 +4,7 @@ export { type Approval, Failover, type FailoverDeps, type UpstreamListener, type
 export {
   credentialLines,
   endToEndHeaders,
+  KeptLines,
   linesFor,
   type RequestHeaderRules,
   requestLines,

@@ -320,6 +320,39 @@ t.test('pipelined requests are answered in order, bodies and slow ones included'
   t.same(kept.ends, ['delivered', 'delivered', 'delivered']);
 });
 
+t.test('requests of a connection that differ in their length alone share what is read of their headers', async (t) => {
+  const kept = new Kept();
+  const { dial } = await serve(t, kept.handler);
+  const wire = dial();
+  const send = async (headers: Readonly<Record<string, string>>, body: string): Promise<Exchange> => {
+    const index = kept.exchanges.length;
+    await wire.send(post({ ...headers, 'content-length': String(body.length) }) + body);
+    const exchange = await kept.exchange(index);
+    await new Promise<void>((resolve) => {
+      exchange.readBody((_, bytes) => {
+        exchange.respond(200, [], bytes);
+        resolve();
+      });
+    });
+    t.equal((await wire.answer()).text(), body);
+    return exchange;
+  };
+  const mine = { authorization: 'Bearer a', cookie: 'c=1' };
+  await send(mine, 'x');
+  const second = await send(mine, 'xy');
+  const third = await send(mine, 'x'.repeat(300));
+  const fourth = await send(mine, 'x'.repeat(300));
+  t.equal(third.fields, second.fields);
+  t.equal(fourth.fields, second.fields);
+  t.same([third.declaredBytes, third.authorization, third.cookie], [300, 'Bearer a', 'c=1']);
+  t.equal(third.header('content-length'), '300');
+  t.not(third.requestId, second.requestId);
+  const other = await send({ authorization: 'Bearer b', cookie: 'c=1' }, 'x'.repeat(300));
+  t.same([other.authorization, other.fields === second.fields], ['Bearer b', false]);
+  const named = await send({ ...mine, 'x-request-id': 'mine' }, 'x');
+  t.equal(named.requestId, 'mine');
+});
+
 t.test('many pipelined requests are served in portions', async (t) => {
   const { dial } = await serve(t, echo);
   const wire = dial();

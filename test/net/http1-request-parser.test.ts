@@ -1,5 +1,6 @@
 // The HTTP/1.1 request parser: what it accepts and refuses, with the input cut at every byte.
 import t from 'tap';
+import { RequestParser } from '../../src/net/http1-request-parser.ts';
 import { readRequests } from '../support/http1-requests.ts';
 
 const LIMITS = { headerBytes: 1000, maxFields: 20 };
@@ -356,6 +357,42 @@ t.test('a head that begins like the one before is read as if it came alone', asy
     t.same([all.status, all.reason], [alone.status, alone.reason], tail.join());
   }
 });
+
+t.test(
+  'a head repeats the one before when nothing but the value of Content-Length in its last line differs',
+  async (t) => {
+    const parser = new RequestParser({ headerBytes: 16_384, maxFields: 64 });
+    const repeats: boolean[] = [];
+    const send = (...lines: string[]): void => {
+      const bytes = text(...lines);
+      for (let at = 0; at < bytes.byteLength;) {
+        if (parser.state === 'done') parser.begin();
+        const isHead = parser.state === 'head';
+        at = parser.parse(bytes, at, bytes.byteLength);
+        if (isHead && parser.state !== 'head') repeats.push(parser.repeats);
+      }
+    };
+    const one = [POST, HOST, 'a: 1', 'content-length: 1', '', 'x'];
+    send(...one);
+    send(...one);
+    t.same(repeats.splice(0), [false, false], 'nothing is kept of a first request');
+    send(...one);
+    send(POST, HOST, 'a: 1', 'content-length: 3', '', 'xyz');
+    send(POST, HOST, 'a: 1', 'content-length: 12', '', 'x'.repeat(12));
+    send(...one);
+    t.same(repeats.splice(0), [true, true, true, true]);
+    t.equal(parser.keepsHead, true);
+    send(POST, HOST, 'a: 2', 'content-length: 1', '', 'x');
+    send(POST, HOST, 'content-length: 1', '', 'x');
+    send(POST, HOST, 'content-length: 1', 'a: 1', '', 'x');
+    send(POST, HOST, 'content-length: 2', 'a: 1', '', 'xy');
+    send(POST, HOST, 'content-length: 2', '', 'xy');
+    send(POST, HOST, 'transfer-encoding: chunked', '', '0', '', '');
+    send(POST, HOST, '', '');
+    send(POST.replace('POST', 'PUT'), HOST, '', '');
+    t.same(repeats, [false, false, false, false, false, false, false, false]);
+  },
+);
 
 t.test('the authority of an absolute target is the Host of its request alone', async (t) => {
   const requests = [

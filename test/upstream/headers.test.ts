@@ -4,6 +4,7 @@ import { HeadraceError } from '../../src/errors.ts';
 import {
   credentialLines,
   endToEndHeaders,
+  KeptLines,
   linesFor,
   requestLines,
   responseHead,
@@ -110,6 +111,25 @@ t.test('whole answers may be compressed, streams may not', async (t) => {
   t.same(sent(headers), ['accept-encoding', 'gzip, br', ...always]);
   t.same(sent(headers, { readable: true }), ['accept-encoding', 'identity', ...always]);
 });
+
+t.test(
+  'kept lines serve the same headers again, with another id, until the rules or the readability change',
+  async (t) => {
+    const kept = new KeptLines();
+    const input = { headers: ['x-a', '1'], remoteAddress: STRANGER, credential: 'c', readable: false, kept };
+    const first = requestLines(rules, { ...input, requestId: 'one' });
+    const second = requestLines(rules, { ...input, headers: ['not', 'read'], requestId: 'two' });
+    t.equal(second.common, first.common.replace('x-request-id: one', 'x-request-id: two'));
+    t.match(requestLines(rules, { ...input, requestId: 'id', readable: true }).common, /\r\nx-a: 1\r\n/);
+    const readable = requestLines(rules, { ...input, headers: ['x-b', '2'], requestId: 'id', readable: true });
+    t.match(readable.common, /\r\nx-a: 1\r\n/);
+    const others = { ...rules, scheme: 'http' };
+    t.match(
+      requestLines(others, { ...input, headers: ['x-b', '2'], requestId: 'id' }).common,
+      /x-b: 2.*proto: http\r/s,
+    );
+  },
+);
 
 t.test('the credential that was checked is passed on, and none beside it', async (t) => {
   const bearer = { authorization: undefined, apiKey: 'k', bearer: 'k' };
