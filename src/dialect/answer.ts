@@ -3,6 +3,7 @@
 
 import type { Dialect, EventReading, Usage } from './dialect.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
+import { EventMark, found as foundMark } from './event-marks.ts';
 import {
   found,
   type Found,
@@ -99,6 +100,9 @@ export class AnswerJudge {
   #bytes = 0;
   #dataEvents = 0;
   #nextSequence = 0;
+  /** Of a stream in a dialect that has one, with one choice; null otherwise. */
+  #endMark: EventMark | null = null;
+  #withoutUsage: Buffer | null = null;
   /** Of a stream whose counts are read; null otherwise. */
   #text: TextCounter | null = null;
   /** The last bytes of an event that is longer than what is held; null outside such an event. */
@@ -159,6 +163,9 @@ export class AnswerJudge {
     this.#longEvent = null;
     this.#nextSequence = 0;
     this.#usage = undefined;
+    const endMark = this.#streams && this.choices === 1 ? this.dialect?.endMark : null;
+    this.#endMark = endMark === null || endMark === undefined ? null : markOf(endMark);
+    this.#withoutUsage = null;
     this.#text = this.#counts && this.#streams ? new TextCounter(this.dialect?.deltaTexts ?? NATIVE_TEXTS) : null;
     this.#answerText = 0;
     if (status >= 300) {
@@ -226,6 +233,11 @@ export class AnswerJudge {
   /** The number of the next event of a numbered stream (responses dialect); 0 in others. */
   get nextSequence(): number {
     return this.#nextSequence;
+  }
+
+  /** Whether this piece of a stream is the last one that was judged and surely has no member `usage`; false where that is not known. */
+  hasNoUsage(piece: Buffer): boolean {
+    return piece === this.#withoutUsage;
   }
 
   /** Tokens in a whole answer that was judged at its end. */
@@ -434,22 +446,24 @@ export class AnswerJudge {
 
   /** Counts the usual piece of a stream: one event, on one line, that is surely neither an end nor an error. False for any other. */
   #passesQuietPiece(piece: Buffer): boolean {
-    const endMark = this.choices === 1 ? this.dialect?.endMark : null;
-    if (endMark === null || endMark === undefined) return false;
+    const mark = this.#endMark;
+    if (mark === null) return false;
     const end = piece.length - 2;
     if (!startsWithData(piece) || piece[end] !== LF || piece[end + 1] !== LF) return false;
     const start = piece[DATA_LENGTH] === SPACE ? DATA_LENGTH + 1 : DATA_LENGTH;
     if (!opensData(piece, start)) return false;
-    // The mark is near the end of the event. If it is none, but the end of a longer name, or a text, all marks are read.
-    const at = piece.lastIndexOf(endMark, end);
-    if (at <= start || piece[at - 1] !== QUOTE) return false;
-    const colon = at + endMark.length;
+    if (!mark.search(piece, end)) return false;
+    // If the last one is none, but the end of a longer name, or a text, all marks are read.
+    const { at } = foundMark;
+    const colon = at + mark.name.length;
+    const isMember = at > start && piece[at - 1] === QUOTE && piece[at] === mark.name[0];
+    if (!isMember || !startsWith(piece, at, colon, mark.name)) return false;
     // Nearly all have null there, without a space.
     if (piece[colon] !== COLON || piece[colon + 1] !== LETTER_N) {
       const value = memberValue(piece, colon, end);
       if (value >= end || !isEmptyValue(piece, value)) return false;
     }
-    if (piece.indexOf(LF) !== end || piece.includes(CR)) return false;
+    if (!foundMark.hasUsage) this.#withoutUsage = piece;
     this.#text?.add(piece, start, end);
     this.#countQuiet();
     return true;
@@ -567,6 +581,17 @@ export class AnswerJudge {
 }
 
 const NOT_SEARCHED = -2;
+
+/** Marks by the names that dialects have. */
+const MARKS = new Map<Buffer, EventMark>();
+
+function markOf(name: Buffer): EventMark {
+  const known = MARKS.get(name);
+  if (known !== undefined) return known;
+  const mark = new EventMark(name);
+  MARKS.set(name, mark);
+  return mark;
+}
 
 /** One for all judges: it is read before the next event. */
 const READING: EventReading = { begins: false, useful: false, error: false, last: false, counts: false, ended: [] };

@@ -271,7 +271,7 @@ export class UsageWatch {
    */
   events(piece: Buffer, midEvent = false): Buffer | undefined {
     const isLlama = this.#dialect.name === 'llama';
-    const at = isLlama ? -1 : nextUsage(piece, 0);
+    const at = isLlama || this.judge?.hasNoUsage(piece) === true ? -1 : nextUsage(piece, 0);
     // Servers that count in every event begin with the first one. In the messages dialect all but that stand at the end.
     if (!this.#readsEveryEvent && !this.#passed) this.isDue = at >= 0 && !ENDS_WITH_COUNTS.has(this.#dialect.name);
     const isCut = this.#beforeCut.byteLength > 0;

@@ -336,7 +336,7 @@ class Connection implements Expirable, SocketConnection {
   /** Sends text (one byte per character), bytes and text in one write. False when the client has to read first. */
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
     const length = prefix.length + body.byteLength + suffix.length;
-    if (length === 0 || !this.#writer.isOpen) return true;
+    if (length === 0) return true;
     const writer = this.#writer;
     const wasEmpty = writer.queuedBytes === 0;
     const reuses = wasEmpty && length <= SCRATCH_BYTES;
@@ -345,8 +345,9 @@ class Connection implements Expirable, SocketConnection {
     const bodyAt = prefix === '' ? 0 : writeText(bytes, prefix, 0);
     bytes.set(body, bodyAt);
     if (suffix !== '') writeText(bytes, suffix, bodyAt + body.byteLength);
+    // A socket that is closed takes nothing.
     const queued = writer.write(bytes);
-    if (queued === 0) return true;
+    if (queued === 0 || !writer.isOpen) return true;
     // The socket still needs the memory.
     if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     if (wasEmpty || this.#timing !== 'write') this.#watchProgress();

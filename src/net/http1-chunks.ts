@@ -10,6 +10,8 @@ const MAX_SIZE_DIGITS = 15;
 /** Limit of the extensions of one chunk. */
 const EXTENSION_BYTES = 4096;
 const TRAILER_BYTES = 16 * 1024;
+/** Sizes of so many digits are read at once: up to 16 MiB. */
+const WHOLE_DIGITS = 6;
 
 /** The value of a hexadecimal digit, -1 at every other byte. */
 const HEX = Int8Array.from({ length: 256 }, (_, code) => {
@@ -71,6 +73,13 @@ export class ChunkedDecoder {
         if (this.#left === 0) state = 'data end';
         continue;
       }
+      if (state === 'size' && this.#digits === 0) {
+        const next = this.#takeWhole(bytes, at, end);
+        if (next > at) {
+          at = next;
+          continue;
+        }
+      }
       const byte = bytes[at++] as number;
       switch (state) {
         case 'size':
@@ -123,6 +132,26 @@ export class ChunkedDecoder {
     }
     this.#state = state;
     return at;
+  }
+
+  /** Takes a chunk that is there to its last byte, without an extension, and returns what follows; else returns `start`. */
+  #takeWhole(bytes: Buffer, start: number, end: number): number {
+    let at = start;
+    let size = 0;
+    const limit = Math.min(start + WHOLE_DIGITS, end);
+    for (; at < limit; at++) {
+      const digit = HEX[bytes[at] as number] as number;
+      if (digit < 0) break;
+      size = size * 16 + digit;
+    }
+    const data = at + 2;
+    const behind = data + size + 2;
+    if (size === 0 || behind > end || bytes[at] !== CR || bytes[at + 1] !== LF) return start;
+    if (bytes[behind - 2] !== CR || bytes[behind - 1] !== LF) return start;
+    if (this.dataEnd === this.dataStart) this.dataStart = this.dataEnd = data;
+    else bytes.copyWithin(this.dataEnd, data, data + size);
+    this.dataEnd += size;
+    return behind;
   }
 
   #fail(fault: 'chunk' | 'trailers' | 'long trailers', at: number): number {

@@ -135,6 +135,7 @@ export class SocketWriter {
 
   #writeStream(bytes: Uint8Array, more: Uint8Array | null): number {
     const socket = this.#socket;
+    if (!this.isOpen) return socket.writableLength;
     socket.cork();
     if (more !== null) socket.write(bytes);
     socket.write(more ?? bytes, this.#streamed);
