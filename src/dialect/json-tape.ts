@@ -20,6 +20,9 @@ const MAX_NODES = 4 * 1024 * 1024;
 /** A longer text is not kept after use. */
 const MAX_KEPT_BYTES = 1024 * 1024;
 
+/** No such node. */
+const NONE = -1;
+
 const NO_BYTES: Buffer = Buffer.alloc(0);
 
 /**
@@ -29,7 +32,7 @@ const NO_BYTES: Buffer = Buffer.alloc(0);
 export class JsonTape extends Spans {
   static readonly ROOT = 0;
   /** No such node. */
-  static readonly NONE = -1;
+  static readonly NONE = NONE;
 
   /** The text that was read last. */
   body: Buffer = NO_BYTES;
@@ -113,41 +116,43 @@ export class JsonTape extends Spans {
     return key + NODE;
   }
 
-  // Questions about `NONE` are answered with false.
+  /** The first byte of a value, which tells its type; 0 of `NONE`, so that questions about it are answered with false. */
+  #first(node: number): number {
+    return node < 0 ? 0 : (this.body[this.start(node)] as number);
+  }
 
   isObject(node: number): boolean {
-    return this.body[this.start(node)] === OPEN_OBJECT;
+    return this.#first(node) === OPEN_OBJECT;
   }
 
   isArray(node: number): boolean {
-    return this.body[this.start(node)] === OPEN_ARRAY;
+    return this.#first(node) === OPEN_ARRAY;
   }
 
   isString(node: number): boolean {
-    return this.body[this.start(node)] === QUOTE;
+    return this.#first(node) === QUOTE;
   }
 
   isNull(node: number): boolean {
-    return this.body[this.start(node)] === 0x6e;
+    return this.#first(node) === 0x6e;
   }
 
   isTrue(node: number): boolean {
-    return this.body[this.start(node)] === 0x74;
+    return this.#first(node) === 0x74;
   }
 
   isFalse(node: number): boolean {
-    return this.body[this.start(node)] === 0x66;
+    return this.#first(node) === 0x66;
   }
 
   /** Whether it is null, false, or a text, a list or an object with nothing in it. */
   isEmpty(node: number): boolean {
-    const start = this.start(node);
-    switch (this.body[start]) {
+    switch (this.#first(node)) {
       case 0x6e:
       case 0x66:
         return true;
       case QUOTE:
-        return this.end(node) === start + 2;
+        return this.end(node) === this.start(node) + 2;
       case OPEN_ARRAY:
       case OPEN_OBJECT:
         return this.next(node) === node + NODE;
@@ -158,20 +163,26 @@ export class JsonTape extends Spans {
 
   /** The value of the last member `name` (ASCII) of an object; `NONE` without one, and when `object` is none. */
   member(object: number, name: string): number {
-    if (object < 0 || !this.isObject(object)) return JsonTape.NONE;
-    let value = JsonTape.NONE;
-    const end = this.next(object);
-    for (let key = object + NODE; key < end; key = this.next(key + NODE)) {
-      if (this.equals(key, name)) value = key + NODE;
+    let value: number = NONE;
+    if (!this.isObject(object)) return value;
+    const { words } = this;
+    const { length } = name;
+    const end = words[object + 2] as number;
+    for (let key = object + NODE; key < end; key = words[key + NODE + 2] as number) {
+      // An ASCII letter that is escaped takes five bytes more.
+      const more = (words[key + 1] as number) - (words[key] as number) - 2 - length;
+      if (more === 0 || (more > 0 && more % 5 === 0)) {
+        if (this.equals(key, name)) value = key + NODE;
+      }
     }
     return value;
   }
 
   /** Whether the value is the string `text` (ASCII), however it is written. */
   equals(node: number, text: string): boolean {
+    if (!this.isString(node)) return false;
     const { body } = this;
     const start = this.start(node);
-    if (body[start] !== QUOTE) return false;
     const length = this.end(node) - start - 2;
     let at = 0;
     while (at < length && body[start + 1 + at] === text.charCodeAt(at)) at++;
@@ -181,13 +192,12 @@ export class JsonTape extends Spans {
 
   /** The text of a string; undefined for other values, and for strings that JSON.parse would refuse. */
   string(node: number): string | undefined {
-    return node >= 0 && this.isString(node) ? readString(this.body, this.start(node), this.end(node)) : undefined;
+    return this.isString(node) ? readString(this.body, this.start(node), this.end(node)) : undefined;
   }
 
   /** NaN for what is no number. */
   number(node: number): number {
-    if (node < 0) return Number.NaN;
-    const first = this.body[this.start(node)] as number;
+    const first = this.#first(node);
     const isNumber = first === 0x2d || (first >= 0x30 && first <= 0x39);
     return isNumber ? Number(this.body.toString('latin1', this.start(node), this.end(node))) : Number.NaN;
   }

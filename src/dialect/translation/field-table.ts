@@ -4,7 +4,7 @@
 import { HeadraceError } from '../../errors.ts';
 import { memberOf, type MemberTable, memberTable } from '../json-scan.ts';
 import { JsonTape } from '../json-tape.ts';
-import type { JsonWriter } from './json-writer.ts';
+import { jsonKey, type JsonWriter } from './json-writer.ts';
 
 /**
  * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the
@@ -202,15 +202,14 @@ export class TypeTable implements Table {
     if (field?.write != null) {
       field.write(object, owner);
     } else if (action === 'passed') {
-      out.separate();
-      out.value(object);
+      out.item(object);
     }
   }
 }
 
 function writerOf({ out, tape }: TableDeps, { action, note, to, write }: Field): FieldWriter | null {
   if (write !== undefined) return write;
-  const key = to.slice(to.lastIndexOf('.') + 1);
+  const key = jsonKey(to.slice(to.lastIndexOf('.') + 1));
   const carry: FieldWriter = (value) => out.carry(key, value);
   const refuse: FieldWriter = (value) => {
     if (!tape.isEmpty(value)) throw untranslatable(tape, value, note);

@@ -27,9 +27,9 @@ export class MessagesRequest extends ChatRequest {
 function writeRequest(): Buffer {
   isInResult = false;
   out.begin();
-  out.raw('{');
+  out.latin1('{');
   BODY.write(ROOT);
-  out.raw('}');
+  out.latin1('}');
   return out.take();
 }
 
@@ -75,9 +75,9 @@ const IMAGE_SOURCE = new TypeTable(
   'content[] (image).source',
   [
     carried('base64', 'content[].image_url.url', 'A data URL of `media_type` and `data`.', (source) => {
-      out.raw('data:');
+      out.latin1('data:');
       inside(tape.member(source, 'media_type'));
-      out.raw(';base64,');
+      out.latin1(';base64,');
       inside(tape.member(source, 'data'));
     }),
     carried('url', 'content[].image_url.url', 'Its `url`.', (source) => inside(tape.member(source, 'url'))),
@@ -90,12 +90,11 @@ const IMAGE = new FieldTable(
   deps,
   'content[] (image)',
   [
-    carried('type', 'content[].type', '`image_url`.', () => out.set('type', 'image_url')),
+    carried('type', 'content[].type', '`image_url`.', () => out.next('"type":"image_url"')),
     carried('source', 'content[].image_url', 'By its type.', (source) => {
-      out.key('image_url');
-      out.raw('{"url":"');
+      out.next('"image_url":{"url":"');
       IMAGE_SOURCE.write(source);
-      out.raw('"}');
+      out.latin1('"}');
     }),
     CACHE_CONTROL,
     dropped('transformations', 'How the vendor of the API scales images.'),
@@ -111,17 +110,16 @@ function writeHeadings(document: number): void {
     const heading = tape.member(document, name);
     if (!tape.isString(heading)) continue;
     out.inside(heading);
-    out.raw('\\n');
+    out.latin1('\\n');
   }
 }
 
 /** Writes a document whose content is one text. */
 function writeDocumentText(document: number, text: number): void {
-  out.separate();
-  out.raw(TEXT_PART);
+  out.next(TEXT_PART);
   writeHeadings(document);
   inside(text);
-  out.raw('"}');
+  out.latin1('"}');
 }
 
 const DOCUMENT_SOURCE = new TypeTable(
@@ -181,12 +179,11 @@ const SEARCH_RESULT = new FieldTable(
 
 function writeSearchResult(result: number): void {
   SEARCH_RESULT.write(result);
-  out.separate();
-  out.raw(TEXT_PART);
+  out.next(TEXT_PART);
   inside(tape.member(result, 'title'));
-  out.raw('\\n');
+  out.latin1('\\n');
   inside(tape.member(result, 'source'));
-  out.raw('"}');
+  out.latin1('"}');
   forEachItem(tape.member(result, 'content'), writePart);
 }
 
@@ -236,10 +233,9 @@ const [TEXT_ROW, IMAGE_ROW] = [PARTS.row('text'), PARTS.row('image')];
 const [CALL_ROW, RESULT_ROW, THINKING_ROW] = [PARTS.row('tool_use'), PARTS.row('tool_result'), PARTS.row('thinking')];
 
 function writeObject(table: FieldTable, object: number): void {
-  out.separate();
-  out.raw('{');
+  out.next('{');
   table.write(object);
-  out.raw('}');
+  out.latin1('}');
 }
 
 function writePart(part: number): void {
@@ -259,17 +255,15 @@ const CALL = new FieldTable(
   'content[] (tool_use)',
   [
     passed('id', 'Byte for byte.'),
-    carried('type', 'tool_calls[].type', '`function`.', () => out.set('type', 'function')),
+    carried('type', 'tool_calls[].type', '`function`.', () => out.next('"type":"function"')),
     carried('name', 'tool_calls[].function.name', 'The name of the tool.', (name, call) => {
-      out.key('function');
-      out.raw('{');
-      out.carry('name', name);
-      out.key('arguments');
-      out.raw('"');
+      out.next('"function":{');
+      out.carry('"name":', name);
+      out.next('"arguments":"');
       const input = tape.member(call, 'input');
       if (input >= 0) out.quoted(input);
-      else out.raw('{}');
-      out.raw('"}');
+      else out.latin1('{}');
+      out.latin1('"}');
     }),
     carried('input', 'tool_calls[].function.arguments', 'As JSON text.', null),
     CACHE_CONTROL,
@@ -283,7 +277,7 @@ const RESULT = new FieldTable(
   deps,
   'content[] (tool_result)',
   [
-    carried('type', 'messages[].role', '`tool`.', () => out.set('role', 'tool')),
+    carried('type', 'messages[].role', '`tool`.', () => out.next('"role":"tool"')),
     carried('tool_use_id', 'messages[].tool_call_id', 'Byte for byte.'),
     carried(
       'content',
@@ -302,10 +296,9 @@ const RESULT = new FieldTable(
 function writeResult(result: number): void {
   const content = tape.member(result, 'content');
   const isError = tape.isTrue(tape.member(result, 'is_error'));
-  out.separate();
-  out.raw('{');
+  out.next('{');
   RESULT.write(result);
-  out.key('content');
+  out.next('"content":');
   if (tape.isArray(content)) {
     writeResultParts(content, isError);
   } else if (content < 0 || tape.isString(content) || tape.isNull(content)) {
@@ -314,18 +307,18 @@ function writeResult(result: number): void {
     // For the server to refuse.
     out.value(content);
   }
-  out.raw('}');
+  out.latin1('}');
 }
 
 function writeResultText(text: number, isError: boolean): void {
-  out.raw(isError ? '"error: ' : '"');
+  out.latin1(isError ? '"error: ' : '"');
   inside(text);
-  out.raw('"');
+  out.latin1('"');
 }
 
 function writeResultParts(content: number, isError: boolean): void {
   const { length } = out;
-  out.raw(isError ? `[${TEXT_PART}error: "}` : '[');
+  out.latin1(isError ? `[${TEXT_PART}error: "}` : '[');
   const empty = out.length;
   isInResult = true;
   const end = tape.next(content);
@@ -333,7 +326,7 @@ function writeResultParts(content: number, isError: boolean): void {
   isInResult = false;
   const text = out.length > empty ? onlyText(content) : NONE;
   if (text < 0 && out.length > empty) {
-    out.raw(']');
+    out.latin1(']');
     return;
   }
   out.takeBack(length);
@@ -398,27 +391,25 @@ const MESSAGE = new FieldTable(
 /** Writes a text, or the parts that were sorted. */
 function writeContent(content: number): void {
   if (!tape.isArray(content)) {
-    out.carry('content', content);
+    out.carry('"content":', content);
     return;
   }
   if (thoughts.length > 0) {
-    out.key('reasoning_content');
-    out.raw('"');
+    out.next('"reasoning_content":"');
     for (let at = 0; at < thoughts.length; at++) {
-      if (at > 0) out.raw('\\n\\n');
+      if (at > 0) out.latin1('\\n\\n');
       THINKING.write(thoughts[at] as number);
     }
-    out.raw('"');
+    out.latin1('"');
   }
   if (calls.length > 0) {
-    out.key('tool_calls');
-    out.raw('[');
+    out.next('"tool_calls":[');
     for (const call of calls) writeObject(CALL, call);
-    out.raw(']');
+    out.latin1(']');
   }
-  out.key('content');
+  out.next('"content":');
   if (parts.length + images.length === 0) {
-    out.raw(calls.length > 0 ? 'null' : '""');
+    out.latin1(calls.length > 0 ? 'null' : '""');
     return;
   }
   const text = parts.length === 1 && images.length === 0 ? plainText(parts[0] as number) : NONE;
@@ -426,17 +417,16 @@ function writeContent(content: number): void {
     out.value(text);
     return;
   }
-  out.raw('[');
+  out.latin1('[');
   for (const image of images) writePart(image);
   for (const part of parts) writePart(part);
-  out.raw(']');
+  out.latin1(']');
 }
 
 /** Writes one message, and before it those of the results of tools in it. */
 function writeMessage(message: number): void {
   if (!tape.isObject(message)) {
-    out.separate();
-    out.value(message);
+    out.item(message);
     return;
   }
   sortParts(tape.member(message, 'content'));
@@ -446,20 +436,19 @@ function writeMessage(message: number): void {
 
 function writeMessages(messages: number, body: number): void {
   if (!tape.isArray(messages)) {
-    out.carry('messages', messages);
+    out.carry('"messages":', messages);
     return;
   }
-  out.key('messages');
-  out.raw('[');
+  out.next('"messages":[');
   const system = tape.member(body, 'system');
   if (system >= 0 && !tape.isEmpty(system)) {
-    out.raw('{"role":"system"');
+    out.latin1('{"role":"system"');
     sortParts(system);
     writeContent(system);
-    out.raw('}');
+    out.latin1('}');
   }
   forEachItem(messages, writeMessage);
-  out.raw(']');
+  out.latin1(']');
 }
 
 // Tools.
@@ -483,10 +472,9 @@ const TOOL = new FieldTable(
 );
 
 function writeTool(tool: number): void {
-  out.separate();
-  out.raw('{"type":"function","function":{');
+  out.next('{"type":"function","function":{');
   TOOL.write(tool);
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 const VENDOR_TOOL = 'Only the vendor of the API has tools of this type; define the tool with `input_schema`.';
@@ -514,14 +502,13 @@ const TOOLS = new TypeTable(
 
 function writeTools(tools: number): void {
   if (tape.isEmpty(tools)) return;
-  out.key('tools');
-  out.raw('[');
+  out.next('"tools":[');
   forEachItem(tools, (tool) => {
     const type = tape.member(tool, 'type');
     if (tape.isObject(tool) && (type < 0 || tape.isNull(type))) writeTool(tool);
     else TOOLS.write(tool);
   });
-  out.raw(']');
+  out.latin1(']');
 }
 
 const TOOL_CHOICE = new FieldTable(
@@ -536,7 +523,7 @@ const TOOL_CHOICE = new FieldTable(
     ),
     carried('name', 'tool_choice.function.name', 'The name of the tool.', null),
     carried('disable_parallel_tool_use', 'parallel_tool_calls', 'True as `false`.', (value) => {
-      if (tape.isTrue(value) && !isSaid('parallel_tool_calls')) out.set('parallel_tool_calls', false);
+      if (tape.isTrue(value) && !isSaid('parallel_tool_calls')) out.next('"parallel_tool_calls":false');
     }),
   ],
   LEFT_OUT,
@@ -549,16 +536,15 @@ function writeToolChoice(choice: number, body: number): void {
   const name = tape.member(choice, 'name');
   TOOL_CHOICE.write(choice);
   if (tape.equals(type, 'auto') || tape.equals(type, 'none')) {
-    out.carry('tool_choice', type);
+    out.carry('"tool_choice":', type);
   } else if (tape.equals(type, 'any')) {
-    out.set('tool_choice', 'required');
+    out.next('"tool_choice":"required"');
   } else if (tape.equals(type, 'tool') && name >= 0) {
-    out.key('tool_choice');
-    out.raw('{"type":"function","function":{"name":');
+    out.next('"tool_choice":{"type":"function","function":{"name":');
     out.value(name);
-    out.raw('}}');
+    out.latin1('}}');
   } else {
-    out.carry('tool_choice', choice);
+    out.carry('"tool_choice":', choice);
   }
 }
 
@@ -591,7 +577,7 @@ const THINKING_TYPES = new TypeTable(
         const budget = tape.number(tape.member(thinking, 'budget_tokens'));
         const effort = budget < LOW_BUDGET ? 'low' : budget < MEDIUM_BUDGET ? 'medium' : 'high';
         const isKnown = isSaid('reasoning_effort') || has(tape.member(ROOT, 'output_config'), 'effort');
-        if (budget >= 0 && !isKnown) out.set('reasoning_effort', effort);
+        if (budget >= 0 && !isKnown) out.next(`"reasoning_effort":"${effort}"`);
         writeTemplateSwitch(true);
       },
     ),
@@ -606,14 +592,13 @@ const THINKING_TYPES = new TypeTable(
 function writeTemplateSwitch(enableThinking: boolean): void {
   const own = tape.member(ROOT, 'chat_template_kwargs');
   if (own >= 0 && !tape.isObject(own) && !tape.isNull(own)) {
-    out.carry('chat_template_kwargs', own);
+    out.carry('"chat_template_kwargs":', own);
     return;
   }
-  out.key('chat_template_kwargs');
-  out.raw('{');
-  if (tape.member(own, 'enable_thinking') < 0) out.set('enable_thinking', enableThinking);
+  out.next('"chat_template_kwargs":{');
+  if (tape.member(own, 'enable_thinking') < 0) out.next(`"enable_thinking":${enableThinking}`);
   writeMembers(own, '');
-  out.raw('}');
+  out.latin1('}');
 }
 
 /** Writes all members of an object but one. */
@@ -630,19 +615,18 @@ function writeFormat(format: number): void {
   if (isSaid('response_format')) return;
   const schema = tape.member(format, 'schema');
   if (schema < 0) {
-    out.carry('response_format', format);
+    out.carry('"response_format":', format);
     return;
   }
-  out.key('response_format');
-  out.raw('{"type":"json_schema","json_schema":{');
+  out.next('"response_format":{"type":"json_schema","json_schema":{');
   const name = tape.member(format, 'name');
-  if (name >= 0) out.carry('name', name);
-  else out.set('name', 'output');
-  out.carry('schema', schema);
+  if (name >= 0) out.carry('"name":', name);
+  else out.next('"name":"output"');
+  out.carry('"schema":', schema);
   const strict = tape.member(format, 'strict');
-  if (strict >= 0) out.carry('strict', strict);
-  else out.set('strict', true);
-  out.raw('}}');
+  if (strict >= 0) out.carry('"strict":', strict);
+  else out.next('"strict":true');
+  out.latin1('}}');
 }
 
 const OUTPUT_CONFIG = new FieldTable(
@@ -650,7 +634,7 @@ const OUTPUT_CONFIG = new FieldTable(
   'output_config',
   [
     carried('effort', 'reasoning_effort', 'As it is; it counts before the budget of `thinking`.', (effort) => {
-      if (!isSaid('reasoning_effort')) out.carry('reasoning_effort', effort);
+      if (!isSaid('reasoning_effort')) out.carry('"reasoning_effort":', effort);
     }),
     carried('format', 'response_format.json_schema', 'With `strict: true`; its name is `output`.', writeFormat),
     dropped('task_budget', 'Counted by the vendor of the API over several requests.'),
@@ -663,7 +647,7 @@ const METADATA = new FieldTable(
   'metadata',
   [
     carried('user_id', 'user', 'As it is.', (user) => {
-      if (!isSaid('user')) out.carry('user', user);
+      if (!isSaid('user')) out.carry('"user":', user);
     }),
   ],
   LEFT_OUT,
@@ -683,25 +667,24 @@ const BODY = new FieldTable(
     passed('top_p', 'As it is.'),
     passed('top_k', 'Most servers read it.'),
     carried('stop_sequences', 'stop', 'As it is.', (stops) => {
-      if (!isSaid('stop') && !tape.isEmpty(stops)) out.carry('stop', stops);
+      if (!isSaid('stop') && !tape.isEmpty(stops)) out.carry('"stop":', stops);
     }),
     passed('stream', 'A stream also asks for usage: `stream_options.include_usage`.', (stream) => {
-      out.carry('stream', stream);
+      out.carry('"stream":', stream);
       if (!tape.isTrue(stream)) return;
-      out.key('stream_options');
-      out.raw('{"include_usage":true');
+      out.next('"stream_options":{"include_usage":true');
       writeMembers(tape.member(ROOT, 'stream_options'), 'include_usage');
-      out.raw('}');
+      out.latin1('}');
     }),
     passed('stream_options', 'As it is, but for `include_usage`.', (options, body) => {
-      if (!tape.isTrue(tape.member(body, 'stream'))) out.carry('stream_options', options);
+      if (!tape.isTrue(tape.member(body, 'stream'))) out.carry('"stream_options":', options);
     }),
     carried('thinking', 'reasoning_effort, chat_template_kwargs', 'By its type.', (thinking) =>
       THINKING_TYPES.write(thinking),
     ),
     passed('chat_template_kwargs', 'Its `enable_thinking` counts before `thinking`.', (own, body) => {
       const thinking = THINKING_TYPES.find(tape.member(body, 'thinking'));
-      if (thinking === undefined || thinking.action === 'dropped') out.carry('chat_template_kwargs', own);
+      if (thinking === undefined || thinking.action === 'dropped') out.carry('"chat_template_kwargs":', own);
     }),
     carried('output_config', 'reasoning_effort, response_format', 'By its members.', (config) =>
       OUTPUT_CONFIG.write(config),
@@ -716,8 +699,8 @@ const BODY = new FieldTable(
     ),
     carried('metadata', 'user', 'By its members.', (metadata) => METADATA.write(metadata)),
     carried('service_tier', 'service_tier', '`standard_only` is `default`.', (tier) => {
-      if (tape.equals(tier, 'standard_only')) out.set('service_tier', 'default');
-      else out.carry('service_tier', tier);
+      if (tape.equals(tier, 'standard_only')) out.next('"service_tier":"default"');
+      else out.carry('"service_tier":', tier);
     }),
     CACHE_CONTROL,
     dropped('n', 'An answer is one message.'),

@@ -16,7 +16,7 @@ import {
   untranslatable,
   untranslatableType,
 } from './field-table.ts';
-import { clearList, JsonWriter } from './json-writer.ts';
+import { clearList, jsonKey, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
@@ -75,12 +75,12 @@ function writeRequest(): Buffer {
   namespace = NONE;
   repeated = repeatedSpans(tape);
   out.begin();
-  out.raw('{"messages":[');
+  out.latin1('{"messages":[');
   writeConversation();
-  out.raw(']');
+  out.latin1(']');
   writeTools();
   BODY.write(ROOT);
-  out.raw('}');
+  out.latin1('}');
   return out.take();
 }
 
@@ -113,16 +113,16 @@ function each(list: number, visit: (element: number) => void): void {
 
 /** Writes texts as one string, with an empty line between two. */
 function writeJoined(parts: readonly Text[]): void {
-  out.raw('"');
+  out.latin1('"');
   let isFirst = true;
   for (const part of parts) {
     if (part === '' || (typeof part === 'number' && tape.isEmpty(part))) continue;
-    if (!isFirst) out.raw('\\n\\n');
+    if (!isFirst) out.latin1('\\n\\n');
     isFirst = false;
     if (typeof part === 'number') out.inside(part);
-    else out.raw(insideOf(part));
+    else out.latin1(insideOf(part));
   }
-  out.raw('"');
+  out.latin1('"');
 }
 
 /** Text as the inside of a JSON string, in ASCII. */
@@ -144,10 +144,9 @@ function addText(text: Text): void {
     texts.push(text);
     return;
   }
-  out.separate();
-  out.raw('{"type":"text","text":');
+  out.next('{"type":"text","text":');
   writeJoined([text]);
-  out.raw('}');
+  out.latin1('}');
 }
 
 function addImage(part: number): void {
@@ -157,11 +156,10 @@ function addImage(part: number): void {
 }
 
 function writeImage(part: number): void {
-  out.separate();
-  out.raw('{"type":"image_url","image_url":{');
+  out.next('{"type":"image_url","image_url":{');
   IMAGE.write(part);
   stringIn(part, 'image_url');
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 const TEXT_FILE = /^data:(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\b)[^,]*;base64,/i;
@@ -264,22 +262,21 @@ function readMessage(item: number): void {
 
 function writeUser(content: number): void {
   flush();
-  out.separate();
-  out.raw('{"role":"user","content":');
+  out.next('{"role":"user","content":');
   if (content !== NONE && tape.isString(content)) out.value(content);
-  else if (content === NONE || tape.isEmpty(content)) out.raw('""');
+  else if (content === NONE || tape.isEmpty(content)) out.latin1('""');
   else {
     const first = tape.first(content);
     const isAlone = tape.isArray(content) && tape.next(first) === tape.next(content) && isText(first);
     if (isAlone) out.value(stringIn(first, 'text'));
     else {
-      out.raw('[');
+      out.latin1('[');
       isWritingParts = true;
       each(content, writePart);
-      out.raw(']');
+      out.latin1(']');
     }
   }
-  out.raw('}');
+  out.latin1('}');
 }
 
 function isText(part: number): boolean {
@@ -359,25 +356,23 @@ function nameTools(tools: number, namespace: number): void {
 function beginResult(item: number): void {
   if (pending !== 'results') flush();
   pending = 'results';
-  out.separate();
-  out.raw('{"role":"tool","tool_call_id":');
+  out.next('{"role":"tool","tool_call_id":');
   out.value(callId(item));
-  out.raw(',"content":');
+  out.latin1(',"content":');
 }
 
 function endResult(): void {
   writeJoined(texts);
   clearList(texts);
-  out.raw('}');
+  out.latin1('}');
 }
 
 /** Writes the message that was collected. */
 function flush(): void {
   if (pending === 'system') {
-    out.separate();
-    out.raw('{"role":"system","content":');
+    out.next('{"role":"system","content":');
     writeJoined(texts);
-    out.raw('}');
+    out.latin1('}');
   } else if (pending === 'assistant') writeAssistant();
   else if (pending === 'results' && images.length > 0) writeImages();
   clearList(texts);
@@ -387,30 +382,28 @@ function flush(): void {
 function writeAssistant(): void {
   // Nothing is left of reasoning that only its own server can read.
   if (texts.length + thoughts.length + calls.length === 0) return;
-  out.separate();
-  out.raw('{"role":"assistant","content":');
-  if (texts.length === 0 && calls.length > 0) out.raw('null');
+  out.next('{"role":"assistant","content":');
+  if (texts.length === 0 && calls.length > 0) out.latin1('null');
   else writeJoined(texts);
   if (thoughts.length > 0) {
-    out.raw(',"reasoning_content":');
+    out.latin1(',"reasoning_content":');
     writeJoined(thoughts);
   }
   if (calls.length > 0) {
-    out.raw(',"tool_calls":[');
+    out.latin1(',"tool_calls":[');
     for (let index = 0; index < calls.length; index++) callWriters[index]?.(calls[index] as number);
-    out.raw(']');
+    out.latin1(']');
   }
-  out.raw('}');
+  out.latin1('}');
   clearList(calls);
   clearList(callWriters);
   clearList(thoughts);
 }
 
 function writeImages(): void {
-  out.separate();
-  out.raw('{"role":"user","content":[');
+  out.next('{"role":"user","content":[');
   for (const image of images) writeImage(image);
-  out.raw(']}');
+  out.latin1(']}');
   clearList(images);
 }
 
@@ -477,67 +470,66 @@ function callId(item: number): number {
 
 /** The beginning of a call, up to the name of its function. */
 function beginCall(item: number): void {
-  out.separate();
-  out.raw('{"id":');
+  out.next('{"id":');
   out.value(callId(item));
-  out.raw(',"type":"function","function":{"name":');
+  out.latin1(',"type":"function","function":{"name":');
 }
 
 function writeFunctionCall(item: number): void {
   beginCall(item);
   writeName(item, present(item, 'namespace'));
-  out.raw(',"arguments":');
+  out.latin1(',"arguments":');
   writeArguments(present(item, 'arguments'));
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 function writeCustomCall(item: number): void {
   beginCall(item);
   writeName(item, present(item, 'namespace'));
-  out.raw(String.raw`,"arguments":"{\"input\":`);
+  out.latin1(String.raw`,"arguments":"{\"input\":`);
   out.quoted(stringIn(item, 'input'));
-  out.raw('}"}}');
+  out.latin1('}"}}');
 }
 
 function writeShellCall(item: number): void {
   beginCall(item);
-  out.raw('"local_shell","arguments":');
+  out.latin1('"local_shell","arguments":');
   writeAction(tape.member(item, 'action'));
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 function writeSearchCall(item: number): void {
   beginCall(item);
-  out.raw('"tool_search","arguments":');
+  out.latin1('"tool_search","arguments":');
   writeArguments(present(item, 'arguments'));
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 function writeArguments(value: number): void {
-  if (value === NONE) out.raw('"{}"');
+  if (value === NONE) out.latin1('"{}"');
   else if (tape.isString(value)) out.value(value);
   else {
-    out.raw('"');
+    out.latin1('"');
     out.quoted(value);
-    out.raw('"');
+    out.latin1('"');
   }
 }
 
 /** Writes the members of a shell action but its type as arguments. */
 function writeAction(action: number): void {
-  out.raw('"{');
+  out.latin1('"{');
   let isFirst = true;
   if (action !== NONE && tape.isObject(action)) {
     for (let key = tape.first(action), end = tape.next(action); key < end; key = tape.next(tape.valueOf(key))) {
       if (tape.equals(key, 'type')) continue;
-      if (!isFirst) out.raw(',');
+      if (!isFirst) out.latin1(',');
       isFirst = false;
       out.quoted(key);
-      out.raw(':');
+      out.latin1(':');
       out.quoted(tape.valueOf(key));
     }
   }
-  out.raw('}"');
+  out.latin1('}"');
 }
 
 const CALL: Table = {
@@ -646,17 +638,17 @@ function writeTools(): void {
   if (choice !== NONE && isOfType(choice, 'allowed_tools')) readAllowed(choice);
   if (foundTools.length > 0) written = new Set();
   const { length } = out;
-  out.raw(',"tools":[');
+  out.latin1(',"tools":[');
   const empty = out.length;
   if (tools !== NONE) writeList(tools);
   for (const list of foundTools) writeList(list);
   const hasTools = out.length > empty;
-  if (hasTools) out.raw(']');
+  if (hasTools) out.latin1(']');
   else out.takeBack(length);
   if (choice !== NONE) writeChoice(choice, hasTools);
   const parallel = present(ROOT, 'parallel_tool_calls');
   // Servers refuse it without tools.
-  if (parallel !== NONE && hasTools) out.carry('parallel_tool_calls', parallel);
+  if (parallel !== NONE && hasTools) out.carry('"parallel_tool_calls":', parallel);
 }
 
 function writeList(tools: number): void {
@@ -680,8 +672,7 @@ function begins(tool: number, type: CalledTool['type']): boolean {
       standIns.set(name, { type, name: functionName(tool, NONE), ...(holder !== undefined && { namespace: holder }) });
     }
   }
-  out.separate();
-  out.raw('{"type":"function","function":{"name":');
+  out.next('{"type":"function","function":{"name":');
   return true;
 }
 
@@ -689,15 +680,15 @@ function writeFunction(tool: number): void {
   if (!begins(tool, 'function')) return;
   writeName(tool, namespace);
   FUNCTION.write(tool);
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 function writeCustom(tool: number): void {
   if (!begins(tool, 'custom')) return;
   writeName(tool, namespace);
   CUSTOM.write(tool);
-  out.raw(INPUT_PARAMETERS);
-  out.raw('}}');
+  out.latin1(INPUT_PARAMETERS);
+  out.latin1('}}');
 }
 
 /** What a text has to look like is said in the description: functions have no grammars. */
@@ -705,31 +696,30 @@ function writeGrammar(format: number, tool: number): void {
   const definition = present(format, 'definition');
   if (definition === NONE) return;
   const description = present(tool, 'description');
-  out.key('description');
-  out.raw('"');
+  out.next('"description":"');
   if (description !== NONE) {
     out.inside(stringIn(tool, 'description'));
-    out.raw(String.raw`\n\n`);
+    out.latin1(String.raw`\n\n`);
   }
-  out.raw('The input follows this grammar (');
+  out.latin1('The input follows this grammar (');
   out.inside(stringIn(format, 'syntax'));
-  out.raw(String.raw`):\n`);
+  out.latin1(String.raw`):\n`);
   out.inside(stringIn(format, 'definition'));
-  out.raw('"');
+  out.latin1('"');
 }
 
 function writeLocalShell(tool: number): void {
   if (!begins(tool, 'local_shell')) return;
-  out.raw(LOCAL_SHELL);
-  out.raw('}}');
+  out.latin1(LOCAL_SHELL);
+  out.latin1('}}');
 }
 
 function writeToolSearch(tool: number): void {
   if (!isClients(tool)) throw untranslatableType(tape, tool, HOSTED_TOOL);
   if (!begins(tool, 'tool_search')) return;
-  out.raw('"tool_search"');
+  out.latin1('"tool_search"');
   FUNCTION.write(tool);
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 function leaveOutWebSearch(tool: number): void {
@@ -764,13 +754,13 @@ function functionName(tool: number, namespace: number): string {
 /** Writes that name of a tool, of the tool of a call, or of the one that is chosen. */
 function writeName(object: number, namespace: number): void {
   const name = stringIn(object, 'name');
-  out.raw('"');
+  out.latin1('"');
   if (namespace !== NONE) {
     out.inside(namespace);
-    out.raw(IN_NAMESPACE);
+    out.latin1(IN_NAMESPACE);
   }
   out.inside(name);
-  out.raw('"');
+  out.latin1('"');
 }
 
 const HOSTED_TOOL = 'Only the vendor of the API can run this tool.';
@@ -800,7 +790,7 @@ const CUSTOM = new FieldTable(
     carried('type', 'type', 'A function.', null),
     carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
     carried('description', 'function.description', 'What it does.', (description, tool) => {
-      if (present(present(tool, 'format'), 'definition') === NONE) out.carry('description', description);
+      if (present(present(tool, 'format'), 'definition') === NONE) out.carry('"description":', description);
     }),
     carried('format', 'function.description', 'A grammar is appended to the description.', writeGrammar),
   ],
@@ -850,11 +840,10 @@ const TOOLS = new TypeTable(
 );
 
 function writeChosen(choice: number): void {
-  out.key('tool_choice');
-  out.raw('{"type":"function","function":{"name":');
-  if (isOfType(choice, 'local_shell')) out.raw('"local_shell"');
+  out.next('"tool_choice":{"type":"function","function":{"name":');
+  if (isOfType(choice, 'local_shell')) out.latin1('"local_shell"');
   else writeName(choice, present(choice, 'namespace'));
-  out.raw('}}');
+  out.latin1('}}');
 }
 
 const CHOICES = new TypeTable(
@@ -865,7 +854,7 @@ const CHOICES = new TypeTable(
     carried('custom', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('local_shell', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('allowed_tools', 'tools', 'Only these tools are sent, and its `mode` is the choice.', (choice) =>
-      out.carry('tool_choice', stringIn(choice, 'mode')),
+      out.carry('"tool_choice":', stringIn(choice, 'mode')),
     ),
   ],
   { action: 'refused', note: 'Only a tool that the client runs can be chosen.' },
@@ -886,15 +875,17 @@ function readAllowed(choice: number): void {
 function writeChoice(choice: number, hasTools: boolean): void {
   if (!tape.isString(choice)) CHOICES.write(choice);
   // Without tools servers refuse even these words.
-  else if (hasTools || !(tape.equals(choice, 'auto') || tape.equals(choice, 'none'))) out.carry('tool_choice', choice);
+  else if (hasTools || !(tape.equals(choice, 'auto') || tape.equals(choice, 'none')))
+    out.carry('"tool_choice":', choice);
 }
 
 // === Options ===
 
 /** Carries a value to a member that the client may have written under its chat name, which counts then. */
 function carriedOption(name: string, to: string, note: string): Field {
+  const key = jsonKey(to);
   return carried(name, to, note, (value) => {
-    if (tape.member(ROOT, to) === NONE) out.carry(to, value);
+    if (tape.member(ROOT, to) === NONE) out.carry(key, value);
   });
 }
 
@@ -915,12 +906,12 @@ const FORMATS = new TypeTable(
   [
     dropped('text', 'The default.'),
     carried('json_object', 'response_format', 'Any JSON object.', () =>
-      out.raw(',"response_format":{"type":"json_object"}'),
+      out.latin1(',"response_format":{"type":"json_object"}'),
     ),
     carried('json_schema', 'response_format', 'JSON that matches a schema.', (format) => {
-      out.raw(',"response_format":{"type":"json_schema","json_schema":{');
+      out.latin1(',"response_format":{"type":"json_schema","json_schema":{');
       SCHEMA.write(format);
-      out.raw('}}');
+      out.latin1('}}');
     }),
   ],
   { action: 'refused', note: 'Chat completions have no such format.' },
@@ -957,9 +948,9 @@ function writeInclude(include: number): void {
     asks ||= tape.equals(name, 'message.output_text.logprobs');
   });
   if (!asks || tape.member(ROOT, 'logprobs') !== NONE) return;
-  out.raw(',"logprobs":true');
+  out.latin1(',"logprobs":true');
   const count = present(ROOT, 'top_logprobs');
-  if (count !== NONE) out.carry('top_logprobs', count);
+  if (count !== NONE) out.carry('"top_logprobs":', count);
 }
 
 const STORED = 'What it names is not stored here.';
@@ -987,8 +978,8 @@ const BODY = new FieldTable(
     ),
     carried('top_logprobs', 'top_logprobs', 'Where log-probabilities are asked for.', null),
     carried('stream', 'stream', 'Streams ask for usage.', (stream) => {
-      out.carry('stream', stream);
-      if (tape.isTrue(stream)) out.raw(',"stream_options":{"include_usage":true}');
+      out.carry('"stream":', stream);
+      if (tape.isTrue(stream)) out.latin1(',"stream_options":{"include_usage":true}');
     }),
     dropped('stream_options', 'Events are not padded.'),
     passed('temperature', 'Sampling.'),

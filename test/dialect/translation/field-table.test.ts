@@ -22,10 +22,9 @@ const PARTS = new TypeTable(
   [
     passed('text', 'Is the same.'),
     carried('note_*', 'part', 'Becomes a text.', (part) => {
-      out.separate();
-      out.raw('{"type":"text","text":');
+      out.next('{"type":"text","text":');
       out.value(tape.member(part, 'note'));
-      out.raw('}');
+      out.latin1('}');
     }),
     dropped('mark', 'Says nothing.'),
     refused('file', 'The server has no files.'),
@@ -40,10 +39,9 @@ const BODY = new FieldTable(
     passed('model', 'Is the same.'),
     carried('limit', 'max_limit', 'Has another name.'),
     carried('parts', 'content', 'A list of parts.', (parts) => {
-      out.key('content');
-      out.raw('[');
+      out.next('"content":[');
       for (let part = tape.first(parts); part < tape.next(parts); part = tape.next(part)) PARTS.write(part);
-      out.raw(']');
+      out.latin1(']');
     }),
     carried('size', 'content', 'Stands in the content.', null),
     dropped('store', 'Nothing is stored.'),
@@ -55,9 +53,9 @@ const BODY = new FieldTable(
 function written(table: FieldTable, body: unknown): unknown {
   tape.read(Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)));
   out.begin();
-  out.raw('{');
+  out.latin1('{');
   table.write(JsonTape.ROOT);
-  out.raw('}');
+  out.latin1('}');
   return JSON.parse(out.take().toString());
 }
 
@@ -65,9 +63,9 @@ t.test('writes fields in the order of the rows, and those without a row behind t
   const body = String.raw`{"top_k":40,"store":true,"limit":10,"\u006dodel":"m","min_p": 0.10,"size":1,"min_p":0.2}`;
   tape.read(Buffer.from(body));
   out.begin();
-  out.raw('{');
+  out.latin1('{');
   BODY.write(JsonTape.ROOT);
-  out.raw('}');
+  out.latin1('}');
   t.equal(out.take().toString(), '{"model":"m","max_limit":10,"top_k":40,"min_p": 0.10,"min_p":0.2}');
   t.strictSame(written(BODY, {}), {});
   t.end();
