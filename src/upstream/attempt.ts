@@ -221,6 +221,10 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     return this.form.body;
   }
 
+  get room(): number {
+    return this.form.room ?? 0;
+  }
+
   /** Sends the request; may fail before it returns. `fresh`: on a connection that has served nothing. */
   start(connectMs: number, fresh: boolean): void {
     this.#deps.running.add(this);

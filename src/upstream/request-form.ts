@@ -10,6 +10,8 @@ export interface RequestForm {
   readonly path: string;
   readonly lines: RequestLines;
   readonly body: Buffer;
+  /** Bytes before `body` in its memory that the attempt that is made may write over. Default: none. */
+  readonly room?: number;
   /** What the CRN is asked in; undefined on paths whose bytes are only passed on. */
   readonly dialect: Dialect | undefined;
   /** Answers that the request asks for: `choicesOf`. */
@@ -64,6 +66,11 @@ class TranslatedForm implements RequestForm {
 
   get body(): Buffer {
     return this.translator.request.body;
+  }
+
+  get room(): number {
+    // An attempt that is still being sent has its head there.
+    return this.translator.unsent === 1 ? this.translator.request.room : 0;
   }
 }
 

@@ -17,7 +17,7 @@ import {
 } from '../../src/net/client.ts';
 import { NameCache } from '../../src/net/name-cache.ts';
 import { CERTIFICATE, KEY } from '../support/certificate.ts';
-import { answer, chunk, chunkedHead, rawCrn } from '../support/upstream-crn.ts';
+import { answer, chunk, chunkedHead, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
 /** Records the calls of a handler, in order. */
 class Recorder implements DispatchHandler {
@@ -154,6 +154,22 @@ t.test('a large body arrives byte for byte', async (t) => {
     const body = Buffer.alloc(bytes, 'abcdefg');
     await b.get({ body });
     t.ok(crn.requests.at(-1)?.body.equals(body));
+  }
+  t.equal(crn.sockets.size, 1);
+});
+
+t.test('a head that fits is written into the room before its body, and not a byte before it', async (t) => {
+  const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', '')));
+  const b = new Bench(t, crn.url);
+  const [before, hello] = ['~'.repeat(4096), 'hello'];
+  for (const room of [undefined, 0, 20, before.length]) {
+    const memory = Buffer.from(before + hello);
+    await b.get({ body: memory.subarray(before.length), ...(room !== undefined && { room }) });
+    const { body, head } = crn.requests.at(-1) as RawRequest;
+    t.equal(body.toString(), hello);
+    const isThere = room === before.length;
+    const written = isThere ? `${head}\r\n\r\n${hello}` : hello;
+    t.equal(memory.toString(), (before + hello).slice(0, -written.length) + written);
   }
   t.equal(crn.sockets.size, 1);
 });

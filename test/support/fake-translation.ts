@@ -16,6 +16,9 @@ const CHAT = dialectOf('/v1/chat/completions') as Dialect;
 export const wrapped = (kind: string, body: Buffer): Buffer =>
   Buffer.from(JSON.stringify({ kind, of: body.toString() }));
 
+/** Bytes before each body that heads are written to. */
+const ROOM = 1024;
+
 /** Used again at each call, and by all: translators may do so. */
 const MEMORY = Buffer.alloc(1024 * 1024);
 
@@ -91,8 +94,10 @@ export function fakeTranslation(name: Translation['name'] = 'messages-chat'): Fa
       let carried: Buffer | null = null;
       return {
         get body() {
-          return (carried ??= Buffer.from(JSON.stringify({ ...members, carried: true })));
+          carried ??= Buffer.from('~'.repeat(ROOM) + JSON.stringify({ ...members, carried: true })).subarray(ROOM);
+          return carried;
         },
+        room: ROOM,
         giveBack: () => {
           // As the next request would write over it.
           carried?.fill('!');

@@ -2,6 +2,7 @@
 
 import t, { type Test } from 'tap';
 import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
+import { type FormTranslator, translatedForm } from '../../src/upstream/request-form.ts';
 import { Hedging } from '../../src/upstream/index.ts';
 import { Bench, type Ask, type BenchOptions, type Run } from '../support/upstream-bench.ts';
 import { fakeTranslation, type FakeTranslation } from '../support/fake-translation.ts';
@@ -605,6 +606,22 @@ t.test('the hedge of a request is asked in the form that its CRN needs, and wins
     t.same(outcomes, [winner === 0 ? 'lost' : 'won']);
     t.equal(b.inFlight, 0);
   }
+});
+
+t.test('a head is written before the body that is translated while no other attempt sends that', (t) => {
+  const translation = fakeTranslation();
+  const lines = { common: '', credential: '', account: '' };
+  const body = Buffer.from(JSON.stringify(BODY));
+  const own = { ...{ path: '/v1/messages', lines, body, dialect: undefined, choices: 1 }, translator: null };
+  const form = translatedForm({ ...own, unknownPath: 'passed' }, translation);
+  const translator = form.translator as FormTranslator;
+  const rooms = [1, 2, 1].map((unsent) => {
+    translator.unsent = unsent;
+    return form.room;
+  });
+  t.same(rooms, [translator.request.room, 0, translator.request.room]);
+  t.equal({ ...form, body }.room, undefined, 'a body that is made of it has none');
+  t.end();
 });
 
 t.test('where all CRNs are known to lack a dialect, one of them says so, and the others are not asked', async (t) => {

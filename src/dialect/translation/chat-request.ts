@@ -5,6 +5,7 @@ import { JsonWriter } from './json-writer.ts';
 import type { AnswerTranslator, TranslatedRequest } from './translation.ts';
 
 export abstract class ChatRequest implements TranslatedRequest {
+  readonly room = JsonWriter.ROOM;
   readonly #own: Buffer;
   readonly #write: () => Buffer;
   #body: Buffer | null;

@@ -36,6 +36,9 @@ const MIN_BYTES = 32 * 1024;
 
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
 export class JsonWriter extends ByteWriter {
+  /** Bytes before each text in its memory. */
+  static readonly ROOM = 2048;
+
   readonly #tape: JsonTape;
 
   constructor(tape: JsonTape) {
@@ -45,19 +48,19 @@ export class JsonWriter extends ByteWriter {
 
   /** Begins another text, which will be about as long as that of the tape. */
   begin(): void {
-    const size = this.#tape.body.length + MARGIN_BYTES;
+    const size = JsonWriter.ROOM + this.#tape.body.length + MARGIN_BYTES;
     if (spare !== null && spare.length >= size) {
       this.bytes = spare;
       spare = null;
     } else {
       this.bytes = Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES)) as WritableBuffer;
     }
-    this.count = 0;
+    this.count = JsonWriter.ROOM;
   }
 
   /** What was written since `begin`, in memory of its own. */
   take(): Buffer {
-    const text = this.view();
+    const text = this.bytes.subarray(JsonWriter.ROOM, this.count);
     this.bytes = NO_BYTES;
     return text;
   }
@@ -132,7 +135,7 @@ export class JsonWriter extends ByteWriter {
   }
 
   #separate(): void {
-    const last = this.count === 0 ? COLON : this.bytes[this.count - 1];
+    const last = this.count === JsonWriter.ROOM ? COLON : this.bytes[this.count - 1];
     if (last !== OPEN_OBJECT && last !== OPEN_ARRAY && last !== COLON && last !== COMMA) this.latin1(',');
   }
 }

@@ -29,6 +29,8 @@ export interface TranslatedRequest {
    * back.
    */
   readonly body: Buffer;
+  /** Bytes before `body` in its memory that belong to it: what stands before the body in a message can be written there. */
+  readonly room: number;
   /** Gives the memory of `body` back, which nobody may need any more. */
   giveBack(): void;
   /** For one answer: called once per attempt whose answer passes. */
