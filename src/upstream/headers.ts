@@ -59,6 +59,7 @@ const FROM_PROXIES = [
  */
 type RequestRule =
   | 'pass'
+  | 'dialect'
   | 'drop'
   | 'connection'
   | 'host'
@@ -84,6 +85,9 @@ export const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, R
   ['accept-encoding', 'encoding'],
 ]);
 
+/** Names that mean something in the dialect of the client only. */
+const OF_DIALECT: ReadonlySet<string> = new Set(['anthropic-version', 'anthropic-beta', 'openai-beta']);
+
 /** A name with its rule, and the beginning of its line: behind the end of the line before. */
 interface Field {
   readonly rule: RequestRule;
@@ -95,10 +99,8 @@ const FIELDS = new Map<string, Field>();
 const MAX_FIELDS = 1024;
 
 function fieldOf(name: string): Field {
-  const field: Field = {
-    rule: REQUEST_RULES.get(name) ?? (name.startsWith('x-forwarded-') ? 'proxy' : 'pass'),
-    start: `\r\n${name}: `,
-  };
+  const other = name.startsWith('x-forwarded-') ? 'proxy' : OF_DIALECT.has(name) ? 'dialect' : 'pass';
+  const field: Field = { rule: REQUEST_RULES.get(name) ?? other, start: `\r\n${name}: ` };
   if (FIELDS.size < MAX_FIELDS) FIELDS.set(name, field);
   return field;
 }
@@ -128,20 +130,32 @@ export interface RequestHeaderInput {
   readonly kept?: KeptLines | undefined;
 }
 
+type ClientLines = Pick<RequestLines, 'common' | 'dialect'>;
+
 /** The lines that were made last of the same headers of a client at the same address. */
 export class KeptLines {
   /** @internal */
   rules: RequestHeaderRules | null = null;
   /** @internal */
   readable = false;
-  /** @internal Flat text. */
-  lines = '';
+  /** @internal */
+  lines: ClientLines | undefined;
+
+  /** @internal */
+  keep(rules: RequestHeaderRules, readable: boolean, { common, dialect }: ClientLines): void {
+    this.rules = rules;
+    this.readable = readable;
+    // Text that was joined would be copied from its parts by each head that it is written to.
+    this.lines = { common: Buffer.from(common, 'latin1').toString('latin1'), dialect };
+  }
 }
 
 /** Headers of a request as lines of its head. */
 export interface RequestLines {
-  /** All but the credential. */
+  /** All but those that follow. */
   readonly common: string;
+  /** Those that mean something in the dialect of the client only; empty: none. */
+  readonly dialect: string;
   /** The client's credential; empty without one. */
   readonly credential: string;
   /** See `RequestHeaderInput`; empty: none. */
@@ -162,26 +176,20 @@ const GATEWAY_ENTRY = /1\.[01] headrace-[\da-f]{16}(?![^,\s])/g;
  */
 export function requestLines(rules: RequestHeaderRules, input: RequestHeaderInput): RequestLines {
   const { account = '', credential, kept, readable, requestId } = input;
-  let lines: string;
-  if (kept !== undefined && kept.rules === rules && kept.readable === readable) {
-    ({ lines } = kept);
-  } else {
-    lines = endToEndLines(rules, input, input.headers);
-    if (kept !== undefined) {
-      kept.rules = rules;
-      kept.readable = readable;
-      // Text that was joined would be copied from its parts by each head that it is written to.
-      kept.lines = Buffer.from(lines, 'latin1').toString('latin1');
-    }
+  let lines = kept?.lines;
+  if (lines === undefined || kept?.rules !== rules || kept.readable !== readable) {
+    lines = clientLines(rules, input, input.headers);
+    kept?.keep(rules, readable, lines);
   }
-  return { common: `x-request-id: ${requestId}${lines}`, credential, account };
+  return { common: `x-request-id: ${requestId}${lines.common}`, dialect: lines.dialect, credential, account };
 }
 
-/** All lines but the first and the credential. They begin with the end of the line before. */
-function endToEndLines(rules: RequestHeaderRules, input: RequestHeaderInput, headers: readonly string[]): string {
+/** All lines but the first and the credential. Common ones begin with the end of the line before. */
+function clientLines(rules: RequestHeaderRules, input: RequestHeaderInput, headers: readonly string[]): ClientLines {
   const { readable } = input;
   const { address, isTrusted } = rules.peers.of(input.remoteAddress);
   let common = '';
+  let dialect = '';
   let host = '';
   let via = '';
   let forwardedFor = '';
@@ -198,10 +206,13 @@ function endToEndLines(rules: RequestHeaderRules, input: RequestHeaderInput, hea
         common += start;
         common += value;
         break;
+      case 'dialect':
+        dialect += `${name}: ${value}\r\n`;
+        break;
       case 'drop':
         break;
       case 'connection':
-        if (!PLAIN_CONNECTION.test(value)) return endToEndLines(rules, input, withoutNamed(headers));
+        if (!PLAIN_CONNECTION.test(value)) return clientLines(rules, input, withoutNamed(headers));
         break;
       case 'host':
         host = value;
@@ -233,7 +244,8 @@ function endToEndLines(rules: RequestHeaderRules, input: RequestHeaderInput, hea
   if (!hasHost && host !== '') common += `\r\nx-forwarded-host: ${host}`;
   if (!hasProto) common += `\r\nx-forwarded-proto: ${rules.scheme}`;
   if (forwarded !== '') common += `\r\nforwarded: ${forwarded}for=${forwardedNode(address)}`;
-  return `${common}\r\nvia: ${via}1.1 ${rules.via}\r\n`;
+  common += `\r\nvia: ${via}1.1 ${rules.via}\r\n`;
+  return { common, dialect };
 }
 
 /** The headers without those that Connection names; loops are found all the same. */
@@ -268,10 +280,10 @@ export function credentialLines({ authorization = '', apiKey, bearer }: Presente
 }
 
 /** All lines of a request for one CRN: with the gateway's own credential in place of the client's where it has one. */
-export function linesFor({ common, credential, account }: RequestLines, apiKey: string | undefined): string {
-  if (apiKey === undefined) return common + credential;
+export function linesFor({ common, dialect, credential, account }: RequestLines, apiKey: string | undefined): string {
+  if (apiKey === undefined) return common + dialect + credential;
   const mark = account === '' ? '' : `x-headrace-account: ${accountMark(account, apiKey)}\r\n`;
-  return `${common}authorization: Bearer ${apiKey}\r\n${mark}`;
+  return `${common}${dialect}authorization: Bearer ${apiKey}\r\n${mark}`;
 }
 
 /**

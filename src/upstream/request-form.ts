@@ -36,9 +36,6 @@ export interface FormTranslator {
 /** A longer whole answer is not translated, since all of it is held for that. Ten thousand tokens with 20 log-probabilities each have 12 MB. */
 export const MAX_TRANSLATED_BYTES: number = 16 * 1024 * 1024;
 
-/** Headers of a request that mean something in its own dialect only. Names are in lower case, each behind a line end. */
-const DIALECT_LINES = /\r\n(?:anthropic-version|anthropic-beta|openai-beta): [^\r\n]*/g;
-
 /**
  * The request in another dialect: without the query and the headers of its own. Throws `HR_REQUEST_UNTRANSLATABLE` when it cannot be carried.
  * @param own as the client wrote it
@@ -57,9 +54,8 @@ class TranslatedForm implements RequestForm {
   readonly translator: FormTranslator;
 
   constructor(own: RequestForm, translation: Translation) {
-    const { common, credential } = own.lines;
     this.path = translation.path;
-    this.lines = { common: common.replace(DIALECT_LINES, ''), credential, account: '' };
+    this.lines = { ...own.lines, dialect: '' };
     this.dialect = translation.to;
     this.translator = { name: translation.name, request: translation.request(own.body), unsent: 0 };
   }

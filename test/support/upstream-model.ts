@@ -35,7 +35,7 @@ const CRNS = 4;
 const BODY = Buffer.from('{"messages":[],"prompt":""}');
 const UNTRANSLATABLE = Buffer.from('{"messages":[],"refused":""}');
 const ENDLESS = ': endless\n\n';
-const LINES = { common: '', credential: '', account: '' };
+const LINES = { common: '', dialect: '', credential: '', account: '' };
 /** Longer than every deadline of a run together. */
 const LONG_MS = 10_000_000;
 

@@ -610,7 +610,7 @@ t.test('the hedge of a request is asked in the form that its CRN needs, and wins
 
 t.test('a head is written before the body that is translated while no other attempt sends that', (t) => {
   const translation = fakeTranslation();
-  const lines = { common: '', credential: '', account: '' };
+  const lines = { common: '', dialect: '', credential: '', account: '' };
   const body = Buffer.from(JSON.stringify(BODY));
   const own = { ...{ path: '/v1/messages', lines, body, dialect: undefined, choices: 1 }, translator: null };
   const form = translatedForm({ ...own, unknownPath: 'passed' }, translation);

@@ -106,6 +106,16 @@ t.test('a request that has passed this gateway is 508, whoever sends it', async 
   t.ok(new HeadraceError('HR_ROUTE_LOOP').message.includes('passed this gateway before'));
 });
 
+t.test('lines that mean something in one dialect only are apart', (t) => {
+  const headers = ['anthropic-version', 'v', 'x-own', '1', 'anthropic-beta', 'a,b', 'openai-beta', 'c'];
+  const input = { headers, remoteAddress: STRANGER, requestId: 'id', credential: '', readable: true };
+  const { common, dialect } = requestLines(rules, input);
+  t.equal(dialect, 'anthropic-version: v\r\nanthropic-beta: a,b\r\nopenai-beta: c\r\n');
+  t.match(common, /x-own: 1/);
+  t.notMatch(common, /beta|anthropic/);
+  t.end();
+});
+
 t.test('whole answers may be compressed, streams may not', async (t) => {
   const headers = ['accept-encoding', 'gzip, br'];
   t.same(sent(headers), ['accept-encoding', 'gzip, br', ...always]);
@@ -138,9 +148,9 @@ t.test('the credential that was checked is passed on, and none beside it', async
   const authorized = { authorization: 'bearer a', apiKey: 'k', bearer: undefined };
   t.equal(credentialLines(authorized), 'authorization: bearer a\r\n');
   t.equal(credentialLines({ authorization: undefined, apiKey: undefined, bearer: undefined }), '');
-  const lines = { common: 'a: b\r\n', credential: credentialLines(authorized), account: '' };
-  t.equal(linesFor(lines, undefined), 'a: b\r\nauthorization: bearer a\r\n');
-  t.equal(linesFor(lines, 'own'), 'a: b\r\nauthorization: Bearer own\r\n', "the gateway's own replaces it");
+  const lines = { common: 'a: b\r\n', dialect: 'c: d\r\n', credential: credentialLines(authorized), account: '' };
+  t.equal(linesFor(lines, undefined), 'a: b\r\nc: d\r\nauthorization: bearer a\r\n');
+  t.equal(linesFor(lines, 'own'), 'a: b\r\nc: d\r\nauthorization: Bearer own\r\n', "the gateway's own replaces it");
   const marked = (account: string, apiKey: string): string =>
     /^x-headrace-account: (\S{22})\r$/m.exec(linesFor({ ...lines, account }, apiKey))![1]!;
   t.equal(marked('a', 'own'), marked('a', 'own'), 'an account is told apart from others of the same credential');
