@@ -112,7 +112,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #lack: Refusal | null = null;
   /** No attempt has failed for another reason. */
   #onlyLacks = true;
-  /** A whole answer that is translated, in the dialect of the client. */
+  /** A whole answer that is translated, in the dialect of the client. In memory of the translator, unless it waits for approval. */
   #translated: Buffer | null = null;
   #lastResortUntilMs = 0;
   /** The client has to read before it gets more. */
@@ -203,6 +203,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     // An answer that turns out to be none must not be paid.
     if (isAtOnce(attempt) && !this.#translate(attempt)) return;
+    if (this.#translated !== null) this.#translated = Buffer.from(this.#translated);
     this.#approving = true;
     approval.approve().then(
       (receipts) => this.#approved(receipts),
@@ -504,16 +505,16 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (!this.#full) attempt.resume();
   }
 
-  /** Translates a whole answer, where it is translated, into memory of its own. False: the CRN has failed, since that is none. */
+  /** Translates a whole answer, where it is translated. False: the CRN has failed, since that is none. */
   #translate(attempt: Attempt): boolean {
     const { form, held } = attempt;
     const { translator } = form;
     const head = attempt.head as ResponseHead;
     if (translator === null) return true;
-    const body = Buffer.concat(held);
+    const body = held.length === 1 ? (held[0] as Buffer) : Buffer.concat(held);
     try {
       this.#translated =
-        head.status < 300 ? Buffer.from(translator.request.answer().whole(body)) : translatedError(form, head, body);
+        head.status < 300 ? translator.request.answer().whole(body) : translatedError(form, head, body);
     } catch (thrown) {
       // JSON that is nested too deep for the stack.
       if (!(thrown instanceof HeadraceError || thrown instanceof RangeError)) throw thrown;

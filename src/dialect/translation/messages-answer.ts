@@ -134,7 +134,9 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   whole(body: Buffer): Buffer {
-    return Buffer.from(messageJson(membersOf(parsedJson(body.toString()))));
+    out.clear(LARGEST_IDLE_BYTES);
+    writeMessage(membersOf(parsedJson(body.toString())));
+    return out.view();
   }
 
   error(status: number, body: Buffer): Buffer {
@@ -144,9 +146,9 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal */
   onStart(chunk: Members): void {
-    const message = emptyMessage(chunk);
+    const message = messageOf(chunk, chunk['usage'], NO_STOP);
     this.#id = message.id;
-    out.utf8(sseEvent('message_start', { type: 'message_start', message }));
+    out.utf8(sseEvent('message_start', { type: 'message_start', message: { ...message, content: [] } }));
     out.utf8(PING);
   }
 
@@ -238,31 +240,39 @@ function citationOf({ excerpt, opaque, title, url }: HostedSource): Members {
 
 const ENCRYPTED_INDEX_CHARS = 24;
 
-interface MessageHead {
-  readonly id: string;
-  readonly content: readonly never[];
+/** How a message ends. */
+interface Stop {
+  readonly stop_reason: string | null;
+  readonly stop_sequence: string | null;
+  readonly stop_details: Members | null;
 }
 
-/** The message of an answer of which nothing is known but its first chunk, or what a whole answer says beside its choices. */
-function emptyMessage({ id, model, service_tier: tier, usage }: Members): MessageHead & Members {
+const NO_STOP: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
+
+/** The message without its content; from the first chunk of a stream, or from a whole answer. */
+function messageOf(
+  { id, model, service_tier: tier }: Members,
+  usage: unknown,
+  { stop_reason, stop_sequence, stop_details }: Stop,
+): Members & { readonly id: string } {
   return {
     id: messageId(id),
     type: 'message',
     role: 'assistant',
     model: typeof model === 'string' ? model : '',
-    content: [],
-    stop_reason: null,
-    stop_sequence: null,
-    stop_details: null,
+    stop_reason,
+    stop_sequence,
+    stop_details,
     usage: usageOf(usage, tier),
   };
 }
 
-const CHAT_PREFIX = /^chatcmpl-/;
+const CHAT_PREFIX = 'chatcmpl-';
 
 /** The server's own id, so that logs can be compared. */
 function messageId(id: unknown): string {
-  return `msg_${typeof id === 'string' && id !== '' ? id.replace(CHAT_PREFIX, '') : randomUUID().replaceAll('-', '')}`;
+  if (typeof id !== 'string' || id === '') return `msg_${randomUUID().replaceAll('-', '')}`;
+  return `msg_${id.startsWith(CHAT_PREFIX) ? id.slice(CHAT_PREFIX.length) : id}`;
 }
 
 /** Id of a call for which the server sends none. */
@@ -282,14 +292,15 @@ function usageOf(usage: unknown, tier: unknown): Members {
   } = membersOf(usage);
   const cached = tokenCount(membersOf(prompt_tokens_details)['cached_tokens']) ?? 0;
   const reasoning = tokenCount(membersOf(output)['reasoning_tokens']);
-  return {
+  const counts: Record<string, unknown> = {
     input_tokens: Math.max((tokenCount(prompt_tokens) ?? 0) - cached, 0),
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: cached,
     output_tokens: tokenCount(completion) ?? 0,
-    ...(reasoning !== undefined && { output_tokens_details: { thinking_tokens: reasoning } }),
-    ...(typeof tier === 'string' && Object.hasOwn(TIERS, tier) && { service_tier: TIERS[tier] }),
   };
+  if (reasoning !== undefined) counts['output_tokens_details'] = { thinking_tokens: reasoning };
+  if (typeof tier === 'string' && Object.hasOwn(TIERS, tier)) counts['service_tier'] = TIERS[tier];
+  return counts;
 }
 
 /** Finish reasons of an answer that ended by itself; '' where the server gives none. */
@@ -302,7 +313,7 @@ const FAILURES: ReadonlyMap<unknown, string> = new Map([
 const REFUSAL = { type: 'refusal', category: null, explanation: null };
 
 /** Servers also say `stop` where a call was forced. Finish reasons without a counterpart keep their name. */
-function stopOf(reason: string, sequence: string | null, called: boolean, refused: boolean): Members {
+function stopOf(reason: string, sequence: string | null, called: boolean, refused: boolean): Stop {
   const ended = ENDS.has(reason);
   const isRefusal = refused || reason === 'content_filter';
   const isSequence = ended && sequence !== null && !called && !isRefusal;
@@ -314,8 +325,8 @@ function stopOf(reason: string, sequence: string | null, called: boolean, refuse
   };
 }
 
-/** A whole answer as JSON. */
-function messageJson(answer: Members): string {
+/** Writes a whole answer. */
+function writeMessage(answer: Members): void {
   const { choices } = answer;
   if (!Array.isArray(choices) || choices.length === 0) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
@@ -323,27 +334,35 @@ function messageJson(answer: Members): string {
   if (FAILURES.has(reason)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   if (typeof message !== 'object' || message === null) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const members = membersOf(message);
-  const { content: _, ...head } = { ...emptyMessage({ usage: choice['usage'], ...answer }) };
   const reasoning = reasoningOf(members);
   const text = textOf(members['content']);
   const refusal = refusalOf(members);
   const calls = callsOf(members);
-  const blocks: string[] = [];
-  if (reasoning !== '') {
-    blocks.push(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(members) }));
-  }
-  for (const said of [text, refusal]) if (said !== '') blocks.push(JSON.stringify({ type: 'text', text: said }));
-  for (const { arguments: args, id, name } of calls) {
-    const call = { type: 'tool_use', id: id || callId(head.id, blocks.length), name };
-    blocks.push(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
-  }
-  const end = stopOf(
+  const stop = stopOf(
     typeof reason === 'string' ? reason : '',
     stopSequenceOf(choice),
     calls.length > 0,
     refusal !== '',
   );
-  return `${JSON.stringify({ ...head, ...end }).slice(0, -1)},"content":[${blocks.join(',')}]}`;
+  const { usage = choice['usage'] } = answer;
+  const head = messageOf(answer, usage, stop);
+  out.utf8(JSON.stringify(head).slice(0, -1));
+  out.latin1(',"content":[');
+  let blocks = 0;
+  const block = (json: string): void => {
+    if (blocks++ > 0) out.latin1(',');
+    out.utf8(json);
+  };
+  if (reasoning !== '') {
+    block(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(members) }));
+  }
+  if (text !== '') block(JSON.stringify({ type: 'text', text }));
+  if (refusal !== '') block(JSON.stringify({ type: 'text', text: refusal }));
+  for (const { arguments: args, id, name } of calls) {
+    const call = { type: 'tool_use', id: id || callId(head.id, blocks), name };
+    block(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
+  }
+  out.latin1(']}');
 }
 
 /** Arguments as they are written, so that numbers keep all their digits. What is no JSON becomes a text: a tool can refuse it. */

@@ -45,7 +45,7 @@ export interface AnswerTranslator {
   end(): Buffer;
   /** What the gateway does for the model between two events, as events for the client. Memory as of `events`. */
   hosted(step: HostedStep): Buffer;
-  /** A whole 2xx answer. */
+  /** A whole 2xx answer. Memory as of `events`. */
   whole(body: Buffer): Buffer;
   /** A server's own error answer (status 400 and more). */
   error(status: number, body: Buffer): Buffer;
