@@ -123,6 +123,8 @@ export interface MemberTable {
 interface Member {
   readonly name: string;
   readonly key: Uint8Array;
+  /** Its first byte, by which most others are told. */
+  readonly first: number | undefined;
   /** The key as numbers of four bytes, the last ones of which overlap the others; empty for a key of less. */
   readonly words: readonly number[];
   /** Index of the span's start in `Found.spans`; its end is the next item. */
@@ -145,8 +147,12 @@ export function memberTable(names: readonly string[], elements: readonly string[
   const byLength: Member[][] = [];
   const byName = new Map<string, Member>();
   for (const [index, name] of names.entries()) {
-    const key = Buffer.from(name, 'latin1');
-    const member = { name, key, words: wordsOf(key), at: 2 * index, elements: elements.includes(name) };
+    const bytes = Buffer.from(name, 'latin1');
+    const key = new Uint8Array(bytes);
+    const member = {
+      ...{ name, key, first: key[0], words: wordsOf(bytes) },
+      ...{ at: 2 * index, elements: elements.includes(name) },
+    };
     (byLength[name.length] ??= []).push(member);
     byName.set(name, member);
   }
@@ -522,9 +528,12 @@ export function memberOf(body: Buffer, keyStart: number, keyEnd: number, table: 
   const length = keyEnd - keyStart - 2;
   const candidates = length < table.byLength.length ? table.byLength[length] : undefined;
   if (candidates !== undefined) {
-    for (const candidate of candidates) {
-      const key = candidate.key;
-      let at = 0;
+    const first = body[keyStart + 1];
+    for (let index = 0; index < candidates.length; index++) {
+      const candidate = candidates[index] as Member;
+      if (candidate.first !== first) continue;
+      const { key } = candidate;
+      let at = 1;
       while (at < length && body[keyStart + 1 + at] === key[at]) at++;
       if (at === length) return candidate;
     }

@@ -4,7 +4,17 @@
 import { bodyTape as tape } from '../body-scan.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
-import { carried, dropped, FieldTable, passed, refused, type Table, TypeTable, untranslatable } from './field-table.ts';
+import {
+  carried,
+  dropped,
+  type Field,
+  FieldTable,
+  passed,
+  refused,
+  type Table,
+  TypeTable,
+  untranslatable,
+} from './field-table.ts';
 import { clearList, JsonWriter } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
 import type { AnswerTranslator } from './translation.ts';
@@ -242,9 +252,9 @@ function writePart(part: number): void {
   PARTS.write(part);
 }
 
-/** The text of a part that says nothing else; `NONE` of any other part. */
-function plainText(part: number): number {
-  return PARTS.find(part) === TEXT_ROW && !TEXT.hasOthers(part) ? tape.member(part, 'text') : NONE;
+/** The text of a part that says nothing else; `NONE` of any other part. `row`: that of the part. */
+function plainText(part: number, row: Field | undefined): number {
+  return row === TEXT_ROW && !TEXT.hasOthers(part) ? tape.member(part, 'text') : NONE;
 }
 
 // Messages.
@@ -338,9 +348,10 @@ function onlyText(content: number): number {
   let text = NONE;
   const end = tape.next(content);
   for (let part = tape.first(content); part < end; part = tape.next(part)) {
-    if (PARTS.find(part) === IMAGE_ROW) continue;
+    const row = PARTS.find(part);
+    if (row === IMAGE_ROW) continue;
     if (text >= 0) return NONE;
-    text = plainText(part);
+    text = plainText(part, row);
     if (text < 0) return NONE;
   }
   return text;
@@ -363,6 +374,8 @@ const calls: number[] = [];
 const results: number[] = [];
 const parts: number[] = [];
 const SORTED = [thoughts, calls, results, parts, images];
+/** The row of the last one of `parts`. */
+let lastRow: Field | undefined;
 
 function sortParts(content: number): void {
   for (const sorted of SORTED) clearList(sorted);
@@ -373,7 +386,10 @@ function sortParts(content: number): void {
     if (row === THINKING_ROW) thoughts.push(part);
     else if (row === CALL_ROW) calls.push(part);
     else if (row === RESULT_ROW) results.push(part);
-    else if (row?.write !== null) parts.push(part);
+    else if (row?.write !== null) {
+      parts.push(part);
+      lastRow = row;
+    }
   }
 }
 
@@ -412,7 +428,7 @@ function writeContent(content: number): void {
     out.latin1(calls.length > 0 ? 'null' : '""');
     return;
   }
-  const text = parts.length === 1 && images.length === 0 ? plainText(parts[0] as number) : NONE;
+  const text = parts.length === 1 && images.length === 0 ? plainText(parts[0] as number, lastRow) : NONE;
   if (text >= 0) {
     out.value(text);
     return;
