@@ -86,7 +86,7 @@ class Index {
 
   constructor(capacity, isShared) {
     if (isShared) {
-      this.#ring = new PlacementRing(createPlacementMemory(1), 0);
+      this.#ring = new PlacementRing(createPlacementMemory(1, 1), 0);
       this.#ring.on = true;
     }
     this.#index = new BlockIndex(createBlockIndexMemory(1 << 24, 1), this.#ring);

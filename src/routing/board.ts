@@ -114,7 +114,7 @@ export function createBoardMemory(
     retries: new SharedArrayBuffer((members + 1) * 4),
     responses: new SharedArrayBuffer(RESPONSE_HOLDERS_BYTES),
     loads: createLoadsMemory(members, threads),
-    placements: createPlacementMemory(threads),
+    placements: createPlacementMemory(threads, members),
     blocks: createBlockIndexMemory(indexBytes, members),
     feedback: new SharedArrayBuffer(feedbackBytes(members)),
     holds: new SharedArrayBuffer(admissionBytes(members, threads)),

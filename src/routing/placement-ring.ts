@@ -10,6 +10,9 @@
 // | written, thread       | that thread, after the record           |
 // | read, thread          | the control thread, after the record    |
 // | dropped, thread       | that thread                             |
+// | choices, thread       | that thread                             |
+// | advanced, thread      | that thread; the control thread takes   |
+// | advances, thread      | both: by member, see `advance`          |
 // | records, thread       | that thread                             |
 //
 // A record is a head of four words, and two words for each block:
@@ -19,6 +22,7 @@
 //   kind << 28, hash of the response, hash of the CRN, 0                               response
 //
 // Blocks are anchors of a prompt (see block-index.ts). Those that do not follow each other are several records; the advance is in the first one.
+// Prompts of which no anchor is told have no record: their advances are sums, so that reading them costs nothing for each.
 
 import { SharedSignal } from '../net/shared-signal.ts';
 
@@ -39,24 +43,33 @@ const IS_ON = 1;
 const WAS_ON = 2;
 const NOTED = 1;
 const UNHEARD = 2;
+const MEMBERS = 3;
 /** Parts in which `unheard` is kept. */
 const UNHEARD_PARTS = 1024;
 const COMMON_WORDS = 16;
 const WRITTEN = 0;
 const READ = 1;
 const DROPPED = 2;
+const CHOICES = 3;
+const ADVANCED = 4;
 const THREAD_WORDS = 16;
 
-const words = (thread: number): number => COMMON_WORDS + thread * (THREAD_WORDS + RING_WORDS);
+const words = (thread: number, members: number): number =>
+  COMMON_WORDS + thread * (THREAD_WORDS + members + RING_WORDS);
 
-/** Memory of the rings of so many threads. Pages that are never written take no memory of the machine. */
-export function createPlacementMemory(threads: number): SharedArrayBuffer {
-  return new SharedArrayBuffer(words(threads) * 4);
+/** Memory of the rings of so many threads, for so many members. Pages that are never written take no memory of the machine. */
+export function createPlacementMemory(threads: number, members: number): SharedArrayBuffer {
+  const memory = new SharedArrayBuffer(words(threads, members) * 4);
+  new Int32Array(memory)[MEMBERS] = members;
+  return memory;
 }
 
 /** Takes what was noted, in the order of each thread. Blocks are given as two words (low, high) each, valid during the call. */
 export interface PlacementSink {
-  /** A member was sent anchors `first` to `first + count - 1` of a prompt, which advanced its clock by `advance` (negative: taken back). */
+  /**
+   * A member was sent anchors `first` to `first + count - 1` of a prompt, which advanced its clock by `advance`. Without anchors: the sum of any number of
+   * prompts (negative where they were taken back).
+   */
   entered(member: number, advance: number, first: number, hashes: Int32Array, count: number): void;
   /** A member has not got blocks that were entered. */
   withdrawn(member: number, hashes: Int32Array, count: number): void;
@@ -64,10 +77,14 @@ export interface PlacementSink {
   response(tag: number, holder: number): void;
 }
 
+const FORGETFUL: PlacementSink = { entered: () => undefined, withdrawn: () => undefined, response: () => undefined };
+
 /** The ring of one thread. */
 export class PlacementRing {
   readonly #words: Int32Array;
+  readonly #members: number;
   readonly #at: number;
+  readonly #advancesAt: number;
   readonly #from: number;
   /** One for all threads: wakes the control thread when something was noted. */
   readonly noted: SharedSignal;
@@ -76,8 +93,10 @@ export class PlacementRing {
 
   constructor(memory: SharedArrayBuffer, thread: number) {
     this.#words = new Int32Array(memory);
-    this.#at = words(thread);
-    this.#from = this.#at + THREAD_WORDS;
+    this.#members = this.#words[MEMBERS] as number;
+    this.#at = words(thread, this.#members);
+    this.#advancesAt = this.#at + THREAD_WORDS;
+    this.#from = this.#advancesAt + this.#members;
     this.noted = new SharedSignal(this.#words, NOTED);
   }
 
@@ -111,6 +130,11 @@ export class PlacementRing {
     return (this.#words[this.#at + DROPPED] as number) >>> 0;
   }
 
+  /** Prompts that members got, from the start on, modulo 2^32. */
+  get choices(): number {
+    return (this.#words[this.#at + CHOICES] as number) >>> 0;
+  }
+
   /**
    * For the thread: a member got a prompt. `anchors`: blocks of it, of which the first `count` are told. `slots`, by block: negative for those that are
    * not to be told. `advance`: units by which its clock advanced.
@@ -124,6 +148,7 @@ export class PlacementRing {
     slots: Int32Array,
   ): void {
     let left = advance;
+    this.#words[this.#at + CHOICES]!++;
     for (let first = 0; first < count; first++) {
       const end = endOfRun(anchors, first, count, slots);
       if (end === first) continue;
@@ -131,12 +156,21 @@ export class PlacementRing {
       left = 0;
       first = end;
     }
-    if (left !== 0) this.#write(ENTERED, member, left, 0, hashes, anchors, 0, 0);
+    if (left !== 0) this.#advance(member, left);
   }
 
   /** For the thread: the clock of a member goes back. */
   rewound(member: number, advance: number): void {
-    this.#write(ENTERED, member, -advance, 0, this.#hashes, this.#hashes, 0, 0);
+    this.#advance(member, -advance);
+  }
+
+  #advance(member: number, units: number): void {
+    Atomics.add(this.#words, this.#advancesAt + member, units);
+    // Behind the last member that has one.
+    if (Atomics.load(this.#words, this.#at + ADVANCED) <= member) {
+      Atomics.store(this.#words, this.#at + ADVANCED, member + 1);
+    }
+    this.noted.raise();
   }
 
   /** For the thread: anchors `from` to `count - 1` of a prompt were withdrawn. `slots`: as in `entered`. */
@@ -195,10 +229,11 @@ export class PlacementRing {
 
   /** For the control thread: whether nothing waits to be read. */
   get isEmpty(): boolean {
-    return Atomics.load(this.#words, this.#at + WRITTEN) === this.#words[this.#at + READ];
+    const ring = this.#words;
+    return Atomics.load(ring, this.#at + WRITTEN) === ring[this.#at + READ] && ring[this.#at + ADVANCED] === 0;
   }
 
-  /** For the control thread: takes records until there is none, or `enough` says so. Returns how many. */
+  /** For the control thread: takes records until there is none, or `enough` says so, and sums of advances. Returns how many. */
   read(sink: PlacementSink, enough: () => boolean): number {
     const ring = this.#words;
     const base = this.#from;
@@ -223,11 +258,24 @@ export class PlacementRing {
       else sink.response(a, b);
       Atomics.store(ring, this.#at + READ, at);
     }
-    return records;
+    return records + this.#readAdvances(sink);
+  }
+
+  #readAdvances(sink: PlacementSink): number {
+    const ring = this.#words;
+    const end = Atomics.exchange(ring, this.#at + ADVANCED, 0);
+    let advanced = 0;
+    for (let member = 0; member < end; member++) {
+      if (ring[this.#advancesAt + member] === 0) continue;
+      sink.entered(member, Atomics.exchange(ring, this.#advancesAt + member, 0), 0, this.#hashes, 0);
+      advanced++;
+    }
+    return advanced;
   }
 
   /** For the control thread: forgets what was noted. */
   skip(): void {
+    this.#readAdvances(FORGETFUL);
     Atomics.store(this.#words, this.#at + READ, Atomics.load(this.#words, this.#at + WRITTEN));
   }
 }
