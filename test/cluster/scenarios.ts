@@ -2,6 +2,7 @@
 // is away, clocks that differ. At the end of each the ledger must equal what the hosts have counted, and limits must have held.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { connectEngine } from '../../src/cluster/connection.ts';
 import {
   type Cluster,
   type ClusterOptions,
@@ -188,6 +189,25 @@ export const SCENARIOS: readonly Scenario[] = [
       course.cluster.network.delay(100);
       await sleep(AWAY_MS);
       course.cluster.network.delay(0);
+      await course.recovered();
+    },
+  },
+  {
+    name: 'engine-full',
+    title: 'Engine full for 6 s: it refuses what would be kept',
+    excess: 'alone',
+    async run(course) {
+      const { address, port } = course.cluster.engine;
+      const connection = await connectEngine({
+        ...{ url: `redis://${address}:${port}`, channels: ['none'], clientName: 'operator', timeoutMs: PATIENCE_MS },
+        ...{ onMessage: () => undefined, onLost: () => undefined },
+      });
+      const limit = (bytes: number): Promise<unknown> =>
+        new Promise((resolve) => connection.send(['CONFIG', 'SET', 'maxmemory', String(bytes)], resolve));
+      await limit(1);
+      await sleep(AWAY_MS);
+      await limit(0);
+      connection.close();
       await course.recovered();
     },
   },
