@@ -236,6 +236,7 @@ function start(request: InferenceRequest, settlement: RequestSettlement): void {
   const { promptLength, prompts, size } = deps.settings.requestLog;
   let downstream = recorded(exchange, deps, input.origin);
   if (prompts && size > 0) downstream = new TextRecorder(exchange, downstream, input.body, promptLength);
+  exchange.bodyIsRead = input.origin !== null || downstream !== exchange;
   new Failover(deps.failover, new Forwarding(request, settlement), downstream).start();
 }
 

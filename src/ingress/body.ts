@@ -2,6 +2,7 @@
 // before it is allocated, and grows with the bytes that have arrived: a declared length alone takes none.
 
 import { HeadraceError } from '../errors.ts';
+import { freeMemory, LARGE_BYTES } from '../net/large-memory.ts';
 import { type Coding, Decoding, UNIT_BYTES } from './content-coding.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
@@ -18,6 +19,12 @@ const NO_BYTES: Buffer = Buffer.alloc(0);
 
 /** First allocation for a body that does not come in one piece. It doubles whenever it is full. */
 const FIRST_BYTES = 16 * 1024;
+
+/** A large allocation is so many times what is counted, so that it is seldom copied: memory that nothing was written to takes no room. */
+const AHEAD = 32;
+
+/** A body from this size is handed over in a turn of the event loop of its own: what is done with it takes a millisecond and more. */
+const TURN_BYTES = 1024 * 1024;
 
 /** Most bytes of a refused body that are read to keep the connection. */
 const READ_ON_BYTES = 64 * 1024;
@@ -123,7 +130,7 @@ export class Body {
   /** Also of a body that was refused. */
   receivedBytes = 0;
   #bytes: Buffer = NO_BYTES;
-  /** Bytes taken from the budget: the size of `#bytes`. */
+  /** Bytes taken from the budget for `#bytes`. */
   #reserved = 0;
   /** Bytes taken for what the gateway has put to the body. */
   #added = 0;
@@ -156,7 +163,9 @@ export class Body {
     } else if (length <= this.#reserved || this.#reserve(length, isLast)) {
       this.#bytes.set(piece, this.#length);
       this.#length = length;
-      if (isLast) this.#settle();
+      if (!isLast) return;
+      if (length < TURN_BYTES) this.#settle();
+      else setImmediate(settle, this);
     } else {
       this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
     }
@@ -235,13 +244,22 @@ export class Body {
     return true;
   }
 
-  /** Returns the memory to the budget; to be called once, when the exchange is over. */
-  release(): void {
+  /**
+   * Returns the memory to the budget; to be called once, when the exchange is over. `isRead`: somebody may still read the body, so that its
+   * memory is left to V8.
+   */
+  release(isRead = true): void {
     this.settled = true;
     this.#done = null;
+    if (!isRead && this.#decoding === null) freeMemory(this.#bytes);
     this.#decoding?.abort();
     this.#decoding = null;
     this.#free();
+  }
+
+  /** @internal The last byte has come in the turn before. */
+  settle(): void {
+    if (!this.settled) this.#settle();
   }
 
   #settle(): void {
@@ -258,12 +276,20 @@ export class Body {
     const size = isLast ? length : Math.max(grown, length);
     // Both the old and the new memory are counted while one is copied into the other.
     if (!this.#budget.take(size, this.#keyless)) return false;
-    const bytes = Buffer.allocUnsafe(size);
-    bytes.set(this.#bytes.subarray(0, this.#length));
+    if (length > this.#bytes.byteLength) {
+      const ahead = isLast || size < LARGE_BYTES ? size : Math.max(Math.min(size * AHEAD, largest), size);
+      this.#move(ahead);
+    }
     if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
-    this.#bytes = bytes;
     this.#reserved = size;
     return true;
+  }
+
+  #move(size: number): void {
+    const bytes = Buffer.allocUnsafe(size);
+    bytes.set(this.#bytes.subarray(0, this.#length));
+    freeMemory(this.#bytes);
+    this.#bytes = bytes;
   }
 
   #free(): void {
@@ -279,6 +305,10 @@ export class Body {
   #tooSlow(nowMs: number): boolean {
     return this.receivedBytes < (nowMs - this.#startMs - KEYLESS_GRACE_MS) * KEYLESS_BYTES_PER_MS;
   }
+}
+
+function settle(body: Body): void {
+  body.settle();
 }
 
 function tooLarge(maxBytes: number): HeadraceError {

@@ -302,6 +302,8 @@ export abstract class Exchange implements RequestHead {
 
   /** Set by the server adapter when the request has a body. */
   protected requestBody: Body | null = null;
+  /** Whether somebody may read the body when the exchange is over. False: its memory is freed then. */
+  bodyIsRead = true;
   /** Head of the response, for the first write. */
   protected responseHeaders: readonly string[] = [];
   protected contentLength = -1;
@@ -469,7 +471,6 @@ export abstract class Exchange implements RequestHead {
     if (this.endCause !== null) return;
     this.handedOver = true;
     this.endCause = cause;
-    this.requestBody?.release();
     try {
       this.listener?.onEnded(cause);
       if (this.subRequests !== null) for (const inner of this.subRequests) inner.leave();
@@ -478,8 +479,16 @@ export abstract class Exchange implements RequestHead {
         this.settle();
         this.heldBy?.end();
       } finally {
-        this.onClose?.(this);
+        this.#close();
       }
+    }
+  }
+
+  #close(): void {
+    try {
+      this.onClose?.(this);
+    } finally {
+      this.requestBody?.release(this.bodyIsRead);
     }
   }
 }

@@ -44,6 +44,9 @@ const UNREAD_BYTES = 64 * 1024;
 /** Requests of one connection that are served in one turn of the event loop, so that others have theirs. */
 const REQUESTS_PER_TURN = 32;
 
+/** Bytes of a body after which other connections have their turn: the kernel may have many megabytes of one. */
+const BODY_BYTES_PER_TURN = 512 * 1024;
+
 /** Bytes in the queue of a socket at which `write` asks to wait. */
 const QUEUE_BYTES = 64 * 1024;
 
@@ -268,6 +271,8 @@ class Connection implements Expirable, SocketConnection {
   #readMs = 0;
   /** The socket is not read. */
   #paused = false;
+  /** Bytes of the body since other connections had their turn. */
+  #turnBytes = 0;
   /** Requests are being taken from bytes. */
   #consuming = false;
   /** The client has closed its side. */
@@ -313,7 +318,7 @@ class Connection implements Expirable, SocketConnection {
       this.fail(error);
     }
     if (this.#webSocket !== null) return !this.#paused;
-    this.#paused = this.#isFull();
+    this.#paused = this.#isFull() || this.#givesTurn();
     return !this.#paused;
   }
 
@@ -537,6 +542,14 @@ class Connection implements Expirable, SocketConnection {
     return true;
   }
 
+  /** Whether the connection is not read until others have been. */
+  #givesTurn(): boolean {
+    if (this.#turnBytes < BODY_BYTES_PER_TURN) return false;
+    this.#turnBytes = 0;
+    setImmediate(resume, this);
+    return true;
+  }
+
   /** Takes requests and parts of bodies from bytes; returns how many bytes it took. */
   #consume(bytes: Buffer, length: number): number {
     const parser = this.#parser;
@@ -548,7 +561,7 @@ class Connection implements Expirable, SocketConnection {
         if (parser.state === 'done') {
           if (this.#exchange !== null) return at;
           if (requests === REQUESTS_PER_TURN) {
-            setImmediate(() => this.on('resume'));
+            setImmediate(resume, this);
             return at;
           }
           parser.begin();
@@ -627,6 +640,7 @@ class Connection implements Expirable, SocketConnection {
       return;
     }
     if (state === 'done' && this.#timing === 'body') this.#timing = 'none';
+    this.#turnBytes += bodyEnd - bodyStart;
     body?.append(bytes.subarray(bodyStart, bodyEnd), state === 'done', this.#readMs);
     if (body === null && state === 'done') this.#time('idle', KEEP_ALIVE_MS);
   }
@@ -838,6 +852,10 @@ function writeText(bytes: Buffer, text: string, start: number): number {
 
 function endIdle(connection: Connection): void {
   connection.on('read');
+}
+
+function resume(connection: Connection): void {
+  connection.on('resume');
 }
 
 function ignore(): void {

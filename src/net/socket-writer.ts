@@ -4,6 +4,7 @@
 
 import type { Socket } from 'node:net';
 import { getSystemErrorName } from 'node:util';
+import { sendsMemory, sentMemory } from './large-memory.ts';
 
 /** A write that the kernel does not take whole at once. The handle uses it in that case alone, and then for nothing else. */
 interface WriteRequest {
@@ -59,7 +60,10 @@ function completed(this: WriteRequest, status: number): void {
   delete this.writer;
   delete this.bytes;
   let length = 0;
-  for (const part of bytes) length += part.byteLength;
+  for (const part of bytes) {
+    length += part.byteLength;
+    sentMemory(part);
+  }
   writer?.sent(length, status);
 }
 
@@ -114,6 +118,7 @@ export class SocketWriter {
       request.oncomplete = completed;
       request.writer = this;
       request.bytes = more === null ? [bytes] : [bytes, more];
+      for (const part of request.bytes) sendsMemory(part);
       this.#pending += bytes.byteLength + (more?.byteLength ?? 0);
     }
     return this.#pending;
@@ -136,6 +141,9 @@ export class SocketWriter {
   #writeStream(bytes: Uint8Array, more: Uint8Array | null): number {
     const socket = this.#socket;
     if (!this.isOpen) return socket.writableLength;
+    // A stream does not tell of each write when it needs the memory no more: it is left to V8.
+    sendsMemory(bytes);
+    if (more !== null) sendsMemory(more);
     socket.cork();
     if (more !== null) socket.write(bytes);
     socket.write(more ?? bytes, this.#streamed);

@@ -5,6 +5,7 @@ import { refuse } from '../../src/api/refuse.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
+import { freedBlocks } from '../support/freed-blocks.ts';
 import { CHAT, GOOD, MODEL, open, startHost } from '../support/server-adapter.ts';
 
 const PATH = '/v1/chat/completions';
@@ -29,6 +30,28 @@ t.test('the cookie is Secure when clients connect by https, and is not set witho
   t.match((await secure.ask({ path: PATH, headers: GOOD, body: CHAT })).headers['set-cookie'], /; Secure$/);
   const without = await open(t, 'inject', { routing: { affinity: false } });
   t.notOk('set-cookie' in (await without.ask({ path: PATH, headers: GOOD, body: CHAT })).headers);
+});
+
+t.test('the memory of a large request is freed with its end, unless its text is kept or it is stored', async (t) => {
+  const freed = freedBlocks(t);
+  const text = 'word '.repeat(800_000);
+  const chat = { ...CHAT, messages: [{ role: 'user', content: text }] };
+  const bytes = JSON.stringify(chat).length;
+  for (const prompts of [false, true]) {
+    const { ask } = await open(t, 'node', { requestLog: { prompts } });
+    freed.length = 0;
+    for (const stream of [false, true]) {
+      const answer = await ask({ path: PATH, headers: GOOD, body: { ...chat, stream } });
+      t.match([answer.status, answer.text()], [200, /"content"/]);
+    }
+    const whole = freed.filter((length) => length >= bytes).length;
+    t.equal(whole, prompts ? 0 : 2);
+  }
+  const { ask } = await open(t, 'node');
+  freed.length = 0;
+  const stored = { model: MODEL, input: text, max_output_tokens: 2, store: true };
+  t.equal((await ask({ path: '/v1/responses', headers: GOOD, body: stored })).status, 200);
+  t.equal(freed.filter((length) => length >= text.length).length, 0);
 });
 
 t.test('requests of one session go to one CRN, whichever header or field names the session', async (t) => {

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { Body, BodyBudget, type BodyLimits, createBodyMemory } from '../../src/ingress/body.ts';
+import { freedBlocks } from '../support/freed-blocks.ts';
 
 const LIMITS: BodyLimits = { maxBodyBytes: 1000, bodyIdleMs: 50 };
 
@@ -150,6 +151,56 @@ t.test('a declared length takes no memory, and memory grows with what has come',
   body.append(Buffer.alloc(100_000), false, 0);
   t.ok(budget.usedBytes < 200_100);
   body.release();
+});
+
+const MIB = 2 ** 20;
+const LARGE: BodyLimits = { ...LIMITS, maxBodyBytes: 100 * MIB };
+
+t.test('a large body is handed over in a turn of its own, unless it is released before', async (t) => {
+  const whole = Buffer.alloc(3 * MIB, 'body ');
+  for (const isReleased of [false, true]) {
+    const body = new Body(new BodyBudget(1e9), LARGE, whole.byteLength, 0);
+    const seen: Buffer[] = [];
+    body.wait((_, bytes) => seen.push(bytes));
+    body.append(whole.subarray(0, 2 * MIB), false, 0);
+    body.append(whole.subarray(2 * MIB), true, 0);
+    t.same([seen.length, body.complete, body.settled], [0, true, false]);
+    if (isReleased) body.release();
+    await new Promise(setImmediate);
+    t.equal(seen.length, isReleased ? 0 : 1);
+    if (!isReleased) t.ok(seen[0]?.equals(whole));
+  }
+});
+
+t.test('a large body is seldom copied while it comes, and counts as what has come', async (t) => {
+  // Each copy frees the block before.
+  const copies = freedBlocks(t);
+  for (const declared of [40 * MIB, -1]) {
+    copies.length = 0;
+    const budget = new BodyBudget(1e9);
+    const body = new Body(budget, LARGE, declared, 0);
+    const piece = Buffer.alloc(64 * 1024, 'piece');
+    for (let at = 0; at < 40 * MIB; at += piece.byteLength) {
+      body.append(piece, false, 0);
+      if (budget.usedBytes > 2 * (at + piece.byteLength)) t.fail(`${budget.usedBytes} counted at ${at}`);
+    }
+    t.ok(copies.length <= 2, copies.join());
+    body.append(new Uint8Array(0), true, 0);
+    body.release();
+    t.equal(budget.usedBytes, 0);
+  }
+});
+
+t.test('the memory of a large body is freed when it is over, unless somebody reads it', async (t) => {
+  for (const isRead of [true, false]) {
+    const body = new Body(new BodyBudget(1e9), LARGE, 2 * MIB, 0);
+    let bytes: Buffer = Buffer.alloc(0);
+    body.wait((_, whole) => (bytes = whole));
+    body.append(Buffer.alloc(2 * MIB), true, 0);
+    await new Promise(setImmediate);
+    body.release(isRead);
+    t.equal(bytes.byteLength, isRead ? 2 * MIB : 0);
+  }
 });
 
 t.test('a body that fails gives its memory back at once', async (t) => {

@@ -122,6 +122,32 @@ t.test('head and body leave in one write, and every chunk is complete', async (t
   t.same(kept.ends, ['delivered', 'delivered']);
 });
 
+t.test('a large body that has come already does not keep other connections waiting', async (t) => {
+  const kept = new Kept();
+  const { dial, limits } = await serve(t, kept.handler);
+  limits.maxBodyBytes = 1e8;
+  const body = Buffer.alloc(16_000_000, 'body');
+  const large = dial();
+  void large.send(post({ 'content-length': String(body.byteLength) }));
+  const exchange = await kept.exchange();
+  void large.send(body);
+  // Nobody has asked for the body: the kernel keeps what it takes.
+  await turns(200);
+  let isWhole = false;
+  let longest = 0;
+  exchange.readBody((_, bytes) => {
+    isWhole = bytes.equals(body);
+    exchange.respond(200, [], bytes.subarray(0, 4));
+  });
+  while (!isWhole) {
+    const before = exchange.receivedBytes;
+    await new Promise(setImmediate);
+    longest = Math.max(longest, exchange.receivedBytes - before);
+  }
+  t.ok(longest > 0 && longest <= 768 * 1024, `${longest} bytes in a turn`);
+  t.equal((await large.answer()).text(), 'body');
+});
+
 t.test('a body of any size arrives whole, its memory may be reused at once', async (t) => {
   const kept = new Kept();
   const { dial } = await serve(t, kept.handler);

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { duplexPair, type Duplex } from 'node:stream';
 import t, { type Test } from 'tap';
+import { freeMemory } from '../../src/net/large-memory.ts';
 import { SocketWriter } from '../../src/net/socket-writer.ts';
 
 interface Pair {
@@ -83,6 +84,33 @@ t.test('what it does not take is sent in order, counts as queued until it has le
   await Promise.all([once(far, 'end'), once(other.far, 'end')]);
   t.ok(received().equals(Buffer.concat([...parts, Buffer.from('end')])));
   t.ok(others().equals(Buffer.concat(Array.from({ length: 10 }, (_, i) => bytesOf(10, i)))));
+});
+
+t.test('the memory of a queued write is not freed before it has left or is dropped', async (t) => {
+  const { near, far } = await pair(t);
+  const drained = Promise.withResolvers<void>();
+  const writer = new SocketWriter(near, drained.resolve);
+  const sent = bytesOf(LARGE, 1);
+  t.ok(writer.write(Buffer.from('head '), sent) > 0);
+  freeMemory(sent);
+  t.equal(sent.byteLength, LARGE);
+  const received = collect(far.resume());
+  await drained.promise;
+  freeMemory(sent);
+  t.equal(sent.byteLength, 0);
+  near.end();
+  await once(far, 'end');
+  t.ok(received().equals(Buffer.concat([Buffer.from('head '), bytesOf(LARGE, 1)])));
+
+  const other = await pair(t);
+  const dropped = bytesOf(LARGE, 2);
+  t.ok(new SocketWriter(other.near, null).write(dropped) > 0);
+  other.near.destroy();
+  freeMemory(dropped);
+  t.equal(dropped.byteLength, LARGE, 'the socket closes in a later turn');
+  await once(other.near, 'close');
+  freeMemory(dropped);
+  t.equal(dropped.byteLength, 0);
 });
 
 t.test('the socket ends behind what is queued', async (t) => {
