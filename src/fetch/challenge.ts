@@ -59,8 +59,11 @@ export function isChallengeHead(status: number, headers: Readonly<Record<string,
 export function isChallengePage(bytes: Uint8Array): boolean {
   if (bytes.byteLength > CHALLENGE_BYTES) return false;
   const page = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1').toLowerCase();
-  if (includesAny(page, WALLS) || TITLE.test(page)) return visibleLength(page) <= MAX_TEXT_LENGTH;
-  return includesAny(page, CAPTCHAS) && visibleLength(page) <= MAX_CAPTCHA_TEXT_LENGTH;
+  // Most pages have more text in their first kilobytes: their markup is not searched.
+  const textLength = visibleLength(page, MAX_TEXT_LENGTH);
+  if (textLength > MAX_TEXT_LENGTH) return false;
+  if (includesAny(page, WALLS) || TITLE.test(page)) return true;
+  return textLength <= MAX_CAPTCHA_TEXT_LENGTH && includesAny(page, CAPTCHAS);
 }
 
 function includesAny(page: string, markers: readonly string[]): boolean {
@@ -68,10 +71,13 @@ function includesAny(page: string, markers: readonly string[]): boolean {
   return false;
 }
 
-/** Characters of a page in lower case that are outside of tags, scripts and styles, runs of white space counted once. */
-export function visibleLength(page: string): number {
+/**
+ * Characters of a page in lower case that are outside of tags, scripts and styles, runs of white space counted once. What is behind more than
+ * `most` is not counted.
+ */
+export function visibleLength(page: string, most = Infinity): number {
   let length = 0;
-  for (let at = page.indexOf('<body'); at < page.length;) {
+  for (let at = page.indexOf('<body'); at < page.length && length <= most;) {
     const open = page.indexOf('<', at);
     const end = open === -1 ? page.length : open;
     length += page.slice(Math.max(at, 0), end).replace(/\s+/g, ' ').trim().length;
