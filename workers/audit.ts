@@ -2,8 +2,11 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../src/actor/clock.ts';
+import { lowerPriority } from '../src/actor/thread-priority.ts';
 import { type AuditOptions, readAudit } from '../src/billing/ledger/audit.ts';
 import { SqliteDatabase } from '../src/billing/ledger/sqlite.ts';
+
+lowerPriority();
 
 const { file, options } = workerData as { readonly file: string; readonly options: AuditOptions };
 const database = new SqliteDatabase(file, systemClock);

@@ -4,7 +4,14 @@
 import type { CleanTask } from '../src/fetch/index.ts' with { 'resolution-mode': 'import' };
 import type * as Pages from './clean-page.ts' with { 'resolution-mode': 'import' };
 
-const pages: Promise<typeof Pages> = import('./clean-page.ts');
+const pages: Promise<typeof Pages> = load();
+
+/** Proxied requests go before pages, from the start of the thread on. */
+async function load(): Promise<typeof Pages> {
+  const { lowerPriority } = await import('../src/actor/thread-priority.ts');
+  lowerPriority();
+  return import('./clean-page.ts');
+}
 
 exports.readPage = async ({ begun, ...job }: CleanTask) => {
   const { readPage } = await pages;

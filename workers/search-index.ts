@@ -1,10 +1,14 @@
 // Entry of the thread that holds the indexes of all folders that are searched.
 
 import { type MessagePort, parentPort } from 'node:worker_threads';
+import { lowerPriority } from '../src/actor/thread-priority.ts';
 import { EngineError } from '../src/search/engine.ts';
 import type { IndexCommand, IndexEvent } from '../src/search/engines/local/index-thread.ts';
 import { IndexedFolder } from '../src/search/engines/local/indexed-folder.ts';
 import type { IndexedFolderSettings } from '../src/search/engines/local.ts';
+
+// Reading a folder takes minutes of CPU time, a search a millisecond.
+lowerPriority();
 
 const parent = parentPort as MessagePort;
 const folders = new Map<string, IndexedFolder>();

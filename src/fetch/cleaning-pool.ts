@@ -14,9 +14,6 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanJob, CleanPage } from '../extract/index.ts';
 import { FairQueue, RememberedTime } from '../routing/index.ts';
 
-/** Nice value of the threads, of at most 19: proxied requests go before pages. Needs Linux and an optional dependency of Piscina. */
-const NICE = 10;
-
 /** Pages from this size are heavy, and PDFs of any size. Below it the most hostile markup known takes about a tenth of a second. */
 export const HEAVY_BYTES: number = 256 * 1024;
 
@@ -353,7 +350,6 @@ class Lane implements CleaningPool {
       maxThreads: threads,
       idleTimeout: IDLE_MS,
       recordTiming: false,
-      niceIncrement: NICE,
       // Readers of untrusted pages get no secrets of the process,
       env: {},
       // nor its preloaded modules: loaders, instrumentation.
