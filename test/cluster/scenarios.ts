@@ -202,8 +202,7 @@ export const SCENARIOS: readonly Scenario[] = [
         ...{ url: `redis://${address}:${port}`, channels: ['none'], clientName: 'operator', timeoutMs: PATIENCE_MS },
         ...{ onMessage: () => undefined, onLost: () => undefined },
       });
-      const limit = (bytes: number): Promise<unknown> =>
-        new Promise((resolve) => connection.send(['CONFIG', 'SET', 'maxmemory', String(bytes)], resolve));
+      const limit = (bytes: number): Promise<unknown> => connection.send(['CONFIG', 'SET', 'maxmemory', String(bytes)]);
       await limit(1);
       await sleep(AWAY_MS);
       await limit(0);
