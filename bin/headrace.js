@@ -15,20 +15,17 @@ try {
 }
 
 // Garbage collection without V8's four helper threads. They help nobody where every core runs an event loop: while they
-// mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md).
+// mark, a loop gets a fifth of its core and requests wait for tens of milliseconds (bench/README.md). The flag only counts
+// when a process starts, so servers replace themselves once by the same process with the flag, which Windows cannot do. A Node.js
+// that does not know the flag would not start, so later versions are left alone.
 const SINGLE_THREADED_GC = '--single-threaded-gc';
-// Functions are optimised after 500 calls, not 3000: what runs once for each request would else stay slow for minutes at a few
-// streams a second (docs/architecture-decisions.md).
-const FLAGS = [SINGLE_THREADED_GC, '--invocation-count-for-turbofan=500'];
-// Flags only count when a process starts, so servers replace themselves once by the same process with the flags, which Windows
-// cannot do. A Node.js that does not know a flag would not start, so later versions are left alone.
 const LAST_MAJOR = 24;
 const SERVERS = ['serve', 'host'];
 const canReplace = process.platform !== 'win32' && Number(process.versions.node.split('.')[0]) <= LAST_MAJOR;
 const isFirst = process.send === undefined && !process.execArgv.includes(SINGLE_THREADED_GC);
 if (SERVERS.includes(process.argv[2]) && canReplace && isFirst) {
   const { execArgv, execPath, argv, env } = process;
-  process.execve(execPath, [execPath, ...FLAGS, ...execArgv, ...argv.slice(1)], env);
+  process.execve(execPath, [execPath, SINGLE_THREADED_GC, ...execArgv, ...argv.slice(1)], env);
 }
 
 // The heap of a thread may double before it is collected whole. V8 allows as little as a third to one that was idle before: of 30 MB less than
