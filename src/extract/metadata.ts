@@ -116,9 +116,10 @@ const SOFTWARE =
   /\b(?:discourse|phpbb|vbulletin|xenforo|mybb|flarum|invision|simple machines|vanilla|nodebb|lemmy|woltlab|fluxbb|punbb)\b/i;
 const HOST = /^(?:forums?|community|communities|discuss|discussions?|boards?|answers|ask|talk)[.\d]/;
 const PATH =
-  /\/(?:forums?|threads?|topics?|t|discussions?|questions?|viewtopic\.php|showthread\.php|thread-\d+|comments|community|board|answers|r|s|post)(?:\/|$|\.|-)/;
+  /\/(?:forums?|threads?|topic|t|discussions?|questions?|viewtopic\.php|showthread\.php|thread-\d+|comments|community|board|answers|r|post\/\d+(?=\/|$))(?:\/|$|\.|-)/;
 
-const POSTS = /"(?:DiscussionForumPosting|QAPage|Question)"/;
+/** Not questions, which many articles and products list with answers. */
+const POSTS = /"(?:DiscussionForumPosting|QAPage)"/;
 const ARTICLES = /"(?:NewsArticle|Article|BlogPosting)"/;
 const PRODUCTS = /"@type"\s*:\s*"Product(?:Group)?"/;
 

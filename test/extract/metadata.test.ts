@@ -1,6 +1,8 @@
 // Titles, metadata and links of a page.
 import t from 'tap';
 import { clean } from '../../src/extract/index.ts';
+import { kindOf } from '../../src/extract/metadata.ts';
+import { parse } from '../../src/extract/parse.ts';
 
 const URL_OF_PAGE = 'https://news.example/2026/flood';
 const titleOf = (head: string, body = ''): string =>
@@ -42,6 +44,22 @@ t.test('a title has no site name', async (t) => {
     ],
   ] as const;
   for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
+});
+
+t.test('questions with answers and posts of a blog are no discussion', async (t) => {
+  const linked = (data: object): string => `<script type="application/ld+json">${JSON.stringify(data)}</script>`;
+  const questions = linked({ '@type': 'FAQPage', mainEntity: [{ '@type': 'Question', name: 'Why?' }] });
+  const article = '<meta property="og:type" content="article">';
+  const cases = [
+    [article + questions, 'https://news.example/flood', 'article'],
+    [questions, 'https://shop.example/boots', 'other'],
+    [article, 'https://blog.example/post/flood', 'article'],
+    ['', 'https://blog.example/topics/floods', 'other'],
+    [linked({ '@type': 'QAPage' }), 'https://help.example/why', 'discussion'],
+    ['', 'https://people.example/post/17', 'discussion'],
+    [article, 'https://people.example/threads/flood.17/', 'discussion'],
+  ] as const;
+  for (const [head, url, kind] of cases) t.equal(kindOf(parse(`<head>${head}</head>`).head, url), kind, url);
 });
 
 t.test('metadata and links are included on request', async (t) => {
