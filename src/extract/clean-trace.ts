@@ -72,7 +72,6 @@ const MARKS: readonly (readonly [feature: Feature, from: number, words: string])
   ['linked', 0.5, 'mostly links'],
   ['announces', 1, 'announces boilerplate'],
   ['headingAnnounces', 1, 'under a heading of boilerplate'],
-  ['byline', 1, 'like a byline'],
   ['navigation', 1, 'named as navigation'],
   ['advert', 1, 'named as advert'],
   ['consent', 1, 'named as consent'],

@@ -9,7 +9,7 @@ import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-co
 import { contentOf } from './content-builder.ts';
 import { htmlOf } from './html-writer.ts';
 import { markdownOf } from './markdown-writer.ts';
-import { authorsOf, descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
+import { authorsOf, declaredBy, descriptionOf, kindOf, metadataOf, titleOfPage } from './metadata.ts';
 import { score } from './model.ts';
 import { type CleanOptions, type CleanPage, type PageFormat, pageOf } from './page.ts';
 import { type Head, type Page, parse } from './parse.ts';
@@ -30,7 +30,7 @@ const MUCH_MORE = 2;
 /** Shorter product descriptions are names. */
 const MIN_DESCRIPTION = 100;
 
-/** Pages of more blocks are kept whole: the features of a block take 600 bytes. */
+/** Pages of more blocks are kept whole: the features of a block take 650 bytes. */
 const MAX_BLOCKS = 100_000;
 
 const MAX_HEADING_CHARACTERS = 300;
@@ -69,6 +69,8 @@ export function cleanScored(html: string, options: CleanOptions, scorer: Scorer,
     title,
     description: descriptionOf(page.head),
     body: data.body ?? '',
+    url,
+    ...declaredBy(data),
   };
   trace?.began(html, about.kind);
   const found = new ContentSearch(page, data, urls, format, about, scorer, trace).find(site);

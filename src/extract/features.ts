@@ -23,8 +23,6 @@ export const FEATURES = {
   startsLower: 'begins with a small letter',
   symbols: 'share of symbols such as | © # » •',
   emphasis: 'share of the weight in em, i, b, strong, small',
-  date: 'short and has a year or a time of day',
-  byline: 'begins like a byline or credit',
   announces: 'is a heading that announces boilerplate',
   titleShare: 'share of its words that are in the title of the page',
   titleCover: 'share of the words of the title that are in it',
@@ -53,16 +51,13 @@ export const FEATURES = {
   inQuote: 'in blockquote',
   inTable: 'in a table',
   inDefinitions: 'in dl',
-  inDetails: 'in details or dialog',
   inHeading: 'in a heading',
   inNoscript: 'in noscript',
   inLink: 'the block is inside a link',
   inCode: 'in pre or code',
   hintNear1: 'boilerplate hints of the block and its two parents: number',
   nearContent: 'hint CONTENT within two parents',
-  nearMeta: 'hint META or AUTHOR within two parents',
   nearControl: 'hint CONTROL within two parents',
-  nearLead: 'hint LEAD within two parents',
   navigation: 'hint NAVIGATION above it',
   advert: 'hint ADVERT above it',
   consent: 'hint CONSENT or OVERLAY above it',
@@ -119,6 +114,36 @@ export const FEATURES = {
   paragraphShare: 'share of the weight of the page in paragraphs of prose',
   articles: 'number of article elements',
   wide: 'share of the weight in scripts without spaces',
+  unitAlike: 'the innermost element above the block that has others like it beside it: number of these',
+  unitLevel: 'levels between the block and that element',
+  unitWeight: 'weight of that element; logarithm',
+  unitDensity: 'share of linked text in that element',
+  unitProse: 'share of prose in the text of that element',
+  unitShare: 'share of the weight of the page in the parent of that element',
+  formAlike: 'blocks whose three innermost elements have the same names and classes; logarithm',
+  formShare: 'share of the weight of the page in these blocks',
+  formLinked: 'share of linked text in these blocks',
+  routeAlike: 'blocks for which all elements above have the same names and classes; logarithm',
+  routeShare: 'share of the weight of the page in these blocks',
+  routeLinked: 'share of linked text in these blocks',
+  text3: 'share of the weight of the page three levels above the block',
+  text5: 'five levels',
+  textBefore: 'share of the weight of the page before the block',
+  mainShare: 'share of the weight of the page in main or role main',
+  prices: 'short blocks with a price; logarithm',
+  pathDepth: 'parts of the path of the address, -1 when it is not known',
+  slugWords: 'words in the last part of the path',
+  section: 'group of the words in the address',
+  declaresList: 'linked data declare a list',
+  declaresQuestions: 'linked data declare questions with answers',
+  invites: 'short and begins with a word that invites to act',
+  innerHint: 'number of the first hint of the innermost element with a boilerplate hint, 0 for elements',
+  caption: 'hint CAPTION above it',
+  nearCaption: 'hint CAPTION within two parents',
+  carousel: 'hint CAROUSEL above it',
+  legal: 'hint LEGAL above it',
+  items: 'hint ITEMS above it',
+  tabs: 'hint TABS above it',
 } as const;
 
 export type Feature = keyof typeof FEATURES;
@@ -128,7 +153,7 @@ const F = Object.fromEntries(Object.keys(FEATURES).map((name, at) => [name, at])
 
 /** Features that are repeated for the blocks before and after. */
 const OF_NEIGHBOURS: readonly number[] = [
-  F.weight, F.linked, F.sentences, F.endsSentence, F.element, F.announces, F.date, F.suspectInner, F.titleShare,
+  F.weight, F.linked, F.sentences, F.endsSentence, F.element, F.suspectInner, F.titleShare,
 ]; // prettier-ignore
 
 /** Distances of the neighbours. */
@@ -146,6 +171,10 @@ export interface About {
   readonly description: string;
   /** Article body of linked data. */
   readonly body: string;
+  readonly url: string;
+  /** Whether linked data declare a list of items, or questions with answers. */
+  readonly declaresList: boolean;
+  readonly declaresQuestions: boolean;
 }
 
 const KINDS: readonly PageKind[] = ['other', 'article', 'discussion', 'product'];
@@ -237,7 +266,7 @@ const SUSPECT_ELEMENTS: number = IN_NAV | IN_FOOTER | IN_ASIDE | IN_FORM | IN_DE
 const PROSE_WEIGHT = 80;
 /** With sentence punctuation, this is enough. */
 const SENTENCE_WEIGHT = 30;
-/** Blocks up to this weight are examined as lines: bylines, dates, headings. */
+/** Blocks up to this weight are examined as lines: headings, prices, invitations. */
 const LINE_WEIGHT = 110;
 /** Of longer blocks, only the beginning is read. */
 const LINE_CHARACTERS = 120;
@@ -245,14 +274,32 @@ const LINE_CHARACTERS = 120;
 /** Characters of linked data that all blocks together are compared with, so that time stays linear. */
 const MAX_COMPARED = 200_000_000;
 
-/** First words of bylines, credits and dates. */
-const BYLINES: ReadonlySet<string> = new Set(
-  'by von par por di door av tekst text foto fotos photo photos image picture credit credits source quelle bild fuente imagen crédit getty reuters ap afp dpa published updated posted veröffentlicht aktualisiert stand publié publicado actualizado written author опубликовано автор фото 作者 记者 責任編輯 责任编辑 来源 來源 編輯 编辑 記者 写真 ©'.split(
+/** Alike elements from which one of them is a unit of a list. */
+const UNITS = 3;
+
+/** Levels above a block in which its unit is looked for. */
+const UNIT_LEVELS = 8;
+
+/** Words in addresses that tell what a page is, in groups. */
+const SECTIONS: ReadonlyMap<string, number> = new Map(
+  [
+    'blog blogs news article articles story stories post posts press magazine journal insights',
+    'category categories collection collections shop store catalog browse c tag tags topics search list archive archives',
+    'product products p item items dp sku pd',
+    'docs doc documentation help guide guides manual reference api wiki tutorial tutorials learn support kb faq',
+    'forum forums thread threads community questions discussion discussions topic viewtopic showthread r t',
+    'service services solutions solution features feature platform pricing about industries company contact',
+    'courses course programs program jobs job careers events event reviews review best top',
+  ].flatMap((words, at) => words.split(' ').map((word) => [word, at + 1] as const)),
+);
+
+/** First words of lines that invite the reader to do something. */
+const INVITATIONS: ReadonlySet<string> = new Set(
+  'read get shop looking more add all want explore join find click share subscribe follow become ready skip rate view see watch discover start try buy download sign learn check contact book browse search show load lesen mehr jetzt hier les lees lire voir leer ver más leggi czytaj läs læs'.split(
     ' ',
   ),
 );
-const DATE =
-  /(?:\b(?:19|20)\d\d\b|\b\d{1,2}[:.]\d\d\b|\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b|\d年|\d月|\bago\b|\bmin(?:ute)?s?\b)/iu;
+const PRICE = /[$€£¥₹]\s?\d|\d\s?(?:[$€£₽]|kr\b|zł|USD\b|EUR\b|GBP\b)/u;
 
 /** Measures of one node with its subtree. */
 interface Sums {
@@ -260,6 +307,13 @@ interface Sums {
   readonly linked: Float32Array;
   readonly prose: Float32Array;
   readonly paragraphs: Int32Array;
+}
+
+/** Blocks with the same names and classes above them. */
+interface Alike {
+  size: number;
+  weight: number;
+  linked: number;
 }
 
 /** Features of all blocks, one row of `WIDTH` each. */
@@ -290,6 +344,11 @@ class Reader {
   readonly #articles: Uint16Array;
   readonly #children: Int32Array;
   readonly #alike: Int32Array;
+  /** By node, a hash of names and classes of it and two elements above it. */
+  readonly #form: Int32Array;
+  /** By node, a hash of names and classes of it and all elements above it. */
+  readonly #route: Int32Array;
+  #prices = 0;
   readonly #sums: Sums;
   /** By block. */
   readonly #weight: Float32Array;
@@ -316,6 +375,8 @@ class Reader {
     this.#articles = new Uint16Array(count);
     this.#children = new Int32Array(count);
     this.#alike = new Int32Array(count);
+    this.#form = new Int32Array(count);
+    this.#route = new Int32Array(count);
     this.#sums = {
       weight: new Float32Array(count),
       linked: new Float32Array(count),
@@ -334,6 +395,9 @@ class Reader {
     this.#sumUp();
     this.#readLines();
     this.#readContainers();
+    this.#readUnits();
+    this.#readAlike(this.#form, F.formAlike);
+    this.#readAlike(this.#route, F.routeAlike);
     this.#readPositions();
     this.#readPage();
     this.#readNeighbours();
@@ -342,8 +406,10 @@ class Reader {
 
   /** Passes elements and hints down the tree. */
   #descend(): void {
-    const { tag, parent, count, hints } = this.#tree;
+    const { tag, parent, count, hints, shape } = this.#tree;
     const own = new Int32Array(count);
+    const single = new Int32Array(count);
+    const pair = new Int32Array(count);
     for (let node = 0; node < count; node++) {
       const kind = tag[node] as number;
       const mine = hints[node] as number;
@@ -351,6 +417,10 @@ class Reader {
       const bits = ABOVE[kind] as number;
       if (node === 0) continue;
       const outer = parent[node] as number;
+      single[node] = Math.imul(31 * kind + (shape[node] as number), 0x9e3779b1);
+      pair[node] = (single[node] as number) ^ Math.imul(single[outer] as number, 0x85ebca6b);
+      this.#form[node] = (single[node] as number) ^ Math.imul(pair[outer] as number, 0x85ebca6b);
+      this.#route[node] = Math.imul((this.#route[outer] as number) ^ (single[node] as number), 0xc2b2ae35) + 1;
       this.#above[node] = (this.#above[outer] as number) | bits | ((mine & hint.MAIN) === 0 ? 0 : IN_MAIN);
       this.#hints[node] = (this.#hints[outer] as number) | mine;
       this.#near[node] = mine | (own[outer] as number) | (outer > 0 ? (own[parent[outer] as number] as number) : 0);
@@ -542,8 +612,8 @@ class Reader {
       if (weight > 8) left -= body.length;
       rows[row + F.linkedData] = body === '' || left < 0 ? -1 : Number(weight > 8 && body.includes(lettersOf(line)));
       if (weight > LINE_WEIGHT) continue;
-      rows[row + F.date] = Number((rows[row + F.digits] as number) > 0 && DATE.test(line));
-      rows[row + F.byline] = Number(BYLINES.has(firstWord(line)));
+      if ((rows[row + F.digits] as number) > 0 && PRICE.test(line)) this.#prices++;
+      rows[row + F.invites] = Number(INVITATIONS.has(firstWord(line)));
       rows[row + F.announces] = Number(announcesBoilerplate(line));
       const all = wordsOf(line, words).length || 1;
       const inTitle = title.count(words);
@@ -616,16 +686,13 @@ class Reader {
       rows[row + F.inQuote] = has(above, IN_QUOTE);
       rows[row + F.inTable] = has(above, IN_TABLE);
       rows[row + F.inDefinitions] = has(above, IN_DL);
-      rows[row + F.inDetails] = has(above, IN_DETAILS);
       rows[row + F.inHeading] = has(above, IN_HEADING);
       rows[row + F.inNoscript] = has(above, IN_NOSCRIPT);
       rows[row + F.inLink] = has(above, IN_LINK);
       rows[row + F.inCode] = has(above, IN_CODE);
       rows[row + F.hintNear1] = has(near, SUSPECT);
       rows[row + F.nearContent] = has(near, hint.CONTENT);
-      rows[row + F.nearMeta] = has(near, hint.META | hint.AUTHOR);
       rows[row + F.nearControl] = has(near, hint.CONTROL);
-      rows[row + F.nearLead] = has(near, hint.LEAD);
       rows[row + F.navigation] = has(hints, hint.NAVIGATION);
       rows[row + F.advert] = has(hints, hint.ADVERT);
       rows[row + F.consent] = has(hints, hint.CONSENT | hint.OVERLAY);
@@ -642,10 +709,18 @@ class Reader {
       rows[row + F.author] = has(hints, hint.AUTHOR);
       rows[row + F.reviews] = has(hints, hint.REVIEWS);
       rows[row + F.lead] = has(hints, hint.LEAD);
+      rows[row + F.caption] = has(hints, hint.CAPTION);
+      rows[row + F.nearCaption] = has(near, hint.CAPTION);
+      rows[row + F.carousel] = has(hints, hint.CAROUSEL);
+      rows[row + F.legal] = has(hints, hint.LEGAL);
+      rows[row + F.items] = has(hints, hint.ITEMS);
+      rows[row + F.tabs] = has(hints, hint.TABS);
       const outer = this.#suspectOuter[node] as number;
       const inner = this.#suspectInner[node] as number;
       rows[row + F.suspectShare] = outer === 0 ? -1 : (prose[outer] as number) / total;
       rows[row + F.suspectInner] = inner === 0 ? -1 : (prose[inner] as number) / total;
+      const first = inner === 0 ? 0 : (this.#tree.hints[inner] as number) & SUSPECT;
+      rows[row + F.innerHint] = first === 0 ? 0 : 32 - Math.clz32(first & -first);
       rows[row + F.suspects] = this.#suspects[node] as number;
       rows[row + F.parentShare] = (prose[up1] as number) / total;
       rows[row + F.share2] = (prose[up2] as number) / total;
@@ -659,6 +734,9 @@ class Reader {
       rows[row + F.prose2] = (prose[up2] as number) / ((weight[up2] as number) || 1);
       rows[row + F.prose3] = (prose[up3] as number) / ((weight[up3] as number) || 1);
       rows[row + F.parentWeight] = Math.log2(1 + (weight[up1] as number));
+      const all = (weight[0] as number) || 1;
+      rows[row + F.text3] = (weight[up3] as number) / all;
+      rows[row + F.text5] = (weight[up5] as number) / all;
       rows[row + F.weight3] = Math.log2(1 + (weight[up3] as number));
       let levels = 0;
       for (let up = node; isAbove[up] === 0 && levels < 30; up = parent[up] as number) levels++;
@@ -668,6 +746,55 @@ class Reader {
       rows[row + F.inSpan] = Number(isInSpan);
     }
     this.#readSpan(span);
+  }
+
+  /** Measures the element of a list that holds each block. */
+  #readUnits(): void {
+    const { parent } = this.#tree;
+    const { weight, linked, prose } = this.#sums;
+    const all = (weight[0] as number) || 1;
+    const rows = this.#rows;
+    for (let block = 0; block < this.#blocks.count; block++) {
+      const row = block * WIDTH;
+      let unit = this.#blocks.element[block] as number;
+      let level = 0;
+      do {
+        unit = unit === 0 ? 0 : (parent[unit] as number);
+        level++;
+      } while (unit !== 0 && level < UNIT_LEVELS && (this.#alike[unit] as number) < UNITS);
+      const isUnit = unit !== 0 && (this.#alike[unit] as number) >= UNITS;
+      const own = (weight[unit] as number) || 1;
+      rows[row + F.unitAlike] = isUnit ? Math.min(200, this.#alike[unit] as number) : 0;
+      rows[row + F.unitLevel] = isUnit ? level : 0;
+      rows[row + F.unitWeight] = isUnit ? Math.log2(1 + (weight[unit] as number)) : 0;
+      rows[row + F.unitDensity] = isUnit ? (linked[unit] as number) / own : -1;
+      rows[row + F.unitProse] = isUnit ? (prose[unit] as number) / own : -1;
+      rows[row + F.unitShare] = isUnit ? (weight[parent[unit] as number] as number) / all : -1;
+    }
+  }
+
+  /** Sums up the blocks of the same form or route, and writes three features of them from `column` on. */
+  #readAlike(kindOf: Int32Array, column: number): void {
+    const all = (this.#sums.weight[0] as number) || 1;
+    const { element, count } = this.#blocks;
+    const groups = new Map<number, Alike>();
+    const groupOf = new Array<Alike>(count);
+    for (let block = 0; block < count; block++) {
+      const kind = kindOf[element[block] as number] as number;
+      let group = groups.get(kind);
+      if (group === undefined) groups.set(kind, (group = { size: 0, weight: 0, linked: 0 }));
+      group.size++;
+      group.weight += this.#weight[block] as number;
+      group.linked += this.#linked[block] as number;
+      groupOf[block] = group;
+    }
+    for (let block = 0; block < count; block++) {
+      const { size, weight, linked } = groupOf[block] as Alike;
+      const at = block * WIDTH + column;
+      this.#rows[at] = Math.log2(1 + size);
+      this.#rows[at + 1] = weight / all;
+      this.#rows[at + 2] = linked / (weight || 1);
+    }
   }
 
   /** The element with most prose directly inside: its own paragraphs count whole, those one level further by half. */
@@ -740,6 +867,8 @@ class Reader {
       lastProse = block;
     }
     let before = 0;
+    let textBefore = 0;
+    const all = (this.#sums.weight[0] as number) || 1;
     let sinceProse = 99;
     let heading = -1;
     let announced = -1;
@@ -747,6 +876,8 @@ class Reader {
       const row = block * WIDTH;
       rows[row + F.position] = block / count;
       rows[row + F.proseBefore] = before / total;
+      rows[row + F.textBefore] = textBefore / all;
+      textBefore += this.#weight[block] as number;
       rows[row + F.toFirst] = limited(block - firstProse);
       rows[row + F.toLast] = limited(lastProse - block);
       rows[row + F.sinceProse] = sinceProse;
@@ -776,7 +907,18 @@ class Reader {
     const { count } = this.#blocks;
     const { weight, linked, prose, paragraphs } = this.#sums;
     const all = (weight[0] as number) || 1;
+    let main = 0;
+    for (let block = 0; block < count; block++)
+      if (rows[block * WIDTH + F.inMain] === 1) main += this.#weight[block] as number;
+    const { depth, words, section } = addressOf(this.#about.url);
     for (let row = 0; row < count * WIDTH; row += WIDTH) {
+      rows[row + F.mainShare] = main / all;
+      rows[row + F.prices] = Math.log2(1 + this.#prices);
+      rows[row + F.pathDepth] = depth;
+      rows[row + F.slugWords] = words;
+      rows[row + F.section] = section;
+      rows[row + F.declaresList] = Number(this.#about.declaresList);
+      rows[row + F.declaresQuestions] = Number(this.#about.declaresQuestions);
       rows[row + F.kind] = KINDS.indexOf(this.#about.kind);
       rows[row + F.blocks] = Math.log2(1 + count);
       rows[row + F.pageProse] = Math.log2(1 + (prose[0] as number));
@@ -803,6 +945,17 @@ class Reader {
       }
     }
   }
+}
+
+/** Parts of a path, words of the last one, and the group of the last part or label of the host that has one. */
+function addressOf(url: string): { depth: number; words: number; section: number } {
+  const parsed = URL.parse(url);
+  if (parsed === null) return { depth: -1, words: 0, section: 0 };
+  const parts = parsed.pathname.split('/').filter((part) => part !== '');
+  const words = (parts.at(-1) ?? '').split(/[-_+]|%20/).length;
+  const names = [...parsed.hostname.split('.').slice(0, -2), ...parts];
+  const section = names.map((name) => SECTIONS.get(name.toLowerCase()) ?? 0).findLast((group) => group > 0) ?? 0;
+  return { depth: Math.min(20, parts.length), words: Math.min(20, words), section };
 }
 
 function limited(distance: number): number {

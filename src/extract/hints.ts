@@ -34,6 +34,15 @@ export const AUTHOR: number = 1 << 17;
 export const REVIEWS: number = 1 << 18;
 /** The lead of an article. */
 export const LEAD: number = 1 << 19;
+/** Captions and credits of images. */
+export const CAPTION: number = 1 << 20;
+export const CAROUSEL: number = 1 << 21;
+/** Disclaimers, footnotes. */
+export const LEGAL: number = 1 << 22;
+/** Cards, products, items of a list. */
+export const ITEMS: number = 1 << 23;
+/** Tabs, accordions, questions with answers. */
+export const TABS: number = 1 << 24;
 
 const WORDS: ReadonlyMap<string, number> = new Map(
   (
@@ -55,6 +64,11 @@ const WORDS: ReadonlyMap<string, number> = new Map(
       [CONTROL, 'toolbar tools button buttons btn btns controls search searchform searchbox form filter filters sort sorting facet facets rating ratings stars vote votes voting like likes cart wishlist checkout add actions action quantity qty swatch print'],
       [REVIEWS, 'review reviews yotpo bazaarvoice trustpilot judgeme okendo stamped loox powerreviews testimonials qa qanda'],
       [LEAD, 'lead lede intro introduction standfirst subtitle subheadline subline dek deck excerpt abstract vorspann chapo entradilla summary kicker'],
+      [CAPTION, 'caption captions figcaption figure credit credits attribution bildunterschrift legende embed embedded attachment attachments'],
+      [CAROUSEL, 'carousel slider slick swiper glide gallery galleries slide slides slideshow splide flickity'],
+      [LEGAL, 'disclaimer disclaimers disclosure disclosures footnote footnotes legal terms'],
+      [ITEMS, 'card cards grid tile tiles item items list listing listings product products results result'],
+      [TABS, 'tab tabs tabpanel accordion accordions collapse collapsible expandable faq faqs'],
     ] as const
   ).flatMap(([hint, words]) => words.split(' ').map((word) => [word, hint] as const)),
 ); // prettier-ignore

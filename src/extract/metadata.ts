@@ -4,7 +4,7 @@ import { decodeHTML } from 'entities';
 import { oneLine, type PageMetadata } from './page.ts';
 import type { UrlResolver } from './links.ts';
 import type { Head } from './parse.ts';
-import type { LinkedData } from './structured.ts';
+import { type LinkedData, typeOf } from './structured.ts';
 import { titleOf } from './title.ts';
 
 const MAX_CHARACTERS = 2000;
@@ -122,6 +122,15 @@ const PATH =
 const POSTS = /"(?:DiscussionForumPosting|QAPage)"/;
 const ARTICLES = /"(?:NewsArticle|Article|BlogPosting)"/;
 const PRODUCTS = /"@type"\s*:\s*"Product(?:Group)?"/;
+
+const LIST = /^(?:ItemList|CollectionPage|SearchResultsPage|OfferCatalog|ProductCollection)$/;
+const QUESTIONS = /^(?:FAQPage|QAPage|Question)$/;
+
+/** Whether linked data declare a list of items, or questions with answers. */
+export function declaredBy({ items }: LinkedData): { declaresList: boolean; declaresQuestions: boolean } {
+  const has = (types: RegExp): boolean => items.some((item) => types.test(typeOf(item)));
+  return { declaresList: has(LIST), declaresQuestions: has(QUESTIONS) };
+}
 
 /** The kind of the page at `url`, by its software, its URL and its metadata. */
 export function kindOf(head: Head, url: string): PageKind {

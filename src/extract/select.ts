@@ -14,7 +14,7 @@ const STEPS = 200;
  */
 const ARTICLE_THRESHOLD = 0.6;
 /** The expected F1 from which it is sure. */
-const SURE = 0.75;
+const SURE = 0.85;
 
 /** A heading is kept with this share of the threshold when it leads to kept text. */
 const LIKELY_HEADING = 0.6;

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
 import { Blocks } from '../../src/extract/blocks.ts';
-import { FEATURES, featuresOf, WIDTH } from '../../src/extract/features.ts';
+import { type Feature, FEATURES, featuresOf, WIDTH } from '../../src/extract/features.ts';
 import { clean } from '../../src/extract/index.ts';
 import { score } from '../../src/extract/model.ts';
 import { parse } from '../../src/extract/parse.ts';
@@ -11,7 +11,15 @@ import { FEATURE_COUNT, SAMPLE } from '../../src/extract/weights.ts';
 
 const PROSE =
   'The river rose by four metres in one night, and the people of the valley moved their cattle to the hills. ';
-const ABOUT = { kind: 'article', title: 'The flood', description: '', body: '' } as const;
+const ABOUT = {
+  kind: 'article',
+  title: 'The flood',
+  description: '',
+  body: '',
+  url: 'https://news.example/flood',
+  declaresList: false,
+  declaresQuestions: false,
+} as const;
 
 function textsOf(html: string): string[] {
   const { tree } = parse(html);
@@ -56,6 +64,30 @@ t.test('features are finite on odd pages', async (t) => {
       html.slice(0, 20),
     );
   }
+});
+
+t.test('features tell elements that repeat, prices, and what an address says', async (t) => {
+  const card = '<div class="card"><div><h3>A boot</h3><p>$12.00</p></div></div>';
+  const { tree } = parse(
+    `<main><div class="intro"><p>${PROSE}</p></div>${card.repeat(4)}</main><p class="legal">Terms</p>`,
+  );
+  const of = (url: string): ((block: number, name: Feature) => number) => {
+    const { rows } = featuresOf(tree, new Blocks(tree), { ...ABOUT, url, declaresList: true });
+    return (block, name) => rows[block * WIDTH + Object.keys(FEATURES).indexOf(name)] as number;
+  };
+  const known = of('https://www.shop.example/collections/winter-boots');
+  t.same([known(0, 'unitAlike'), known(1, 'unitAlike'), known(1, 'unitLevel')], [0, 4, 2]);
+  t.same([known(0, 'routeAlike'), known(1, 'routeAlike'), known(1, 'formAlike')].map(Math.fround), [
+    1,
+    Math.fround(Math.log2(5)),
+    Math.fround(Math.log2(5)),
+  ]);
+  t.ok(known(0, 'routeShare') > known(1, 'routeShare'));
+  t.same([known(1, 'items'), known(9, 'legal'), known(9, 'items')], [1, 1, 0]);
+  t.equal(known(0, 'prices'), Math.fround(Math.log2(5)));
+  t.same([known(0, 'pathDepth'), known(0, 'slugWords'), known(0, 'section'), known(0, 'declaresList')], [2, 2, 2, 1]);
+  const unknown = of('');
+  t.same([unknown(0, 'pathDepth'), unknown(0, 'section')], [-1, 0]);
 });
 
 t.test('tables, lists and code are kept or dropped as a whole', async (t) => {
