@@ -73,9 +73,17 @@ for (const threads of [0, 2])
       const credit = round % 3 === 2 ? BigInt(random.below(60)) * PAGE_PRICE : USD;
       return { id: `account-${round}`, credit, leaves: round % 3 === 1 };
     });
+    await endow(ledger, USD, {}, 'warm-up');
     for (const { credit, id } of accounts) await endow(ledger, credit, {}, id);
     const last = bearer(`hr_${accounts.at(-1)?.id}`);
     await until('keys are known', async () => (await fetch(`${url}/svc/auth/check`, { headers: last })).status === 200);
+    // The first cleaner takes longer to start on a busy machine than a page may take.
+    const warm = { method: 'POST', headers: { ...bearer('hr_warm-up'), 'content-type': 'application/json' } };
+    const page = JSON.stringify({ url: `${origin}/good?warm` });
+    await until('a cleaner reads', async () => {
+      const response = await fetch(`${url}/search/fetch`, { ...warm, body: page });
+      return (await response.arrayBuffer()).byteLength > 0 && response.status === 200;
+    });
 
     let id = 0;
     const wordOf = (): string => `${random.pick(random.chance(0.7) ? LIKELY : KINDS)}?${random.below(40)}`;
