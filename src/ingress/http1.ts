@@ -113,8 +113,8 @@ class Http1Exchange extends Exchange {
     return this.#connection.minor > 0 && this.method !== 'HEAD';
   }
 
-  override readBody(done: BodyCallback): void {
-    super.readBody(done);
+  override readBody(done: BodyCallback, maxBytes?: number): void {
+    super.readBody(done, maxBytes);
     if (this.requestBody !== null) this.#connection.bodyWanted();
   }
 

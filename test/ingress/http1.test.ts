@@ -169,6 +169,27 @@ t.test('a body of any size arrives whole, its memory may be reused at once', asy
   }
 });
 
+t.test('an endpoint that takes shorter bodies refuses longer ones, declared or not', async (t) => {
+  const { dial } = await serve(t, (exchange) => {
+    exchange.readBody((error, body) => {
+      if (error !== null) respondError(exchange, error);
+      else exchange.respond(200, [], body);
+    }, 1000);
+  });
+  for (const [bytes, status] of [
+    [1000, 200],
+    [1001, 413],
+  ] as const) {
+    const body = 'x'.repeat(bytes);
+    const declared = dial();
+    await declared.send(post({ 'content-length': String(bytes) }) + body);
+    t.equal((await declared.answer()).status, status, `${bytes} bytes`);
+    const chunked = dial();
+    await chunked.send(`${post({ 'transfer-encoding': 'chunked' })}${bytes.toString(16)}\r\n${body}\r\n0\r\n\r\n`);
+    t.equal((await chunked.answer()).status, status, `${bytes} bytes in a chunk`);
+  }
+});
+
 t.test('responses without a body have none', async (t) => {
   const { dial } = await serve(t, (exchange) => {
     exchange.respond(Number(exchange.path.slice(1)), [], Buffer.from('body'));
