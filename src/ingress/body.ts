@@ -20,8 +20,12 @@ const NO_BYTES: Buffer = Buffer.alloc(0);
 /** First allocation for a body that does not come in one piece. It doubles whenever it is full. */
 const FIRST_BYTES = 16 * 1024;
 
-/** A large allocation is so many times what is counted, so that it is seldom copied: memory that nothing was written to takes no room. */
+/**
+ * A large allocation is so many times what is counted, so that it is seldom copied: memory that nothing was written to takes no room. For V8
+ * it counts all the same, so that bodies of unknown length get less.
+ */
 const AHEAD = 32;
+const AHEAD_OF_UNKNOWN = 4;
 
 /** A body from this size is handed over in a turn of the event loop of its own: what is done with it takes a millisecond and more. */
 const TURN_BYTES = 1024 * 1024;
@@ -202,6 +206,8 @@ export class Body {
   fail(error: HeadraceError): void {
     if (this.settled) return;
     this.#error = error;
+    // Nobody has got it.
+    this.#discard();
     this.#free();
     this.#settle();
   }
@@ -249,9 +255,10 @@ export class Body {
    * memory is left to V8.
    */
   release(isRead = true): void {
+    const isGiven = this.settled;
     this.settled = true;
     this.#done = null;
-    if (!isRead && this.#decoding === null) freeMemory(this.#bytes);
+    if ((!isRead || !isGiven) && this.#decoding === null) this.#discard();
     this.#decoding?.abort();
     this.#decoding = null;
     this.#free();
@@ -277,8 +284,8 @@ export class Body {
     // Both the old and the new memory are counted while one is copied into the other.
     if (!this.#budget.take(size, this.#keyless)) return false;
     if (length > this.#bytes.byteLength) {
-      const ahead = isLast || size < LARGE_BYTES ? size : Math.max(Math.min(size * AHEAD, largest), size);
-      this.#move(ahead);
+      const times = isLast || size < LARGE_BYTES ? 1 : this.#expectedBytes < 0 ? AHEAD_OF_UNKNOWN : AHEAD;
+      this.#move(Math.max(Math.min(size * times, largest), size));
     }
     if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
     this.#reserved = size;
@@ -286,10 +293,15 @@ export class Body {
   }
 
   #move(size: number): void {
-    const bytes = Buffer.allocUnsafe(size);
+    const bytes = size < LARGE_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
     bytes.set(this.#bytes.subarray(0, this.#length));
-    freeMemory(this.#bytes);
+    this.#discard();
     this.#bytes = bytes;
+  }
+
+  /** Frees the memory that nobody reads. A small block may be of the pool that all buffers share, which may be large. */
+  #discard(): void {
+    if (this.#bytes.byteLength >= LARGE_BYTES) freeMemory(this.#bytes);
   }
 
   #free(): void {
