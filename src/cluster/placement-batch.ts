@@ -251,7 +251,8 @@ export class BatchEncoder {
     for (const member of this.#queued) {
       const group = this.#groups.get(member) as Group;
       body.u32(member);
-      body.signed(group.advance);
+      // Beyond that, all that a server had is old.
+      body.signed(Math.min(Math.max(group.advance, -MAX_ADVANCE), MAX_ADVANCE));
       body.varint(group.runs);
       body.append(group.bytes.bytes);
       group.bytes.length = 0;

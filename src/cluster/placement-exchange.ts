@@ -75,7 +75,6 @@ export class PlacementExchange {
   #takenMs = -Infinity;
   /** How often in a row it was told that nothing waits. */
   #emptyWholes = 0;
-  #choices = 0;
   /** CRNs of the present table, and whether a model has several. */
   #crns = 0;
   #hasChoice = false;
@@ -115,9 +114,11 @@ export class PlacementExchange {
     return Math.max(this.#crns, inFlight / 4) / Math.max(siblings, 1);
   }
 
-  /** Choices that have been read from the rings, from the start on. */
+  /** Choices that threads have noted, from the start on, modulo 2^32. */
   get choices(): number {
-    return this.#choices;
+    let sum = 0;
+    for (const { choices } of this.#deps.rings) sum += choices;
+    return sum >>> 0;
   }
 
   /** Whether there will be nothing to tell until threads note something. */
@@ -275,7 +276,6 @@ export class PlacementExchange {
   readonly #noted = {
     entered: (member: number, advance: number, first: number, hashes: Int32Array, count: number): void => {
       const id = this.idOf(member);
-      if (advance > 0) this.#choices++;
       if (id !== undefined) this.#encoder.entered(id, advance, first, hashes, count);
     },
     withdrawn: (member: number, hashes: Int32Array, count: number): void => {

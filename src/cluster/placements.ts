@@ -76,6 +76,8 @@ export class Placements {
   readonly #alarm: Alarm;
   /** From when on what a sibling says is an occasion to tell what is noted here; Infinity while threads wake this one. */
   #joinMs = Infinity;
+  /** Choices until the last message, modulo 2^32. */
+  #toldChoices = 0;
   /** When the connection opened, while siblings may not have theirs yet; else null. */
   #connectedMs: number | null = null;
   /** A snapshot is wanted, and of how many siblings it may still be asked. */
@@ -165,15 +167,17 @@ export class Placements {
       this.#lookAt(nowMs + LOADS_MS);
       return;
     }
-    const before = exchange.choices;
     let messages = 0;
     while (messages < MOST_MESSAGES) {
       const body = exchange.take(nowMs);
       if (body === null || !link.publish('placements', body)) break;
       messages++;
     }
-    const choices = exchange.choices - before;
-    if (messages > 0) this.#pace.sent(choices, nowMs);
+    const choices = (exchange.choices - this.#toldChoices) >>> 0;
+    if (messages > 0) {
+      this.#toldChoices = exchange.choices;
+      this.#pace.sent(choices, nowMs);
+    }
     if (messages === MOST_MESSAGES) this.#lookAt(nowMs + LEAST_PAUSE_MS);
     if (!exchange.isQuiet) this.#lookAt(nowMs + LOADS_MS);
     if (messages > 0 && choices > 0) {
