@@ -106,8 +106,11 @@ t.test('what strangers write to the channels is counted, and gateways serve on',
   await stranger.next('joined');
   const random = new Random(19);
   const bytes = (length: number): Buffer => Buffer.from(Array.from({ length }, () => random.below(256)));
-  const publish = (message: Buffer): Promise<unknown> =>
-    stranger.link.command(['PUBLISH', stranger.link.key('all'), message], 10_000);
+  const publish = async (message: Buffer): Promise<unknown> => {
+    // A link that heard nothing in time, on a busy machine, has to come back first.
+    await until('the stranger is connected', () => stranger.link.connected);
+    return stranger.link.command(['PUBLISH', stranger.link.key('all'), message], 10_000);
+  };
   // A sender whom the gateways know, so that its messages reach their handlers.
   const instance = '00112233445566ff';
   const heartbeat = writeHeartbeat({
