@@ -18,6 +18,7 @@ export const SESSION_HEADERS = [
 
 const JSON_TYPE = /^application\/(?:[^;\s]+\+)?json\s*(?:;|$)/i;
 
+/** What is read of the headers of a request; serves every request of a connection whose head differs in Content-Length alone. */
 export class HeadFields {
   /** `x-request-id`, else `x-client-request-id`, when it is safe; else empty. */
   readonly requestId: string;
