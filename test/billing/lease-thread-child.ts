@@ -1,5 +1,5 @@
-// A thread that reserves and settles without pause until it is killed or told to stop; started by `lease-threads.slow.test.ts`.
-// It counts what it delivers before it settles it.
+// A thread that reserves and settles until it is killed or told to stop; started by `lease-threads.slow.test.ts`.
+// It counts what it delivers before it settles it, and says so when it has done so first.
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemEpochMs } from '../../src/actor/index.ts';
@@ -35,6 +35,7 @@ parentPort?.on('message', () => {
   isStopping = true;
 });
 
+let hasServed = false;
 /** Requests that last for a turn of the event loop or longer. */
 const running: (() => void)[] = [];
 
@@ -47,6 +48,9 @@ function serve(at: number): void {
       Atomics.add(delivered, at, BigInt(cost));
       if (cost === 0) leases.cancel(payer, held);
       else leases.settle(payer, held, spend(cost));
+      if (cost === 0 || hasServed) return;
+      hasServed = true;
+      parentPort?.postMessage('served');
     });
   };
   const held = leases.reserve(payer, most);
@@ -61,7 +65,8 @@ function turn(): void {
     if (running.length > 5 + random() * 10) running.shift()?.();
   }
   if (!isStopping) {
-    setImmediate(turn);
+    // Threads that start get the core in between.
+    setTimeout(turn, 1);
     return;
   }
   for (const end of running.splice(0)) end();

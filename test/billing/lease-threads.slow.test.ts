@@ -13,7 +13,7 @@ import { hold } from './lease-fixture.ts';
 import type { LeaseThreadData } from './lease-thread-child.ts';
 
 const THREADS = 3;
-const KILLS = 60;
+const KILLS = 30;
 const LEASE = 100_000;
 const GRANT = 2n ** 40n;
 const ACCOUNTS = ['a', 'b'];
@@ -47,7 +47,7 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
   );
   const random = createSeededRandom(7);
   let seed = 0;
-  const start = (thread: number): { worker: Worker; ended: Promise<void> } => {
+  const start = (thread: number): { worker: Worker; served: Promise<unknown>; ended: Promise<void> } => {
     const { port1, port2 } = new MessageChannel();
     const toThread = link(system, port1);
     toThread.expose('leaseManager', manager);
@@ -55,21 +55,24 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
       ...{ memory, delivered, accounts: ACCOUNTS, thread, seed: ++seed, leasePico: LEASE, port: port2 },
     };
     const worker = new Worker(new URL('lease-thread-child.js', import.meta.url), { workerData, transferList: [port2] });
+    const served = once(worker, 'message');
     const ended = once(worker, 'exit')
       .then(() => toThread.closed)
       .then(() => manager.tell({ type: 'ThreadGone', thread }));
-    return { worker, ended };
+    return { worker, served, ended };
   };
   const threads = Array.from({ length: THREADS }, (_, at) => start(at + 1));
   for (let kills = 0; kills < KILLS; kills++) {
-    await wait(20 + random() * 60);
     const at = Math.floor(random() * THREADS);
-    const { ended, worker } = threads[at] as (typeof threads)[number];
+    const { ended, served, worker } = threads[at] as (typeof threads)[number];
+    // One in four is killed wherever it is in its start.
+    if (random() < 0.75) await served;
+    await wait(random() * 60);
     await worker.terminate();
     await ended;
     threads[at] = start(at + 1);
   }
-  await wait(100);
+  await Promise.all(threads.map(({ served }) => served));
   for (const { worker } of threads) worker.postMessage('stop');
   await Promise.all(threads.map(({ ended }) => ended));
   t.same(problems, []);

@@ -58,16 +58,23 @@ function admitted(reports: readonly LimitReport[]): number {
   return reports.reduce((sum, report) => sum + report.admitted, 0);
 }
 
+/**
+ * Asks until this many are admitted, and once more. What a gateway holds and does not use is asked back, which a busy machine may do too
+ * late for the last request of a round.
+ */
+async function askUntil(gateways: readonly Gateway[], key: 'rate' | 'tokens', count: number): Promise<LimitReport[]> {
+  while (admitted(await ask(gateways, key, 40)) < count);
+  return ask(gateways, key, 40);
+}
+
 t.test('of a key with 100 requests a minute, exactly 100 are admitted by three processes', async (t) => {
   const { gateways } = await start(t);
-  const first = await ask(gateways, 'rate', 60);
-  const second = await ask(gateways, 'rate', 60);
-  t.equal(admitted(second), 100, first.map((report) => report.admitted).join(', '));
-  t.ok(second.every((report) => report.mode === 'shared'));
+  const requests = await askUntil(gateways, 'rate', 100);
+  t.equal(admitted(requests), 100, requests.map((report) => report.admitted).join(', '));
+  t.ok(requests.every((report) => report.mode === 'shared'));
   // The same processes with a limit of 3,000 tokens, of which each request takes 50.
-  await ask(gateways, 'tokens', 40);
-  const third = await ask(gateways, 'tokens', 40);
-  t.equal(admitted(third), 100 + 60, third.map((report) => report.admitted).join(', '));
+  const tokens = await askUntil(gateways, 'tokens', 100 + 60);
+  t.equal(admitted(tokens), 100 + 60, tokens.map((report) => report.admitted).join(', '));
 });
 
 t.test('of a key with 3 running requests, exactly 3 run, and each end makes place for one anywhere', async (t) => {
@@ -95,8 +102,7 @@ t.test('without the engine each counts alone; when it is back it is told what wa
   t.equal(admitted(await ask(gateways, 'rate', 110)), 300, 'the whole limit each');
   await redis.start();
   await modes(gateways, 'shared');
-  await ask(gateways, 'rate', 20);
-  t.equal(admitted(await ask(gateways, 'rate', 20)), 300, 'nothing more');
+  t.equal(admitted(await askUntil(gateways, 'rate', 300)), 300, 'nothing more');
 });
 
 t.test('a process that is killed keeps nothing from the others but what it has admitted and its slice', async (t) => {
