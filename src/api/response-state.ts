@@ -21,8 +21,6 @@ import { startBackground } from './background.ts';
 import type { ApiDeps } from './deps.ts';
 import { refuse } from './refuse.ts';
 
-const BACKGROUND = Buffer.from('"background"');
-
 const REFERENCE = 'item_reference';
 
 /** Items that are looked up for one request; databases bound the parameters of a query. */
@@ -47,11 +45,11 @@ export type Proceed = (body: Buffer, origin: ResponseOrigin | null) => void;
 export function withState(request: StatefulRequest, proceed: Proceed): void {
   const { body, deps, exchange, model, scan } = request;
   if (deps.responses === null) {
-    if (body.includes(BACKGROUND) && stateFieldsOf(body).background) throw noBackground(OFF);
+    if (stateFieldsOf(body, scan).background) throw noBackground(OFF);
     proceed(body, null);
     return;
   }
-  const fields = stateFieldsOf(body);
+  const fields = stateFieldsOf(body, scan);
   // Strangers have no account of their own: nothing of theirs is kept, for the next one could read it.
   const keeps = fields.store !== false && !exchange.keyless;
   if (fields.background) {

@@ -60,6 +60,8 @@ export const SPAN = {
   input_suffix: 64,
   image_data: 66,
   reasoning: 68,
+  store: 70,
+  background: 72,
 } as const;
 
 const REQUEST: MemberTable = memberTable(Object.keys(SPAN), ['messages', 'input']);

@@ -1,6 +1,7 @@
 // Items of conversations in the responses dialect: those of a request's input and of a response's output, as the JSON texts in which
 // they were written, and the splice that puts earlier ones before the input of a request. No item is parsed and serialised again.
 
+import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
 import {
   type Found,
@@ -12,6 +13,7 @@ import {
   skipSpace,
   skipValue,
 } from './json-scan.ts';
+import { JsonTape } from './json-tape.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -152,17 +154,27 @@ export interface StateFields {
   readonly hasReferences: boolean;
 }
 
-const REFERENCE = Buffer.from('item_reference');
+const REFERENCE = 'item_reference';
 
-/** Reads what a request says about the keeping of its response. */
-export function stateFieldsOf(body: Buffer): StateFields {
-  const spans = membersOf(body, REQUEST) ?? [];
+/** What a scanned request says about the keeping of its response. */
+export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): StateFields {
   return {
-    store: booleanAt(body, spans, STORE),
-    background: booleanAt(body, spans, BACKGROUND) === true,
-    stream: booleanAt(body, spans, STREAM) === true,
-    hasReferences: body.includes(REFERENCE),
+    store: booleanAt(body, spans, SPAN.store),
+    background: booleanAt(body, spans, SPAN.background) === true,
+    stream,
+    hasReferences: body[spans[SPAN.input] as number] === OPEN_ARRAY && mayHaveReferences(body),
   };
+}
+
+/** Read from the tape of the body where that is still there: a search through all of its bytes takes longer. */
+function mayHaveReferences(body: Buffer): boolean {
+  if (bodyTape.body !== body || !bodyTape.isWhole) return body.includes(REFERENCE);
+  const input = bodyTape.member(JsonTape.ROOT, 'input');
+  const end = bodyTape.next(input);
+  for (let item = bodyTape.first(input); item < end; item = bodyTape.next(item)) {
+    if (bodyTape.equals(bodyTape.member(item, 'type'), REFERENCE)) return true;
+  }
+  return false;
 }
 
 /** Spans of the members of the object in `body`; null when it is no object. */

@@ -1,6 +1,7 @@
 // Items of the responses dialect, and the splice that puts earlier ones before the input of a request.
 import t from 'tap';
 import { createSeededRandom } from '../../src/actor/index.ts';
+import { scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import {
   arrayItemsOf,
   asForeground,
@@ -60,8 +61,40 @@ t.test('items of input and output are the texts in which they were written', (t)
   t.end();
 });
 
+function scanned(text: string): [body: Buffer, scan: ScannedBody] {
+  const body = Buffer.from(text);
+  const scan = scanBody(body, { requireModel: false });
+  if (!scan.ok) throw new Error(JSON.stringify(scan.errors));
+  return [body, scan];
+}
+
+t.test('items that a request names are seen where they stand', (t) => {
+  const named = '{"type":"item_ref\\u0065rence","id":"x"}';
+  const cases: [input: string, expected: boolean][] = [
+    ['"item_reference"', false],
+    ['[]', false],
+    ['null', false],
+    ['[{"role":"user","content":"{\\"type\\":\\"item_reference\\"}"}]', false],
+    ['[{"role":"user","content":[{"type":"item_reference"}]}]', false],
+    ['[{"type":"message","role":"user","content":"x"},{"id":"x","type":"item_reference"}]', true],
+    [`[1,${named}]`, true],
+    ['[{"type":"item_reference","type":"message"}]', false],
+  ];
+  for (const [input, expected] of cases) {
+    for (const rest of ['', ',"metadata":{"input":[{"type":"item_reference"}]}']) {
+      const [body, scan] = scanned(`{"input":7,"input":${input}${rest}}`);
+      t.equal(stateFieldsOf(body, scan).hasReferences, expected, input);
+    }
+  }
+  // Of a body that is not the last one that was scanned, text is enough to look closer.
+  const [body, scan] = scanned('{"input":[{"role":"user","content":"an item_reference"}]}');
+  scanned('{}');
+  t.equal(stateFieldsOf(body, scan).hasReferences, true);
+  t.end();
+});
+
 t.test('the state fields of a request, and a background request as it is sent', (t) => {
-  const fields = (text: string): object => stateFieldsOf(Buffer.from(text));
+  const fields = (text: string): object => stateFieldsOf(...scanned(text));
   t.same(fields('{"store":false,"stream":true}'), {
     store: false,
     background: false,
