@@ -4,16 +4,9 @@
 import type { Dialect, EventReading, Usage } from './dialect.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
-import {
-  found,
-  type Found,
-  memberTable,
-  parsedValue,
-  scanMembers,
-  scannedNumbers,
-  skipSpace,
-  skipValue,
-} from './json-scan.ts';
+import { parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { scannedNumbers } from './json-scan-module.ts';
+import { found, type Found, memberTable } from './member-table.ts';
 import { NATIVE_TEXTS } from './native.ts';
 import { countAt } from './output-limit.ts';
 import { TextCounter, textBytes } from './text-counter.ts';

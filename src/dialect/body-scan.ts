@@ -1,11 +1,7 @@
 // The scan of a request body: its top-level members and, on a tape, the span of every value, for translations.
 
 import {
-  found,
-  type Found,
   invalidJson,
-  type MemberTable,
-  memberTable,
   readString,
   rejected,
   type RejectedBody,
@@ -13,6 +9,7 @@ import {
   skipSpace,
   skipValue,
 } from './json-scan.ts';
+import { found, type Found, type MemberTable, memberTable } from './member-table.ts';
 import { JsonTape } from './json-tape.ts';
 
 const QUOTE = 0x22;

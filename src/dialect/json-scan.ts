@@ -3,8 +3,8 @@
 // the first 16 bytes of a string that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
 
 import type { ValidationEntry } from '../errors.ts';
-import { JSON_SCAN_WASM } from './json-scan-wasm.ts';
-import { instantiate, IS_LITTLE_ENDIAN } from './wasm.ts';
+import { NODE, readByModule, type Spans, takeMembers, UNUSED } from './json-scan-module.ts';
+import { type Found, MAX_ELEMENTS, type Member, type MemberTable, setMember } from './member-table.ts';
 
 // Positions are byte offsets. A function that meets broken JSON returns `~offset` of the offending byte, which is negative.
 
@@ -21,79 +21,9 @@ const SPACE = 0x20;
 /** How much of a skipped string is checked byte by byte; a native search is faster from here on (measured). */
 const STRICT_BYTES = 16;
 
-/** Most leading elements of an array member that are remembered; conversations seldom have more system messages. */
-const MAX_ELEMENTS = 8;
-const NO_ELEMENTS: readonly number[] = Array.from({ length: 2 * MAX_ELEMENTS }, () => 0);
-
 /** Opening brackets of the containers that surround a skipped value, and their nodes; grow to the largest depth used. */
 let brackets = new Uint8Array(256);
 let nodes = new Int32Array(256);
-
-/** Words per node of a tape: start and end of its span, and the node behind its subtree. */
-export const NODE = 3;
-
-/** What json-scan.wat exports. */
-interface Loops {
-  readonly memory: { readonly buffer: ArrayBuffer };
-  /** Returns the address behind the value at `TEXT`, or 0 when the text has to be read here. */
-  readonly scan: (base: number, tape: number, room: number, levels: number) => number;
-}
-
-const { memory, scan } = instantiate<Loops>(JSON_SCAN_WASM);
-const text = new Uint8Array(memory.buffer);
-const textView = new DataView(memory.buffer);
-const isAddress = new Uint8Array(memory.buffer, 0x102000, 1);
-
-const TEXT = 0x40;
-/** A copy into the module costs more than it saves for shorter objects, and has no room for longer ones. */
-const LEAST_BYTES = 64;
-const MOST_BYTES = 1024 * 1024;
-const MOST_LEVELS = 512;
-/** Numbers of so many digits are below 2^53. */
-const SAFE_DIGITS = 15;
-/** Bytes for one open container. */
-const LEVEL = 8;
-const NODE_BYTES = 4 * NODE;
-
-/** Nodes of a tape in the memory of the module, which has two. */
-const MODULE_NODES = 65_536;
-const BODY_TAPE = 0x103000;
-const OTHER_TAPE = 0x1c3000;
-
-/**
- * The spans of the values of one text, in the order of the text, with each key of an object as a node before its value. One that is full
- * begins again at its first word, and is not whole from then on.
- */
-export class Spans {
-  /** @internal */
-  words: Int32Array<ArrayBuffer>;
-  /** @internal Words in the memory of the module, for texts that it can read. */
-  readonly moduleWords: Int32Array<ArrayBuffer>;
-  /** @internal Words that are written. */
-  count = 0;
-  /** Whether it has all values of the text. */
-  isWhole = true;
-  /** Whether a nested key ends with `url`. */
-  hasAddress = false;
-
-  /** @param isBody whether it holds the tape of the body that was scanned last; any other holds none after a scan. */
-  constructor(words: number, isBody: boolean) {
-    this.words = new Int32Array(words);
-    this.moduleWords = new Int32Array(memory.buffer, isBody ? BODY_TAPE : OTHER_TAPE, NODE * MODULE_NODES);
-  }
-
-  /** Makes room for a value and a key behind the words that are written. */
-  extend(): void {
-    this.isWhole = false;
-    this.count = 0;
-  }
-}
-
-/** For who does not want them; its keys are not looked at for addresses. */
-const UNUSED = new Spans(NODE * 1024, false);
-UNUSED.hasAddress = true;
-/** The text whose values the module has left in `UNUSED`. */
-let lastRead: Buffer | null = null;
 
 const TRUE = Buffer.from('true');
 const FALSE = Buffer.from('false');
@@ -108,68 +38,6 @@ function tableOf(chars: string): Uint8Array {
   const table = new Uint8Array(256);
   for (const char of chars) table[char.charCodeAt(0)] = 1;
   return table;
-}
-
-/** Members to look for; see {@link memberTable}. */
-export interface MemberTable {
-  /** The spans of an object that has none of the members. */
-  readonly absent: readonly number[];
-  /** The keys by their length in bytes. */
-  readonly byLength: readonly (readonly Member[] | undefined)[];
-  /** The keys as text, for keys that are written with escapes. */
-  readonly byName: ReadonlyMap<string, Member>;
-}
-
-interface Member {
-  readonly name: string;
-  readonly key: Uint8Array;
-  /** Its first byte, by which most others are told. */
-  readonly first: number | undefined;
-  /** The key as numbers of four bytes, the last ones of which overlap the others; empty for a key of less. */
-  readonly words: readonly number[];
-  /** Index of the span's start in `Found.spans`; its end is the next item. */
-  readonly at: number;
-  readonly elements: boolean;
-}
-
-/** Result of {@link scanMembers}. */
-export interface Found {
-  /** `[start, end)` of each member in table order, flattened; -1 when absent. Of duplicate keys the last wins. */
-  readonly spans: number[];
-  /** `[start, end)` of the first eight elements of the last array among the `elements` members, flattened. */
-  elements: number[];
-  /** Earlier ones of duplicate keys: index in `spans`, start and end of each, flattened; null when there are none. */
-  repeated: number[] | null;
-}
-
-/** Prepares a search for `names` (ASCII keys). For those also in `elements`, the first array elements are remembered. */
-export function memberTable(names: readonly string[], elements: readonly string[] = []): MemberTable {
-  const byLength: Member[][] = [];
-  const byName = new Map<string, Member>();
-  for (const [index, name] of names.entries()) {
-    const bytes = Buffer.from(name, 'latin1');
-    const key = new Uint8Array(bytes);
-    const member = {
-      ...{ name, key, first: key[0], words: wordsOf(bytes) },
-      ...{ at: 2 * index, elements: elements.includes(name) },
-    };
-    (byLength[name.length] ??= []).push(member);
-    byName.set(name, member);
-  }
-  return { absent: names.flatMap(() => [-1, -1]), byLength: Array.from(byLength), byName };
-}
-
-function wordsOf(key: Buffer): number[] {
-  if (key.length < 4) return [];
-  const words: number[] = [];
-  for (let at = 0; at + 4 < key.length; at += 4) words.push(key.readInt32LE(at));
-  words.push(key.readInt32LE(key.length - 4));
-  return words;
-}
-
-/** An empty result for `table`. */
-export function found(table: MemberTable): Found {
-  return { spans: table.absent.slice(), elements: [], repeated: null };
 }
 
 /**
@@ -222,140 +90,6 @@ export function scanMembers(
     if (next !== COMMA) return ~pos;
     pos = skipSpace(body, pos + 1, end);
   }
-}
-
-function setMember(into: Found, { at }: Member, start: number, end: number): void {
-  const { spans } = into;
-  const before = spans[at] as number;
-  if (before >= 0) (into.repeated ??= []).push(at, before, spans[at + 1] as number);
-  spans[at] = start;
-  spans[at + 1] = end;
-}
-
-/**
- * Reads the value whose first byte is at `start`, if it is neither too long nor too short and has nothing unusual: a fifth of the
- * instructions that JavaScript takes (measured).
- * @param spans its `moduleWords` get the span of each value; other objects than `UNUSED` take them over
- * @returns the offset behind the value; 0 when it is to be read by JavaScript
- */
-export function readByModule(body: Buffer, start: number, end: number, maxDepth: number, spans: Spans): number {
-  if (spans === UNUSED) lastRead = null;
-  const length = end - start;
-  if (length < LEAST_BYTES || length > MOST_BYTES || !IS_LITTLE_ENDIAN) return 0;
-  body.copy(text, TEXT, start, end);
-  text[TEXT + length] = 0;
-  const { moduleWords } = spans;
-  const tape = moduleWords.byteOffset;
-  const room = tape + NODE_BYTES * (MODULE_NODES - 2);
-  const base = start - TEXT;
-  const behind = scan(base, tape, room, LEVEL * Math.min(maxDepth, MOST_LEVELS));
-  if (behind === 0) return 0;
-  if (spans === UNUSED) {
-    lastRead = body;
-  } else {
-    if (spans.words !== moduleWords) spans.words = moduleWords;
-    spans.count = moduleWords[2] as number;
-    spans.hasAddress = isAddress[0] === 1;
-  }
-  return base + behind;
-}
-
-/** The members of an object that the module has read. */
-function takeMembers(body: Buffer, tape: Int32Array, table: MemberTable, into: Found): void {
-  const count = tape[2] as number;
-  const base = (tape[0] as number) - TEXT;
-  for (let key = NODE; key < count; key = tape[key + NODE + 2] as number) {
-    const member = readMember((tape[key] as number) - base, (tape[key + 1] as number) - base, table);
-    if (member === undefined) continue;
-    const value = key + NODE;
-    if (member.elements) into.elements = firstElements(tape, value, body);
-    setMember(into, member, tape[value] as number, tape[value + 1] as number);
-  }
-}
-
-/**
- * Numbers in an object that is a member of the text which `scanMembers` has read last without a tape, by their names; those of objects in it
- * are objects. Other values are NaN. A sixth of the instructions that JSON.parse takes (measured).
- * @param start where the object begins
- * @param table names of the numbers and of such objects
- * @returns undefined when the object is to be parsed
- */
-export function scannedNumbers(body: Buffer, start: number, table: MemberTable): Record<string, unknown> | undefined {
-  if (body !== lastRead || body[start] !== OPEN_OBJECT) return undefined;
-  const tape = UNUSED.moduleWords;
-  const count = tape[2] as number;
-  for (let key = NODE; key < count; key = tape[key + NODE + 2] as number) {
-    if (tape[key + NODE] === start) return numbersAt(tape, key + NODE, table, 2);
-  }
-  return undefined;
-}
-
-function numbersAt(tape: Int32Array, object: number, table: MemberTable, levels: number): Record<string, unknown> {
-  const numbers: Record<string, unknown> = {};
-  const base = (tape[0] as number) - TEXT;
-  const end = tape[object + 2] as number;
-  for (let key = object + NODE; key < end; key = tape[key + NODE + 2] as number) {
-    const member = readMember((tape[key] as number) - base, (tape[key + 1] as number) - base, table);
-    if (member === undefined) continue;
-    const value = key + NODE;
-    const at = (tape[value] as number) - base;
-    numbers[member.name] =
-      text[at] === OPEN_OBJECT && levels > 1
-        ? numbersAt(tape, value, table, levels - 1)
-        : numberAt(at, (tape[value + 1] as number) - base);
-  }
-  return numbers;
-}
-
-function numberAt(start: number, end: number): number {
-  let number = 0;
-  for (let at = start; at < end; at++) {
-    const digit = (text[at] as number) - 0x30;
-    if (digit < 0 || digit > 9 || at - start === SAFE_DIGITS) return otherNumber(start, end);
-    number = number * 10 + digit;
-  }
-  return number;
-}
-
-function otherNumber(start: number, end: number): number {
-  const written = Buffer.from(memory.buffer, start, end - start).toString('latin1');
-  return /^[\d-]/.test(written) ? Number(written) : Number.NaN;
-}
-
-/** The member whose key the module has read at these addresses. It gives up at keys with escapes. */
-function readMember(start: number, end: number, { byLength }: MemberTable): Member | undefined {
-  const length = end - start - 2;
-  const candidates = length < byLength.length ? byLength[length] : undefined;
-  if (candidates === undefined) return undefined;
-  for (let i = 0; i < candidates.length; i++) {
-    const candidate = candidates[i] as Member;
-    if (isKey(candidate, start + 1, length)) return candidate;
-  }
-  return undefined;
-}
-
-function isKey({ key, words }: Member, start: number, length: number): boolean {
-  const last = words.length - 1;
-  if (last < 0) {
-    for (let at = 0; at < length; at++) if (text[start + at] !== key[at]) return false;
-    return true;
-  }
-  for (let at = 0; at < last; at++) if (textView.getInt32(start + 4 * at, true) !== words[at]) return false;
-  return textView.getInt32(start + length - 4, true) === words[last];
-}
-
-/** The spans of the first elements of a value on a tape; none when it is no array. */
-function firstElements(tape: Int32Array, value: number, body: Buffer): number[] {
-  const last = body[tape[value] as number] === OPEN_ARRAY ? (tape[value + 2] as number) : 0;
-  let count = 0;
-  for (let at = value + NODE; at < last && count < MAX_ELEMENTS; at = tape[at + 2] as number) count++;
-  // An array that grows is allocated twice.
-  const elements = NO_ELEMENTS.slice(0, 2 * count);
-  for (let i = 0, at = value + NODE; i < 2 * count; i += 2, at = tape[at + 2] as number) {
-    elements[i] = tape[at] as number;
-    elements[i + 1] = tape[at + 1] as number;
-  }
-  return elements;
 }
 
 function beginNode(spans: Spans, start: number): number {

@@ -2,7 +2,8 @@
 // and numbers never reformatted on the way. Accepts what `scanBody` accepts.
 
 import { HeadraceError } from '../errors.ts';
-import { invalidJson, NODE, readByModule, readString, skipSpace, skipValue, Spans } from './json-scan.ts';
+import { invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
+import { NODE, readByModule, Spans } from './json-scan-module.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;

@@ -5,7 +5,8 @@
 import { tokenCount, type Usage } from './dialect.ts';
 import { usualPath } from './dialects.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
-import { found, type Found, memberTable, type MemberTable, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { found, type Found, memberTable, type MemberTable } from './member-table.ts';
 import { type BodyEdit, countAt, limitEdits, loweredLimit } from './output-limit.ts';
 import { textBytes, textMembers } from './text-counter.ts';
 

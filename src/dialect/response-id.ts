@@ -1,7 +1,8 @@
 // Ids of the responses dialect: of the response that a request continues, and of the one that an answer brings.
 
 import { type ScannedBody, SPAN } from './body-scan.ts';
-import { found, memberTable, readString, scanMembers, skipSpace } from './json-scan.ts';
+import { readString, scanMembers, skipSpace } from './json-scan.ts';
+import { found, memberTable } from './member-table.ts';
 
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;

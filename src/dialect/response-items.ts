@@ -3,16 +3,8 @@
 
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
-import {
-  type Found,
-  found,
-  type MemberTable,
-  memberTable,
-  readString,
-  scanMembers,
-  skipSpace,
-  skipValue,
-} from './json-scan.ts';
+import { readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
 import { JsonTape } from './json-tape.ts';
 
 const QUOTE = 0x22;

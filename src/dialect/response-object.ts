@@ -2,7 +2,8 @@
 // are replaced. Nothing but these members changes; numbers and texts stay as they were written.
 
 import { edited } from './output-limit.ts';
-import { type Found, found, type MemberTable, memberTable, readString, scanMembers, skipSpace } from './json-scan.ts';
+import { readString, scanMembers, skipSpace } from './json-scan.ts';
+import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;

@@ -2,7 +2,8 @@
 // cache has the prompt behind it. The changes that take it out of a messages request leave all other bytes as they are.
 
 import { type ScannedBody, SPAN } from './body-scan.ts';
-import { found, memberTable, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { found, memberTable } from './member-table.ts';
 import { type BodyEdit, edited } from './output-limit.ts';
 
 const BEGINNING = Buffer.from('x-anthropic-billing-header:');

@@ -1,16 +1,9 @@
 // The WebAssembly module beside the scan in JavaScript: the same tapes of random texts, and nothing taken that JavaScript refuses.
 import fc from 'fast-check';
 import t from 'tap';
-import {
-  found,
-  memberTable,
-  NODE,
-  readByModule,
-  scanMembers,
-  scannedNumbers,
-  skipValue,
-  Spans,
-} from '../../src/dialect/json-scan.ts';
+import { scanMembers, skipValue } from '../../src/dialect/json-scan.ts';
+import { NODE, readByModule, scannedNumbers, Spans } from '../../src/dialect/json-scan-module.ts';
+import { found, memberTable } from '../../src/dialect/member-table.ts';
 import { mutated, Random } from '../support/random.ts';
 import { randomJson } from './translation/json-texts.ts';
 

@@ -2,7 +2,8 @@
 // says what happens to the field and writes it; docs/dialects.md is made from the same rows.
 
 import { HeadraceError } from '../../errors.ts';
-import { memberOf, type MemberTable, memberTable } from '../json-scan.ts';
+import { memberOf } from '../json-scan.ts';
+import { type MemberTable, memberTable } from '../member-table.ts';
 import { JsonTape } from '../json-tape.ts';
 import { jsonKey, type JsonWriter } from './json-writer.ts';
 

@@ -1,7 +1,8 @@
 // What a response object repeats of its request, and what the answer needs to know of the request's tools. Values are copied as
 // they were written; what the request leaves out or sets to null has the default of the official API.
 
-import { found, memberOf, memberTable, readString, scanMembers } from '../json-scan.ts';
+import { memberOf, readString, scanMembers } from '../json-scan.ts';
+import { found, memberTable } from '../member-table.ts';
 import { JsonTape } from '../json-tape.ts';
 
 /** A tool as the client knows it, where a server of chat completions knows a function in its place. */
