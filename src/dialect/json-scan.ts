@@ -125,6 +125,7 @@ export function skipValue(
   maxDepth: number,
   spans = UNUSED,
 ): number {
+  if (spans === UNUSED && body[start] === QUOTE && start < end) return skipString(body, start, end, STRICT_BYTES);
   ({ count, words } = spans);
   let pos = start;
   let depth = outer;

@@ -44,7 +44,7 @@ const ATTACHMENT_BYTES = 4096;
 const CHUNK = 64 * 1024;
 /** First bytes of a string with escapes that are copied, where its end is not known; then more and more. */
 const FIRST_CHUNK = 1024;
-/** A native copy costs about as much as this many bytes one by one. */
+/** A native copy or search costs about as much as this many bytes one by one. */
 const SHORT_BYTES = 12;
 /** Strings are searched in steps of so many bytes. */
 const STEP = 64;
@@ -121,6 +121,17 @@ function putBytes(body: Buffer, from: number, to: number): void {
 export function putString(body: Buffer, start: number): number {
   const from = start + 1;
   if (size >= limit) return putRest(body, start, from);
+  // Roles, names and ids: a native search takes longer than they do.
+  const shortEnd = Math.min(from + SHORT_BYTES, from + MOST_BYTES - size, body.length);
+  for (let pos = from, to = size; pos < shortEnd; pos++, to++) {
+    const byte = body[pos] as number;
+    if (byte === QUOTE) {
+      size = to;
+      return pos + 1;
+    }
+    if (byte === BACKSLASH) break;
+    bytes[to] = byte;
+  }
   const quote = body.indexOf(QUOTE, from);
   if (quote < 0) return body.length;
   if (backslash < from || searchedFrom > from) {

@@ -64,6 +64,18 @@ t.test('the reference has the values of the specification', (t) => {
   t.end();
 });
 
+t.test('short texts have the hashes of the same texts with escapes, also where the hashed bytes end', (t) => {
+  const HASHED = 1024 * 1024;
+  const shorts = Array.from({ length: 16 }, (_, length) => 'abcdefghijklmnop'.slice(0, length));
+  for (const rest of [0, 1, 5, 11, 12, 13, 40, 150, HASHED - 700]) {
+    const prompt = JSON.stringify({ prompt: ['x'.repeat(HASHED - rest), ...shorts, 'y'.repeat(600)] });
+    const escaped = prompt.replace(/"a(?=[b-p]*")/g, String.raw`"\u0061`);
+    t.not(prompt, escaped);
+    t.same(chain(Buffer.from(prompt)).blocks, chain(Buffer.from(escaped)).blocks, `${rest} bytes are left`);
+  }
+  t.end();
+});
+
 t.test('a plain prompt has the hashes of the rules', (t) => {
   const TEXT = fc.oneof(
     fc.string({ unit: 'binary' }),
