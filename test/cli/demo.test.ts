@@ -4,6 +4,9 @@ import t from 'tap';
 import { runCli, startCli } from '../support/cli.ts';
 import { until } from '../support/system.ts';
 
+/** Why an engine is passed over that answers long after the others, as any may on a busy machine. */
+const SLOW = 'slow';
+
 t.test('its search shows partial failure within three calls, and papers for academic searches', async (t) => {
   const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
   await cli.shows(/Ctrl-C ends it/);
@@ -15,11 +18,13 @@ t.test('its search shows partial failure within three calls, and papers for acad
     return (await response.json()) as { results: { url: string }[]; meta: Record<string, unknown> };
   };
   const engines = ['engine_a', 'engine_b', 'engine_c', 'engine_d', 'engine_e'];
-  const answers = await Promise.all(['weir', 'turbine', 'screen'].map((query) => search({ query, engines })));
-  const failed = answers.filter(({ meta }) => String(meta['engines_failed']) !== '');
-  t.equal(failed.length, 1);
-  t.same(failed[0]?.meta['engine_errors'], [{ engine: 'engine_d', reason: 'engine returned HTTP 500' }]);
-  t.ok(answers.every(({ results }) => results.length > 0));
+  const errors: unknown[] = [];
+  for (const query of ['weir', 'turbine', 'screen']) {
+    const { meta, results } = await search({ query, engines });
+    t.ok(results.length > 0);
+    errors.push(...(meta['engine_errors'] as { reason: string }[]).filter(({ reason }) => reason !== SLOW));
+  }
+  t.same(errors, [{ engine: 'engine_d', reason: 'engine returned HTTP 500' }]);
   const academic = await search({ query: 'screen', engines: ['engine_a', 'engine_e'], search_type: 'academic' });
   t.match(academic.results[0], { url: 'https://papers.millrace.example/screen-losses' });
   t.match(academic.meta, { engine_errors: [{ engine: 'engine_a', reason: "unsupported search_type 'academic'" }] });
