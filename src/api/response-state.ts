@@ -4,6 +4,7 @@
 import {
   arrayItemsOf,
   inputItemsOf,
+  ITEM_REFERENCE,
   itemNameOf,
   previousResponseId,
   type ScannedBody,
@@ -20,8 +21,6 @@ import { heldName } from './affinity-hint.ts';
 import { startBackground } from './background.ts';
 import type { ApiDeps } from './deps.ts';
 import { refuse } from './refuse.ts';
-
-const REFERENCE = 'item_reference';
 
 /** Items that are looked up for one request; databases bound the parameters of a query. */
 const MAX_REFERENCES = 1000;
@@ -123,10 +122,10 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
 /** Ids of the items that the input names. */
 function referencesIn(input: readonly string[]): string[] {
   return input
-    .filter((item) => item.includes(REFERENCE))
+    .filter((item) => item.includes(ITEM_REFERENCE))
     .flatMap((item) => {
       const { id, type } = itemNameOf(item);
-      return type === REFERENCE && id !== '' ? [id] : [];
+      return type === ITEM_REFERENCE && id !== '' ? [id] : [];
     })
     .slice(0, MAX_REFERENCES);
 }
@@ -139,9 +138,9 @@ function withoutReferences(
 ): string[] {
   const before = new Set(earlier.map((item) => itemNameOf(item).id));
   return input.flatMap((item) => {
-    if (!item.includes(REFERENCE)) return [item];
+    if (!item.includes(ITEM_REFERENCE)) return [item];
     const { id, type } = itemNameOf(item);
-    if (type !== REFERENCE) return [item];
+    if (type !== ITEM_REFERENCE) return [item];
     return before.has(id) ? [] : [named[id] ?? item];
   });
 }

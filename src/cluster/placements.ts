@@ -173,9 +173,11 @@ export class Placements {
       if (body === null || !link.publish('placements', body)) break;
       messages++;
     }
-    const choices = (exchange.choices - this.#toldChoices) >>> 0;
+    // Threads note more meanwhile: those count for the next message.
+    const noted = exchange.choices;
+    const choices = (noted - this.#toldChoices) >>> 0;
     if (messages > 0) {
-      this.#toldChoices = exchange.choices;
+      this.#toldChoices = noted;
       this.#pace.sent(choices, nowMs);
     }
     if (messages === MOST_MESSAGES) this.#lookAt(nowMs + LEAST_PAUSE_MS);

@@ -21,6 +21,7 @@ export {
   arrayItemsOf,
   asForeground,
   inputItemsOf,
+  ITEM_REFERENCE,
   itemNameOf,
   type SocketMessage,
   socketMessageOf,

@@ -105,24 +105,13 @@ export function putUnread(length: number): void {
   size += length;
 }
 
-/** Appends `[from, to)` of `body` as it is. */
-function putBytes(body: Buffer, from: number, to: number): void {
-  const length = to - from;
-  const room = MOST_BYTES - size;
-  if (length <= SHORT_BYTES && length <= room) {
-    for (let at = 0; at < length; at++) bytes[size + at] = body[from + at] as number;
-  } else if (room > 0) {
-    body.copy(bytes, size, from, length < room ? to : from + room);
-  }
-  size += length;
-}
-
 /** Appends the text of the string that opens at `start`; returns the offset behind its closing quote. */
 export function putString(body: Buffer, start: number): number {
   const from = start + 1;
   if (size >= limit) return putRest(body, start, from);
   // Roles, names and ids: a native search takes longer than they do.
-  const shortEnd = Math.min(from + SHORT_BYTES, from + MOST_BYTES - size, body.length);
+  const roomEnd = from + MOST_BYTES - size;
+  const shortEnd = Math.min(from + SHORT_BYTES, roomEnd, body.length);
   for (let pos = from, to = size; pos < shortEnd; pos++, to++) {
     const byte = body[pos] as number;
     if (byte === QUOTE) {
@@ -140,7 +129,8 @@ export function putString(body: Buffer, start: number): number {
     if (backslash < 0) backslash = body.length;
   }
   if (backslash > quote) {
-    putBytes(body, from, quote);
+    body.copy(bytes, size, from, Math.min(quote, roomEnd));
+    size += quote - from;
     return quote + 1;
   }
   return putEscaped(body, start, quote);

@@ -146,7 +146,8 @@ export interface StateFields {
   readonly hasReferences: boolean;
 }
 
-const REFERENCE = 'item_reference';
+/** The type of an item that stands for one which the gateway may have. */
+export const ITEM_REFERENCE = 'item_reference';
 
 /** What a scanned request says about the keeping of its response. */
 export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): StateFields {
@@ -160,11 +161,11 @@ export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): Sta
 
 /** Read from the tape of the body where that is still there: a search through all of its bytes takes longer. */
 function mayHaveReferences(body: Buffer): boolean {
-  if (bodyTape.body !== body || !bodyTape.isWhole) return body.includes(REFERENCE);
+  if (bodyTape.body !== body || !bodyTape.isWhole) return body.includes(ITEM_REFERENCE);
   const input = bodyTape.member(JsonTape.ROOT, 'input');
   const end = bodyTape.next(input);
   for (let item = bodyTape.first(input); item < end; item = bodyTape.next(item)) {
-    if (bodyTape.equals(bodyTape.member(item, 'type'), REFERENCE)) return true;
+    if (bodyTape.equals(bodyTape.member(item, 'type'), ITEM_REFERENCE)) return true;
   }
   return false;
 }

@@ -1,5 +1,5 @@
 // A thread that reserves and settles until it is killed or told to stop; started by `lease-threads.slow.test.ts`.
-// It counts what it delivers before it settles it, and says so when it has done so first.
+// It counts what it delivers before it settles it, and tells its parent when it has settled something for the first time.
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemEpochMs } from '../../src/actor/index.ts';
@@ -36,6 +36,7 @@ parentPort?.on('message', () => {
 });
 
 let hasServed = false;
+
 /** Requests that last for a turn of the event loop or longer. */
 const running: (() => void)[] = [];
 
