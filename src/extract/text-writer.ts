@@ -1,5 +1,5 @@
 // Writes content as plain text: blank lines between blocks, line ends between list items and rows, tabs between cells. Words
-// of different blocks are always separated.
+// of different blocks are always separated. Images are left out, with what is empty without them.
 
 import type { Block, Inline, List, Table } from './content.ts';
 
@@ -41,26 +41,42 @@ function blockText(block: Block): string {
 }
 
 function listText({ isOrdered, style, isTight, items }: List): string {
-  const lines = items.map(({ number, isDone, children }) => {
+  const lines: string[] = [];
+  for (const { number, isDone, children } of items) {
+    const text = joinedText(children, isTight ? '\n' : '\n\n');
+    if (text === '') continue;
     const marker = isOrdered ? `${numeral(number, style)}. ` : '- ';
     const box = isDone === null ? '' : isDone ? '[x] ' : '[ ] ';
-    const text = children.map(blockText).filter((each) => each !== '');
-    return marker + box + text.join(isTight ? '\n' : '\n\n').replaceAll(/\n(?!\n)/g, `\n${' '.repeat(marker.length)}`);
-  });
+    lines.push(marker + box + text.replaceAll(/\n(?!\n)/g, `\n${' '.repeat(marker.length)}`));
+  }
   return lines.join('\n');
 }
 
 function tableText({ caption, rows, columns }: Table): string {
   const lines = rows.map((row) => {
     const cells = Array.from({ length: columns }, () => '');
-    for (const { column, children } of row) cells[column] = joinedText(children, '\n').replaceAll(/\s*\n\s*/g, '; ');
+    for (const { column, children } of row) cells[column] = onLine(joinedText(children, '\n'));
     return cells.join('\t').trimEnd();
   });
-  const title = lineText(caption);
-  return (title === '' ? '' : `${title}\n\n`) + lines.join('\n');
+  const table = lines.filter((line) => line !== '').join('\n');
+  return [lineText(caption), table].filter((text) => text !== '').join('\n\n');
+}
+
+/** Not by an expression for white space around line ends: its time is quadratic in long white space without one. */
+function onLine(text: string): string {
+  if (!text.includes('\n')) return text;
+  const lines = text.split('\n').map((line) => line.trim());
+  return lines.filter((line) => line !== '').join('; ');
 }
 
 function lineText(inlines: readonly Inline[]): string {
+  // Spaces and breaks on both sides of an image meet.
+  return inlinesText(inlines)
+    .replaceAll(/[ \n]{2,}/g, (gap) => (gap.includes('\n') ? '\n' : ' '))
+    .trim();
+}
+
+function inlinesText(inlines: readonly Inline[]): string {
   return inlines.map(inlineText).join('');
 }
 
@@ -78,7 +94,8 @@ function inlineText(inline: Inline): string {
     case 'reference':
       return `[${inline.label}]`;
     default: {
-      const text = lineText(inline.children);
+      const text = inlinesText(inline.children);
+      if (text.trim() === '') return text;
       switch (inline.name) {
         case 'sup':
           return raised(text, SUPERSCRIPTS, '^');

@@ -208,6 +208,27 @@ t.test('images are found whatever way they are loaded', async (t) => {
   ]);
 });
 
+t.test('text without its images has no gaps where they were', async (t) => {
+  const image = '<img src="/i.png" alt="i">';
+  const cases = [
+    [`<p>a ${image} b</p>`, 'a b'],
+    [`<p>a <b>${image}</b></p><p>b</p>`, 'a\n\nb'],
+    [`<p>a</p><p>${image}<br>b<br>${image}<br>c<br>${image}</p><p>d</p>`, 'a\n\nb\nc\n\nd'],
+    [`<p>a <sup>${image}</sup> <q>${image}</q></p>`, 'a'],
+    [`<ol><li>${image}</li><li>${image}<br>b</li></ol>`, '2. b'],
+    [
+      `<table><tr><th>a</th><th>b</th></tr><tr><td>${image}</td><td></td></tr><tr><td>1</td><td>2</td></tr></table>`,
+      'a\tb\n1\t2',
+    ],
+  ] as const;
+  for (const [html, text] of cases) t.equal(contentOf(html, 'text'), text, html);
+});
+
+t.test('the lines of a cell are on one line of text', async (t) => {
+  const html = '<table><tr><th>a</th><th>b</th></tr><tr><td><pre>1\n\n 2  3</pre><p>4</p></td><td>5</td></tr></table>';
+  t.equal(contentOf(html, 'text'), 'a\tb\n1; 2  3; 4\t5');
+});
+
 t.test('marks of all kinds are written', async (t) => {
   check(t, [
     {

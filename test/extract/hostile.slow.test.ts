@@ -88,6 +88,9 @@ const SHAPES: Readonly<Record<string, (length: number) => string>> = {
   'linked data with a name of open tags': (length) =>
     `<script type="application/ld+json">{"@type":"Product","name":"${fill('<a', length)}"}</script>`,
   'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
+  'spaces in a cell of code': (length) =>
+    `<table><tr><th>x<th>y<tr><td><pre>x${fill(' ', length)}y</pre><p>x<td>y</table>`,
+  'a title of bars': (length) => `<title>x${fill('|', length)}x</title><h2>x${fill(')', length)}x</h2>`,
   titles: (length) => `<title>${fill('a | ', length)}</title>`,
   zeros: (length) => fill('\0', length),
   'white space': (length) => fill(' \n\t', length),
@@ -165,7 +168,7 @@ function isValid(html: string, format: 'text' | 'markdown'): boolean {
   return (
     texts.every((text) => text.isWellFormed()) &&
     wordCount >= 0 &&
-    !/\n{3}/.test(content.replaceAll(/^`{3,}[^]*?^`{3,}$/gm, ''))
+    !/\n{3}/.test(content.replaceAll(/^`{3,}[^]*?^`{3,}$/gm, 'code'))
   );
 }
 
