@@ -16,7 +16,7 @@ import {
   type Sibling,
   type Topic,
 } from './link.ts';
-import { readHeartbeat, RollCall, type SelfReport, writeHeartbeat } from './roll-call.ts';
+import { type Heartbeat, readHeartbeat, RollCall, type SelfReport, writeHeartbeat } from './roll-call.ts';
 
 /** Time between two heartbeats, which are also what proves that the engine answers. */
 const HEARTBEAT_MS = 500;
@@ -253,7 +253,7 @@ export class ClusterService implements ClusterLink {
     this.#unansweredBytes = 0;
     this.#backoffMs = BACKOFF_MIN_MS;
     const awayMs = this.#lostMs === null ? Infinity : this.#deps.clock.now() - this.#lostMs;
-    this.#beat({ ask: true, leaving: false });
+    this.#beat({ ask: true });
     this.#emit({ type: 'connected', awayMs });
   }
 
@@ -297,7 +297,7 @@ export class ClusterService implements ClusterLink {
     this.#schedule();
     if (this.#connection === null) return;
     if (this.#unanswered > 0 && nowMs - this.#waitingSinceMs >= ANSWER_MS) this.#lost('the engine does not answer');
-    else this.#beat({ ask: false, leaving: false });
+    else this.#beat();
   }
 
   #beatAlong(): void {
@@ -309,7 +309,7 @@ export class ClusterService implements ClusterLink {
     this.#tick();
   }
 
-  #beat(how: { readonly ask: boolean; readonly leaving: boolean }): void {
+  #beat(how: Pick<Heartbeat, 'ask'> = {}): void {
     this.publish('roll-call', writeHeartbeat({ ...this.#deps.report(), ...how }));
   }
 
@@ -317,7 +317,7 @@ export class ClusterService implements ClusterLink {
     const { clock, random } = this.#deps;
     this.#askedTimer ??= clock.setTimeout(() => {
       this.#askedTimer = null;
-      if (this.#connection !== null) this.#beat({ ask: false, leaving: false });
+      if (this.#connection !== null) this.#beat();
     }, random() * ASKED_MS);
   }
 
@@ -334,7 +334,7 @@ export class ClusterService implements ClusterLink {
     if (connection !== null) this.#emit({ type: 'lost', reason, isOwn: true });
     for (const { instance } of this.#rollCall.siblings()) this.#remove(instance, 'leaving');
     if (connection === null) return;
-    const body = writeHeartbeat({ ...this.#deps.report(), ask: false, leaving: true });
+    const body = writeHeartbeat({ ...this.#deps.report(), leaving: true });
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = this.#deps.clock.setTimeout(resolve, LEAVE_TIMEOUT_MS);
     connection.send(['PUBLISH', channel, Buffer.concat([this.#head('roll-call'), body])]).then(
@@ -368,7 +368,7 @@ export class ClusterService implements ClusterLink {
   #noteHeartbeat(from: string, body: Buffer): MessageResult {
     try {
       const { ask, leaving, ...report } = readHeartbeat(body);
-      if (leaving) {
+      if (leaving === true) {
         this.#remove(from, 'leaving');
         return 'ok';
       }
@@ -376,7 +376,7 @@ export class ClusterService implements ClusterLink {
       if (noted === null) return 'crowded';
       const sibling = this.#rollCall.sibling(from);
       if (noted === 'joined' && sibling !== undefined) this.#emit({ type: 'joined', sibling });
-      if (ask) this.#beatSoon();
+      if (ask === true) this.#beatSoon();
       return 'ok';
     } catch (error) {
       this.#deps.observer.badMessage('roll-call', from, error);

@@ -2,23 +2,37 @@
 //
 //   1 byte   protocol version
 //   8 bytes  instance of the sender
-//   1 byte   length of the topic, 1 to 32
-//   n bytes  topic, in ASCII
+//   1 byte   code of the topic
 //   rest     body, up to 1 MiB
 
-import { MAX_BODY_BYTES, TOPICS, type Topic } from './link.ts';
+import { MAX_BODY_BYTES, type Topic } from './link.ts';
 
 /** Raised when bodies change so that older versions would misread them. */
 export const PROTOCOL_VERSION = 1;
 
-const INSTANCE_BYTES = 8;
-const TOPIC_OFFSET = 1 + INSTANCE_BYTES;
-const MAX_TOPIC_BYTES = 32;
+const CODE_OFFSET = 1 + 8;
+const BODY_OFFSET = CODE_OFFSET + 1;
+
+/** A code is never given to another topic. */
+const CODES: Readonly<Record<Topic, number>> = {
+  'roll-call': 1,
+  acts: 2,
+  keys: 3,
+  placements: 4,
+  snapshot: 5,
+  suspensions: 6,
+  shares: 7,
+  limits: 8,
+  cancels: 9,
+};
+
+const TOPICS: ReadonlyMap<number, Topic> = new Map(
+  Object.entries(CODES).map(([topic, code]) => [code, topic as Topic]),
+);
 
 /** The head of the messages of one sender on one topic. */
 export function envelopeHead(instance: string, topic: Topic): Buffer {
-  const name = Buffer.from(topic, 'latin1');
-  return Buffer.concat([Buffer.of(PROTOCOL_VERSION), Buffer.from(instance, 'hex'), Buffer.of(name.length), name]);
+  return Buffer.concat([Buffer.of(PROTOCOL_VERSION), Buffer.from(instance, 'hex'), Buffer.of(CODES[topic])]);
 }
 
 /** Why a message is ignored. `version`: of another protocol. `topic`: unknown. `invalid`: no message of ours. */
@@ -31,18 +45,14 @@ export interface Envelope {
   readonly body: Buffer;
 }
 
-const BY_NAME: ReadonlyMap<string, Topic> = new Map(TOPICS.map((topic) => [topic, topic]));
-
 export function readEnvelope(message: Buffer): Envelope | EnvelopeProblem {
   const version = message[0];
   if (version === undefined || version === 0) return 'invalid';
   if (version !== PROTOCOL_VERSION) return 'version';
-  const length = message[TOPIC_OFFSET];
-  if (length === undefined || length === 0 || length > MAX_TOPIC_BYTES) return 'invalid';
-  const bodyOffset = TOPIC_OFFSET + 1 + length;
-  if (message.length < bodyOffset) return 'invalid';
-  if (message.length - bodyOffset > MAX_BODY_BYTES) return 'too_large';
-  const topic = BY_NAME.get(message.toString('latin1', TOPIC_OFFSET + 1, bodyOffset));
+  const code = message[CODE_OFFSET];
+  if (code === undefined) return 'invalid';
+  if (message.length - BODY_OFFSET > MAX_BODY_BYTES) return 'too_large';
+  const topic = TOPICS.get(code);
   if (topic === undefined) return 'topic';
-  return { from: message.toString('hex', 1, TOPIC_OFFSET), topic, body: message.subarray(bodyOffset) };
+  return { from: message.toString('hex', 1, CODE_OFFSET), topic, body: message.subarray(BODY_OFFSET) };
 }

@@ -8,7 +8,7 @@
  * - Messages: `link.publish('placements', body)` to all, `link.publish('snapshot', body, instance)` to one; at most 1 MiB each.
  *   `link.on('placements', (body, from) => …)` with the sender as a `Sibling`; `from.index` (1 to 63) is its row in local tables, to be
  *   cleared at the event `left`. The handler throws when a body is malformed: that is counted and goes no further. A new topic is a word
- *   in `TOPICS`; a body that older versions would misread is a new topic, not a new form.
+ *   in `TOPICS` with a code in envelope.ts; a body that older versions would misread is a new topic, not a new form.
  * - Commands: `link.command(['GET', link.key('page', hash)], 20)`, `link.script(defineScript(lua), keys, args, 50)`. Both reject with
  *   `ClusterError`, whose `reason` says why; the caller goes on alone. Bulk strings arrive as `Buffer`.
  * - Events: `link.onChange((event) => …)`: `enabled`, `connected` (with `awayMs`: ask for a snapshot when it was long), `lost`,

@@ -6,8 +6,6 @@ export const TOPICS = [
   'acts',
   'keys',
   'placements',
-  'backlogs',
-  'responses',
   'snapshot',
   'suspensions',
   'shares',

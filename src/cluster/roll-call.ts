@@ -6,7 +6,7 @@ import { MAX_GATEWAYS, type Sibling } from './link.ts';
 /** A gateway that is silent for so long is gone: six heartbeats. */
 export const GONE_MS = 3000;
 
-/** Largest heartbeat; a real one has some 200 bytes. */
+/** Largest heartbeat; a real one has some 150 bytes. */
 const MAX_HEARTBEAT_BYTES = 2048;
 
 /** What a gateway says of itself. */
@@ -18,9 +18,9 @@ export type SelfReport = Pick<
 /** The body of a message of the topic `roll-call`. */
 export interface Heartbeat extends SelfReport {
   /** It has just connected and wants to hear of the others at once. */
-  readonly ask: boolean;
+  readonly ask?: boolean | undefined;
   /** It ends: nobody needs to wait for its silence. */
-  readonly leaving: boolean;
+  readonly leaving?: boolean | undefined;
 }
 
 const quantity = z.number().check(z.minimum(0), z.maximum(Number.MAX_SAFE_INTEGER));
@@ -36,8 +36,8 @@ const HEARTBEAT = z.object({
   uptimeMs: quantity,
   inFlight: quantity,
   requestsPerS: quantity,
-  ask: z.boolean(),
-  leaving: z.boolean(),
+  ask: z.optional(z.boolean()),
+  leaving: z.optional(z.boolean()),
 });
 
 /** Throws when it is no heartbeat. */
