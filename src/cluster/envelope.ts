@@ -7,8 +7,8 @@
 
 import { MAX_BODY_BYTES, type Topic } from './link.ts';
 
-/** Raised when bodies change so that older versions would misread them. */
-export const PROTOCOL_VERSION = 1;
+/** Raised when the head or a body changes so that older versions would misread them. */
+export const PROTOCOL_VERSION = 2;
 
 const CODE_OFFSET = 1 + 8;
 const BODY_OFFSET = CODE_OFFSET + 1;
