@@ -16,7 +16,7 @@ import { LedgerError } from '../../src/billing/ledger/store.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { LONG } from '../support/long.ts';
 
-const SEEDS = LONG ? 100 : 50;
+const SEEDS = LONG ? 100 : 25;
 const STEPS = 800;
 /** Of so many steps, threads begin requests in the first half, and end them in the second, in every third run. */
 const PHASE = 160;

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/body-scan.ts';
+import { LONG } from '../support/long.ts';
 
 const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
 
@@ -95,7 +96,7 @@ t.test('finds the members that JSON.parse finds, the last of duplicates', (t) =>
         return JSON.stringify(parsed) === JSON.stringify(expected[name]);
       });
     }),
-    { numRuns: 3000 },
+    { numRuns: LONG ? 3000 : 1000 },
   );
   t.end();
 });
@@ -153,7 +154,7 @@ t.test('rejects what JSON.parse rejects, except inside long strings', (t) => {
       broken++;
       return refused || onlyLongStringsAreBroken(json);
     }),
-    { numRuns: 6000 },
+    { numRuns: LONG ? 6000 : 2000 },
   );
   t.ok(broken > 1000, 'the edits break enough bodies');
   t.end();
@@ -190,7 +191,7 @@ t.test('never throws on random bytes', (t) => {
         typeof scanBody(Buffer.concat([Buffer.from('{"model":"'), buffer])).ok === 'boolean'
       );
     }),
-    { numRuns: 3000 },
+    { numRuns: LONG ? 3000 : 1000 },
   );
   t.end();
 });

@@ -11,7 +11,7 @@ import { createSeededRandom } from '../../src/actor/index.ts';
 import { BlockIndex, type BlockIndexMemory } from '../../src/routing/block-index.ts';
 import { LONG } from '../support/long.ts';
 
-const SEEDS = LONG ? 3000 : 1000;
+const SEEDS = LONG ? 3000 : 400;
 const CALLS = 40;
 const THREADS = 4;
 const MEMBERS = 2;

@@ -6,6 +6,7 @@ import t from 'tap';
 import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
 import type { Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
 import { charge, debit, openStore, START_MS, STORES, type TestStore, USAGE } from './stores.ts';
+import { LONG } from '../../support/long.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -464,7 +465,7 @@ for (const name of STORES) {
         const grants = print(await ledger.openGrants(own));
         if (grants !== print(left)) throw new Error(`the grants are ${grants}, not ${print(left)}`);
       }),
-      { numRuns: name === 'sqlite' ? 200 : 40, endOnFailure: true },
+      { numRuns: (LONG ? 5 : 2) * (name === 'sqlite' ? 40 : 8), endOnFailure: true },
     );
     t.match(await ledger.audit(), { sound: true, sum: 0n, problems: [] });
   });
