@@ -55,12 +55,6 @@ function typeInside(type: AnyType | undefined, name: PropertyKey): AnyType | und
   return type?.fields?.[String(name)] ?? type?.items;
 }
 
-/** Settings of earlier versions, and what to do about them. */
-const REMOVED: Readonly<Record<string, string>> = {
-  'routing.boundedLoad':
-    'is gone: remove it. Load is a part of the cost of a server now; routing.stickiness bounds what the affinity cookie may cost',
-};
-
 function unknownNames(names: readonly string[], path: string, fields: Fields): Mistake[] {
   const known = Object.keys(fields);
   const holdsSecrets = Object.values(fields).some(({ secret, presence }) => secret === true && presence === 'required');
@@ -70,8 +64,7 @@ function unknownNames(names: readonly string[], path: string, fields: Fields): M
     if (holdsSecrets && near === undefined) {
       return { path, message: `holds an unknown name; it may hold ${known.join(' and ')}` };
     }
-    const at = entryPath(path, name);
-    return { path: at, message: REMOVED[at] ?? unknownMessage(near) };
+    return { path: entryPath(path, name), message: unknownMessage(near) };
   });
 }
 

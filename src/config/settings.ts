@@ -458,6 +458,11 @@ export const SCHEMA = section('General', {
       4,
       'Cost of the server of the affinity cookie, relative to the best one, above which a request leaves it.',
     ),
+    boundedLoad: setting(
+      nullable(number({ min: 1, max: 1000 })),
+      null,
+      'Without effect: load is a part of the cost of a server. Accepted in files that have it.',
+    ),
     indexBytes: setting(
       bytes({ min: 64 * 1024, max: 4 * 1024 ** 3 }),
       '64MiB',

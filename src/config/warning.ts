@@ -5,7 +5,13 @@ import { discoverySources, type ModelSettings, type Settings } from './settings.
 
 /** Every warning about a configuration, one sentence each, the most dangerous first. */
 export function findWarnings(settings: Settings): string[] {
-  return [...warnOfExposure(settings), ...warnOfModels(settings), ...warnOfProbes(settings), ...warnOfSearch(settings)];
+  return [
+    ...warnOfExposure(settings),
+    ...warnOfModels(settings),
+    ...warnOfRouting(settings),
+    ...warnOfProbes(settings),
+    ...warnOfSearch(settings),
+  ];
 }
 
 function warnOfExposure(settings: Settings): string[] {
@@ -59,6 +65,13 @@ function warnOfSearch({ search, webSearchTool }: Settings): string[] {
   return webSearchTool && !isSearchable
     ? ['webSearchTool: no engine of search.default is configured, so every search of a model fails']
     : [];
+}
+
+function warnOfRouting({ routing }: Settings): string[] {
+  if (routing.boundedLoad === null) return [];
+  return [
+    'routing.boundedLoad has no effect: load is a part of the cost of a server, and routing.stickiness bounds what the affinity cookie may cost',
+  ];
 }
 
 function warnOfProbes({ health }: Settings): string[] {

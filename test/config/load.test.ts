@@ -163,10 +163,9 @@ t.test('an unknown name is reported with the nearest known one, or with the sect
   ]);
 });
 
-t.test('a setting that is gone is reported with what replaces it', async (t) => {
-  t.match(mistakesOf({ routing: { boundedLoad: 1.25 } }), [
-    { path: 'routing.boundedLoad', message: /^is gone: remove it.*routing\.stickiness/ },
-  ]);
+t.test('a setting without effect is taken in files that have it', async (t) => {
+  t.same(mistakesOf({ routing: { affinity: true, boundedLoad: 1.25, retryBudget: 0.2 } }), []);
+  t.match(mistakesOf({ routing: { boundedLoad: 'much' } }), [{ path: 'routing.boundedLoad' }]);
 });
 
 t.test('settings that are right alone and wrong together are mistakes', async (t) => {
@@ -281,6 +280,13 @@ t.test('syntax errors carry file, line and column', async (t) => {
   t.match(parseConfigText('a: b: c', 'x.yaml'), { mistakes: [{ message: 'is not valid YAML or JSON here' }] });
   t.match(parseConfigText('a: *b', 'x.yaml'), { mistakes: [{ path: 'x.yaml', message: /^holds an alias/ }] });
   t.match(loadConfigText('a: 1\n---\na: 2', 'x.yaml'), { mistakes: [{ message: /^begins a second document/ }] });
+});
+
+t.test('the address of a wallet needs no quotes', async (t) => {
+  const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
+  t.same(parseConfigText(`payments: { payTo: ${payTo}, n: 0x12 }`, 'x.yaml'), {
+    input: { payments: { payTo, n: 18 } },
+  });
 });
 
 t.test('a file called JSON is read as JSON', async (t) => {

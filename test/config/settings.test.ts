@@ -63,6 +63,7 @@ const DEFAULTS: Settings = {
     prior: 0.5,
     sessionPrior: 0.2,
     stickiness: 4,
+    boundedLoad: null,
     indexBytes: 64 * 1024 * 1024,
     isolate: 'none',
     retryBudget: 0.2,

@@ -31,6 +31,12 @@ t.test('a server URL that ends in /v1 is reported', async (t) => {
   t.equal(warningsOf({ models: { m: { servers } } }).length, 1);
 });
 
+t.test('a setting without effect is reported', async (t) => {
+  t.match(warningsOf({ routing: { boundedLoad: 1.25 } }), [
+    /^routing\.boundedLoad has no effect: .*routing\.stickiness/,
+  ]);
+});
+
 t.test('an admin interface that other machines reach is reported', async (t) => {
   t.match(warningsOf({ admin: '0.0.0.0:9090' }), [/^the admin interface on 0\.0\.0\.0:9090/]);
   t.same(warningsOf({ admin: null }), []);
