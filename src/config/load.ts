@@ -3,7 +3,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { LineCounter, parse, parseDocument, type ErrorCode } from 'yaml';
+import { type Document, LineCounter, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
@@ -196,6 +196,7 @@ export function parseConfigText(text: string, filename: string): Parsed {
   if (mistakes.length > 0) return { mistakes };
   const looseJson = filename.endsWith('.json') && text.trim() !== '' ? refuseLooseJson(text, filename) : [];
   if (looseJson.length > 0) return { mistakes: looseJson };
+  keepAddresses(document);
   try {
     return { input: document.toJS() ?? {} };
   } catch {
@@ -205,6 +206,19 @@ export function parseConfigText(text: string, filename: string): Parsed {
       ],
     };
   }
+}
+
+const WALLET = /^0x[\da-f]{40}$/i;
+
+/** To YAML the address of a wallet without quotes is a number, of which most digits would be lost. */
+function keepAddresses(document: Document): void {
+  visit(document, {
+    Scalar: (_, node) => {
+      if (typeof node.value === 'number' && node.source !== undefined && WALLET.test(node.source)) {
+        node.value = node.source;
+      }
+    },
+  });
 }
 
 /**
