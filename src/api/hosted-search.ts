@@ -66,7 +66,7 @@ export function hostedSearchOf(
   const nowMs = clock.now();
   const { bit } = DIALECTS['chat-completions'];
   if (members.length > 0 && !members.some((member) => board.speaks(member, bit, nowMs))) return null;
-  return hostedRequestOf(dialectOf(exchange.path)?.name, body);
+  return hostedRequestOf(dialectOf(exchange.path)?.name, body, exchange.continues);
 }
 
 /** Serves the request: `downstream` is the client's side of the exchange. */

@@ -462,7 +462,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const translation = this.#translation;
     if (translation === undefined || this.#translated !== null || this.isUntranslatable) return this.#translated;
     try {
-      this.#translated = translatedForm(this, translation);
+      this.#translated = translatedForm(this, translation, this.#exchange.continues);
     } catch (thrown) {
       this.untranslatable =
         thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });

@@ -200,6 +200,7 @@ class ResponseSocket implements SocketListener {
     const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
     startDetached(this.#deps.detached, head, request, running, (exchange) => {
       running.exchange = exchange;
+      if (request !== body) exchange.continues = previousResponseId;
     });
   }
 

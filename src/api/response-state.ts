@@ -115,6 +115,7 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   const whole = previous === null ? named : withEarlierItems(named, earlier);
   if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
   exchange.reserveBody(whole.byteLength);
+  exchange.continues = previous ?? '';
   const input = (): readonly string[] => own ?? inputItemsOf(body);
   proceed(whole, keeps ? { account, model, previous, input } : null);
 }

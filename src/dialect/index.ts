@@ -56,6 +56,7 @@ export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts
 export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';
 export {
   type AnswerTranslator,
+  type Repeats,
   type TranslatedRequest,
   type Translation,
   translationOf,

@@ -253,6 +253,8 @@ export abstract class Exchange implements RequestHead {
   model = '';
   /** The name by which the client asked for the model, where that is not its id; also of a model that is not known. */
   alias = '';
+  /** Id of the response that the request continues, where its body has the conversation in place of the id; else ''. */
+  continues = '';
   /** The request has no key where one is required. To be set before the body is read, whose memory is then limited further. */
   keyless = false;
   /** Account of the key or of the wallet; empty without either. */

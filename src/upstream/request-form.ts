@@ -39,9 +39,10 @@ export const MAX_TRANSLATED_BYTES: number = 16 * 1024 * 1024;
 /**
  * The request in another dialect: without the query and the headers of its own. Throws `HR_REQUEST_UNTRANSLATABLE` when it cannot be carried.
  * @param own as the client wrote it
+ * @param continues of the exchange
  */
-export function translatedForm(own: RequestForm, translation: Translation): RequestForm {
-  return new TranslatedForm(own, translation);
+export function translatedForm(own: RequestForm, translation: Translation, continues = ''): RequestForm {
+  return new TranslatedForm(own, translation, continues);
 }
 
 class TranslatedForm implements RequestForm {
@@ -53,11 +54,11 @@ class TranslatedForm implements RequestForm {
   readonly unknownPath = 'taught';
   readonly translator: FormTranslator;
 
-  constructor(own: RequestForm, translation: Translation) {
+  constructor(own: RequestForm, translation: Translation, continues: string) {
     this.path = translation.path;
     this.lines = { ...own.lines, dialect: '' };
     this.dialect = translation.to;
-    this.translator = { name: translation.name, request: translation.request(own.body), unsent: 0 };
+    this.translator = { name: translation.name, request: translation.request(own.body, { continues }), unsent: 0 };
   }
 
   get body(): Buffer {

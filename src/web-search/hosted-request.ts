@@ -5,6 +5,7 @@ import {
   type DialectName,
   membersOf,
   parsedJson,
+  type Repeats,
   type TranslatedRequest,
   translationOf,
   DIALECTS,
@@ -88,8 +89,11 @@ export function mayHost(body: Buffer): boolean {
   return MARKS.some((mark) => body.includes(mark));
 }
 
-/** Reads a valid body; null when it has neither the tool nor results of it. Throws 422. */
-export function hostedRequestOf(dialect: DialectName | undefined, body: Buffer): HostedRequest | null {
+/**
+ * Reads a valid body; null when it has neither the tool nor results of it. Throws 422.
+ * @param continues id of the response that it continues, where it does not name it any more
+ */
+export function hostedRequestOf(dialect: DialectName | undefined, body: Buffer, continues = ''): HostedRequest | null {
   if (dialect !== 'chat-completions' && dialect !== 'messages' && dialect !== 'responses') return null;
   const request = { ...membersOf(parsedJson(body.toString())) };
   switch (dialect) {
@@ -98,7 +102,7 @@ export function hostedRequestOf(dialect: DialectName | undefined, body: Buffer):
     case 'messages':
       return messagesRequest(request);
     case 'responses':
-      return responsesRequest(request, body);
+      return responsesRequest(request, { shown: body, continues });
   }
 }
 
@@ -306,7 +310,7 @@ function isHostedTool(tool: unknown): boolean {
   return access !== false && RESPONSES_TOOL.test(textOf(type));
 }
 
-function responsesRequest(request: Members, body: Buffer): HostedRequest | null {
+function responsesRequest(request: Members, repeats: Repeats): HostedRequest | null {
   const tools = listOf(request['tools']);
   const at = tools.findIndex(isHostedTool);
   const { input } = request;
@@ -344,7 +348,7 @@ function responsesRequest(request: Members, body: Buffer): HostedRequest | null 
     ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name) }),
   };
   const pages = tool === null ? null : pageToolOf(pageName, tool);
-  return translatedRequest('responses', request, rewritten, { tool, pages, sources }, body);
+  return translatedRequest('responses', request, rewritten, { tool, pages, sources }, repeats);
 }
 
 function isSearchCall(item: unknown): boolean {
@@ -399,11 +403,11 @@ function translatedRequest(
   { stream }: Members,
   rewritten: Members,
   hosted: Pick<HostedRequest, 'tool' | 'pages' | 'sources'>,
-  shown?: Buffer,
+  repeats?: Repeats,
 ): HostedRequest {
   const translation = translationOf(DIALECTS[dialect]);
   if (translation === undefined) throw new HeadraceError('HR_INTERNAL');
-  const translated = translation.request(Buffer.from(JSON.stringify(rewritten)), shown);
+  const translated = translation.request(Buffer.from(JSON.stringify(rewritten)), repeats);
   const chat = { ...membersOf(parsedJson(translated.body.toString())) };
   return { dialect, streams: stream === true, wantsUsage: true, chat, translated, ...hosted };
 }

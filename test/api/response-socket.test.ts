@@ -23,6 +23,7 @@ interface Frame {
     readonly id: string;
     readonly status: string;
     readonly output: readonly unknown[];
+    readonly previous_response_id?: string | null;
     readonly usage?: { readonly input_tokens: number };
   };
 }
@@ -112,6 +113,20 @@ t.test('a response is continued on its socket without being stored', async (t) =
   t.match(second.response, { id: /^resp/ });
   const [before = 0, after = 0] = [first, second].map(({ response }) => response?.usage?.input_tokens);
   t.ok(after > before + 6, 'the earlier input and output are in the prompt');
+});
+
+t.test('a translated answer on a socket names the response that it continues', async (t) => {
+  const [host] = await startHosts(t);
+  const models = { [MODEL]: { servers: [{ url: host?.url ?? '', dialects: ['chat'] as const }] } };
+  const gateway = createGateway(settingsFor([], { models }));
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  const client = await Client.open(t, url);
+  client.create({ input: 'Where does the water go?', store: false });
+  const { response: first } = await client.end();
+  client.create({ input: 'And then?', previous_response_id: first?.id, store: false });
+  t.match(await client.end(), { response: { previous_response_id: first?.id } });
 });
 
 t.test('an id that nobody knows is an error message, and the socket stays open', async (t) => {

@@ -32,6 +32,22 @@ t.test('a conversation goes on with a CRN that keeps nothing', async (t) => {
   }
 });
 
+t.test('a translated answer names the response that it continues, live and stored', async (t) => {
+  const [{ url: server } = { url: '' }] = await startHosts(t);
+  const models = { [MODEL]: { servers: [{ url: server, dialects: ['chat'] as const }] } };
+  const { url } = await startGateway(t, settingsOf([], { models }));
+  const first = await create(url, { input: 'one' });
+  t.match(first.json, { previous_response_id: null });
+  const previous = { input: 'two', previous_response_id: idOf(first) };
+  const second = await create(url, previous);
+  t.match(second.json, { previous_response_id: idOf(first) });
+  t.equal((await call(url, `/v1/responses/${idOf(second)}`)).text, second.text, 'byte for byte');
+  t.match((await create(url, { ...previous, store: false })).json, { previous_response_id: idOf(first) });
+  const { text } = await create(url, { ...previous, stream: true });
+  const named = [...text.matchAll(/"previous_response_id":([^,]*)/g)].map(([, id]) => id);
+  t.same(named, Array<string>(3).fill(JSON.stringify(idOf(first))));
+});
+
 t.test('a stored response is what the client got, and goes when it is deleted', async (t) => {
   const crn = await startResponseCrn(t);
   const { url } = await startGateway(t, settingsOf([crn]));

@@ -66,6 +66,7 @@ function defaults(first: number, end: number): Buffer {
 }
 const RUNS = new Map<number, Buffer>();
 
+const PREVIOUS = REPEATED.indexOf('previous_response_id');
 const TEXT = REPEATED.indexOf('text');
 const WITH_FORMAT = Buffer.from('{"format":{"type":"text"}');
 const COMMA = Buffer.from(',');
@@ -93,6 +94,7 @@ export function repeatedSpans(tape: JsonTape): readonly number[] {
 export class ResponseEcho {
   readonly #request: Buffer;
   readonly #tools: ReadonlyMap<string, CalledTool> | null;
+  readonly #continues: string;
   #spans: readonly number[] | null;
   #parts: readonly Buffer[] | null = null;
 
@@ -101,11 +103,18 @@ export class ResponseEcho {
    * @param tools what stands behind functions of the translated request, by the name that the server knows; null when all are as
    *   the client sent them
    * @param spans of the members in the request. Default: they are read
+   * @param continues id of the response that is continued, where the request does not name it any more
    */
-  constructor(request: Buffer, tools: ReadonlyMap<string, CalledTool> | null, spans: readonly number[] | null = null) {
+  constructor(
+    request: Buffer,
+    tools: ReadonlyMap<string, CalledTool> | null,
+    spans: readonly number[] | null = null,
+    continues = '',
+  ) {
     this.#request = request;
     this.#tools = tools;
     this.#spans = spans;
+    this.#continues = continues;
   }
 
   /** The tool that a call of the function `name` means. */
@@ -156,11 +165,13 @@ export class ResponseEcho {
     let first = 0;
     for (let index = 0; index < REPEATED.length; index++) {
       const { start, end } = this.#span(2 * index);
-      if (start < 0) continue;
+      const isContinued = index === PREVIOUS && this.#continues !== '';
+      if (start < 0 && !isContinued) continue;
       if (index > first) parts.push(defaults(first, index));
       first = index + 1;
       parts.push(KEYS[index] as Buffer);
-      if (index === TEXT && this.#hasNoFormat(start, end)) {
+      if (isContinued) parts.push(Buffer.from(JSON.stringify(this.#continues)));
+      else if (index === TEXT && this.#hasNoFormat(start, end)) {
         const rest = this.#request.subarray(start + 1, end);
         parts.push(WITH_FORMAT);
         if (rest.toString('latin1').trim() !== '}') parts.push(COMMA);

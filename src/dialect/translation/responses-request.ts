@@ -20,7 +20,7 @@ import { clearList, jsonKey, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
-import type { AnswerTranslator } from './translation.ts';
+import type { AnswerTranslator, Repeats } from './translation.ts';
 
 const { NONE, ROOT } = JsonTape;
 
@@ -57,10 +57,9 @@ let written: Set<string> | null = null;
 export class ResponsesRequest extends ChatRequest {
   readonly #echo: ResponseEcho;
 
-  /** @param shown what responses repeat of their request, where that is not `body` */
-  constructor(body: Buffer, shown: Buffer = body) {
+  constructor(body: Buffer, { continues = '', shown = body }: Repeats = {}) {
     super(body, writeRequest);
-    this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeated : null);
+    this.#echo = new ResponseEcho(shown, standIns, shown === body ? repeated : null, continues);
   }
 
   answer(): AnswerTranslator {

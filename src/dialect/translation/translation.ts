@@ -17,9 +17,16 @@ export interface Translation {
   /**
    * Throws HeadraceError `HR_REQUEST_UNTRANSLATABLE` (422), which names the field, for what would change the answer if it were
    * left out.
-   * @param shown what answers repeat of their request, where that is not `body`
    */
-  request(body: Buffer, shown?: Buffer): TranslatedRequest;
+  request(body: Buffer, repeats?: Repeats): TranslatedRequest;
+}
+
+/** What answers repeat of their request, where `body` does not say it. */
+export interface Repeats {
+  /** Stands for the whole body. */
+  readonly shown?: Buffer;
+  /** Id of the response that is continued; '' where there is none. */
+  readonly continues?: string;
 }
 
 /** A request in the dialect of the server. */
@@ -66,7 +73,7 @@ const TRANSLATIONS: readonly Translation[] = [
     from: 'responses',
     to: chatCompletions,
     path: '/v1/chat/completions',
-    request: (body, shown) => new ResponsesRequest(body, shown),
+    request: (body, repeats) => new ResponsesRequest(body, repeats),
   },
 ];
 

@@ -60,6 +60,15 @@ test('copies what the request says as it is written', async (t) => {
   t.match(echoOf(' {"temperature": 0.20 ,"model":"m"}').members.toString(), '"temperature":0.20,');
 });
 
+test('names the response that is continued where the request does not any more', async (t) => {
+  const request = '{"model":"m","metadata":{"a":"b"},"store":false}';
+  const echo = new ResponseEcho(Buffer.from(request), null, null, 'resp_"1"');
+  t.match(JSON.parse(`{${echo.members.toString()}}`), {
+    ...{ metadata: { a: 'b' }, parallel_tool_calls: true, previous_response_id: 'resp_"1"', prompt_cache_key: null },
+    store: false,
+  });
+});
+
 test('adds the format to a text object without one', async (t) => {
   t.strictSame(membersOf('{"text":{}}')['text'], { format: { type: 'text' } });
   t.strictSame(membersOf('{"text":{ "verbosity":"low"}}')['text'], { format: { type: 'text' }, verbosity: 'low' });
