@@ -160,7 +160,8 @@ export class Relay implements Expirable {
     }
     const { message, status } = new HeadraceError(code);
     const failure = { code, message, status, sequence: this.translator?.nextSequence ?? sequence };
-    this.#downstream.end(Buffer.from(errorEvent(this.#dialect, failure)));
+    const translated = this.translator?.broken(failure) ?? NO_BYTES;
+    this.#downstream.end(Buffer.from(translated.byteLength > 0 ? translated : errorEvent(this.#dialect, failure)));
   }
 
   /** Nothing more will come. */

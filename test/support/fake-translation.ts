@@ -53,6 +53,10 @@ class FakeAnswer implements AnswerTranslator {
     return Buffer.alloc(0);
   }
 
+  broken(): Buffer {
+    return Buffer.alloc(0);
+  }
+
   whole(body: Buffer): Buffer {
     this.#calls.push('whole');
     if (!body.includes('choices')) throw new HeadraceError('HR_UPSTREAM_ANSWER');

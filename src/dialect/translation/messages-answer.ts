@@ -85,6 +85,10 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     return out.view();
   }
 
+  broken(): Buffer {
+    return NOTHING;
+  }
+
   hosted(step: HostedStep): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
     this.#searches = Math.max(this.#searches, 0);

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
 import { HeadraceError } from '../../errors.ts';
-import { isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
+import { type Failure, isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
@@ -183,6 +183,12 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return out.view();
   }
 
+  broken({ code, message, status }: Failure): Buffer {
+    out.clear(LARGEST_IDLE_BYTES);
+    this.#blocks.onError({ code, message, status });
+    return out.view();
+  }
+
   hosted(step: HostedStep): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
     if (this.#hasEnded || step.kind === 'cite') return out.view();
@@ -313,7 +319,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       message,
       type: reported.type || typeOf(status),
       param: param || null,
-      code: code || (status > 0 ? status : null),
+      code: code || (status > 0 ? String(status) : null),
     };
     const { type: _, ...members } = error;
     out.utf8(sseEvent('error', { type: 'error', ...members, sequence_number: this.#sequence++, error }));

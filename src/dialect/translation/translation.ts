@@ -1,7 +1,7 @@
 // The interface of translations, and the table of those that exist. A translation carries a request to a server that speaks
 // another dialect, and the server's answer back, without a client or a server knowing.
 
-import type { Dialect, DialectName } from '../dialect.ts';
+import type { Dialect, DialectName, Failure } from '../dialect.ts';
 import { chatCompletions } from '../openai.ts';
 import type { HostedStep } from './hosted-search.ts';
 import { MessagesRequest } from './messages-request.ts';
@@ -52,6 +52,8 @@ export interface AnswerTranslator {
   end(): Buffer;
   /** What the gateway does for the model between two events, as events for the client. Memory as of `events`. */
   hosted(step: HostedStep): Buffer;
+  /** The server broke off: the error events. Empty where `errorEvent` says all that there is to say. Memory as of `events`. */
+  broken(failure: Failure): Buffer;
   /** A whole 2xx answer. Memory as of `events`. */
   whole(body: Buffer): Buffer;
   /** A server's own error answer (status 400 and more). */

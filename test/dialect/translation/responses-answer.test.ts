@@ -567,15 +567,31 @@ t.test('only the first of several choices is taken', async (t) => {
   t.match(events.at(-1)?.response, { status: 'completed', output: [{ content: [{ text: 'ab' }] }] });
 });
 
+t.test('the events of a stream that breaks off have all that is known of the response', async (t) => {
+  const translator = answer();
+  const sent = translator.events(Buffer.from(`data: ${JSON.stringify(chunk({ content: 'a' }))}\n\n`)).toString();
+  const failure = { code: 'HR_STREAM_BROKEN', message: 'It broke off', status: 502 };
+  const events = read(t, sent + translator.broken(failure).toString());
+  const { code, message } = failure;
+  t.match(events.slice(-2), [
+    { type: 'error', code, message, param: null, error: { type: 'server_error', code, message, param: null } },
+    {
+      type: 'response.failed',
+      response: { id: 'resp_1', status: 'failed', error: { code, message }, output: [{ content: [{ text: 'a' }] }] },
+    },
+  ]);
+  t.equal(translator.broken(failure).byteLength, 0, 'once');
+});
+
 t.test('an error in the middle ends the stream as an error of the dialect', async (t) => {
   for (const [sent, expected] of [
     [
       { error: { message: 'no memory', type: 'server_error', code: 'oom', param: 'input' } },
       { code: 'oom', param: 'input' },
     ],
-    [{ error: { message: 'no memory', code: 500 } }, { code: 500, param: null }],
+    [{ error: { message: 'no memory', code: 500 } }, { code: '500', param: null }],
     [{ error: 'no memory' }, { code: null }],
-    [{ object: 'error', message: 'no memory', code: 429 }, { code: 429 }],
+    [{ object: 'error', message: 'no memory', code: 429 }, { code: '429' }],
     [{ ...chunk({ content: 'b' }, 'error'), error: { message: 'no memory' } }, { code: null }],
   ] as const) {
     const events = translated(t, [chunk({ content: 'a' }), sent, chunk({ content: 'never' }, 'stop')]);
