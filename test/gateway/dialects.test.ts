@@ -74,7 +74,7 @@ const MESSAGES_USAGE = {
 };
 const RESPONSES_USAGE = {
   input_tokens: PROMPT,
-  input_tokens_details: { cached_tokens: CACHED },
+  input_tokens_details: { cached_tokens: CACHED, cache_write_tokens: 0 },
   output_tokens: COMPLETION,
 };
 

@@ -57,7 +57,7 @@ const usage = {
 };
 const expectedUsage = {
   input_tokens: 12,
-  input_tokens_details: { cached_tokens: 8 },
+  input_tokens_details: { cached_tokens: 8, cache_write_tokens: 0 },
   output_tokens: 4,
   output_tokens_details: { reasoning_tokens: 0 },
   total_tokens: 16,

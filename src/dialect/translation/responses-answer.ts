@@ -703,12 +703,16 @@ function filled(error: unknown, usual: object): ChatObject {
 function usageOf(usage: unknown): Readonly<Record<string, unknown>> | null {
   const { completion_tokens: completion, completion_tokens_details: outputDetails } = membersOf(usage);
   const { prompt_tokens: prompt, prompt_tokens_details: inputDetails, total_tokens: total } = membersOf(usage);
+  const { cache_write_tokens: written, cached_tokens: cached } = membersOf(inputDetails);
   const input = tokenCount(prompt);
   const output = tokenCount(completion);
   if (input === undefined && output === undefined) return null;
   return {
     input_tokens: input ?? 0,
-    input_tokens_details: { cached_tokens: tokenCount(membersOf(inputDetails)['cached_tokens']) ?? 0 },
+    input_tokens_details: {
+      cached_tokens: tokenCount(cached) ?? 0,
+      cache_write_tokens: tokenCount(written) ?? 0,
+    },
     output_tokens: output ?? 0,
     output_tokens_details: { reasoning_tokens: tokenCount(membersOf(outputDetails)['reasoning_tokens']) ?? 0 },
     total_tokens: tokenCount(total) ?? (input ?? 0) + (output ?? 0),

@@ -137,7 +137,7 @@ t.test('a text becomes a message', async (t) => {
     output: [item],
     usage: {
       input_tokens: 7,
-      input_tokens_details: { cached_tokens: 5 },
+      input_tokens_details: { cached_tokens: 5, cache_write_tokens: 0 },
       output_tokens: 3,
       output_tokens_details: { reasoning_tokens: 0 },
       total_tokens: 10,
