@@ -69,12 +69,15 @@ function errorDialect(exchange: Exchange): Dialect | undefined {
   return isMessages ? DIALECTS.messages : DIALECTS.responses;
 }
 
-function sentenceOf({ ctx, loc, msg }: ValidationEntry): string {
-  return `${loc.join('.')}: ${msg}${ctx === undefined ? '' : `: ${ctx.error}`}`;
+/** What is wrong with a request, as one text. */
+export function validationText(entries: readonly ValidationEntry[]): string {
+  return entries
+    .map(({ ctx, loc, msg }) => `${loc.join('.')}: ${msg}${ctx === undefined ? '' : `: ${ctx.error}`}`)
+    .join('; ');
 }
 
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
-  const text = validation === undefined ? message : validation.map(sentenceOf).join('; ');
+  const text = validation === undefined ? message : validationText(validation);
   const member = validation?.[0]?.loc[1];
   const failure = { code, message: text, status, ...(typeof member === 'string' && { member }) };
   return errorDialect(exchange)?.errorMember(failure);

@@ -13,13 +13,14 @@ import {
   membersOf,
   parsedJson,
 } from '../dialect/index.ts';
-import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { type ErrorCode, HeadraceError, type ValidationEntry } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
 import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import type { ApiDeps } from './deps.ts';
 import { authenticate } from './pipeline.ts';
+import { validationText } from './refuse.ts';
 
 const PATH = '/v1/responses';
 
@@ -216,7 +217,11 @@ class ResponseSocket implements SocketListener {
     }
     const id = `resp_${randomBytes(24).toString('hex')}`;
     const created = { id, object: 'response', created_at: Math.floor(systemEpochMs() / 1000), output: [], error: null };
-    const usage = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 }, output_tokens: 0 };
+    const usage = {
+      input_tokens: 0,
+      input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+      output_tokens: 0,
+    };
     const details = { ...usage, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 0 };
     const response = (status: string): object => ({
       ...created,
@@ -331,7 +336,12 @@ class RunningResponse implements ResponseSink {
     }
     const code = valueOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';
     const { detail, error } = answer;
-    const message = typeof detail === 'string' ? detail : JSON.stringify(detail ?? answer);
+    const message =
+      typeof detail === 'string'
+        ? detail
+        : Array.isArray(detail)
+          ? validationText(detail as ValidationEntry[])
+          : JSON.stringify(answer);
     this.#tellClient(errorMessage(status, code, message, answerHeaders, error));
   }
 

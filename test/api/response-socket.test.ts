@@ -221,7 +221,7 @@ t.test('what is no request gets an error message, and the socket stays open', as
   client.socket.send(Buffer.from('{"type":"response.create"}'), { binary: true });
   t.match(await client.end(), { type: 'error', status: 400 }, 'binary');
   client.socket.send('{"type":"response.create","input":"x"}');
-  t.match(await client.end(), { type: 'error', status: 422 }, 'no model');
+  t.match(await client.end(), { type: 'error', status: 422, error: { message: 'body.model: Field required' } });
   client.create({ model: 'nobody', input: 'x' });
   t.match(await client.end(), { type: 'error', status: 404, error: { message: /nobody/ } });
   client.create({ input: 'Hello?' });
