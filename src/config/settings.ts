@@ -623,7 +623,11 @@ export const SCHEMA = section('General', {
       [],
       'Hosts, with their subdomains, and CIDR blocks that are not fetched, whatever allow says.',
     ),
-    ports: setting(list(integer({ min: 1, max: 65_535 })), [80, 443, 8080, 8443], 'Ports that may be fetched from.'),
+    ports: setting(
+      nullable(list(integer({ min: 1, max: 65_535 }))),
+      null,
+      'Ports that may be fetched from; null: 80, 443, 8080 and 8443, and any port of the hosts in allow.',
+    ),
     redirects: setting(integer({ max: 20 }), 5, 'Largest number of redirects that are followed.'),
     userAgent: setting(string(HEADER_VALUE), 'Headrace/0.1 (page reader)', 'User-Agent header of page requests.'),
     robots: setting(boolean(), false, 'Whether robots.txt is read before a page is fetched.'),

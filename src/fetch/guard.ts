@@ -17,8 +17,8 @@ export interface GuardOptions {
   readonly allow: readonly string[];
   /** Host names with their subdomains, addresses and CIDR blocks that are refused, whatever the allow list says. */
   readonly deny?: readonly string[];
-  /** Allowed ports, including the defaults of `http` and `https`. */
-  readonly ports: readonly number[];
+  /** Allowed ports, including the defaults of `http` and `https`. Null: the usual ones, and any of what the allow list names. */
+  readonly ports: readonly number[] | null;
   /**
    * Default: the cache of configured servers for names of the allow list, hosts file included; for all others a resolver that
    * asks the name servers itself.
@@ -65,6 +65,8 @@ const MAPPED: Block = ipaddr.parseCIDR('::ffff:0:0/96');
 const FAILED_MS = 5000;
 const MAX_FAILED = 4096;
 
+const USUAL_PORTS: readonly number[] = [80, 443, 8080, 8443];
+
 /** Azure's host agent: an internal service on an address in public space. */
 const HOST_AGENTS: ReadonlySet<string> = new Set(['168.63.129.16']);
 
@@ -76,6 +78,13 @@ export function createGuard({ allow, clock = systemClock, deny = [], lookup, por
   const failed = new FailedNames(clock);
   const isAllowed = (hostname: string): boolean => names.has(hostname);
   const isDenied = (address: Address): boolean => deniedBlocks.some((block) => contains(block, address));
+
+  /** Whether the allow list names a host or its address, whatever a name resolves to. */
+  const isListed = (hostname: string): boolean => {
+    if (isAllowed(hostname)) return true;
+    const address = isIP(hostname) === 0 ? null : parseAddress(hostname);
+    return address !== null && blocks.some((block) => contains(block, address));
+  };
 
   /** What is wrong with an address; null: it may be fetched. */
   const refusal = (text: string): 'denied' | 'private address' | null => {
@@ -102,10 +111,11 @@ export function createGuard({ allow, clock = systemClock, deny = [], lookup, por
       const url = parse(text, base);
       if (url.protocol !== 'http:' && url.protocol !== 'https:') throw blocked('scheme');
       if (url.username !== '' || url.password !== '') throw blocked('credentials');
-      if (!ports.includes(portOf(url))) throw blocked('port');
       url.hash = '';
       if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
       const hostname = bare(url.hostname);
+      const takesPort = (ports ?? USUAL_PORTS).includes(portOf(url)) || (ports === null && isListed(hostname));
+      if (!takesPort) throw blocked('port');
       if (isDeniedName(hostname, deniedNames)) throw blocked('denied');
       if (isIP(hostname) !== 0) {
         const wrong = refusal(hostname);

@@ -128,7 +128,7 @@ const DEFAULTS: Settings = {
     maxBytes: 10_000_000,
     allow: [],
     deny: [],
-    ports: [80, 443, 8080, 8443],
+    ports: null,
     redirects: 5,
     userAgent: 'Headrace/0.1 (page reader)',
     robots: false,

@@ -186,6 +186,14 @@ t.test('the allow list takes host names, addresses and CIDR blocks', async (t) =
   await t.rejects(checker.resolve('outside.test'), { code: 'HR_FETCH_FAILED', subject: 'name not found' });
 });
 
+t.test('without a list of ports, hosts of the allow list have all of them', async (t) => {
+  const checker = createGuard({ allow: ['wiki.corp', '10.1.0.0/16', 'localhost', '192.168.7.7'], ports: null });
+  for (const host of ['wiki.corp', 'localhost', '10.1.2.3', '192.168.7.7', 'example.com:8080'])
+    t.match(verdict(`http://${host.includes(':') ? host : `${host}:49152`}/`, checker), 'http://', host);
+  for (const host of ['example.com', 'x.wiki.corp', '10.2.0.1', '192.168.7.8'])
+    t.equal(verdict(`http://${host}:49152/`, checker), blocked('port'), host);
+});
+
 t.test(
   'a name that exists inside is answered as one that does not exist, each time and without a second lookup',
   async (t) => {
