@@ -107,6 +107,7 @@ export class AnswerJudge {
   #countsRead = false;
   #finished = false;
   #reportedError = false;
+  #passEnd = Infinity;
   #onlyDone = false;
   #usage: Usage | undefined;
   #answerText = 0;
@@ -150,6 +151,7 @@ export class AnswerJudge {
     this.countsDue = false;
     this.#complete = false;
     this.#reportedError = false;
+    this.#passEnd = Infinity;
     this.#bytes = 0;
     this.#dataEvents = 0;
     this.#onlyDone = false;
@@ -209,6 +211,11 @@ export class AnswerJudge {
     return this.#reportedError;
   }
 
+  /** Where the last piece ends for the client: behind the error that the CRN reports no regular end may pass. */
+  get passEnd(): number {
+    return this.#passEnd;
+  }
+
   /** Bytes of the answer so far. */
   get bytes(): number {
     return this.#bytes;
@@ -247,7 +254,8 @@ export class AnswerJudge {
     if (this.#state !== 'undecided' && this.#state !== 'begun') return this.#state;
     const isFirst = this.#bytes === 0;
     this.#bytes += piece.byteLength;
-    if (this.#useful && this.#longEvent === null && !midEvent && this.#passesQuietPiece(piece)) return this.#state;
+    if (this.#passEnd !== Infinity) this.#passEnd = 0;
+    else if (this.#useful && this.#longEvent === null && !midEvent && this.#passesQuietPiece(piece)) return this.#state;
     const start = isFirst && startsWithMark(piece) ? 3 : this.#longEvent === null ? 0 : this.#passLongEvent(piece);
     this.#readEvents(piece, start, midEvent);
     if (this.#state === 'undecided' && this.#bytes > HELD_STREAM_BYTES) this.#state = 'begun';
@@ -358,7 +366,9 @@ export class AnswerJudge {
         next = lf === cr + 1 ? cr + 2 : cr + 1;
       }
       if (end === pos) {
-        this.#endEvent(piece);
+        if (this.#passEnd === Infinity) this.#endEvent(piece, next);
+        else this.#endBehindError(piece, next);
+        if (this.#complete && this.#reportedError) return;
         this.#clearEvent();
       } else {
         this.#readLine(piece, pos, end);
@@ -394,8 +404,8 @@ export class AnswerJudge {
     this.#errorField = false;
   }
 
-  /** Judges the event whose fields were read. */
-  #endEvent(piece: Buffer): void {
+  /** Judges the event whose fields were read. `next`: where it ends in `piece`. */
+  #endEvent(piece: Buffer, next: number): void {
     if (this.#dataStart < 0 && !this.#errorField) return;
     if (this.#text !== null && this.#dataStart >= 0) this.#text.add(piece, this.#dataStart, this.#dataEnd);
     const dialect = this.dialect;
@@ -423,6 +433,16 @@ export class AnswerJudge {
       else this.#readData(dialect, this.#name(piece), value as Record<string, unknown>, reading);
     }
     this.#take(reading);
+    if (!this.#reportedError) return;
+    this.#passEnd = next;
+    if (this.#state === 'begun' && dialect.failedEvent === null) this.#complete = true;
+  }
+
+  /** An event behind an error is the one that belongs to it, or does not pass. */
+  #endBehindError(piece: Buffer, next: number): void {
+    if (this.#dataStart < 0 && !this.#errorField) return;
+    if (this.#name(piece) === this.dialect?.failedEvent) this.#passEnd = next;
+    this.#complete = this.#state === 'begun';
   }
 
   #readData(dialect: Dialect, name: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {

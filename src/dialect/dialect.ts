@@ -48,6 +48,8 @@ export interface Dialect {
    * not parsed once an answer has begun. Null where events have names.
    */
   readonly endMark: Buffer | null;
+  /** The event that may follow an error event; null: none may. */
+  readonly failedEvent: string | null;
   /** Whether an event with the name at `[start, end)` is neither an end nor an error. */
   isQuietName(piece: Buffer, start: number, end: number): boolean;
   /**

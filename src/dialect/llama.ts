@@ -34,6 +34,7 @@ export const llama: Dialect = {
   errorMember,
   endsWithChoices: true,
   endMark: STOP,
+  failedEvent: null,
   isQuietName: () => false,
   readEvent: readFrame,
   deltaTexts: TEXTS,

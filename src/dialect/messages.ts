@@ -36,6 +36,7 @@ export const messages: Dialect = {
   errorMember,
   endsWithChoices: false,
   endMark: null,
+  failedEvent: null,
   isQuietName: (piece, start) => piece[start] === 0x63,
   readEvent,
   deltaTexts: textMembers('text', 'partial_json', 'thinking'),

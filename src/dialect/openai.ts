@@ -31,6 +31,7 @@ export const chatCompletions: Dialect = {
   errorMember,
   endsWithChoices: false,
   endMark: FINISH_REASON,
+  failedEvent: null,
   isQuietName: () => false,
   readEvent: readChunk,
   deltaTexts: CHAT_TEXTS,
@@ -80,6 +81,7 @@ export const responses: Dialect = {
   errorMember,
   endsWithChoices: false,
   endMark: null,
+  failedEvent: 'response.failed',
   isQuietName: endsInDelta,
   readEvent: readResponseEvent,
   // What is done repeats the text of the deltas.

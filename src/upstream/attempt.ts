@@ -450,15 +450,19 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   }
 
   /** Whole events of a stream, which the judge has read. */
-  #events(piece: Buffer, state: AnswerState): void {
+  #events(whole: Buffer, state: AnswerState): void {
     const phase = this.#phase;
-    const isOver = this.judge.complete || (phase === 'passing' && state === 'error event');
-    if (isOver && this.#splitter?.midEvent === false) {
+    const { complete, passEnd } = this.judge;
+    const isCut = passEnd < whole.byteLength;
+    const piece = isCut ? whole.subarray(0, passEnd) : whole;
+    const isOver = complete || (phase === 'passing' && state === 'error event');
+    if (isOver && (isCut || this.#splitter?.midEvent === false)) {
       // Nothing follows, whatever the connection does.
-      this.#borrow(piece);
+      if (piece.byteLength > 0) this.#borrow(piece);
       this.#discard();
       this.#finish(phase);
     } else if (phase === 'passing') {
+      if (piece.byteLength === 0) return;
       if (this.begunMs === 0) this.#waitOn(state);
       this.#owner.onPiece(this, piece, this.heardMs);
     } else if (phase === 'held') {

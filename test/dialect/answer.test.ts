@@ -670,6 +670,10 @@ function reference(name: DialectName, choices: number, stream: readonly Sample[]
   let counted = 0;
   for (const { meaning } of stream) {
     if (!meaning.counts || (verdict.state !== 'undecided' && verdict.state !== 'begun')) continue;
+    if (verdict.reportedError) {
+      verdict.complete = true;
+      continue;
+    }
     counted++;
     if (meaning.useful === true) verdict.useful = true;
     if (meaning.useful === true || meaning.begins === true) verdict.state = 'begun';
@@ -677,6 +681,7 @@ function reference(name: DialectName, choices: number, stream: readonly Sample[]
       verdict.reportedError = true;
       if (verdict.state === 'undecided') verdict.state = 'error event';
       else verdict.finished = true;
+      if (verdict.state === 'begun' && name !== 'responses') verdict.complete = true;
     }
     for (const index of meaning.ends ?? []) {
       ended.add(choices === 1 ? 0 : index);

@@ -143,6 +143,69 @@ for (const [path, body, close] of DIALECTS) {
   });
 }
 
+/** Output, an error, and what a CRN may send behind it. */
+const REPORTED: readonly [path: string, output: string, error: string, behind: string][] = [
+  [
+    '/v1/chat/completions',
+    'data: {"choices":[{"delta":{"content":"a"}}]}',
+    'data: {"error":{"message":"no"}}',
+    'data: [DONE]',
+  ],
+  ['/v1/completions', 'data: {"choices":[{"text":"a"}]}', 'data: {"error":{"message":"no"}}', 'data: [DONE]'],
+  [
+    '/v1/messages',
+    'data: {"type":"content_block_delta","delta":{"text":"a"}}',
+    'event: error\ndata: {"type":"error","error":{"message":"no"}}',
+    'event: message_stop\ndata: {"type":"message_stop"}',
+  ],
+  [
+    '/v1/responses',
+    'data: {"type":"response.output_text.delta","delta":"a"}',
+    'event: error\ndata: {"type":"error","message":"no"}',
+    'event: response.completed\ndata: {"type":"response.completed","response":{}}',
+  ],
+  [
+    '/completion',
+    'data: {"content":"a","stop":false}',
+    'data: {"error":{"message":"no"}}',
+    'data: {"content":"","stop":true}',
+  ],
+];
+
+for (const [path, output, error, behind] of REPORTED) {
+  t.test(`${path}: nothing passes behind an error that the CRN reports, together or apart`, async (t) => {
+    for (const line of ['\n', '\r\n']) {
+      const events = [output, error, behind].map((event) => `${event}\n\n`.replaceAll('\n', line));
+      const [first = '', second = '', third = ''] = events;
+      for (const pieces of [[first + second + third], [first, second + third], [first, second, third]]) {
+        const b = bench(t, (await streaming(t, ...pieces)).url);
+        const run = b.ask({ path, body: { model: 'm', stream: true } });
+        await run.downstream.done();
+        t.equal(run.downstream.ending, 'complete');
+        t.equal(run.downstream.text, first + second, `${pieces.length} pieces`);
+        t.same(run.attempts, [[0, 'failed', 'error event']]);
+        t.equal(b.inFlight, 0);
+      }
+    }
+  });
+}
+
+t.test('response.failed belongs to the error before it', async (t) => {
+  const [, output = '', error = ''] = REPORTED[3] as readonly string[];
+  const failed = 'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed"}}\n\n';
+  const done = 'data: [DONE]\n\n';
+  for (const pieces of [
+    [`${output}\n\n${error}\n\n${failed}${done}`],
+    [`${output}\n\n`, `${error}\n\n: wait\n\n`, ': wait\n\n', failed + done],
+  ]) {
+    const run = bench(t, (await streaming(t, ...pieces)).url).ask({ path: '/v1/responses' });
+    await run.downstream.done();
+    t.equal(run.downstream.ending, 'complete');
+    t.equal(run.downstream.text.replaceAll(': wait\n\n', ''), `${output}\n\n${error}\n\n${failed}`);
+    t.same(run.attempts, [[0, 'failed', 'error event']]);
+  }
+});
+
 t.test('numbers the error event of a responses stream behind the last event', async (t) => {
   const crn = await streaming(
     t,
