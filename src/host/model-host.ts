@@ -22,6 +22,7 @@ import {
   headerOf,
   problemOf,
   refuse,
+  refuseMethod,
 } from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
 import type { Script } from './script.ts';
@@ -446,7 +447,7 @@ export class Host {
       return reply.body(fault.status, 'application/json', Buffer.from(fault.body ?? standard), fault.headers);
     }
     if (entry.method === 'GET') return answerGet(this.#deps, reply, account);
-    if (entry.method !== 'POST') return refuse(reply, 405, `${entry.method} is not served`, 'method_not_allowed');
+    if (entry.method !== 'POST') return refuseMethod(reply);
     answerPost(this.#deps, reply, account, body, bytes);
   }
 

@@ -125,6 +125,22 @@ export function refuse(reply: Reply, status: number, message: string, code: stri
   reply.json(status, problemOf(reply.entry.path, status, message, code));
 }
 
+/** Answers that the path is not served, or not by this method. */
+export function refuseMethod(reply: Reply): void {
+  const { method, path } = reply.entry;
+  const known = pathOf(reply);
+  const isPost = POSTS.some((paths) => paths.has(known));
+  const isGet = LLAMA_GETS.has(known) || GETS.has(known) || known.startsWith(MODEL_PATH);
+  const isEither = method === 'GET' || method === 'POST';
+  if (isEither && !isPost && !isGet) return refuse(reply, 404, `no such path: ${method} ${path}`, 'not_found');
+  const allow = isPost ? 'POST' : isGet ? 'GET' : 'GET, POST';
+  const problem = problemOf(path, 405, `${method} is not served`, 'method_not_allowed');
+  reply.json(405, problem, { allow });
+}
+
+const POSTS: readonly ReadonlyMap<string, unknown>[] = [FORMATS, INSTANT, LLAMA_POSTS, SERVER_POSTS, COUNTS];
+const GETS: ReadonlySet<string> = new Set(['/health', '/metrics', '/v1/models']);
+
 /** Answers a GET. */
 export function answerGet(deps: RouteDeps, reply: Reply, account: string | null): void {
   const path = pathOf(reply);
@@ -142,7 +158,7 @@ export function answerGet(deps: RouteDeps, reply: Reply, account: string | null)
     return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
   }
   if (answerEngineGet(deps, reply, account)) return;
-  const missing = (): void => refuse(reply, 404, `no such path: GET ${path}`, 'not_found');
+  const missing = (): void => refuseMethod(reply);
   if (deps.engine.shown === undefined) return missing();
   void deps.engine.shown(path).then((value) => (value === undefined ? missing() : reply.json(200, value)));
 }
@@ -263,7 +279,7 @@ export function answerPost(
   if (path === LOAD_PATH || path === UNLOAD_PATH) return answerLoad(deps, reply, path, body);
   const isOwn = engine.relays?.(path) === true;
   if (!isOwn && [format, instant, endpoint, server, counted].every((found) => found === undefined)) {
-    return refuse(reply, 404, `no such path: POST ${path}`, 'not_found');
+    return refuseMethod(reply);
   }
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
   if (body === undefined) {

@@ -94,8 +94,28 @@ t.test('mistakes are answered in the shape of the path', async (t) => {
     t.equal(response.status, status, path);
     t.match(await response.json(), expected, path);
   }
-  t.equal((await fetch(host.url, { method: 'PUT' })).status, 405);
   t.equal((await post(host, '/completion', {}, { 'x-headrace-sim': 'speed=9' })).status, 400);
+});
+
+t.test('another method on a known path is 405 with the one that is allowed', async (t) => {
+  const host = await started(t);
+  const cases: [string, string, number, string | null][] = [
+    ['GET', '/completion', 405, 'POST'],
+    ['GET', '/v1/chat/completions', 405, 'POST'],
+    ['GET', '/v1/embeddings', 405, 'POST'],
+    ['DELETE', '/tokenize', 405, 'POST'],
+    ['POST', '/props', 405, 'GET'],
+    ['POST', '/v1/models', 405, 'GET'],
+    ['PUT', '/health', 405, 'GET'],
+    ['PUT', '/nothing', 405, 'GET, POST'],
+    ['GET', '/nothing', 404, null],
+    ['POST', '/nothing', 404, null],
+  ];
+  for (const [method, path, status, allow] of cases) {
+    const response = await fetch(`${host.url}${path}`, { method });
+    t.same([response.status, response.headers.get('allow')], [status, allow], `${method} ${path}`);
+    t.match(await response.json(), { detail: String }, path);
+  }
 });
 
 t.test('the journal keeps what was asked, byte for byte', async (t) => {
