@@ -60,6 +60,7 @@ const STOP = sseEvent('message_stop', { type: 'message_stop' });
 export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   readonly nextSequence = 0;
   readonly #blocks: ChatBlocks = new ChatBlocks(this);
+  readonly #model: () => string;
   #id = '';
   /** Index of the open block, or of the next one. */
   #index = 0;
@@ -72,6 +73,11 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   #searches = -1;
   /** Pages that it has opened. */
   #pages = 0;
+
+  /** @param model reads the model that was asked for, where the server names none */
+  constructor(model: () => string = () => '') {
+    this.#model = model;
+  }
 
   events(piece: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
@@ -139,7 +145,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   whole(body: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
-    writeMessage(membersOf(parsedJson(body.toString())));
+    writeMessage(membersOf(parsedJson(body.toString())), this.#model);
     return out.view();
   }
 
@@ -150,7 +156,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal */
   onStart(chunk: Members): void {
-    const message = messageOf(chunk, chunk['usage'], NO_STOP);
+    const message = messageOf(chunk, chunk['usage'], NO_STOP, this.#model);
     this.#id = message.id;
     out.utf8(sseEvent('message_start', { type: 'message_start', message: { ...message, content: [] } }));
     out.utf8(PING);
@@ -258,12 +264,13 @@ function messageOf(
   { id, model, service_tier: tier }: Members,
   usage: unknown,
   { stop_reason, stop_sequence, stop_details }: Stop,
+  asked: () => string,
 ): Members & { readonly id: string } {
   return {
     id: messageId(id),
     type: 'message',
     role: 'assistant',
-    model: typeof model === 'string' ? model : '',
+    model: typeof model === 'string' && model !== '' ? model : asked(),
     stop_reason,
     stop_sequence,
     stop_details,
@@ -330,7 +337,7 @@ function stopOf(reason: string, sequence: string | null, called: boolean, refuse
 }
 
 /** Writes a whole answer. */
-function writeMessage(answer: Members): void {
+function writeMessage(answer: Members, asked: () => string): void {
   const { choices } = answer;
   if (!Array.isArray(choices) || choices.length === 0) throw new HeadraceError('HR_UPSTREAM_ANSWER');
   const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
@@ -349,7 +356,7 @@ function writeMessage(answer: Members): void {
     refusal !== '',
   );
   const { usage = choice['usage'] } = answer;
-  const head = messageOf(answer, usage, stop);
+  const head = messageOf(answer, usage, stop, asked);
   out.utf8(JSON.stringify(head).slice(0, -1));
   out.latin1(',"content":[');
   let blocks = 0;

@@ -17,6 +17,7 @@ import {
 } from './field-table.ts';
 import { clearList, JsonWriter } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
+import { ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 
 const out = new JsonWriter(tape);
@@ -25,12 +26,15 @@ const { NONE, ROOT } = JsonTape;
 
 /** A request of the messages dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
 export class MessagesRequest extends ChatRequest {
+  readonly #body: Buffer;
+
   constructor(body: Buffer) {
     super(body, writeRequest);
+    this.#body = body;
   }
 
   answer(): AnswerTranslator {
-    return new MessagesAnswer();
+    return new MessagesAnswer(() => new ResponseEcho(this.#body, null).model);
   }
 }
 

@@ -2,6 +2,7 @@ import Anthropic, { APIError } from '@anthropic-ai/sdk';
 import { test } from 'tap';
 import { messages } from '../../../src/dialect/messages.ts';
 import { MessagesAnswer } from '../../../src/dialect/translation/messages-answer.ts';
+import { MessagesRequest } from '../../../src/dialect/translation/messages-request.ts';
 import { HeadraceError } from '../../../src/errors.ts';
 import { parseEvents } from '../../../src/net/sse.ts';
 import { Random } from '../../support/random.ts';
@@ -161,6 +162,35 @@ test('says the counts that the server has sent before the first text', async (t)
   );
   const [start] = parseEvents(new MessagesAnswer().events(Buffer.from(eventOf(first))).toString());
   t.match(JSON.parse(start?.data ?? ''), { message: { usage: { input_tokens: 12, service_tier: 'standard' } } });
+});
+
+test('says the model that was asked for where the server names none', async (t) => {
+  const request = { model: 'atlas', max_tokens: 8, messages: [{ role: 'user', content: 'hello' }] };
+  const translated = new MessagesRequest(Buffer.from(JSON.stringify(request)));
+  for (const [named, expected] of [
+    [{}, 'atlas'],
+    [{ model: '' }, 'atlas'],
+    [{ model: 'atlas-27b' }, 'atlas-27b'],
+  ] as const) {
+    const body = { ...named, choices: [{ index: 0, message: { content: 'a' }, finish_reason: 'stop' }] };
+    t.equal(
+      JSON.parse(
+        translated
+          .answer()
+          .whole(Buffer.from(JSON.stringify(body)))
+          .toString(),
+      ).model,
+      expected,
+    );
+    const first = { ...named, choices: [{ index: 0, delta: { content: 'a' } }] };
+    const [start] = parseEvents(
+      translated
+        .answer()
+        .events(Buffer.from(eventOf(first)))
+        .toString(),
+    );
+    t.equal(JSON.parse(start?.data ?? '').message.model, expected);
+  }
 });
 
 const COLLECTED: Readonly<Record<string, readonly [frames: readonly Frame[], expected: readonly unknown[]]>> = {
