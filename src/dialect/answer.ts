@@ -108,6 +108,7 @@ export class AnswerJudge {
   #finished = false;
   #reportedError = false;
   #passEnd = Infinity;
+  #errorUnseen = false;
   #onlyDone = false;
   #usage: Usage | undefined;
   #answerText = 0;
@@ -152,6 +153,7 @@ export class AnswerJudge {
     this.#complete = false;
     this.#reportedError = false;
     this.#passEnd = Infinity;
+    this.#errorUnseen = false;
     this.#bytes = 0;
     this.#dataEvents = 0;
     this.#onlyDone = false;
@@ -209,6 +211,11 @@ export class AnswerJudge {
   /** Whether the stream reported an error: no event of the gateway may follow, and the CRN has failed. */
   get reportedError(): boolean {
     return this.#reportedError;
+  }
+
+  /** Whether the error was reported so that clients do not see it: it does not pass, and the gateway has to report one. */
+  get errorUnseen(): boolean {
+    return this.#errorUnseen;
   }
 
   /** Where the last piece ends for the client: behind the error that the CRN reports no regular end may pass. */
@@ -356,6 +363,7 @@ export class AnswerJudge {
     let lf = piece.indexOf(LF, start);
     let cr = piece.indexOf(CR, start);
     let pos = start;
+    let eventStart = start;
     while (pos < piece.length) {
       if (lf >= 0 && lf < pos) lf = piece.indexOf(LF, pos);
       if (cr >= 0 && cr < pos) cr = piece.indexOf(CR, pos);
@@ -366,10 +374,11 @@ export class AnswerJudge {
         next = lf === cr + 1 ? cr + 2 : cr + 1;
       }
       if (end === pos) {
-        if (this.#passEnd === Infinity) this.#endEvent(piece, next);
+        if (this.#passEnd === Infinity) this.#endEvent(piece, eventStart, next);
         else this.#endBehindError(piece, next);
         if (this.#complete && this.#reportedError) return;
         this.#clearEvent();
+        eventStart = next;
       } else {
         this.#readLine(piece, pos, end);
       }
@@ -404,8 +413,8 @@ export class AnswerJudge {
     this.#errorField = false;
   }
 
-  /** Judges the event whose fields were read. `next`: where it ends in `piece`. */
-  #endEvent(piece: Buffer, next: number): void {
+  /** Judges the event at `[start, next)` of `piece`, whose fields were read. */
+  #endEvent(piece: Buffer, start: number, next: number): void {
     if (this.#dataStart < 0 && !this.#errorField) return;
     if (this.#text !== null && this.#dataStart >= 0) this.#text.add(piece, this.#dataStart, this.#dataEnd);
     const dialect = this.dialect;
@@ -434,7 +443,8 @@ export class AnswerJudge {
     }
     this.#take(reading);
     if (!this.#reportedError) return;
-    this.#passEnd = next;
+    this.#errorUnseen = reading.foreign;
+    this.#passEnd = reading.foreign ? start : next;
     if (this.#state === 'begun' && dialect.failedEvent === null) this.#complete = true;
   }
 
@@ -607,12 +617,21 @@ function markOf(name: Buffer): EventMark {
 }
 
 /** One for all judges: it is read before the next event. */
-const READING: EventReading = { begins: false, useful: false, error: false, last: false, counts: false, ended: [] };
+const READING: EventReading = {
+  begins: false,
+  useful: false,
+  error: false,
+  foreign: false,
+  last: false,
+  counts: false,
+  ended: [],
+};
 
 function clearedReading(): EventReading {
   READING.begins = false;
   READING.useful = false;
   READING.error = false;
+  READING.foreign = false;
   READING.last = false;
   READING.counts = false;
   READING.ended.length = 0;

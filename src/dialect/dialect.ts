@@ -107,6 +107,8 @@ export interface EventReading {
   useful: boolean;
   /** The CRN reports an error. */
   error: boolean;
+  /** It does so in a form that clients of the dialect do not see. */
+  foreign: boolean;
   /** Nothing follows it. */
   last: boolean;
   /** It has token counts, though more output or an end may follow. */

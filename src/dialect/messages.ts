@@ -60,9 +60,12 @@ function readEvent(event: string, data: Readonly<Record<string, unknown>>, into:
       // Engines and proxies that speak several dialects report errors in the one of OpenAI.
       into.error = isFilled(data['error']);
       into.useful = !into.error;
+      into.foreign = into.error;
       return;
     case 'error':
       into.error = true;
+      // The official SDKs pass over an event without a name.
+      into.foreign = event !== 'error';
       return;
     case 'message_start':
       into.useful = isFilled(message?.['content']);

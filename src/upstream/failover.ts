@@ -2,7 +2,7 @@
 // on. Failover ends with the first byte that leaves for the client. Every attempt has one outcome; a request that pays for itself
 // waits with the answer that has begun until it is paid.
 
-import type { UsageWatch } from '../dialect/index.ts';
+import { errorEvent, type UsageWatch } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Candidates, Failure, Member, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
@@ -224,6 +224,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (relay !== null) passed = relay.last(last, attempt.judge.reportedError, this.#deps.clock.now());
     this.#over = true;
     attempt.succeed();
+    if (attempt.judge.errorUnseen) passed = this.#withError(passed);
     this.#downstream.end(passed);
   }
 
@@ -283,6 +284,14 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   onFirstPiece(nowMs: number): void {
     this.#request.listener.onFirstPiece(nowMs);
+  }
+
+  /** The last events, and an error event in place of one that the client would not see. */
+  #withError(passed: Buffer | undefined): Buffer {
+    const { code, message, status } = new HeadraceError('HR_STREAM_BROKEN');
+    this.#downstream.errorCode = code;
+    const event = Buffer.from(errorEvent(this.#request.dialect, { code, message, status }));
+    return passed === undefined ? event : Buffer.concat([passed, event]);
   }
 
   /** The answer of `attempt` is the one that is given. */

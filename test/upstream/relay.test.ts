@@ -143,6 +143,8 @@ for (const [path, body, close] of DIALECTS) {
   });
 }
 
+const STREAM = { model: 'm', stream: true };
+
 /** Output, an error, and what a CRN may send behind it. */
 const REPORTED: readonly [path: string, output: string, error: string, behind: string][] = [
   [
@@ -179,7 +181,7 @@ for (const [path, output, error, behind] of REPORTED) {
       const [first = '', second = '', third = ''] = events;
       for (const pieces of [[first + second + third], [first, second + third], [first, second, third]]) {
         const b = bench(t, (await streaming(t, ...pieces)).url);
-        const run = b.ask({ path, body: { model: 'm', stream: true } });
+        const run = b.ask({ path, body: STREAM });
         await run.downstream.done();
         t.equal(run.downstream.ending, 'complete');
         t.equal(run.downstream.text, first + second, `${pieces.length} pieces`);
@@ -190,6 +192,27 @@ for (const [path, output, error, behind] of REPORTED) {
   });
 }
 
+t.test('/v1/messages: an error without a name, which the official SDKs do not see, becomes one with it', async (t) => {
+  const [, output = ''] = REPORTED[2] as readonly string[];
+  const behind = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+  const ping = 'event: ping\ndata: {"type":"ping"}\n\n';
+  for (const error of ['{"error":{"message":"no"}}', '{"type":"error","error":{"message":"no"}}']) {
+    for (const pieces of [
+      [`${output}\n\n${ping}data: ${error}\n\n${behind}`],
+      [`${output}\n\n`, ping, `data: ${error}\n\n`, behind],
+    ]) {
+      const run = bench(t, (await streaming(t, ...pieces)).url).ask({ path: '/v1/messages', body: STREAM });
+      await run.downstream.done();
+      const { ending, text } = run.downstream;
+      t.equal(ending, 'complete');
+      t.ok(text.startsWith(`${output}\n\n${ping}event: error\n`), text);
+      t.match(errors('/v1/messages', text), [{ data: { type: 'error', error: { type: 'api_error' } } }]);
+      t.notMatch(text, /"no"|message_stop/);
+      t.same(run.attempts, [[0, 'failed', 'error event']]);
+    }
+  }
+});
+
 t.test('response.failed belongs to the error before it', async (t) => {
   const [, output = '', error = ''] = REPORTED[3] as readonly string[];
   const failed = 'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed"}}\n\n';
@@ -198,7 +221,7 @@ t.test('response.failed belongs to the error before it', async (t) => {
     [`${output}\n\n${error}\n\n${failed}${done}`],
     [`${output}\n\n`, `${error}\n\n: wait\n\n`, ': wait\n\n', failed + done],
   ]) {
-    const run = bench(t, (await streaming(t, ...pieces)).url).ask({ path: '/v1/responses' });
+    const run = bench(t, (await streaming(t, ...pieces)).url).ask({ path: '/v1/responses', body: STREAM });
     await run.downstream.done();
     t.equal(run.downstream.ending, 'complete');
     t.equal(run.downstream.text.replaceAll(': wait\n\n', ''), `${output}\n\n${error}\n\n${failed}`);
