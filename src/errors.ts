@@ -395,8 +395,8 @@ export interface ValidationEntry {
   readonly loc: (string | number)[];
   readonly msg: string;
   readonly type: string;
-  /** What else there is to say, as in the entries of pydantic. */
-  readonly ctx?: { readonly error: string };
+  /** What to do about it, for the header `x-headrace-hint` and the error objects of SDKs: `detail` has the other three members only. */
+  readonly hint?: string;
 }
 
 /** Details of one error, for its response. */
@@ -436,6 +436,11 @@ export class HeadraceError extends Error {
 
   get status(): number {
     return ERRORS[this.code].status;
+  }
+
+  /** `detail` of the response: the entries of a 422, else the sentence. */
+  get detail(): string | readonly Omit<ValidationEntry, 'hint'>[] {
+    return this.validation?.map(({ loc, msg, type }) => ({ loc, msg, type })) ?? this.message;
   }
 
   get retryable(): boolean {

@@ -285,7 +285,7 @@ export class AccountRoutes {
     if (error instanceof HeadraceError) {
       // A body that was not read to its end blocks the next request of the connection.
       const headers = error.code === 'HR_REQUEST_TOO_LARGE' ? { connection: 'close' } : {};
-      respondJson(res, ERRORS[error.code].status, { detail: error.validation ?? error.message }, headers);
+      respondJson(res, ERRORS[error.code].status, { detail: error.detail }, headers);
       return;
     }
     const status = error instanceof LedgerError ? STATUS[error.refusal] : undefined;

@@ -126,7 +126,7 @@ export class RequestRoutes {
     } catch (error) {
       if (error instanceof URIError) respondJson(res, 404, { detail: NO_ENTRY }, PRIVATE);
       else if (error instanceof HeadraceError)
-        respondJson(res, ERRORS[error.code].status, { detail: error.validation ?? error.message }, PRIVATE);
+        respondJson(res, ERRORS[error.code].status, { detail: error.detail }, PRIVATE);
       else respondJson(res, 500, { detail: messageOf(error) }, PRIVATE);
     }
   }

@@ -72,7 +72,7 @@ function errorDialect(exchange: Exchange): Dialect | undefined {
 /** What is wrong with a request, as one text. */
 export function validationText(entries: readonly ValidationEntry[]): string {
   return entries
-    .map(({ ctx, loc, msg }) => `${loc.join('.')}: ${msg}${ctx === undefined ? '' : `: ${ctx.error}`}`)
+    .map(({ hint, loc, msg }) => `${loc.join('.')}: ${msg}${hint === undefined ? '' : `: ${hint}`}`)
     .join('; ');
 }
 

@@ -142,8 +142,8 @@ function isRecord(value: unknown): value is Record<string, unknown> {
  */
 export function wrongType(contentType: string): ValidationEntry {
   const curl = /urlencoded/i.test(contentType) ? ' (curl: --json, or -H "content-type: application/json")' : '';
-  const error = `Content-Type should be application/json, not ${contentType.slice(0, 100)}${curl}`;
-  return { loc: ['body'], msg: NOT_AN_OBJECT, type: 'model_attributes_type', ctx: { error } };
+  const hint = `Content-Type should be application/json, not ${contentType.slice(0, 100)}${curl}`;
+  return { loc: ['body'], msg: NOT_AN_OBJECT, type: 'model_attributes_type', hint };
 }
 
 /**

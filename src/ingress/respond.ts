@@ -26,8 +26,10 @@ export function respondError(exchange: Exchange, thrown: unknown, decorate?: Err
     return;
   }
   const shaped = shape?.(exchange, error);
-  const body = shaped?.body ?? { detail: error.validation ?? error.message, ...decorate?.(exchange, error) };
+  const body = shaped?.body ?? { detail: error.detail, ...decorate?.(exchange, error) };
   const headers = ['content-type', 'application/json', 'x-headrace-error', error.code, ...error.headers];
+  const hint = error.validation?.[0]?.hint;
+  if (hint !== undefined) headers.push('x-headrace-hint', hint);
   const { retryable } = ERRORS[error.code];
   // Read by the SDKs that Stainless generates, those of OpenAI and Anthropic among them, before they look at the status.
   if (retryable !== null && !error.headers.includes('x-should-retry'))

@@ -476,7 +476,7 @@ export class PickedRequest {
       immediate_response: {
         status: { code: error.status },
         headers: setHeaders(...headers),
-        body: Buffer.from(JSON.stringify({ detail: error.validation ?? error.message })),
+        body: Buffer.from(JSON.stringify({ detail: error.detail })),
         details: error.code,
       },
     });

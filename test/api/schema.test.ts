@@ -256,8 +256,8 @@ t.test('the body itself can be the mistake', (t) => {
     t.strictSame(parseJsonBody(Buffer.from(text), contentType), { errors: [entry] }, text);
   }
   for (const contentType of ['text/plain', 'application/jsonp']) {
-    const ctx = { error: `Content-Type should be application/json, not ${contentType}` };
-    const entry = { loc: ['body'], msg: notAnObject, type: 'model_attributes_type', ctx };
+    const hint = `Content-Type should be application/json, not ${contentType}`;
+    const entry = { loc: ['body'], msg: notAnObject, type: 'model_attributes_type', hint };
     t.strictSame(parseJsonBody(Buffer.from('{}'), contentType), { errors: [entry] }, contentType);
   }
   for (const contentType of [undefined, 'application/json', 'Application/JSON ; charset=utf-8', 'application/x+json']) {

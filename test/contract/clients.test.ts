@@ -96,9 +96,9 @@ for (const adapter of SERVER_ADAPTERS) {
     const refused = async (path: string, type: string, body: unknown): Promise<string> => {
       const answer = await ask({ path, headers: { ...GOOD, 'content-type': type }, body });
       t.equal(answer.status, 422, path);
-      const [entry] = answer.json<{ detail: { loc: unknown; msg: string; ctx?: { error: string } }[] }>().detail;
+      const [entry] = answer.json<{ detail: { loc: unknown; msg: string }[] }>().detail;
       t.same(entry?.loc, ['body']);
-      return entry?.ctx?.error ?? entry?.msg ?? '';
+      return answer.headers['x-headrace-hint'] ?? entry?.msg ?? '';
     };
     const text = JSON.stringify(CHAT);
     for (const path of ['/v1/chat/completions', '/search']) {

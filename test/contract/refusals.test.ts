@@ -53,9 +53,8 @@ onEach(
     for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x']) {
       const answer = await ask({ path, headers: { ...GOOD, 'content-type': type }, body });
       t.equal(answer.status, 422, type);
-      const [entry] = answer.json<{ detail: { ctx: { error: string } }[] }>().detail;
-      t.match(entry, { loc: ['body'], msg: NOT_AN_OBJECT, type: 'model_attributes_type' });
-      t.ok(entry?.ctx.error.startsWith(`Content-Type should be application/json, not ${type}`), type);
+      const entry = { loc: ['body'], msg: NOT_AN_OBJECT, type: 'model_attributes_type' };
+      t.strictSame(answer.json(), { detail: [entry] }, type);
     }
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/vnd.api+json']) {
       t.equal((await ask({ path, headers: { ...GOOD, 'content-type': type }, body })).status, 200, type);
