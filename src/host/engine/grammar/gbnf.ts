@@ -29,6 +29,8 @@ const MAX_CHARACTER = 0x10ffff;
 /** Largest bound of a repetition, as in llama.cpp. */
 const MAX_REPETITIONS = 2000;
 const MAX_RULES = 50_000;
+/** Elements of all sequences together, as long as the longest schema that is taken on: repetitions multiply. */
+const MAX_ELEMENTS = 500_000;
 const MAX_DEPTH = 200;
 const ESCAPES: Readonly<Record<string, string>> = {
   t: '\t',
@@ -52,6 +54,7 @@ class Parser {
   readonly #text: string;
   #at = 0;
   #depth = 0;
+  #elements = 0;
   readonly #rules: (Rule | undefined)[] = [];
   readonly #names: string[] = [];
   readonly #indexes = new Map<string, number>();
@@ -106,7 +109,8 @@ class Parser {
         repeated = this.#repeat(name, repeated, bounds);
         this.#space(nested);
       }
-      elements.push(...repeated);
+      this.#count(repeated.length);
+      for (const element of repeated) elements.push(element);
     }
   }
 
@@ -187,6 +191,7 @@ class Parser {
   /** Repeats a symbol by rules: S* is R ::= S R | nothing, and S{0,n} a chain of n such rules. */
   #repeat(name: string, symbol: Element[], [least, most]: readonly [number, number]): Element[] {
     const once: Element[] = symbol.length === 1 ? symbol : [{ kind: 'rule', rule: this.#addRule(name, [symbol]) }];
+    this.#count(least);
     const repeated = Array.from({ length: least }, () => once[0]!);
     if (most === Infinity) {
       const rule = this.#addRule(name, []);
@@ -198,6 +203,12 @@ class Parser {
       rest = [{ kind: 'rule', rule: this.#addRule(name, [[...once, ...rest], []]) }];
     }
     return [...repeated, ...rest];
+  }
+
+  /** Refuses a grammar that unrolls to too many elements, before they take memory. */
+  #count(elements: number): void {
+    this.#elements += elements;
+    if (this.#elements > MAX_ELEMENTS) this.#fail('the grammar is too large');
   }
 
   #addRule(name: string, rule: Rule): number {

@@ -67,7 +67,8 @@ export function compileGrammar(grammar: Grammar): Program {
       // Tails are written while instructions are made, so all of them are made before the run begins.
       const instructions = sequence.map(instructionOf);
       starts[index]!.push(code.length);
-      code.push(...instructions, END);
+      for (const instruction of instructions) code.push(instruction);
+      code.push(END);
     }
   }
   return { code, starts: starts[grammar.root]!, ...classesOf(code) };
@@ -94,11 +95,10 @@ function classesOf(code: readonly Instruction[]): { classOf: Uint8Array; classCo
 /** Throws a GrammarError that names a left-recursive rule, when there is one. */
 function refuseLeftRecursion(grammar: Grammar): void {
   const edges = leftEdges(grammar);
+  const cycleOf = cyclesOf(edges);
   for (const [from, targets] of edges.entries()) {
-    for (const { rule, last } of targets) {
-      if (!last && reaches(edges, rule, from)) {
-        throw new GrammarError(`grammar: rule '${grammar.names[from]}' begins with itself`);
-      }
+    if (targets.some(({ rule, last }) => !last && cycleOf[rule] === cycleOf[from])) {
+      throw new GrammarError(`grammar: rule '${grammar.names[from]}' begins with itself`);
     }
   }
 }
@@ -125,34 +125,65 @@ function leftEdges(grammar: Grammar): Edge[][] {
   });
 }
 
-/** Rules that match nothing at all. */
+/** Rules that match nothing at all. Each reference is looked at once, so that the order of the rules does not matter. */
 function nullableRules({ rules }: Grammar): Set<number> {
   const nullable = new Set<number>();
-  for (let before = -1; before < nullable.size;) {
-    before = nullable.size;
-    // Made-up rules refer to earlier ones, so going backwards and forwards settles chains in few rounds.
-    for (const [index, alternatives] of rules.entries()) {
-      const isEmpty = alternatives.some((sequence) =>
-        sequence.every((element) => element.kind === 'rule' && nullable.has(element.rule)),
-      );
-      if (isEmpty) nullable.add(index);
+  const open: number[] = [];
+  const add = (rule: number): void => {
+    if (nullable.has(rule)) return;
+    nullable.add(rule);
+    open.push(rule);
+  };
+  /** By rule, the sequences it stands in that have nothing but rules. */
+  const places = rules.map((): { readonly owner: number; left: number }[] => []);
+  for (const [owner, alternatives] of rules.entries()) {
+    for (const sequence of alternatives) {
+      if (sequence.length === 0) add(owner);
+      if (sequence.some(({ kind }) => kind !== 'rule')) continue;
+      const place = { owner, left: sequence.length };
+      for (const element of sequence) if (element.kind === 'rule') places[element.rule]!.push(place);
     }
   }
+  for (let rule = open.pop(); rule !== undefined; rule = open.pop())
+    for (const place of places[rule]!) if (--place.left === 0) add(place.owner);
   return nullable;
 }
 
-function reaches(edges: readonly (readonly Edge[])[], from: number, to: number): boolean {
-  const seen = new Set([from]);
-  const open = [from];
-  for (let rule = open.pop(); rule !== undefined; rule = open.pop()) {
-    if (rule === to) return true;
-    for (const edge of edges[rule]!) {
-      if (seen.has(edge.rule)) continue;
-      seen.add(edge.rule);
-      open.push(edge.rule);
+/** A number for every rule; two rules that reach each other have the same one. By Tarjan's algorithm, in linear time. */
+function cyclesOf(edges: readonly (readonly Edge[])[]): Int32Array {
+  const numbers = new Int32Array(edges.length).fill(-1);
+  const lowest = new Int32Array(edges.length);
+  const cycleOf = new Int32Array(edges.length).fill(-1);
+  const next = new Int32Array(edges.length);
+  const pending: number[] = [];
+  let count = 0;
+  for (const root of edges.keys()) {
+    if (numbers[root] !== -1) continue;
+    // Not by recursion: rules refer to one another in chains as long as the grammar.
+    const path = [root];
+    for (let rule = path.at(-1); rule !== undefined; rule = path.at(-1)) {
+      if (numbers[rule] === -1) {
+        numbers[rule] = lowest[rule] = count++;
+        pending.push(rule);
+      }
+      const target = edges[rule]![next[rule]!++]?.rule;
+      if (target !== undefined) {
+        if (numbers[target] === -1) path.push(target);
+        else if (cycleOf[target] === -1) lowest[rule] = Math.min(lowest[rule]!, numbers[target]!);
+        continue;
+      }
+      path.pop();
+      const above = path.at(-1);
+      if (above !== undefined) lowest[above] = Math.min(lowest[above]!, lowest[rule]!);
+      if (lowest[rule] !== numbers[rule]) continue;
+      let member: number;
+      do {
+        member = pending.pop()!;
+        cycleOf[member] = rule;
+      } while (member !== rule);
     }
   }
-  return false;
+  return cycleOf;
 }
 
 /** Bytes from `from` to `to`, both included. */

@@ -109,6 +109,45 @@ t.test('left recursion is refused, direct, by another rule, and behind an empty 
   check(t, 'root ::= e root | "b"\ne ::= "x"?', ['b', 'xxb'], ['x']);
 });
 
+/** Rules that each refer to the next one, with `rest` behind it. */
+function chain(rules: number, rest: string): string {
+  const links = Array.from({ length: rules }, (_, at) => `r${at} ::= r${at + 1}${rest}\n`);
+  return `root ::= r0\n${links.join('')}r${rules} ::= ""\n`;
+}
+
+function cpuMs(run: () => void): number {
+  const start = process.cpuUsage();
+  run();
+  const { user, system } = process.cpuUsage(start);
+  return (user + system) / 1000;
+}
+
+t.test('long grammars are compiled in linear time', async (t) => {
+  const grammars = {
+    'rules that begin with the next one': chain(20_000, ' "x"'),
+    'rules that are nothing but the next one': chain(20_000, ''),
+    'a repetition of repetitions': `root ::= "a"${'{0,2000}'.repeat(24)}`,
+    'a long text': `root ::= "${'a'.repeat(300_000)}"`,
+  };
+  for (const [name, grammar] of Object.entries(grammars)) {
+    const ms = cpuMs(() => createMatcher(parseGrammar(grammar)));
+    t.ok(ms < 3000, `${name}: ${ms.toFixed(0)} ms`);
+  }
+});
+
+t.test('a grammar that unrolls to too much is refused', async (t) => {
+  const tooLarge = { name: 'GrammarError', message: /too large/ };
+  t.throws(() => parseGrammar(`root ::= ${'"a"{2000} '.repeat(1000)}`), tooLarge);
+  t.throws(() => parseGrammar(`root ::= ("a" "b")${'{2000}'.repeat(1000)}`), tooLarge);
+});
+
+t.test('rules that begin with each other are refused, wherever they stand', async (t) => {
+  t.throws(() => createMatcher(parseGrammar('root ::= "a" x\nx ::= y "b"\ny ::= e z\nz ::= x | "c"\ne ::= "d"?')), {
+    message: /rule '[xy]' begins with itself/,
+  });
+  check(t, 'root ::= x "a"\nx ::= y "b" | y\ny ::= "c" x | "d"', ['da', 'dba', 'cda', 'cdbba'], ['a', 'dbba']);
+});
+
 t.test('whatever is given as a grammar, it is taken or refused with a GrammarError', async () => {
   const part = fc.constantFrom(
     'root',
