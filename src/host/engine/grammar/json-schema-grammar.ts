@@ -2,15 +2,25 @@
 // accepts, and every text ends. The grammar may allow less than the schema (lengths, counts and depth are bounded), never
 // more, except for overlapping branches of `oneOf`. Unsupported keywords are refused by name.
 import { literal, oneOf, RuleBook, SchemaError } from './grammar-rules.ts';
-import { type SchemaObject, ANNOTATIONS, isSchemaObject, mergeSchemas, refuseMalformed } from './schema-merge.ts';
+import {
+  type SchemaObject,
+  ANNOTATIONS,
+  isSchemaObject,
+  membersOf,
+  mergeSchemas,
+  refuseMalformed,
+  textsOf,
+} from './schema-merge.ts';
 import { integerRule, numberRule } from './schema-number.ts';
 import { stringRule } from './schema-string.ts';
 
 /** How often one reference may stand within itself; what goes deeper is left out where the schema allows that. */
 const MAX_RECURSION = 2;
 const MAX_DEPTH = 64;
-/** Schemas visited in one compilation: recursive ones multiply. */
+/** Schemas, listed values and least members visited in one compilation: recursive ones multiply. */
 const MAX_VISITS = 20_000;
+/** Members that merging copies in one compilation: each part of a list copies those of all before it. */
+const MAX_MERGED = 250_000;
 
 /** Keywords that are obeyed, besides the annotations. */
 const OBEYED: ReadonlySet<string> = new Set(
@@ -46,6 +56,7 @@ class SchemaCompiler {
   readonly rules: RuleBook;
   readonly #root: unknown;
   #visits = 0;
+  #merged = 0;
 
   constructor(root: unknown, rules: RuleBook) {
     this.#root = root;
@@ -56,8 +67,13 @@ class SchemaCompiler {
     return { path: `${place.path}/${step}`, depth: place.depth + 1, references: place.references };
   }
 
+  visit(count: number): void {
+    this.#visits += count;
+    if (this.#visits > MAX_VISITS) throw tooLarge();
+  }
+
   compile(schema: unknown, place: SchemaLocation): string | null {
-    if (++this.#visits > MAX_VISITS) throw new SchemaError('schema: too large for a grammar');
+    this.visit(1);
     if (place.depth > MAX_DEPTH) throw new SchemaError(`schema, ${place.path}: nested too deeply`);
     if (schema === false) return null;
     if (schema === true) return this.#anything();
@@ -78,8 +94,9 @@ class SchemaCompiler {
     if (Array.isArray(allOf)) return this.#all(allOf, { ...schema, allOf: undefined }, place);
     if (Array.isArray(anyOf)) return this.#any(anyOf, { ...schema, anyOf: undefined }, place, 'anyOf');
     if (Array.isArray(exclusive)) return this.#any(exclusive, { ...schema, oneOf: undefined }, place, 'oneOf');
-    if (Object.hasOwn(rest, 'const')) return this.#values([rest['const']], rest);
-    if (Array.isArray(rest['enum'])) return this.#values(rest['enum'], rest);
+    const { enum: among } = rest;
+    if (Object.hasOwn(rest, 'const')) return this.#values([rest['const']], Array.isArray(among) ? among : null, rest);
+    if (Array.isArray(among)) return this.#values(among, null, rest);
     return this.#types(rest, place);
   }
 
@@ -89,7 +106,18 @@ class SchemaCompiler {
     const target = this.#resolve(reference, place);
     const there = { ...place, depth: place.depth + 1, references: [...place.references, reference] };
     if (!isSchemaObject(target)) return this.compile(target, there);
-    return this.compile(mergeSchemas(target, withoutUndefined(rest), place.path), there);
+    return this.compile(this.#merge(target, withoutUndefined(rest), place.path), there);
+  }
+
+  #merge(left: SchemaObject, right: SchemaObject, where: string): SchemaObject {
+    this.#countMerged(left);
+    this.#countMerged(right);
+    return mergeSchemas(left, right, where);
+  }
+
+  #countMerged(schema: SchemaObject): void {
+    this.#merged += membersOf(schema);
+    if (this.#merged > MAX_MERGED) throw tooLarge();
   }
 
   #resolve(reference: string, place: SchemaLocation): unknown {
@@ -116,10 +144,10 @@ class SchemaCompiler {
           return null;
         const target = this.#resolve(reference as string, place);
         there = { ...there, references: [...there.references, reference as string] };
-        next = isSchemaObject(target) ? mergeSchemas(target, beside, place.path) : target;
+        next = isSchemaObject(target) ? this.#merge(target, beside, place.path) : target;
       }
       if (next === false) return null;
-      if (isSchemaObject(next)) merged = mergeSchemas(merged, next, place.path);
+      if (isSchemaObject(next)) merged = this.#merge(merged, next, place.path);
     }
     return this.compile(merged, { ...there, depth: there.depth + 1 });
   }
@@ -128,6 +156,7 @@ class SchemaCompiler {
     const base = withoutUndefined(rest);
     const bodies: string[] = [];
     for (const [at, branch] of branches.entries()) {
+      this.#countMerged(base);
       const merged = isSchemaObject(branch) ? { ...base, allOf: [...allOfOf(base), branch] } : branch === true && base;
       const body = this.compile(merged, this.inside(place, `${keyword}/${at}`));
       if (body !== null) bodies.push(body);
@@ -135,15 +164,16 @@ class SchemaCompiler {
     return bodies.length === 0 ? null : oneOf(bodies);
   }
 
-  #values(values: readonly unknown[], rest: SchemaObject): string | null {
+  /** The values that have the type of the schema and are in the list `among`, if any. */
+  #values(values: readonly unknown[], among: readonly unknown[] | null, rest: SchemaObject): string | null {
+    this.visit(values.length + (among?.length ?? 0));
     const types = typesOf(rest['type']);
-    const among = rest['enum'];
-    const fitting = values.filter(
-      (value) =>
-        (types === null || types.some((type) => hasType(value, type))) &&
-        (!Array.isArray(among) || among.some((other) => JSON.stringify(other) === JSON.stringify(value))),
-    );
-    return fitting.length === 0 ? null : oneOf(fitting.map((value) => literal(JSON.stringify(value))));
+    const allowed = among === null ? null : textsOf(among);
+    const fitting = values
+      .filter((value) => types === null || types.some((type) => hasType(value, type)))
+      .map((value) => JSON.stringify(value))
+      .filter((text) => allowed === null || allowed.has(text));
+    return fitting.length === 0 ? null : oneOf(fitting.map(literal));
   }
 
   #types(schema: SchemaObject, place: SchemaLocation): string | null {
@@ -168,6 +198,10 @@ class SchemaCompiler {
   #anything(): string {
     return this.rules.add(oneOf([stringRule({}, '#'), integerRule({}, '#'), '"true"', '"false"', '"null"']));
   }
+}
+
+function tooLarge(): SchemaError {
+  return new SchemaError('schema: too large for a grammar');
 }
 
 function allOfOf(schema: SchemaObject): readonly unknown[] {
@@ -276,6 +310,7 @@ function withFree(
   const most = ((schema['maxProperties'] as number | undefined) ?? Infinity) - named.length;
   const value = compiler.compile(free ?? true, compiler.inside(place, 'additionalProperties'));
   if (value === null) return least > 0 ? null : named;
+  compiler.visit(Math.max(least, 0));
   const names = freeNames(schema, place, Math.min(most, Math.max(least, 0) + FREE_PROPERTIES));
   if (names.length < least) return null;
   return [...named, ...names.map((name, at) => ({ body: pairOf(name, value), required: at < least }))];
@@ -330,6 +365,7 @@ function arrayRule(compiler: SchemaCompiler, schema: SchemaObject, place: Schema
     if (least > 1) throw new SchemaError(`schema, ${place.path}: uniqueItems with minItems above 1 is not supported`);
     most = Math.min(most, 1);
   }
+  if (least <= most) compiler.visit(least);
   const { first, further } = itemsOf(schema);
   most = Math.min(most, Math.max(least, first.length) + (further === false ? 0 : MORE_ITEMS));
   const bodies = first

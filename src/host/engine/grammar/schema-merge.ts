@@ -71,7 +71,10 @@ function mergeKeyword(keyword: string, left: unknown, right: unknown, where: str
   if (keyword === 'required') return [...new Set([...(left as string[]), ...(right as string[])])];
   if (keyword === 'allOf') return [...(left as unknown[]), ...(right as unknown[])];
   if (keyword === 'type') return commonTypes(left, right);
-  if (keyword === 'enum') return (left as unknown[]).filter((value) => isAmong(right as unknown[], value));
+  if (keyword === 'enum') {
+    const allowed = textsOf(right as unknown[]);
+    return (left as unknown[]).filter((value) => allowed.has(JSON.stringify(value)));
+  }
   if (keyword === 'items' || keyword === 'additionalProperties') return { allOf: [left, right] };
   if (JSON.stringify(left) === JSON.stringify(right)) return left;
   throw new SchemaError(`schema, ${where}: two different values of ${keyword} together are not supported`);
@@ -95,6 +98,18 @@ function commonTypes(left: unknown, right: unknown): unknown[] {
   });
 }
 
-function isAmong(values: readonly unknown[], value: unknown): boolean {
-  return values.some((other) => JSON.stringify(other) === JSON.stringify(value));
+/** Values as JSON, for a look-up. */
+export function textsOf(values: readonly unknown[]): ReadonlySet<string> {
+  return new Set(values.map((value) => JSON.stringify(value)));
+}
+
+/** How many members a merge of the schema copies: its own, its properties and those of its lists. */
+export function membersOf(schema: SchemaObject): number {
+  let count = 0;
+  for (const [keyword, value] of Object.entries(schema)) {
+    count++;
+    if (Array.isArray(value)) count += value.length;
+    else if (keyword === 'properties' && isSchemaObject(value)) count += Object.keys(value).length;
+  }
+  return count;
 }

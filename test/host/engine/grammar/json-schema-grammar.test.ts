@@ -218,3 +218,29 @@ t.test('a call that was cut off keeps its name and the begin of its arguments', 
   ]);
   t.strictSame(readCalls('{"name":"a'), []);
 });
+
+t.test('long schemas are compiled in linear time, or refused', async (t) => {
+  const many = <T>(length: number, of: (at: number) => T): T[] => Array.from({ length }, (_, at) => of(at));
+  const values = many(8000, (at) => `v${at}`);
+  const schemas = {
+    'a long list of values': { enum: values },
+    'two long lists of values': { allOf: [{ enum: values }, { enum: many(8000, (at) => `v${at + 7999}`) }] },
+    'a list of values beside many branches': { enum: values, anyOf: many(4000, () => ({})) },
+    'many parts': { allOf: many(6000, (at) => ({ properties: { [`p${at}`]: { type: 'null' } } })) },
+    'parts of parts': { allOf: many(20_000, () => ({ allOf: [{ title: 'x' }] })) },
+    'many made-up properties': { minProperties: 5_000_000 },
+    'objects of made-up properties': {
+      properties: Object.fromEntries(many(200, (at) => [`p${at}`, { minProperties: 10_000 }])),
+    },
+  };
+  for (const [name, schema] of Object.entries(schemas)) {
+    const start = process.cpuUsage();
+    try {
+      schemaGrammar(schema);
+    } catch (error) {
+      t.match(error, { name: 'SchemaError', message: /too large/ });
+    }
+    const { user, system } = process.cpuUsage(start);
+    t.ok(user + system < 2_000_000, `${name}: ${((user + system) / 1000).toFixed(0)} ms`);
+  }
+});
