@@ -53,6 +53,9 @@ const MAX_ORIGINS = 1024;
 const MAX_WILDCARD_RULES = 200;
 const MAX_RULE = 512;
 
+/** A rule is kept once for each name of its group; further ones are ignored. With one name, all of the largest file are kept. */
+const MAX_KEPT_RULES = 50_000;
+
 const UNREACHABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['HR_FETCH_FAILED', 'HR_FETCH_TIMEOUT']);
 
 const ALL_ALLOWED: Rules = { isAllowed: () => true };
@@ -161,5 +164,23 @@ function rulesOf(url: string, { bytes, status }: RobotsResponse): Rules {
     .decode(bytes)
     .split(/\r\n|\r|\n/)
     .filter((line) => line.length <= MAX_RULE && (!line.includes('*', 12) || ++wildcards <= MAX_WILDCARD_RULES));
-  return parse(url, lines.join('\n'));
+  return parse(url, withinRules(lines).join('\n'));
+}
+
+/** The lines up to `MAX_KEPT_RULES`. */
+function withinRules(lines: readonly string[]): string[] {
+  let names = 0;
+  let isAfterName = false;
+  let kept = 0;
+  return lines.filter((line) => {
+    const [text = ''] = line.split('#', 1);
+    const colon = text.indexOf(':');
+    const field = colon === -1 ? '' : text.slice(0, colon).trim().toLowerCase();
+    if (field === '') return false;
+    const isName = field === 'user-agent';
+    if (isName) names = isAfterName ? names + 1 : 1;
+    else kept += names;
+    isAfterName = isName;
+    return isName || kept <= MAX_KEPT_RULES;
+  });
 }

@@ -130,3 +130,14 @@ t.test('a request ends when no page waits for it, and accounts do not wait for e
   later.left.abort(new Error('left'));
   await later.end;
 });
+
+t.test('rules are kept for many names only up to a bound', async (t) => {
+  const lines = (count: number, of: (at: number) => string): string =>
+    Array.from({ length: count }, (_, at) => `${of(at)}\n`).join('');
+  const names = lines(12_000, (at) => `User-agent: a${at}`);
+  const rules = lines(12_000, (at) => `Disallow: /${at}`);
+  const start = process.cpuUsage();
+  t.equal(await by(`User-agent: *\nDisallow: /x\n${names}${rules}`, '/x'), REFUSED);
+  t.ok(process.cpuUsage(start).user < 3_000_000);
+  t.equal(await by(`User-agent: a\nUser-agent: *\n${lines(20_000, (at) => `Disallow: /${at}-`)}`, '/19999-'), REFUSED);
+});
