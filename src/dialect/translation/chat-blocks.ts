@@ -71,6 +71,10 @@ export class ChatBlocks implements ChatEventListener {
   #lastCall: Call | null = null;
   /** Null while there was none. */
   #calls: Call[] | null = null;
+  /** The last call with each index. */
+  readonly #lastOf = new Map<number, Call>();
+  /** Calls before this one have begun. */
+  #begunCalls = 0;
   /** Null while nothing is held. */
   #held: Held[] | null = null;
   #signature = '';
@@ -184,7 +188,7 @@ export class ChatBlocks implements ChatEventListener {
 
   #callPart({ arguments: text, id, index, name }: CallPart): void {
     const calls = (this.#calls ??= []);
-    let call = index === undefined ? calls.at(-1) : calls.findLast((known) => known.index === index);
+    let call = index === undefined ? calls.at(-1) : this.#lastOf.get(index);
     // Some servers send all calls with the same index, or with none; a new id with a name, or a name behind complete arguments, begins a
     // call. Others make a new id for every piece.
     const isNext =
@@ -194,6 +198,7 @@ export class ChatBlocks implements ChatEventListener {
     if (call === undefined || isNext) {
       call = new Call(index);
       calls.push(call);
+      if (index !== undefined) this.#lastOf.set(index, call);
       this.called = true;
     }
     if (call.id === '') call.id = id;
@@ -216,7 +221,7 @@ export class ChatBlocks implements ChatEventListener {
     if (call === null ? this.#kind !== kind : this.#call !== call) {
       // Its arguments were complete.
       if (call?.begun === true) return;
-      if (call !== null && this.#calls?.find(({ begun }) => !begun) !== call) {
+      if (call !== null && this.#firstUnbegun() !== call) {
         (this.#held ??= []).push({ kind, call, text });
         return;
       }
@@ -225,6 +230,11 @@ export class ChatBlocks implements ChatEventListener {
     const json = Buffer.from(JSON.stringify(text));
     this.#text(json, 1, json.length - 1);
     if (call?.end.reached === true) this.#release();
+  }
+
+  #firstUnbegun(): Call | undefined {
+    while (this.#calls?.[this.#begunCalls]?.begun === true) this.#begunCalls++;
+    return this.#calls?.[this.#begunCalls];
   }
 
   /** Reports text of the open block. What follows complete arguments is dropped. */
@@ -269,7 +279,7 @@ export class ChatBlocks implements ChatEventListener {
       const held = this.#held?.length;
       this.#release();
       if (held !== undefined && this.#held?.length !== held) continue;
-      const unbegun = this.#calls?.find(({ begun }) => !begun);
+      const unbegun = this.#firstUnbegun();
       if (unbegun === undefined) break;
       this.#begin('call', unbegun);
     }

@@ -146,6 +146,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #model = '';
   #serviceTier = '';
   readonly #items: Item[] = [];
+  readonly #callIds = new Set<string>();
   /** The message or the reasoning that is not done. */
   #open: TextItem | null = null;
   #call: CallItem | null = null;
@@ -444,7 +445,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { prefix, type } = CALLS[tool.type];
     const id = `${prefix}_${this.#id}_${index}`;
     // Clients tell calls by their ids.
-    const isKnown = this.#items.some((item) => 'callId' in item && item.callId === call.id);
+    const isKnown = this.#callIds.has(call.id);
     const name =
       type === 'custom_tool_call' ? 'response.custom_tool_call_input.delta' : 'response.function_call_arguments.delta';
     const place = `"item_id":"${id}","output_index":${index},`;
@@ -464,6 +465,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       status: 'in_progress',
     };
     this.#items.push(item);
+    this.#callIds.add(item.callId);
     this.#call = item;
     this.#text = item.arguments;
     this.#writeItemEvent('response.output_item.added', item);

@@ -841,3 +841,16 @@ t.test('log-probabilities count as text that is kept', (t) => {
   t.match(last, { type: 'response.failed', response: { error: { code: 'HR_STREAM_BROKEN' } } });
   t.end();
 });
+
+t.test('the time of many calls is linear', async (t) => {
+  const calls = Array.from({ length: 20_000 }, (_, index) => ({
+    index,
+    id: `c${index}`,
+    function: { name: 'run', arguments: '{}' },
+  }));
+  const translator = answer();
+  const start = process.cpuUsage();
+  for (const call of calls)
+    translator.events(Buffer.from(`data: ${JSON.stringify(chunk({ tool_calls: [call] }))}\n\n`));
+  t.ok(process.cpuUsage(start).user < 2_500_000);
+});
