@@ -97,7 +97,6 @@ const CALLS = {
 /** The parts in which blocks of a chat answer are. */
 const PARTS = { text: 'output_text', refusal: 'refusal', reasoning: 'reasoning_text' } as const;
 
-const NONE: readonly unknown[] = [];
 const NO_BYTES: Buffer = Buffer.alloc(0);
 const NO_ARGUMENTS: Buffer = Buffer.from('{}');
 
@@ -158,8 +157,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** A whole answer has no events. */
   #isWhole = false;
   // What came without text: it goes with the next one.
-  #logprobs: readonly unknown[] = NONE;
-  #annotations: readonly unknown[] = NONE;
+  #logprobs: unknown[] = [];
+  #annotations: unknown[] = [];
 
   /** @param echo what the response repeats of its request */
   constructor(echo: ResponseEcho, sources: AnswerSources = SOURCES) {
@@ -259,8 +258,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { content } = membersOf(logprobs);
     // Of a delta without text they are those of reasoning and calls.
     const isOther = delta !== undefined && (reasoningOf(members) !== '' || callsOf(members).length > 0);
-    if (Array.isArray(content) && !isOther) this.#logprobs = [...this.#logprobs, ...(content as unknown[])];
-    if (Array.isArray(annotations)) this.#annotations = [...this.#annotations, ...(annotations as unknown[])];
+    if (Array.isArray(content) && !isOther) for (const each of content as unknown[]) this.#logprobs.push(each);
+    if (Array.isArray(annotations)) for (const each of annotations as unknown[]) this.#annotations.push(each);
   }
 
   /** @internal */
@@ -378,7 +377,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** Adds the log-probabilities that have come to the part, and returns them as JSON. */
   #takeLogprobs({ logprobs }: Part): readonly string[] {
     const elements = this.#logprobs.map((element) => JSON.stringify(element));
-    this.#logprobs = NONE;
+    this.#logprobs = [];
     for (const element of elements) {
       this.#keptBytes += element.length;
       logprobs.push(element);
@@ -435,7 +434,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       }
       annotations.push(flat);
     }
-    this.#annotations = NONE;
+    this.#annotations = [];
   }
 
   #openCall(call: { readonly id: string; readonly name: string }): CallItem {

@@ -854,3 +854,15 @@ t.test('the time of many calls is linear', async (t) => {
     translator.events(Buffer.from(`data: ${JSON.stringify(chunk({ tool_calls: [call] }))}\n\n`));
   t.ok(process.cpuUsage(start).user < 2_500_000);
 });
+
+t.test('the time of many log probabilities and annotations without a text is linear', async (t) => {
+  const translator = answer();
+  const event = chunk({ annotations: [{ type: 'x' }] }, null);
+  const [choice] = (event as { choices: object[] }).choices;
+  const bytes = Buffer.from(
+    `data: ${JSON.stringify({ ...event, choices: [{ ...choice, logprobs: { content: [{ token: 'a' }] } }] })}\n\n`,
+  );
+  const start = process.cpuUsage();
+  for (let at = 0; at < 40_000; at++) translator.events(bytes);
+  t.ok(process.cpuUsage(start).user < 2_500_000);
+});
