@@ -45,6 +45,8 @@ class Call {
   id = '';
   name = '';
   begun = false;
+  /** What of its arguments waits. */
+  held: Held | null = null;
   readonly end = new ArgumentsEnd();
 
   constructor(index: number | undefined) {
@@ -56,8 +58,13 @@ class Call {
 interface Held {
   readonly kind: BlockKind;
   readonly call: Call | null;
-  readonly text: string;
+  text: string;
 }
+
+/** Most blocks and characters that wait for the end of one call: each end takes up again all that wait. */
+const MAX_HELD = 1000;
+const MAX_HELD_CHARACTERS = 16 * 1024 * 1024;
+const TOO_MANY = 'The answer has too many tool calls that take turns';
 
 export class ChatBlocks implements ChatEventListener {
   readonly #listener: ChatBlocksListener;
@@ -77,6 +84,7 @@ export class ChatBlocks implements ChatEventListener {
   #begunCalls = 0;
   /** Null while nothing is held. */
   #held: Held[] | null = null;
+  #heldCharacters = 0;
   #signature = '';
   #started = false;
   #ended = false;
@@ -117,6 +125,7 @@ export class ChatBlocks implements ChatEventListener {
   onDone(): void {
     if (this.#ended) return;
     this.#endBlocks();
+    if (this.#ended) return;
     this.#ended = true;
     this.#listener.onDone();
   }
@@ -211,18 +220,19 @@ export class ChatBlocks implements ChatEventListener {
 
   /** Adds text to the block of its kind. It is held while another call is incomplete, or an earlier one may still get arguments. */
   #put(kind: BlockKind, call: Call | null, text: string): void {
+    if (this.#ended) return;
     if (call !== null) call.end.seen = true;
     this.#lastKind = kind;
     this.#lastCall = call;
     if (this.#call !== null && this.#call !== call && !this.#call.end.reached) {
-      (this.#held ??= []).push({ kind, call, text });
+      this.#hold(kind, call, text);
       return;
     }
     if (call === null ? this.#kind !== kind : this.#call !== call) {
       // Its arguments were complete.
       if (call?.begun === true) return;
       if (call !== null && this.#firstUnbegun() !== call) {
-        (this.#held ??= []).push({ kind, call, text });
+        this.#hold(kind, call, text);
         return;
       }
       this.#begin(kind, call);
@@ -230,6 +240,21 @@ export class ChatBlocks implements ChatEventListener {
     const json = Buffer.from(JSON.stringify(text));
     this.#text(json, 1, json.length - 1);
     if (call?.end.reached === true) this.#release();
+  }
+
+  #hold(kind: BlockKind, call: Call | null, text: string): void {
+    const held = (this.#held ??= []);
+    this.#heldCharacters += text.length;
+    let one = call === null ? held.at(-1) : call.held;
+    if (one?.kind === kind && one.call === call) {
+      one.text += text;
+    } else {
+      one = { kind, call, text };
+      held.push(one);
+      if (call !== null) call.held = one;
+    }
+    if (held.length <= MAX_HELD && this.#heldCharacters <= MAX_HELD_CHARACTERS) return;
+    this.onError({ message: TOO_MANY, code: 'HR_STREAM_BROKEN' });
   }
 
   #firstUnbegun(): Call | undefined {
@@ -250,6 +275,8 @@ export class ChatBlocks implements ChatEventListener {
     const lastKind = this.#lastKind;
     const lastCall = this.#lastCall;
     this.#held = null;
+    this.#heldCharacters = 0;
+    for (const { call } of held) if (call !== null) call.held = null;
     for (const { call, kind, text } of held) this.#put(kind, call, text);
     this.#lastKind = lastKind;
     this.#lastCall = lastCall;
@@ -274,7 +301,7 @@ export class ChatBlocks implements ChatEventListener {
 
   /** Ends the open block and what waits for it, and begins calls that have no arguments. */
   #endBlocks(): void {
-    for (;;) {
+    while (!this.#ended) {
       if (this.#call !== null) this.#call.end.reached = true;
       const held = this.#held?.length;
       this.#release();
@@ -283,6 +310,6 @@ export class ChatBlocks implements ChatEventListener {
       if (unbegun === undefined) break;
       this.#begin('call', unbegun);
     }
-    this.#endBlock();
+    if (!this.#ended) this.#endBlock();
   }
 }

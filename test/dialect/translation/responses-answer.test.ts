@@ -842,6 +842,36 @@ t.test('log-probabilities count as text that is kept', (t) => {
   t.end();
 });
 
+t.test('calls that take turns wait for each other, up to a bound', async (t) => {
+  const part = (index: number, text: string, name?: string): Buffer => {
+    const call = { index, ...(name && { id: `c${index}` }), function: { ...(name && { name }), arguments: text } };
+    return Buffer.from(`data: ${JSON.stringify(chunk({ tool_calls: [call] }))}\n\n`);
+  };
+  const eventsOf = (count: number): Record<string, unknown>[] => {
+    const translator = answer();
+    const pieces: Buffer[] = [];
+    const say = (piece: Buffer): void => void pieces.push(Buffer.from(translator.events(piece)));
+    for (let index = 0; index < count; index++) say(part(index, '{"n":', 'run'));
+    for (let round = 0; round < 3; round++) {
+      for (let index = count - 1; index >= 0; index--) say(part(index, String(index)));
+    }
+    for (let index = count - 1; index >= 0; index--) say(part(index, '}'));
+    say(Buffer.from('data: [DONE]\n\n'));
+    const events = parseEvents(Buffer.concat(pieces).toString());
+    return events
+      .filter(({ data }) => data !== '[DONE]')
+      .map(({ data }) => JSON.parse(data) as Record<string, unknown>);
+  };
+  const done = eventsOf(300).filter(({ type }) => type === 'response.function_call_arguments.done');
+  t.same(
+    done.map((event) => event['arguments']),
+    Array.from({ length: 300 }, (_, index) => `{"n":${`${index}`.repeat(3)}}`),
+  );
+  const failed = eventsOf(1100);
+  t.match(failed.at(-1), { type: 'response.failed', response: { error: { code: 'HR_STREAM_BROKEN' } } });
+  t.equal(failed.filter(({ type }) => type === 'error').length, 1);
+});
+
 t.test('the time of many calls is linear', async (t) => {
   const calls = Array.from({ length: 20_000 }, (_, index) => ({
     index,
