@@ -425,6 +425,11 @@ t.test('header, trailer, records, log, metrics and limits say what was charged',
   t.equal(parseUsd(String(left.get('budget'))), USD - total);
 });
 
+interface Failed {
+  readonly status: string;
+  readonly output: unknown;
+}
+
 t.test(
   'of a failed answer in the background what is polled is charged, and nothing where credit does not reach for all rounds',
   async (t) => {
@@ -464,7 +469,7 @@ t.test(
     t.equal(good.status, 200);
     t.equal((await usageOf(ledger, 8)).amount, 5n * ROUND + 3n * SEARCH, 'one that comes to an end is charged');
 
-    // Without a search too: whoever polls gets no text of an answer that broke off, whoever follows the events has had it.
+    // Without a search too: whoever polls gets the text of an answer that broke off, as whoever follows the events.
     const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
     const head = chunk({ role: 'assistant', content: '' });
     hosted.chat.play(events([head, chunk({ content: 'It is' }, {}, { usage })], 'cut'));
@@ -473,11 +478,13 @@ t.test(
       const text = await plain.text();
       const [, name] = /"id":"(resp_\w+)"/.exec(text) ?? [];
       await until('it has failed', async () => {
-        const answer = await fetch(`${hosted.url}/v1/responses/${name}`, { headers });
-        return ((await answer.json()) as { status: string }).status === 'failed';
+        const answer = (await (await fetch(`${hosted.url}/v1/responses/${name}`, { headers })).json()) as Failed;
+        if (answer.status !== 'failed') return false;
+        t.match(answer.output, [{ type: 'message', content: [{ type: 'output_text', text: 'It is' }] }]);
+        return true;
       });
     }
-    t.equal((await usageOf(ledger, 9)).amount, 5n * ROUND + 3n * SEARCH + priceOf(10, 0, 2));
+    t.equal((await usageOf(ledger, 10)).amount, 5n * ROUND + 3n * SEARCH + 2n * priceOf(10, 0, 2));
   },
 );
 
