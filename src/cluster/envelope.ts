@@ -26,7 +26,7 @@ const CODES: Readonly<Record<Topic, number>> = {
   cancels: 9,
 };
 
-const TOPICS: ReadonlyMap<number, Topic> = new Map(
+const BY_CODE: ReadonlyMap<number, Topic> = new Map(
   Object.entries(CODES).map(([topic, code]) => [code, topic as Topic]),
 );
 
@@ -52,7 +52,7 @@ export function readEnvelope(message: Buffer): Envelope | EnvelopeProblem {
   const code = message[CODE_OFFSET];
   if (code === undefined) return 'invalid';
   if (message.length - BODY_OFFSET > MAX_BODY_BYTES) return 'too_large';
-  const topic = TOPICS.get(code);
+  const topic = BY_CODE.get(code);
   if (topic === undefined) return 'topic';
   return { from: message.toString('hex', 1, CODE_OFFSET), topic, body: message.subarray(BODY_OFFSET) };
 }

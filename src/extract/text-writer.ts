@@ -55,7 +55,7 @@ function listText({ isOrdered, style, isTight, items }: List): string {
 function tableText({ caption, rows, columns }: Table): string {
   const lines = rows.map((row) => {
     const cells = Array.from({ length: columns }, () => '');
-    for (const { column, children } of row) cells[column] = onLine(joinedText(children, '\n'));
+    for (const { column, children } of row) cells[column] = cellText(joinedText(children, '\n'));
     return cells.join('\t').trimEnd();
   });
   const table = lines.filter((line) => line !== '').join('\n');
@@ -63,7 +63,7 @@ function tableText({ caption, rows, columns }: Table): string {
 }
 
 /** Not by an expression for white space around line ends: its time is quadratic in long white space without one. */
-function onLine(text: string): string {
+function cellText(text: string): string {
   if (!text.includes('\n')) return text;
   const lines = text.split('\n').map((line) => line.trim());
   return lines.filter((line) => line !== '').join('; ');
