@@ -263,14 +263,13 @@ async function writeDocs(run) {
 }
 
 async function writePage(name, kept, files) {
-  const { format, resolveConfig } = await import('prettier');
+  const { formatted } = await import('../scripts/formatted.mjs');
   const json = join(HERE, name);
-  const options = { ...(await resolveConfig(json)), filepath: json };
-  writeFileSync(json, await format(JSON.stringify(kept), options));
+  writeFileSync(json, await formatted(json, JSON.stringify(kept)));
   const written = [json];
   for (const [page, text] of Object.entries(files)) {
     const file = join(ROOT, 'docs', page);
-    writeFileSync(file, page.endsWith('.md') ? await format(text, { ...options, filepath: file }) : text);
+    writeFileSync(file, page.endsWith('.md') ? await formatted(file, text) : text);
     written.push(file);
   }
   return written;

@@ -36,7 +36,8 @@ import { StoreReader } from './store-reader.ts';
 
 /** A change that every data plane applies. */
 export type BillingUpdate =
-  { readonly type: 'Keys'; readonly change: KeyChange } | { readonly type: 'Budgets'; readonly change: BudgetChange };
+  | { readonly type: 'Keys'; readonly change: KeyChange }
+  | { readonly type: 'Budgets'; readonly change: BudgetChange };
 
 export interface BillingServiceOptions {
   readonly system: System;

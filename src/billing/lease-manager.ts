@@ -33,7 +33,9 @@ export interface ReportedCharge {
  * held for other requests. `away`: the ledger does not answer, or is not open yet.
  */
 export type Refusal =
-  { readonly kind: 'short'; readonly balance: number } | { readonly kind: 'busy' } | { readonly kind: 'away' };
+  | { readonly kind: 'short'; readonly balance: number }
+  | { readonly kind: 'busy' }
+  | { readonly kind: 'away' };
 
 /** What the lease manager tells a thread. */
 export type LeaseNotice =

@@ -64,7 +64,15 @@ export type MessageTopic = Topic | 'other';
  * `crowded` (more than `MAX_GATEWAYS`), `invalid`.
  */
 export type MessageResult =
-  'ok' | 'away' | 'full' | 'too_large' | 'stranger' | 'version' | 'topic' | 'crowded' | 'invalid';
+  | 'ok'
+  | 'away'
+  | 'full'
+  | 'too_large'
+  | 'stranger'
+  | 'version'
+  | 'topic'
+  | 'crowded'
+  | 'invalid';
 
 /** Told of everything that is counted or logged. */
 export interface ClusterObserver {

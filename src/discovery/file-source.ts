@@ -15,7 +15,8 @@ export interface FileSourceSettings {
 }
 
 type Command =
-  { readonly type: 'Changed'; readonly text: string } | { readonly type: 'Unreadable'; readonly problem: string };
+  | { readonly type: 'Changed'; readonly text: string }
+  | { readonly type: 'Unreadable'; readonly problem: string };
 
 /** A map of 1,024 servers, as many as the board has cells for, has a tenth of it. */
 const MAX_BYTES = 1024 * 1024;

@@ -31,7 +31,16 @@ export function contentOf(tree: Tree, dropped: Dropped, urls: UrlResolver): read
 }
 
 type FrameKind =
-  'caption' | 'definitions' | 'description' | 'details' | 'figure' | 'footnote' | 'item' | 'list' | 'quote' | 'root';
+  | 'caption'
+  | 'definitions'
+  | 'description'
+  | 'details'
+  | 'figure'
+  | 'footnote'
+  | 'item'
+  | 'list'
+  | 'quote'
+  | 'root';
 type LineKind = 'heading' | 'summary' | 'term';
 
 /** An open block with blocks inside. */

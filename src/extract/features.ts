@@ -154,7 +154,7 @@ const F = Object.fromEntries(Object.keys(FEATURES).map((name, at) => [name, at])
 /** Features that are repeated for the blocks before and after. */
 const OF_NEIGHBOURS: readonly number[] = [
   F.weight, F.linked, F.sentences, F.endsSentence, F.element, F.suspectInner, F.titleShare,
-]; // prettier-ignore
+]; // oxfmt-ignore
 
 /** Distances of the neighbours. */
 const DISTANCES: readonly number[] = [-2, -1, 1, 2];
@@ -181,7 +181,7 @@ const KINDS: readonly PageKind[] = ['other', 'article', 'discussion', 'product']
 
 const SUSPECT: number =
   hint.NAVIGATION | hint.ADVERT | hint.CONSENT | hint.OVERLAY | hint.SHARE | hint.RELATED | hint.COMMENTS | hint.NEWSLETTER |
-  hint.FOOTER | hint.SIDEBAR | hint.META | hint.HIDDEN | hint.UNSEEN | hint.CONTROL | hint.AUTHOR | hint.REVIEWS; // prettier-ignore
+  hint.FOOTER | hint.SIDEBAR | hint.META | hint.HIDDEN | hint.UNSEEN | hint.CONTROL | hint.AUTHOR | hint.REVIEWS; // oxfmt-ignore
 
 /** Groups of elements, in the order of their numbers. */
 const GROUPS: readonly (readonly number[])[] = [

@@ -71,7 +71,7 @@ const WORDS: ReadonlyMap<string, number> = new Map(
       [TABS, 'tab tabs tabpanel accordion accordions collapse collapsible expandable faq faqs'],
     ] as const
   ).flatMap(([hint, words]) => words.split(' ').map((word) => [word, hint] as const)),
-); // prettier-ignore
+); // oxfmt-ignore
 
 /** Names that single words do not identify. Compared whole, in lower case, without separators. */
 const NAMES: ReadonlyMap<string, number> = new Map(
@@ -83,7 +83,7 @@ const NAMES: ReadonlyMap<string, number> = new Map(
       [UNSEEN, 'sronly screenreadertext visuallyhidden ahidden hiddentext offscreen'],
     ] as const
   ).flatMap(([hint, names]) => names.split(' ').map((name) => [name, hint] as const)),
-); // prettier-ignore
+); // oxfmt-ignore
 
 /** First words of names that describe a state or layout rather than the element. */
 const MODIFIERS: ReadonlySet<string> = new Set('has no with without is js not show hide lg md sm xs xl'.split(' '));

@@ -29,7 +29,7 @@ const TEMPLATES: readonly Template[] = [
   { types: /^(?:DiscussionForumPosting|SocialMediaPosting)$/, isDocument: false, limit: MAX_ENTRIES, render: discussion },
   { types: /(?:Article|BlogPosting|Report|Review)$/, isDocument: false, limit: MAX_ENTRIES, render: article },
   { types: /^(?:ItemList|CollectionPage)$/, isDocument: false, limit: MAX_ENTRIES, render: list },
-]; // prettier-ignore
+]; // oxfmt-ignore
 
 /** Types that may be documents; a quick test before the templates'. */
 const DOCUMENTS = /\b(?:JobPosting|Recipe|HowTo)\b|Event|Festival/;
@@ -79,7 +79,7 @@ function product(item: LinkedItem): string[] {
       ['Material', stringOf(item['material'])],
       ...many(item['additionalProperty']).filter(isItem).map((each) => [stringOf(each['name']), valueOf(each)] as const),
     ]),
-  ]; // prettier-ignore
+  ]; // oxfmt-ignore
 }
 
 function job(item: LinkedItem): string[] {
@@ -312,7 +312,7 @@ function placeOf(value: unknown): string {
   const address = value['address'];
   const parts = isItem(address)
     ? ['streetAddress', 'addressLocality', 'addressRegion', 'postalCode', 'addressCountry'].map((name) => nameOf(address[name]))
-    : [stringOf(address)]; // prettier-ignore
+    : [stringOf(address)]; // oxfmt-ignore
   return [...new Set([stringOf(value['name']), ...parts])].filter((part) => part !== '').join(', ');
 }
 

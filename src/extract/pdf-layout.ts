@@ -87,7 +87,7 @@ function segmentsOf(fragments: readonly Fragment[]): Segment[] {
       to++;
     for (const segment of joinedOnLine(sorted.slice(from, to))) segments.push(segment);
     from = to;
-  } // prettier-ignore
+  } // oxfmt-ignore
   return segments;
 }
 
@@ -127,7 +127,7 @@ function textOf(parts: readonly Fragment[]): string {
     previous = part;
   }
   return line.split(/\s+/).join(' ').trim();
-} // prettier-ignore
+} // oxfmt-ignore
 
 /** Lines of one column from the top, with cells of the same base line together. */
 function linesOf(column: readonly Segment[]): Line[] {
@@ -464,7 +464,7 @@ function headingLevels(blocks: readonly Block[]): ReadonlyMap<number, number> {
   const [[body] = [0]] = [...characters].toSorted(([, left], [, right]) => right - left);
   const sizes = [...characters.keys()].filter((size) => size >= HEADING_FACTOR * body).toSorted((left, right) => right - left);
   return new Map(sizes.map((size, index) => [size, Math.min(index + 1, 6)]));
-} // prettier-ignore
+} // oxfmt-ignore
 
 /** Sizes that differ by less than half a point are the same. */
 function rounded(size: number): number {

@@ -24,12 +24,12 @@ const SECTIONS = [
   '相关', '相關', '推荐', '推薦', '延伸阅读', '延伸閱讀', '热门', '熱門', '评论', '評論', '网友评论', '関連', 'おすすめ', 'オススメ', '人気記事', 'コメント', 'あわせて読みたい', '最新記事', '관련', '추천', '댓글', '인기',
   // Arabic, Persian, Greek, Vietnamese, Indonesian
   'مقالات ذات صلة', 'اقرأ أيضا', 'اقرأ أيضًا', 'مواضيع ذات', 'التعليقات', 'مطالب مرتبط', 'σχετικά άρθρα', 'διαβάστε επίσης', 'διαβάστε ακόμα', 'bài viết liên quan', 'tin liên quan', 'có thể bạn', 'baca juga', 'artikel terkait', 'berita terkait',
-]; // prettier-ignore
+]; // oxfmt-ignore
 
 /** Boilerplate headings that must be the whole line. */
 const WHOLE_SECTIONS: ReadonlySet<string> = new Set([
   'comments', 'comment', 'reviews', 'share', 'tags', 'topics', 'categories', 'author', 'authors', 'see also', 'read more', 'more', 'links', 'follow', 'subscribe', 'popular', 'latest', 'recent', 'kommentare', 'kommentar', 'autor', 'tags', 'kategorien', 'mehr', 'links', 'schlagworte', 'commentaires', 'comentarios', 'comentários', 'commenti', 'reacties', 'kommentarer', 'komentarze', 'diskussion', 'drucken', 'print',
-]); // prettier-ignore
+]); // oxfmt-ignore
 
 const START = 3;
 const BY_START = byStart(SECTIONS);

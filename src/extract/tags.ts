@@ -13,7 +13,7 @@ const NAMES = [
   'xmp', 'annotation', 'annotation-xml', 'menclose', 'merror', 'mfenced', 'mfrac', 'mi', 'mmultiscripts', 'mn', 'mo', 'mover', 'mpadded',
   'mphantom', 'mprescripts', 'mroot', 'mrow', 'ms', 'mspace', 'msqrt', 'mstyle', 'msub', 'msubsup', 'msup', 'mtable', 'mtd', 'mtext', 'mtr',
   'munder', 'munderover', 'semantics', '#tex',
-] as const; // prettier-ignore
+] as const; // oxfmt-ignore
 
 export type TagName = (typeof NAMES)[number];
 

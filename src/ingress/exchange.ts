@@ -41,7 +41,14 @@ export interface ExchangeAttempt {
  * another endpoint than those of models is at work.
  */
 export type ExchangePhase =
-  'reading' | 'waiting' | 'connecting' | 'sent' | 'begun' | 'streaming' | 'draining' | 'running';
+  | 'reading'
+  | 'waiting'
+  | 'connecting'
+  | 'sent'
+  | 'begun'
+  | 'streaming'
+  | 'draining'
+  | 'running';
 
 /** The money of one request. What was charged is 0 until it is closed. */
 export interface ExchangeSettlement {

@@ -59,7 +59,14 @@ export interface DispatchHandler {
  * - `internal`: a callback of the handler threw; `cause` is what it threw. It says nothing about the server.
  */
 export type DispatchFault =
-  'unsendable' | 'no connection free' | 'connect' | 'stale' | 'reset' | 'malformed' | 'truncated' | 'internal';
+  | 'unsendable'
+  | 'no connection free'
+  | 'connect'
+  | 'stale'
+  | 'reset'
+  | 'malformed'
+  | 'truncated'
+  | 'internal';
 
 export class DispatchError extends Error {
   override readonly name = 'DispatchError';

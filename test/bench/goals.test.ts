@@ -1,7 +1,6 @@
 // The verdict on goals, and the page of figures that is generated from a run.
 import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { format, resolveConfig } from 'prettier';
 import { benchModule } from './modules.ts';
 
 interface Goal {
@@ -22,7 +21,12 @@ interface Page {
   readonly condensed: (run: unknown) => { parts: { results: object[] }[] };
 }
 
+interface Formatting {
+  readonly formatted: (file: string, text: string) => Promise<string>;
+}
+
 const { goalRows, judgeGoals, quietText } = await benchModule<Goals>('lib/goals.mjs');
+const { formatted } = await benchModule<Formatting>('../scripts/formatted.mjs');
 const { condensed, performanceFiles } = await benchModule<Page>('lib/performance-page.mjs');
 
 /** From dist/test/bench, where tests run. */
@@ -144,9 +148,8 @@ t.test('docs/performance.md is what bench/performance.json gives', async (t) => 
   const files = performanceFiles(JSON.parse(readFileSync(kept, 'utf8')));
   for (const [name, text] of Object.entries(files)) {
     const file = new URL(`docs/${name}`, ROOT);
-    const options = { ...(await resolveConfig(file)), filepath: file.pathname };
     t.ok(existsSync(file), name);
-    const expected = name.endsWith('.md') ? await format(text, options) : text;
+    const expected = name.endsWith('.md') ? await formatted(name, text) : text;
     t.equal(readFileSync(file, 'utf8'), expected, `${name}: npm run bench -- --render FILE --docs writes it`);
   }
 });

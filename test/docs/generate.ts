@@ -1,7 +1,6 @@
 // The generated parts of the pages in docs/: tables made from the one source they describe. A part stands between
 // `<!-- generated:NAME -->` and `<!-- /generated:NAME -->`.
 
-import { format, resolveConfig } from 'prettier';
 import { parse } from 'yaml';
 import { processIo } from '../../src/cli/io.ts';
 import { programFor } from '../../src/cli/main.ts';
@@ -363,6 +362,11 @@ export const GENERATED_PAGES: readonly string[] = [...new Set(PARTS.map(({ page 
 /** The first line of a page with generated parts. */
 export const NOTICE = '<!-- The parts of this page between "generated" comments are written by `npm run docs`. -->';
 
+/** A script in plain JavaScript, which is not built. */
+interface Formatting {
+  readonly formatted: (file: string, text: string) => Promise<string>;
+}
+
 /** `text` of a page with its generated parts renewed and formatted. Throws when a marker is missing. */
 export async function renew(page: string, text: string): Promise<string> {
   let renewed = text;
@@ -373,7 +377,8 @@ export async function renew(page: string, text: string): Promise<string> {
     if (from < 0 || to < from) throw new Error(`${page} needs the lines ${start} and ${end}`);
     renewed = `${renewed.slice(0, from + start.length)}\n\n${write()}\n\n${renewed.slice(to)}`;
   }
-  return format(renewed, { ...(await resolveConfig(`${ROOT}${page}`)), parser: 'markdown' });
+  const { formatted } = (await import(`${ROOT}scripts/formatted.mjs`)) as Formatting;
+  return formatted(page, renewed);
 }
 
 /** The manual page of the command line. */

@@ -18,14 +18,14 @@ t.test('each kind of item has its template', async (t) => {
     '@type': ['Thing', 'Product'], name: 'Wheel &amp; axle', description: long, brand: { name: 'Mill Co' },
     offers: { '@type': 'Offer', price: 12.5, priceCurrency: 'EUR', availability: 'https://schema.org/InStock' },
     aggregateRating: { ratingValue: '4.5', reviewCount: 7 },
-  }; // prettier-ignore
+  }; // oxfmt-ignore
   t.equal(contentOf(product), `# Wheel & axle\n\n${long}\n\n- Brand: Mill Co\n- Price: 12.5 EUR\n- Availability: In Stock\n- Rating: 4.5 of 5 (7)`);
   const job = {
     '@type': 'JobPosting', title: 'Miller', hiringOrganization: { name: 'Mill Co' }, employmentType: ['FULL_TIME'],
     jobLocation: { '@type': 'Place', address: { addressLocality: 'Ulm', addressCountry: 'DE' } },
     baseSalary: { currency: 'EUR', value: { minValue: 10, maxValue: 20, unitText: 'HOUR' } }, datePosted: '2026-01-02',
     description: '<p>Grind <b>corn</b>.</p>', skills: 'Patience',
-  }; // prettier-ignore
+  }; // oxfmt-ignore
   t.equal(
     contentOf(job),
     '# Miller\n\n- Company: Mill Co\n- Location: Ulm, DE\n- Type: FULL\\_TIME\n- Salary: 10 to 20 EUR per hour\n- Posted: 2026-01-02\n\nGrind **corn**.\n\n## Skills\n\nPatience'.replace('\\_', contentOf(job).includes('\\_') ? '\\_' : '_'),
@@ -33,7 +33,7 @@ t.test('each kind of item has its template', async (t) => {
   const recipe = {
     '@type': 'Recipe', name: 'Bread', recipeYield: ['2', '2 loaves'], totalTime: 'PT1H30M', recipeIngredient: ['flour', 'water'],
     recipeInstructions: [{ '@type': 'HowToSection', itemListElement: [{ '@type': 'HowToStep', text: 'Mix.' }] }, 'Bake.'],
-  }; // prettier-ignore
+  }; // oxfmt-ignore
   t.equal(contentOf(recipe), '# Bread\n\n- Yield: 2 loaves\n- Total time: 1 h 30 min\n\n## Ingredients\n\n- flour\n- water\n\n## Instructions\n\n1. Mix.\n2. Bake.');
   const event = { '@type': 'MusicEvent', name: 'Mill night', startDate: '2026-06-01', location: { name: 'Mill', address: 'Ulm' }, description: 'Songs.' };
   t.equal(contentOf(event), '## Mill night\n\n- Start: 2026-06-01\n- Location: Mill, Ulm\n\nSongs.');
@@ -45,7 +45,7 @@ t.test('each kind of item has its template', async (t) => {
   t.equal(contentOf(forum), '# Weirs\n\nA?\n\nB.\n\nC.');
   const list = { '@type': 'ItemList', itemListElement: [{ '@type': 'ListItem', item: { '@type': 'Product', name: 'Axle', offers: { lowPrice: 1, highPrice: 2, priceCurrency: 'EUR' } } }, { '@type': 'ListItem', name: 'Gate' }] };
   t.equal(linkedContentOf([list]), '<ul><li>Axle: 1 to 2 EUR</li><li>Gate</li></ul>');
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('graphs, references and the errors that pages make are read', async (t) => {
   const read = (script: string) => readLinkedData([script]);
@@ -62,7 +62,7 @@ t.test('graphs, references and the errors that pages make are read', async (t) =
   ];
   for (const script of broken) t.equal(read(script).headline, 'A', script);
   for (const script of ['', 'null', '{"@type"', '[[[', '"Article"', 'alert(1)']) t.strictSame(read(script).items, [], script);
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('a document of linked data is added where the page is about it and does not show it', async (t) => {
   const text = 'The mill looks for somebody who knows stones and water, and who does not mind to rise before the sun. ';
@@ -74,23 +74,23 @@ t.test('a document of linked data is added where the page is about it and does n
   t.notMatch(page('Our history', other), 'who knows stones');
   t.equal(page('Miller - Mill Co', text.repeat(6)).split('who knows stones').length, 7, 'what the page shows is not added');
   t.same(documentsOf([], 'x'), []);
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('any linked data gives text', async () => {
   const types = fc.constantFrom('Product', 'JobPosting', 'Event', 'Recipe', 'ItemList', 'FAQPage', 'QAPage', 'HowTo', 'Article', 'DiscussionForumPosting');
   const names = fc.constantFrom(
     'name', 'title', 'description', 'offers', 'brand', 'mainEntity', 'acceptedAnswer', 'step', 'itemListElement', 'item', 'comment',
     'recipeInstructions', 'jobLocation', 'baseSalary', 'value', 'aggregateRating', '@id', 'text',
-  ); // prettier-ignore
+  ); // oxfmt-ignore
   const { value } = fc.letrec((tie) => ({
     value: fc.oneof({ maxDepth: 5 }, fc.string(), fc.integer(), fc.constant(null), fc.array(tie('value'), { maxLength: 3 }), tie('item')),
     item: fc.tuple(types, fc.dictionary(names, tie('value'))).map(([type, item]) => ({ ...(item as object), '@type': type })),
-  })); // prettier-ignore
+  })); // oxfmt-ignore
   fc.assert(
     fc.property(value, (items) => contentOf(items).isWellFormed()),
     { numRuns: 1000 },
   );
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('references to one item do not multiply its text, and stay references beyond the limit', async (t) => {
   const references = Array.from({ length: 500 }, () => ({ '@id': 'b' }));

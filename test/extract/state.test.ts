@@ -84,7 +84,7 @@ t.test('devalue arrays are resolved, and cycles end', async (t) => {
   for (const value of [null, 1, [], {}, 'x']) t.equal(unflatten(value), null);
   const wide = [[1, 1, 1, 1, 1, 1, 1, 1], ...Array.from({ length: 60 }, (_, index) => Array.from({ length: 8 }, () => index + 2))];
   t.ok(unflatten(wide), 'exponential documents end');
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('any array is a devalue array or none', async () => {
   fc.assert(
@@ -104,7 +104,7 @@ t.test('flight rows are told apart by their tags, and text rows by their length 
   const length = Buffer.byteLength(text).toString(16);
   const rows = parseFlight(`0:{"a":"$1"}\n1:T${length},${text}2:I["chunk",[],"x"]\n3:["$","p",null,{}]\n:HL["style"]\n4:"cut`);
   t.strictSame([...rows], [['0', { a: '$1' }], ['1', text], ['3', ['$', 'p', null, {}]]]);
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('streamed components become HTML in the order of the tree', async (t) => {
   const html = (rows: string, prose = false): string => renderFlight(parseFlight(rows), prose);
@@ -121,7 +121,7 @@ t.test('streamed components become HTML in the order of the tree', async (t) => 
   const component = `0:["$","$L2",null,{"title":"label","text":${JSON.stringify(PROSE)},"children":["$","p",null,{"children":"x"}]}]\n`;
   t.equal(html(component), '<div><p>x</p></div>');
   t.equal(html(component, true), `<div><p>${PROSE}</p><p>x</p></div>`);
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('any stream is rendered within its bounds', async () => {
   const value = fc.letrec((tie) => ({
@@ -178,7 +178,7 @@ t.test('the text of a client-rendered page is read from its state', async (t) =>
   t.notMatch(clean(body(pages['next'] + shown), { url: URL_1 }).content, PROSE, 'a page that shows its text');
   t.equal(stateOf([]), '');
   t.equal(flightOf(parse(body('<script>self.__next_f.push([1,oops])</script>')).head.scripts, true), '');
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 t.test('rich text documents of content systems become HTML', async (t) => {
   const contentful = { nodeType: 'document', content: [{ nodeType: 'heading-2', content: [{ nodeType: 'text', value: 'A' }] }, { nodeType: 'paragraph', content: [{ nodeType: 'text', value: 'b ' }, { nodeType: 'hyperlink', data: { uri: '/c' }, content: [{ nodeType: 'text', value: 'c' }] }] }] };
@@ -189,7 +189,7 @@ t.test('rich text documents of content systems become HTML', async (t) => {
   t.equal(richTextOf(portable), '<h2>A</h2><p>b</p>');
   t.equal(richTextOf([{ type: 'p', children: [{ text: 'slate' }] }]), '<p>slate</p>');
   for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]]) t.equal(richTextOf(value), null);
-}); // prettier-ignore
+}); // oxfmt-ignore
 
 // Reading them for each reference would take minutes.
 t.test('values that are referred to many times are read once', async (t) => {

@@ -13,7 +13,15 @@ import { type Authorization, SEPOLIA_USDC, signerOf } from './payer.ts';
  * said to have failed. `pending`: the transaction waits, and is named, until `mine` is called.
  */
 export type Fault =
-  'lost' | 'rejected' | 'cut' | 'silent' | 'error' | 'garbled' | 'failed' | 'pending' | Promise<unknown>;
+  | 'lost'
+  | 'rejected'
+  | 'cut'
+  | 'silent'
+  | 'error'
+  | 'garbled'
+  | 'failed'
+  | 'pending'
+  | Promise<unknown>;
 
 export interface Transfer {
   readonly from: string;

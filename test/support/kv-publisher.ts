@@ -6,7 +6,14 @@ import { type ZmtpConnection, ZmtpListener } from '../../src/net/zmtp.ts';
 
 /** A value with its exact encoding: a 64-bit integer, bytes, or anything that JSON has. */
 export type Value =
-  null | boolean | number | bigint | string | Uint8Array | readonly Value[] | { readonly [name: string]: Value };
+  | null
+  | boolean
+  | number
+  | bigint
+  | string
+  | Uint8Array
+  | readonly Value[]
+  | { readonly [name: string]: Value };
 
 /** Encodes a value in msgpack. A bigint is written as uint64, a number with a fraction as float64. */
 export function msgpack(value: Value): Buffer {

@@ -250,7 +250,8 @@ export interface PaymentQuery {
 }
 
 export type ReserveAnswer =
-  { readonly kind: 'reserved'; readonly id: string } | { readonly kind: 'taken'; readonly payment: Payment };
+  | { readonly kind: 'reserved'; readonly id: string }
+  | { readonly kind: 'taken'; readonly payment: Payment };
 
 /** Where the money of a settled payment goes: credit of an account (made when it is new) or one charge. */
 export type PaymentTarget =

@@ -76,7 +76,9 @@ export interface Purchased {
 }
 
 export type PurchaseAnswer =
-  Offered | Refused | { readonly kind: 'sold'; readonly body: Purchased; readonly headers: readonly string[] };
+  | Offered
+  | Refused
+  | { readonly kind: 'sold'; readonly body: Purchased; readonly headers: readonly string[] };
 
 export interface CallRequest {
   readonly price: Pico;

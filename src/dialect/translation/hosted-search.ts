@@ -31,7 +31,11 @@ export interface HostedSource {
 
 /** Why a search found nothing (`WebSearchToolResultErrorCode` of the Messages API). */
 export type HostedSearchError =
-  'invalid_tool_input' | 'unavailable' | 'max_uses_exceeded' | 'too_many_requests' | 'query_too_long';
+  | 'invalid_tool_input'
+  | 'unavailable'
+  | 'max_uses_exceeded'
+  | 'too_many_requests'
+  | 'query_too_long';
 
 /** Why a page could not be opened (`WebFetchToolResultErrorCode` of the Messages API). */
 export type HostedPageError =

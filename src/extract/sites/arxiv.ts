@@ -32,6 +32,6 @@ export const arxiv: SiteAdapter = {
           ['HTML', root.first('#latexml-download-link') === null ? '' : link(`https://arxiv.org/html/${id}`, `https://arxiv.org/html/${id}`)],
         ]),
       ].join(''),
-    }; // prettier-ignore
+    }; // oxfmt-ignore
   },
 };

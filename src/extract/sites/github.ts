@@ -17,7 +17,7 @@ export const github: SiteAdapter = {
   read(page) {
     if (/^\/[^/]+\/[^/]+\/(?:issues|pull|discussions)\/\d+/.test(page.url.pathname)) return issueData(page) ?? thread(page);
     return file(page) ?? readme(page);
-  }, // prettier-ignore
+  }, // oxfmt-ignore
 };
 
 /** Data of the React applications of the page. */
@@ -42,7 +42,7 @@ function file(page: SitePage): SiteContent | null {
       title: name,
       html: `${heading(1, name)}<pre><code class="language-${escapeText(language)}">${escapeText(code)}</code></pre>`,
     };
-  } // prettier-ignore
+  } // oxfmt-ignore
   return null;
 }
 
@@ -104,4 +104,4 @@ function thread({ root }: SitePage): SiteContent | null {
   const state = root.first('.State')?.line ?? '';
   const text = written.join('') || bodies.map((body) => post({ body: body.html() })).join('');
   return { title, html: heading(1, title) + paragraph(state) + text };
-} // prettier-ignore
+} // oxfmt-ignore

@@ -10,7 +10,7 @@ export const stackExchange: SiteAdapter = {
   hosts: [
     'stackoverflow.com', '.stackoverflow.com', '.stackexchange.com', 'superuser.com', 'serverfault.com', 'askubuntu.com',
     'mathoverflow.net', 'stackapps.com',
-  ], // prettier-ignore
+  ], // oxfmt-ignore
   paths: /^\/(?:questions|q)\/\d+/,
   read({ root }) {
     const title = root.first('#question-header h1, h1')?.line ?? '';

@@ -39,7 +39,7 @@ export const youtube: SiteAdapter = {
         section('Transcript', transcript),
       ].join(''),
     };
-  }, // prettier-ignore
+  }, // oxfmt-ignore
 };
 
 function section(title: string, parts: readonly string[]): string {

@@ -8,7 +8,7 @@ const MAX_VALUES = 200_000;
 const WRAPPERS: ReadonlySet<string> = new Set([
   'Reactive', 'ShallowReactive', 'Ref', 'ShallowRef', 'EmptyRef', 'EmptyShallowRef', 'Object', 'NuxtError', 'Island',
   'SingleFetchRedirect', 'SingleFetchClassInstance', 'SingleFetchFallback', 'P',
-]); // prettier-ignore
+]); // oxfmt-ignore
 
 /** The value of an array of values. Cyclic references become null. Null when `values` is no such array. */
 export function unflatten(values: unknown): unknown {

@@ -7,7 +7,8 @@ import { IndexThread, MAX_QUERIES } from './index-thread.ts';
 
 /** How a query ended. Plain data: errors lose their class between threads. */
 type IndexReply =
-  { readonly hits: readonly EngineHit[] } | { readonly failure: EngineFailure; readonly reason: string };
+  | { readonly hits: readonly EngineHit[] }
+  | { readonly failure: EngineFailure; readonly reason: string };
 
 export type IndexesCommand =
   | {
