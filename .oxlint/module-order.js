@@ -1,5 +1,5 @@
-// Lint rule `headrace/module-order`: a module imports only from modules below it, enters them through their `index.ts`, and
-// leaves packages that are heavy or dangerous to the one file that owns them. The tables below are the whole rule set.
+// Lint rule `headrace/module-order`: a module imports only from modules below it, enters them through their `index.ts` (or
+// `main-thread.ts`, which has what ingress threads do not load), and leaves packages that are heavy or dangerous to the one file that owns them. The tables below are the whole rule set.
 
 import { existsSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
@@ -52,6 +52,7 @@ function complaint(file, specifier) {
   const index = `src/${to}/index.ts`;
   // `headrace/testkit` publishes test aids that no module index exports.
   if (from === 'testkit.ts') return undefined;
+  if (target === `src/${to}/main-thread.ts`) return undefined;
   if (target !== index && existsSync(join(ROOT, index))) return `${to} is entered through its index.ts`;
   return undefined;
 }

@@ -20,7 +20,7 @@ import type { CancelCommand } from '../src/mcp/index.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { ResponseStoreCommand } from '../src/responses/index.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
-import { describeEvent } from '../src/telemetry/log.ts';
+import { describeEvent } from '../src/telemetry/system-events.ts';
 
 const data = workerData as ThreadData;
 const parent = parentPort as MessagePort;

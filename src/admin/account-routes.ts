@@ -15,7 +15,8 @@ import { type AdminIdentity, type AdminRole, type AdminTokens, isAllowed, peerOf
 import { type List, LISTS, nextCursor } from './lists.ts';
 import { recordedService } from './recorded-service.ts';
 import { printCsv, printJsonLines } from './table-format.ts';
-import { type Ledger, LedgerError, type LedgerRefusal } from '../billing/index.ts';
+import type { Ledger, LedgerRefusal } from '../billing/index.ts';
+import { LedgerError } from '../billing/main-thread.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import { readJson, respond, respondJson } from './admin-exchange.ts';

@@ -11,10 +11,8 @@ import {
   type BudgetPeriod,
   DAY_MS,
   type HistoryQuery,
-  isPosition,
   type KeyEdit,
   type KeyLimits,
-  MAX_AMOUNT,
   type NewBudget,
   type PageQuery,
   type PaymentQuery,
@@ -27,6 +25,7 @@ import {
   type WebhookDeliveryQuery,
   parseUsd,
 } from '../billing/index.ts';
+import { isPosition, MAX_AMOUNT } from '../billing/main-thread.ts';
 
 /** Fields as they came: texts, or the values of a JSON body. */
 export type Fields = Readonly<Record<string, unknown>>;

@@ -7,9 +7,6 @@ import {
   hashKey,
   type Account,
   type Ledger,
-  LedgerError,
-  decidePayment,
-  isServed,
   type Movement,
   type NewKey,
   type Payment,
@@ -19,8 +16,8 @@ import {
   type StoredKey,
   printCredits,
   printUsd,
-  spentOf,
 } from '../billing/index.ts';
+import { LedgerError, decidePayment, isServed, spentOf } from '../billing/main-thread.ts';
 import {
   type Fields,
   readAccountChange,

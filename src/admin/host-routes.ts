@@ -3,7 +3,8 @@
 // nothing.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { createSigningKey, type SigningKey, SNAPSHOT_TYPE, type SnapshotKey } from '../billing/index.ts';
+import type { SigningKey, SnapshotKey } from '../billing/index.ts';
+import { createSigningKey, SNAPSHOT_TYPE } from '../billing/main-thread.ts';
 import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { BufferedClient } from '../net/buffered-client.ts';

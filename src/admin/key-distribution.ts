@@ -6,14 +6,8 @@
 //      └──404──▶ unsupported ──after a while──▶ unknown
 
 import pLimit from 'p-limit';
-import {
-  MAX_SKEW_MS,
-  nextVersion,
-  type SigningKey,
-  signSnapshot,
-  SNAPSHOT_TYPE,
-  type SnapshotKey,
-} from '../billing/index.ts';
+import type { SigningKey, SnapshotKey } from '../billing/index.ts';
+import { MAX_SKEW_MS, nextVersion, signSnapshot, SNAPSHOT_TYPE } from '../billing/main-thread.ts';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';

@@ -1,7 +1,8 @@
 // Checks the keys in the section `trust` of the settings and reads the signing key. Messages never repeat a key.
 
 import { readFileSync } from 'node:fs';
-import { readSigningKey, readTrustedKeys, type SigningKey } from '../billing/index.ts';
+import type { SigningKey } from '../billing/index.ts';
+import { readSigningKey, readTrustedKeys } from '../billing/main-thread.ts';
 import type { Mistake } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 

@@ -7,14 +7,10 @@ import {
   type AdminAct,
   type AuditReport,
   type CreditGrant,
-  answerOf,
   type Movement,
   type Pico,
   type Payment,
-  PURCHASE,
-  submissionOf,
   type RequestDocument,
-  requestDocument,
   type RequestRecord,
   type StoredBudget,
   type StoredKey,
@@ -25,6 +21,7 @@ import {
   printUsd,
   startOf,
 } from '../billing/index.ts';
+import { answerOf, PURCHASE, submissionOf, requestDocument } from '../billing/main-thread.ts';
 
 export interface AccountView {
   readonly id: string;

@@ -30,7 +30,7 @@ import { messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { PaymentCommand } from './payments/payment-processor.ts';
+import type { PaymentCommand } from './payments/payment-commands.ts';
 import { type PaymentService, startPayments } from './payments/payment-service.ts';
 import { StoreReader } from './store-reader.ts';
 

@@ -21,7 +21,8 @@ import {
   createAdminClient,
   AdminClientError,
 } from '../admin/index.ts';
-import { type Ledger, LedgerError, openLedger } from '../billing/index.ts';
+import type { Ledger } from '../billing/index.ts';
+import { LedgerError, openLedger } from '../billing/main-thread.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';

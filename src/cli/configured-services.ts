@@ -2,7 +2,7 @@
 // store and the payment facilitator. Costs nothing: servers get requests that they refuse, and engines that charge are not searched.
 
 import { createSystem, systemClock } from '../actor/index.ts';
-import { inspectStore } from '../billing/index.ts';
+import { inspectStore } from '../billing/main-thread.ts';
 import { DIALECT_WORDS, type DialectWord } from '../config/dialect-bits.ts';
 import {
   type DiscoverySourceSettings,
@@ -14,7 +14,8 @@ import { storeName } from '../config/store-url.ts';
 import { messageOf } from '../errors.ts';
 import { Discovery, readDiscoveryMap } from '../discovery/index.ts';
 import { BufferedClient, type BufferedRequest, type BufferedResponse } from '../net/buffered-client.ts';
-import { errorReason, mayBePath, pathUnknown, probe, statusReason } from '../routing/index.ts';
+import { errorReason, mayBePath, pathUnknown, statusReason } from '../routing/index.ts';
+import { probe } from '../routing/main-thread.ts';
 import { configureEngines, type Engine, EngineError, type EngineQuery, type EngineSpec } from '../search/index.ts';
 
 /** What was found of one thing. */

@@ -1,7 +1,8 @@
 // The section `trust` of a host's configuration at work: fetches keys from the gateway, registers the host there, and takes
 // it out again before it stops.
 
-import { hashKey, readTrustedKeys } from '../billing/index.ts';
+import { hashKey } from '../billing/index.ts';
+import { readTrustedKeys } from '../billing/main-thread.ts';
 import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Host, HostTrust, type Planned, Registration, snapshotFile, type TrustDeps } from '../host/index.ts';

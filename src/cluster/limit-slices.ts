@@ -4,7 +4,8 @@
 // A call has at most 128 keys and arguments of 0.4 KiB each; its time is that of the keys, times the gateways that share each. Numbers
 // are 64-bit floats (little endian), dates milliseconds of the engine's TIME.
 
-import { SLICE_LEASE_MS, type SliceClaim, type SliceGrant, type SliceStore } from '../billing/index.ts';
+import type { SliceClaim, SliceGrant, SliceStore } from '../billing/index.ts';
+import { SLICE_LEASE_MS } from '../billing/main-thread.ts';
 import { defineScript } from './cluster-service.ts';
 import type { ClusterLink, Script } from './link.ts';
 

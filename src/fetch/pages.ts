@@ -1,21 +1,17 @@
-// Page fetching for all threads: the actor that downloads, cleans and caches pages, and the client that threads use to ask
-// it. Equal requests of an account share one flight, which ends at the timeout of its first request or when its last one is aborted.
+// Page fetching for all threads: the actor that downloads, cleans and caches pages. Equal requests of an account share one flight, which ends at the timeout of its first request or when its last one is aborted.
 // Flights of an account run in places of its own, so that no account waits for the pages of another.
 
 import {
-  ask,
   type Behavior,
   type Clock,
-  MailboxFullError,
   type Ref,
   type System,
   systemClock,
   systemEpochMs,
-  TerminatedError,
   type TimerHandle,
 } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
-import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { HeadraceError } from '../errors.ts';
 import { AnswerCache, type AnswerSource, type Flight, type FlightWork, type Pending } from '../net/answer-cache.ts';
 import { ENTRY_BYTES, type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -35,16 +31,10 @@ import { createGuard, type Guard } from './guard.ts';
 import { isSparse, mayNeedBrowser } from './renderer/needs-browser.ts';
 import { createRenderer, type Renderer } from './renderer/renderer.ts';
 import { type Rendering, Renderings } from './renderer/rendering.ts';
-import { type PageExplanation, PageTrace } from './page-trace.ts';
-import { answerOf, extrasOf, type PageAnswer, type PageRequest, type ReadPage } from './page-answer.ts';
+import { PageTrace } from './page-trace.ts';
+import type { PageFailure, PagesCommand } from './page-client.ts';
+import { answerOf, extrasOf, type PageRequest, type ReadPage } from './page-answer.ts';
 import { readSharedPage, type SharedPage, sharedPageText } from './shared-page.ts';
-
-/** How the flight of a page ended. Plain data: errors lose their class between threads. */
-interface PageFailure {
-  readonly code: ErrorCode;
-  readonly subject: string;
-  readonly headers: string[];
-}
 
 /** A page, and what is to be known to keep it. */
 interface KeptPage {
@@ -58,28 +48,6 @@ interface KeptPage {
 }
 
 type PageResult = KeptPage | PageFailure;
-
-export type PageReply = ({ readonly answer: PageAnswer } | PageFailure) & {
-  readonly cached: boolean;
-  /** Where the request asks for it. */
-  readonly explanation?: PageExplanation;
-};
-
-export type PagesCommand =
-  | {
-      readonly type: 'Fetch';
-      /** Unique among all threads. */
-      readonly id: string;
-      /** Whose places the page takes. */
-      readonly account: string;
-      readonly request: PageRequest;
-      /** Reads the page anew, shares it with none, and tells how. Default: no. */
-      readonly explain?: boolean;
-      readonly replyTo: Ref<PageReply>;
-    }
-  /** The client of request `id` has left. */
-  | { readonly type: 'Abort'; readonly id: string }
-  | { readonly type: 'Configure'; readonly settings: Settings['fetch'] };
 
 /** Closed by the actor. */
 export interface PageTools {
@@ -106,9 +74,6 @@ export interface PagesDeps {
 
 /** Requests that may wait for the actor: far more than there are clients. */
 const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
-
-/** Added to the timeout of a page for the way between threads. */
-const MARGIN_MS = 1000;
 
 /** Counts up where what is read of a page changes, so that gateways of two versions do not share pages. */
 const PAGE_FORMAT = 2;
@@ -515,82 +480,6 @@ function bytesOf({ content, html = '', images = [], links = [], title }: ReadPag
   const linked = links.reduce((sum, link) => sum + link.text.length + link.url.length + 32, 0);
   const shown = images.reduce((sum, image) => sum + image.alt.length + image.url.length + 32, 0);
   return 2 * (content.length + html.length + title.length + linked + shown) + 1024;
-}
-
-/** A page request without its answer. */
-export interface PendingPage {
-  /** The client has left. Nothing is called any more. */
-  abort(): void;
-}
-
-/** Gets the answer and whether it comes from the cache, or a `HeadraceError`. */
-export type PageDone = (error: HeadraceError | null, answer: PageAnswer | null, cached: boolean) => void;
-
-/** Asks the pages actor, which may be in another thread. */
-export class PageClient {
-  readonly #pages: Ref<PagesCommand>;
-  readonly #name: string;
-  #count = 0;
-
-  /** `name` is unique among the threads. */
-  constructor(pages: Ref<PagesCommand>, name: string) {
-    this.#pages = pages;
-    this.#name = name;
-  }
-
-  /** Reads a page anew, in the places of `account`, and resolves with what happened. */
-  async explain(account: string, request: PageRequest, timeoutMs: number): Promise<ExplainedPage> {
-    const id = `${this.#name}/${++this.#count}`;
-    const command = { type: 'Fetch', id, account, request, explain: true } as const;
-    try {
-      const reply = await ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ ...command, replyTo }), {
-        timeoutMs: timeoutMs + MARGIN_MS,
-      });
-      const explanation = reply.explanation ?? null;
-      if ('answer' in reply) return { answer: reply.answer, explanation };
-      return { error: new HeadraceError(reply.code, reply), explanation };
-    } catch (error) {
-      return { error: askError(error), explanation: null };
-    }
-  }
-
-  /** Asks for a page in the places of `account`. `done` is called once, later than this call returns, unless aborted. */
-  fetch(account: string, request: PageRequest, timeoutMs: number, done: PageDone): PendingPage {
-    const id = `${this.#name}/${++this.#count}`;
-    let wanted = true;
-    ask<PagesCommand, PageReply>(this.#pages, (replyTo) => ({ type: 'Fetch', id, account, request, replyTo }), {
-      timeoutMs: timeoutMs + MARGIN_MS,
-    }).then(
-      (reply) => {
-        if (!wanted) return;
-        if ('answer' in reply) done(null, reply.answer, reply.cached);
-        else done(new HeadraceError(reply.code, reply), null, false);
-      },
-      (error: unknown) => {
-        if (wanted) done(askError(error), null, false);
-      },
-    );
-    return {
-      abort: () => {
-        if (!wanted) return;
-        wanted = false;
-        this.#pages.tell({ type: 'Abort', id });
-      },
-    };
-  }
-}
-
-/** A page, or why there is none, and what happened. */
-export type ExplainedPage = ({ readonly answer: PageAnswer } | { readonly error: HeadraceError }) & {
-  readonly explanation: PageExplanation | null;
-};
-
-/** The actor did not answer: it is overloaded or has stopped. */
-function askError(cause: unknown): HeadraceError {
-  if (cause instanceof MailboxFullError)
-    return new HeadraceError('HR_FETCH_BUSY', { headers: ['retry-after', '1'], cause });
-  if (cause instanceof TerminatedError) return new HeadraceError('HR_DRAINING', { cause });
-  return new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no answer in time', cause });
 }
 
 /** The pages actor with its downloader, cleaning pool and metrics. */

@@ -3,7 +3,8 @@
 
 import { randomUUID } from 'node:crypto';
 import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
-import { type Ledger, BillingService, type KeyRecord } from '../billing/index.ts';
+import type { Ledger, KeyRecord } from '../billing/index.ts';
+import { BillingService } from '../billing/main-thread.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
 import {
   type ActResult,
@@ -24,20 +25,18 @@ import {
   createBoardMemory,
   createPlaceMemory,
   type CrnOverride,
-  crnRegistry,
   hostnamesOf,
   type CrnRegistryCommand,
   type KvEventSource,
-  KvEvents,
   type OverrideResult,
   type ModelTableData,
   PlacementRing,
   type ProbeResult,
-  probe,
-  readCrnReport,
   ResponseHolders,
 } from '../routing/index.ts';
-import { describeEvent, type Log } from '../telemetry/log.ts';
+import { crnRegistry, KvEvents, probe, readCrnReport } from '../routing/main-thread.ts';
+import type { Log } from '../telemetry/log.ts';
+import { describeEvent } from '../telemetry/system-events.ts';
 import { CrnLog } from './crn-log.ts';
 import { DataPlane } from './data-plane.ts';
 import { Discovery } from '../discovery/index.ts';
@@ -45,10 +44,10 @@ import { configureEngines, EngineCells, foldersOf, IndexService } from '../searc
 import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
-import { ResponseService } from '../responses/index.ts';
+import { ResponseService } from '../responses/main-thread.ts';
 import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import type { CancelCommand } from '../mcp/index.ts';
-import { PageService } from '../fetch/index.ts';
+import { PageService } from '../fetch/main-thread.ts';
 import { createBodyMemory } from '../ingress/body.ts';
 import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { ClusterCaches } from './cluster-caches.ts';

@@ -3,7 +3,8 @@
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
-import type { BlockIndex, Board, KvEvents, KvEventStatus, ModelTableData } from '../routing/index.ts';
+import type { BlockIndex, Board, KvEventStatus, ModelTableData } from '../routing/index.ts';
+import type { KvEvents } from '../routing/main-thread.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';

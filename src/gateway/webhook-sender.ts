@@ -7,7 +7,7 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Ledger, printUsd, type WebhookDelivery } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
-import { createGuard, GuardedClient } from '../fetch/index.ts';
+import { createGuard, GuardedClient } from '../fetch/main-thread.ts';
 import type { Log } from '../telemetry/log.ts';
 
 export type WebhookSettings = Settings['webhooks'];

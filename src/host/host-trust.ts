@@ -9,10 +9,8 @@ import {
   type SnapshotKey,
   type TrustedKey,
   KeyTable,
-  MAX_SNAPSHOT_BYTES,
-  SnapshotError,
-  verifySnapshot,
 } from '../billing/index.ts';
+import { MAX_SNAPSHOT_BYTES, SnapshotError, verifySnapshot } from '../billing/main-thread.ts';
 import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';

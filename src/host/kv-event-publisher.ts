@@ -5,7 +5,7 @@
 import { Packr } from 'msgpackr';
 import { systemEpochMs } from '../actor/index.ts';
 import { type ZmtpConnection, ZmtpListener } from '../net/zmtp.ts';
-import { SEQUENCE_BYTES, writeSequence } from '../routing/index.ts';
+import { SEQUENCE_BYTES, writeSequence } from '../routing/main-thread.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 
 /** Where KV events are published. */

@@ -2,6 +2,5 @@
 export { BackgroundResponse, backgroundOf } from './background-response.ts';
 export { EventFollower } from './event-follower.ts';
 export { ResponseRecorder, type ResponseOrigin } from './response-recorder.ts';
-export { ResponseService } from './response-service.ts';
 export { responseOf, type ResponseStoreCommand } from './response-store.ts';
 export { StoredResponses, unknownResponse } from './stored-responses.ts';

@@ -3,7 +3,8 @@
 
 import { randomUUID } from 'node:crypto';
 import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
-import { type Ledger, openLedger } from '../billing/index.ts';
+import type { Ledger } from '../billing/index.ts';
+import { openLedger } from '../billing/main-thread.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';

@@ -11,20 +11,12 @@ export {
 export { blockBytes, BlockIndex, type BlockIndexUse, MAX_ANCHORS } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, RANK, type Standing, STANDING, STANDING_WORDS } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
-export { readCrnReport } from './crn-report.ts';
 export { CommonPrefixes } from './common-prefixes.ts';
 export { attemptReason, errorReason, statusReason } from './failure-reason.ts';
 export { type FairEntry, FairQueue, RememberedTime } from './fair-queue.ts';
 export type { CrnEvent, CrnOverride, HealthSettings, OverrideResult, ProbeResult } from './crn.ts';
-export {
-  type CrnRegistryCommand,
-  crnRegistry,
-  type CrnRegistrySettings,
-  type CrnRegistryDeps,
-  type ModelSpec,
-} from './crn-registry.ts';
-export { SEQUENCE_BYTES, writeSequence } from './kv-event-batch.ts';
-export { KvEvents, type KvEventStatus } from './kv-events.ts';
+export type { CrnRegistryCommand, CrnRegistrySettings, CrnRegistryDeps, ModelSpec } from './crn-registry.ts';
+export type { KvEventStatus } from './kv-events.ts';
 export {
   type FoundModel,
   type FoundModels,
@@ -73,7 +65,6 @@ export {
   writeAffinity,
 } from './picker.ts';
 export { createPlaceMemory, PLACE_CELLS, PlaceCounts, PlaceTotals } from './place-counts.ts';
-export { probe } from './probe.ts';
 export { PlacementRing, type PlacementSink } from './placement-ring.ts';
 export { ResponseHolders } from './response-holders.ts';
 export { RetryBudget, type RetryBudgetSettings } from './retry-budget.ts';

@@ -2,7 +2,6 @@
 // It holds nothing that a client sent but request ids, and never a key. Lines about requests: request-log.ts.
 
 import { destination, type DestinationStream, type Logger, pino } from 'pino';
-import type { SystemEvent } from '../actor/index.ts';
 
 export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'level'>;
 
@@ -14,22 +13,4 @@ export type LogOutput = DestinationStream;
 /** Makes a log. Writing to standard error, the default, is synchronous, so that the last line before an exit is not lost. */
 export function createLog(level: LogLevel, output: LogOutput = destination({ fd: 2, sync: true })): Log {
   return pino({ level, base: { name: 'headrace' } }, output);
-}
-
-/** One line about an event of the actor kernel. Messages inside events are left out: they may hold requests. */
-export function describeEvent(event: SystemEvent): string {
-  switch (event.type) {
-    case 'failure':
-      return `actor ${event.path} failed (${event.decision}): ${text(event.error)}`;
-    case 'signal-failure':
-      return `actor ${event.path} failed while stopping: ${text(event.error)}`;
-    case 'dead-letter':
-      return `message to ${event.path} was not delivered: ${event.reason}`;
-    case 'link-failure':
-      return `a link between threads failed: ${text(event.error)}`;
-  }
-}
-
-function text(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

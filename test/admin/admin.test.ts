@@ -1,7 +1,8 @@
 // The admin listener of an embedded gateway.
 
 import t, { type Test } from 'tap';
-import { hashKey, readTrustedKeys, verifySnapshot } from '../../src/billing/index.ts';
+import { hashKey } from '../../src/billing/index.ts';
+import { readTrustedKeys, verifySnapshot } from '../../src/billing/main-thread.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';

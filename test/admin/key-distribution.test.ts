@@ -1,12 +1,7 @@
 // Distribution of key snapshots to hosts on a manual clock: first request, pushes, retries, versions and hosts without support.
 import t from 'tap';
-import {
-  createSigningKey,
-  hashKey,
-  readTrustedKeys,
-  type SnapshotKey,
-  verifySnapshot,
-} from '../../src/billing/index.ts';
+import { hashKey, type SnapshotKey } from '../../src/billing/index.ts';
+import { createSigningKey, readTrustedKeys, verifySnapshot } from '../../src/billing/main-thread.ts';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { KeyDistribution } from '../../src/admin/key-distribution.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';

@@ -1,7 +1,7 @@
 // Validation of the section `trust`: where signing keys come from, and mistakes in them.
 import { join } from 'node:path';
 import t from 'tap';
-import { createSigningKey, printSigningKey } from '../../src/billing/index.ts';
+import { createSigningKey, printSigningKey } from '../../src/billing/main-thread.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { withEnginesChecked } from '../../src/gateway/engine-settings.ts';

@@ -3,7 +3,8 @@
 
 import { writeSync } from 'node:fs';
 import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { type Ledger, LeaseCache, openLedger } from '../../src/billing/index.ts';
+import { type Ledger, LeaseCache } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';

@@ -8,7 +8,8 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { type Ledger, openLedger } from '../../src/billing/index.ts';
+import type { Ledger } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import { GRANT, POINTS } from './crash-points.ts';
 import { emptyStore, type StoreName, STORES } from './ledger/stores.ts';
 

@@ -1,10 +1,9 @@
 import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import fc from 'fast-check';
 import t from 'tap';
+import { hashKey, type KeySnapshot, type SigningKey } from '../../src/billing/index.ts';
 import {
   createSigningKey,
-  hashKey,
-  type KeySnapshot,
   MAX_SKEW_MS,
   MAX_SNAPSHOT_BYTES,
   nextVersion,
@@ -12,11 +11,10 @@ import {
   readSigningKey,
   readTrustedKey,
   readTrustedKeys,
-  type SigningKey,
   signSnapshot,
   SnapshotError,
   verifySnapshot,
-} from '../../src/billing/index.ts';
+} from '../../src/billing/main-thread.ts';
 
 const NOW = 1_700_000_000_000;
 const KEY = createSigningKey();

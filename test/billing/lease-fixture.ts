@@ -3,13 +3,8 @@
 
 import { type Ref } from '../../src/actor/index.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
-import {
-  type Ledger,
-  LeaseCache,
-  type LeaseManagerCommand,
-  openLedger,
-  type Reserved,
-} from '../../src/billing/index.ts';
+import { type Ledger, LeaseCache, type LeaseManagerCommand, type Reserved } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import type { Payer, Spending } from '../../src/billing/lease-cache.ts';
 import { leaseManager, type ReportedCharge } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';

@@ -2,7 +2,8 @@
 
 import t from 'tap';
 import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { type Ledger, LeaseCache, openLedger, type Reserved } from '../../src/billing/index.ts';
+import { type Ledger, LeaseCache, type Reserved } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';

@@ -3,7 +3,8 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
-import { type Ledger, openLedger } from '../../src/billing/index.ts';
+import type { Ledger } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import { systemClock } from '../../src/actor/clock.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
 import { AdminTokens } from '../../src/admin/admin-tokens.ts';

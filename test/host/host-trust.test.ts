@@ -1,7 +1,8 @@
 import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ManualClock, createManualClock } from '../../src/actor/testkit.ts';
-import { type SigningKey, createSigningKey, hashKey, readTrustedKeys, signSnapshot } from '../../src/billing/index.ts';
+import { type SigningKey, hashKey } from '../../src/billing/index.ts';
+import { createSigningKey, readTrustedKeys, signSnapshot } from '../../src/billing/main-thread.ts';
 import { type SnapshotStore, type TrustSettings, HostTrust, snapshotFile } from '../../src/host/host-trust.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';
 

@@ -5,13 +5,8 @@ import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { createSystem, systemClock } from '../../src/actor/index.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
-import {
-  type Ledger,
-  openLedger,
-  type ResponseChange,
-  type ResponseRecord,
-  type ResponseRecords,
-} from '../../src/billing/index.ts';
+import type { Ledger, ResponseChange, ResponseRecord, ResponseRecords } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import { createResponseMemory, responseStore } from '../../src/responses/response-store.ts';
 import { StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';

@@ -3,7 +3,8 @@
 
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { hashKey, type Ledger, openLedger } from '../../src/billing/index.ts';
+import { hashKey, type Ledger } from '../../src/billing/index.ts';
+import { openLedger } from '../../src/billing/main-thread.ts';
 import type { KeyLimits, UsageRow } from '../../src/billing/ledger/store.ts';
 import { systemClock } from '../../src/actor/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';

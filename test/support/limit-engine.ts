@@ -1,7 +1,8 @@
 // The script of shared limits in plain TypeScript: what each gateway may have counted of keys and budgets. The real one is compared
 // with it, and everything that asks for slices is tested against it.
 
-import { SLICE_LEASE_MS, type SliceClaim, type SliceGrant } from '../../src/billing/index.ts';
+import type { SliceClaim, SliceGrant } from '../../src/billing/index.ts';
+import { SLICE_LEASE_MS } from '../../src/billing/main-thread.ts';
 
 const WINDOW_MS = 62_000;
 const GRACE_MS = 15_000;

@@ -3,7 +3,8 @@
 
 import { setImmediate } from 'node:timers/promises';
 import type { ManualClock } from '../../src/actor/index.ts';
-import { SliceManager, type SliceNotice, type SliceStore } from '../../src/billing/index.ts';
+import type { SliceNotice, SliceStore } from '../../src/billing/index.ts';
+import { SliceManager } from '../../src/billing/main-thread.ts';
 import type { Budget } from '../../src/billing/limits/budgets.ts';
 import {
   type Exceeded,

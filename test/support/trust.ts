@@ -1,6 +1,6 @@
 // Settings for the tests of host trust: a gateway that signs keys for its hosts, and hosts that accept keys signed by it.
 
-import { createSigningKey } from '../../src/billing/index.ts';
+import { createSigningKey } from '../../src/billing/main-thread.ts';
 
 const TOKEN = 'sesame';
 const SIGNING = createSigningKey();

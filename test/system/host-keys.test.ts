@@ -3,7 +3,8 @@
 import { type IncomingMessage, type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { systemClock } from '../../src/actor/index.ts';
-import { createSigningKey, hashKey, presentedKey, readTrustedKeys, signSnapshot } from '../../src/billing/index.ts';
+import { hashKey, presentedKey } from '../../src/billing/index.ts';
+import { createSigningKey, readTrustedKeys, signSnapshot } from '../../src/billing/main-thread.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { type Gateway, createGateway } from '../../src/gateway/gateway.ts';
 import { HostTrust, MAX_PUSH_BYTES } from '../../src/host/host-trust.ts';

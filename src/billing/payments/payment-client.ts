@@ -12,7 +12,7 @@ import {
   refused,
   type SettleAnswer,
   unknownOutcome,
-} from './payment-processor.ts';
+} from './payment-commands.ts';
 
 /** Longer than the processor takes for each, waiting for its turn and with a facilitator that does not answer. */
 const BEGIN_MS = 40_000;

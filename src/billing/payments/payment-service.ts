@@ -10,7 +10,8 @@ import { picoPerCall } from '../prices.ts';
 import { Chain, type SignedTransfer, type TransferState } from './chain.ts';
 import { Facilitator } from './facilitator.ts';
 import { type MerchantSettings, readMerchantConfig } from './merchant-config.ts';
-import { type PaymentCommand, paymentProcessor } from './payment-processor.ts';
+import type { PaymentCommand } from './payment-commands.ts';
+import { paymentProcessor } from './payment-processor.ts';
 import type { RecoveryRound } from './settlement.ts';
 
 export interface PaymentServiceDeps {

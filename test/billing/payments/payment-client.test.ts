@@ -8,12 +8,8 @@ import { createManualClock, createSystem, link, type ManualClock, systemClock } 
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
 import { Facilitator, type Settled, type Verified } from '../../../src/billing/payments/facilitator.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
-import {
-  type BeginAnswer,
-  type PaymentCommand,
-  paymentProcessor,
-  type PaymentProcessorDeps,
-} from '../../../src/billing/payments/payment-processor.ts';
+import type { BeginAnswer, PaymentCommand } from '../../../src/billing/payments/payment-commands.ts';
+import { paymentProcessor, type PaymentProcessorDeps } from '../../../src/billing/payments/payment-processor.ts';
 import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
 import { Payer } from '../../support/payer.ts';
 import { START_MS } from '../ledger/stores.ts';

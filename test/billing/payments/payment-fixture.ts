@@ -7,13 +7,8 @@ import { Chain } from '../../../src/billing/payments/chain.ts';
 import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
 import { readMerchantConfig, type MerchantConfig } from '../../../src/billing/payments/merchant-config.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
-import {
-  type CallRequest,
-  type PaymentCommand,
-  paymentProcessor,
-  type PaymentProcessorDeps,
-  type PurchaseRequest,
-} from '../../../src/billing/payments/payment-processor.ts';
+import type { CallRequest, PaymentCommand, PurchaseRequest } from '../../../src/billing/payments/payment-commands.ts';
+import { paymentProcessor, type PaymentProcessorDeps } from '../../../src/billing/payments/payment-processor.ts';
 import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
 import { type FacilitatorOptions, TestFacilitator } from '../../support/facilitator.ts';

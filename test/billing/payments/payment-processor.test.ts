@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Payment } from '../../../src/billing/ledger/store.ts';
 import { decidePayment } from '../../../src/billing/payments/settlement.ts';
-import { type PurchaseAnswer, type PurchaseRequest } from '../../../src/billing/payments/payment-processor.ts';
+import type { PurchaseAnswer, PurchaseRequest } from '../../../src/billing/payments/payment-commands.ts';
 import { headerV1, encodeHeader, SEPOLIA_USDC, signedPayload } from '../../support/payer.ts';
 import {
   ACCOUNT,

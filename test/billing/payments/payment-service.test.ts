@@ -5,7 +5,7 @@ import { ask, createSystem, systemClock } from '../../../src/actor/index.ts';
 import { resolveSettings } from '../../../src/config/load.ts';
 import type { Settings } from '../../../src/config/settings.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
-import type { PaymentCommand } from '../../../src/billing/payments/payment-processor.ts';
+import type { PaymentCommand } from '../../../src/billing/payments/payment-commands.ts';
 import { startPayments } from '../../../src/billing/payments/payment-service.ts';
 import type { Log } from '../../../src/telemetry/log.ts';
 import { START_MS } from '../ledger/stores.ts';

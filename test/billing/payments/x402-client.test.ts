@@ -7,7 +7,7 @@ import { ExactEvmSchemeV1 } from '@x402/evm/v1';
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch';
 import t from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import type { PurchaseAnswer, SettleAnswer } from '../../../src/billing/payments/payment-processor.ts';
+import type { PurchaseAnswer, SettleAnswer } from '../../../src/billing/payments/payment-commands.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import {
   balances,
