@@ -159,7 +159,7 @@ async function requireAccount(ledger: Ledger, id: string): Promise<Account> {
 }
 
 async function requireKey(ledger: Ledger, id: string): Promise<StoredKey> {
-  const key = (await ledger.listKeys()).find((each) => each.id === id);
+  const key = await ledger.findKeyById(id);
   if (key === undefined) throw new LedgerError('key-unknown', `No key '${id}'`);
   return key;
 }

@@ -103,6 +103,11 @@ export async function findKey(database: Database, hash: string): Promise<StoredK
   return row === undefined ? undefined : keyOf(row);
 }
 
+export async function findKeyById(database: Database, id: string): Promise<StoredKey | undefined> {
+  const [row] = await database.snapshot((session) => session.find(FIND_KEYS, [id]));
+  return row === undefined ? undefined : keyOf(row);
+}
+
 export async function listKeys(
   database: Database,
   account?: string,

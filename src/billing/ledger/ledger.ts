@@ -25,7 +25,7 @@ import {
 import type { Blame, Database, Session } from './database.ts';
 import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
-import { createKey, disableKey, editKey, findKey, listKeys, rotateKey } from './key-records.ts';
+import { createKey, disableKey, editKey, findKey, findKeyById, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
 import { QueryFilter } from './query-filter.ts';
@@ -435,6 +435,7 @@ type AccountsAndKeys = Pick<
   | 'createKey'
   | 'listKeys'
   | 'findKey'
+  | 'findKeyById'
   | 'editKey'
   | 'disableKey'
   | 'rotateKey'
@@ -472,6 +473,7 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
     createKey: (key) => noted(createKey(database, stored(key), dateMs())),
     listKeys: (account, page) => listKeys(database, account === undefined ? undefined : accountId(account), page),
     findKey: (hash) => findKey(database, hash),
+    findKeyById: (id) => findKeyById(database, id),
     editKey: (id, edit) => noted(editKey(database, id, edit)),
     disableKey: (id) => noted(disableKey(database, id, dateMs())),
     rotateKey(id, successor, graceMs) {

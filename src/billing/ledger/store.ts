@@ -513,6 +513,7 @@ export interface Ledger {
   /** The oldest first; all of them, or a page behind the key with the id `after`. */
   listKeys(account?: string, page?: PageQuery): Promise<StoredKey[]>;
   findKey(hash: string): Promise<StoredKey | undefined>;
+  findKeyById(id: string): Promise<StoredKey | undefined>;
   /** Changes the limits, label or expiry of a key in place. */
   editKey(id: string, edit: KeyEdit): Promise<StoredKey>;
   /** Disables a key at once; one that is disabled stays so. */

@@ -372,6 +372,8 @@ for (const name of STORES) {
     });
     t.same(await ledger.findKey('hash-of-k1'), made);
     t.equal(await ledger.findKey('hash-of-k2'), undefined);
+    t.same(await ledger.findKeyById('k1'), made);
+    t.equal(await ledger.findKeyById('hash-of-k1'), undefined);
     await t.rejects(ledger.createKey(key('k1', { hash: 'other' })), refusal('key-taken'));
     await t.rejects(ledger.createKey(key('k2', { hash: 'hash-of-k1' })), refusal('key-taken'));
     store.pass(10);
