@@ -341,9 +341,11 @@ function noteOf(value: object, pathId: string): object {
   return { id, account, usd, ...(pathId !== '' && pathId !== id && { of: pathId }) };
 }
 
+/** Undefined for what no id is: broken escapes, and NUL, which no text of PostgreSQL holds. */
 function decoded(segment: string): string | undefined {
   try {
-    return decodeURIComponent(segment);
+    const id = decodeURIComponent(segment);
+    return id.includes('\0') ? undefined : id;
   } catch {
     return undefined;
   }

@@ -113,6 +113,7 @@ const NAME = /^[^\s\p{C}]{1,128}$/u;
 /** Text for people on one line. */
 const LINE = /^[^\p{C}\p{Zl}\p{Zp}]*$/u;
 const DAY = /^\d{4}-\d\d-\d\d$/;
+const DAY_LENGTH = '2030-01-31'.length;
 const DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/;
 
 const DIMENSIONS: readonly UsageDimension[] = ['account', 'key', 'model', 'day'];
@@ -223,7 +224,9 @@ const EXPIRY_WORDS = 'a time from now, such as 30d, or a date in the future, suc
 
 /** A duration needs its unit here: `30` may be meant as days. */
 function expiryOf(text: string, nowMs: number): number | undefined {
-  const lifeMs = DATE.test(text) ? Date.parse(text) - nowMs : /[a-z]$/i.test(text) ? parseDuration(text) : undefined;
+  const dateMs = dateOf(text);
+  const durationMs = /[a-z]$/i.test(text) ? parseDuration(text) : undefined;
+  const lifeMs = dateMs === undefined ? durationMs : dateMs - nowMs;
   return lifeMs !== undefined && lifeMs > 0 && lifeMs <= MAX_LIFE_MS ? nowMs + lifeMs : undefined;
 }
 
@@ -396,8 +399,9 @@ export function readAccountQuery(fields: Fields): PageQuery & { readonly organis
 
 /** A date, or the beginning of a day in UTC. */
 function dateOf(text: string): number | undefined {
-  if (DAY.test(text) && startOfDay(text) === undefined) return undefined;
-  const dateMs = DATE.test(text) ? Date.parse(text) : Number.NaN;
+  // `Date.parse` takes the 31st of every month.
+  if (!DATE.test(text) || startOfDay(text.slice(0, DAY_LENGTH)) === undefined) return undefined;
+  const dateMs = Date.parse(text);
   return Number.isNaN(dateMs) ? undefined : dateMs;
 }
 
@@ -594,7 +598,7 @@ export function readUsageQuery(fields: Fields): UsageQuery {
   if (fromDay !== undefined && toDay !== undefined && fromDay > toDay) reader.refuse('to', 'must not be before from');
   const filters = readNames(reader, 'account', 'key', 'model');
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
-  const after = reader.text('cursor', CURSOR_WORDS, usageCursorOf);
+  const after = reader.text('cursor', CURSOR_WORDS, (text) => usageCursorOf(text, by ?? DIMENSIONS));
   return reader.end({
     by: by ?? DIMENSIONS,
     limit,
@@ -610,11 +614,11 @@ export function usageCursor(dimensions: readonly string[]): string {
   return Buffer.from(JSON.stringify(dimensions)).toString('base64url');
 }
 
-function usageCursorOf(text: string): string[] | undefined {
+function usageCursorOf(text: string, by: readonly UsageDimension[]): string[] | undefined {
   try {
     const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
     const isRow = Array.isArray(value) && value.every((each) => typeof each === 'string' && !each.includes('\0'));
-    return isRow ? (value as string[]) : undefined;
+    return isRow && value.length > 0 && value.length === by.length ? (value as string[]) : undefined;
   } catch {
     return undefined;
   }

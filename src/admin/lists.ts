@@ -69,7 +69,9 @@ export const LISTS = {
   usage: {
     limit: MOST_ROWS,
     columns: (fields: Fields) => usageColumns(dimensionsOf(fields).join(',')),
-    cursor: (row: UsageView, fields: Fields) => usageCursor(dimensionsOf(fields).map((name) => row[name] ?? '')),
+    // A row of totals is the only one.
+    cursor: (row: UsageView, fields: Fields) =>
+      fields['by'] === '' ? null : usageCursor(dimensionsOf(fields).map((name) => row[name] ?? '')),
   } satisfies List<UsageView>,
 };
 

@@ -84,7 +84,8 @@ async function carryOut(
 ): Promise<object> {
   const fields = args.find((arg): arg is Fields => typeof arg === 'object') ?? {};
   const named = subjectField === undefined ? args[0] : fields[subjectField];
-  const subject = typeof named === 'string' ? named : '';
+  // An act that will be refused for its subject is recorded too, and no text of PostgreSQL holds NUL.
+  const subject = typeof named === 'string' && !named.includes('\0') ? named : '';
   const state = subject === '' ? null : await before(service, subject);
   return await recordAct(acts, { actor, action, subject, request: fields, before: state }, () => method(...args));
 }

@@ -218,6 +218,14 @@ for (const name of STORES) {
     t.equal((await ask('GET', '/accounts')).status, 200, 'reading is no act');
   });
 
+  t.test(`${name}: what no id can be is refused as an id that is not known`, async (t) => {
+    const { ask, ledger } = await open(t, name);
+    t.equal((await ask('GET', '/accounts/a%00')).status, 404);
+    t.equal((await ask('POST', '/keys/a%00/disable')).status, 404);
+    t.equal((await ask('POST', '/accounts', { id: 'a\0' })).status, 422);
+    t.match(await ledger.adminActs.list({}), [{ action: 'account.create', subject: '', outcome: 'refused' }]);
+  });
+
   t.test(`${name}: credit is adjusted, refunded and granted with an end`, async (t) => {
     const { ask, ledger } = await open(t, name);
     await ask('POST', '/accounts', { id: 'acme' });
@@ -312,7 +320,15 @@ for (const name of STORES) {
       }
       t.strictSame(pages, whole.data, path);
     }
+    t.match(await ask('GET', '/usage?by=&limit=1'), { value: { data: [{ requests: 7 }], next: null } });
+    for (const row of [[], ['acme-0'], ['acme-0', '', 'm0', '2030-01-01', 'x']]) {
+      const cursor = Buffer.from(JSON.stringify(row)).toString('base64url');
+      t.match(await ask('GET', `/usage?cursor=${cursor}`), { status: 422 }, `a row of ${row.length} dimensions`);
+    }
     t.match(await ask('GET', '/usage?cursor=%7B'), { status: 422 });
+    for (const position of ['1-c-9223372036854775808', '1-m-%00']) {
+      t.match(await ask('GET', `/accounts/acme-0/history?cursor=${position}`), { status: 422 }, position);
+    }
     t.match(await ask('GET', '/acts?cursor=x'), { status: 422 });
     t.match(await ask('GET', '/accounts?limit=0'), { status: 422 });
   });

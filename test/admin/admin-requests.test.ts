@@ -91,7 +91,20 @@ t.test('an expiry is a duration with its unit or a future date', async (t) => {
   t.equal(until('2030-01-31'), Date.UTC(2030, 0, 31));
   t.equal(until('2030-01-31T12:00:00+02:00'), Date.UTC(2030, 0, 31, 10));
   t.equal(until('12h'), NOW_MS + DAY_MS / 2);
-  for (const expires of ['30', '0s', '-1d', '2030-01-01', '2029-12-31', 'soon', '', '99999999d', '2030-13-01', 5]) {
+  for (const expires of [
+    '30',
+    '0s',
+    '-1d',
+    '2030-01-01',
+    '2029-12-31',
+    'soon',
+    '',
+    '99999999d',
+    '2030-13-01',
+    '2030-02-30',
+    '2030-02-30T12:00:00Z',
+    5,
+  ]) {
     t.match(
       refusals(() => until(expires)),
       { 'body.expires': /must be / },
@@ -187,6 +200,10 @@ t.test('a history query has a bounded page and the position of a movement as its
     limit: 5,
     before: '1893456000000-c--1',
   });
+  t.match(
+    refusals(() => requests.readRequestQuery({ from: '2030-02-30T00:00:00Z' })),
+    { 'query.from': /must be/ },
+  );
   t.match(
     refusals(() => requests.readHistoryQuery('a', { limit: '1001', before: '-1' })),
     { 'query.limit': /from 1 to 1000/, 'query.before': /must be/ },

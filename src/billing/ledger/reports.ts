@@ -41,15 +41,23 @@ const POSITION = /^(\d{1,15})-(?:(c)-(-?\d{1,19})|m-(.+))$/s;
 
 /** Whether a text is the position of a movement. */
 export function isPosition(seq: string): boolean {
-  return POSITION.test(seq);
+  return readPosition(seq) !== undefined;
+}
+
+/** Undefined for what a column of the store cannot hold, too: numbers of more than 64 bits, and NUL in a text of PostgreSQL. */
+function readPosition(seq: string): Position | undefined {
+  const [, date = '', isCharge, charge = '', movement = ''] = POSITION.exec(seq) ?? [];
+  if (date === '' || movement.includes('\0')) return undefined;
+  const dateMs = BigInt(date);
+  if (isCharge === undefined) return { dateMs, charge: null, movement };
+  const number = BigInt(charge);
+  return BigInt.asIntN(64, number) === number ? { dateMs, charge: number, movement: null } : undefined;
 }
 
 function positionOf(seq: string): Position {
-  const [, date = '', isCharge, charge = '', movement = ''] = POSITION.exec(seq) ?? [];
-  if (date === '') throw new LedgerError('cursor-invalid', `'${seq}' is not the position of a movement`);
-  const dateMs = BigInt(date);
-  if (isCharge === undefined) return { dateMs, charge: null, movement };
-  return { dateMs, charge: BigInt(charge), movement: null };
+  const position = readPosition(seq);
+  if (position === undefined) throw new LedgerError('cursor-invalid', `'${seq}' is not the position of a movement`);
+  return position;
 }
 
 export async function history(database: Database, query: HistoryQuery): Promise<Movement[]> {
