@@ -294,3 +294,15 @@ export function failCommand(id: string, reason: string): Command<void> {
     },
   };
 }
+
+export function expireCommand(id: string): Command<boolean> {
+  return {
+    needs: { payments: [id] },
+    apply(book) {
+      const payment = requirePayment(book, id);
+      if (payment.state !== 'reserved') return false;
+      book.putPayment({ ...payment, state: 'failed', answer: 'expired', changedMs: book.dateMs });
+      return true;
+    },
+  };
+}

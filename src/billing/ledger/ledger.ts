@@ -12,6 +12,7 @@ import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspen
 import {
   chargeCommand,
   checkAmount,
+  expireCommand,
   failCommand,
   holdCommand,
   isDate,
@@ -275,6 +276,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     settlePayment: async (id, target, answer) =>
       await submit(settlePaymentCommand(id, stored(target), answer, dateMs())),
     failPayment: (id, reason) => submit(failCommand(id, reason)),
+    expirePayment: (id) => submit(expireCommand(id)),
     async findPayment(id) {
       const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
       return row === undefined ? undefined : paymentOf(row);

@@ -503,6 +503,8 @@ export interface Ledger {
   /** Posts the money and keeps the answer, in one commit. A failed payment that turns out paid is posted as well. */
   settlePayment(id: string, target: PaymentTarget, answer: string): Promise<{ readonly repeated: boolean }>;
   failPayment(id: string, reason: string): Promise<void>;
+  /** Fails a payment as `expired` that was never submitted. False: it was, by another process, or has ended. */
+  expirePayment(id: string): Promise<boolean>;
   findPayment(id: string): Promise<Payment | undefined>;
   /** Payments, those that changed last first. */
   listPayments(query: PaymentQuery): Promise<Payment[]>;

@@ -19,8 +19,8 @@ export interface SettlementSettings {
   /** No repeat begins later than this after the first request. Default 20,000 ms. */
   readonly patienceMs?: number;
   /**
-   * Age from which a payment that another process has submitted counts as abandoned; more than a settlement takes anywhere.
-   * Default 90,000 ms. Payments of this process are asked about at once.
+   * Age from which a payment that another process has submitted counts as abandoned; more than a settlement takes anywhere, where
+   * the clocks of processes are a minute apart. Default 150,000 ms. Payments of this process are asked about at once.
    */
   readonly graceMs?: number;
 }
@@ -118,7 +118,7 @@ export interface RecoveryRound {
 
 const REPEATS = 4;
 const PATIENCE_MS = 20_000;
-const GRACE_MS = 90_000;
+const GRACE_MS = 150_000;
 
 /** Between two requests of a settlement whose client waits. */
 const REPEAT_BACKOFF = { minMs: 250, maxMs: 4000 } as const;
@@ -252,8 +252,11 @@ export class Settlements {
       const { receipt } = taken;
       const kept = { id, account: submission.account, usage: null, charged: null, receipt };
       try {
-        if (!(await this.#submit(id, { ...submission, transaction: receipt.transaction, moved: true })))
+        if (!(await this.#submit(id, { ...submission, transaction: receipt.transaction, moved: true }))) {
+          // Closed in other hands, perhaps as a payment that moved nothing: its money is posted all the same, once.
+          this.#unposted.set(id, kept);
           return { kind: 'open' };
+        }
       } catch (error) {
         // The request is refused then, and nobody waits for its money.
         this.#unposted.set(id, kept);
@@ -347,8 +350,7 @@ export class Settlements {
     let expired = 0;
     for (const { id, validUntilMs } of await ledger.paymentsIn('reserved')) {
       if (validUntilMs > dateMs() || this.isBusy(id)) continue;
-      await ledger.failPayment(id, 'expired');
-      expired++;
+      if (await ledger.expirePayment(id)) expired++;
     }
     const open = left.filter(({ id }) => !this.#asking.has(id) && !this.#kept.has(id));
     const since = open.map((payment) => submissionOf(payment)?.sentMs ?? payment.changedMs);

@@ -25,8 +25,8 @@ const NOT_MOVED: readonly Word[] = ['lost', 'rejected', 'pending'];
 
 const PRICE = CALL_UNITS * PICO_PER_UNIT;
 
-/** Longer than a settlement takes anywhere. */
-const GRACE_MS = 91_000;
+/** Longer than a settlement takes anywhere, by clocks that are a minute apart. */
+const GRACE_MS = 151_000;
 
 async function creditOf({ ledger, payer }: PaymentFixture): Promise<bigint> {
   return (await ledger.account(payer.address))?.balance ?? 0n;
@@ -157,7 +157,7 @@ for (const rpc of [true, false]) {
     for (const fault of NOT_MOVED) {
       const { fixture, header, other } = await leaveOpen(t, fault, { rpc });
       fixture.pass(GRACE_MS);
-      await rounds(fixture, other, 780);
+      await rounds(fixture, other, 720);
       t.equal((await fixture.ledger.paymentsIn('submitted')).length, 1, fault);
       t.equal(settles(fixture), 1, 'no second order as long as it could move money');
       t.equal(word(await other.begin(call(header))), 'HR_PAYMENT_PENDING');
@@ -257,6 +257,59 @@ t.test('a process that dies with money for an answer that was not delivered leav
   await fixture.paymentProcessor.delivered(begun.ticket);
   t.equal(await creditOf(fixture), 0n);
   t.equal(await balances(fixture), CALL_UNITS);
+});
+
+t.test('a process that still serves a paid request keeps it from others whose clocks are a minute ahead', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const begun = await fixture.paymentProcessor.begin(call(fixture.header(CALL_UNITS)));
+  if (begun.kind !== 'ticket') throw new Error(word(begun));
+  t.equal((await fixture.paymentProcessor.settle(begun.ticket)).kind, 'paid');
+  const other = await fixture.other();
+  // It says so every 30 s.
+  fixture.pass(30_000 + 60_000);
+  t.match(await other.recover(), { posted: 0, open: 1 });
+  await fixture.paymentProcessor.delivered(begun.ticket);
+  t.equal(await creditOf(fixture), 0n, 'what was delivered is charged');
+  t.equal(await balances(fixture), CALL_UNITS);
+});
+
+t.test('money of a payment that was closed while it moved becomes credit', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const processor = await fixture.other({}, (ledger) => {
+    let submits = 0;
+    return {
+      ...ledger,
+      submitPayment: async (id, request) => {
+        // As an operator does who has not seen the transaction yet.
+        if (++submits === 2) await fixture.ledger.failPayment(id, 'not_settled');
+        await ledger.submitPayment(id, request);
+      },
+    };
+  });
+  const begun = await processor.begin(call(fixture.header(CALL_UNITS)));
+  if (begun.kind !== 'ticket') throw new Error(word(begun));
+  t.equal(word(await processor.settle(begun.ticket)), 'HR_PAYMENT_PENDING');
+  await processor.recover();
+  t.equal(await creditOf(fixture), PRICE);
+  t.equal(await balances(fixture), CALL_UNITS);
+});
+
+t.test('a payment that is submitted at the end of its validity is not closed as one that never was', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const { ledger, paymentProcessor } = fixture;
+  const begun = await paymentProcessor.begin(call(fixture.header(CALL_UNITS, { validS: 60 })));
+  if (begun.kind !== 'ticket') throw new Error(word(begun));
+  const other = await fixture.other({}, (own) => ({
+    ...own,
+    paymentsIn: async (state, limit) => {
+      const payments = await own.paymentsIn(state, limit);
+      if (state === 'reserved') await ledger.submitPayment(begun.ticket, '{}');
+      return payments;
+    },
+  }));
+  fixture.pass(60_000);
+  t.match(await other.recover(), { expired: 0 });
+  t.match(await ledger.findPayment(begun.ticket), { state: 'submitted' });
 });
 
 t.test('payments of other settings are not looked for on this chain', async (t) => {

@@ -191,7 +191,7 @@ t.test('a recovery round posts what was lost, also in another process', async (t
   await Promise.all([1, 2].map(() => fixture.paymentProcessor.purchase(buying(fixture.header(5_000_000)))));
   const other = await fixture.other();
   t.match(await other.recover(), { posted: 0, open: 2, openSinceMs: START_S * 1000 }, 'not while it may be under way');
-  fixture.pass(91_000);
+  fixture.pass(151_000);
   const rounds = await Promise.all([other.recover(), fixture.paymentProcessor.recover()]);
   t.equal(
     rounds.some(({ posted }) => posted > 0),
@@ -244,7 +244,7 @@ t.test('a purchase that broke off before anything was submitted goes on with its
     'HR_PAYMENT_PENDING',
     'it may be under way elsewhere',
   );
-  fixture.pass(91_000);
+  fixture.pass(151_000);
   const other = await fixture.other();
   const words = (await Promise.all([fixture.paymentProcessor, other].map((one) => one.purchase(buying(header))))).map(
     word,
@@ -340,7 +340,7 @@ t.test('a payment that settled late serves its request once', async (t) => {
   fixture.facilitator.faults.push({ path: '/settle', fault: 'cut' });
   t.equal(word(await fixture.paymentProcessor.settle(begun.ticket)), 'HR_PAYMENT_PENDING');
   t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'HR_PAYMENT_PENDING');
-  fixture.pass(91_000);
+  fixture.pass(151_000);
   await fixture.paymentProcessor.recover();
   t.equal(await creditOf(fixture, fixture.payer.address), CALL_UNITS * PICO_PER_UNIT);
   t.equal(word(await fixture.paymentProcessor.begin(call(header, { digest: 'other' }))), 'duplicate_settlement');
