@@ -12,8 +12,11 @@ export interface SliceNeed {
   readonly budgets: readonly { readonly cell: number; readonly amount: number; readonly least: number }[];
 }
 
-/** The control thread answers within `waitMs`; so many times as much bounds the wait for one that stands still. */
-const STALLED = 2;
+/**
+ * The control thread answers within `waitMs`; so many times as much bounds the wait for one that stands still, as in a burst on a busy
+ * machine: by then no gateway would hold the limit that all of them have.
+ */
+const STALLED = 10;
 
 /** Requests of a thread that wait; further ones are refused. */
 const MAX_WAITERS = 4096;
@@ -24,7 +27,7 @@ const MAX_WAITERS_EACH = 512;
 interface Waiter {
   readonly place: string;
   readonly done: (use: SliceUse) => void;
-  readonly timer: TimerHandle;
+  timer: TimerHandle;
 }
 
 export interface SliceClientDeps {
@@ -65,7 +68,7 @@ export class SliceClient {
     const id = ++this.#count;
     const isCrowded = this.#waiters.size >= MAX_WAITERS || count >= MAX_WAITERS_EACH;
     // What has no place to wait is admitted or refused by what there is at once.
-    const finish = isCrowded ? (): void => this.#end(id, 'granted') : (): void => this.#end(id, 'whole');
+    const finish = isCrowded ? (): void => this.#end(id, 'granted') : (): void => this.#giveUp(id);
     const timer = clock.setTimeout(finish, isCrowded ? 0 : STALLED * waitMs);
     this.#waiters.set(id, { place, done, timer });
     this.#counts.set(place, count + 1);
@@ -76,6 +79,12 @@ export class SliceClient {
         if (!isCrowded) manager.tell({ type: 'Leave', thread, id });
       },
     };
+  }
+
+  /** No answer has come. After a standstill of this thread timers come before messages: one more turn reads those that wait. */
+  #giveUp(id: number): void {
+    const waiter = this.#waiters.get(id);
+    if (waiter !== undefined) waiter.timer = this.#deps.clock.setTimeout(() => this.#end(id, 'whole'), 0);
   }
 
   #end(id: number, use: SliceUse): void {
