@@ -92,11 +92,21 @@ async function bridge(send: SendMessage, io: CliIo): Promise<void> {
 }
 
 async function keyOf({ keyFile }: McpOptions, { env }: CliIo): Promise<string | undefined> {
-  if (keyFile === undefined) return env[KEY_VARIABLE];
+  const key = keyFile === undefined ? env[KEY_VARIABLE] : await readKey(keyFile);
+  // The error of a header that cannot be sent would quote the key.
+  if (key !== undefined && !/^[\x21-\x7e]*$/.test(key)) {
+    throw new UsageError(
+      `the key in ${keyFile ?? KEY_VARIABLE} has blanks, line ends or other characters that no key has`,
+    );
+  }
+  return key;
+}
+
+async function readKey(file: string): Promise<string> {
   try {
-    return (await readFile(keyFile, 'utf8')).trim();
+    return (await readFile(file, 'utf8')).trim();
   } catch (error) {
-    throw new UsageError(`${keyFile} cannot be read: ${messageOf(error)}`);
+    throw new UsageError(`${file} cannot be read: ${messageOf(error)}`);
   }
 }
 

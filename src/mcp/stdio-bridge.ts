@@ -54,19 +54,23 @@ export class StdioBridge {
     };
     const ended = Promise.withResolvers<void>();
     let text = '';
+    let isTooLong = false;
     const onData = (piece: string | Buffer): void => {
       text += piece.toString();
       const lines = text.split('\n');
       text = lines.pop() as string;
+      // The end of a line that has been answered.
+      if (isTooLong && lines.shift() !== undefined) isTooLong = false;
       for (const line of lines) this.#take(line);
-      if (text.length <= MOST_LENGTH) return;
+      if (!isTooLong && text.length <= MOST_LENGTH) return;
       text = '';
-      void this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG));
+      if (!isTooLong) void this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG));
+      isTooLong = true;
     };
     stdin.setEncoding('utf8');
     stdin.on('data', onData);
     stdin.once('end', () => {
-      if (text.trim() !== '') this.#take(text);
+      if (!isTooLong && text.trim() !== '') this.#take(text);
       ended.resolve();
     });
     // A client that reads no more has gone.
@@ -87,12 +91,13 @@ export class StdioBridge {
       void this.#write(errorOf(null, PARSE_ERROR, 'Parse error: each line is one message of JSON'));
       return;
     }
-    // Batches are of revision 2025-03-26 alone; their responses may come one by one.
-    for (const each of Array.isArray(message) ? (message as unknown[]) : [message]) this.#begin(each);
+    // Batches are of revision 2025-03-26 alone; their responses may come one by one. An empty one is refused as a message.
+    const messages = Array.isArray(message) && message.length > 0 ? (message as unknown[]) : [message];
+    for (const each of messages) this.#begin((each ?? {}) as Json);
   }
 
-  #begin(message: unknown): void {
-    const { id, method, params } = (message ?? {}) as { id?: unknown; method?: unknown; params?: Json };
+  #begin(message: Json): void {
+    const { id, method, params } = message as { id?: unknown; method?: unknown; params?: Json };
     if (method === 'notifications/cancelled') {
       this.#running.get(params?.['requestId'] as string | number)?.abort();
       return;
@@ -102,7 +107,7 @@ export class StdioBridge {
     const isRequest = typeof id === 'string' || typeof id === 'number';
     const abort = new AbortController();
     if (isRequest) this.#running.set(id, abort);
-    const done = this.#send(message as Json, isRequest ? id : null, abort.signal).finally(() => {
+    const done = this.#send(message, isRequest ? id : null, abort.signal).finally(() => {
       this.#sent.delete(done);
       if (isRequest && this.#running.get(id) === abort) this.#running.delete(id);
       if (this.#sent.size < MOST_REQUESTS) this.#options.stdin.resume();

@@ -57,6 +57,18 @@ t.test('tools are served over standard input and output, until the input ends', 
   t.equal(answers.get(null)?.error?.code, -32700);
 });
 
+t.test('what is no message is refused, each once', async (t) => {
+  const config = join(t.testdir(), 'headrace.yaml');
+  writeFileSync(config, 'search: {}\n');
+  const cli = startCli(t, ['mcp', '--config', config]);
+  cli.stdin.end(`null\n[]\n[null]\n5\n"${'x'.repeat(3 << 20)}"\n${linesOf({ id: 1, method: 'ping' })}`);
+  t.same(await cli.ends(), { code: 0, signal: null });
+  const messages = cli.stdout.split('\n').filter((line) => line !== '');
+  const errors = messages.map((line) => JSON.parse(line) as Message).map(({ id, error }) => `${id} ${error?.code}`);
+  t.same(errors.sort(), ['1 undefined', ...Array<string>(4).fill('null -32600'), 'null -32700'].sort());
+  t.notMatch(cli.stderr, /headrace mcp:/);
+});
+
 t.test('a cancellation and SIGTERM end the work', async (t) => {
   let waiting = 0;
   const arrived: (() => void)[] = [];
@@ -116,6 +128,14 @@ t.test('a running gateway is reached with its key', async (t) => {
     answersIn(refused.stdout).get(1)?.error?.message,
     /the gateway answers 401 HR_AUTH_MISSING: Not authenticated/,
   );
+});
+
+t.test('a key that no header can carry is refused without being shown', async (t) => {
+  const file = join(t.testdir({ key: 'hr_one\nhr_two\n' }), 'key');
+  const { exit, stderr, stdout } = await runCli(t, ['mcp', '--url', 'http://127.0.0.1:9', '--key-file', file]);
+  t.equal(exit.code, 1);
+  t.match(stderr, /the key in .* has blanks, line ends/);
+  t.notMatch(`${stdout}${stderr}`, 'hr_one');
 });
 
 t.test('what cannot work is said in a sentence, on standard error', async (t) => {
