@@ -683,7 +683,8 @@ async function accountOf(ledger: Ledger, address: string): Promise<string | unde
     // Mixed case is a checksum: it keeps a typing error from buying credits for another address.
     return SINGLE_CASE.test(address) || checksummed(address) === address ? address.toLowerCase() : undefined;
   }
-  if (address === '' || address.length > MAX_ACCOUNT_LENGTH) return undefined;
+  // No text of PostgreSQL holds NUL.
+  if (address === '' || address.length > MAX_ACCOUNT_LENGTH || address.includes('\0')) return undefined;
   return (await ledger.account(address))?.id;
 }
 
