@@ -1,7 +1,7 @@
 // What the ledger says was spent of budgets. One question for each first day, whatever the number of budgets.
 
 import { dayOf } from '../days.ts';
-import type { BudgetRecords, Pico, StoredBudget } from '../ledger/store.ts';
+import type { BudgetRecords, Pico, SpendingRow, StoredBudget } from '../ledger/store.ts';
 import { type BudgetPeriod, type BudgetScope, periodOf, startOf } from './budgets.ts';
 
 interface Periodic extends BudgetScope {
@@ -45,14 +45,28 @@ export async function sumSpending<Item>(
       else if (model !== null) models.add(model);
     }
     const rows = await spending({ accounts: [...accounts], models: [...models], from, to });
-    const byAccount = Map.groupBy(rows, ({ account }) => account);
-    for (const item of asked) {
-      const { account, key, model } = budgetOf(item);
-      const sum = (byAccount.get(account) ?? [])
-        .filter((row) => (key === null || row.key === key) && (model === null || row.model === model))
-        .reduce((total, { amount }) => total + amount, 0n);
-      sums.set(item, sum);
+    const spent = spentByScope(rows);
+    for (const item of asked) sums.set(item, spent.get(scopeText(budgetOf(item))) ?? 0n);
+  }
+  return sums;
+}
+
+/** Sums of rows for every scope that they count for, in one pass: an account may have as many budgets as it has rows. */
+function spentByScope(rows: readonly SpendingRow[]): Map<string, Pico> {
+  const sums = new Map<string, Pico>();
+  for (const { account, amount, key, model } of rows) {
+    for (const ofKey of [key, null]) {
+      for (const ofModel of [model, null]) {
+        const scope = scopeText({ account, key: ofKey, model: ofModel });
+        sums.set(scope, (sums.get(scope) ?? 0n) + amount);
+      }
     }
   }
   return sums;
+}
+
+/** Null, which stands for all, is told from an empty name. */
+function scopeText({ account, key, model }: BudgetScope): string {
+  const textOf = (name: string | null): string => (name === null ? '*' : `=${name}`);
+  return `${textOf(account)}\n${textOf(key)}\n${textOf(model)}`;
 }
