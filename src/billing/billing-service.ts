@@ -92,6 +92,8 @@ export class BillingService {
   readonly #limits: LimitRegistry;
   readonly #reader: StoreReader;
   readonly #keys = new Map<string, KeyRecord>();
+  /** Keys, by hash, that wait until it is known what was spent of their budgets. */
+  readonly #unread = new Map<string, KeyRecord>();
   /** Hashes of the keys of the configuration. */
   #configured: ReadonlySet<string> = new Set();
   readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
@@ -329,8 +331,9 @@ export class BillingService {
   async #readKeys(ledger: Ledger): Promise<void> {
     const stored = await ledger.listKeys();
     const budgets = await ledger.budgets.list();
-    const gone = new Set(this.#keys.keys());
+    const gone = new Set([...this.#keys.keys(), ...this.#unread.keys()]);
     this.#keys.clear();
+    this.#unread.clear();
     for (const key of stored) if (this.#isValid(key)) this.#keys.set(key.hash, this.#recordOf(key));
     for (const hash of gone) if (!this.#keys.has(hash)) this.#limits.dropKey(hash);
     for (const budget of budgets) this.#limits.putBudget(budget);
@@ -344,20 +347,42 @@ export class BillingService {
 
   async #readKey(ledger: Ledger, hash: string): Promise<void> {
     const key = await ledger.findKey(hash);
-    const record = key === undefined || !this.#isValid(key) ? undefined : this.#recordOf(key);
-    const wasKnown = this.#keys.has(hash);
-    if (record === undefined) this.#limits.dropKey(hash);
-    else await this.#limits.read((query) => ledger.budgets.spending(query), false);
-    if (record === undefined) this.#keys.delete(hash);
-    else this.#keys.set(hash, record);
-    const change = {
-      reset: false,
-      put: record === undefined ? [] : [record],
-      drop: record === undefined ? [hash] : [],
-    };
-    this.#options.tell({ type: 'Keys', change });
+    if (key === undefined || !this.#isValid(key)) {
+      const wasKnown = this.#keys.has(hash);
+      this.#dropKey(hash);
+      if (wasKnown) this.onRevoked?.(hash);
+      return;
+    }
+    const record = this.#recordOf(key);
+    if (!this.#limits.hasNew) {
+      this.#putKeys([record]);
+      return;
+    }
+    // A reading for all keys that come together, so that none of them, and no revocation, waits for those of the others.
+    this.#unread.set(hash, record);
+    this.#reader.request('spending of new budgets', () => this.#readNewBudgets(ledger));
+  }
+
+  async #readNewBudgets(ledger: Ledger): Promise<void> {
+    await this.#limits.readNew((query) => ledger.budgets.spending(query));
+    const records = [...this.#unread.values()];
+    this.#unread.clear();
+    this.#putKeys(records);
+  }
+
+  #putKeys(records: readonly KeyRecord[]): void {
+    if (records.length === 0) return;
+    for (const record of records) this.#keys.set(record.hash, record);
+    this.#options.tell({ type: 'Keys', change: { reset: false, put: records, drop: [] } });
     this.#options.onKeys();
-    if (wasKnown && record === undefined) this.onRevoked?.(hash);
+  }
+
+  #dropKey(hash: string): void {
+    this.#keys.delete(hash);
+    this.#unread.delete(hash);
+    this.#limits.dropKey(hash);
+    this.#options.tell({ type: 'Keys', change: { reset: false, put: [], drop: [hash] } });
+    this.#options.onKeys();
   }
 
   /**
@@ -366,10 +391,8 @@ export class BillingService {
    */
   revoked(hash: string): void {
     const ledger = this.#ledger;
-    if (ledger === null || !this.#keys.delete(hash)) return;
-    this.#limits.dropKey(hash);
-    this.#options.tell({ type: 'Keys', change: { reset: false, put: [], drop: [hash] } });
-    this.#options.onKeys();
+    if (ledger === null || !(this.#keys.has(hash) || this.#unread.has(hash))) return;
+    this.#dropKey(hash);
     this.#changed(ledger, { kind: 'key', hash });
   }
 
@@ -377,7 +400,7 @@ export class BillingService {
     const budget = await ledger.budgets.find(id);
     if (budget === undefined) this.#limits.dropBudget(id);
     else this.#limits.putBudget(budget);
-    await this.#limits.read((query) => ledger.budgets.spending(query), false);
+    await this.#limits.readNew((query) => ledger.budgets.spending(query));
   }
 
   #isValid({ disabledMs, expiresMs }: StoredKey): boolean {

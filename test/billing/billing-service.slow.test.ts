@@ -168,3 +168,32 @@ t.test('a key that a sibling calls revoked is refused at once; the store has the
   await until(running, () => service.keys().length === 0);
   t.same(revoked, [hash], 'siblings are told');
 });
+
+t.test('a key is revoked before it is known what was spent of keys that came with it', async (t) => {
+  const url = await postgresDatabase();
+  const store = await openTestLedger(url);
+  await store.createAccount({ id: 'a' });
+  await store.createKey({ id: 'old', hash: 'hash-of-old', prefix: 'hr_', account: 'a' });
+  const running = await openService(url);
+  const { service, system, told } = running;
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query('begin; lock table usage_daily in access exclusive mode');
+  await store.createKey({
+    ...{ id: 'limited', hash: 'hash-of-limited', prefix: 'hr_', account: 'a' },
+    limits: { monthlySpend: '5' },
+  });
+  await store.createKey({ id: 'new', hash: 'hash-of-new', prefix: 'hr_', account: 'a' });
+  await store.disableKey('old');
+  const puts = (): string[] =>
+    told.flatMap((update) => (update.type === 'Keys' ? update.change.put.map(({ hash }) => hash) : []));
+  const drops = (): string[] => told.flatMap((update) => (update.type === 'Keys' ? update.change.drop : []));
+  await until(running, () => drops().includes('hash-of-old'));
+  t.notOk(puts().includes('hash-of-limited'));
+  await blocker.query('rollback');
+  await until(running, () => puts().includes('hash-of-limited') && puts().includes('hash-of-new'));
+  await blocker.end();
+  await service.close();
+  await store.close();
+  await system.terminate();
+});

@@ -102,6 +102,8 @@ export class LimitRegistry {
   readonly #lineagesById = new Map<string, string>();
   #goneIds: string[] = [];
   readonly #budgets = new Map<string, BudgetEntry>();
+  /** Ids of budgets whose spending was never read. */
+  readonly #unread = new Set<string>();
   /** Where the reading of idle budgets goes on. */
   #idleAt = 0;
 
@@ -166,6 +168,7 @@ export class LimitRegistry {
     const entry = this.#budgets.get(id);
     if (entry === undefined) return;
     this.#budgets.delete(id);
+    this.#unread.delete(id);
     this.#deps.slices.dropBudget(id);
     if (entry.budget.cell !== null) this.#budgetCells.give(entry.budget.cell);
     this.#change({ reset: false, put: [], drop: [id] });
@@ -195,7 +198,21 @@ export class LimitRegistry {
   async read(spending: BudgetRecords['spending'], all: boolean): Promise<void> {
     for (const id of this.#goneIds.splice(0)) if (!this.#isKnown(id)) this.#lineagesById.delete(id);
     const entries = [...this.#budgets.values()];
-    const due = all ? entries : this.#due(entries);
+    await this.#read(spending, all ? entries : this.#due(entries));
+  }
+
+  /** Whether there are budgets whose spending was never read. */
+  get hasNew(): boolean {
+    return this.#unread.size > 0;
+  }
+
+  /** Reads what was spent of these. */
+  async readNew(spending: BudgetRecords['spending']): Promise<void> {
+    const entries = [...this.#unread].map((id) => this.#budgets.get(id)).filter((entry) => entry !== undefined);
+    await this.#read(spending, entries);
+  }
+
+  async #read(spending: BudgetRecords['spending'], due: readonly BudgetEntry[]): Promise<void> {
     if (due.length === 0) return;
     const nowMs = this.#deps.epochMs();
     const openFrom = dayOf(nowMs - DAY_MS);
@@ -223,6 +240,7 @@ export class LimitRegistry {
     );
     for (const entry of due) {
       const { budget, closed } = entry;
+      if (this.#budgets.get(budget.id) === entry) this.#unread.delete(budget.id);
       const period = periodOf(budget.period, nowMs);
       if (budget.cell === null || period !== periodOf(budget.period, this.#deps.epochMs())) continue;
       const before = firstDay(budget, nowMs) < openFrom ? (closed?.amount ?? 0n) : 0n;
@@ -293,10 +311,11 @@ export class LimitRegistry {
     const isSame = before !== undefined && sameScope(before.budget, wanted) && before.budget.period === wanted.period;
     if (isSame && before.budget.limit === wanted.limit && before.budget.soft === wanted.soft) return;
     if (before !== undefined && !isSame && before.budget.cell !== null) this.#budgetCells.give(before.budget.cell);
-    const cell = isSame && before.budget.cell !== null ? before.budget.cell : this.#budgetCells.take();
+    const hasCell = isSame && before.budget.cell !== null;
+    const cell = hasCell ? before.budget.cell : this.#budgetCells.take();
     if (cell === null) this.#deps.onFull('budget', wanted.id);
     const budget = { ...wanted, cell };
-    if (!isSame && cell !== null) this.#clear(cell);
+    if (!hasCell && cell !== null) this.#clear(cell);
     if (before !== undefined && !isSame) this.#deps.slices.dropBudget(wanted.id);
     const entry: BudgetEntry = isSame
       ? { ...before, budget }
@@ -306,6 +325,7 @@ export class LimitRegistry {
     entry.hard = 0;
     if (cell !== null) for (const threshold of ['soft', 'hard'] as const) this.#table.cross(cell, threshold, 0);
     this.#budgets.set(wanted.id, entry);
+    if (!hasCell) this.#unread.add(wanted.id);
     this.#deps.slices.putBudget(budget);
     this.#change({ reset: false, put: [budget], drop: [] });
   }

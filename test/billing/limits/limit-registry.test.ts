@@ -39,12 +39,17 @@ class Fixture {
     });
   }
 
+  readonly #spending = async (query: SpendingQuery): Promise<SpendingRow[]> => {
+    this.queries.push(query);
+    return this.rows(query);
+  };
+
   read(all = false): Promise<void> {
-    const spending = async (query: SpendingQuery): Promise<SpendingRow[]> => {
-      this.queries.push(query);
-      return this.rows(query);
-    };
-    return this.registry.read(spending, all);
+    return this.registry.read(this.#spending, all);
+  }
+
+  readNew(): Promise<void> {
+    return this.registry.readNew(this.#spending);
   }
 
   /** Spends, or answers with why not. */
@@ -230,4 +235,24 @@ t.test('what a thread has reserved returns when it has ended', async (t) => {
   t.equal(fixture.limiter.admit(payer, 'm', bound, START).kind, 'running');
   fixture.registry.clearThread(1);
   t.equal(fixture.limiter.admit(payer, 'm', bound, START).kind, 'reserved');
+});
+
+t.test('what was spent of a budget that is new is read once, and nothing of the others', async (t) => {
+  const fixture = new Fixture();
+  const { registry } = fixture;
+  registry.putBudget(budgetOf({ id: 'first', account: 'a' }));
+  await fixture.read(true);
+  fixture.queries.length = 0;
+  t.notOk(registry.hasNew);
+  registry.putKey(keyOf('plain', { requestsPerMinute: 5 }));
+  t.notOk(registry.hasNew, 'a key without a budget');
+  registry.putKey(keyOf('k', { monthlySpend: '100' }, { account: 'b' }));
+  t.ok(registry.hasNew);
+  await fixture.readNew();
+  t.notOk(registry.hasNew);
+  t.same(new Set(fixture.queries.flatMap(({ accounts }) => accounts)), new Set(['b']));
+  fixture.queries.length = 0;
+  registry.putKey(keyOf('k', { monthlySpend: '200' }, { account: 'b' }));
+  await fixture.readNew();
+  t.same(fixture.queries, [], 'another limit of the same budget');
 });
