@@ -32,13 +32,17 @@ const IDLE_MS = 60_000;
 /** A thread that has not begun with its page after this, or `cleanTimeoutMs` where that is longer, is replaced: some take seconds to start. */
 const BEGIN_MS = 30_000;
 
-/** Interval of checks of time and memory. V8's heap limit does not cover array buffers. */
-const WATCH_MS = 250;
+/** Interval of checks of time and memory. */
+const WATCH_MS = 50;
+
+/**
+ * V8's own limit of a thread's heap, which must never be reached: beyond it a single large allocation ends the process, not the thread.
+ * Between two checks a thread cannot get here.
+ */
+const HEAP_LIMIT_MB = 8192;
 
 /** Bytes that queued pages of a lane may hold. */
 const QUEUE_BYTES = 128 * 1024 * 1024;
-
-const MIB = 1024 * 1024;
 
 const ANY = (): boolean => true;
 
@@ -327,13 +331,13 @@ class Lane implements CleaningPool {
     return () => this.#clock.clearTimeout(timer);
   }
 
-  /** V8 limits the heap; this limits what lies outside of it, such as the decompressed streams of a PDF. */
+  /** What lies outside of the heap, such as the decompressed streams of a PDF, is all in use; up to half of a heap is not. */
   async #checkMemory(thread: Worker, maxBytes: number): Promise<void> {
     if (this.#checking.has(thread)) return;
     this.#checking.add(thread);
     try {
-      const { external_memory: outside } = await thread.getHeapStatistics();
-      if (outside > maxBytes) await thread.terminate();
+      const { external_memory: outside, used_heap_size: heap } = await thread.getHeapStatistics();
+      if (outside > maxBytes || outside + heap > 2 * maxBytes) await thread.terminate();
     } catch {
       // The thread has ended.
     }
@@ -354,7 +358,7 @@ class Lane implements CleaningPool {
       env: {},
       // nor its preloaded modules: loaders, instrumentation.
       execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: Math.ceil(this.#settings.cleanMemoryBytes / MIB) },
+      resourceLimits: { maxOldGenerationSizeMb: HEAP_LIMIT_MB },
     });
     const generation = { piscina, threads, pages: 0, running: 0 };
     this.#generations.add(generation);

@@ -14,7 +14,7 @@ const STAY = new AbortController().signal;
 const MIB = 1024 * 1024;
 
 /** Interval of the checks of limits. */
-const CHECK_MS = 250;
+const CHECK_MS = 50;
 
 interface Bench {
   readonly pool: CleaningPool;
@@ -30,6 +30,14 @@ interface Bench {
 interface Held {
   readonly page: Promise<CleanPage>;
   readonly release: () => Promise<CleanPage>;
+}
+
+/** Has the limits checked until no more than so many pages are in a thread. */
+async function checkUntil(pool: CleaningPool, clock: ManualClock, running: number): Promise<void> {
+  while (pool.stats().running > running) {
+    clock.advance(CHECK_MS);
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
 }
 
 let gates = 0;
@@ -188,13 +196,24 @@ t.test('the time limit of a page does not include the start of its thread', asyn
 });
 
 t.test('a page that fills the heap ends its thread and no other', async (t) => {
-  const { pool, read, hold } = bench(t, { cleaners: 2, cleanMemoryBytes: 32 * MIB });
+  const { pool, clock, read, hold } = bench(t, { cleaners: 2, cleanMemoryBytes: 32 * MIB, cleanTimeoutMs: 1e12 });
   const held = await hold();
-  const filling = read('test/heap');
+  const filling = t.rejects(read('test/heap'), { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
   const next = read('test/echo');
-  await t.rejects(filling, { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
+  await checkUntil(pool, clock, 1);
+  await filling;
   t.equal((await next).content, '1000');
   t.equal((await held.release()).content, '1000');
+  t.equal(pool.stats().replaced, 1);
+});
+
+t.test('a page that grows one array without end ends its thread, not the process', async (t) => {
+  const { pool, clock, read } = bench(t, { cleanMemoryBytes: 32 * MIB, cleanTimeoutMs: 1e12 });
+  await read('test/echo');
+  const filling = t.rejects(read('test/array'), { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
+  await checkUntil(pool, clock, 0);
+  await filling;
+  t.equal((await read('test/echo')).content, '1000');
   t.equal(pool.stats().replaced, 1);
 });
 
@@ -203,10 +222,7 @@ t.test('a page that fills arrays outside of the heap ends its thread', async (t)
   await read('test/echo');
   const filling = read('test/arrays');
   const caught = t.rejects(filling, { code: 'HR_FETCH_UNREADABLE', subject: 'needed too much memory' });
-  while (pool.stats().running > 0) {
-    clock.advance(250);
-    await new Promise((resolve) => void setImmediate(resolve));
-  }
+  await checkUntil(pool, clock, 0);
   await caught;
   t.equal((await read('test/echo')).content, '1000');
   t.equal(pool.stats().replaced, 1);
@@ -331,10 +347,7 @@ t.test('the real cleaning threads read pages and survive hostile ones', async (t
     code: 'HR_FETCH_UNREADABLE',
     subject: 'needed too much memory',
   });
-  while (pool.stats().running > 0) {
-    clock.advance(250);
-    await new Promise((resolve) => void setImmediate(resolve));
-  }
+  await checkUntil(pool, clock, 0);
   await caught;
   t.equal((await read('Still here', 'text/plain')).wordCount, 2);
 });
