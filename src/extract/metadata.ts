@@ -65,7 +65,9 @@ const AUTHORS = [
   'dc.creator',
   'dcterms.creator',
 ] as const;
-const MAX_AUTHORS = 50;
+
+/** Further ones are left out. */
+export const MAX_AUTHORS = 50;
 
 /** Names of the authors, each once: of linked data, else of the first kind of element that names one. Addresses are no names. */
 export function authorsOf(head: Head, data: LinkedData): readonly string[] {
@@ -101,7 +103,8 @@ function dateOf(...dates: readonly (string | undefined)[]): string {
   );
 }
 
-function clip(text: string): string {
+/** The first characters of what a page says of itself, on one line. */
+export function clip(text: string): string {
   const line = oneLine(text.slice(0, MAX_CHARACTERS));
   return (line.length > MAX_TITLE_CHARACTERS ? line.slice(0, MAX_CHARACTERS) : line).toWellFormed();
 }

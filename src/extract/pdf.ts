@@ -6,6 +6,7 @@ import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
 import { render } from './clean.ts';
 import { CmapFactory } from './cmaps/cmaps.ts';
+import { clip, MAX_AUTHORS } from './metadata.ts';
 import { type CleanOptions, type CleanPage, oneLine, type PageMetadata } from './page.ts';
 import { type Fragment, htmlOfPages, type PageText } from './pdf-layout.ts';
 
@@ -180,7 +181,7 @@ function textsOf(items: readonly TextItem[]): string[] {
 
 function titleOf({ Title: title }: Readonly<Record<string, unknown>>): string {
   if (typeof title !== 'string') return '';
-  const name = title.replace(/^Microsoft (?:Word|PowerPoint) - /, '').trim();
+  const name = clip(title.replace(/^Microsoft (?:Word|PowerPoint) - /, ''));
   return FILE_NAME.test(name) ? '' : name;
 }
 
@@ -190,12 +191,13 @@ function saidOf(entries: Readonly<Record<string, unknown>>): Pick<CleanPage, 'au
   const authors = (metadata.author ?? '')
     .split(';')
     .map((name) => name.trim())
-    .filter((name) => name !== '');
+    .filter((name) => name !== '')
+    .slice(0, MAX_AUTHORS);
   return { metadata, ...(authors.length > 0 && { authors }) };
 }
 
 function metadataOf(entries: Readonly<Record<string, unknown>>): PageMetadata {
-  const named = (key: string): string => (typeof entries[key] === 'string' ? oneLine(entries[key]).toWellFormed() : '');
+  const named = (key: string): string => (typeof entries[key] === 'string' ? clip(entries[key]) : '');
   const fields = {
     description: named('Subject'),
     author: named('Author'),

@@ -44,6 +44,20 @@ t.test('takes title and metadata from the file', async (t) => {
   });
 });
 
+t.test('what a file says of itself is bounded, and well-formed', async (t) => {
+  const info = { Title: `Mills\0${'x'.repeat(1e6)}`, Subject: 's'.repeat(1e6), Author: 'Ann;'.repeat(1e5) };
+  const { authors, metadata, title } = await readPdf(buildPdf([linesFrom(['Text'])], { info }), {
+    include: ['metadata'],
+  });
+  t.match(title, /^Mills/);
+  t.notMatch(title, /\0/);
+  t.ok(title.length <= 2000 && metadata?.description?.length === 2000 && metadata.author?.length === 2000);
+  t.same(
+    authors,
+    Array.from({ length: 50 }, () => 'Ann'),
+  );
+});
+
 t.test('a file name is no title', async (t) => {
   const info = { Title: 'Microsoft Word - report-v2.docx' };
   t.equal((await readPdf(buildPdf([linesFrom(['A report'])], { info }), { url: URL_1 })).title, 'A report');
