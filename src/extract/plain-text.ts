@@ -77,7 +77,11 @@ function tagEnd(markup: string, open: number): ['data' | 'other' | 'tag', number
   if (markup.startsWith('<![CDATA[', open)) return ['data', ...until(']]>')];
   if (markup.startsWith('<!--', open)) return ['other', ...until('-->')];
   if (markup.startsWith('<?', open)) return ['other', ...until('?>')];
-  return [markup[open + 1] === '!' ? 'other' : 'tag', ...until('>')];
+  const [end, after] = until('>');
+  if (markup[open + 1] !== '!') return ['tag', end, after];
+  // A document type may have declarations in brackets.
+  const isOpen = /^<!doctype\s/i.test(markup.slice(open, open + 10)) && markup.slice(open, end).includes('[');
+  return ['other', ...(isOpen ? until(']>') : ([end, after] as const))];
 }
 
 function indented(json: string): string {

@@ -16,8 +16,9 @@ const JSON_TYPES = /^(?:(?:application|text)\/json|application\/(?:[\w.-]+\+json
 const XML_TYPES = /^(?:(?:application|text)\/xml|application\/[\w.-]+\+xml)$/;
 const TEXT = /^(?:text\/.+|application\/(?:x-)?(?:javascript|markdown|yaml))$/;
 
-/** XHTML that is declared as XML. */
-const HTML_ROOT = /<html[\s>]/i;
+/** XHTML that is declared as XML, by its first element: feeds have HTML in their entries. */
+const HTML_ROOT = /^[^<]*(?:<[?!][^<]*)*<html[\s>]/i;
+const COMMENT = /<!--[^]*?(?:-->|$)/g;
 const ROOT_WITHIN = 2048;
 
 /**
@@ -60,7 +61,7 @@ async function read({ bytes, mediaType, charset, explain = false, ...options }: 
   if (!isXml && !TEXT.test(mediaType) && !JSON_TYPES.test(mediaType))
     throw new HeadraceError('HR_FETCH_TYPE', { subject: mediaType });
   const text = decode(bytes, charset);
-  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN))))
+  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN).replaceAll(COMMENT, ''))))
     return { page: explain ? cleanExplained(text, options) : clean(text, options), kind: 'html' };
   if (isXml) return { page: readXml(text, url), kind: 'text' };
   if (!JSON_TYPES.test(mediaType)) return { page: readText(text, url), kind: 'text' };

@@ -65,10 +65,30 @@ t.test('a feed is read entry by entry, markup in its descriptions too', (t) => {
   t.end();
 });
 
+t.test('declarations of a document type are no text, and entities are not expanded', (t) => {
+  const feed = '<!DOCTYPE rss [ <!ENTITY a "word"> <!ENTITY b "&a;&a;"> ]><rss><title>Mill &b;</title></rss>';
+  t.match(readXml(feed, URL_1), { title: 'Mill &b;', content: 'Mill &b;' });
+  t.equal(readXml('<!doctype rss><rss>Mill</rss>', URL_1).content, 'Mill');
+  t.equal(readXml('<!doctype rss [ <rss>Mill</rss>', URL_1).content, '');
+  t.end();
+});
+
 t.test('hostile text takes linear time', (t) => {
   const size = 2_000_000;
   for (const unit of ['[', '{"a":', '"', '\\"', '"\\\\"', ',', ' ']) readJson(unit.repeat(size / unit.length), URL_1);
-  for (const unit of ['<a>', '<', '<![CDATA[', '<!--', '<?', '&lt;', '&', '</a></a>', '<![CDATA[<a]]>'])
+  for (const unit of [
+    '<a>',
+    '<',
+    '<![CDATA[',
+    '<!--',
+    '<?',
+    '<!doctype >',
+    '<!doctype [',
+    '&lt;',
+    '&',
+    '</a></a>',
+    '<![CDATA[<a]]>',
+  ])
     readXml(unit.repeat(size / unit.length), URL_1);
   for (const unit of [' ', '\n', '# ', '\r', ' \n']) readText(unit.repeat(size / unit.length), URL_1);
   t.end();

@@ -27,6 +27,16 @@ t.test('chooses the reader by the media type', async (t) => {
   t.equal((await read(Buffer.from('caf\xe9', 'latin1'), 'text/plain', 'iso-8859-1')).content, 'café');
 });
 
+t.test('XML is read as HTML by its first element alone', async (t) => {
+  const item = (text: string): string =>
+    `<item><description><![CDATA[<html><p>${text}</p></html>]]></description></item>`;
+  const feed = `<?xml version="1.0"?><rss><channel><title>Mills</title>${item('Water')}${item('Wheel')}</channel></rss>`;
+  t.match(await read(feed, 'application/rss+xml'), { title: 'Mills', content: 'Mills\nWater\n\nWheel' });
+  const prolog = '<?xml version="1.0"?><!-- <rss> --><!DOCTYPE html [ <!ENTITY a "b"> ]>';
+  const page = '<html><head><title>Mill</title></head><body><p>Water turns the wheel of the mill.</p></body></html>';
+  t.match(await read(prolog + page, 'text/xml'), { title: 'Mill', content: /^Water turns/ });
+});
+
 t.test('writes a page in another format and as HTML, of the same bytes', async (t) => {
   const both = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
     readPage({
