@@ -101,6 +101,7 @@ t.test('keeps the rate limits of the engine, and answers 429 with the time of th
   const rates = [{ requests: 1, per: '60s' }];
   const service = await startWorker(t, finds);
   const b = await startWorker(t, finds, {
+    clock: createManualClock(),
     engine: { url: service.service.url, rates },
     timeoutMs: 5000,
   });
