@@ -467,8 +467,12 @@ function requestKey(url: URL, cookie: string): string {
   return `${url.href} ${cookie}`;
 }
 
-/** Header fields are decoded as Latin-1. Bytes of a Location that are not escaped are UTF-8 where valid, as in browsers. */
+/**
+ * Header fields are decoded as Latin-1, as is the markup of a refresh. Bytes of a location that are not escaped are UTF-8 where valid, as in
+ * browsers. Characters beyond Latin-1 come from character references.
+ */
 function locationText(field: string): string {
+  if (/[^\0-\xff]/.test(field)) return field;
   const bytes = Buffer.from(field, 'latin1');
   return isUtf8(bytes) ? bytes.toString() : field;
 }

@@ -284,6 +284,8 @@ t.test('a page that only leads elsewhere is followed as a redirect', async (t) =
     '/field': html('<p>Redirecting', { refresh: '0; url=/page' }),
     '/utf8': html(refresh('/é')),
     '/%C3%A9': html('<p>Accent'),
+    '/reference': html(refresh('/&#x4e2d;')),
+    '/%E4%B8%AD': html('<p>Middle'),
     '/self': html(refresh('/self')),
     '/one': html(refresh('/two')),
     '/two': html(refresh('/one')),
@@ -299,6 +301,7 @@ t.test('a page that only leads elsewhere is followed as a redirect', async (t) =
   for (const path of ['/moved', '/slow', '/based', '/field']) t.equal(await read(path), '<p>The page', path);
   t.equal((await get(from, `${web.origin}/moved`)).url, `${web.origin}/page`);
   t.equal(await read('/utf8'), '<p>Accent');
+  t.equal(await read('/reference'), '<p>Middle');
   t.equal(await read('/self'), refresh('/self'), 'a page that reloads itself is content');
   t.equal(await read('/wall'), '<p>Behind', 'unless it has set a cookie');
   t.equal(await read('/text'), refresh('/page'), 'in HTML only');
