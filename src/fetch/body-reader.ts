@@ -10,6 +10,7 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { TurnQueue } from '../routing/index.ts';
 import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
+import { ZstdFrame } from './zstd-frame.ts';
 
 /** Collected of every body before a limit applies. Nearly all pages are smaller on the wire. */
 const COLLECTED_BYTES = 524_288;
@@ -26,6 +27,9 @@ const MAX_CODINGS = 2;
 
 /** RFC 9659: a zstd decoder for the web must support windows of 8 MiB. The default would be 128 MiB. */
 const ZSTD_WINDOW_LOG = 23;
+
+/** Each takes a decoder. Servers send one frame, or one for each piece that they flush. */
+const MAX_ZSTD_FRAMES = 1000;
 
 /** Output pieces of a decoder: fewer event loop turns than with the default of 16 KiB. */
 const CHUNK_BYTES = 65_536;
@@ -175,15 +179,51 @@ async function* decodedOnce(source: Pieces, coding: Coding): AsyncGenerator<Uint
   const pieces = source[Symbol.asyncIterator]();
   const first = await pieces.next();
   if (first.done === true) return;
-  const decoder = decoderOf(coding, first.value[0] ?? 0);
+  if (coding === 'zstd') yield* decodedFrames(first.value, pieces);
+  else yield* through(decoderOf(coding, first.value[0] ?? 0), prefixed(first.value, pieces));
+}
+
+async function* through(decoder: Duplex, source: Pieces): AsyncGenerator<Uint8Array, undefined> {
   // The decoder emits the errors of both.
-  pipeline(prefixed(first.value, pieces), decoder, () => undefined);
+  pipeline(source, decoder, () => undefined);
   try {
     yield* decoder as AsyncIterable<Uint8Array>;
   } catch (cause) {
     throw cause instanceof HeadraceError ? cause : failed('broken encoding', cause);
   } finally {
     decoder.destroy();
+  }
+}
+
+/** Undoes zstd, frame by frame (RFC 8878 §3.1). */
+async function* decodedFrames(
+  first: Uint8Array,
+  pieces: AsyncIterator<Uint8Array>,
+): AsyncGenerator<Uint8Array, undefined> {
+  let piece = first;
+  const more = async (): Promise<boolean> => {
+    const next = await pieces.next();
+    if (next.done !== true) piece = next.value;
+    return next.done !== true;
+  };
+  async function* bytesOf(frame: ZstdFrame): AsyncGenerator<Uint8Array, undefined> {
+    do {
+      const length = frame.take(piece);
+      yield piece.subarray(0, length);
+      piece = piece.subarray(length);
+    } while (!frame.isWhole && (await more()));
+  }
+  try {
+    for (let frames = 0; piece.byteLength > 0 || (await more()); frames++) {
+      if (frames === MAX_ZSTD_FRAMES) throw failed('broken encoding');
+      const frame = new ZstdFrame();
+      yield* through(decoderOf('zstd', 0), bytesOf(frame));
+      // After its text, which may be the start of a page.
+      if (!frame.isWhole) throw failed('broken encoding');
+    }
+  } finally {
+    // Not waited for: a piece may be under way, and comes or fails with the response.
+    pieces.return?.().catch(() => undefined);
   }
 }
 

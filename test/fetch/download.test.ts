@@ -67,6 +67,8 @@ t.test('decodes every accepted coding, and two in a row', async (t) => {
     '/raw': ['deflate', deflateRawSync(TEXT)],
     '/br': ['br', brotliCompressSync(TEXT)],
     '/zstd': ['zstd', zstdCompressSync(TEXT)],
+    '/frames': ['zstd', Buffer.concat([zstdCompressSync(TEXT.slice(0, 9)), zstdCompressSync(TEXT.slice(9))])],
+    '/two-frames': ['zstd, gzip', gzipSync(Buffer.concat([zstdCompressSync(TEXT), zstdCompressSync('')]))],
     '/identity': ['identity', Buffer.from(TEXT)],
     '/two': ['gzip, br', brotliCompressSync(gzipSync(TEXT))],
     '/raw-two': ['deflate, deflate', deflateRawSync(deflateRawSync(TEXT))],
@@ -98,12 +100,21 @@ t.test('an encoding that is unknown, repeated too often or broken is a failure',
     '/three': page(gzipSync(gzipSync(packed)), { 'content-encoding': 'gzip, gzip, gzip' }),
     '/cut': page(packed.subarray(0, -12), { 'content-encoding': 'gzip' }),
     '/lie': page(TEXT, { 'content-encoding': 'br' }),
+    '/cut-zstd': page(zstdCompressSync(TEXT).subarray(0, -1), { 'content-encoding': 'zstd' }),
+    '/cut-frame': page(Buffer.concat([zstdCompressSync(TEXT), zstdCompressSync(TEXT).subarray(0, 9)]), {
+      'content-encoding': 'zstd',
+    }),
+    '/behind': page(Buffer.concat([zstdCompressSync(TEXT), Buffer.from('<!-- 9 ms -->')]), {
+      'content-encoding': 'zstd',
+    }),
+    '/frames': page(Buffer.concat(Array<Buffer>(1001).fill(zstdCompressSync(''))), { 'content-encoding': 'zstd' }),
   });
   const from = downloader(t, { ports: [web.port] });
   t.equal(await outcome(get(from, `${web.origin}/unknown`)), 'HR_FETCH_FAILED unknown encoding');
   t.equal(await outcome(get(from, `${web.origin}/three`)), 'HR_FETCH_FAILED unknown encoding');
   t.equal(await outcome(get(from, `${web.origin}/cut`)), 'HR_FETCH_FAILED broken encoding');
-  t.equal(await outcome(get(from, `${web.origin}/lie`)), 'HR_FETCH_FAILED broken encoding');
+  for (const path of ['/lie', '/cut-zstd', '/cut-frame', '/behind', '/frames'])
+    t.equal(await outcome(get(from, web.origin + path)), 'HR_FETCH_FAILED broken encoding', path);
 });
 
 t.test('only statuses 200 to 203 are a success', async (t) => {
