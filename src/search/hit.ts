@@ -29,6 +29,8 @@ export interface HitFields {
   readonly openAccessUrl?: unknown;
 }
 
+/** Entries of a list that are read: no engine has as many results on a page, and a client gets 100 of an engine. */
+const MAX_ENTRIES = 1000;
 const MAX_TITLE = 500;
 const MAX_SOURCE = 200;
 const MAX_URL = 8192;
@@ -116,13 +118,13 @@ function set<Name extends keyof EngineHit>(made: Writable<EngineHit>, name: Name
   if (value) made[name] = value;
 }
 
-/** The hits of a list, in its order; entries that make no hit are left out. */
+/** The hits of the first 1000 entries of a list, in its order; entries that make no hit are left out. */
 export function hits(
   list: readonly unknown[],
   read: (entry: Readonly<Record<string, unknown>>) => HitFields,
 ): EngineHit[] {
   const made: EngineHit[] = [];
-  for (const entry of list) {
+  for (const entry of list.length > MAX_ENTRIES ? list.slice(0, MAX_ENTRIES) : list) {
     if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) continue;
     const one = hit(read(entry as Readonly<Record<string, unknown>>));
     if (one !== undefined) made.push(one);

@@ -86,6 +86,17 @@ t.test('a list keeps its order and leaves out entries that make no hit', async (
   );
 });
 
+t.test('a list is read no further than the longest page of results', async (t) => {
+  let read = 0;
+  const list = Array.from({ length: 300_000 }, (_, at) => ({ url: `https://a.example/${at}` }));
+  const found = hits(list, ({ url }) => {
+    read++;
+    return { url };
+  });
+  t.equal(found.length, 1000);
+  t.equal(read, 1000);
+});
+
 t.test('fields of a scholarly work are normalised and bounded', async (t) => {
   const url = 'https://a.example/';
   const work = (fields: object): unknown => {
