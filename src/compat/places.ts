@@ -1,25 +1,25 @@
 // Countries and languages by their English names, as some products have them, beside their ISO codes.
 
 /** Names in use that CLDR does not have. */
-const OTHER_COUNTRIES: Readonly<Record<string, string>> = {
-  usa: 'US',
-  'united states of america': 'US',
-  uk: 'GB',
-  'great britain': 'GB',
-  'czech republic': 'CZ',
-  turkey: 'TR',
-  'ivory coast': 'CI',
-  'cape verde': 'CV',
-  swaziland: 'SZ',
-  macedonia: 'MK',
-  'hong kong': 'HK',
-  macau: 'MO',
-  macao: 'MO',
-  palestine: 'PS',
-  burma: 'MM',
-  congo: 'CG',
-  holland: 'NL',
-};
+const OTHER_COUNTRIES: ReadonlyMap<string, string> = new Map([
+  ['usa', 'US'],
+  ['united states of america', 'US'],
+  ['uk', 'GB'],
+  ['great britain', 'GB'],
+  ['czech republic', 'CZ'],
+  ['turkey', 'TR'],
+  ['ivory coast', 'CI'],
+  ['cape verde', 'CV'],
+  ['swaziland', 'SZ'],
+  ['macedonia', 'MK'],
+  ['hong kong', 'HK'],
+  ['macau', 'MO'],
+  ['macao', 'MO'],
+  ['palestine', 'PS'],
+  ['burma', 'MM'],
+  ['congo', 'CG'],
+  ['holland', 'NL'],
+]);
 
 let countries: ReadonlyMap<string, string> | null = null;
 let languages: ReadonlyMap<string, string> | null = null;
@@ -33,7 +33,7 @@ export function countryOf(name: string): string | undefined {
   if (name.length > MOST_CHARACTERS) return undefined;
   countries ??= namesOf('region');
   const plain = plainName(name);
-  return OTHER_COUNTRIES[plain] ?? countries.get(plain);
+  return OTHER_COUNTRIES.get(plain) ?? countries.get(plain);
 }
 
 /** ISO 639-1 code of a language; undefined for an unknown name. Codes are not checked. */

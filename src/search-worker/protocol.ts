@@ -45,12 +45,12 @@ type Format = 'json' | 'msgpack';
 const MSGPACK = 'application/msgpack';
 
 /** Media types of requests; msgpack has several. */
-const FORMATS: Readonly<Record<string, Format>> = {
-  'application/json': 'json',
-  [MSGPACK]: 'msgpack',
-  'application/x-msgpack': 'msgpack',
-  'application/vnd.msgpack': 'msgpack',
-};
+const FORMATS: ReadonlyMap<string, Format> = new Map<string, Format>([
+  ['application/json', 'json'],
+  [MSGPACK, 'msgpack'],
+  ['application/x-msgpack', 'msgpack'],
+  ['application/vnd.msgpack', 'msgpack'],
+]);
 
 /** Most characters of a query. */
 const MAX_QUERY = 8192;
@@ -65,7 +65,7 @@ const packr = new Packr({ useRecords: false });
 
 /** The format of a body; JSON when it is not named. Throws a 415 for any other. */
 export function formatOf(contentType: string | undefined): Format {
-  const format = contentType === undefined ? 'json' : FORMATS[mediaType(contentType)];
+  const format = contentType === undefined ? 'json' : FORMATS.get(mediaType(contentType));
   if (format === undefined)
     throw new Refusal(415, `the body must be application/json or ${MSGPACK}`, 'invalid request');
   return format;
@@ -206,7 +206,7 @@ function writeHit({ title, url, snippet, source, width, height, ...rest }: Engin
 function wantsMsgpack(accept: string): boolean {
   const weights = { json: 0, msgpack: 0 };
   for (const range of accept.split(',')) {
-    const format = FORMATS[mediaType(range)];
+    const format = FORMATS.get(mediaType(range));
     if (format !== undefined) weights[format] = Math.max(weights[format], weightOf(range));
   }
   return weights.msgpack > 0 && weights.msgpack >= weights.json;

@@ -90,6 +90,10 @@ t.test('a name of a place is compared only where it is as short as a name', asyn
   t.equal(countryOf('Congo (Kinshasa)'), 'CG');
 });
 
+t.test('a name that objects have is no country', async (t) => {
+  for (const name of ['constructor', '__proto__']) t.equal(countryOf(name), undefined, name);
+});
+
 t.test('any query is a search or a mistake', async (t) => {
   const random = new Random(11);
   const engines = new Set(['engine_a']);
