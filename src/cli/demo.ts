@@ -210,7 +210,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
       serving.fail();
     }
   };
-  // Not awaited: a gateway that closes before every CRN has been judged leaves `ready` pending.
+  // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.
   void start();
   await serving.ended;
 }

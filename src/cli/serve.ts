@@ -83,7 +83,7 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
       serving.fail();
     }
   };
-  // A gateway that is closed before its threads serve leaves `listen` pending.
+  // A gateway that is ended at once before its threads serve leaves `listen` pending.
   await Promise.race([start(), serving.ended]);
   if (!serving.isEnding) {
     const watch = watchConfig(file, {

@@ -16,6 +16,7 @@ import {
   shareRevocations,
 } from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
+import { HeadraceError } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
   BlockIndex,
@@ -112,6 +113,8 @@ export class ControlPlane {
   readonly #threads: Ref<ThreadCommand>[] = [];
   readonly #configured: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #judged: PromiseWithResolvers<void> = Promise.withResolvers();
+  /** Rejects when the gateway closes: for what waits for its start. */
+  readonly #closed: PromiseWithResolvers<never> = Promise.withResolvers();
   /** Ingress threads that run: the process must not end before them. */
   readonly #running = new Set<number>();
   #ended: PromiseWithResolvers<void> | null = null;
@@ -327,7 +330,10 @@ export class ControlPlane {
     return this.#configured.promise;
   }
 
-  /** Resolves when every CRN has been judged once and each source of discovery has answered or failed once. */
+  /**
+   * Resolves when every CRN has been judged once and each source of discovery has answered or failed once. Rejects with
+   * `HR_DRAINING` when the gateway closes before.
+   */
   get ready(): Promise<void> {
     return this.#judged.promise;
   }
@@ -336,20 +342,26 @@ export class ControlPlane {
     return this.#stage;
   }
 
-  /** Opens the public port. Resolves with the address once every thread serves it. */
+  /** Opens the public port. Resolves with the address once every thread serves it. Rejects with `HR_DRAINING` when the gateway closes before. */
   async listen(): Promise<Address> {
+    this.#refuseDraining();
     const { threads, clock, log } = this.#options;
     const { listen, sharePort } = this.#settings;
     // A single server binds port 0 itself, so that nothing can take the port in between.
     this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
+    this.#refuseDraining();
     if (threads === 0) {
       this.#server = await createServer(this.local, clock, this.#settings.server, (error) =>
         logServerError(log, errorText(error)),
       );
       this.#address = await this.#server.listen(this.#address);
+      // `close` may be over, so that nothing else would close this server.
+      if (this.#stage === 'draining') this.#server.close();
+      this.#refuseDraining();
       this.#spawnLocal(this.#server);
     } else {
-      await Promise.all(Array.from({ length: threads }, (_, index) => this.#startThread(index + 1)));
+      const started = Array.from({ length: threads }, (_, index) => this.#startThread(index + 1));
+      await Promise.race([Promise.all(started), this.#closed.promise]);
     }
     this.#cluster.listens(this.#address);
     return this.#address;
@@ -396,10 +408,20 @@ export class ControlPlane {
     return this.#billing?.ledger ?? null;
   }
 
-  /** `/health` answers 503 from now on; everything else goes on. */
+  /** `/health` answers 503 from now on, and nothing starts any more; everything else goes on. */
   unready(): void {
     this.#stage = 'draining';
     this.#publish();
+    const error = new HeadraceError('HR_DRAINING');
+    for (const { promise, reject } of [this.#judged, this.#closed]) {
+      reject(error);
+      // A gateway may close without anybody who waits for its start.
+      promise.catch(() => undefined);
+    }
+  }
+
+  #refuseDraining(): void {
+    if (this.#stage === 'draining') throw new HeadraceError('HR_DRAINING');
   }
 
   /** Refuses new connections, waits for requests in flight, then ends everything. Resolves with how many were cut off. */

@@ -67,9 +67,12 @@ export interface Reloaded {
 }
 
 export interface Gateway {
-  /** Opens the public port and the admin listener. */
+  /** Opens the public port and the admin listener. Rejects with `HR_DRAINING` when the gateway closes or has been closed. */
   listen(): Promise<Listening>;
-  /** Resolves when every CRN has been judged once; `/health` answers 200 from then on. */
+  /**
+   * Resolves when every CRN has been judged once; `/health` answers 200 from then on. Rejects with `HR_DRAINING` when the gateway
+   * closes before.
+   */
   ready(): Promise<void>;
   /** Stops accepting, lets requests in flight finish within `timeouts.drain`, ends everything. Safe to call twice. */
   close(): Promise<void>;

@@ -25,6 +25,15 @@ function urlOf(t: Test, server: Server): string {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+/** A port of the loopback interface that nothing listens on. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
 /** What a mounted gateway must do below `base`. */
 async function exercise(t: Test, base: string): Promise<void> {
   const openai = new OpenAI({ apiKey: KEY, baseURL: `${base}/v1`, maxRetries: 0 });
@@ -126,6 +135,25 @@ t.test('is mounted in Fastify', async (t) => {
   });
   t.same(await own.json(), { its: 'own' }, 'bodies of the application are parsed as before');
 });
+
+t.test('a closed gateway opens no port', async (t) => {
+  const port = await freePort();
+  const gateway = createGateway({ listen: `127.0.0.1:${port}` });
+  await gateway.close();
+  await t.rejects(gateway.listen(), { code: 'HR_DRAINING' });
+  await t.rejects(fetch(`http://127.0.0.1:${port}/health`));
+});
+
+for (const threads of [0, 1]) {
+  t.test(`what waits for the start of a gateway with ${threads} threads ends when it closes`, async (t) => {
+    const gateway = createGateway({ threads, listen: '127.0.0.1:0' });
+    const waiting = Promise.allSettled([gateway.listen(), gateway.ready()]);
+    await gateway.close();
+    const drained = { status: 'rejected', reason: { code: 'HR_DRAINING' } };
+    t.match(await waiting, [drained, drained]);
+    await t.rejects(gateway.ready(), { code: 'HR_DRAINING' });
+  });
+}
 
 t.test('all mistakes in settings are reported at once', (t) => {
   const wrong = {
