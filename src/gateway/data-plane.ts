@@ -129,6 +129,11 @@ const MOST_ENTRIES = 20;
 /** Route of the health of the gateway. */
 const HEALTH = '/health';
 
+/** Takes requests behind the end: another attempt would open connections that nothing closes. */
+const CLOSED: Pick<Router, 'serve'> = {
+  serve: (exchange, deps) => refuse(exchange, deps, new HeadraceError('HR_DRAINING')),
+};
+
 export class DataPlane {
   /** Memory for bodies and limits of one body. They follow the settings; HTTP servers read them at every request. */
   readonly budget: BodyBudget;
@@ -156,7 +161,7 @@ export class DataPlane {
   readonly #admission: Admission;
   #hedging: Hedging | null = null;
   #hedgeShare = 0;
-  readonly #router: Router;
+  #router: Pick<Router, 'serve'>;
   readonly #search: SearchService;
   readonly #shared: SharedCache | null;
   readonly #indexes: IndexClient;
@@ -457,6 +462,7 @@ export class DataPlane {
     this.#threadMetrics.close();
     this.#overviewMetrics.close();
     this.#observer.close();
+    this.#router = CLOSED;
   }
 
   readonly #closed = (exchange: Exchange): void => {

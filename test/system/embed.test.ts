@@ -136,6 +136,21 @@ t.test('is mounted in Fastify', async (t) => {
   t.same(await own.json(), { its: 'own' }, 'bodies of the application are parsed as before');
 });
 
+t.test('a closed gateway sends nothing to its servers', async (t) => {
+  const hosts = await startHosts(t);
+  const gateway = createGateway(settingsFor(hosts));
+  const server = createServer(gateway.nodeListener);
+  await gateway.ready();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await gateway.close();
+  const refused = { status: 503, headers: { 'x-headrace-error': 'HR_DRAINING' } };
+  const body = { model: MODEL, messages: [{ role: 'user', content: 'Where?' }] };
+  const headers = { authorization: `Bearer ${KEY}` };
+  t.match(await gateway.inject({ path: '/v1/chat/completions', headers, body }), refused);
+  t.equal((await chat(urlOf(t, server))).status, 503);
+  t.equal((await gateway.inject({ path: '/health' })).status, 503);
+});
+
 t.test('a closed gateway opens no port', async (t) => {
   const port = await freePort();
   const gateway = createGateway({ listen: `127.0.0.1:${port}` });
