@@ -14,7 +14,7 @@ import { metricsProtobuf, metricsText, prefersProtobuf, PROTOBUF_TYPE, TEXT_TYPE
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { respond, respondJson } from './admin-exchange.ts';
 import { PageGuard, type PageGuardOptions } from './page-guard.ts';
-import { type Address, listenError } from '../ingress/server.ts';
+import { type Address, ListenError } from '../ingress/server.ts';
 
 /** Names of buckets repeat, so that a scrape shrinks to a tenth and less at the lowest level already. */
 const ZIP = { level: 1 };
@@ -48,7 +48,7 @@ export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly
   const guard = new PageGuard({ ...(deps.guard ?? NO_EXEMPTIONS), listenHost: address.host });
   const server = createServer((req, res) => answer(req, res, deps, guard, routes));
   return new Promise((resolve, reject) => {
-    const refuse = (error: Error): void => reject(listenError(address, error));
+    const refuse = (error: Error): void => reject(new ListenError(address, error));
     server.once('error', refuse);
     server.listen(address.port, address.host, () => {
       server.off('error', refuse);

@@ -332,7 +332,10 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     ...(script !== undefined && { script }),
   });
   await lifecycle?.start();
-  const url = await running.listen();
+  const url = await running.listen().catch(async (error: unknown) => {
+    await lifecycle?.leave();
+    throw error;
+  });
   lifecycle?.listening({ name: name ?? 'host', load: () => running.live, kvEvents: running.kvEvents?.endpoint });
   const { ended } = closeOnSignal(io, {
     close: async () => {

@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../config/env.ts';
 import { nearest } from '../config/spelling.ts';
+import { ListenError } from '../ingress/server.ts';
 import { type CliIo, processIo, UsageError } from './io.ts';
 import { nameOf, orderArguments } from './options.ts';
 
@@ -203,6 +204,7 @@ function misspeltOption(message: string, argv: readonly string[]): string | unde
 }
 
 function report(error: unknown, argv: readonly string[]): string {
+  if (error instanceof ListenError) return `headrace cannot start: ${error.message}\n`;
   if (!(error instanceof CommanderError) && !(error instanceof UsageError))
     return `headrace: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`;
   // The help of a command that needs a subcommand has been printed.

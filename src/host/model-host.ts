@@ -10,6 +10,7 @@ import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profiles.ts';
 import { type SimulatedSettings, createSimulatedEngine } from './engine/simulated-engine.ts';
 import { type Fault, type FaultPlan, FaultSchedule, parseFault, parsePlan } from './faults.ts';
+import { ListenError } from '../ingress/server.ts';
 import type { Json } from './formats/format.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { KvEventPublisher, type KvEventSettings } from './kv-event-publisher.ts';
@@ -349,10 +350,11 @@ export class Host {
 
   #bind(): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
       const host = this.#hostname.replace(/^\[|\]$/g, '');
+      const refuse = (error: Error): void => reject(new ListenError({ host, port: this.#port }, error));
+      this.#server.once('error', refuse);
       this.#server.listen({ port: this.#port, host, backlog: BACKLOG }, () => {
-        this.#server.off('error', reject);
+        this.#server.off('error', refuse);
         this.#port = (this.#server.address() as AddressInfo).port;
         resolve();
       });

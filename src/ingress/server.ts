@@ -80,7 +80,7 @@ export function settlePort({ host, port }: Address, shared = false): Promise<Add
   if (shared && port !== 0) return Promise.resolve({ host, port });
   return new Promise((resolve, reject) => {
     const probe = createServer();
-    probe.once('error', (error) => reject(listenError({ host, port }, error)));
+    probe.once('error', (error) => reject(new ListenError({ host, port }, error)));
     probe.listen({ host, port, exclusive: true }, () => {
       const settled = { host, port: (probe.address() as AddressInfo).port };
       probe.close(() => resolve(settled));
@@ -88,9 +88,16 @@ export function settlePort({ host, port }: Address, shared = false): Promise<Add
   });
 }
 
-/** The system's reason for not listening as a sentence. */
-export function listenError({ host, port }: Address, { code, message }: NodeJS.ErrnoException): Error {
-  return new Error(`cannot listen on ${host}:${port}: ${REASONS[code ?? ''] ?? message}`);
+/** An address cannot be listened on. Its message is a sentence for whoever starts the program. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError';
+  /** The system's, such as `EADDRINUSE`. */
+  readonly code: string | undefined;
+
+  constructor({ host, port }: Address, { code, message }: NodeJS.ErrnoException) {
+    super(`cannot listen on ${host}:${port}: ${REASONS[code ?? ''] ?? message}`);
+    this.code = code;
+  }
 }
 
 const REASONS: Readonly<Record<string, string>> = {

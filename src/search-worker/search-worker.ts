@@ -15,6 +15,7 @@ import {
   type EngineSpec,
   IndexThread,
 } from '../search/index.ts';
+import { ListenError } from '../ingress/server.ts';
 import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
@@ -117,9 +118,10 @@ class ServingWorker implements SearchWorker {
   listen(): Promise<string> {
     const { host, port } = this.#listen;
     return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
+      const refuse = (error: Error): void => reject(new ListenError({ host, port }, error));
+      this.#server.once('error', refuse);
       this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
+        this.#server.off('error', refuse);
         const bound = (this.#server.address() as AddressInfo).port;
         resolve(`http://${printAddress({ host, port: bound })}`);
       });

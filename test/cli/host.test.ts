@@ -1,3 +1,4 @@
+import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { PROFILE_NAMES } from '../../src/host/index.ts';
 import { runCli, startCli } from '../support/cli.ts';
@@ -173,4 +174,21 @@ t.test('-c names the configuration', async (t) => {
   const cli = await runCli(t, ['host', '--model', 'm', '--port', '0', '-c', '/none.yaml']);
   t.equal(cli.exit.code, 1);
   t.match(cli.stderr, '/none.yaml is wrong');
+});
+
+t.test('says in one sentence that its port is taken', async (t) => {
+  const holder = createServer();
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => holder.close());
+  const taken = `127.0.0.1:${(holder.address() as AddressInfo).port}`;
+  const port = taken.slice(taken.indexOf(':') + 1);
+  const folder = t.testdir({ 'plan.yaml': `hosts:\n  - { name: one, models: [a], port: ${port} }\n` });
+  for (const flags of [
+    ['--model', 'a', '--listen', taken],
+    ['--fleet', `${folder}/plan.yaml`],
+  ]) {
+    const { exit, stderr } = await runCli(t, ['host', ...flags]);
+    t.equal(exit.code, 1);
+    t.equal(stderr, `headrace cannot start: cannot listen on ${taken}: the port is taken\n`);
+  }
 });

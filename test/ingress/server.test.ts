@@ -9,7 +9,7 @@ import { createHttp1Server } from '../../src/ingress/http1.ts';
 import { respondError, respondJson } from '../../src/ingress/respond.ts';
 import {
   addressUrl,
-  listenError,
+  ListenError,
   parseAddress,
   type Server,
   type ServerOptions,
@@ -277,8 +277,8 @@ t.test('settlePort rejects an address of another machine', async (t) => {
   });
 });
 
-t.test('listenError keeps a reason that it has no sentence for', (t) => {
+t.test('ListenError keeps a reason that it has no sentence for', (t) => {
   const error = Object.assign(new Error('listen EODD'), { code: 'EODD' });
-  t.equal(listenError({ host, port: 1 }, error).message, 'cannot listen on 127.0.0.1:1: listen EODD');
+  t.equal(new ListenError({ host, port: 1 }, error).message, 'cannot listen on 127.0.0.1:1: listen EODD');
   t.end();
 });
