@@ -116,11 +116,12 @@ class ResponseSocket implements SocketListener {
 
   onMessage(bytes: Buffer, isText: boolean): void {
     const message = isText ? socketMessageOf(bytes) : null;
-    if (message === null) this.#refuse('HR_SOCKET_MESSAGE', 'it is no JSON object');
-    else if (message.type !== 'response.create') this.#refuse('HR_SOCKET_MESSAGE', 'its type is not response.create');
+    if (message === null) this.#refuse('', 'HR_SOCKET_MESSAGE', 'it is no JSON object');
+    else if (message.type !== 'response.create')
+      this.#refuse(message.streamId, 'HR_SOCKET_MESSAGE', 'its type is not response.create');
     else if (message.background)
-      this.#refuse('HR_SOCKET_MESSAGE', 'a response on a socket cannot be one in the background');
-    else if (this.#drains) this.#refuse('HR_DRAINING');
+      this.#refuse(message.streamId, 'HR_SOCKET_MESSAGE', 'a response on a socket cannot be one in the background');
+    else if (this.#drains) this.#refuse(message.streamId, 'HR_DRAINING');
     else if (this.#running === null) this.#create(message);
     else this.#wait(message);
   }
@@ -167,9 +168,9 @@ class ResponseSocket implements SocketListener {
 
   #wait(message: SocketMessage): void {
     const isFull = this.#waiting.length >= WAITING;
-    if (isFull) this.#refuse('HR_SOCKET_BUSY');
+    if (isFull) this.#refuse(message.streamId, 'HR_SOCKET_BUSY');
     else if (!this.#deps.detached.budget.take(message.body.byteLength, false)) {
-      this.#refuse('HR_OVERLOADED', 'memory for request bodies');
+      this.#refuse(message.streamId, 'HR_OVERLOADED', 'memory for request bodies');
     } else this.#waiting.push(message);
   }
 
@@ -208,11 +209,11 @@ class ResponseSocket implements SocketListener {
   /** Answers with an id to go on from; no server is asked. */
   #warmUp(isUnknown: boolean, items: readonly string[], streamId: string): void {
     if (isUnknown) {
-      this.#refuse('HR_SOCKET_PREVIOUS');
+      this.#refuse(streamId, 'HR_SOCKET_PREVIOUS');
       return;
     }
     if (sizeOf(items) > this.keptBytes) {
-      this.#refuse('HR_REQUEST_TOO_LARGE', String(this.keptBytes));
+      this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
       return;
     }
     const id = `resp_${randomBytes(24).toString('hex')}`;
@@ -228,16 +229,16 @@ class ResponseSocket implements SocketListener {
       status,
       usage: status === 'completed' ? details : null,
     });
-    const name = streamId === '' ? {} : { stream_id: streamId };
     const [begun, ended] = [response('in_progress'), response('completed')];
-    this.send(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun, ...name }));
-    this.send(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended, ...name }));
+    this.send(named(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun }), streamId));
+    this.send(named(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended }), streamId));
     this.over({ id, stored: false, items });
   }
 
-  #refuse(code: ErrorCode, subject?: string): void {
+  /** `streamId`: the name that the client gave to the message that is refused. */
+  #refuse(streamId: string, code: ErrorCode, subject?: string): void {
     const { message, status } = new HeadraceError(code, subject === undefined ? {} : { subject });
-    this.send(errorMessage(status, code, message, []));
+    this.send(named(errorMessage(status, code, message, []), streamId));
   }
 }
 
@@ -248,8 +249,8 @@ class RunningResponse implements ResponseSink {
   /** Items of its input. */
   readonly #items: readonly string[];
   readonly #isStored: boolean;
-  /** Closes every message: the name that the client gave, if any. */
-  readonly #ending: string;
+  /** The name that the client gave to the message; '' without one. */
+  readonly #streamId: string;
   /** Null until the first piece of a stream, and for an answer that is none. */
   #splitter: EventSplitter | null = null;
   /** Of an answer that is no stream. */
@@ -262,7 +263,7 @@ class RunningResponse implements ResponseSink {
     this.#socket = socket;
     this.#isStored = isStored;
     this.#items = items;
-    this.#ending = streamId === '' ? '}' : `,"stream_id":${JSON.stringify(streamId)}}`;
+    this.#streamId = streamId;
   }
 
   piece(chunk: Uint8Array): boolean {
@@ -309,7 +310,7 @@ class RunningResponse implements ResponseSink {
   }
 
   #tellClient(text: string): boolean {
-    return this.#socket.send(this.#ending === '}' ? text : text.replace(/\}\s*$/, () => this.#ending));
+    return this.#socket.send(named(text, this.#streamId));
   }
 
   /** Notes the end of the response, and what is needed to continue it. */
@@ -350,6 +351,11 @@ class RunningResponse implements ResponseSink {
     this.#isTold = true;
     this.#tellClient(errorMessage(status, code, message, []));
   }
+}
+
+/** A message, a JSON object, with the name that the client gave to what it answers; '' for none. */
+function named(message: string, streamId: string): string {
+  return streamId === '' ? message : message.replace(/\}\s*$/, () => `,"stream_id":${JSON.stringify(streamId)}}`);
 }
 
 function sizeOf(items: readonly string[]): number {

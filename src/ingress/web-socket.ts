@@ -56,19 +56,31 @@ const CONTROL_BYTES = 6;
 
 const KEY = /^[A-Za-z\d+/]{22}==$/;
 
+/** RFC 9110 §5.6.2. */
+const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;
+
 /** What is wrong with a handshake (RFC 6455 §4.2.1); null when nothing is. `version`: another version is asked for. */
 export function handshakeFault({ headers, method }: RequestHead): 'none' | 'version' | 'malformed' | null {
-  const fields = new Map<string, string>();
-  for (let i = 0; i < headers.length; i += 2) fields.set(headers[i] as string, headers[i + 1] as string);
-  const { connection, key, upgrade, version } = {
-    connection: fields.get('connection') ?? '',
-    key: fields.get('sec-websocket-key') ?? '',
-    upgrade: fields.get('upgrade') ?? '',
-    version: fields.get('sec-websocket-version') ?? '',
-  };
-  if (method !== 'GET' || upgrade.toLowerCase() !== 'websocket') return 'none';
-  if (!/(?:^|,)[ \t]*upgrade[ \t]*(?:,|$)/i.test(connection) || !KEY.test(key)) return 'malformed';
+  const {
+    connection = '',
+    upgrade = '',
+    'sec-websocket-key': key = '',
+    'sec-websocket-protocol': protocols,
+    'sec-websocket-version': version,
+  } = objectOf(headers);
+  if (method !== 'GET' || !listOf(upgrade.toLowerCase()).includes('websocket')) return 'none';
+  const isWhole = upgrade.toLowerCase() === 'websocket' && listOf(connection.toLowerCase()).includes('upgrade');
+  if (!isWhole || !KEY.test(key)) return 'malformed';
+  if (protocols !== undefined && !areDistinctTokens(listOf(protocols))) return 'malformed';
   return version === '13' ? null : 'version';
+}
+
+function listOf(field: string): string[] {
+  return field.split(',').map((entry) => entry.trim());
+}
+
+function areDistinctTokens(entries: readonly string[]): boolean {
+  return entries.every((entry, at) => TOKEN.test(entry) && entries.indexOf(entry) === at);
 }
 
 /** The bytes of a connection, as a stream. */
@@ -139,6 +151,8 @@ export class ServerSocket implements ClientSocket, Expirable {
   #reservedBytes = 0;
   /** The client has sent something since the last ping. */
   #heard = true;
+  /** A piece of a message was dropped: nothing behind it is read. */
+  #lacksMemory = false;
   #over = false;
 
   /**
@@ -180,10 +194,12 @@ export class ServerSocket implements ClientSocket, Expirable {
 
   /** Takes bytes that the client has sent; they are copied. False: it is not to be read on. */
   received(bytes: Uint8Array): boolean {
-    if (this.#over) return true;
+    if (this.#over || this.#lacksMemory) return true;
     this.#heard = true;
     this.#pendingBytes += bytes.byteLength;
     if (this.#pendingBytes > FREE_BYTES && this.#pendingBytes > this.#reservedBytes && !this.#reserve()) {
+      // Later bytes would be read as the beginning of a frame.
+      this.#lacksMemory = true;
       this.close(1013, 'no memory left for messages');
       return true;
     }
@@ -283,9 +299,14 @@ export class ServerSocket implements ClientSocket, Expirable {
   }
 }
 
+/** Fields by name; those that repeat as one list. */
 function objectOf(fields: readonly string[]): Record<string, string> {
   const object: Record<string, string> = {};
-  for (let i = 0; i < fields.length; i += 2) object[fields[i] as string] ??= fields[i + 1] as string;
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] as string;
+    const value = fields[i + 1] as string;
+    object[name] = Object.hasOwn(object, name) ? `${object[name]}, ${value}` : value;
+  }
   return object;
 }
 

@@ -232,7 +232,8 @@ t.test('messages wait for the response that runs, in their order and bounded', a
   const { url } = await startSystem(t, { hosts: [{ timeToFirstTokenMs: 50 }] });
   const client = await Client.open(t, url);
   for (let i = 0; i < 18; i++) client.create({ input: `number ${i}`, stream_id: `lane ${i}`, max_output_tokens: 1 });
-  t.match(await client.end(), { type: 'error', status: 429, error: { code: 'HR_SOCKET_BUSY' } });
+  const busy = { type: 'error', status: 429, error: { code: 'HR_SOCKET_BUSY' }, stream_id: 'lane 17' };
+  t.match(await client.end(), busy, 'by the name of the message that is refused');
   for (let i = 0; i < 17; i++) {
     const frames = await client.response();
     t.ok(frames.every(({ stream_id: id }) => id === `lane ${i}`));

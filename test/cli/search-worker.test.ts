@@ -136,7 +136,7 @@ t.test('a port that is taken is a sentence and exit code 1', async (t) => {
   const port = new URL(service.url).port;
   const cli = await runCli(t, ['search-worker', '--engine', 'duckduckgo', '--port', port]);
   t.strictSame(cli.exit, { code: 1, signal: null });
-  t.match(cli.stderr, /^headrace cannot start: .*EADDRINUSE/);
+  t.match(cli.stderr, /^headrace cannot start: cannot listen on .*: the port is taken\n$/);
 });
 
 t.test('reports mistakes of options and files without their values', async (t) => {

@@ -106,6 +106,26 @@ t.test('a handshake without fault is told from others', async (t) => {
   t.equal(handshakeFault(headOf({ 'sec-websocket-version': '8' })), 'version');
 });
 
+t.test(
+  'a handshake with fields that repeat or name no protocols has a fault, so that its refusal is that of all errors',
+  (t) => {
+    const repeated = (...fields: string[]): ReturnType<typeof handshakeFault> => {
+      const head = headOf();
+      return handshakeFault({ ...head, headers: [...fields, ...head.headers] });
+    };
+    t.equal(repeated('sec-websocket-key', 'BBBBBBBBBBBBBBBBBBBBBB=='), 'malformed');
+    t.equal(repeated('upgrade', 'foo'), 'malformed');
+    t.equal(repeated('sec-websocket-version', '7'), 'version');
+    t.equal(repeated('connection', 'close'), null, 'a list');
+    for (const protocols of ['a, a', 'a,,b', 'a"', '']) {
+      t.equal(handshakeFault(headOf({ 'sec-websocket-protocol': protocols })), 'malformed', protocols);
+    }
+    t.equal(repeated('sec-websocket-protocol', 'a', 'sec-websocket-protocol', 'b, c'), null);
+    t.equal(repeated('sec-websocket-protocol', 'a', 'sec-websocket-protocol', 'b, a'), 'malformed');
+    t.end();
+  },
+);
+
 t.test('messages come whole, in pieces and in fragments', async (t) => {
   const { connection, messages, socket } = open();
   t.match(connection.sent.toString('latin1'), /^HTTP\/1\.1 101 [\s\S]*x-request-id: 1\r\n/);
@@ -159,6 +179,17 @@ t.test('without memory the socket is closed with 1013', async (t) => {
   socket.received(frame(1, Buffer.alloc(60_000, 0x61)).subarray(0, 50_000));
   await turn();
   t.ok(connection.sent.includes(Buffer.from([0x03, 0xf5])));
+  socket.closed();
+});
+
+t.test('what comes behind a piece that found no memory is not read as a message', async (t) => {
+  const { budget, messages, socket } = open();
+  budget.take(1024 * 1024, false);
+  socket.received(frame(1, Buffer.alloc(60_000, 0x61)).subarray(0, 50_000));
+  budget.give(1024 * 1024, false);
+  socket.received(frame(1, Buffer.from('a text within the message')));
+  await turn();
+  t.strictSame(messages, []);
   socket.closed();
 });
 
