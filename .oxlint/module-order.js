@@ -1,5 +1,6 @@
 // Lint rule `headrace/module-order`: a module imports only from modules below it, enters them through their `index.ts` (or
-// `main-thread.ts`, which has what ingress threads do not load), and leaves packages that are heavy or dangerous to the one file that owns them. The tables below are the whole rule set.
+// `main-thread.ts`, which has what ingress threads do not load), and leaves packages that are heavy or dangerous to the one file
+// that owns them. The tables below are the whole rule set.
 
 import { existsSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';

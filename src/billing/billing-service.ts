@@ -365,14 +365,16 @@ export class BillingService {
 
   async #readNewBudgets(ledger: Ledger): Promise<void> {
     await this.#limits.readNew((query) => ledger.budgets.spending(query));
-    const records = [...this.#unread.values()];
-    this.#unread.clear();
-    this.#putKeys(records);
+    this.#putKeys([...this.#unread.values()]);
   }
 
   #putKeys(records: readonly KeyRecord[]): void {
     if (records.length === 0) return;
-    for (const record of records) this.#keys.set(record.hash, record);
+    for (const record of records) {
+      this.#keys.set(record.hash, record);
+      // What waited is older than what is put now.
+      this.#unread.delete(record.hash);
+    }
     this.#options.tell({ type: 'Keys', change: { reset: false, put: records, drop: [] } });
     this.#options.onKeys();
   }

@@ -1,4 +1,4 @@
-// Public surface of billing: keys and their limits, prices, credit leases, the ledger, payments.
+// Public surface of billing for all threads: keys and their limits, prices, credit leases, payments. The ledger is in main-thread.ts.
 export type {
   AccountAnswer,
   AccountCaller,

@@ -1,4 +1,4 @@
-// Public surface of page fetching.
+// Public surface of page fetching for all threads. The service is in main-thread.ts.
 export type { PageExtra, PageFormat, PageImage, PageLink, PageMetadata } from '../extract/index.ts';
 export type { PageExplanation } from './page-trace.ts';
 export type { CleanResult, CleanTask } from './cleaning-pool.ts';

@@ -1,5 +1,6 @@
-// Page fetching for all threads: the actor that downloads, cleans and caches pages. Equal requests of an account share one flight, which ends at the timeout of its first request or when its last one is aborted.
-// Flights of an account run in places of its own, so that no account waits for the pages of another.
+// Page fetching for all threads: the actor that downloads, cleans and caches pages, which threads ask by page-client.ts. Equal requests
+// of an account share one flight, which ends at the timeout of its first request or when its last one is aborted. Flights of an
+// account run in places of its own, so that no account waits for the pages of another.
 
 import {
   type Behavior,

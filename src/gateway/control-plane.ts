@@ -342,7 +342,10 @@ export class ControlPlane {
     return this.#stage;
   }
 
-  /** Opens the public port. Resolves with the address once every thread serves it. Rejects with `HR_DRAINING` when the gateway closes before. */
+  /**
+   * Opens the public port. Resolves with the address once every thread serves it. Rejects with `HR_DRAINING` when the gateway closes
+   * before.
+   */
   async listen(): Promise<Address> {
     this.#refuseDraining();
     const { threads, clock, log } = this.#options;

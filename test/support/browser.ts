@@ -1,5 +1,6 @@
 // Chromium for the tests of HTML pages, driven by playwright-core: the system's, or the one that `HEADRACE_TEST_CHROMIUM` names.
-// The headless shell takes little more than half of the CPU time of the whole browser, so it comes first. A test fails if its page logs an error or a warning.
+// The headless shell takes little more than half of the CPU time of the whole browser, so it comes first. A test fails if its page
+// logs an error or a warning.
 
 import { existsSync } from 'node:fs';
 import axe from 'axe-core';
