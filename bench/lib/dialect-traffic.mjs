@@ -75,10 +75,19 @@ function messagesBody(question) {
   };
 }
 
+/** What a response repeats of its request, as the official API, vLLM and the gateway do. */
+const REPEATED = {
+  instructions: SYSTEM,
+  tools: TOOLS.map((tool) => ({ type: 'function', ...tool, strict: false, parameters: SCHEMA })),
+  // Storing a response is no part of its translation.
+  store: false,
+  max_output_tokens: 4096,
+};
+
 function responsesBody(question) {
   const message = (role, type, text) => ({ type: 'message', role, content: [{ type, text }] });
   return {
-    instructions: SYSTEM,
+    ...REPEATED,
     input: [
       message('user', 'input_text', question),
       ...steps((id, input) => [
@@ -87,10 +96,6 @@ function responsesBody(question) {
         { type: 'function_call_output', call_id: id, output: CODE },
       ]),
     ],
-    tools: TOOLS.map((tool) => ({ type: 'function', ...tool, strict: false, parameters: SCHEMA })),
-    // Storing a response is no part of its translation.
-    store: false,
-    max_output_tokens: 4096,
   };
 }
 
@@ -122,6 +127,20 @@ const RESPONSE = {
   created_at: 1760000000,
   status: 'completed',
   model: MODEL,
+  error: null,
+  incomplete_details: null,
+  ...REPEATED,
+  background: false,
+  metadata: {},
+  parallel_tool_calls: true,
+  previous_response_id: null,
+  reasoning: { effort: null, summary: null },
+  service_tier: 'auto',
+  temperature: 1,
+  text: { format: { type: 'text' } },
+  tool_choice: 'auto',
+  top_p: 1,
+  truncation: 'disabled',
   output: [ITEM],
   usage: { ...usage, total_tokens: 250 },
 };

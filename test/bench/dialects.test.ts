@@ -53,6 +53,24 @@ t.test('servers answer with whole events that name their type', (t) => {
   t.end();
 });
 
+const CHAT_ANSWER = Buffer.from(
+  '{"choices":[{"message":{"role":"assistant","content":"text"},"finish_reason":"stop"}]}',
+);
+const OF_THE_ANSWER = new Set(['id', 'created_at', 'model', 'output', 'usage']);
+
+t.test('a server of the responses dialect repeats of the request what the gateway repeats when it translates', (t) => {
+  const [request = Buffer.alloc(0)] = dialectRequests({ ...load, stream: false, dialect: 'responses' });
+  const translated = translationOf(DIALECTS.responses)?.request(bodyOf(request)).answer().whole(CHAT_ANSWER);
+  const ours = JSON.parse(translated?.toString() ?? '') as Record<string, unknown>;
+  const theirs = JSON.parse(ANSWERS['responses'] ?? '') as Record<string, unknown>;
+  const { instructions, tools } = JSON.parse(bodyOf(request).toString()) as Record<string, unknown>;
+  t.match(theirs, { instructions, tools });
+  for (const [name, value] of Object.entries(theirs)) {
+    if (!OF_THE_ANSWER.has(name)) t.same(ours[name], value, name);
+  }
+  t.end();
+});
+
 const WRITTEN = `# Dialects
 
 By hand.
