@@ -5,7 +5,7 @@ import pg from 'pg';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { BillingService } from '../../src/billing/billing-service.ts';
-import { type BillingUpdate, type Ledger, LeaseCache } from '../../src/billing/index.ts';
+import { type BillingUpdate, type KeyRecord, type Ledger, LeaseCache } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Log } from '../../src/telemetry/log.ts';
@@ -192,6 +192,38 @@ t.test('a key is revoked before it is known what was spent of keys that came wit
   t.notOk(puts().includes('hash-of-limited'));
   await blocker.query('rollback');
   await until(running, () => puts().includes('hash-of-limited') && puts().includes('hash-of-new'));
+  await blocker.end();
+  await service.close();
+  await store.close();
+  await system.terminate();
+});
+
+t.test('a key that was edited is not put back as it was before', async (t) => {
+  const url = await postgresDatabase();
+  const store = await openTestLedger(url);
+  await store.createAccount({ id: 'a' });
+  const running = await openService(url);
+  const { service, system } = running;
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query('begin; lock table usage_daily in access exclusive mode');
+  const key = { hash: 'hash-of-edited', prefix: 'hr_', account: 'a' };
+  await store.createKey({ ...key, id: 'edited', limits: { monthlySpend: '5', requestsPerMinute: 5 } });
+  const waiting = "select 1 from pg_locks where relation = 'usage_daily'::regclass and not granted";
+  while ((await blocker.query(waiting)).rowCount === 0) await running.advance(20);
+  await store.editKey('edited', { limits: { monthlySpend: null, requestsPerMinute: 7 } });
+  const find = (): KeyRecord | undefined => service.keys().find(({ hash }) => hash === key.hash);
+  await until(running, () => find() !== undefined);
+  await blocker.query('rollback');
+  await store.createKey({
+    id: 'next',
+    hash: 'hash-of-next',
+    prefix: 'hr_',
+    account: 'a',
+    limits: { monthlySpend: '5' },
+  });
+  await until(running, () => service.keys().length === 2);
+  t.equal(find()?.allowance?.requestsPerMinute, 7);
   await blocker.end();
   await service.close();
   await store.close();
