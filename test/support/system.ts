@@ -44,6 +44,7 @@ export async function startHosts(t: Test, settings: readonly Partial<HostSetting
 export function settingsFor(hosts: readonly Host[], extra: SettingsInput = {}): SettingsInput {
   return {
     listen: '127.0.0.1:0',
+    admin: null,
     models: { [MODEL]: { servers: hosts.map((host) => host.url) } },
     keys: { static: [{ key: KEY, account: 'tests' }] },
     log: { level: 'silent' },
