@@ -118,6 +118,8 @@ export class ControlPlane {
   /** Ingress threads that run: the process must not end before them. */
   readonly #running = new Set<number>();
   #ended: PromiseWithResolvers<void> | null = null;
+  /** What serves requests ends, and all else behind it. */
+  #ending = false;
   /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   readonly #via = viaName();
@@ -370,8 +372,12 @@ export class ControlPlane {
     return this.#address;
   }
 
-  /** Takes over new settings; the data planes get them within a turn of the event loop. */
+  /**
+   * Takes over new settings; the data planes get them within a turn of the event loop. Throws `HR_DRAINING` once nothing serves any
+   * more: what the settings start would not be ended.
+   */
   apply(settings: Settings): void {
+    if (this.#ending) throw new HeadraceError('HR_DRAINING');
     this.#settings = settings;
     this.#discovery.configure(settings);
     this.#pages.configure(settings.fetch);
@@ -457,6 +463,7 @@ export class ControlPlane {
   }
 
   async #endServing(): Promise<void> {
+    this.#ending = true;
     this.#server?.close();
     this.#crnLog.close();
     this.#kvEvents.close();

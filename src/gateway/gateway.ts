@@ -29,13 +29,14 @@ import { packageVersion, setHeaderLimit } from '../config/env.ts';
 import { settingsInForceDocument } from '../config/in-force.ts';
 import { type Mistake, type ResolvedSettings, resolveSettings, type SettingSources } from '../config/load.ts';
 import type { Settings, SettingsInput } from '../config/settings.ts';
+import { HeadraceError } from '../errors.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
 import type { DataPlane } from './data-plane.ts';
 import { withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
-import { type Address, addressUrl } from '../ingress/server.ts';
+import { type Address, addressUrl, ListenError } from '../ingress/server.ts';
 import type { SearchAnswer, SearchFilters, SearchType } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 
@@ -67,7 +68,10 @@ export interface Reloaded {
 }
 
 export interface Gateway {
-  /** Opens the public port and the admin listener. Rejects with `HR_DRAINING` when the gateway closes or has been closed. */
+  /**
+   * Opens the public port and the admin listener, once; after an address that could not be listened on it may be called again. Rejects
+   * with `HR_DRAINING` when the gateway closes or has been closed.
+   */
   listen(): Promise<Listening>;
   /**
    * Resolves when every CRN has been judged once; `/health` answers 200 from then on. Rejects with `HR_DRAINING` when the gateway
@@ -95,7 +99,10 @@ export interface Gateway {
   fetchPages(urls: readonly string[], options?: FetchPageOptions): Promise<readonly PageResult[]>;
   /** A request listener for `http.createServer`, Express (`app.use`) or Fastify (a route that hijacks its reply). */
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
-  /** Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong. */
+  /**
+   * Takes over new settings without dropping a request. Throws `ConfigError` and keeps the old ones when they are wrong; throws
+   * `HR_DRAINING` when the gateway has been closed.
+   */
   reload(input: SettingsInput): Reloaded;
   /** Every CRN with its standing. */
   crns(): CrnStatus[];
@@ -164,7 +171,12 @@ export interface GatewayOptions {
  * Probing begins at once; call `close()` to end it.
  */
 export function createGateway(input: SettingsInput, options: GatewayOptions = {}): Gateway {
-  const resolve = (given: SettingsInput): ResolvedSettings => resolved({ ...EMBEDDED, ...given });
+  const resolve = (given: SettingsInput): ResolvedSettings => {
+    // Spreading anything else would make it an empty object, and a reload of `null` a gateway without models.
+    if (Object.prototype.toString.call(given) !== '[object Object]')
+      throw new ConfigError([{ path: '(root)', message: 'must be an object with settings' }]);
+    return resolved({ ...EMBEDDED, ...given });
+  };
   const { settings, sources } = resolve(input);
   return new RunningGateway(settings, { ...options, sources }, resolve);
 }
@@ -229,6 +241,7 @@ class RunningGateway implements ServedGateway {
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
+  #listens = false;
   readonly nodeListener: (req: IncomingMessage, res: ServerResponse) => void;
 
   constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => ResolvedSettings) {
@@ -299,12 +312,15 @@ class RunningGateway implements ServedGateway {
   }
 
   async listen(): Promise<Listening> {
+    if (this.#listens && this.#closing === null) throw new Error('listen() has been called before');
+    this.#listens = true;
     try {
-      const address = await this.#control.listen();
-      this.#publicUrl = addressUrl(address);
+      this.#publicUrl ??= addressUrl(await this.#control.listen());
       return { url: this.#publicUrl, adminUrl: await this.listenAdmin() };
     } catch (error) {
       this.#couldNotListen = true;
+      // Nothing has begun: an address that was taken may be free later.
+      this.#listens = !(error instanceof ListenError);
       throw error;
     }
   }
@@ -312,8 +328,8 @@ class RunningGateway implements ServedGateway {
   async listenAdmin(): Promise<string | null> {
     const { admin } = this.#settings;
     if (admin !== null) {
-      this.#history.start();
       await this.#openAdmin(admin);
+      this.#history.start();
     }
     return this.#admin === null ? null : addressUrl(this.#admin.address);
   }
@@ -335,7 +351,7 @@ class RunningGateway implements ServedGateway {
             this.#tokens.identify(authorization) !== null || hosts.isTrusted(authorization),
         },
       };
-      this.#admin = await openAdmin(
+      const admin = await openAdmin(
         address,
         deps,
         hosts,
@@ -348,6 +364,12 @@ class RunningGateway implements ServedGateway {
         this.#explain,
         this.#playground,
       );
+      if (this.#closing !== null) {
+        // `close` may be over, so that nothing else would close this listener.
+        admin.close();
+        throw new HeadraceError('HR_DRAINING');
+      }
+      this.#admin = admin;
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
       this.#log.info({ problem: String(error) }, 'waiting for the admin port');
@@ -400,13 +422,14 @@ class RunningGateway implements ServedGateway {
 
   reloadSettings(settings: Settings, sources: SettingSources): Reloaded {
     const { reloadable, restart } = diffSettings(this.#settings, settings);
-    this.#settings = settingsInForce(this.#settings, settings);
+    const inForce = settingsInForce(this.#settings, settings);
+    this.#control.apply(inForce);
+    this.#settings = inForce;
     // What waits for a restart is still what the former configuration says.
     const kept = Object.fromEntries(restart.map((path) => [path, this.#sources[path] ?? 'default']));
     this.#sources = { ...sources, ...kept };
     this.#pending = restart;
     this.#log.level = settings.log.level;
-    this.#control.apply(this.#settings);
     const tokens = new AdminTokens(this.#settings);
     this.#tokens = tokens;
     this.#accounts.configure(tokens);

@@ -9,7 +9,7 @@ export interface InjectRequest {
   readonly method?: string;
   /** Path with query. */
   readonly path: string;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>> | Iterable<readonly [string, string]>;
   /** Text and bytes are sent as they are, any other value as JSON with its content type. */
   readonly body?: unknown;
   /** IP address of the client; '' by default. Read with `trustedProxies`. */
@@ -89,8 +89,10 @@ class Collector implements ResponseSink {
 /** Runs a request through the handler. Rejects when the response is broken off or the signal is aborted. */
 export function inject(options: DetachedOptions, request: InjectRequest): Promise<InjectResponse> {
   return new Promise((resolve, reject) => {
+    if (typeof request !== 'object' || request === null) throw new TypeError('inject: the request must be an object');
+    if (typeof request.path !== 'string') throw new TypeError('inject: path must be a string');
     const { bytes, contentType } = encode(request.body);
-    const headers = Object.entries(request.headers ?? {}).flatMap(([name, value]) => [name.toLowerCase(), value]);
+    const headers = flatten(request.headers ?? {});
     if (contentType !== undefined && !headers.includes('content-type')) headers.push('content-type', contentType);
     const cut = request.path.indexOf('?');
     const head: RequestHead = {
@@ -119,7 +121,27 @@ function encode(body: unknown): { bytes: Uint8Array; contentType: string | undef
   if (body === undefined) return { bytes: new Uint8Array(0), contentType: undefined };
   if (body instanceof Uint8Array) return { bytes: body, contentType: undefined };
   if (typeof body === 'string') return { bytes: Buffer.from(body), contentType: undefined };
-  return { bytes: Buffer.from(JSON.stringify(body)), contentType: 'application/json' };
+  return { bytes: Buffer.from(jsonOf(body)), contentType: 'application/json' };
+}
+
+function jsonOf(body: unknown): string {
+  let json: string | undefined;
+  let cause: unknown;
+  try {
+    json = JSON.stringify(body) as string | undefined;
+  } catch (error) {
+    cause = error;
+  }
+  if (json === undefined) throw new TypeError('inject: body must be text, bytes or a value of JSON', { cause });
+  return json;
+}
+
+function flatten(headers: NonNullable<InjectRequest['headers']>): string[] {
+  const lines = Symbol.iterator in headers ? [...headers] : Object.entries(headers);
+  return lines.flatMap(([name, value]) => {
+    if (typeof value !== 'string') throw new TypeError(`inject: the header ${name} must be a string`);
+    return [name.toLowerCase(), value];
+  });
 }
 
 function collectHeaders(flat: readonly string[]): Record<string, string> {

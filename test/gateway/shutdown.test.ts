@@ -2,6 +2,8 @@
 // and are charged in any case, whichever thread serves them.
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { resolveSettings } from '../../src/config/load.ts';
+import { serveGateway } from '../../src/gateway/gateway.ts';
 import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
 import { MODEL, until } from '../support/system.ts';
@@ -100,3 +102,17 @@ for (const threads of [0, 1]) {
     t.equal(row?.requests, 1n);
   });
 }
+
+t.test('an admin listener that opens while the gateway closes is closed', async (t) => {
+  const holder = createServer();
+  await new Promise<void>((resolve) => holder.listen(0, 'localhost', resolve));
+  const { port } = holder.address() as AddressInfo;
+  await new Promise((resolve) => holder.close(resolve));
+  // A name takes longer to listen on than a gateway without requests to close.
+  const resolution = resolveSettings({ admin: `localhost:${port}`, threads: 0, store: null, log: { level: 'silent' } });
+  if (!('settings' in resolution)) throw new Error('wrong settings');
+  const gateway = serveGateway(resolution.settings);
+  const opening = gateway.listenAdmin();
+  await Promise.all([t.rejects(opening, { code: 'HR_DRAINING' }), gateway.close()]);
+  await t.rejects(fetch(`http://localhost:${port}/health`));
+});

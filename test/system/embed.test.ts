@@ -7,7 +7,7 @@ import express from 'express';
 import fastify from 'fastify';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
-import { ConfigError, createGateway, type Gateway, type SettingsInput } from '../../src/index.ts';
+import { ConfigError, createGateway, type Gateway, type InjectRequest, type SettingsInput } from '../../src/index.ts';
 import { chat, KEY, MODEL, readStream, settingsFor, startHosts } from '../support/system.ts';
 
 async function startGateway(t: Test, extra: SettingsInput = {}): Promise<Gateway> {
@@ -188,6 +188,76 @@ t.test('all mistakes in settings are reported at once', (t) => {
   }
   t.end();
 });
+
+for (const wrong of [5, null, undefined, [], new Map(), 'headrace.yaml'] as unknown[] as SettingsInput[]) {
+  t.test(`settings must be an object: ${JSON.stringify(wrong)}`, async (t) => {
+    const refused = { name: 'ConfigError', message: /\(root\): must be an object/ };
+    t.throws(() => createGateway(wrong), refused);
+    const gateway = await startGateway(t);
+    t.throws(() => gateway.reload(wrong), refused);
+    t.match(gateway.crns(), [{ model: MODEL }], 'the running settings stay');
+  });
+}
+
+t.test('an injected request that makes no sense is an error that says what', async (t) => {
+  const gateway = await startGateway(t);
+  const inject = (request: unknown): Promise<unknown> => gateway.inject(request as InjectRequest);
+  for (const nothing of [undefined, null, 5])
+    await t.rejects(inject(nothing), { message: /^inject: the request must/ });
+  for (const request of [{}, { path: 5 }]) await t.rejects(inject(request), { message: /^inject: path must be a/ });
+  const headers = { accept: 5 };
+  await t.rejects(inject({ path: '/health', headers }), { message: 'inject: the header accept must be a string' });
+  for (const body of [1n, () => 1])
+    await t.rejects(inject({ path: '/search', body }), { message: /^inject: body must/ });
+});
+
+t.test('headers of injected requests may be those of fetch', async (t) => {
+  const gateway = await startGateway(t);
+  const authorization = `Bearer ${KEY}`;
+  for (const headers of [
+    { authorization },
+    new Headers({ authorization }),
+    [['authorization', authorization] as const],
+  ]) {
+    t.equal((await gateway.inject({ path: '/svc/auth/check', headers })).status, 200);
+  }
+});
+
+t.test('a closed gateway takes no settings', async (t) => {
+  const gateway = await startGateway(t);
+  await gateway.close();
+  t.throws(() => gateway.reload({}), { code: 'HR_DRAINING' });
+});
+
+for (const threads of [0, 1]) {
+  t.test(`a gateway with ${threads} threads listens once`, async (t) => {
+    const gateway = await startGateway(t, { threads });
+    const [{ url }] = await Promise.all([
+      gateway.listen(),
+      t.rejects(gateway.listen(), { message: 'listen() has been called before' }),
+    ]);
+    await t.rejects(gateway.listen(), { message: 'listen() has been called before' });
+    t.equal((await fetch(`${url}/health`)).status, 200);
+    await gateway.close();
+    await t.rejects(fetch(`${url}/health`));
+  });
+
+  t.test(`a gateway with ${threads} threads may listen again on ports that were taken`, async (t) => {
+    const holders = [createServer(), createServer()] as const;
+    for (const holder of holders) await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+    const [listen, admin] = holders.map((holder) => `127.0.0.1:${(holder.address() as AddressInfo).port}`) as [
+      string,
+      string,
+    ];
+    const gateway = await startGateway(t, { threads, listen, admin });
+    for (const holder of holders) {
+      await t.rejects(gateway.listen(), { code: 'EADDRINUSE' });
+      await new Promise((resolve) => holder.close(resolve));
+    }
+    t.strictSame(await gateway.listen(), { url: `http://${listen}`, adminUrl: `http://${admin}` });
+    for (const each of [listen, admin]) t.equal((await fetch(`http://${each}/health`)).status, 200);
+  });
+}
 
 t.test('a reload with wrong settings throws and keeps the old ones', async (t) => {
   const gateway = await startGateway(t);
