@@ -13,6 +13,8 @@ import type { ServerOptions } from './server.ts';
 /** Longest time that the rest of a refused body is read, so that the client can read the response. */
 const LINGER_MS = 30_000;
 
+const LISTS = ['set-cookie', 'vary'];
+
 /** Scheme and authority of a request target in absolute form (RFC 9112 §3.2.2). */
 const ABSOLUTE = /^https?:\/\/[^/?]*/i;
 
@@ -117,11 +119,16 @@ class NodeExchange extends Exchange implements Expirable {
   #writeHead(): void {
     if (this.committed) return;
     this.committed = true;
-    const headers = [...this.commonHeaders, ...this.responseHeaders];
+    const headers = [...this.#listsBefore(), ...this.commonHeaders, ...this.responseHeaders];
     if (this.contentLength >= 0 && this.status !== 204) headers.push('content-length', String(this.contentLength));
     const { abandoned = false, stalled = false } = this.requestBody ?? {};
     if (this.#draining() || abandoned || stalled) headers.push('connection', 'close');
     this.#res.writeHead(this.status, headers);
+  }
+
+  /** What is mounted before has set of the headers that are lists, of which `writeHead` would keep the gateway's own values only. */
+  #listsBefore(): string[] {
+    return LISTS.flatMap((name) => [this.#res.getHeader(name) ?? []].flat().flatMap((value) => [name, String(value)]));
   }
 
   /** Sends the whole response, but lets node:http close the connection only after the client has sent its body. */

@@ -6,6 +6,7 @@ import { createManualClock } from '../../src/actor/testkit.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
 import type { EndCause, Exchange } from '../../src/ingress/exchange.ts';
 import { createNodeListener } from '../../src/ingress/node-listener.ts';
+import { serving } from '../support/serving.ts';
 import { dial, head } from '../support/server-adapter-wire.ts';
 
 const LARGE = 16 * 1024 * 1024;
@@ -68,6 +69,29 @@ for (const reads of [true, false]) {
     t.equal(clock.nextDueMs, Infinity, 'no deadline is left');
   });
 }
+
+t.test('cookies and Vary of what is mounted before stay beside those of the gateway', async (t) => {
+  const limits = {
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ connections: 10, headerBytes: 16_384 },
+  };
+  const handler = (exchange: Exchange): void => {
+    exchange.start(200, ['set-cookie', 'ours=1', 'vary', 'Origin', 'content-type', 'text/plain'], 0);
+    exchange.end();
+  };
+  const clock = createManualClock();
+  const listener = createNodeListener({ handler, clock, limits, budget: new BodyBudget(1e6) });
+  for (const cookies of [['a=1', 'b=2'], 'a=1']) {
+    const url = await serving(t, (req, res) => {
+      res.setHeader('Set-Cookie', cookies).setHeader('Vary', 'Accept-Encoding').setHeader('Content-Type', 'text/html');
+      listener(req, res);
+    });
+    const { headers } = await fetch(url);
+    t.strictSame(headers.getSetCookie(), [...[cookies].flat(), 'ours=1']);
+    t.equal(headers.get('vary'), 'Accept-Encoding, Origin');
+    t.equal(headers.get('content-type'), 'text/plain');
+  }
+});
 
 t.test('the timer of a response keeps no process alive', async (t) => {
   const manual = createManualClock();
