@@ -1,7 +1,8 @@
 // The log: pino on standard error, one JSON object per line; standard output is for the ready line and for command output.
 // It holds nothing that a client sent but request ids, and never a key. Lines about requests: request-log.ts.
 
-import { destination, type DestinationStream, type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
+import { writeNow } from './standard-error.ts';
 
 export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'level'>;
 
@@ -10,7 +11,9 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' |
 /** Where a log is written, one line per call. */
 export type LogOutput = DestinationStream;
 
-/** Makes a log. Writing to standard error, the default, is synchronous, so that the last line before an exit is not lost. */
-export function createLog(level: LogLevel, output: LogOutput = destination({ fd: 2, sync: true })): Log {
+const STANDARD_ERROR: LogOutput = { write: (line) => writeNow(line) };
+
+/** Makes a log, by default on standard error. */
+export function createLog(level: LogLevel, output: LogOutput = STANDARD_ERROR): Log {
   return pino({ level, base: { name: 'headrace' } }, output);
 }

@@ -1,8 +1,9 @@
 // The request log: one line per finished request, at level info. Each thread has its own. Lines hold names, numbers and
 // configured words; never a key, a header, a query or a part of a body but the name of a model that is not known.
 
-import { destination, pino } from 'pino';
+import { pino } from 'pino';
 import type { Log, LogLevel } from './log.ts';
+import { LateLines } from './standard-error.ts';
 
 /** An exchange that is over. Times in milliseconds; empty strings and zeros are left out of its line. */
 export interface FinishedRequest {
@@ -64,12 +65,6 @@ const PATH_LENGTH = 200;
 /** Longer names of models are cut. */
 const NAME_LENGTH = 100;
 
-/** Pipes take lines of several threads whole up to this size (POSIX, PIPE_BUF). */
-const WRITE_BYTES = 4096;
-
-/** Bytes of lines that wait for standard error; beyond this, lines are dropped. */
-const WAITING_BYTES = 4 * 1024 * 1024;
-
 interface Sink {
   write(line: string): void;
   flush(): void;
@@ -83,7 +78,7 @@ export class RequestLog {
   constructor(options: RequestLogOptions) {
     const { level, write } = options;
     this.#options = options;
-    this.#sink = write === undefined ? standardError() : { write, flush: () => undefined };
+    this.#sink = write === undefined ? new LateLines() : { write, flush: () => undefined };
     this.#log = pino({ level, base: { name: 'headrace' } }, this.#sink);
   }
 
@@ -102,15 +97,6 @@ export class RequestLog {
   close(): void {
     this.#sink.flush();
   }
-}
-
-/** Asynchronous, unlike the gateway's own log: no answer waits for a reader of standard error. */
-function standardError(): Sink {
-  const stream = destination({ fd: 2, sync: false, maxWrite: WRITE_BYTES, maxLength: WAITING_BYTES });
-  return {
-    write: (line) => stream.write(line),
-    flush: () => stream.flushSync(),
-  };
 }
 
 function lineOf(request: FinishedRequest, status: number, elapsedMs: number): object {

@@ -1,0 +1,43 @@
+// Log lines reach a file whole and in order, and a disk that is full loses them without an error.
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { LateLines, writeNow } from '../../src/telemetry/standard-error.ts';
+import { until } from '../support/system.ts';
+
+const LINES = Array.from({ length: 500 }, (_, index) => `{"line":${index},"text":"${'ä'.repeat(index)}"}\n`);
+
+t.test('lines are written in order', async (t) => {
+  const file = `${t.testdir()}/log`;
+  const fd = openSync(file, 'a');
+  t.teardown(() => closeSync(fd));
+  for (const line of LINES) writeNow(line, fd);
+  t.equal(readFileSync(file, 'utf8'), LINES.join(''));
+  const late = new LateLines(fd);
+  for (const line of LINES) late.write(line);
+  await until('all are written', () => readFileSync(file, 'utf8') === LINES.join('').repeat(2));
+  late.write('again\n');
+  await until('a later one is written', () => readFileSync(file, 'utf8').endsWith('\nagain\n'));
+});
+
+t.test('what waits is written by a flush', async (t) => {
+  const file = `${t.testdir()}/log`;
+  const fd = openSync(file, 'a');
+  const late = new LateLines(fd);
+  for (const line of LINES) late.write(line);
+  late.flush();
+  await until('the write under way is over', () => readFileSync(file, 'utf8').length === LINES.join('').length);
+  t.strictSame(readFileSync(file, 'utf8').split('\n').sort(), LINES.join('').split('\n').sort());
+  closeSync(fd);
+});
+
+t.test('lines for a full disk are lost', async (t) => {
+  const fd = openSync('/dev/full', 'a');
+  t.teardown(() => closeSync(fd));
+  for (const line of LINES) writeNow(line, fd);
+  const late = new LateLines(fd);
+  for (const line of LINES) late.write(line);
+  late.flush();
+  late.write('again\n');
+  late.flush();
+  await new Promise((resolve) => setImmediate(resolve));
+});
