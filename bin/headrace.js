@@ -28,6 +28,9 @@ if (SERVERS.includes(process.argv[2]) && canReplace && isFirst) {
   process.execve(execPath, [execPath, SINGLE_THREADED_GC, ...execArgv, ...argv.slice(1)], env);
 }
 
+// A SIGHUP that comes before the configuration is read has nothing to reload; without a listener it would end the process.
+if (process.argv[2] === 'serve') process.on('SIGHUP', () => undefined);
+
 // The heap of a thread may double before it is collected whole. V8 allows as little as a third to one that was idle before: of 30 MB less than
 // one upload of 10 MB takes, which counts with the heap.
 setFlagsFromString('--heap-growing-percent=100');

@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import { helpText } from '../config/describe.ts';
-import { loadConfigFile, loadConfigText, type Resolution } from '../config/load.ts';
+import { loadConfigFile, type Resolution } from '../config/load.ts';
 import { storeName, unwritableFolder } from '../config/store-url.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
@@ -39,7 +39,36 @@ export function configureServe(command: Command, io: CliIo): void {
     .action(async ({ config }: { config: string }) => serve(config, readRest(command.args, 0).settings, io));
 }
 
+/** What a change of the file and SIGHUP need. */
+interface Reloading {
+  readonly log: Log;
+  readonly reload: () => Promise<ReloadAnswer>;
+}
+
 async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
+  const created = Promise.withResolvers<Reloading>();
+  // Before the file is read: a change behind that is not missed, and SIGHUP ends a process that does not listen for it.
+  const onHangup = (): void => void created.promise.then(({ reload }) => reload());
+  const watch = watchConfig(file, {
+    onChange: onHangup,
+    onError: ({ message }) =>
+      void created.promise.then(({ log }) => log.error({ file, problem: message }, 'the configuration cannot be read')),
+  });
+  // That nobody reads the ready line any more is no reason to end.
+  const onUnread = (): void => undefined;
+  io.events.on('SIGHUP', onHangup);
+  io.stdout.on('error', onUnread);
+  try {
+    await run(file, overrides, io, created.resolve);
+  } finally {
+    watch.close();
+    io.events.off('SIGHUP', onHangup);
+    io.stdout.off('error', onUnread);
+  }
+}
+
+/** `onCreated` is called once there is a gateway. */
+async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Reloading) => void): Promise<void> {
   const resolution = withEnginesChecked(await loadConfigFile(file, io.env, overrides));
   if ('mistakes' in resolution) {
     io.stderr.write(`headrace cannot start with ${file}:\n${mistakeLines(resolution.mistakes)}`);
@@ -56,8 +85,13 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
   }
   const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
-  const reload = async (): Promise<ReloadAnswer> =>
-    apply(await loadConfigFile(file, io.env, overrides), file, gateway, log);
+  let last: Promise<unknown> = Promise.resolve();
+  // One after the other, so that what was read first is not put in force last.
+  const reload = (): Promise<ReloadAnswer> => {
+    const answer = last.then(async () => apply(await loadConfigFile(file, io.env, overrides), file, gateway, log));
+    last = answer.catch(() => undefined);
+    return answer;
+  };
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
   const onException = (error: unknown): void => {
@@ -69,8 +103,9 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
     log.fatal({ err: error }, 'the gateway cannot go on');
     serving.fail();
   };
-  const onHangup = (): void => void reload();
   io.events.on('uncaughtException', onException);
+  // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
+  onCreated({ log, reload });
   const start = async (): Promise<void> => {
     try {
       const { url, adminUrl } = await gateway.listen();
@@ -85,17 +120,6 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
   };
   // A gateway that is ended at once before its threads serve leaves `listen` pending.
   await Promise.race([start(), serving.ended]);
-  if (!serving.isEnding) {
-    const watch = watchConfig(file, {
-      onChange: (text) => void apply(loadConfigText(text, file, io.env, overrides), file, gateway, log),
-      onError: (error) => log.error({ file, problem: error.message }, 'the configuration cannot be read'),
-    });
-    // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
-    io.events.on('SIGHUP', onHangup);
-    await serving.ended;
-    watch.close();
-    io.events.off('SIGHUP', onHangup);
-  }
   await serving.ended;
   io.events.off('uncaughtException', onException);
 }
@@ -107,8 +131,13 @@ function apply(loaded: Resolution, file: string, gateway: ServedGateway, log: Lo
     log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
     return resolution;
   }
-  const { applied, needRestart } = gateway.reloadSettings(resolution.settings, resolution.sources);
-  log.level = resolution.settings.log.level;
-  log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
-  return { applied, needRestart };
+  try {
+    const { applied, needRestart } = gateway.reloadSettings(resolution.settings, resolution.sources);
+    log.level = resolution.settings.log.level;
+    log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
+    return { applied, needRestart };
+  } catch (error) {
+    log.error({ file, problem: messageOf(error) }, 'not reloaded');
+    return { mistakes: [{ path: file, message: messageOf(error) }] };
+  }
 }

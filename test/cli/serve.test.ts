@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -85,10 +86,41 @@ t.test('a signal before it is ready ends it with exit code 0', async (t) => {
   const settings = settingsFor(await startHosts(t), { admin: null, threads: 1 });
   const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
   const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
-  await until('handlers', () => cli.handlers > 0);
+  await until('handlers', () => cli.listensTo('SIGTERM'));
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
   t.equal(cli.stdout + cli.stderr, '');
+});
+
+t.test('SIGHUP and a changed file before it is ready reload what was read', async (t) => {
+  const hosts = await startHosts(t);
+  for (const how of ['SIGHUP', 'change'] as const) {
+    const file = `${t.testdir({ [how]: {} })}/${how}/headrace.json`;
+    const write = (model: string): void => {
+      const models = { [model]: { servers: hosts.map((host) => host.url) } };
+      writeFileSync(file, JSON.stringify(settingsFor(hosts, { admin: null, threads: 1, models })));
+    };
+    write('before');
+    const cli = startCli(t, ['serve', '--config', file]);
+    await until('handlers', () => cli.listensTo('SIGTERM'));
+    write('behind');
+    if (how === 'SIGHUP') cli.signal('SIGHUP');
+    const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+    await until('reloaded', async () => (await (await fetch(`${url}/v1/models`)).text()).includes('behind'));
+    cli.signal('SIGTERM');
+    t.strictSame(await cli.ends(), { code: 0, signal: null });
+  }
+});
+
+t.test('a reader of the ready line who leaves does not end it', async (t) => {
+  const settings = settingsFor(await startHosts(t), { admin: null, threads: 0 });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`]);
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  cli.unread();
+  await until('ready', async () => (await fetch(`${url}/health`)).status === 200);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
 });
 
 t.test('a start that fails does not wait for timeouts.unready', async (t) => {

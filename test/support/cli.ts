@@ -81,6 +81,7 @@ export interface MainOptions {
 class MainCli extends Cli {
   readonly exited: Promise<Exit>;
   readonly #events = new EventEmitter();
+  readonly #stdout: Writable;
   /** Key presses. */
   readonly stdin: PassThrough = new PassThrough();
   running = true;
@@ -96,9 +97,10 @@ class MainCli extends Cli {
         },
       });
     const isTTY = terminal !== undefined;
+    this.#stdout = output('stdout');
     const io: CliIo = {
       stdin: Object.assign(this.stdin, { isTTY }),
-      stdout: Object.assign(output('stdout'), { isTTY, ...terminal }),
+      stdout: Object.assign(this.#stdout, { isTTY, ...terminal }),
       stderr: output('stderr'),
       env: { HEADRACE_STORE: 'sqlite::memory:', ...env },
       events: this.#events,
@@ -113,6 +115,15 @@ class MainCli extends Cli {
 
   signal(name: NodeJS.Signals): void {
     this.#events.emit(name);
+  }
+
+  listensTo(event: string): boolean {
+    return this.#events.listenerCount(event) > 0;
+  }
+
+  /** Standard output fails as a pipe does whose reader has gone. */
+  unread(): void {
+    this.#stdout.emit('error', Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }));
   }
 
   /** Number of signal handlers that are installed. */
