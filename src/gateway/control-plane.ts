@@ -568,6 +568,7 @@ export class ControlPlane {
       });
       const behavior = ingressThread({
         system: this.#system,
+        clock: this.#options.clock,
         board: this.#board,
         bodies: this.local.budget,
         registry: this.#registry,

@@ -1,9 +1,18 @@
 // The actor of one ingress thread: starts the worker, passes commands on to the ingress actor inside, and fails when the
-// thread ends on its own, so that its supervisor starts another. When it stops, the thread is asked to close and never
-// terminated: a thread that ends with an open uWebSockets.js app aborts the process.
+// thread ends on its own, so that its supervisor starts another. When it stops, the thread is asked to close, and terminated only
+// where it does not answer and has no uWebSockets.js app: a thread that ends with an open one aborts the process.
 
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import { type Behavior, type Context, type Link, link, type Ref, type Signal, type System } from '../actor/index.ts';
+import {
+  type Behavior,
+  type Clock,
+  type Context,
+  type Link,
+  link,
+  type Ref,
+  type Signal,
+  type System,
+} from '../actor/index.ts';
 import type { PagesCommand } from '../fetch/index.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import type { Address } from '../ingress/server.ts';
@@ -22,6 +31,9 @@ import type { Snapshot } from './snapshot.ts';
  * collection. More than this makes single pauses longer.
  */
 const YOUNG_MB = 48;
+
+/** How long a thread that is asked to close may take: it has been drained, or nothing is waited for any more. */
+const CLOSE_MS = 1000;
 
 /** What a thread is started with. */
 export interface ThreadData {
@@ -73,6 +85,7 @@ export function passOn(command: IngressCommand): ThreadCommand {
 
 export interface ThreadDeps {
   readonly system: System;
+  readonly clock: Clock;
   readonly board: Board;
   readonly bodies: BodyBudget;
   readonly registry: Ref<CrnRegistryCommand>;
@@ -112,13 +125,16 @@ class Thread {
   readonly #worker: Worker;
   readonly #link: Link;
   readonly #ingress: Ref<IngressCommand>;
+  readonly #server: ServerChoice;
   #failure = '';
+  #isRunning = true;
 
   constructor(deps: ThreadDeps, context: Context<ThreadCommand>) {
     const { port1, port2 } = new MessageChannel();
     const data = deps.data();
     this.#deps = deps;
     this.#index = data.thread;
+    this.#server = data.server;
     this.#link = link(deps.system, port1);
     this.#link.expose('crns', deps.registry);
     this.#link.expose('pages', deps.pages);
@@ -146,6 +162,7 @@ class Thread {
       this.#failure = error.stack ?? error.message;
     });
     this.#worker.on('exit', (code) => {
+      this.#isRunning = false;
       deps.board.clearThread(this.#index);
       deps.bodies.clearThread(this.#index);
       // The link closes behind the last message of the thread, which may report what was spent.
@@ -175,6 +192,11 @@ class Thread {
 
   /** Asks the thread to end; does nothing when it has ended. */
   close(): void {
+    if (!this.#isRunning) return;
     this.#worker.postMessage({ type: 'Close' } satisfies ThreadMessage);
+    if (this.#server === 'uws') return;
+    const { clock } = this.#deps;
+    const timer = clock.setTimeout(() => void this.#worker.terminate(), CLOSE_MS);
+    this.#worker.once('exit', () => clock.clearTimeout(timer));
   }
 }

@@ -1,12 +1,13 @@
 // Shutdown on real sockets: streams that are still running after `timeouts.drain` end with an error event for clients that read,
 // and are charged in any case, whichever thread serves them.
+import { existsSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
-import { serveGateway } from '../../src/gateway/gateway.ts';
+import { createGateway, serveGateway } from '../../src/gateway/gateway.ts';
 import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
-import { MODEL, until } from '../support/system.ts';
+import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
 
 const PROBED = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}';
 const STREAM = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n';
@@ -115,4 +116,24 @@ t.test('an admin listener that opens while the gateway closes is closed', async 
   const opening = gateway.listenAdmin();
   await Promise.all([t.rejects(opening, { code: 'HR_DRAINING' }), gateway.close()]);
   await t.rejects(fetch(`http://localhost:${port}/health`));
+});
+
+t.test('a thread that does not return is ended behind the drain', async (t) => {
+  const code = `import { writeFileSync } from 'node:fs';
+    export const createEngine = () => ({ kind: 'stuck', types: ['web'], documentation: 'https://stuck.example',
+      search: () => { writeFileSync(import.meta.dirname + '/stuck', ''); for (;;); } });`;
+  const folder = t.testdir({ 'stuck.mjs': code });
+  const search = { engines: { engine_a: { kind: 'module', path: `${folder}/stuck.mjs` } } } as const;
+  const gateway = createGateway(settingsFor([], { threads: 1, models: {}, search, timeouts: { drain: '50ms' } }));
+  const { url } = await gateway.listen();
+  const cut = t.rejects(
+    fetch(`${url}/search`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ query: 'weir', engines: ['engine_a'] }),
+    }),
+  );
+  await until('the thread is stuck', () => existsSync(`${folder}/stuck`));
+  await gateway.close();
+  await cut;
 });
