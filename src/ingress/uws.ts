@@ -188,11 +188,14 @@ class UwsServer implements Server {
   #sweeper: TimerHandle | null = null;
   #listening: us_listen_socket | null = null;
   #closed = false;
+  /** The addon never gives up its callbacks: what they refer to is taken from them by `close`. */
+  readonly #open: { server: UwsServer | null } = { server: this };
 
   constructor(uws: typeof import('uWebSockets.js'), options: ServerOptions) {
     this.#uws = uws;
     this.#options = options;
-    this.#app = uws.App().any('/*', (res, req) => this.#accept(res, req));
+    const open = this.#open;
+    this.#app = uws.App().any('/*', (res, req) => open.server?.accept(res, req));
   }
 
   listen(address: Address): Promise<Address> {
@@ -221,6 +224,7 @@ class UwsServer implements Server {
     this.#listening = null;
     if (this.#sweeper !== null) this.#options.clock.clearTimeout(this.#sweeper);
     this.#app.close();
+    this.#open.server = null;
   }
 
   report(error: unknown): void {
@@ -240,7 +244,7 @@ class UwsServer implements Server {
     this.#watched.delete(exchange);
   }
 
-  #accept(res: HttpResponse, req: HttpRequest): void {
+  accept(res: HttpResponse, req: HttpRequest): void {
     const headers: string[] = [];
     req.forEach((name, value) => {
       headers.push(name, NON_ASCII.test(value) ? byteText(value) : value);

@@ -1,5 +1,7 @@
 // Addresses and ports, and what both socket adapters do: limits, backpressure, draining.
 import { createServer, type AddressInfo } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { setHeaderLimit } from '../../src/config/env.ts';
@@ -70,6 +72,32 @@ function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: S
       await run(t as Tap, { server, clock, budget, errors, dial: () => dial(t, port) });
     });
   }
+}
+
+for (const [kind, make] of Object.entries(MAKERS)) {
+  t.test(`${kind}: a closed server keeps nothing of what it served`, async (t) => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const serveOnce = async (): Promise<WeakRef<ServerOptions>> => {
+      const limits = {
+        ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+        ...{ connections: 1000, headerBytes: 16_384 },
+      };
+      const options = { handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1e9) };
+      const server = await make(options);
+      const { port } = await server.listen({ host: '127.0.0.1', port: 0 });
+      const wire = dial(t, port);
+      await wire.send(encode({ path: '/', headers: { host: 'x' }, body: { a: 1 } }));
+      t.equal((await wire.answer()).status, 200);
+      server.close();
+      await wire.ended;
+      return new WeakRef(options);
+    };
+    const served = await serveOnce();
+    await turns();
+    collect();
+    t.equal(served.deref(), undefined);
+  });
 }
 
 /** Lets the server read what has been sent to it. */
