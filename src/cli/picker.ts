@@ -95,6 +95,7 @@ async function pick(options: PickerOptions, overrides: Readonly<Record<string, s
       `headrace picker listening on grpc://${host.includes(':') ? `[${host}]` : host}:${port}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`,
     );
   } catch (error) {
+    if (serving.isEnding) return serving.ended;
     io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
     await picker.close(0);
     await gateway.close();

@@ -54,16 +54,12 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
     onError: ({ message }) =>
       void created.promise.then(({ log }) => log.error({ file, problem: message }, 'the configuration cannot be read')),
   });
-  // That nobody reads the ready line any more is no reason to end.
-  const onUnread = (): void => undefined;
   io.events.on('SIGHUP', onHangup);
-  io.stdout.on('error', onUnread);
   try {
     await run(file, overrides, io, created.resolve);
   } finally {
     watch.close();
     io.events.off('SIGHUP', onHangup);
-    io.stdout.off('error', onUnread);
   }
 }
 

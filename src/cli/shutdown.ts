@@ -26,6 +26,9 @@ const ABORT_MS = 2000;
 /** Exit code after a second signal: that of a process ended from the keyboard. */
 const INTERRUPTED = 130;
 
+/** That nobody reads the ready line any more, or a disk is too full for it, is no reason to end. */
+const onUnread = (): void => undefined;
+
 /** Closes at SIGTERM or SIGINT with exit code 0; with 1 when closing fails. */
 export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
   const { promise: ended, resolve } = Promise.withResolvers<void>();
@@ -36,6 +39,7 @@ export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
     isOver = true;
     io.exitCode = exitCode;
     for (const signal of ['SIGTERM', 'SIGINT']) io.events.off(signal, onSignal);
+    io.stdout.off('error', onUnread);
     resolve();
   };
   const endNow = (exitCode: number): void => {
@@ -63,6 +67,7 @@ export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
     );
   };
   for (const signal of ['SIGTERM', 'SIGINT']) io.events.on(signal, onSignal);
+  io.stdout.on('error', onUnread);
   return {
     ended,
     get isEnding() {

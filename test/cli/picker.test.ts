@@ -24,6 +24,16 @@ t.test('picks for a data plane, answers its health, and ends at SIGTERM', async 
   t.equal(await plane.check('liveness'), 'UNAVAILABLE');
 });
 
+t.test('a signal before it is ready ends it with exit code 0', async (t) => {
+  const settings = settingsFor(await startHosts(t), { admin: 'localhost:0' });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const cli = startCli(t, ['picker', '--config', `${folder}/headrace.json`, '--grpc', '127.0.0.1:0']);
+  await until('handlers', () => cli.listensTo('SIGTERM'));
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.equal(cli.stderr, '');
+});
+
 t.test('mistakes of the command line and of the configuration', async (t) => {
   const folder = t.testdir({
     'headrace.json': JSON.stringify(settingsFor(await startHosts(t), { admin: null })),
