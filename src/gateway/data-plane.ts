@@ -192,6 +192,8 @@ export class DataPlane {
   readonly #cancellations: Cancellations;
   #deps: ApiDeps;
   #whenIdle: (() => void) | null = null;
+  /** Calls of the program that are under way. */
+  #calls = 0;
 
   constructor(options: DataPlaneOptions) {
     const { memory, thread, clock, snapshot } = options;
@@ -369,9 +371,24 @@ export class DataPlane {
     this.#leases?.close();
   }
 
-  /** Requests without a complete answer. */
+  /** Requests without a complete answer, and calls of the program. */
   get inFlight(): number {
-    return this.#exchanges.size;
+    return this.#exchanges.size + this.#calls;
+  }
+
+  /** Runs a call of the program, for which a drain waits as for a request. Rejects with `HR_DRAINING` once this is closed. */
+  async call<Answer>(start: () => Promise<Answer>): Promise<Answer> {
+    const isClosed = (): boolean => this.#router === CLOSED;
+    if (isClosed()) throw new HeadraceError('HR_DRAINING');
+    this.#calls++;
+    try {
+      return await start();
+    } catch (error) {
+      throw isClosed() ? new HeadraceError('HR_DRAINING') : error;
+    } finally {
+      this.#calls--;
+      this.#noteIdle();
+    }
   }
 
   /** Ends all requests in flight, each with an error in the form its client expects. */
@@ -394,7 +411,7 @@ export class DataPlane {
   }
 
   metrics(): MetricsSnapshot {
-    this.#metrics.inFlight(this.inFlight);
+    this.#metrics.inFlight(this.#exchanges.size);
     this.#metrics.connections(this.connections);
     this.#metrics.retryBudgets(this.#budgets);
     this.#metrics.searches(this.#search.load);
@@ -404,7 +421,7 @@ export class DataPlane {
 
   /** This thread's part of the overview. */
   report(): PlaneReport {
-    this.#metrics.inFlight(this.inFlight);
+    this.#metrics.inFlight(this.#exchanges.size);
     this.#metrics.connections(this.connections);
     const metrics = [...this.#metrics.snapshot(), ...this.#overviewMetrics.snapshot()];
     return { thread: this.#options.thread, metrics, recent: this.#recent.report(), totals: this.totals() };
@@ -482,10 +499,14 @@ export class DataPlane {
     if (span !== null) endSpan(exchange, span, status);
     if (exchange.settlement?.isWaiting === true) this.#noteLater(exchange, exchange.settlement, status, elapsedMs);
     else this.#note(exchange, cells, status, elapsedMs, nowMs);
-    if (this.#whenIdle === null || this.#exchanges.size > 0) return;
+    this.#noteIdle();
+  };
+
+  #noteIdle(): void {
+    if (this.#whenIdle === null || this.inFlight > 0) return;
     this.#whenIdle();
     this.#whenIdle = null;
-  };
+  }
 
   /** Apart from `closed`, whose variables would else be allocated for the closure. */
   #noteLater(exchange: Exchange, settlement: ExchangeSettlement, status: number, elapsedMs: number): void {

@@ -398,12 +398,14 @@ class RunningGateway implements ServedGateway {
 
   async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
     await this.#control.configured;
-    return searchFor(this.#control.local.deps, request, options.signal);
+    const { local } = this.#control;
+    return local.call(() => searchFor(local.deps, request, options.signal));
   }
 
   async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
     await this.#control.configured;
-    return (await fetchFor(this.#control.local.deps, { url, ...wanted }, signal)) as PageAnswer;
+    const { local } = this.#control;
+    return (await local.call(() => fetchFor(local.deps, { url, ...wanted }, signal))) as PageAnswer;
   }
 
   async fetchPages(
@@ -411,7 +413,8 @@ class RunningGateway implements ServedGateway {
     { signal, ...wanted }: FetchPageOptions = {},
   ): Promise<readonly PageResult[]> {
     await this.#control.configured;
-    const answer = await fetchFor(this.#control.local.deps, { urls, ...wanted }, signal);
+    const { local } = this.#control;
+    const answer = await local.call(() => fetchFor(local.deps, { urls, ...wanted }, signal));
     return (answer as { readonly results: readonly PageResult[] }).results;
   }
 

@@ -1,13 +1,14 @@
 // The gateway embedded in other programs, in every way that docs/embedding.md shows: its own port, inject, http.createServer,
 // Express and Fastify.
 
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
 import fastify from 'fastify';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import { ConfigError, createGateway, type Gateway, type InjectRequest, type SettingsInput } from '../../src/index.ts';
+import { serving } from '../support/serving.ts';
 import { chat, KEY, MODEL, readStream, settingsFor, startHosts } from '../support/system.ts';
 
 async function startGateway(t: Test, extra: SettingsInput = {}): Promise<Gateway> {
@@ -221,6 +222,31 @@ t.test('headers of injected requests may be those of fetch', async (t) => {
   ]) {
     t.equal((await gateway.inject({ path: '/svc/auth/check', headers })).status, 200);
   }
+});
+
+t.test('close waits for searches and pages of the program', async (t) => {
+  const asked: ServerResponse[] = [];
+  const both = Promise.withResolvers<void>();
+  const url = await serving(t, (_, res) => {
+    if (asked.push(res) === 2) both.resolve();
+  });
+  const search = { engines: { engine_a: { kind: 'worker', url } } } as const;
+  const gateway = await startGateway(t, { search, fetch: { allow: ['127.0.0.1'] } });
+  const query = { query: 'weir', engines: ['engine_a'] };
+  const calls = Promise.all([gateway.search(query), gateway.fetchPage(`${url}/page`)]);
+  await both.promise;
+  const closed = gateway.close();
+  // Without anything in flight a gateway is closed within these turns.
+  for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
+  for (const res of asked) {
+    const isPage = res.req.url === '/page';
+    res.setHeader('content-type', isPage ? 'text/html' : 'application/json');
+    res.end(isPage ? '<p>Words of a page.</p>' : '{"results":[]}');
+  }
+  t.match(await calls, [{ meta: { engines_used: ['engine_a'] } }, { content: 'Words of a page.' }]);
+  await closed;
+  await t.rejects(gateway.search(query), { code: 'HR_DRAINING' });
+  await t.rejects(gateway.fetchPage(`${url}/page`), { code: 'HR_DRAINING' });
 });
 
 t.test('a closed gateway takes no settings', async (t) => {
