@@ -32,8 +32,11 @@ import type { Snapshot } from './snapshot.ts';
  */
 const YOUNG_MB = 48;
 
-/** How long a thread that is asked to close may take: it has been drained, or nothing is waited for any more. */
-const CLOSE_MS = 1000;
+/**
+ * How long a thread that is asked to close may take. It has been drained, or nothing is waited for any more; but what its requests
+ * have spent is reported by its last messages, also on a busy machine.
+ */
+const CLOSE_MS = 5000;
 
 /** What a thread is started with. */
 export interface ThreadData {
