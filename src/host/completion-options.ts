@@ -315,6 +315,16 @@ export function refuseOthers({ others }: CompletionOptions, kind: string): void 
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
+/** Tokens that engines of this process list for each generated one: a vocabulary takes 100 KB and more. */
+const MAX_PROBS = 100;
+
+/** Throws InvalidOptions for more tokens listed than an engine of this process takes on, and for a slot that it does not have. */
+export function refuseBeyond({ n_probs, slot_id }: CompletionOptions, slots: number): void {
+  if (n_probs > MAX_PROBS) throw invalidOption('n_probs', `this host lists at most ${MAX_PROBS} tokens`);
+  if (slot_id >= slots)
+    throw invalidOption('slot_id', `there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`);
+}
+
 function readPrompt(value: unknown, entries: ValidationEntry[]): string | PromptPart[] {
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) {

@@ -9,6 +9,9 @@ import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts
 import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 import { type Script, generatedText, PartReader, scriptedParts } from './script.ts';
+/** Each takes a place in the engine, before and while it runs. */
+const MAX_CHOICES = 2048;
+
 /** What is known of a request before its answer begins. */
 export interface DialectRequest {
   readonly format: ApiFormat;
@@ -57,7 +60,9 @@ export function answerByEngine(engine: ModelEngine, reply: Reply, request: Diale
   const options = engine.isPaced === true ? plainOptions(request, fields) : optionsOf(request, fields, spec);
   const parts = { ...request, fields, callsTools: spec.tools.length > 0, script: script ?? null };
   const choices: Choice[] = [];
-  for (let at = 0; at < spec.prompts.length * fields.choices; at++) choices.push(new Choice(parts, choices, at));
+  const count = spec.prompts.length * fields.choices;
+  if (count > MAX_CHOICES) throw invalidOption('prompt', `a request has at most ${MAX_CHOICES} choices of all prompts`);
+  for (let at = 0; at < count; at++) choices.push(new Choice(parts, choices, at));
   const deps = { choices, format, reply, engine, timingsId };
   const answer = fields.stream ? new Streaming(deps) : new Whole(deps);
   reply.onClose(() => answer.cancel());

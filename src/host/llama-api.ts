@@ -90,13 +90,13 @@ function complete(request: LlamaRequest): void {
 
 /** Requests to a paced engine: whatever they leave out or have in another shape is the default. */
 function readLeniently(body: Json): CompletionOptions {
-  const { prompt, seed, stop, stream, ignore_eos } = body;
+  const { prompt, seed, stream, ignore_eos } = body;
   return {
     ...DEFAULT_OPTIONS,
     prompt: (prompt ?? '') as CompletionOptions['prompt'],
     n_predict: limitOf(body, 'n_predict', 'max_tokens') ?? -1,
     seed: (seed ?? -1) as number,
-    stop: stopsOf(stop),
+    stop: stopsOf(body, 'stop'),
     stream: stream === true,
     ignore_eos: ignore_eos === true,
   };

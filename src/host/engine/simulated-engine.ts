@@ -2,7 +2,7 @@
 // request has a scheduler of its own, with steps of a constant length, and words in place of the language model. The same seed, name
 // and arrivals give the same answers at the same times.
 import { type Clock, type TimerHandle, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
-import { type CompletionOptions, invalidOption, InvalidOptions } from '../completion-options.ts';
+import { type CompletionOptions, invalidOption, InvalidOptions, refuseBeyond } from '../completion-options.ts';
 import {
   type EngineFigures,
   type EngineProps,
@@ -282,6 +282,7 @@ class SimulatedEngine implements ModelEngine {
     const { model, sampling } = loaded;
     const { vocabulary, tokenizer } = model;
     const { options } = task;
+    refuseBeyond(options, this.#profile.maxSequences);
     const systemTokens = systemTokensOf(model, task.system ?? '');
     const prompt = promptTokens(task.prompt, options.image_data, { vocabulary, tokenizer, systemTokens });
     const { contextTokens } = this.#profile;

@@ -30,7 +30,7 @@ function read(body: Json): RequestFields {
   return {
     prompt: textOf(messages),
     maxTokens: limitOf(body, 'max_completion_tokens', 'max_tokens'),
-    stops: stopsOf(body['stop']),
+    stops: stopsOf(body, 'stop'),
     stream: body['stream'] === true,
     includeUsage: wantsUsage(body),
     choices: choicesOf(body),

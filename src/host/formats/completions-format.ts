@@ -32,7 +32,7 @@ function read(body: Json): RequestFields {
   return {
     prompt: textOf(body['prompt']),
     maxTokens: limitOf(body, 'max_tokens'),
-    stops: stopsOf(body['stop']),
+    stops: stopsOf(body, 'stop'),
     stream: body['stream'] === true,
     includeUsage: wantsUsage(body),
     choices,

@@ -7,14 +7,16 @@ import { type Json, textOf } from './format.ts';
 /** Length of a vector when the request names no `dimensions`. */
 const DIMENSIONS = 64;
 const MAX_DIMENSIONS = 4096;
+/** Numbers of all vectors of an answer: some 40 MB of JSON. */
+const MAX_NUMBERS = 2_097_152;
 
 /** The answer of the embeddings API. Throws an Error that says what is wrong with the request. */
 export function embed(body: Json, model: string): Json {
-  const inputs = inputsOf(body['input']);
   const dimensions = body['dimensions'] ?? DIMENSIONS;
   if (!(Number.isInteger(dimensions) && Number(dimensions) >= 1 && Number(dimensions) <= MAX_DIMENSIONS)) {
     throw new Error(`dimensions must be a whole number from 1 to ${MAX_DIMENSIONS}`);
   }
+  const inputs = inputsOf(body['input'], Number(dimensions));
   const tokens = inputs.reduce((sum, input) => sum + countTokens(input), 0);
   return {
     object: 'list',
@@ -28,11 +30,14 @@ export function embed(body: Json, model: string): Json {
   };
 }
 
-function inputsOf(input: unknown): string[] {
+function inputsOf(input: unknown, dimensions: number): string[] {
   if (typeof input === 'string') return [input];
   if (!Array.isArray(input) || input.length === 0) throw new Error('input must be a text or an array');
   // An array of numbers is one text as tokens; any other array holds one input in each place.
-  return typeof input[0] === 'number' ? [textOf(input)] : input.map(textOf);
+  if (typeof input[0] === 'number') return [textOf(input)];
+  const most = Math.floor(MAX_NUMBERS / dimensions);
+  if (input.length > most) throw new Error(`input must be at most ${most} texts of ${dimensions} dimensions`);
+  return input.map(textOf);
 }
 
 function vectorOf(seed: number, dimensions: number): Float32Array {
@@ -87,7 +92,7 @@ export function speak(body: Json): Buffer {
 
 /** The answer of llama-server's own embedding API: one entry for each text, of one vector. Throws as `embed` does. */
 export function embedContent(body: Json, model: string): Json[] {
-  return inputsOf(body['content'] ?? body['input']).map((input, index) => ({
+  return inputsOf(body['content'] ?? body['input'], DIMENSIONS).map((input, index) => ({
     index,
     embedding: [Array.from(vectorOf(seedOf(0, model, input), DIMENSIONS))],
   }));

@@ -148,10 +148,12 @@ export function limitOf(body: Json, ...names: readonly string[]): number | undef
   return undefined;
 }
 
-/** Stop strings: a text, an array of texts, or nothing; empty ones are dropped. */
-export function stopsOf(value: unknown): string[] {
-  const list = Array.isArray(value) ? value : [value];
-  return list.filter((stop): stop is string => typeof stop === 'string' && stop !== '');
+/** Stop strings: a text, an array of texts, or nothing; empty ones are dropped. Throws for anything else. */
+export function stopsOf(body: Json, name: string): string[] {
+  const value = body[name] ?? [];
+  const list: readonly unknown[] = Array.isArray(value) ? value : [value];
+  if (!list.every((stop) => typeof stop === 'string')) throw new Error(`${name} must be a text or an array of texts`);
+  return list.filter((stop) => stop !== '');
 }
 
 /** Whether a stream of an OpenAI dialect ends with a usage chunk. */

@@ -23,7 +23,7 @@ function read(body: Json): RequestFields {
   return {
     prompt: [textOf(body['system']), textOf(body['messages'])].join('\n'),
     maxTokens: limitOf(body, 'max_tokens'),
-    stops: stopsOf(body['stop_sequences']),
+    stops: stopsOf(body, 'stop_sequences'),
     stream: body['stream'] === true,
     includeUsage: true,
     ...ONE_CHOICE,

@@ -30,7 +30,7 @@ function read(body: Json): RequestFields {
   return {
     prompt: [textOf(body['instructions']), textOf(body['input'])].join('\n'),
     maxTokens: limitOf(body, 'max_output_tokens'),
-    stops: stopsOf(body['stop']),
+    stops: stopsOf(body, 'stop'),
     stream: body['stream'] === true,
     includeUsage: true,
     ...ONE_CHOICE,

@@ -1,6 +1,6 @@
 // An engine that runs a GGUF file in this process: checks the file, loads the optional package, then the model.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
-import { invalidOption } from '../completion-options.ts';
+import { refuseBeyond } from '../completion-options.ts';
 import { chooseSeed } from '../engine/sampling/random.ts';
 import {
   type CompletionEnd,
@@ -121,7 +121,7 @@ export class GgufEngine implements ModelEngine {
     const { options } = task;
     const { vocabularySize } = header;
     refuseUnsupported(options);
-    this.#refuseSlot(options.slot_id);
+    refuseBeyond(options, this.#pool.list().length);
     const prompt = promptOf(task.prompt, { module, model, vocabularySize, system: task.system ?? '' });
     const contextTokens = this.contextTokens();
     if (task.whenFull === 'stop' && prompt.tokens.length >= contextTokens) {
@@ -200,12 +200,6 @@ export class GgufEngine implements ModelEngine {
     await context.dispose();
     await model.dispose();
     await llama.dispose();
-  }
-
-  #refuseSlot(slotId: number): void {
-    const { length } = this.#pool.list();
-    if (slotId >= length)
-      throw invalidOption('slot_id', `there is no slot ${slotId}; slots are numbered 0 to ${length - 1}`);
   }
 
   async #grammar(text: string): Promise<object | undefined> {

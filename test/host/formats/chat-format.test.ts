@@ -70,6 +70,11 @@ t.test('a stop string ends the answer before it', async (t) => {
   const cut = (await openai().chat.completions.create({ ...ask, stop })).choices[0];
   t.equal(cut?.message.content, whole.slice(0, whole.indexOf(stop)));
   t.equal(cut?.finish_reason, 'stop');
+  for (const wrong of [1, ['a', 1], {}] as unknown[] as string[])
+    await t.rejects(openai().chat.completions.create({ ...ask, stop: wrong }), {
+      status: 400,
+      message: /stop must be/,
+    });
 });
 
 t.test('parts of a content count as prompt, images do not', async (t) => {

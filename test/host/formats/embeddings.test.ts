@@ -50,5 +50,9 @@ t.test('tokens are one text, and mistakes are named', async (t) => {
   await t.rejects(client().embeddings.create({ model: 'm', input: 'x', dimensions: 0 }), {
     message: /dimensions must be/,
   });
+  const input = Array.from({ length: 513 }, () => 'x');
+  await t.rejects(client().embeddings.create({ model: 'm', input, dimensions: 4096 }), {
+    message: /at most 512 texts of 4096 dimensions/,
+  });
   await t.rejects(client().embeddings.create({ model: 'x', input: 'x' }), { status: 404, message: /does not exist/ });
 });

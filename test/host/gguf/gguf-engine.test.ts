@@ -108,6 +108,7 @@ t.test('refuses by name what the sampler has not', async (t) => {
     [{ tfs_z: 0.9, mirostat: 1 }, ['body.tfs_z', 'body.mirostat']],
     [{ grammar: 'root ::= (' }, ['body.grammar']],
     [{ slot_id: 4 }, ['body.slot_id']],
+    [{ n_probs: 101 }, ['body.n_probs']],
   ];
   for (const [options, places] of cases)
     t.same(

@@ -161,6 +161,7 @@ t.test('what is not built or makes no sense is refused by name', async (t) => {
     [host, { ...text, best_of: 3 }, 'best_of'],
     [host, { ...text, echo: true }, 'echo'],
     [host, { ...text, prompt: [1, 2], suffix: 'y' }, 'suffix'],
+    [host, { ...text, prompt: Array.from({ length: 17 }, () => 'x'), n: 128 }, 'prompt'],
     [paced, { ...text, n: 2 }, 'n'],
   ];
   for (const [where, body, name] of refused) {

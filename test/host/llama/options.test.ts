@@ -360,6 +360,8 @@ t.test('a wrong type of any option is a 422 in the standard shape, all mistakes 
     { prompt: [1.5] },
     { prompt: [999999] },
     { prompt: 'a', grammar: 'x' },
+    { prompt: 'a', n_probs: 101 },
+    { prompt: 'a', slot_id: 100_000 },
   ]) {
     t.equal((await send(host, '/completion', body)).status, 422);
   }
