@@ -95,6 +95,16 @@ export const CONNECTIONS = 64;
 /** Far above any page of results. */
 const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
 
+/** Longer answers are looked at before they are parsed. */
+const COUNTED_BYTES = 256 * 1024;
+
+/** Lists, objects and tags in an answer: parsers take up to 0.7 us for each, and 8 MB of them held a thread up for 2 to 6 s. */
+const MAX_MARKS = 500_000;
+
+const LESS_THAN = 0x3c;
+const OPEN_BRACKET = 0x5b;
+const OPEN_BRACE = 0x7b;
+
 /** Requests for one search of one engine, pages and lookups together; and for each ten hits wanted, what a price covers. */
 const MAX_REQUESTS = 12;
 const REQUESTS_PER_TEN = 2;
@@ -497,6 +507,7 @@ export class EngineCall {
 
   #parse(engine: HttpEngine, response: EngineResponse, state: unknown, collected: number): EnginePage {
     const nowMs = this.#client.deps.epochMs();
+    if (isDense(response.body)) throw new EngineError('invalid');
     try {
       const context = { query: this.#plan?.query ?? this.#query, state, collected, nowMs };
       const { hits, next, note, notApplied } = engine.parse(
@@ -534,6 +545,17 @@ export class EngineCall {
     const isWorker = this.#client.spec.workers[0]?.kind === 'worker';
     return error.failure === 'http' && isWorker ? error.reason.replace('engine', 'worker') : error.reason;
   }
+}
+
+/** Whether an answer has far more structure than a page of results. */
+function isDense(body: Buffer): boolean {
+  if (body.byteLength <= COUNTED_BYTES) return false;
+  let marks = 0;
+  for (let at = 0; at < body.byteLength; at++) {
+    const byte = body[at];
+    if (byte === OPEN_BRACKET || byte === OPEN_BRACE || byte === LESS_THAN) marks++;
+  }
+  return marks > MAX_MARKS;
 }
 
 function retryAfterOf(error: unknown): number | undefined {

@@ -33,6 +33,14 @@ t.test('refuses a search type that its engine does not have, without a request',
   t.same([b.transport.asked, b.outcomes], [[], []]);
 });
 
+t.test('an answer with far more structure than a page of results is not parsed', async (t) => {
+  // The answer itself has two.
+  const found = (marks: number): ClientSetup =>
+    setUpClient(() => ({ urls: [`http://a.org/${'['.repeat(marks - 2)}`] }));
+  t.same(await reasons(found(500_001), 1), ['invalid response']);
+  t.same(await reasons(found(500_000), 1), ['ok']);
+});
+
 t.test('reports failures in short and stable words', async (t) => {
   for (const [failure, reason] of [
     ['denied', 'access denied'],
