@@ -209,7 +209,7 @@ async function* decodedFrames(
   async function* bytesOf(frame: ZstdFrame): AsyncGenerator<Uint8Array, undefined> {
     do {
       const length = frame.take(piece);
-      yield piece.subarray(0, length);
+      if (!frame.isSkippable) yield piece.subarray(0, length);
       piece = piece.subarray(length);
     } while (!frame.isWhole && (await more()));
   }

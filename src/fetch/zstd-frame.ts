@@ -1,17 +1,23 @@
-// Where a frame of zstd ends (RFC 8878 §3.1.1). The decoder of Node.js does not tell: it ends quietly where its input is cut off, and
+// Where a frame of zstd ends (RFC 8878 §3.1). The decoder of Node.js does not tell: it ends quietly where its input is cut off, and
 // drops the frames behind the first one.
 
 /** Bytes of magic number and frame header descriptor, and of a block header. */
 const HEADER_START = 5;
 const BLOCK_HEADER = 3;
 
+/** First magic number of the 16 of skippable frames (RFC 8878 §3.1.2). */
+const SKIPPABLE = 0x184d2a50;
+
 /** Follows the bytes of one frame, which come in pieces. What they say is for the decoder to check. */
 export class ZstdFrame {
   /** Its last byte was taken. */
   isWhole = false;
+  /** It has no text: its magic number is one of those that decoders skip. Known from the fifth byte on. */
+  isSkippable = false;
   #hasHeader = false;
   #isLastBlock = false;
   #checksumBytes = 0;
+  #firstOfLength = 0;
   /** The little-endian number that is being read, and its bytes so far. */
   #value = 0;
   #read = 0;
@@ -41,6 +47,11 @@ export class ZstdFrame {
     const value = this.#value;
     this.#value = 0;
     this.#read = 0;
+    if (this.isSkippable) {
+      this.#passing = this.#firstOfLength + value * 256;
+      this.#isLastBlock = true;
+      return;
+    }
     if (this.#hasHeader) {
       this.#isLastBlock = (value & 1) !== 0;
       // A block of one repeated byte has that byte alone.
@@ -50,6 +61,13 @@ export class ZstdFrame {
     }
     this.#hasHeader = true;
     const descriptor = Math.floor(value / 2 ** 32);
+    const magic = value % 2 ** 32;
+    if (magic >= SKIPPABLE && magic < SKIPPABLE + 16) {
+      // Its length is the four bytes behind the magic number: this one, and three as long as a block header.
+      this.isSkippable = true;
+      this.#firstOfLength = descriptor;
+      return;
+    }
     const isSingleSegment = (descriptor & 0x20) !== 0;
     const dictionaryBytes = [0, 1, 2, 4][descriptor & 3] as number;
     const sizeBytes = [isSingleSegment ? 1 : 0, 2, 4, 8][descriptor >> 6] as number;

@@ -58,6 +58,9 @@ t.test('sends its name and what it accepts, and no other headers', async (t) => 
   });
 });
 
+/** A frame of zstd that decoders skip (RFC 8878 §3.1.2). */
+const SKIPPABLE = Buffer.from('502a4d180500000068656c6c6f', 'hex');
+
 t.test('decodes every accepted coding, and two in a row', async (t) => {
   const codings: Record<string, [string, Uint8Array]> = {
     '/gzip': ['gzip', gzipSync(TEXT)],
@@ -68,6 +71,16 @@ t.test('decodes every accepted coding, and two in a row', async (t) => {
     '/br': ['br', brotliCompressSync(TEXT)],
     '/zstd': ['zstd', zstdCompressSync(TEXT)],
     '/frames': ['zstd', Buffer.concat([zstdCompressSync(TEXT.slice(0, 9)), zstdCompressSync(TEXT.slice(9))])],
+    '/skippable': [
+      'zstd',
+      Buffer.concat([
+        SKIPPABLE,
+        zstdCompressSync(TEXT.slice(0, 9)),
+        SKIPPABLE,
+        zstdCompressSync(TEXT.slice(9)),
+        SKIPPABLE,
+      ]),
+    ],
     '/two-frames': ['zstd, gzip', gzipSync(Buffer.concat([zstdCompressSync(TEXT), zstdCompressSync('')]))],
     '/identity': ['identity', Buffer.from(TEXT)],
     '/two': ['gzip, br', brotliCompressSync(gzipSync(TEXT))],

@@ -4,6 +4,14 @@ import { ZstdFrame } from '../../src/fetch/zstd-frame.ts';
 
 const { ZSTD_c_checksumFlag, ZSTD_c_contentSizeFlag } = constants;
 
+/** A frame that decoders skip, with one of the sixteen magic numbers. */
+function skippable(number: number, bytes: number): Buffer {
+  const frame = Buffer.alloc(8 + bytes, 'a');
+  frame.writeUInt32LE(0x184d2a50 + number, 0);
+  frame.writeUInt32LE(bytes, 4);
+  return frame;
+}
+
 /** Frames with headers and blocks of all kinds. */
 const FRAMES: Readonly<Record<string, Buffer>> = {
   empty: zstdCompressSync(''),
@@ -13,6 +21,8 @@ const FRAMES: Readonly<Record<string, Buffer>> = {
     Buffer.from(Array.from({ length: 60_000 }, (_, at) => `${at * 7919}`).join(' ')),
   ),
   'with a checksum': zstdCompressSync('<p>words', { params: { [ZSTD_c_checksumFlag]: 1 } }),
+  skippable: skippable(15, 300_000),
+  'skippable and empty': skippable(0, 0),
   'without its size': zstdCompressSync(Buffer.alloc(70_000, 'ab'), { params: { [ZSTD_c_contentSizeFlag]: 0 } }),
 };
 
