@@ -107,8 +107,11 @@ function byLabel(label: string): string | null {
   }
 }
 
-/** UTF-16 without a mark: markup has a zero in every other byte. */
+/** UTF-16 without a mark: markup begins with a zero in every other byte, and most of its other bytes have one. */
 function byZeros(bytes: Uint8Array): string | null {
+  const [first = 0, second = 0, third = 0, fourth = 0] = bytes;
+  if (first === 0x3c && second === 0 && isMarkup(third) && fourth === 0) return 'utf-16le';
+  if (first === 0 && second === 0x3c && third === 0 && isMarkup(fourth)) return 'utf-16be';
   const pairs = Math.min(bytes.length, 1024) >> 1;
   let even = 0;
   let odd = 0;
@@ -118,6 +121,11 @@ function byZeros(bytes: Uint8Array): string | null {
   }
   if (odd > pairs / 2 && even < pairs / 20) return 'utf-16le';
   return even > pairs / 2 && odd < pairs / 20 ? 'utf-16be' : null;
+}
+
+/** What follows the first `<` of a page: a letter, `!` or `?`. */
+function isMarkup(byte: number): boolean {
+  return byte === 0x21 || byte === 0x3f || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a);
 }
 
 /** The encoding that the page declares in an XML declaration or a `meta` element; null without a usable one. */

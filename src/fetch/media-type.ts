@@ -49,6 +49,9 @@ const TAG =
 /** Characters at least that tell UTF-16 from a short binary file. */
 const MIN_PAIRS = 8;
 const WIDE_BOM = /^(?:\xfe\xff|\xff\xfe)/;
+/** Markup in UTF-16, whatever follows: of East Asian text few bytes are zero. */
+// oxlint-disable-next-line no-control-regex -- bytes of UTF-16
+const WIDE_MARKUP = /^(?:<\0[!?a-z]\0|\0<\0[!?a-z])/i;
 
 /** Parses the header. The first of several types counts. */
 export function declaredType(header: string | undefined): DeclaredType {
@@ -74,11 +77,12 @@ export function mediaTypeOf({ mediaType, charset }: DeclaredType, bytes: Uint8Ar
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, SNIFFED_BYTES)).toString(
     'latin1',
   );
-  const text = isWide(head) ? head.replaceAll('\0', '') : head;
+  const isMarkup = WIDE_MARKUP.test(head);
+  const text = isMarkup || isWide(head) ? head.replaceAll('\0', '') : head;
   const isPdf =
     head.startsWith('%PDF-') || (PDF.has(mediaType ?? '') && head.slice(0, PDF_LEAD_BYTES).includes('%PDF-'));
   if (isPdf) return 'application/pdf';
-  if (isBinary(text, charset)) throw notText('binary');
+  if (!isMarkup && isBinary(text, charset)) throw notText('binary');
   if (mediaType !== null && !PDF.has(mediaType)) return mediaType;
   return sniffed(text);
 }

@@ -241,6 +241,9 @@ t.test('UTF-16 without a byte order mark, whatever is declared', (t) => {
     }
   }
   t.equal(decode(Buffer.from(SIMPLIFIED, 'utf16le'), 'utf-16le'), SIMPLIFIED, 'without any zero');
+  const short = `<p>${SIMPLIFIED.repeat(20)}`;
+  t.equal(decode(Buffer.from(short, 'utf16le'), null), short, 'behind one tag');
+  t.equal(decode(Buffer.from(short, 'utf16le').swap16(), null), short);
   t.end();
 });
 

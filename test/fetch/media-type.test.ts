@@ -80,6 +80,9 @@ t.test('UTF-16 without a byte order mark or a charset is text', async (t) => {
     t.equal(verdict('text/html', encode('<html><p>Wasser im Fluß</html>')), 'text/html');
     t.equal(verdict(undefined, encode('<!doctype html><title>Wasser</title>')), 'text/html', 'sniffed too');
     t.equal(verdict(undefined, encode('Wasser im Fluss')), 'text/plain');
+    const chinese = `<p>${'一部分水流进下一个池子'.repeat(40)}`;
+    t.equal(verdict('text/html', encode(chinese)), 'text/html', 'East Asian text behind a tag');
+    t.equal(verdict(undefined, encode(chinese)), 'text/html');
   }
   t.equal(verdict('text/html', 'a\0b\0'.repeat(3)), 'HR_FETCH_TYPE binary');
   t.equal(verdict('text/html', '\x01\0\x02\0\x03\0'.repeat(9)), 'HR_FETCH_TYPE binary');
