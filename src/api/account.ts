@@ -16,7 +16,7 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import type { ParameterDoc } from './openapi.ts';
-import { authenticate } from './pipeline.ts';
+import { authenticate, badKey } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery, type Schema } from './schema.ts';
 
@@ -213,7 +213,7 @@ function answering(
 ): Endpoint {
   return (exchange, deps) => {
     const { credential } = authenticate(exchange, deps);
-    if (credential.kind === 'bad') throw new HeadraceError('HR_AUTH_INVALID');
+    if (credential.kind === 'bad') throw badKey(deps.keys);
     if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
     const { accountReader } = deps;
     if (accountReader === null) throw new HeadraceError('HR_ROUTE_NOT_FOUND');

@@ -6,7 +6,7 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { type Standing, STANDING } from '../routing/index.ts';
 import type { ApiDeps } from './deps.ts';
-import { authenticate } from './pipeline.ts';
+import { authenticate, badKey } from './pipeline.ts';
 
 export function health(exchange: Exchange, deps: ApiDeps): void {
   if (deps.stage !== 'ready') {
@@ -67,7 +67,7 @@ function healthyModels(deps: ApiDeps): number {
 /** 200 for a good key, 401 for any other, whether or not the gateway asks for keys. */
 export function authCheck(exchange: Exchange, deps: ApiDeps): void {
   const { credential } = authenticate(exchange, deps);
-  if (credential.kind === 'bad') throw new HeadraceError('HR_AUTH_INVALID');
+  if (credential.kind === 'bad') throw badKey(deps.keys);
   if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
   respondJson(exchange, 200, { status: 'ok' });
 }

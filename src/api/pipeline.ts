@@ -128,18 +128,26 @@ function accessOf<Input>(
   return key === undefined ? access : authenticate(exchange, deps, key);
 }
 
-/** Checks the key of a request: `key`, else that in its usual headers. Throws 401 for a bad one. */
+/**
+ * Checks the key of a request: `key`, else that in its usual headers. Throws 401 for a bad one, and 503 for one that may be a key of the
+ * store while its keys are not known.
+ */
 export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps, key?: string): Access {
   const presented =
     key === undefined ? presentedKey(exchange.authorization, exchange.apiKey) : { key, bearer: undefined };
   const credential = keys.check(presented.key);
-  if (credential.kind === 'bad' && settings.keys.required) throw new HeadraceError('HR_AUTH_INVALID');
+  if (credential.kind === 'bad' && settings.keys.required) throw badKey(keys);
   if (credential.kind === 'good') {
     exchange.account = credential.account;
     exchange.credential = credential.key;
   }
   exchange.keyless = credential.kind === 'none' && settings.keys.required;
   return { credential, bearer: presented.bearer };
+}
+
+/** The error of a key that is not in the table. */
+export function badKey({ isComplete }: ApiDeps['keys']): HeadraceError {
+  return new HeadraceError(isComplete ? 'HR_AUTH_INVALID' : 'HR_STARTING');
 }
 
 /** Tokens are counted in the messages dialect, though it is no path of its requests. */

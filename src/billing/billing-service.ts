@@ -186,10 +186,8 @@ export class BillingService {
 
   /** The updates that bring a new data plane up to date. */
   updates(): BillingUpdate[] {
-    return [
-      { type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } },
-      { type: 'Budgets', change: this.#limits.budgets() },
-    ];
+    const budgets = { type: 'Budgets', change: this.#limits.budgets() } as const;
+    return this.#loaded ? [{ type: 'Keys', change: { reset: true, put: this.keys(), drop: [] } }, budgets] : [budgets];
   }
 
   metrics(): MetricsSnapshot {

@@ -36,7 +36,7 @@ export interface GoodCredential {
 /** Result of checking a request's credentials. */
 export type Credential = { readonly kind: 'none' } | { readonly kind: 'bad' } | GoodCredential;
 
-/** Keys that came, went or changed in the store. `reset`: drops everything known of the store before. */
+/** Keys that came, went or changed in the store. `reset`: these are all keys of the store. */
 export interface KeyChange {
   readonly reset: boolean;
   readonly put: readonly KeyRecord[];
@@ -65,10 +65,16 @@ export class KeyTable {
   readonly #seen = new LRUCache<string, Credential>({ max: CACHE_ENTRIES });
   readonly #stored = new Map<string, KeyRecord>();
   #configured: ReadonlyMap<string, KeyRecord> = new Map();
+  /** Whether a key that is not here is no key: the keys of the store are known, where there is one. */
+  isComplete: boolean;
 
-  /** @param epochMs milliseconds since 1970; without it no key expires in this table */
-  constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0) {
+  /**
+   * @param epochMs milliseconds since 1970; without it no key expires in this table
+   * @param hasStore keys of a store are still to come
+   */
+  constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0, hasStore = false) {
     this.#epochMs = epochMs;
+    this.isComplete = !hasStore;
     this.configure(records);
   }
 
@@ -84,7 +90,10 @@ export class KeyTable {
 
   /** Applies a change of the keys in the store. */
   update({ reset, put, drop }: KeyChange): void {
-    if (reset) this.#stored.clear();
+    if (reset) {
+      this.#stored.clear();
+      this.isComplete = true;
+    }
     for (const record of put) this.#stored.set(record.hash, record);
     for (const hash of drop) this.#stored.delete(hash);
     this.#seen.clear();

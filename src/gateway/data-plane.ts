@@ -247,8 +247,8 @@ export class DataPlane {
       },
     });
     this.#configureSearch(snapshot);
-    this.#keys = new KeyTable(snapshot.keys, epochMs);
     const { accounts } = options;
+    this.#keys = new KeyTable(snapshot.keys, epochMs, accounts !== null);
     const { credit } = snapshot.settings;
     const { payments = null } = accounts ?? {};
     this.#paymentProcessor = payments === null ? null : new PaymentClient(options.system, payments, `thread-${thread}`);

@@ -62,6 +62,15 @@ t.test('an expired key is invalid, also when the cache has it as valid', async (
   t.equal(table.check('hr_e').kind, 'bad');
 });
 
+t.test('a table with a store is complete once it has all keys of the store', async (t) => {
+  t.ok(new KeyTable([]).isComplete);
+  const table = new KeyTable([], undefined, true);
+  table.update({ reset: false, put: [], drop: ['hash'] });
+  t.notOk(table.isComplete);
+  table.update({ reset: true, put: [], drop: [] });
+  t.ok(table.isComplete);
+});
+
 t.test('a key of the greatest length is looked up', async (t) => {
   const key = 'k'.repeat(512);
   t.match(new KeyTable([{ hash: hashKey(key), account: 'a' }]).check(key), { kind: 'good' });
