@@ -16,7 +16,7 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import type { ParameterDoc } from './openapi.ts';
-import { authenticate, badKey } from './pipeline.ts';
+import { requireKey } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery, type Schema } from './schema.ts';
 
@@ -212,9 +212,7 @@ function answering(
   show: (value: object, deps: ApiDeps, credential: GoodCredential) => object,
 ): Endpoint {
   return (exchange, deps) => {
-    const { credential } = authenticate(exchange, deps);
-    if (credential.kind === 'bad') throw badKey(deps.keys);
-    if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
+    const credential = requireKey(exchange, deps);
     const { accountReader } = deps;
     if (accountReader === null) throw new HeadraceError('HR_ROUTE_NOT_FOUND');
     const question = read(exchange, deps);

@@ -1,12 +1,11 @@
 // `GET /health` and `GET /svc/auth/check`. Health is a latch: 503 until every CRN has been probed once, then 200 whatever the
 // CRNs do, and 503 again while draining.
 
-import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { type Standing, STANDING } from '../routing/index.ts';
 import type { ApiDeps } from './deps.ts';
-import { authenticate, badKey } from './pipeline.ts';
+import { requireKey } from './pipeline.ts';
 
 export function health(exchange: Exchange, deps: ApiDeps): void {
   if (deps.stage !== 'ready') {
@@ -66,8 +65,6 @@ function healthyModels(deps: ApiDeps): number {
 
 /** 200 for a good key, 401 for any other, whether or not the gateway asks for keys. */
 export function authCheck(exchange: Exchange, deps: ApiDeps): void {
-  const { credential } = authenticate(exchange, deps);
-  if (credential.kind === 'bad') throw badKey(deps.keys);
-  if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
+  requireKey(exchange, deps);
   respondJson(exchange, 200, { status: 'ok' });
 }

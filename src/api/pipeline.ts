@@ -145,8 +145,16 @@ export function authenticate(exchange: Exchange, { keys, settings }: ApiDeps, ke
   return { credential, bearer: presented.bearer };
 }
 
+/** The key of a request that needs a good one, whether or not the gateway asks for keys. Throws as `authenticate` does, and 401 without a key. */
+export function requireKey(exchange: Exchange, deps: ApiDeps): GoodCredential {
+  const { credential } = authenticate(exchange, deps);
+  if (credential.kind === 'bad') throw badKey(deps.keys);
+  if (credential.kind === 'none') throw new HeadraceError('HR_AUTH_MISSING');
+  return credential;
+}
+
 /** The error of a key that is not in the table. */
-export function badKey({ isComplete }: ApiDeps['keys']): HeadraceError {
+function badKey({ isComplete }: ApiDeps['keys']): HeadraceError {
   return new HeadraceError(isComplete ? 'HR_AUTH_INVALID' : 'HR_STARTING');
 }
 

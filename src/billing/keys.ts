@@ -65,8 +65,7 @@ export class KeyTable {
   readonly #seen = new LRUCache<string, Credential>({ max: CACHE_ENTRIES });
   readonly #stored = new Map<string, KeyRecord>();
   #configured: ReadonlyMap<string, KeyRecord> = new Map();
-  /** Whether a key that is not here is no key: the keys of the store are known, where there is one. */
-  isComplete: boolean;
+  #isComplete: boolean;
 
   /**
    * @param epochMs milliseconds since 1970; without it no key expires in this table
@@ -74,8 +73,13 @@ export class KeyTable {
    */
   constructor(records: readonly KeyRecord[], epochMs: () => number = () => 0, hasStore = false) {
     this.#epochMs = epochMs;
-    this.isComplete = !hasStore;
+    this.#isComplete = !hasStore;
     this.configure(records);
+  }
+
+  /** Whether a key that is not here is no key: the keys of the store are known, where there is one. */
+  get isComplete(): boolean {
+    return this.#isComplete;
   }
 
   get size(): number {
@@ -92,7 +96,7 @@ export class KeyTable {
   update({ reset, put, drop }: KeyChange): void {
     if (reset) {
       this.#stored.clear();
-      this.isComplete = true;
+      this.#isComplete = true;
     }
     for (const record of put) this.#stored.set(record.hash, record);
     for (const hash of drop) this.#stored.delete(hash);

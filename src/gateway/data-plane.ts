@@ -377,12 +377,12 @@ export class DataPlane {
   }
 
   /** Runs a call of the program, for which a drain waits as for a request. Rejects with `HR_DRAINING` once this is closed. */
-  async call<Answer>(start: () => Promise<Answer>): Promise<Answer> {
+  async call<Answer>(start: (deps: ApiDeps) => Promise<Answer>): Promise<Answer> {
     const isClosed = (): boolean => this.#router === CLOSED;
     if (isClosed()) throw new HeadraceError('HR_DRAINING');
     this.#calls++;
     try {
-      return await start();
+      return await start(this.#deps);
     } catch (error) {
       throw isClosed() ? new HeadraceError('HR_DRAINING') : error;
     } finally {

@@ -398,14 +398,12 @@ class RunningGateway implements ServedGateway {
 
   async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
     await this.#control.configured;
-    const { local } = this.#control;
-    return local.call(() => searchFor(local.deps, request, options.signal));
+    return this.#control.local.call((deps) => searchFor(deps, request, options.signal));
   }
 
   async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
     await this.#control.configured;
-    const { local } = this.#control;
-    return (await local.call(() => fetchFor(local.deps, { url, ...wanted }, signal))) as PageAnswer;
+    return (await this.#control.local.call((deps) => fetchFor(deps, { url, ...wanted }, signal))) as PageAnswer;
   }
 
   async fetchPages(
@@ -413,8 +411,7 @@ class RunningGateway implements ServedGateway {
     { signal, ...wanted }: FetchPageOptions = {},
   ): Promise<readonly PageResult[]> {
     await this.#control.configured;
-    const { local } = this.#control;
-    const answer = await local.call(() => fetchFor(local.deps, { urls, ...wanted }, signal));
+    const answer = await this.#control.local.call((deps) => fetchFor(deps, { urls, ...wanted }, signal));
     return (answer as { readonly results: readonly PageResult[] }).results;
   }
 

@@ -9,6 +9,7 @@ import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts
 import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 import { type Script, generatedText, PartReader, scriptedParts } from './script.ts';
+
 /** Each takes a place in the engine, before and while it runs. */
 const MAX_CHOICES = 2048;
 

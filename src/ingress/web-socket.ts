@@ -5,6 +5,7 @@ import type { IncomingMessage } from 'node:http';
 import { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
+import { listed } from '../net/http1-fields.ts';
 import type { BodyBudget } from './body.ts';
 import type { EndCause, ExchangeListener, RequestHead } from './exchange.ts';
 
@@ -68,15 +69,11 @@ export function handshakeFault({ headers, method }: RequestHead): 'none' | 'vers
     'sec-websocket-protocol': protocols,
     'sec-websocket-version': version,
   } = objectOf(headers);
-  if (method !== 'GET' || !listOf(upgrade.toLowerCase()).includes('websocket')) return 'none';
-  const isWhole = upgrade.toLowerCase() === 'websocket' && listOf(connection.toLowerCase()).includes('upgrade');
+  if (method !== 'GET' || !listed(upgrade.toLowerCase()).includes('websocket')) return 'none';
+  const isWhole = upgrade.toLowerCase() === 'websocket' && listed(connection.toLowerCase()).includes('upgrade');
   if (!isWhole || !KEY.test(key)) return 'malformed';
-  if (protocols !== undefined && !areDistinctTokens(listOf(protocols))) return 'malformed';
+  if (protocols !== undefined && !areDistinctTokens(listed(protocols))) return 'malformed';
   return version === '13' ? null : 'version';
-}
-
-function listOf(field: string): string[] {
-  return field.split(',').map((entry) => entry.trim());
 }
 
 function areDistinctTokens(entries: readonly string[]): boolean {

@@ -354,11 +354,16 @@ export class FieldSection {
   }
 }
 
+/** The entries of a field that is a list (RFC 9110 §5.6.1), without white space around them. */
+export function listed(field: string): string[] {
+  return field.split(',').map((entry) => entry.trim());
+}
+
 /** Whether the connection outlives the message (RFC 9112 §9.3). `connection`: its Connection lines, joined by commas. */
 export function persists(minor: number, connection: string): boolean {
   if (connection === '') return minor > 0;
   const options = connection.toLowerCase();
   if (options === 'keep-alive') return true;
-  const names = options.split(',').map((name) => name.trim());
+  const names = listed(options);
   return !names.includes('close') && (minor > 0 || names.includes('keep-alive'));
 }

@@ -3,6 +3,7 @@
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
+import { listed } from '../net/http1-fields.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import type { Peers } from './peers.ts';
 
@@ -381,18 +382,14 @@ function connectionNames(headers: readonly string[]): string[] | undefined {
   let names: string[] | undefined;
   for (let i = 0; i < headers.length; i += 2) {
     if (headers[i] === 'connection' && !PLAIN_CONNECTION.test(headers[i + 1] as string)) {
-      names = [...(names ?? []), ...splitNames(headers[i + 1] as string)];
+      names = [...(names ?? []), ...listed((headers[i + 1] as string).toLowerCase())];
     }
   }
   return names;
 }
 
-function splitNames(value: string): string[] {
-  return value.split(',').map((name) => name.trim().toLowerCase());
-}
-
 function without(headers: readonly string[], connection: string): string[] {
-  const names = splitNames(connection);
+  const names = listed(connection.toLowerCase());
   const out: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
     if (!names.includes(headers[i] as string)) out.push(headers[i] as string, headers[i + 1] as string);
