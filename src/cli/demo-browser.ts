@@ -6,15 +6,18 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { WEBRTC_FLAG } from '../fetch/main-thread.ts';
+import { WEBRTC_FLAGS } from '../fetch/main-thread.ts';
 
-const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome'] as const;
+const NAMES = [
+  ...['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable', 'chrome'],
+  ...['chromium-headless-shell', 'chrome-headless-shell'],
+] as const;
 
 /** What each flag is for is in docs/fetch.md. */
 const FLAGS: readonly string[] = [
   '--headless',
   '--remote-debugging-port=0',
-  WEBRTC_FLAG,
+  ...WEBRTC_FLAGS,
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
   '--block-new-web-contents',
   '--disable-background-networking',
@@ -68,7 +71,8 @@ export async function startBrowser(options: DemoBrowserOptions = {}): Promise<De
     'about:blank',
   ];
   for (const name of names) {
-    const child = spawn(name, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    // A process group of its own: packages install scripts that start the browser and stay in front of it.
+    const child = spawn(name, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
     const close = async (): Promise<void> => {
       await end(child);
       // Its last writes may come while the folder is removed.
@@ -109,9 +113,19 @@ function endpointOf(child: ChildProcess, signal: AbortSignal | undefined): Promi
 
 async function end(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, 'exit');
-  child.kill();
-  const timer = setTimeout(() => child.kill('SIGKILL'), END_MS);
+  const { pid } = child;
+  // Standard error is closed when the last process of the browser has ended.
+  const ended = once(child, 'close');
+  signalGroup(pid, 'SIGTERM');
+  const timer = setTimeout(() => signalGroup(pid, 'SIGKILL'), END_MS);
   await ended;
   clearTimeout(timer);
+}
+
+function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }

@@ -44,6 +44,9 @@ const MODELS = {
 /** Hosts per model: enough to see one fail and the other take over. */
 const HOSTS = 2;
 
+/** A terminal that is closed ends the demo in order too: the browser would stay. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
 const DESCRIPTION = `Runs a gateway in front of two simulated hosts for each of two models and of five search engines, with a demo key,
 and prints commands to paste. An installed Chromium or Chrome is started to show pages that need scripts. Nothing leaves this machine.
 Ctrl-C ends it.`;
@@ -135,12 +138,12 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
   let users: { stop(): void } | null = null;
   const starting = new AbortController();
   const stop = (): void => starting.abort();
-  io.events.on('SIGINT', stop).on('SIGTERM', stop);
+  for (const signal of SIGNALS) io.events.on(signal, stop);
   const [hosts, search, site, browser] = await Promise.all([
     ...([startHosts(), startEngines(), startSite()] as const),
     options.browser ? startBrowser({ signal: starting.signal }) : null,
   ]);
-  io.events.off('SIGINT', stop).off('SIGTERM', stop);
+  for (const signal of SIGNALS) io.events.off(signal, stop);
   const pages: Pages = {
     url: site.url,
     browser: browser === null ? 'absent' : browser.isSandboxed ? 'sandboxed' : 'unsandboxed',
@@ -194,6 +197,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
       await gateway.abort();
       await closeHosts();
     },
+    signals: SIGNALS,
   });
   const start = async (): Promise<void> => {
     try {

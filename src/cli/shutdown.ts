@@ -8,6 +8,8 @@ export interface Closing {
   readonly close: () => Promise<void>;
   /** Ends at once. Default: nothing has to be done before the process ends. */
   readonly abort?: () => Promise<void>;
+  /** Default: SIGTERM and SIGINT. */
+  readonly signals?: readonly NodeJS.Signals[];
 }
 
 /** A command that serves. */
@@ -29,21 +31,21 @@ const INTERRUPTED = 130;
 /** That nobody reads the ready line any more, or a disk is too full for it, is no reason to end. */
 const onUnread = (): void => undefined;
 
-/** Closes at SIGTERM or SIGINT with exit code 0; with 1 when closing fails. */
-export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
+/** Closes at a signal with exit code 0; with 1 when closing fails. */
+export function closeOnSignal(io: CliIo, { close, abort, signals = ['SIGTERM', 'SIGINT'] }: Closing): Serving {
   const { promise: ended, resolve } = Promise.withResolvers<void>();
-  let signals = 0;
+  let received = 0;
   let isOver = false;
   const end = (exitCode: number): void => {
     if (isOver) return;
     isOver = true;
     io.exitCode = exitCode;
-    for (const signal of ['SIGTERM', 'SIGINT']) io.events.off(signal, onSignal);
+    for (const signal of signals) io.events.off(signal, onSignal);
     io.stdout.off('error', onUnread);
     resolve();
   };
   const endNow = (exitCode: number): void => {
-    signals = Infinity;
+    received = Infinity;
     const timer = setTimeout(() => end(exitCode), ABORT_MS);
     const over = (): void => {
       clearTimeout(timer);
@@ -53,12 +55,12 @@ export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
     else abort().then(over, over);
   };
   const onSignal = (): void => {
-    signals++;
-    if (signals === 2) endNow(INTERRUPTED);
-    if (signals > 1) return;
+    received++;
+    if (received === 2) endNow(INTERRUPTED);
+    if (received > 1) return;
     close().then(
       () => {
-        if (signals === 1) end(0);
+        if (received === 1) end(0);
       },
       (error: unknown) => {
         io.stderr.write(`headrace could not close in order: ${String(error)}\n`);
@@ -66,12 +68,12 @@ export function closeOnSignal(io: CliIo, { close, abort }: Closing): Serving {
       },
     );
   };
-  for (const signal of ['SIGTERM', 'SIGINT']) io.events.on(signal, onSignal);
+  for (const signal of signals) io.events.on(signal, onSignal);
   io.stdout.on('error', onUnread);
   return {
     ended,
     get isEnding() {
-      return signals > 0;
+      return received > 0;
     },
     fail: () => endNow(1),
   };

@@ -2,4 +2,4 @@
 export { createGuard } from './guard.ts';
 export { GuardedClient } from './guarded-client.ts';
 export { PageService } from './pages.ts';
-export { WEBRTC_FLAG } from './renderer/browser.ts';
+export { WEBRTC_FLAGS } from './renderer/browser.ts';

@@ -50,9 +50,11 @@ t.test('a port that is taken: a sentence, what to do about it, and exit 1', asyn
 });
 
 t.test('a signal before it is ready ends it with exit code 0', async (t) => {
-  const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
-  await until('handlers', () => cli.handlers > 0);
-  cli.signal('SIGINT');
-  t.strictSame(await cli.ends(), { code: 0, signal: null });
-  t.equal(cli.stdout + cli.stderr, '');
+  for (const signal of ['SIGINT', 'SIGHUP'] as const) {
+    const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);
+    await until('handlers', () => cli.handlers > 0);
+    cli.signal(signal);
+    t.strictSame(await cli.ends(), { code: 0, signal: null });
+    t.equal(cli.stdout + cli.stderr, '');
+  }
 });

@@ -25,8 +25,11 @@ export type BrowserState = 'connected' | 'away';
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
 
-/** What to do with a browser that offers addresses of its own. */
-export const WEBRTC_FLAG = '--webrtc-ip-handling-policy=disable_non_proxied_udp';
+/** Keeps a browser from sending UDP past its proxy: Chromium reads the first flag, its headless shell the second. */
+export const WEBRTC_FLAGS = [
+  '--webrtc-ip-handling-policy=disable_non_proxied_udp',
+  '--force-webrtc-ip-handling-policy=disable_non_proxied_udp',
+] as const;
 
 export class Browser {
   readonly #options: BrowserOptions;
@@ -131,7 +134,7 @@ export class Browser {
       const { refused, requests } = proxy.counts();
       if (requests < 2 || refused < 1) throw new DevToolsError('it does not send all requests through the proxy');
       if (answer !== 'silent' && answer !== 'absent')
-        throw new DevToolsError(`it sends UDP past the proxy; start it with ${WEBRTC_FLAG}`);
+        throw new DevToolsError(`it sends UDP past the proxy; start it with ${WEBRTC_FLAGS.join(' ')}`);
     } finally {
       clock.clearTimeout(late);
       proxy.close();

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock, systemClock } from '../../../src/actor/clock.ts';
 import type { Clock } from '../../../src/actor/index.ts';
 import type { Downloader } from '../../../src/fetch/download.ts';
+import { WEBRTC_FLAGS } from '../../../src/fetch/renderer/browser.ts';
 import { createRenderer, type RenderedPage, type Renderer } from '../../../src/fetch/renderer/renderer.ts';
 import { type FakeBrowser, fakeBrowser, type Fault } from '../../support/fake-browser.ts';
 import { downloader, type FetchSettings, fetchSettings, page as html, said, site } from '../../support/site.ts';
@@ -144,9 +145,11 @@ t.test('a browser that does not send everything through the proxy is not used', 
   const w = await world(t, direct);
   t.equal(await failure(w.render()), 'HR_FETCH_RENDERER it does not send all requests through the proxy');
   const leaky = await fakeBrowser(t, { webRtc: 'offered' });
-  const flag = '--webrtc-ip-handling-policy=disable_non_proxied_udp';
   const other = await world(t, leaky);
-  t.equal(await failure(other.render()), `HR_FETCH_RENDERER it sends UDP past the proxy; start it with ${flag}`);
+  t.equal(
+    await failure(other.render()),
+    `HR_FETCH_RENDERER it sends UDP past the proxy; start it with ${WEBRTC_FLAGS.join(' ')}`,
+  );
   await isClean(t, other, leaky);
 });
 
