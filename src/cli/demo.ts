@@ -9,7 +9,7 @@ import { startBrowser } from './demo-browser.ts';
 import { startEngines } from './demo-engines.ts';
 import { startDemoLoad } from './demo-load.ts';
 import { startSite } from './demo-site.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, StartError, UsageError } from './io.ts';
 import { port, readRest, type Rest, sentenceOf } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -208,10 +208,9 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
       io.stdout.write(banner(url, adminUrl, load, pages));
     } catch (error) {
       if (serving.isEnding) return;
-      io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
-      io.stderr.write('  --port N and --admin-port N choose other ports, 0 picks free ones\n');
       await gateway.close();
-      serving.fail();
+      const advice = '--port N and --admin-port N choose other ports, 0 picks free ones';
+      serving.fail(new StartError(`${messageOf(error)}\n  ${advice}`));
     }
   };
   // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.

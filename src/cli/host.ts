@@ -28,7 +28,7 @@ import {
   SYSTEM_PROMPT_SCOPES,
 } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, StartError, UsageError } from './io.ts';
 import { durationMs, numberFromZero, port, positiveNumber, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
 import { type RealEngineOptions, startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -280,8 +280,8 @@ async function serveFleet(options: HostOptions, file: string, io: CliIo): Promis
   }
 }
 
-/** A real engine, once it is ready; null when it cannot be had: the reason has been printed. */
-async function openRealEngine(options: HostOptions, io: CliIo): Promise<ModelEngine | null> {
+/** A real engine, once it is ready. */
+async function openRealEngine(options: HostOptions, io: CliIo): Promise<ModelEngine> {
   const notice = (sentence: string): void => void io.stderr.write(`headrace: ${sentence}\n`);
   try {
     const { engine, sentence } = await startRealEngine(options, io.env, notice);
@@ -289,8 +289,7 @@ async function openRealEngine(options: HostOptions, io: CliIo): Promise<ModelEng
     return engine;
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    notice(`the host cannot start: ${(error as Error).message}`);
-    return null;
+    throw new StartError((error as Error).message);
   }
 }
 
@@ -307,10 +306,6 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
   if (options.model === undefined && !isReal) throw new UsageError("required option '--model <names>' not specified");
   const settings = await settingsOf(options.config, io);
   const real = isReal ? await openRealEngine(options, io) : null;
-  if (isReal && real === null) {
-    io.exitCode = 1;
-    return;
-  }
   const models = real?.models ?? options.model?.split(',') ?? [];
   const lifecycle = settings === undefined ? null : hostLifecycle(settings, models);
   const guard = lifecycle?.guard ?? null;

@@ -30,6 +30,18 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** What keeps a command from starting; `main` prints it and answers 1. */
+export class StartError extends Error {
+  override readonly name = 'StartError';
+  /** The configuration with the mistakes that the message lists, a line for each. */
+  readonly file: string | undefined;
+
+  constructor(message: string, file?: string) {
+    super(message);
+    this.file = file;
+  }
+}
+
 export function processIo(): CliIo {
   const { stdin, stdout, stderr } = process;
   return { stdin, stdout, stderr, env: environment(), events: process, exitCode: 0 };

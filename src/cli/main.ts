@@ -4,7 +4,7 @@ import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../config/env.ts';
 import { nearest } from '../config/spelling.ts';
 import { ListenError } from '../ingress/server.ts';
-import { type CliIo, processIo, UsageError } from './io.ts';
+import { type CliIo, processIo, StartError, UsageError } from './io.ts';
 import { nameOf, orderArguments } from './options.ts';
 
 /** Adds options and the action to a command. */
@@ -204,7 +204,9 @@ function misspeltOption(message: string, argv: readonly string[]): string | unde
 }
 
 function report(error: unknown, argv: readonly string[]): string {
-  if (error instanceof ListenError) return `headrace cannot start: ${error.message}\n`;
+  if (error instanceof StartError && error.file !== undefined)
+    return `headrace cannot start with ${error.file}:\n${error.message}`;
+  if (error instanceof StartError || error instanceof ListenError) return `headrace cannot start: ${error.message}\n`;
   if (!(error instanceof CommanderError) && !(error instanceof UsageError))
     return `headrace: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`;
   // The help of a command that needs a subcommand has been printed.

@@ -8,7 +8,7 @@ import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import { type SendMessage, StdioBridge } from '../mcp/index.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, StartError, UsageError } from './io.ts';
 import { mistakeLines, readRest } from './options.ts';
 
 interface McpOptions {
@@ -52,11 +52,7 @@ async function serveMcp(options: McpOptions, overrides: Readonly<Record<string, 
   }
   if (options.keyFile !== undefined) throw new UsageError('--key-file belongs to --url');
   const loaded = await loadConfigFile(config as string, io.env, overrides);
-  if ('mistakes' in loaded) {
-    io.stderr.write(`headrace cannot start with ${config}:\n${mistakeLines(loaded.mistakes)}`);
-    io.exitCode = 1;
-    return;
-  }
+  if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), config);
   const gateway = serveGateway(ofMcp(loaded.settings), { sources: loaded.sources });
   try {
     await bridge(inProcess(gateway), io);

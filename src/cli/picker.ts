@@ -10,7 +10,7 @@ import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
 import { createLog } from '../telemetry/log.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, StartError, UsageError } from './io.ts';
 import { mistakeLines, readRest, wholeNumber } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -65,11 +65,7 @@ async function pick(options: PickerOptions, overrides: Readonly<Record<string, s
   const tls = await tlsOf(options);
   const load = async (): ReturnType<typeof loadConfigFile> => loadConfigFile(config, io.env, overrides);
   const loaded = await load();
-  if ('mistakes' in loaded) {
-    io.stderr.write(`headrace cannot start with ${config}:\n${mistakeLines(loaded.mistakes)}`);
-    io.exitCode = 1;
-    return;
-  }
+  if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), config);
   const settings = ofPicker(loaded.settings);
   const { drainMs, unreadyMs } = loaded.settings.timeouts;
   const log = createLog(settings.log.level, io.log);
@@ -96,11 +92,10 @@ async function pick(options: PickerOptions, overrides: Readonly<Record<string, s
     );
   } catch (error) {
     if (serving.isEnding) return serving.ended;
-    io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
     await picker.close(0);
     await gateway.close();
-    serving.fail();
-    return;
+    serving.fail(new StartError(messageOf(error)));
+    return serving.ended;
   }
   const apply = async (): Promise<void> => {
     const next = await load();

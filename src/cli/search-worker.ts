@@ -7,7 +7,7 @@ import { type Address, isLoopback, parseAddress, printAddress } from '../config/
 import { messageOf } from '../errors.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, StartError, UsageError } from './io.ts';
 import { durationMs, port, sentenceOf, wholeNumber } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -68,10 +68,8 @@ async function serveSearchWorker(options: SearchWorkerOptions, io: CliIo): Promi
   try {
     url = await worker.listen();
   } catch (error) {
-    io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
     await worker.abort();
-    io.exitCode = 1;
-    return;
+    throw new StartError(messageOf(error));
   }
   const { ended } = closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() });
   // Signals are handled before a line says that the worker is there.

@@ -12,7 +12,7 @@ import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { moduleOf } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
-import type { CliIo } from './io.ts';
+import { type CliIo, StartError } from './io.ts';
 import { mistakeLines, readRest } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -66,18 +66,12 @@ async function serve(file: string, overrides: Flags, io: CliIo): Promise<void> {
 /** `onCreated` is called once there is a gateway. */
 async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Reloading) => void): Promise<void> {
   const resolution = withEnginesChecked(await loadConfigFile(file, io.env, overrides));
-  if ('mistakes' in resolution) {
-    io.stderr.write(`headrace cannot start with ${file}:\n${mistakeLines(resolution.mistakes)}`);
-    io.exitCode = 1;
-    return;
-  }
+  if ('mistakes' in resolution) throw new StartError(mistakeLines(resolution.mistakes), file);
   const { settings, sources } = resolution;
   const folder = settings.store === null ? null : unwritableFolder(settings.store);
   if (folder !== null) {
     const problem = `${storeName(settings.store ?? '')} cannot be made: ${folder} does not exist or is not writable; write another path`;
-    io.stderr.write(`headrace cannot start with ${file}:\n  store: ${problem}\n`);
-    io.exitCode = 1;
-    return;
+    throw new StartError(`  store: ${problem}\n`, file);
   }
   const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
@@ -109,15 +103,13 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
       io.stdout.write(`headrace listening on ${url}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`);
     } catch (error) {
       if (serving.isEnding) return;
-      io.stderr.write(`headrace cannot start: ${messageOf(error)}\n`);
       await gateway.close();
-      serving.fail();
+      serving.fail(new StartError(messageOf(error)));
     }
   };
-  // A gateway that is ended at once before its threads serve leaves `listen` pending.
-  await Promise.race([start(), serving.ended]);
-  await serving.ended;
-  io.events.off('uncaughtException', onException);
+  // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.
+  void start();
+  await serving.ended.finally(() => io.events.off('uncaughtException', onException));
 }
 
 /** Puts a configuration in force, unless it is wrong. */

@@ -14,12 +14,12 @@ export interface Closing {
 
 /** A command that serves. */
 export interface Serving {
-  /** Resolves when everything is closed: `exitCode` is set, and no signal is listened for any more. */
+  /** Settles when everything is closed: `exitCode` is set, and no signal is listened for any more. Rejects as `fail` says. */
   readonly ended: Promise<void>;
   /** Whether a signal or a failure has come: what still starts must not report any more. */
   readonly isEnding: boolean;
-  /** Ends at once with exit code 1. */
-  fail(): void;
+  /** Ends at once with exit code 1; with an error, `ended` rejects with it. */
+  fail(error?: Error): void;
 }
 
 /** How long `abort` may take before the process ends without it, in milliseconds. */
@@ -33,23 +33,24 @@ const onUnread = (): void => undefined;
 
 /** Closes at a signal with exit code 0; with 1 when closing fails. */
 export function closeOnSignal(io: CliIo, { close, abort, signals = ['SIGTERM', 'SIGINT'] }: Closing): Serving {
-  const { promise: ended, resolve } = Promise.withResolvers<void>();
+  const { promise: ended, reject, resolve } = Promise.withResolvers<void>();
   let received = 0;
   let isOver = false;
-  const end = (exitCode: number): void => {
+  const end = (exitCode: number, error?: Error): void => {
     if (isOver) return;
     isOver = true;
     io.exitCode = exitCode;
     for (const signal of signals) io.events.off(signal, onSignal);
     io.stdout.off('error', onUnread);
-    resolve();
+    if (error === undefined) resolve();
+    else reject(error);
   };
-  const endNow = (exitCode: number): void => {
+  const endNow = (exitCode: number, error?: Error): void => {
     received = Infinity;
-    const timer = setTimeout(() => end(exitCode), ABORT_MS);
+    const timer = setTimeout(() => end(exitCode, error), ABORT_MS);
     const over = (): void => {
       clearTimeout(timer);
-      end(exitCode);
+      end(exitCode, error);
     };
     if (abort === undefined) over();
     else abort().then(over, over);
@@ -75,6 +76,6 @@ export function closeOnSignal(io: CliIo, { close, abort, signals = ['SIGTERM', '
     get isEnding() {
       return received > 0;
     },
-    fail: () => endNow(1),
+    fail: (error) => endNow(1, error),
   };
 }

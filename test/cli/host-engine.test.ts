@@ -212,7 +212,7 @@ t.test('ends with a sentence and exit code 1 when there is no engine', async (t)
   const cli = await runCli(t, ['host', '--engine', gone.url, '--engine-wait', '10ms', '--port', '0']);
   t.equal(cli.exit.code, 1);
   const reason = `no engine is ready at ${gone.url} after 0.01 s: the engine cannot be reached`;
-  t.equal(cli.stderr, `headrace: the host cannot start: ${reason}\n`);
+  t.equal(cli.stderr, `headrace cannot start: ${reason}\n`);
 });
 
 function isInstalled(): boolean {
