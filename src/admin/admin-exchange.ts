@@ -2,6 +2,7 @@
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { bearerCheck } from '../net/bearer-token.ts';
+import { readIncoming } from '../net/incoming-body.ts';
 
 /** Answers with a JSON value. */
 export function respondJson(
@@ -29,26 +30,8 @@ export async function readJson(
   req: IncomingMessage,
   maxBytes: number,
 ): Promise<{ readonly value: unknown } | 'too long' | 'not JSON' | 'gone'> {
-  const body = await readBytes(req, maxBytes);
+  const body = await readIncoming(req, maxBytes);
   return typeof body === 'string' ? body : parsed(body);
-}
-
-/** Resolves with a body, or with the reason why there is none. */
-export function readBytes(req: IncomingMessage, maxBytes: number): Promise<Buffer | 'too long' | 'gone'> {
-  if (Number(req.headers['content-length'] ?? 0) > maxBytes) return Promise.resolve('too long');
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    req.on('data', (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxBytes) resolve('too long');
-      else chunks.push(chunk);
-    });
-    req.on('end', () => resolve(Buffer.concat(chunks)));
-    // Without effect after the end.
-    req.on('close', () => resolve('gone'));
-    req.on('error', () => resolve('gone'));
-  });
 }
 
 function parsed(body: Buffer): { readonly value: unknown } | 'not JSON' {

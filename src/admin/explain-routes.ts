@@ -4,7 +4,8 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../errors.ts';
-import { readBytes, respond, respondJson } from './admin-exchange.ts';
+import { readIncoming } from '../net/incoming-body.ts';
+import { respond, respondJson } from './admin-exchange.ts';
 import { type AdminTokens, isAllowed } from './admin-tokens.ts';
 
 const PATH = '/explain';
@@ -93,7 +94,7 @@ export class ExplainRoutes {
 
   async #explain(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): Promise<void> {
     const maxBytes = this.#options.maxBodyBytes();
-    const body = await readBytes(req, maxBytes);
+    const body = await readIncoming(req, maxBytes);
     if (body === 'gone') return;
     if (body === 'too long') {
       respondJson(res, 413, { detail: `the body is longer than ${maxBytes} bytes` }, { connection: 'close' });

@@ -1,7 +1,6 @@
 // The worker's side of the search worker protocol: reads and authorizes requests, writes hits and failures. The gateway's
 // side is `search/engines/worker.ts`, which must read every failure back as the same reason.
 
-import type { IncomingMessage } from 'node:http';
 import { Packr, Unpackr } from 'msgpackr';
 import {
   type DateRange,
@@ -69,24 +68,6 @@ export function formatOf(contentType: string | undefined): Format {
   if (format === undefined)
     throw new Refusal(415, `the body must be application/json or ${MSGPACK}`, 'invalid request');
   return format;
-}
-
-/** Resolves with the body, with `too long` as soon as it is, or with null when the client left before its end. */
-export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer | 'too long' | null> {
-  if (Number(req.headers['content-length'] ?? 0) > maxBytes) return Promise.resolve('too long');
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    req.on('data', (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxBytes) resolve('too long');
-      else chunks.push(chunk);
-    });
-    req.on('end', () => resolve(Buffer.concat(chunks)));
-    // No effect after `end`.
-    req.on('close', () => resolve(null));
-    req.on('error', () => resolve(null));
-  });
 }
 
 /**

@@ -18,7 +18,8 @@ import {
 import { ListenError } from '../ingress/server.ts';
 import { TEXT_TYPE } from '../telemetry/exposition.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
-import { formatOf, readBody, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
+import { readIncoming } from '../net/incoming-body.ts';
+import { formatOf, readQuery, Refusal, refusalOf, writeHits } from './protocol.ts';
 import { CELL, ServedEngine } from './served-engine.ts';
 import { WorkerMetrics } from './worker-metrics.ts';
 
@@ -221,8 +222,8 @@ class ServingWorker implements SearchWorker {
     if (this.#metrics.inFlight > this.#maxInFlight)
       throw new Refusal(503, 'too many searches', 'too many searches', { 'retry-after': '1' });
     const format = formatOf(contentType);
-    const body = await readBody(req, MAX_BODY_BYTES);
-    if (body === null) return null;
+    const body = await readIncoming(req, MAX_BODY_BYTES);
+    if (body === 'gone') return null;
     if (body === 'too long')
       throw new Refusal(413, `the body exceeds ${MAX_BODY_BYTES} bytes`, 'invalid request', { connection: 'close' });
     const query = readQuery(body, format);

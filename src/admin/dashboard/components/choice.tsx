@@ -1,4 +1,4 @@
-// A few values of a parameter of the address, of which one is chosen.
+// Values of a parameter of the address: a few of which one is chosen, or a text.
 
 import type { VNode } from 'preact';
 import { setQuery } from '../router.ts';
@@ -26,5 +26,31 @@ export function Choice({ label, name, options, preset, value }: ChoiceProps): VN
         </button>
       ))}
     </span>
+  );
+}
+
+export interface TextChoiceProps {
+  readonly label: string;
+  /** Parameter of the address. */
+  readonly name: string;
+  readonly value: string;
+  readonly placeholder?: string;
+}
+
+/** What is typed stays when data arrive: only another address of the page replaces it. */
+export function TextChoice({ label, name, placeholder, value }: TextChoiceProps): VNode {
+  return (
+    <label>
+      {label}{' '}
+      <input
+        key={value}
+        type="search"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder={placeholder}
+        defaultValue={value}
+        onChange={(event) => setQuery(name, event.currentTarget.value.trim())}
+      />
+    </label>
   );
 }

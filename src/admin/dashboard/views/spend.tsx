@@ -6,7 +6,7 @@ import { lastDays, numberOf, pathOf, picoOf, readAgain, readAll, usdOf, useReadi
 import { AccountLink, RefreshButton } from '../accounts/parts.tsx';
 import { type Dimension, type Measure, MEASURES, nameOf, stackedSeries } from '../accounts/usage.ts';
 import { announce } from '../components/announcement.tsx';
-import { Choice } from '../components/choice.tsx';
+import { Choice, TextChoice } from '../components/choice.tsx';
 import { readText, problemText } from '../api.ts';
 import { Page, Section } from '../components/page.tsx';
 import { StackedBars } from '../components/stacked-bars.tsx';
@@ -15,7 +15,7 @@ import { Bar } from '../components/sparkline.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { compactText, countText, shareText, usdText } from '../format.ts';
-import { route, setQuery } from '../router.ts';
+import { route } from '../router.ts';
 import { useStore } from '../store.ts';
 
 const RANGES = ['7', '31', '90'] as const;
@@ -89,18 +89,7 @@ export function SpendView(): VNode {
           options={DIMENSIONS.map((each) => [each, each])}
         />
         <Choice label="Of" name="of" value={measure} preset="USD" options={MEASURES.map((each) => [each, each])} />
-        <label>
-          Account {/* What is typed stays when data arrive: only another address of the page replaces it. */}
-          <input
-            key={account}
-            type="search"
-            autocomplete="off"
-            spellcheck={false}
-            placeholder="all"
-            defaultValue={account}
-            onChange={(event) => setQuery('account', event.currentTarget.value.trim())}
-          />
-        </label>
+        <TextChoice label="Account" name="account" value={account} placeholder="all" />
       </div>
       {problem !== null && <Problem text={problem} retry={readAgain} />}
       {data === null && problem === null && <Loading what="usage" />}

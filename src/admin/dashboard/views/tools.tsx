@@ -5,7 +5,7 @@ import type { VNode } from 'preact';
 import type { UsageView } from '../../views.ts';
 import { lastDays, numberOf, pathOf, picoOf, readAgain, readAll, usdOf, useReading } from '../accounts/ledger.ts';
 import { AccountLink, RefreshButton } from '../accounts/parts.tsx';
-import { Choice } from '../components/choice.tsx';
+import { Choice, TextChoice } from '../components/choice.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Bar } from '../components/sparkline.tsx';
 import { type BarSeries, StackedBars } from '../components/stacked-bars.tsx';
@@ -13,7 +13,7 @@ import { Loading, Problem } from '../components/states.tsx';
 import { type Column, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { compactText, countText, NONE, plural, shareText, usdText } from '../format.ts';
-import { route, setQuery } from '../router.ts';
+import { route } from '../router.ts';
 import { useStore } from '../store.ts';
 
 const RANGES = ['1', '7', '30'] as const;
@@ -87,18 +87,7 @@ export function ToolsView(): VNode {
           options={RANGES.map((count) => [count, count === '1' ? 'Today' : `${count} days`])}
         />
         <Choice label="Of" name="of" value={measure} preset="calls" options={MEASURES.map((each) => [each, each])} />
-        <label>
-          Account {/* What is typed stays when data arrive: only another address of the page replaces it. */}
-          <input
-            key={account}
-            type="search"
-            autocomplete="off"
-            spellcheck={false}
-            placeholder="all"
-            defaultValue={account}
-            onChange={(event) => setQuery('account', event.currentTarget.value.trim())}
-          />
-        </label>
+        <TextChoice label="Account" name="account" value={account} placeholder="all" />
       </div>
       {problem !== null && <Problem text={problem} retry={readAgain} />}
       {data === null && problem === null && <Loading what="usage" />}
