@@ -5,15 +5,11 @@
 import { existsSync } from 'node:fs';
 import { storeFile, storeName } from '../config/store-url.ts';
 import { randomUUID } from 'node:crypto';
-import {
-  leaseManager,
-  type LeaseManagerCommand,
-  type LeaseManagerSettings,
-  type ReportedCharge,
-} from './lease-manager.ts';
+import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } from './lease-manager.ts';
 import { createLeaseMemory } from './lease-table.ts';
 import { accountReader, type AccountReaderCommand } from './account-reader.ts';
 import { requestLog, type RequestLogCommand, type RequestLogSettings } from './request-recorder.ts';
+import type { ReportedCharge } from './unposted-charges.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
 import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
 import type { NewWebhookEvent } from './ledger/webhook-records.ts';

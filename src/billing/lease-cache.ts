@@ -3,7 +3,8 @@
 // model and reported a few times a second.
 
 import type { Clock, Ref, System, TimerHandle } from '../actor/index.ts';
-import type { LeaseManagerCommand, LeaseNotice, Refusal, ReportedCharge } from './lease-manager.ts';
+import type { LeaseManagerCommand, LeaseNotice, Refusal } from './lease-manager.ts';
+import type { ReportedCharge } from './unposted-charges.ts';
 import { LeaseTable } from './lease-table.ts';
 
 /** Whose request it is. */

@@ -6,27 +6,8 @@
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { LeaseTable, MAX_LEFT } from './lease-table.ts';
-import {
-  type HoldSettlement,
-  type Account,
-  type Change,
-  type Charge,
-  type HoldAnswer,
-  type Ledger,
-  LedgerError,
-  type Usage,
-} from './ledger/store.ts';
-
-/** What a thread spent for one account, key and model since its last report. Amounts in pico-USD. */
-export interface ReportedCharge {
-  readonly account: string;
-  /** False: the account pays later, and no lease is behind this. */
-  readonly prepaid: boolean;
-  readonly amount: number;
-  /** The part of it that was drawn from the lease. */
-  readonly covered: number;
-  readonly usage: Usage;
-}
+import { type Account, type Change, type Charge, type HoldAnswer, type Ledger, LedgerError } from './ledger/store.ts';
+import { type ReportedCharge, type UnpostedCharge, UnpostedCharges } from './unposted-charges.ts';
 
 /**
  * Why a request gets no credit. `short`: the account cannot pay; `balance` is all that it has. `busy`: it can, but the credit is
@@ -117,15 +98,10 @@ export interface LeaseManagerDeps {
   readonly onProblem: (error: unknown, what: string) => void;
 }
 
-const PICO_PER_USD = 1e12;
-
 const REOPEN_MS = 2000;
 
 /** Leases are renewed three times within their life. */
 const RENEWALS = 3;
-
-/** Charges kept while the ledger is away; each is bounded by its lease, so this bounds memory and not money. */
-const MAX_WAITING = 100_000;
 
 const RETRY_MS = 1000;
 /** When the gateway shuts down, time is short. */
@@ -174,14 +150,6 @@ const ROUND_MS = 500;
 
 /** Rounds until the amounts of a closed cell must stand still. */
 const MAX_ROUNDS = 4;
-
-interface WaitingCharge {
-  readonly charge: Charge;
-  readonly reported: ReportedCharge;
-  readonly lease: Lease | undefined;
-  /** On its way into the ledger. */
-  posting: boolean;
-}
 
 /** A request that waits for credit. */
 interface Waiter {
@@ -273,12 +241,12 @@ export function leaseManager(deps: LeaseManagerDeps): Behavior<LeaseManagerComma
 class LeaseManager {
   readonly #deps: LeaseManagerDeps;
   readonly #table: LeaseTable;
+  readonly #charges: UnpostedCharges;
   readonly #threads = new Map<number, Ref<LeaseNotice>>();
   /** By account. */
   readonly #leases = new Map<string, Lease>();
   readonly #freeCells: number[] = [];
   #usedCells = 0;
-  readonly #waiting = new Set<WaitingCharge>();
   /** Leases with waiting requests, or with credit to give back. */
   readonly #attention = new Set<Lease>();
   /** Ids of leases that are being made. */
@@ -294,7 +262,6 @@ class LeaseManager {
   #round: Round | null = null;
   #recount = false;
   #stopped = false;
-  #gaveUp = false;
   #flushing: Flushing | null = null;
   #lastId = 0;
 
@@ -302,7 +269,11 @@ class LeaseManager {
     this.#deps = deps;
     this.#settings = deps.settings;
     this.#table = new LeaseTable(deps.memory, 0);
-    deps.metrics.readWaiting(() => this.#waiting.size);
+    this.#charges = new UnpostedCharges({
+      ...{ metrics: deps.metrics, onPosted: deps.onPosted, onProblem: deps.onProblem },
+      onDelay: () => this.#retrySoon(),
+      onAnswer: () => this.#checkFlushed(),
+    });
   }
 
   /** Begins, or goes on after a restart. */
@@ -353,7 +324,7 @@ class LeaseManager {
         this.#renew();
         break;
       case 'Retry':
-        this.#post([...this.#waiting].filter(({ posting }) => !posting));
+        this.#charges.retry();
         break;
       case 'Sweep':
         this.#sweep();
@@ -375,7 +346,7 @@ class LeaseManager {
         this.#flushed();
         break;
       case 'GiveUp':
-        command.replyTo.tell(this.#giveUp());
+        command.replyTo.tell(this.#charges.giveUp());
         break;
     }
   }
@@ -401,7 +372,7 @@ class LeaseManager {
         this.#opening = false;
         this.#ledger = ledger;
         this.#renew();
-        this.#post([...this.#waiting]);
+        this.#charges.open(ledger);
         onOpen(ledger);
       },
       (error: unknown) => {
@@ -959,106 +930,32 @@ class LeaseManager {
   // Charges
 
   #charge(thread: number, charges: readonly ReportedCharge[]): void {
-    const { epochMs, instance, onProblem } = this.#deps;
+    const { epochMs, instance } = this.#deps;
     // A store that is away for long does not change when the work was done.
     const dateMs = Math.floor(epochMs());
-    const batch: WaitingCharge[] = [];
+    const batch: UnpostedCharge[] = [];
     for (const reported of charges) {
-      const { account, covered, prepaid } = reported;
+      const { account, amount, covered, prepaid, usage } = reported;
       const lease = prepaid ? this.#leases.get(account) : undefined;
       if (lease !== undefined && covered > 0) {
         this.#table.retire(lease.cell, thread, BigInt(covered));
         lease.left -= BigInt(covered);
       }
-      const loss = this.#lossOf(reported);
-      if (loss !== null) {
-        onProblem(new Error(`${reported.amount} pico-USD of account '${account}'`), `a charge is lost: ${loss}`);
-        continue;
-      }
-      const id = `${instance}/${++this.#lastId}`;
-      const amount = BigInt(reported.amount);
+      if (!this.#charges.takes(reported)) continue;
       const charge = {
-        ...{ id, account, amount, usage: reported.usage, dateMs },
+        ...{ id: `${instance}/${++this.#lastId}`, account, amount: BigInt(amount), usage, dateMs },
         // Without a lease the balance pays.
         ...(lease !== undefined && lease.id !== null && { lease: lease.id }),
       };
-      const waiting = { charge, reported, lease, posting: false };
-      if (lease !== undefined) lease.unposted++;
-      this.#waiting.add(waiting);
-      batch.push(waiting);
+      const unposted = { charge, reported, lease };
+      this.#charges.add(unposted);
+      batch.push(unposted);
     }
-    this.#post(batch);
-  }
-
-  /** Why a charge is lost at once; null when it is not. */
-  #lossOf({ amount }: ReportedCharge): string | null {
-    if (this.#gaveUp) return 'the ledger is closed';
-    if (this.#waiting.size >= MAX_WAITING) return 'too many wait';
-    return Number.isSafeInteger(amount) ? null : 'not an amount';
-  }
-
-  #post(batch: readonly WaitingCharge[]): void {
-    if (this.#ledger === null || batch.length === 0) return;
-    const charges: Charge[] = [];
-    for (const waiting of batch) {
-      waiting.posting = true;
-      charges.push(waiting.charge);
-    }
-    this.#ledger
-      .charge(charges)
-      .then(
-        (outcomes) => this.#posted(batch, outcomes),
-        (error: unknown) => this.#failed(batch, error),
-      )
-      .finally(() => this.#checkFlushed());
-  }
-
-  #posted(batch: readonly WaitingCharge[], outcomes: readonly PromiseSettledResult<HoldSettlement>[]): void {
-    for (const [at, waiting] of batch.entries()) {
-      const outcome = outcomes[at] as PromiseSettledResult<HoldSettlement>;
-      if (outcome.status === 'rejected') {
-        this.#failed([waiting], outcome.reason);
-      } else {
-        this.#done(waiting);
-        const { account, amount, usage } = waiting.reported;
-        if (outcome.value.parked !== undefined) {
-          const what = `a charge of ${amount} pico-USD to account '${account}' is parked: the database refuses it`;
-          this.#deps.onProblem(new Error(outcome.value.parked), what);
-          continue;
-        }
-        this.#deps.onPosted(waiting.charge);
-        const basis = usage.measured ? 'measured' : 'estimated';
-        this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
-      }
-    }
-  }
-
-  #failed(batch: readonly WaitingCharge[], error: unknown): void {
-    // What the ledger refuses it will refuse again.
-    const isFinal = error instanceof LedgerError && error.refusal !== 'queue-full' && error.refusal !== 'closed';
-    for (const waiting of batch) {
-      waiting.posting = false;
-      if (!isFinal) continue;
-      const { account, amount } = waiting.reported;
-      this.#deps.onProblem(
-        error,
-        `a charge of ${amount} pico-USD to account '${account}' is lost: the ledger refuses it`,
-      );
-      this.#done(waiting);
-    }
-    if (isFinal) return;
-    this.#deps.onProblem(error, `${batch.length} charges could not be posted; they are tried again`);
-    this.#retrySoon();
-  }
-
-  #done(waiting: WaitingCharge): void {
-    if (!this.#waiting.delete(waiting) || waiting.lease === undefined) return;
-    waiting.lease.unposted--;
-    waiting.lease.version++;
+    this.#charges.post(batch);
   }
 
   #retrySoon(): void {
-    if (this.#waiting.size === 0) return;
+    if (this.#charges.size === 0) return;
     this.#timers.once('retry', this.#flushing === null ? RETRY_MS : FLUSH_RETRY_MS, { type: 'Retry' });
   }
 
@@ -1079,7 +976,7 @@ class LeaseManager {
 
   #checkFlushed(): void {
     const flushing = this.#flushing;
-    if (flushing === null || this.#waiting.size > 0 || flushing.released) return;
+    if (flushing === null || this.#charges.size > 0 || flushing.released) return;
     flushing.released = true;
     const ids: string[] = [];
     for (const { id } of this.#leases.values()) if (id !== null) ids.push(id);
@@ -1091,13 +988,6 @@ class LeaseManager {
     this.#flushing = null;
     this.#timers.cancel('flush');
     replyTo?.tell('flushed');
-  }
-
-  #giveUp(): ReportedCharge[] {
-    this.#gaveUp = true;
-    const lost = [...this.#waiting].map(({ reported }) => reported);
-    for (const waiting of [...this.#waiting]) this.#done(waiting);
-    return lost;
   }
 
   // Renewal
