@@ -106,11 +106,15 @@ function isWide(head: string): boolean {
   return pairs >= MIN_PAIRS && Math.max(...zeros) > pairs / 2 && Math.min(...zeros) < pairs / 20;
 }
 
-/** Whether there is a binary signature, a NUL, or more than a few control characters. UTF-16 text is full of NULs. */
+/**
+ * Whether there is a binary signature, a NUL, or more than a few control characters. UTF-16 text is full of NULs, and browsers
+ * drop those of HTML.
+ */
 function isBinary(head: string, charset: string | null): boolean {
   if (WIDE_BOM.test(head) || charset?.startsWith('utf-16') === true) return false;
   for (const signature of SIGNATURES) if (head.startsWith(signature)) return true;
   // oxlint-disable-next-line no-control-regex -- the standard's binary data bytes
   const controls: readonly string[] = head.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]/g) ?? [];
-  return controls.includes('\x00') || controls.length > Math.max(2, head.length / 32);
+  const hasNul = controls.includes('\x00') && sniffed(head) !== 'text/html';
+  return hasNul || controls.length > Math.max(2, head.length / 32);
 }

@@ -43,11 +43,13 @@ t.test('refuses what cannot be text', async (t) => {
     '\x7fELF',
   ])
     for (const type of ['text/html', 'text/plain', undefined]) t.equal(verdict(type, start), 'HR_FETCH_TYPE binary');
-  t.equal(verdict('text/html', '<html>\x00'), 'HR_FETCH_TYPE binary');
+  t.equal(verdict('text/html', 'words\x00'), 'HR_FETCH_TYPE binary');
+  t.equal(verdict('text/html', '<html>\x00\x00\x00'), 'HR_FETCH_TYPE binary');
   t.equal(verdict('text/html', '\x01\x02\x03\x04'), 'HR_FETCH_TYPE binary');
 });
 
 t.test('accepts a few control characters, and UTF-16', async (t) => {
+  t.equal(verdict('text/html', '<!doctype html>\n<title>a\x00b</title>'), 'text/html', 'browsers drop NULs of HTML');
   t.equal(verdict('text/html', '<p>a\x0bb\x01'), 'text/html');
   t.equal(verdict('text/html', '\xff\xfe<\x00p\x00'), 'text/html');
   t.equal(verdict('text/html; charset=utf-16le', '<\x00p\x00'), 'text/html');
