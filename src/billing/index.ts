@@ -27,7 +27,8 @@ export {
 export type { LimitMemory, SliceUse } from './limits/limit-table.ts';
 export { addRateLimitHeaders, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
 export { SliceClient } from './limits/slice-client.ts';
-export type { SliceClaim, SliceCommand, SliceGrant, SliceNotice, SliceStore } from './limits/slice-manager.ts';
+export type { SliceCommand, SliceNotice } from './limits/slice-manager.ts';
+export type { SliceClaim, SliceGrant, SliceStore } from './limits/slice-store.ts';
 export type { KeySnapshot, SigningKey, SnapshotKey, TrustedKey } from './key-snapshot.ts';
 export { type Credential, type GoodCredential, hashKey, type KeyRecord, KeyTable, presentedKey } from './keys.ts';
 export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';

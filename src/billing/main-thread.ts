@@ -2,7 +2,8 @@
 export { requestDocument } from './account-reader.ts';
 export { BillingService } from './billing-service.ts';
 export { spentOf } from './limits/budget-spending.ts';
-export { SLICE_LEASE_MS, SliceManager } from './limits/slice-manager.ts';
+export { SliceManager } from './limits/slice-manager.ts';
+export { SLICE_LEASE_MS } from './limits/slice-store.ts';
 export {
   createSigningKey,
   MAX_SKEW_MS,

@@ -33,73 +33,23 @@
 // against the limit of its own key. A changed limit holds from the next claim on. Tokens are claimed as they are reserved; what a request
 // settles below that stays in the slice and goes back with it.
 
-import { createHash } from 'node:crypto';
 import type { Clock, Ref, TimerHandle } from '../../actor/index.ts';
-import { type Budget, periodOf } from './budgets.ts';
-import {
-  BUCKET_MS,
-  type LimitCell,
-  type LimitTable,
-  MAX_TOKENS,
-  type SliceUse,
-  type WindowPart,
-} from './limit-table.ts';
+import type { Budget } from './budgets.ts';
+import { BUCKET_MS, type LimitCell, type LimitTable, type SliceUse } from './limit-table.ts';
 import type { SliceNeed } from './slice-client.ts';
+import { SLICE_LEASE_MS, type SliceClaim, type SliceGrant, type SliceStore } from './slice-store.ts';
+import {
+  BudgetUnit,
+  KeyUnit,
+  type QueuedNeed,
+  REQUESTS,
+  RUNNING,
+  type SliceUnit,
+  type SliceWaiter,
+} from './slice-units.ts';
 
 /** How long a request waits for a slice, and an answer of the engine is waited for. */
 export const SLICE_WAIT_MS = 50;
-
-/** How long a quota counts after its claim, by the clock of the engine. */
-export const SLICE_LEASE_MS = 5000;
-
-/** One resource of a claim. Numbers are counts, of budgets pico-USD. */
-export interface ResourceClaim {
-  /** -1: none. */
-  readonly limit: number;
-  /** Counted, or of a budget: spent beyond the ledger's sum and reserved. */
-  readonly used: number;
-  /** `used` and what is kept of the slice: it may be used while the claim is under way. */
-  readonly keep: number;
-  /** What waiting requests need beyond `keep`, and what shall be left after them. */
-  readonly need: number;
-  readonly want: number;
-  /** What the first of the waiting requests needs at least. */
-  readonly first: number;
-}
-
-export interface SliceClaim {
-  /** Names the key or the period of a budget, in 32 hexadecimal digits. */
-  readonly id: string;
-  readonly kind: 'key' | 'budget';
-  /** Grows with each claim of this process: an older one that arrives later does not count. */
-  readonly sequence: number;
-  /** Nothing is claimed: what was counted stays until it leaves the window. */
-  readonly isQuiet: boolean;
-  /** Of a key: running requests, requests, tokens. Of a budget: money. */
-  readonly resources: readonly ResourceClaim[];
-  readonly parts: readonly WindowPart[];
-  /** Sum of the ledger for the period, as far as this process has read it. */
-  readonly ledger: number;
-}
-
-/** Answer to a claim, a number for each resource. */
-export interface SliceGrant {
-  readonly quota: readonly number[];
-  /** What siblings have, their slices included; and their slices alone. */
-  readonly others: readonly number[];
-  readonly spare: readonly number[];
-  /** Until the first of the waiting requests has place, if no other comes; 0: not known. Until the window is empty. */
-  readonly retryMs: number;
-  readonly resetMs: number;
-}
-
-/** What siblings share. */
-export interface SliceStore {
-  /** Claims slices, in one call. Null: a later claim was there first. Rejects when there is no answer in time. */
-  exchange(claims: readonly SliceClaim[], timeoutMs: number): Promise<readonly (SliceGrant | null)[]>;
-  /** Asks siblings to give back the slices of these keys and budgets. */
-  recall(ids: readonly string[]): void;
-}
 
 /** From threads. */
 export type SliceCommand =
@@ -151,272 +101,22 @@ const STALL_MS = 20;
 const ANSWERS = 4;
 /** A thread has admitted a request so long after it was told to. */
 const ADMIT_MS = 10;
-const HOLD_MS = 100;
-const HOLD_RUNNING_MS = 20;
 /** Keys and budgets that are looked at in one turn when the engine is back. */
 const CHUNK = 512;
-
-const RUNNING = 0;
-const REQUESTS = 1;
-const TOKENS = 2;
-
-interface Waiter {
-  readonly thread: number;
-  readonly id: number;
-  readonly sinceMs: number;
-  readonly deadlineMs: number;
-  readonly units: Unit[];
-  /** Units that have not granted what it needs. */
-  missing: number;
-  isOver: boolean;
-}
-
-interface Queued {
-  readonly waiter: Waiter;
-  /** By resource. */
-  readonly most: readonly number[];
-  readonly least: readonly number[];
-}
-
-/** A key or a budget. Lists are by resource. */
-abstract class Unit {
-  abstract readonly kind: 'key' | 'budget';
-  readonly cell: LimitCell;
-  /** What named it in its last claim. */
-  id = '';
-  /** `whole`: the limit belongs to this process. `closed`: every request waits. `open`: requests are admitted within the quota. */
-  state: 'whole' | 'closed' | 'open' = 'whole';
-  limits: readonly number[];
-  quota: number[];
-  /** What a slice should be, and what it was at the last answer. */
-  readonly desired: number[];
-  readonly slack: number[];
-  queue: Queued[] = [];
-  /** What requests take that were told to go on, and may not have done so; and what was counted when the first of them was told. */
-  promised: { readonly untilMs: number; readonly amounts: readonly number[] }[] = [];
-  counted = 0;
-  isUnderWay = false;
-  isUrgent = false;
-  answeredMs = 0;
-  activeMs = 0;
-  dueMs = Infinity;
-  contendedUntilMs = 0;
-  recalledMs = -Infinity;
-  /** Largest amount of the last resource that a request has waited for. */
-  largest = 0;
-  grant: SliceGrant | null = null;
-
-  constructor(cell: LimitCell, limits: readonly number[]) {
-    this.cell = cell;
-    this.limits = limits;
-    this.quota = limits.map(() => 0);
-    this.desired = limits.map(() => 0);
-    this.slack = limits.map(() => 0);
-  }
-
-  /** What names it to siblings. */
-  abstract idAt(epochMs: number): string;
-  abstract used(epochMs: number): number[];
-  /** Whether requests have come since the last call. */
-  abstract wasActive(epochMs: number): boolean;
-  /** Whether it may be given up: nothing has to be renewed. */
-  abstract canRest(used: readonly number[]): boolean;
-  abstract parts(epochMs: number): WindowPart[];
-  abstract get ledger(): number;
-  abstract free(): void;
-  abstract close(): void;
-  abstract lower(quota: readonly number[]): void;
-  abstract open(validBucket: number, grant: SliceGrant, low: readonly number[]): void;
-  abstract setQueued(isQueued: boolean): void;
-  abstract refuse(resource: number, first: number, nowMs: number): void;
-}
-
-class KeyUnit extends Unit {
-  readonly kind = 'key';
-  readonly #table: LimitTable;
-  readonly #lineage: string;
-  #id: string | null = null;
-  #mark = 0;
-  #marked = 0;
-
-  constructor(table: LimitTable, lineage: string, cell: LimitCell, limits: readonly number[]) {
-    super(cell, limits);
-    this.#table = table;
-    this.#lineage = lineage;
-  }
-
-  get ledger(): number {
-    return 0;
-  }
-
-  idAt(): string {
-    this.#id ??= idOf(`key ${this.#lineage}`);
-    return this.#id;
-  }
-
-  used(epochMs: number): number[] {
-    return this.#table.countKey(this.cell, epochMs);
-  }
-
-  wasActive(epochMs: number): boolean {
-    const isActive = this.#table.countSince(this.cell, this.#mark) > this.#marked;
-    this.#mark = Math.floor(epochMs / BUCKET_MS);
-    this.#marked = this.#table.countSince(this.cell, this.#mark);
-    return isActive;
-  }
-
-  canRest(used: readonly number[]): boolean {
-    return used[RUNNING] === 0;
-  }
-
-  parts(epochMs: number): WindowPart[] {
-    return this.#table.windowOf(this.cell, epochMs);
-  }
-
-  free(): void {
-    this.#table.freeKey(this.cell);
-  }
-
-  close(): void {
-    this.#table.closeKey(this.cell);
-  }
-
-  lower(quota: readonly number[]): void {
-    this.#table.lowerKey(this.cell, quota);
-  }
-
-  open(validBucket: number, { others, quota }: SliceGrant, low: readonly number[]): void {
-    const bounded = quota.map((amount) => Math.min(amount, MAX_TOKENS));
-    this.#table.openKey(this.cell, {
-      validBucket,
-      quota: bounded,
-      others: others.map((amount) => Math.min(amount, MAX_TOKENS)),
-      low,
-    });
-  }
-
-  setQueued(isQueued: boolean): void {
-    this.#table.queueKey(this.cell, isQueued);
-  }
-
-  refuse(resource: number, first: number, nowMs: number): void {
-    const { resetMs = 0, retryMs = 0 } = this.grant ?? {};
-    const longest = resource === RUNNING ? HOLD_RUNNING_MS : HOLD_MS;
-    const holdMs = resource === RUNNING || retryMs === 0 ? longest : Math.min(longest, retryMs);
-    this.#table.refuseKey(this.cell, resource, resource === TOKENS ? first : 0, {
-      ...{ nowMs, holdMs, resetMs },
-      retryMs: resource === RUNNING ? 0 : retryMs,
-    });
-  }
-}
-
-class BudgetUnit extends Unit {
-  readonly kind = 'budget';
-  budget: Budget;
-  /** Sum of the ledger as it was read, and what of it this process has posted. */
-  #ledger = 0;
-  #posted = 0;
-  #period = -1;
-  #cap = 0;
-  #seen = 0;
-  readonly #table: LimitTable;
-
-  constructor(table: LimitTable, budget: Budget, cell: LimitCell) {
-    super(cell, [budget.limit]);
-    this.#table = table;
-    this.budget = budget;
-  }
-
-  get ledger(): number {
-    return this.#ledger;
-  }
-
-  read(period: number, ledger: number, posted: number): void {
-    if (period < this.#period) return;
-    this.#begin(period);
-    // What was posted here since the last reading is no part of the quota any more.
-    this.quota = this.quota.map((amount) => Math.max(amount - (posted - this.#posted), 0));
-    this.#ledger = ledger;
-    this.#posted = posted;
-  }
-
-  idAt(epochMs: number): string {
-    this.#begin(periodOf(this.budget.period, epochMs));
-    return idOf(`budget ${this.budget.id} ${this.#period}`);
-  }
-
-  used(epochMs: number): number[] {
-    this.#begin(periodOf(this.budget.period, epochMs));
-    return [Math.max(this.#table.usedHere(this.cell, this.#period) - this.#posted, 0)];
-  }
-
-  wasActive(epochMs: number): boolean {
-    const used = (this.used(epochMs)[0] as number) + this.#posted;
-    const isActive = used !== this.#seen;
-    this.#seen = used;
-    return isActive;
-  }
-
-  canRest([used]: readonly number[]): boolean {
-    return used === 0;
-  }
-
-  parts(): WindowPart[] {
-    return [];
-  }
-
-  free(): void {
-    this.#table.freeBudget(this.cell);
-  }
-
-  close(): void {
-    this.#table.closeBudget(this.cell);
-  }
-
-  lower([amount = 0]: readonly number[]): void {
-    this.#cap = amount + this.#posted;
-    this.#table.capBudget(this.cell, this.#period, this.#cap);
-  }
-
-  open(_validBucket: number, { quota }: SliceGrant, [low = 0]: readonly number[]): void {
-    this.lower(quota);
-    this.#table.claimBudgetBelow(this.cell, low);
-  }
-
-  setQueued(isQueued: boolean): void {
-    this.#table.queueBudget(this.cell, isQueued);
-  }
-
-  refuse(_resource: number, _first: number, nowMs: number): void {
-    this.#table.refuseBudget(this.cell, nowMs + HOLD_MS);
-  }
-
-  #begin(period: number): void {
-    if (period <= this.#period) return;
-    this.#period = period;
-    this.#ledger = 0;
-    this.#posted = 0;
-    this.quota = [0];
-    if (this.state === 'open') {
-      this.state = 'closed';
-      this.close();
-    }
-  }
-}
 
 export class SliceManager {
   readonly #deps: SliceManagerDeps;
   readonly #waitMs: number;
   readonly #keys = new Map<string, KeyUnit>();
   readonly #budgets = new Map<string, BudgetUnit>();
-  readonly #byCell = { key: new Map<number, Unit>(), budget: new Map<number, Unit>() };
-  readonly #byId = new Map<string, Unit>();
+  readonly #byCell = { key: new Map<number, SliceUnit>(), budget: new Map<number, SliceUnit>() };
+  readonly #byId = new Map<string, SliceUnit>();
   readonly #threads = new Map<number, Ref<SliceNotice>>();
-  readonly #waiters = new Map<string, Waiter>();
+  readonly #waiters = new Map<string, SliceWaiter>();
   /** Those that are claimed next, in order; those with quotas; those with waiting requests or siblings. */
-  readonly #urgent = new Set<Unit>();
-  readonly #open = new Set<Unit>();
-  readonly #hot = new Set<Unit>();
+  readonly #urgent = new Set<SliceUnit>();
+  readonly #open = new Set<SliceUnit>();
+  readonly #hot = new Set<SliceUnit>();
   #store: SliceStore | null = null;
   #mode: 'off' | 'away' | 'shared' = 'off';
   /** Counts changes of the mode: answers to claims before the last one do not count. */
@@ -551,13 +251,13 @@ export class SliceManager {
     }
   }
 
-  #put(unit: Unit): void {
+  #put(unit: SliceUnit): void {
     this.#byCell[unit.kind].set(unit.cell.index, unit);
     if (this.#mode === 'shared') this.#admitUnit(unit);
     else unit.free();
   }
 
-  #forget(unit: Unit): void {
+  #forget(unit: SliceUnit): void {
     for (const { waiter } of unit.queue) this.#answer(waiter, 'whole');
     unit.free();
     unit.state = 'whole';
@@ -568,7 +268,7 @@ export class SliceManager {
   }
 
   /** From counting alone to slices: at once where nothing is counted, else when the engine has been told. */
-  #admitUnit(unit: Unit): void {
+  #admitUnit(unit: SliceUnit): void {
     const used = unit.used(this.#deps.epochMs());
     if (used.some((amount) => amount > 0)) {
       this.#push(unit);
@@ -635,7 +335,7 @@ export class SliceManager {
   #wait(thread: number, id: number, { budgets, key }: SliceNeed): void {
     const nowMs = this.#deps.clock.now();
     const deadlineMs = nowMs + this.#waitMs;
-    const waiter: Waiter = { thread, id, sinceMs: nowMs, deadlineMs, units: [], missing: 0, isOver: false };
+    const waiter: SliceWaiter = { thread, id, sinceMs: nowMs, deadlineMs, units: [], missing: 0, isOver: false };
     this.#waiters.set(`${thread} ${id}`, waiter);
     if (key !== null) {
       this.#queue(this.#byCell.key.get(key.cell), waiter, [1, 1, key.tokens], [1, 1, key.leastTokens]);
@@ -647,7 +347,7 @@ export class SliceManager {
     else this.#wake(TICK_MS);
   }
 
-  #queue(unit: Unit | undefined, waiter: Waiter, most: readonly number[], least: readonly number[]): void {
+  #queue(unit: SliceUnit | undefined, waiter: SliceWaiter, most: readonly number[], least: readonly number[]): void {
     if (unit === undefined || unit.state === 'whole') return;
     waiter.units.push(unit);
     waiter.missing++;
@@ -659,7 +359,7 @@ export class SliceManager {
     this.#push(unit);
   }
 
-  #push(unit: Unit): void {
+  #push(unit: SliceUnit): void {
     if (this.#mode !== 'shared') return;
     if (unit.isUnderWay) {
       unit.isUrgent = true;
@@ -719,7 +419,7 @@ export class SliceManager {
   #send(): void {
     const { clock } = this.#deps;
     if (this.#urgent.size === 0 || this.#calls >= MAX_CALLS || clock.now() - this.#sentMs < PAUSE_MS) return;
-    const units: Unit[] = [];
+    const units: SliceUnit[] = [];
     for (const unit of this.#urgent) {
       this.#urgent.delete(unit);
       units.push(unit);
@@ -728,7 +428,7 @@ export class SliceManager {
     void this.#exchange(units);
   }
 
-  async #exchange(units: readonly Unit[]): Promise<void> {
+  async #exchange(units: readonly SliceUnit[]): Promise<void> {
     const { clock, epochMs } = this.#deps;
     const store = this.#store as SliceStore;
     const round = this.#round;
@@ -749,7 +449,7 @@ export class SliceManager {
     if (round !== this.#round) return;
     this.#calls--;
     for (let at = 0; at < units.length; at++) {
-      this.#answered(units[at] as Unit, claims[at] as SliceClaim, grants[at] ?? null, sentAt);
+      this.#answered(units[at] as SliceUnit, claims[at] as SliceClaim, grants[at] ?? null, sentAt);
     }
     this.#wakeNext(this.#urgent.size > 0 ? PAUSE_MS : SWEEP_MS);
   }
@@ -769,7 +469,7 @@ export class SliceManager {
   }
 
   /** A claim of what a unit has counted alone. */
-  #restClaim(unit: Unit): SliceClaim {
+  #restClaim(unit: SliceUnit): SliceClaim {
     const nowMs = this.#deps.epochMs();
     const used = unit.used(nowMs);
     return {
@@ -782,7 +482,7 @@ export class SliceManager {
     };
   }
 
-  #claim(unit: Unit): SliceClaim {
+  #claim(unit: SliceUnit): SliceClaim {
     const { clock, epochMs } = this.#deps;
     const nowMs = clock.now();
     const epoch = epochMs();
@@ -842,14 +542,14 @@ export class SliceManager {
   }
 
   /** What waiting requests need, and those that were told to go on and have not done so. */
-  #needs(unit: Unit, used: readonly number[], nowMs: number): number[] {
+  #needs(unit: SliceUnit, used: readonly number[], nowMs: number): number[] {
     const need = this.#outstanding(unit, used, nowMs);
     for (const { most } of unit.queue) addTo(need, most, 1);
     return need.map((amount, at) => Math.min(amount, Math.max(unit.limits[at] as number, 0)));
   }
 
   /** What requests still take that were told to go on. Each that has done so has raised the count of requests, or of money. */
-  #outstanding(unit: Unit, used: readonly number[], nowMs: number): number[] {
+  #outstanding(unit: SliceUnit, used: readonly number[], nowMs: number): number[] {
     unit.promised = unit.promised.filter(({ untilMs }) => untilMs > nowMs);
     const sum = unit.limits.map(() => 0);
     for (const { amounts } of unit.promised) addTo(sum, amounts, 1);
@@ -860,7 +560,7 @@ export class SliceManager {
   }
 
   /** Brings the size of slices in line with what was taken since the last answer. */
-  #adapt(unit: Unit, used: readonly number[], need: readonly number[], nowMs: number, isContended: boolean): void {
+  #adapt(unit: SliceUnit, used: readonly number[], need: readonly number[], nowMs: number, isContended: boolean): void {
     const elapsedMs = Math.max(nowMs - unit.answeredMs, MIN_RATE_MS);
     const last = used.length - 1;
     const isIdle = nowMs - unit.activeMs >= IDLE_MS;
@@ -878,7 +578,7 @@ export class SliceManager {
     }
   }
 
-  #answered(unit: Unit, claim: SliceClaim, grant: SliceGrant | null, sentAt: number): void {
+  #answered(unit: SliceUnit, claim: SliceClaim, grant: SliceGrant | null, sentAt: number): void {
     const { clock, epochMs } = this.#deps;
     unit.isUnderWay = false;
     // Forgotten meanwhile, or given to another key.
@@ -912,13 +612,13 @@ export class SliceManager {
   }
 
   /** Tells waiting requests to go on, as far as the slice reaches. */
-  #deal(unit: Unit, used: readonly number[], nowMs: number): void {
+  #deal(unit: SliceUnit, used: readonly number[], nowMs: number): void {
     const free = unit.quota.map((amount, at) => (limited(unit, at) ? amount - (used[at] as number) : Infinity));
     addTo(free, this.#outstanding(unit, used, nowMs), -1);
     if (unit.promised.length === 0) unit.counted = used[unit.kind === 'key' ? REQUESTS : 0] as number;
     let lacking = -1;
     while (unit.queue.length > 0) {
-      const { least, most, waiter } = unit.queue[0] as Queued;
+      const { least, most, waiter } = unit.queue[0] as QueuedNeed;
       lacking = least.findIndex((amount, at) => (free[at] as number) < amount);
       if (lacking !== -1) break;
       const amounts = most.map((amount, at) => Math.min(amount, free[at] as number));
@@ -931,7 +631,7 @@ export class SliceManager {
       unit.setQueued(false);
       return;
     }
-    const { least, waiter } = unit.queue[0] as Queued;
+    const { least, waiter } = unit.queue[0] as QueuedNeed;
     const { others = [], spare = [] } = unit.grant ?? {};
     const isElsewhere =
       (spare[lacking] ?? 0) > 0 || (unit.kind === 'key' && lacking === RUNNING && (others[RUNNING] ?? 0) > 0);
@@ -949,17 +649,17 @@ export class SliceManager {
   }
 
   /** All gateways together have reached the limit: those that wait are admitted by what there is, or refused. */
-  #refuse(unit: Unit, resource: number, first: number): void {
+  #refuse(unit: SliceUnit, resource: number, first: number): void {
     unit.refuse(resource, first, this.#deps.epochMs());
     for (const { waiter } of unit.queue.splice(0)) this.#answer(waiter, 'granted');
     unit.setQueued(false);
   }
 
-  #expire(waiter: Waiter): void {
+  #expire(waiter: SliceWaiter): void {
     const isAnswered = waiter.units.every(({ answeredMs }) => answeredMs >= waiter.sinceMs);
     const unit = waiter.units.find(({ queue }) => queue.some((queued) => queued.waiter === waiter));
     if (isAnswered && unit !== undefined) {
-      const { least } = unit.queue.find((queued) => queued.waiter === waiter) as Queued;
+      const { least } = unit.queue.find((queued) => queued.waiter === waiter) as QueuedNeed;
       const used = unit.used(this.#deps.epochMs());
       const lacking = least.findIndex(
         (amount, at) => limited(unit, at) && (unit.quota[at] ?? 0) - (used[at] ?? 0) < amount,
@@ -969,13 +669,13 @@ export class SliceManager {
     this.#answer(waiter, isAnswered ? 'granted' : 'whole');
   }
 
-  #answer(waiter: Waiter, use: SliceUse): void {
+  #answer(waiter: SliceWaiter, use: SliceUse): void {
     if (waiter.isOver) return;
     this.#end(waiter);
     this.#threads.get(waiter.thread)?.tell({ ids: [waiter.id], use });
   }
 
-  #end(waiter: Waiter): void {
+  #end(waiter: SliceWaiter): void {
     waiter.isOver = true;
     this.#waiters.delete(`${waiter.thread} ${waiter.id}`);
     for (const unit of waiter.units) {
@@ -990,10 +690,6 @@ function addTo(sums: number[], amounts: readonly number[], sign: 1 | -1): void {
   for (let at = 0; at < sums.length; at++) sums[at] = (sums[at] as number) + sign * (amounts[at] ?? 0);
 }
 
-function limited(unit: Unit, resource: number): boolean {
+function limited(unit: SliceUnit, resource: number): boolean {
   return (unit.limits[resource] as number) >= 0;
-}
-
-function idOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
