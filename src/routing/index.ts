@@ -8,6 +8,7 @@ export {
   type Hold,
   type HoldOutcome,
 } from './admission.ts';
+export { AFFINITY_COOKIE, AFFINITY_MAX_AGE_S, readAffinity, writeAffinity } from './affinity-cookie.ts';
 export { blockBytes, BlockIndex, type BlockIndexUse, MAX_ANCHORS } from './block-index.ts';
 export { Board, type BoardMemory, createBoardMemory, RANK, type Standing, STANDING, STANDING_WORDS } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
@@ -51,8 +52,6 @@ export {
 } from './outcome.ts';
 export {
   type Affinity,
-  AFFINITY_COOKIE,
-  AFFINITY_MAX_AGE_S,
   type AffinityHint,
   Candidates,
   type ExplainedCrn,
@@ -61,8 +60,6 @@ export {
   type PickerDeps,
   type PickerSettings,
   type PromptHashes,
-  readAffinity,
-  writeAffinity,
 } from './picker.ts';
 export { createPlaceMemory, PLACE_CELLS, PlaceCounts, PlaceTotals } from './place-counts.ts';
 export { PlacementRing, type PlacementSink } from './placement-ring.ts';
