@@ -105,7 +105,7 @@ function resultOf(
   urls: UrlResolver,
   said: Said,
 ): CleanPage {
-  const firstLine = text.slice(0, MAX_HEADING_CHARACTERS).split('\n', 1)[0] ?? '';
+  const firstLine = text.slice(0, MAX_HEADING_CHARACTERS + 1).split('\n', 1)[0] ?? '';
   const page = {
     ...pageOf(text, [title, firstLine], url, said),
     content: content.toWellFormed(),

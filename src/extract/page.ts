@@ -81,8 +81,8 @@ export interface CleanJob extends CleanOptions {
   readonly explain?: boolean;
 }
 
-/** Longer lines are text, not titles. */
-const MAX_TITLE_CHARACTERS = 200;
+/** Longer lines are text, not titles. Titles of discussions have up to 300 characters. */
+const MAX_TITLE_CHARACTERS = 300;
 
 /**
  * Normalises line ends to `\n`, removes control characters, trailing white space, and blank lines at both ends, and keeps at

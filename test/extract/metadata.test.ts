@@ -46,6 +46,13 @@ t.test('a title has no site name', async (t) => {
   for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
 });
 
+t.test('a title has up to 300 characters, else it is the first line or the last part of the address', async (t) => {
+  const long = 'flood '.repeat(50).trim();
+  t.equal(titleOf(`<title>${long}</title>`), long);
+  t.equal(titleOf(`<title>${long} again</title>`), 'Text.');
+  t.equal(clean(`<p>${long} again</p>`, { url: URL_OF_PAGE }).title, 'flood');
+});
+
 t.test('questions with answers and posts of a blog are no discussion', async (t) => {
   const linked = (data: object): string => `<script type="application/ld+json">${JSON.stringify(data)}</script>`;
   const questions = linked({ '@type': 'FAQPage', mainEntity: [{ '@type': 'Question', name: 'Why?' }] });
