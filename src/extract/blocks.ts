@@ -1,13 +1,14 @@
 // Splits a page into blocks: runs of text between the boundaries of block elements, in document order. A row of a table and
-// preformatted text are one block each. The selection keeps or drops whole blocks.
+// preformatted text are one block each. The selection keeps or drops whole blocks. The text of consent dialogs is in none.
 
+import { CONSENT_DIALOG } from './hints.ts';
 import { BLOCK, TAG, traits } from './tags.ts';
 import type { Tree } from './tree.ts';
 
 /** Blocks by number, and the nodes that they consist of. */
 export class Blocks {
   count: number = 0;
-  /** Block of each text node; -1 for elements. */
+  /** Block of each text node; -1 for elements and text of consent dialogs. */
   readonly of: Int32Array;
   /** Number of blocks that begin before each node. */
   readonly before: Int32Array;
@@ -54,6 +55,13 @@ export class Blocks {
         continue;
       }
       blockOf[node] = blockOf[parent[node] as number] as number;
+      if (((tree.hints[node] as number) & CONSENT_DIALOG) !== 0) {
+        const end = tree.end[node] as number;
+        this.before.fill(this.count, node, end);
+        isOpen = false;
+        node = end - 1;
+        continue;
+      }
       if (node < wholeEnd) continue;
       if (kind === TAG.br) {
         breaks++;

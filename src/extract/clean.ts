@@ -4,6 +4,7 @@
 import { Blocks } from './blocks.ts';
 import type { CleanTrace } from './clean-trace.ts';
 import { type About, featuresOf, type Table } from './features.ts';
+import { CONSENT_DIALOG } from './hints.ts';
 import { imagesOf, lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
 import { contentOf } from './content-builder.ts';
@@ -226,9 +227,13 @@ class ContentSearch {
     return this.#finding(tree, dropped);
   }
 
-  /** The whole body. */
+  /** The whole body without consent dialogs. */
   #everything(): Finding {
-    return this.#finding(this.#tree, new Uint8Array(this.#tree.count));
+    const tree = this.#tree;
+    const dropped = new Uint8Array(tree.count);
+    for (let node = 1; node < tree.count; node++)
+      if (((tree.hints[node] as number) & CONSENT_DIALOG) !== 0) dropped[node] = 1;
+    return this.#finding(tree, dropped);
   }
 
   /** HTML that is content as a whole. */

@@ -43,6 +43,8 @@ export const LEGAL: number = 1 << 22;
 export const ITEMS: number = 1 << 23;
 /** Tabs, accordions, questions with answers. */
 export const TABS: number = 1 << 24;
+/** The dialog of a known consent manager. */
+export const CONSENT_DIALOG: number = 1 << 25;
 
 const WORDS: ReadonlyMap<string, number> = new Map(
   (
@@ -81,6 +83,7 @@ const NAMES: ReadonlyMap<string, number> = new Map(
       [SIDEBAR, 'widget widgets widgetarea sidebarwidget footerwidget secondary'],
       [META, 'signature messagesignature userextras messageuserextras messageusertitle postprofile messageuserdetails userstats'],
       [UNSEEN, 'sronly screenreadertext visuallyhidden ahidden hiddentext offscreen'],
+      [CONSENT_DIALOG, 'onetrustconsentsdk onetrustbannersdk onetrustpcsdk cybotcookiebotdialog didomihost didomipopup usercentricsroot qccmpcontainer qccmpmain cookielawinfobar clisettingspopup cmplzcookiebannercontainer iubendacsbanner osanocmwindow ckyconsentcontainer ckymodal moovegdprcookieinfobar moovegdprcookiemodal borlabscookiebox cookiescriptinjected tarteaucitronroot fcconsentroot spmessagecontainer hseucookieconfirmation shopifypcbannerwrapper axeptiooverlay cmpbox cmpwrapper fidesoverlay'],
     ] as const
   ).flatMap(([hint, names]) => names.split(' ').map((name) => [name, hint] as const)),
 ); // oxfmt-ignore

@@ -116,6 +116,12 @@ t.test('headings of kept text are kept, and in articles those without text are d
   t.same(kept, [1, 1, 0, 0]);
 });
 
+t.test('the text of a consent dialog is left out, also of short pages', async (t) => {
+  const html = `<p>a</p><div id="onetrust-consent-sdk"><div>b<p>${PROSE}</p></div></div>c<p>d</p>`;
+  t.same(textsOf(html), ['a', 'c', 'd']);
+  t.notMatch(clean(`<main><p>A boot.</p></main>${html}`).content, 'river');
+});
+
 t.test('pages of other kinds give their text', async (t) => {
   const pages = {
     'links only': [
