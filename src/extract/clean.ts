@@ -222,7 +222,8 @@ class ContentSearch {
     const table = featuresOf(tree, blocks, this.#about);
     const probabilities = this.#scorer(table, tree, blocks);
     const isArticle = this.#about.kind === 'article';
-    const { dropped, odds, threshold } = select(tree, { blocks, weights: table.weight, probabilities, isArticle });
+    const { forms, weight: weights } = table;
+    const { dropped, odds, threshold } = select(tree, { blocks, weights, forms, probabilities, isArticle });
     if (tree === this.#tree) this.#trace?.selected({ tree, blocks, table, odds, threshold }, dropped);
     return this.#finding(tree, dropped);
   }

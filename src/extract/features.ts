@@ -321,6 +321,8 @@ export interface Table {
   readonly rows: Float32Array;
   /** Weight of each block. */
   readonly weight: Float32Array;
+  /** Of each block, a hash of the names and classes of its element and two above it. */
+  readonly forms: Int32Array;
 }
 
 export function featuresOf(tree: Tree, blocks: Blocks, about: About): Table {
@@ -389,9 +391,10 @@ class Reader {
   }
 
   read(): Table {
+    const { count, element } = this.#blocks;
     this.#descend();
     this.#countAlike();
-    for (let block = 0; block < this.#blocks.count; block++) this.#readText(block);
+    for (let block = 0; block < count; block++) this.#readText(block);
     this.#sumUp();
     this.#readLines();
     this.#readContainers();
@@ -401,7 +404,8 @@ class Reader {
     this.#readPositions();
     this.#readPage();
     this.#readNeighbours();
-    return { rows: this.#rows, weight: this.#weight };
+    const forms = Int32Array.from({ length: count }, (_, block) => this.#form[element[block] as number] as number);
+    return { rows: this.#rows, weight: this.#weight, forms };
   }
 
   /** Passes elements and hints down the tree. */

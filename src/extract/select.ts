@@ -25,11 +25,16 @@ const CERTAIN_HEADING = 0.8;
 /** A row or an item with this share of its table or list is no part of an enumeration. */
 const DOMINANT = 0.6;
 
+/** Blocks of this weight that a page has twice are copies; shorter ones recur, such as the steps of a manual. */
+const COPIED = 100;
+
 /** The blocks of a page as the model sees them. */
 export interface Scored {
   readonly blocks: Blocks;
   /** Weight of each block in characters. */
   readonly weights: Float32Array;
+  /** The same number for blocks of the same form. */
+  readonly forms: Int32Array;
   /** Probability of each block to be content. */
   readonly probabilities: Float32Array;
   readonly isArticle: boolean;
@@ -39,21 +44,41 @@ export interface Scored {
 export interface Selection {
   /** The nodes to drop. */
   readonly dropped: Dropped;
-  /** Probability of each block, those of a table or list averaged, and the least that is kept. */
+  /** Probability of each block, averaged over blocks of its form, table or list, and the least that is kept. */
   readonly odds: Float32Array;
   readonly threshold: number;
 }
 
 /** Chooses the blocks to keep. */
-export function select(tree: Tree, { blocks, weights, probabilities, isArticle }: Scored): Selection {
-  const odds = probabilities.slice();
+export function select(tree: Tree, { blocks, weights, forms, probabilities, isArticle }: Scored): Selection {
+  const odds = isArticle ? probabilities.slice() : averageForms(forms, weights, probabilities);
   averageGroups(tree, blocks, weights, odds);
   const threshold = thresholdOf(weights, odds, isArticle);
   const kept = new Uint8Array(blocks.count);
   for (let block = 0; block < blocks.count; block++) kept[block] = Number((odds[block] as number) >= threshold);
+  dropCopies(tree, blocks, weights, kept);
   keepAttached(tree, blocks, odds, threshold, kept);
   if (isArticle) dropEmptySections(tree, blocks, odds, kept);
   return { dropped: dropOthers(tree, blocks, kept), odds, threshold };
+}
+
+/**
+ * The mean of the probability of each block and that of all blocks of its form, which mostly have the same role. Not on articles,
+ * whose captions, notes and promotions look like their paragraphs.
+ */
+function averageForms(forms: Int32Array, weights: Float32Array, probabilities: Float32Array): Float32Array {
+  const means = new Map<number, { sum: number; weight: number }>();
+  for (const [block, form] of forms.entries()) {
+    const weight = 1 + (weights[block] as number);
+    const mean = means.get(form) ?? { sum: 0, weight: 0 };
+    mean.sum += weight * (probabilities[block] as number);
+    mean.weight += weight;
+    means.set(form, mean);
+  }
+  return probabilities.map((probability, block) => {
+    const { sum, weight } = means.get(forms[block] as number) as { sum: number; weight: number };
+    return (probability + sum / weight) / 2;
+  });
 }
 
 /** Gives the rows of a table and the items of a list their mean probability. */
@@ -114,6 +139,26 @@ function thresholdOf(weight: Float32Array, odds: Float32Array, isArticle: boolea
     }
   }
   return isArticle && best > SURE ? Math.max(threshold, ARTICLE_THRESHOLD) : threshold;
+}
+
+/** Drops blocks whose text is kept before: a version for other screens or without scripts, a post that a reply quotes. */
+function dropCopies(tree: Tree, blocks: Blocks, weights: Float32Array, kept: Uint8Array): void {
+  const texts = new Set<string>();
+  for (let block = 0; block < blocks.count; block++) {
+    const tag = tree.tag[blocks.element[block] as number];
+    const isWhole = tag === TAG.pre || tag === TAG.tr;
+    if (kept[block] === 0 || isWhole || (weights[block] as number) < COPIED) continue;
+    const text = spacelessTextOf(tree, blocks, block);
+    if (texts.has(text)) kept[block] = 0;
+    texts.add(text);
+  }
+}
+
+function spacelessTextOf(tree: Tree, blocks: Blocks, block: number): string {
+  let text = '';
+  for (let node = blocks.first[block] as number; node < (blocks.end[block] as number); node++)
+    if (blocks.of[node] === block) text += tree.html.slice(tree.from[node], tree.to[node]);
+  return text.replaceAll(/\s+/g, '');
 }
 
 /** Keeps likely headings of kept text, and code beside kept text. */

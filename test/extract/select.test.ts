@@ -32,6 +32,11 @@ function textsOf(html: string): string[] {
   });
 }
 
+/** Blocks of different forms. */
+function formsOf(count: number): Int32Array {
+  return Int32Array.from({ length: count }, (_, block) => block);
+}
+
 t.test('a page is split at block elements and at two line ends', async (t) => {
   t.same(textsOf('<div>a <b>b</b><p>c<br>d<br><br>e</p>f</div>'), ['a b', 'cd', 'e', 'f']);
   t.same(textsOf('<table><tr><td>a<td>b<tr><td>c</table>'), ['ab', 'c']);
@@ -45,7 +50,7 @@ t.test('the model gives the predictions of its training', async (t) => {
   const rows = numbers.subarray(0, WIDTH * Math.floor(numbers.length / (WIDTH + 1)));
   const expected = numbers.subarray(rows.length);
   t.ok(expected.length >= 5);
-  const scores = score({ rows, weight: new Float32Array(expected.length) });
+  const scores = score({ rows, weight: new Float32Array(expected.length), forms: new Int32Array(expected.length) });
   for (const [at, value] of expected.entries()) t.ok(Math.abs((scores[at] as number) - value) < 0.03, `sample ${at}`);
 });
 
@@ -97,10 +102,22 @@ t.test('tables, lists and code are kept or dropped as a whole', async (t) => {
   const { dropped: whole } = select(tree, {
     blocks,
     weights,
+    forms: formsOf(2),
     probabilities: Float32Array.from([0.9, 0.3]),
     isArticle: false,
   });
   t.notOk(whole.includes(1));
+});
+
+t.test('probabilities are averaged over blocks of the same form', async (t) => {
+  const { tree } = parse('<p class="a">a</p><p class="a">b</p><p>c</p><div><p class="a">d</p></div>');
+  const blocks = new Blocks(tree);
+  const { forms } = featuresOf(tree, blocks, ABOUT);
+  t.same([forms[0] === forms[1], forms[0] === forms[2], forms[0] === forms[3]], [true, false, false]);
+  const weights = Float32Array.from([29, 9, 9, 9]);
+  const probabilities = Float32Array.from([0.8, 0.4, 0.4, 0.4]);
+  const { odds } = select(tree, { blocks, weights, forms, probabilities, isArticle: false });
+  t.same(odds, Float32Array.from([0.75, 0.55, 0.4, 0.4]));
 });
 
 t.test('headings of kept text are kept, and in articles those without text are dropped', async (t) => {
@@ -108,12 +125,25 @@ t.test('headings of kept text are kept, and in articles those without text are d
   const blocks = new Blocks(tree);
   const weights = Float32Array.from([1, 90, 1, 1]);
   const probabilities = Float32Array.from([0.5, 0.95, 0.7, 0.1]);
-  const { dropped } = select(tree, { blocks, weights, probabilities, isArticle: true });
+  const { dropped } = select(tree, { blocks, weights, forms: formsOf(4), probabilities, isArticle: true });
   const kept = Array.from(
     { length: 4 },
     (_, block) => 1 - (dropped[tree.parent[blocks.first[block] as number] as number] as number),
   );
   t.same(kept, [1, 1, 0, 0]);
+});
+
+t.test('a paragraph that is kept twice is kept once', async (t) => {
+  const row = `<tr><td>${PROSE}</td></tr>`;
+  const { tree } = parse(
+    `<p>${PROSE}</p><p>Save.</p><div>${PROSE.replaceAll(' ', '\n')}</div><p>Save.</p><table>${row}${row}</table>`,
+  );
+  const blocks = new Blocks(tree);
+  const weights = Float32Array.from([90, 5, 90, 5, 90, 90].map((weight) => 2 * weight));
+  const probabilities = new Float32Array(6).fill(0.9);
+  const { dropped } = select(tree, { blocks, weights, forms: formsOf(6), probabilities, isArticle: false });
+  const kept = Array.from(weights, (_, block) => 1 - (dropped[blocks.first[block] as number] as number));
+  t.same(kept, [1, 1, 0, 1, 1, 1]);
 });
 
 t.test('the text of a consent dialog is left out, also of short pages', async (t) => {
