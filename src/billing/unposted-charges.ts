@@ -113,39 +113,52 @@ export class UnpostedCharges {
   }
 
   #posted(batch: readonly UnpostedCharge[], outcomes: readonly PromiseSettledResult<HoldSettlement>[]): void {
+    const failed: UnpostedCharge[] = [];
+    let problem: unknown;
     for (const [at, one] of batch.entries()) {
       const outcome = outcomes[at] as PromiseSettledResult<HoldSettlement>;
-      if (outcome.status === 'rejected') {
-        this.#failed([one], outcome.reason);
+      if (outcome.status === 'fulfilled') {
+        this.#taken(one, outcome.value);
+      } else if (isFinal(outcome.reason)) {
+        this.#refused(one, outcome.reason);
       } else {
-        this.#done(one);
-        const { account, amount, usage } = one.reported;
-        if (outcome.value.parked !== undefined) {
-          const what = `a charge of ${amount} pico-USD to account '${account}' is parked: the database refuses it`;
-          this.#deps.onProblem(new Error(outcome.value.parked), what);
-          continue;
-        }
-        this.#deps.onPosted(one.charge);
-        const basis = usage.measured ? 'measured' : 'estimated';
-        this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
+        failed.push(one);
+        problem = outcome.reason;
       }
     }
+    if (failed.length > 0) this.#delayed(failed, problem);
   }
 
   #failed(batch: readonly UnpostedCharge[], error: unknown): void {
-    // What the ledger refuses it will refuse again.
-    const isFinal = error instanceof LedgerError && error.refusal !== 'queue-full' && error.refusal !== 'closed';
-    for (const one of batch) {
-      this.#posting.delete(one);
-      if (!isFinal) continue;
-      const { account, amount } = one.reported;
-      this.#deps.onProblem(
-        error,
-        `a charge of ${amount} pico-USD to account '${account}' is lost: the ledger refuses it`,
-      );
-      this.#done(one);
+    if (isFinal(error)) for (const one of batch) this.#refused(one, error);
+    else this.#delayed(batch, error);
+  }
+
+  #taken(one: UnpostedCharge, { parked }: HoldSettlement): void {
+    const { account, amount, usage } = one.reported;
+    this.#done(one);
+    if (parked !== undefined) {
+      const what = `a charge of ${amount} pico-USD to account '${account}' is parked: the database refuses it`;
+      this.#deps.onProblem(new Error(parked), what);
+      return;
     }
-    if (isFinal) return;
+    this.#deps.onPosted(one.charge);
+    const basis = usage.measured ? 'measured' : 'estimated';
+    this.#deps.metrics.charged(usage.model, basis, amount / PICO_PER_USD, usage.requests ?? 1);
+  }
+
+  #refused(one: UnpostedCharge, error: unknown): void {
+    const { account, amount } = one.reported;
+    this.#deps.onProblem(
+      error,
+      `a charge of ${amount} pico-USD to account '${account}' is lost: the ledger refuses it`,
+    );
+    this.#done(one);
+  }
+
+  /** One problem for all of them: a line for each would fill the log while many wait for the store. */
+  #delayed(batch: readonly UnpostedCharge[], error: unknown): void {
+    for (const one of batch) this.#posting.delete(one);
     this.#deps.onProblem(error, `${batch.length} charges could not be posted; they are tried again`);
     this.#deps.onDelay();
   }
@@ -156,4 +169,9 @@ export class UnpostedCharges {
     one.lease.unposted--;
     one.lease.version++;
   }
+}
+
+/** What the ledger refuses it will refuse again. */
+function isFinal(error: unknown): boolean {
+  return error instanceof LedgerError && error.refusal !== 'queue-full' && error.refusal !== 'closed';
 }

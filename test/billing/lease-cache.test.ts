@@ -510,6 +510,26 @@ t.test('a charge that the ledger refuses is dropped, and those of its batch are 
   t.match(await store.ledger.account('a'), { balance: 98n });
 });
 
+t.test('charges that wait for the ledger are one problem of each try, however many they are', async (t) => {
+  const store = await openStore(t, 100n);
+  let isFull = true;
+  const { manager, problems } = await openGateway(store, {
+    change: (ledger) => ({
+      charge: async (charges) =>
+        isFull ? charges.map(() => ({ status: 'rejected', reason: away() })) : await ledger.charge(charges),
+    }),
+  });
+  manager.tell({ type: 'Charges', thread: 0, charges: [REPORT, { ...REPORT, amount: -1 }, REPORT, REPORT] });
+  await store.settle();
+  t.same(problems, ['4 charges could not be posted; they are tried again: Error: the store is away']);
+  await store.advance(1000);
+  t.equal(problems.length, 2);
+  isFull = false;
+  await store.advance(1000);
+  t.match(problems.slice(2), [/a charge of -1 pico-USD to account 'a' is lost/]);
+  t.match(await store.ledger.account('a'), { balance: 97n });
+});
+
 t.test('until the ledger opens credit is away and charges wait', async (t) => {
   const store = await openStore(t, 100n);
   let opens = 0;
