@@ -308,6 +308,8 @@ function readInThread(file: string, options: AuditOptions): Promise<AuditResult>
 
 export async function audit(database: Database, options: AuditOptions): Promise<AuditReport> {
   const { file } = database;
+  // The thread would make a file that is not there.
+  if (file !== null) await database.snapshot(async () => undefined);
   const { days, report, unsound } = await (file === null ? readAudit(database, options) : readInThread(file, options));
   await record(database, days, unsound);
   return report;

@@ -1,7 +1,8 @@
 // The ledger's database in one SQLite file: WAL, every commit synced to the disk. Statements run synchronously in the thread
 // that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
 
-import { existsSync, realpathSync, renameSync } from 'node:fs';
+import { existsSync, realpathSync, renameSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
@@ -21,6 +22,9 @@ const BACKUP_PAGES = 1024;
 /** Low bytes of SQLite's result codes: another connection has locked the file; the row breaks a rule of its table. */
 const BUSY = 5;
 const CONSTRAINT = 19;
+
+/** SQLite throws it itself where it has no WAL. */
+const READONLY_DBMOVED = 1032;
 
 function hasCode(error: unknown, code: number): boolean {
   const { errcode } = error as { readonly errcode?: unknown };
@@ -120,6 +124,12 @@ class SqliteSession implements Session {
   }
 }
 
+/** Tells a file from another one at the same path; null for none. */
+function identityOf(path: string): string | null {
+  const stats = statSync(path, { throwIfNoEntry: false, bigint: true });
+  return stats === undefined ? null : `${stats.dev} ${stats.ino}`;
+}
+
 /** The transactions of one open file, one at a time. */
 interface Turns {
   last: Promise<unknown>;
@@ -196,6 +206,7 @@ export class SqliteDatabase implements Database {
     appendOnly,
   };
   readonly file: string | null;
+  readonly #identity: string | null;
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;
@@ -211,7 +222,7 @@ export class SqliteDatabase implements Database {
   /** `:memory:` keeps nothing. */
   constructor(path: string, clock: Clock) {
     const { DatabaseSync } = loadDriver();
-    this.file = path === ':memory:' ? null : path;
+    this.file = path === ':memory:' ? null : resolve(path);
     this.#clock = clock;
     this.#connection = new DatabaseSync(path);
     try {
@@ -221,6 +232,7 @@ export class SqliteDatabase implements Database {
       this.#connection.close();
       throw error;
     }
+    this.#identity = this.file === null ? null : identityOf(this.file);
     this.#session = new SqliteSession(this.#connection);
     this.#turns = turnsOf(path);
   }
@@ -237,6 +249,7 @@ export class SqliteDatabase implements Database {
       this.#turns.last = turn.promise;
       await before;
       try {
+        this.#checkFile();
         const busy = busyError(() => this.#connection.exec(begin));
         if (busy !== null) {
           if (this.#connection.isTransaction) this.#connection.exec('rollback');
@@ -253,6 +266,13 @@ export class SqliteDatabase implements Database {
       }
     });
     return done as T;
+  }
+
+  /** What is committed to a file that has no path any more would be gone with the process. */
+  #checkFile(): void {
+    if (this.file === null || identityOf(this.file) === this.#identity) return;
+    const error = new Error(`${this.file} was moved, deleted or replaced while it is in use: put it back, or restart`);
+    throw Object.assign(error, { errcode: READONLY_DBMOVED });
   }
 
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T> {

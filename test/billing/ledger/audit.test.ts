@@ -1,5 +1,6 @@
 // The audit must find what it promises to find: each case spoils one thing behind the ledger's back.
 
+import { existsSync, renameSync } from 'node:fs';
 import t from 'tap';
 import { debit, execute, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
@@ -114,6 +115,16 @@ t.test('the audit of a file runs in a thread of its own, beside commits', async 
   const [report] = await Promise.all([ledger.audit(), debit(ledger, 'a', '2', 10n, USAGE)]);
   t.match(report, { sound: true });
   t.equal(threads, 1);
+});
+
+t.test('the audit of a file that is gone fails, and makes no new one', async (t) => {
+  const { ledger, url } = await openStore(t, 'sqlite');
+  const file = url.slice('sqlite:'.length);
+  renameSync(file, `${file}.moved`);
+  await t.rejects(ledger.audit(), { message: /was moved, deleted or replaced/ });
+  t.notOk(existsSync(file));
+  renameSync(`${file}.moved`, file);
+  t.match(await ledger.audit(), { sound: true });
 });
 
 t.test('postgres: a charge that the database refuses is parked, and reported by every audit', async (t) => {

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { copyFileSync, existsSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
@@ -45,6 +45,25 @@ t.test('a file that stays locked is given up after five seconds', async (t) => {
   }
   await refused;
   t.equal(database.blame(await commit.catch((error: unknown) => error)), 'store');
+});
+
+t.test('nothing is committed to a file that was moved, deleted or replaced, until it is back', async (t) => {
+  const file = join(t.testdir(), 'file.db');
+  const database = new SqliteDatabase(file, systemClock);
+  t.teardown(() => database.close());
+  const commit = (sql: string): Promise<unknown> => database.transaction((session) => session.all(sql));
+  await commit('create table charges (id text)');
+  renameSync(file, `${file}.moved`);
+  const refused = commit("insert into charges values ('lost')");
+  await t.rejects(refused, {
+    message: `${file} was moved, deleted or replaced while it is in use: put it back, or restart`,
+  });
+  t.equal(database.blame(await refused.catch((error: unknown) => error)), 'store', 'a charge is tried again');
+  copyFileSync(`${file}.moved`, file);
+  await t.rejects(commit("insert into charges values ('lost')"), { message: /replaced/ });
+  renameSync(`${file}.moved`, file);
+  await commit("insert into charges values ('kept')");
+  t.same(await commit('select id from charges'), [{ id: 'kept' }]);
 });
 
 t.test('a backup begins behind an open transaction, and goes on while later ones are open', async (t) => {
