@@ -77,6 +77,7 @@ server = await createServer(plane, systemClock, data.server, (error) =>
 );
 control.expose('ingress', system.spawn(ingress({ plane, server }), { name: 'ingress' }));
 parent.on('message', (message: ThreadMessage) => {
+  if (message.type === 'Ping') post({ type: 'Pong' });
   if (message.type !== 'Close') return;
   server?.close();
   plane.close();

@@ -54,6 +54,7 @@ import { type Address, type Server, settlePort } from '../ingress/server.ts';
 import { ClusterCaches } from './cluster-caches.ts';
 import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
+import { ThreadWatch } from './thread-watch.ts';
 import { viaName } from '../upstream/index.ts';
 import { configuredKeys, mergeModels, type MergedModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
@@ -94,6 +95,7 @@ export class ControlPlane {
   readonly #kvEvents: KvEvents;
   readonly #engines = new EngineCells();
   readonly #gauges = new Gauges(this.#engines);
+  readonly #watch = new ThreadWatch();
   readonly #crnLog: CrnLog;
   readonly #cluster: GatewayCluster;
   readonly #exchange: PlacementExchange;
@@ -251,6 +253,7 @@ export class ControlPlane {
       responses: this.#responses,
       cluster: this.#cluster,
       caches: this.#caches,
+      watch: this.#watch,
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
@@ -594,6 +597,7 @@ export class ControlPlane {
         }),
         onMessage: (index, message) => this.#onThread(index, message),
         onRunning: (index, running) => this.#noteRunning(index, running),
+        onSilent: (index, askedMs) => this.#noteSilent(index, askedMs),
       });
       this.#threads.push(this.#system.spawn(behavior, { name: `thread-${thread}`, supervise: THREAD_RESTARTS }));
     });
@@ -622,11 +626,19 @@ export class ControlPlane {
     if (running) this.#running.add(thread);
     else {
       this.#running.delete(thread);
+      this.#watch.ended(thread);
       this.#billing?.clearLimits(thread);
       this.#billing?.threadGone(thread);
       this.#responses.threadGone(thread);
     }
     if (this.#running.size === 0) this.#ended?.resolve();
+  }
+
+  #noteSilent(thread: number, askedMs: number | null): void {
+    const { log } = this.#options;
+    this.#watch.note(thread, askedMs);
+    if (askedMs === null) log.warn({ thread }, 'ingress thread answers again');
+    else log.error({ thread }, 'ingress thread does not answer: its connections wait');
   }
 }
 

@@ -38,6 +38,15 @@ const YOUNG_MB = 48;
  */
 const CLOSE_MS = 5000;
 
+/** How often a thread is asked whether it answers. */
+const ASK_MS = 1000;
+
+/**
+ * Times at which an answer is missing before it is told: collections of garbage and the largest bodies take less. They are counted, not
+ * measured: when the calling thread was blocked itself, or the machine suspended, the answer waits behind one tick of the timer.
+ */
+const MISSING = 3;
+
 /** What a thread is started with. */
 export interface ThreadData {
   readonly memory: BoardMemory;
@@ -69,11 +78,15 @@ export type ThreadMessage =
   | { readonly type: 'Event'; readonly text: string }
   /** The module of a search engine threw outside of a search. */
   | { readonly type: 'EngineModule'; readonly module: string; readonly message: string }
+  /** Asks the thread whether it answers. */
+  | { readonly type: 'Ping' }
+  | { readonly type: 'Pong' }
   | { readonly type: 'Close' };
 
 export type ThreadCommand =
   | { readonly type: 'Message'; readonly message: ThreadMessage }
   | { readonly type: 'Exited'; readonly code: number }
+  | { readonly type: 'Ask' }
   | { readonly type: 'Pass'; readonly command: IngressCommand };
 
 /** A thrown value as text that can be posted and logged. */
@@ -107,6 +120,8 @@ export interface ThreadDeps {
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
   /** A thread has been started, or has ended for any reason. */
   readonly onRunning: (thread: number, running: boolean) => void;
+  /** A thread has not answered since `askedMs`, for three seconds; null: it answers again. */
+  readonly onSilent: (thread: number, askedMs: number | null) => void;
 }
 
 /** Makes the behaviour of the actor. */
@@ -129,13 +144,18 @@ class Thread {
   readonly #link: Link;
   readonly #ingress: Ref<IngressCommand>;
   readonly #server: ServerChoice;
+  readonly #context: Context<ThreadCommand>;
   #failure = '';
   #isRunning = true;
+  /** When the thread was asked last and has not answered; null: it has. */
+  #askedMs: number | null = null;
+  #missing = 0;
 
   constructor(deps: ThreadDeps, context: Context<ThreadCommand>) {
     const { port1, port2 } = new MessageChannel();
     const data = deps.data();
     this.#deps = deps;
+    this.#context = context;
     this.#index = data.thread;
     this.#server = data.server;
     this.#link = link(deps.system, port1);
@@ -181,16 +201,36 @@ class Thread {
     switch (command.type) {
       case 'Message':
         if (command.message.type === 'Failed') this.#failure = command.message.message;
+        if (command.message.type === 'Listening') this.#context.timers.every('ask', ASK_MS, { type: 'Ask' });
+        if (command.message.type === 'Pong') this.#answered();
         this.#deps.onMessage(this.#index, command.message);
         break;
       case 'Pass':
         this.#ingress.tell(command.command);
+        break;
+      case 'Ask':
+        this.#ask();
         break;
       case 'Exited':
         throw new Error(
           `ingress thread ${this.#index} ended with code ${command.code}: ${this.#failure || 'no reason given'}`,
         );
     }
+  }
+
+  #ask(): void {
+    if (this.#askedMs === null) {
+      this.#askedMs = this.#deps.clock.now();
+      this.#worker.postMessage({ type: 'Ping' } satisfies ThreadMessage);
+    } else if (++this.#missing === MISSING) {
+      this.#deps.onSilent(this.#index, this.#askedMs);
+    }
+  }
+
+  #answered(): void {
+    if (this.#missing >= MISSING) this.#deps.onSilent(this.#index, null);
+    this.#missing = 0;
+    this.#askedMs = null;
   }
 
   /** Asks the thread to end; does nothing when it has ended. */

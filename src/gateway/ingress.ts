@@ -164,14 +164,14 @@ export async function createServer(
   return createUwsServer(options);
 }
 
-/** Asks an ingress for its metrics; none from one that does not answer in time. `wrap` addresses it. */
+/** Asks an ingress for its metrics; null when it does not answer in time. `wrap` addresses it. */
 export function askMetrics<M>(
   ref: Ref<M>,
   wrap: (command: IngressCommand) => M,
   timeoutMs: number,
-): Promise<MetricsSnapshot> {
+): Promise<MetricsSnapshot | null> {
   const answer = ask<M, MetricsSnapshot>(ref, (replyTo) => wrap({ type: 'Metrics', replyTo }), { timeoutMs });
-  return answer.catch(() => []);
+  return answer.catch(() => null);
 }
 
 /** Asks an ingress for its part of the overview; null when it does not answer in time. */

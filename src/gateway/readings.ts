@@ -28,6 +28,7 @@ import {
 } from '../admin/index.ts';
 import { askExplain, askMetrics, askReport, askRequests } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
+import type { ThreadWatch } from './thread-watch.ts';
 
 const TIMEOUT_MS = 2000;
 
@@ -51,6 +52,7 @@ export interface Sources {
   readonly responses: MetricsSource;
   readonly cluster: Pick<GatewayCluster, 'metrics' | 'overview'>;
   readonly caches: MetricsSource;
+  readonly watch: ThreadWatch;
   /** What changes while the gateway runs. */
   readonly now: () => {
     readonly stage: Stage;
@@ -73,6 +75,12 @@ export class Readings {
     return statusOf(now().table, board, gauges.probes, local.deps.clock.now());
   }
 
+  /** The threads of which it is not known that they do not answer. */
+  #answering(): readonly Ref<ThreadCommand>[] {
+    const { now, watch } = this.#sources;
+    return now().threads.filter((_, at) => !watch.isSilent(at + 1));
+  }
+
   #caches(): CacheNumbers[] {
     const { local, now } = this.#sources;
     return cachesOf(now().table, local.deps, local.deps.clock.now());
@@ -80,7 +88,7 @@ export class Readings {
 
   /** Metrics of every thread. */
   async metrics(): Promise<MetricsSnapshot[]> {
-    const { local, pages, accounts, caches, cluster, discovery, gauges, now, blockIndex, kvEvents, responses } =
+    const { local, pages, accounts, caches, cluster, discovery, gauges, now, blockIndex, kvEvents, responses, watch } =
       this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
@@ -88,17 +96,18 @@ export class Readings {
       ...[local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
       ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
-    const asked = threads.map((ref) => askMetrics(ref, passOn, TIMEOUT_MS));
+    const asked = threads.map((ref, at) => watch.read(at + 1, () => askMetrics(ref, passOn, TIMEOUT_MS)));
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
-    return [...own, ofControl, ...(await Promise.all(asked))];
+    const ofThreads = await Promise.all(asked);
+    return [...own, ofControl, watch.metrics(threads.length, local.deps.clock.now()), ...ofThreads];
   }
 
   /** What the history samples; a thread that does not answer in time is left out. */
   async history(): Promise<HistorySample> {
     const { local, now } = this.#sources;
-    const { table, threads } = now();
+    const { table } = now();
     const asked = await Promise.all(
-      threads.map((ref) =>
+      this.#answering().map((ref) =>
         askRequests<ThreadCommand, ThreadTotals>(ref, (replyTo) => passOn({ type: 'Totals', replyTo }), TIMEOUT_MS),
       ),
     );
@@ -112,8 +121,8 @@ export class Readings {
   /** Where a request would go, by a thread that serves requests: what prompts have in common is known to each by itself. */
   explain(request: ExplainRequest): Promise<ExplainAnswer> {
     const { local, now } = this.#sources;
-    const { settings, threads } = now();
-    const [thread] = threads;
+    const { settings } = now();
+    const [thread] = this.#answering();
     return thread === undefined
       ? local.explain(request)
       : askExplain(thread, passOn, request, explainTimeoutMs(request.path, settings));
@@ -139,17 +148,16 @@ export class Readings {
   }
 
   async #gather<Part>(own: Part, message: (replyTo: Ref<Part>) => ThreadCommand): Promise<Gathered<Part>> {
-    const asked = this.#sources.now().threads.map((ref) => askRequests(ref, message, TIMEOUT_MS));
-    const answers = await Promise.all(asked);
-    const parts = answers.filter((part) => part !== null);
-    return { parts: [own, ...parts], missing: answers.length - parts.length };
+    const asked = this.#answering().map((ref) => askRequests(ref, message, TIMEOUT_MS));
+    const parts = (await Promise.all(asked)).filter((part) => part !== null);
+    return { parts: [own, ...parts], missing: this.#sources.now().threads.length - parts.length };
   }
 
   /** The parts of the overview; a thread that does not answer in time is left out. */
   async overview(): Promise<OverviewParts> {
     const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses } = this.#sources;
-    const { settings, stage, threads } = now();
-    const asked = await Promise.all(threads.map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
+    const { settings, stage } = now();
+    const asked = await Promise.all(this.#answering().map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
     const crns = this.crns();
     return {
       stage,

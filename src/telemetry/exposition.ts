@@ -4,7 +4,7 @@
 import { boundOf, BUCKETS, bucketsBetween, LOWEST, NATIVE_OFFSET, SCHEMA } from './exponential-buckets.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { ProtobufWriter } from './protobuf-writer.ts';
-import { addCounts, type Bounds, type FamilyJson, type HistogramCounts, type Labels } from './series.ts';
+import { addCounts, type Bounds, type FamilyJson, type HistogramCounts, type Labels, trimCounts } from './series.ts';
 
 /** Content type of the text. */
 export const TEXT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
@@ -45,6 +45,15 @@ function merge(snapshots: readonly MetricsSnapshot[]): Iterable<Family> {
     }
   }
   return families.values();
+}
+
+/** One snapshot of several threads. */
+export function summed(snapshots: readonly MetricsSnapshot[]): MetricsSnapshot {
+  return Array.from(merge(snapshots), ({ head, histograms, values }): FamilyJson => {
+    if (head.type !== 'histogram') return { ...head, values: [...values.values()] };
+    const sums = Array.from(histograms.values(), ({ counts, labels, sum }) => ({ ...trimCounts(counts), labels, sum }));
+    return { ...head, values: sums };
+  });
 }
 
 function keyOf(labels: Labels): string {

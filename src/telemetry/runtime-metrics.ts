@@ -127,6 +127,22 @@ export class ThreadMetrics {
   }
 }
 
+/** Whether ingress threads answer the control thread. */
+export class AnswerMetrics {
+  readonly #silent = new Counters(
+    'headrace_thread_unresponsive_seconds',
+    'Time since an ingress thread was asked whether it answers, where it has not for three seconds; 0 where it answers',
+    ['thread'],
+    'gauge',
+  );
+
+  /** `silentMs`: of each thread, the first of which is thread 1. */
+  snapshot(silentMs: readonly number[]): MetricsSnapshot {
+    for (const [at, ms] of silentMs.entries()) this.#silent.at(String(at + 1)).value = ms / 1000;
+    return [this.#silent.json()];
+  }
+}
+
 /** The whole process, under the names that Prometheus client libraries use. Read once per process: threads share the values. */
 export class ProcessMetrics {
   readonly #cpu = new Counters('process_cpu_seconds_total', 'CPU time of the process, user and system', []);

@@ -8,7 +8,7 @@ import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { Metrics, type MetricsSnapshot, PageMetrics } from '../../src/telemetry/metrics.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 import { PaymentMetrics } from '../../src/telemetry/payment-metrics.ts';
-import { ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
+import { AnswerMetrics, ProcessMetrics, ThreadMetrics } from '../../src/telemetry/runtime-metrics.ts';
 import { lookupMetrics, SharedCacheMetrics } from '../../src/telemetry/shared-cache-metrics.ts';
 import { SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 
@@ -32,6 +32,7 @@ export function declaredMetrics(): MetricsSnapshot {
     ...new PaymentMetrics().snapshot(),
     ...new ResponseMetrics().snapshot(),
     ...new ThreadMetrics(0, NO_ACTORS).declared(),
+    ...new AnswerMetrics().snapshot([]),
     ...new ProcessMetrics().declared(),
     ...new SpanMetrics().snapshot(),
   ];

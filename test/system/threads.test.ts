@@ -2,12 +2,16 @@
 // process, and a shutdown waits for requests in flight. In a child process, because a mistake with an open uWebSockets.js app
 // aborts it.
 
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { chat, KEY, readStream, startHosts, until, within } from '../support/system.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
 
 const CRASHING = fileURLToPath(new URL('fixtures/crashing.js', import.meta.url));
+const STUCK = fileURLToPath(new URL('fixtures/stuck-engine.js', import.meta.url));
 
 /** A chat on a connection of its own, so that the system picks the thread anew. */
 function chatOnce(url: string, headers: Record<string, string> = {}): Promise<Response> {
@@ -53,6 +57,37 @@ t.test('a thread that throws is replaced; the port stays served and its in-fligh
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
 });
+
+t.test(
+  'a thread that does not answer is told of by the log and the metrics, which stay quick and keep its counts',
+  async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'headrace-threads-'));
+    t.teardown(() => rmSync(folder, { recursive: true }));
+    const search = {
+      engines: { engine_a: { kind: 'module', path: STUCK, options: { until: `${folder}/go` } } },
+    } as const;
+    const served = await startServe(t, await startHosts(t), { threads: 1, search });
+    const { adminUrl, cli, url } = served;
+    const metrics = async (): Promise<string> => (await fetch(`${adminUrl}/metrics`)).text();
+    t.equal((await chatOnce(url)).status, 200);
+    t.match(await metrics(), /^headrace_thread_unresponsive_seconds{thread="1"} 0$/m);
+    const searched = fetch(`${url}/search`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ query: 'weir', engines: ['engine_a'] }),
+    });
+    await cli.complains(/"thread":1,"msg":"ingress thread does not answer: its connections wait"/);
+    const beganMs = performance.now();
+    const during = await metrics();
+    t.ok(performance.now() - beganMs < 1500, 'the thread is not asked');
+    t.match(during, /^headrace_thread_unresponsive_seconds{thread="1"} (?:[3-9]|\d\d)\./m);
+    t.match(during, /^headrace_requests_total{endpoint="\/v1\/chat\/completions".* 1$/m);
+    writeFileSync(`${folder}/go`, '');
+    await cli.complains(/"thread":1,"msg":"ingress thread answers again"/);
+    t.equal((await searched).status, 200);
+    t.match(await metrics(), /^headrace_thread_unresponsive_seconds{thread="1"} 0$/m);
+  },
+);
 
 t.test('past the restart intensity the process ends with code 1 and says why', async (t) => {
   const hosts = await startHosts(t);
