@@ -423,15 +423,13 @@ export class HeadraceError extends Error {
   readonly validation: readonly ValidationEntry[] | undefined;
 
   constructor(code: ErrorCode, options: ErrorOptions = {}) {
-    const { subject = '' } = options;
-    super(
-      ERRORS[code].detail.replace('{}', () => subject),
-      { cause: options.cause },
-    );
+    const { subject = '', validation } = options;
+    const sentence = ERRORS[code].detail.replace('{}', () => subject);
+    super(validation === undefined ? sentence : `${sentence}: ${validationText(validation)}`, { cause: options.cause });
     this.code = code;
     this.subject = subject;
     this.headers = options.headers ?? [];
-    this.validation = options.validation;
+    this.validation = validation;
   }
 
   get status(): number {
@@ -446,6 +444,13 @@ export class HeadraceError extends Error {
   get retryable(): boolean {
     return ERRORS[this.code].retryable === true;
   }
+}
+
+/** What is wrong with a request, as one text. */
+export function validationText(entries: readonly ValidationEntry[]): string {
+  return entries
+    .map(({ hint, loc, msg }) => `${loc.join('.')}: ${msg}${hint === undefined ? '' : `: ${hint}`}`)
+    .join('; ');
 }
 
 /** The sentence of whatever was thrown. */

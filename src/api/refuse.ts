@@ -5,7 +5,7 @@
 import { errorAnswer, productOf } from '../compat/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Dialect, dialectOf, DIALECTS, usualPath } from '../dialect/index.ts';
-import { HeadraceError, type ValidationEntry } from '../errors.ts';
+import { HeadraceError, validationText } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { type ErrorDecorator, type ErrorShape, respondError } from '../ingress/respond.ts';
 
@@ -67,13 +67,6 @@ function errorDialect(exchange: Exchange): Dialect | undefined {
   if (path !== '/v1' && !path.startsWith('/v1/')) return undefined;
   const isMessages = path.startsWith('/v1/messages/') || exchange.header('anthropic-version') !== undefined;
   return isMessages ? DIALECTS.messages : DIALECTS.responses;
-}
-
-/** What is wrong with a request, as one text. */
-export function validationText(entries: readonly ValidationEntry[]): string {
-  return entries
-    .map(({ hint, loc, msg }) => `${loc.join('.')}: ${msg}${hint === undefined ? '' : `: ${hint}`}`)
-    .join('; ');
 }
 
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {

@@ -13,14 +13,13 @@ import {
   membersOf,
   parsedJson,
 } from '../dialect/index.ts';
-import { type ErrorCode, HeadraceError, type ValidationEntry } from '../errors.ts';
+import { type ErrorCode, HeadraceError, type ValidationEntry, validationText } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
 import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import type { ApiDeps } from './deps.ts';
 import { authenticate } from './pipeline.ts';
-import { validationText } from './refuse.ts';
 
 const PATH = '/v1/responses';
 

@@ -103,8 +103,9 @@ function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknow
 
 function checkFields(schema: ObjectSchema, value: Record<string, unknown>, loc: Loc, report: Report): unknown {
   const known = Object.entries(schema.fields as Record<string, Schema>).flatMap(([name, field]) => {
-    // hasOwn, so that a field named like a member of Object.prototype counts as absent.
-    if (Object.hasOwn(value, name)) return [[name, check(field, value[name], [...loc, name], report)]];
+    // hasOwn, so that a field named like a member of Object.prototype counts as absent. Programs write undefined for what is absent.
+    if (Object.hasOwn(value, name) && value[name] !== undefined)
+      return [[name, check(field, value[name], [...loc, name], report)]];
     if (field.required === true) report([...loc, name], 'missing', 'Field required');
     return field.default === undefined ? [] : [[name, structuredClone(field.default)]];
   });

@@ -34,7 +34,7 @@ import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
 import type { DataPlane } from './data-plane.ts';
 import { withEnginesChecked } from './engine-settings.ts';
-import { inject, type InjectRequest, type InjectResponse } from '../ingress/inject.ts';
+import { inject, type InjectRequest, type InjectResponse, signalOf } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
 import { type Address, addressUrl, ListenError } from '../ingress/server.ts';
 import type { SearchAnswer, SearchFilters, SearchType } from '../search/index.ts';
@@ -397,19 +397,21 @@ class RunningGateway implements ServedGateway {
   }
 
   async search(request: SearchInput, options: { readonly signal?: AbortSignal } = {}): Promise<SearchAnswer> {
+    const signal = signalOf('search', options);
     await this.#control.configured;
-    return this.#control.local.call((deps) => searchFor(deps, request, options.signal));
+    return this.#control.local.call((deps) => searchFor(deps, request, signal));
   }
 
-  async fetchPage(url: string, { signal, ...wanted }: FetchPageOptions = {}): Promise<PageAnswer> {
+  async fetchPage(url: string, options: FetchPageOptions = {}): Promise<PageAnswer> {
+    const signal = signalOf('fetchPage', options);
+    const { signal: _, ...wanted } = options;
     await this.#control.configured;
     return (await this.#control.local.call((deps) => fetchFor(deps, { url, ...wanted }, signal))) as PageAnswer;
   }
 
-  async fetchPages(
-    urls: readonly string[],
-    { signal, ...wanted }: FetchPageOptions = {},
-  ): Promise<readonly PageResult[]> {
+  async fetchPages(urls: readonly string[], options: FetchPageOptions = {}): Promise<readonly PageResult[]> {
+    const signal = signalOf('fetchPages', options);
+    const { signal: _, ...wanted } = options;
     await this.#control.configured;
     const answer = await this.#control.local.call((deps) => fetchFor(deps, { urls, ...wanted }, signal));
     return (answer as { readonly results: readonly PageResult[] }).results;

@@ -86,11 +86,20 @@ class Collector implements ResponseSink {
   }
 }
 
+/** The signal of a call that a program makes; throws what is wrong with its options. */
+export function signalOf(call: string, options: { readonly signal?: AbortSignal }): AbortSignal | undefined {
+  if (typeof options !== 'object' || options === null) throw new TypeError(`${call}: the options must be an object`);
+  const signal = options.signal ?? undefined;
+  if (signal === undefined || typeof signal.throwIfAborted === 'function') return signal;
+  throw new TypeError(`${call}: signal must be an AbortSignal`);
+}
+
 /** Runs a request through the handler. Rejects when the response is broken off or the signal is aborted. */
 export function inject(options: DetachedOptions, request: InjectRequest): Promise<InjectResponse> {
   return new Promise((resolve, reject) => {
     if (typeof request !== 'object' || request === null) throw new TypeError('inject: the request must be an object');
     if (typeof request.path !== 'string') throw new TypeError('inject: path must be a string');
+    const signal = signalOf('inject', request);
     const { bytes, contentType } = encode(request.body);
     const headers = flatten(request.headers ?? {});
     if (contentType !== undefined && !headers.includes('content-type')) headers.push('content-type', contentType);
@@ -102,7 +111,6 @@ export function inject(options: DetachedOptions, request: InjectRequest): Promis
       headers,
       remoteAddress: request.remoteAddress ?? '',
     };
-    const { signal } = request;
     const leave = (): void => collector.leave(signal?.reason);
     const collector = new Collector((response) => {
       signal?.removeEventListener('abort', leave);

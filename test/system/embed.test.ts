@@ -7,7 +7,14 @@ import express from 'express';
 import fastify from 'fastify';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
-import { ConfigError, createGateway, type Gateway, type InjectRequest, type SettingsInput } from '../../src/index.ts';
+import {
+  ConfigError,
+  createGateway,
+  type Gateway,
+  type InjectRequest,
+  type SearchInput,
+  type SettingsInput,
+} from '../../src/index.ts';
 import { serving } from '../support/serving.ts';
 import { chat, KEY, MODEL, readStream, settingsFor, startHosts } from '../support/system.ts';
 
@@ -210,6 +217,37 @@ t.test('an injected request that makes no sense is an error that says what', asy
   await t.rejects(inject({ path: '/health', headers }), { message: 'inject: the header accept must be a string' });
   for (const body of [1n, () => 1])
     await t.rejects(inject({ path: '/search', body }), { message: /^inject: body must/ });
+});
+
+t.test('a call that makes no sense is an error that says what', async (t) => {
+  const gateway = await startGateway(t);
+  const calls: Record<string, (options: unknown) => Promise<unknown>> = {
+    search: (options) => gateway.search({ query: 'weir' }, options as object),
+    fetchPage: (options) => gateway.fetchPage('http://page.example/', options as object),
+    fetchPages: (options) => gateway.fetchPages(['http://page.example/'], options as object),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const options of [null, 5, 'markdown'])
+      await t.rejects(call(options), { name: 'TypeError', message: `${name}: the options must be an object` });
+    const refused = { name: 'TypeError', message: `${name}: signal must be an AbortSignal` };
+    for (const signal of [5, {}]) await t.rejects(call({ signal }), refused);
+  }
+  const signal = 5 as unknown as AbortSignal;
+  await t.rejects(gateway.inject({ path: '/health', signal }), { message: 'inject: signal must be an AbortSignal' });
+  await t.rejects(gateway.search({ query: 'weir', page: 0 }), {
+    code: 'HR_REQUEST_INVALID',
+    message: 'Validation failed: page: Input should be greater than or equal to 1',
+  });
+});
+
+t.test('a member that is undefined is one that is left out', async (t) => {
+  const gateway = await startGateway(t);
+  const search = (members: object): Promise<unknown> => gateway.search(members as SearchInput);
+  const content = { results: undefined };
+  await t.rejects(search({ query: 'weir', engines: undefined, content }), { code: 'HR_SEARCH_ALL_FAILED' });
+  const options: object = { max_chars: undefined, format: undefined };
+  await t.rejects(gateway.fetchPage('http://127.0.0.1/', options), { code: 'HR_FETCH_BLOCKED' });
+  await t.rejects(search({ query: undefined }), { message: 'Validation failed: query: Field required' });
 });
 
 t.test('headers of injected requests may be those of fetch', async (t) => {
