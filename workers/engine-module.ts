@@ -8,12 +8,11 @@ import { pathToFileURL } from 'node:url';
 import { workerData } from 'node:worker_threads';
 import { readOptions } from '../src/search/engines/module-options.ts';
 import {
-  areTypes,
   type CheckedModule,
   exportsOf,
   type ModuleCheck,
   type ModuleCheckData,
-  readFilters,
+  readDeclared,
 } from '../src/search/engines/module.ts';
 import { EngineError } from '../src/search/engine.ts';
 
@@ -49,28 +48,18 @@ async function describe(): Promise<Omit<CheckedModule, 'path' | 'revision'>> {
   } catch (error) {
     throw new Mistake(`refuses its options: ${firstLine(error)}`);
   }
-  const { concurrency, documentation, filters, kind, rates, types } = engine ?? {};
+  const { documentation, kind } = engine ?? {};
   const isHttp = typeof engine?.['request'] === 'function' && typeof engine['parse'] === 'function';
   if (!isHttp && typeof engine?.['search'] !== 'function')
     throw new Mistake('makes no engine: createEngine must return an object with request and parse, or with search');
   if (typeof kind !== 'string' || kind === '') throw new Mistake('makes an engine whose kind is no name');
-  if (!areTypes(types))
-    throw new Mistake('makes an engine whose types are not a list of web, news, images and academic');
-  if (concurrency !== undefined && !(Number.isSafeInteger(concurrency) && (concurrency as number) > 0))
-    throw new Mistake('makes an engine whose concurrency is no whole number above 0');
-  if (rates !== undefined && !areRates(rates))
-    throw new Mistake('makes an engine whose rates are not a list of at most 4 { requests, perMs }');
-  const declared = readFilters(filters ?? {});
-  if (declared === undefined)
-    throw new Mistake('makes an engine whose filters are not a mapping of filter names to what it applies of them');
+  const declared = readDeclared(engine);
+  if (typeof declared === 'string') throw new Mistake(`makes an engine whose ${declared}`);
   return {
     options: read,
     kind,
     documentation: typeof documentation === 'string' ? documentation : '',
-    types: [...types],
-    ...(concurrency === undefined ? {} : { concurrency: concurrency as number }),
-    ...(rates === undefined ? {} : { rates: rates.map(({ requests, perMs }) => ({ requests, perMs })) }),
-    ...(filters === undefined ? {} : { filters: declared }),
+    ...declared,
     isHttp,
   };
 }
@@ -89,14 +78,6 @@ function exportsIn(module: Readonly<Record<string, unknown>>): ReturnType<typeof
   } catch (error) {
     throw new Mistake(firstLine(error));
   }
-}
-
-function areRates(rates: unknown): rates is { requests: number; perMs: number }[] {
-  const isRate = (rate: unknown): boolean => {
-    const { perMs, requests } = (rate ?? {}) as Readonly<Record<string, unknown>>;
-    return typeof requests === 'number' && requests > 0 && typeof perMs === 'number' && perMs > 0;
-  };
-  return Array.isArray(rates) && rates.length <= 4 && rates.every(isRate);
 }
 
 function sentenceOf(error: unknown): string {

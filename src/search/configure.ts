@@ -7,7 +7,7 @@ import { MAX_ENGINES } from './engine-board.ts';
 import type { EngineSpec } from './engine-client.ts';
 import { createEngine, type EngineDeps } from './engines/kinds.ts';
 import type { IndexedFolderSettings, LocalEngine } from './engines/local.ts';
-import { checkModule, type CheckedModule, type ModuleSettings } from './engines/module.ts';
+import { checkModule, type CheckedModule, type ModuleSettings, readDeclared } from './engines/module.ts';
 
 /** What is wrong with an entry. */
 export interface EngineMistake {
@@ -100,7 +100,8 @@ export function isPlugIn(entry: unknown): entry is Engine {
 
 function configureEngine(id: string, entry: unknown, cell: number, common: EngineDeps): EngineSpec {
   if (isPlugIn(entry)) {
-    if (!Array.isArray(entry.types)) throw new Error('types must be a list of search types');
+    const declared = readDeclared(entry as unknown as Readonly<Record<string, unknown>>);
+    if (typeof declared === 'string') throw new Error(declared);
     return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
   }
   if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');

@@ -514,8 +514,8 @@ export class EngineCall {
         response,
         this.#plan === null ? context : { ...context, wantsMore: this.#plan.leavesOut || this.#plan.skipped > 0 },
       );
-      const page = { hits: checked(hits, this.#query.type), next, ...(note === undefined ? {} : { note }) };
-      return notApplied === undefined ? page : { ...page, notApplied };
+      const page = { hits: checked(hits, this.#query.type), next, ...(typeof note === 'string' && { note }) };
+      return Array.isArray(notApplied) ? { ...page, notApplied } : page;
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('invalid');
     }

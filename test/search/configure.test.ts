@@ -42,9 +42,19 @@ t.test('takes an engine of the embedder in the place of settings', async (t) => 
   t.same(mistakes, []);
   t.equal(engines[0]?.workers[0], engine);
   t.equal(isPlugIn(SEARXNG), false);
-  t.same(configure({ own: { ...engine, types: undefined } }).mistakes, [
-    { path: 'search.engines.own', message: 'types must be a list of search types' },
-  ]);
+});
+
+t.test('what an engine of the embedder says of itself must make sense', async (t) => {
+  for (const [wrong, message] of [
+    [{ types: undefined }, 'types are not a list of web, news, images and academic'],
+    [{ types: ['video'] }, 'types are not a list of web, news, images and academic'],
+    [{ concurrency: 0 }, 'concurrency is no whole number above 0'],
+    [{ rates: [{ requests: 0, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
+    [{ filters: { language: null } }, 'filters are not a mapping of filter names to what it applies of them'],
+  ] as const) {
+    const { engines, mistakes } = configure({ own: { ...fakeEngine('own'), ...wrong } });
+    t.same([engines, mistakes], [[], [{ path: 'search.engines.own', message }]]);
+  }
 });
 
 t.test('names every mistake by path and leaves the engine out', async (t) => {

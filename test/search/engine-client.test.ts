@@ -1,7 +1,7 @@
 // One engine client under a manual clock: concurrency, suspension, trials, cancelling, engines of the embedder's own.
 import t from 'tap';
 import { EngineError, type InProcessEngine } from '../../src/search/engine.ts';
-import type { EngineSpec } from '../../src/search/engine-client.ts';
+import type { EngineReport, EngineSpec } from '../../src/search/engine-client.ts';
 import {
   type Answer,
   setUpClient,
@@ -107,6 +107,19 @@ t.test('never quotes unexpected errors of an engine', async (t) => {
     ),
     ['invalid response'],
   );
+});
+
+t.test('what an engine says beside its hits is left out where it is of the wrong type', async (t) => {
+  const hits = [hitOf('http://a.org/')];
+  const query = { query: 'rivers', type: 'web', maxResults: 10, filters: { safeSearch: 'strict' } } as const;
+  for (const said of [{ notApplied: 5 }, { notApplied: {} }, { note: 5 }, { note: {} }] as object[]) {
+    const b = setUpClient(() => FOUND, { workers: [fakeEngine('a', { parse: () => ({ hits, ...said }) })] });
+    const reports: EngineReport[] = [];
+    b.client.search(query, 11_000, { onPage: () => undefined, onReport: (report) => reports.push(report) }, 'me');
+    await b.settle();
+    const notApplied = ['safe_search'];
+    t.same(reports, [{ engine: 'a', hits, calls: 1, note: 'safe_search filter not applied', notApplied }]);
+  }
 });
 
 t.test('runs at most as many searches at once as its concurrency', async (t) => {

@@ -272,8 +272,35 @@ const FILTER_NAMES: ReadonlySet<string> = new Set<FilterName>([
   ...(['timeRange', 'includeDomains', 'excludeDomains', 'language', 'country', 'safeSearch', 'page'] as const),
 ]);
 
-/** What a module declares of its filters, as plain data; undefined for anything else. */
-export function readFilters(filters: unknown): EngineFilters | undefined {
+/** What an engine of somebody's own says of itself, as plain data; or what of it is wrong. */
+export function readDeclared(
+  engine: Readonly<Record<string, unknown>>,
+): Pick<CheckedModule, 'concurrency' | 'filters' | 'rates' | 'types'> | string {
+  const { concurrency, filters, rates, types } = engine;
+  if (!areTypes(types)) return 'types are not a list of web, news, images and academic';
+  if (concurrency !== undefined && !(Number.isSafeInteger(concurrency) && (concurrency as number) > 0))
+    return 'concurrency is no whole number above 0';
+  if (rates !== undefined && !areRates(rates)) return 'rates are not a list of at most 4 { requests, perMs }';
+  const declared = readFilters(filters ?? {});
+  if (declared === undefined) return 'filters are not a mapping of filter names to what it applies of them';
+  return {
+    types: [...types],
+    ...(concurrency === undefined ? {} : { concurrency: concurrency as number }),
+    ...(rates === undefined ? {} : { rates: rates.map(({ requests, perMs }) => ({ requests, perMs })) }),
+    ...(filters === undefined ? {} : { filters: declared }),
+  };
+}
+
+function areRates(rates: unknown): rates is RateLimit[] {
+  const isRate = (rate: unknown): boolean => {
+    const { perMs, requests } = (rate ?? {}) as Readonly<Record<string, unknown>>;
+    return typeof requests === 'number' && requests > 0 && typeof perMs === 'number' && perMs > 0;
+  };
+  return Array.isArray(rates) && rates.length <= 4 && rates.every(isRate);
+}
+
+/** What an engine declares of its filters, as plain data; undefined for anything else. */
+function readFilters(filters: unknown): EngineFilters | undefined {
   if (typeof filters !== 'object' || filters === null || Array.isArray(filters)) return undefined;
   const read: Record<string, FilterSupport> = {};
   for (const [name, support] of Object.entries(filters)) {
@@ -297,6 +324,6 @@ function isListOfTexts(list: unknown): boolean {
 }
 
 /** Whether every entry is a search type, and there is one. */
-export function areTypes(types: unknown): types is readonly SearchType[] {
+function areTypes(types: unknown): types is readonly SearchType[] {
   return Array.isArray(types) && types.length > 0 && types.every((type) => SEARCH_TYPES.includes(type as SearchType));
 }
