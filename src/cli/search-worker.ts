@@ -7,6 +7,7 @@ import { type Address, isLoopback, parseAddress, printAddress } from '../config/
 import { messageOf } from '../errors.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
+import { watchExceptions } from './exceptions.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { durationMs, port, sentenceOf, wholeNumber } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -71,10 +72,11 @@ async function serveSearchWorker(options: SearchWorkerOptions, io: CliIo): Promi
     await worker.abort();
     throw new StartError(messageOf(error));
   }
-  const { ended } = closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() });
+  const serving = closeOnSignal(io, { close: () => worker.close(), abort: () => worker.abort() });
+  const endWatch = watchExceptions(io, log, 'search worker', () => serving.fail());
   // Signals are handled before a line says that the worker is there.
   io.stdout.write(`search worker listening on ${url}\n`);
-  await ended;
+  await serving.ended.finally(endWatch);
 }
 
 /** Wrong settings of an engine are a mistake of the command line. */

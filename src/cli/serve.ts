@@ -10,8 +10,8 @@ import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import type { ReloadAnswer } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
-import { moduleOf } from '../search/index.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
+import { watchExceptions } from './exceptions.ts';
 import { type CliIo, StartError } from './io.ts';
 import { mistakeLines, readRest } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -84,16 +84,7 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
   };
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
-  const onException = (error: unknown): void => {
-    const module = moduleOf(error);
-    if (module !== undefined) {
-      log.error({ err: error, module }, 'the module of a search engine threw outside of a search');
-      return;
-    }
-    log.fatal({ err: error }, 'the gateway cannot go on');
-    serving.fail();
-  };
-  io.events.on('uncaughtException', onException);
+  const endWatch = watchExceptions(io, log, 'gateway', () => serving.fail());
   // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
   onCreated({ log, reload });
   const start = async (): Promise<void> => {
@@ -109,7 +100,7 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
   };
   // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.
   void start();
-  await serving.ended.finally(() => io.events.off('uncaughtException', onException));
+  await serving.ended.finally(endWatch);
 }
 
 /** Puts a configuration in force, unless it is wrong. */
