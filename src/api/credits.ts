@@ -5,6 +5,7 @@ import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError, respondJson } from '../ingress/respond.ts';
 import { presentedPayment, resourceOf, respondUnpaid } from './payment.ts';
+import { refuseDeep, KEYLESS_UPLOAD_BYTES } from './pipeline.ts';
 import { creditPurchase, readBody } from './schema.ts';
 import type { ApiDeps } from './deps.ts';
 
@@ -16,6 +17,7 @@ export function credits(exchange: Exchange, deps: CreditsDeps): void {
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
+      refuseDeep(body, deps);
       const { address, amount } = readBody(creditPurchase, body, exchange.contentType);
       const { paymentProcessor, settings } = deps;
       if (paymentProcessor === null) throw new HeadraceError('HR_PAYMENT_OFF');
@@ -31,5 +33,5 @@ export function credits(exchange: Exchange, deps: CreditsDeps): void {
     } catch (thrown) {
       respondError(exchange, thrown);
     }
-  });
+  }, KEYLESS_UPLOAD_BYTES);
 }

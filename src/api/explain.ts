@@ -19,6 +19,7 @@ import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hin
 import type { ApiDeps } from './deps.ts';
 import type { GivenBody } from './explained.ts';
 import { explainFetch } from './fetch.ts';
+import { refuseDeep, TOOL_BODY_BYTES } from './pipeline.ts';
 import { scannedBody } from './scanned-body.ts';
 import { explainSearch } from './search.ts';
 
@@ -43,22 +44,26 @@ export interface RequestExplanation extends Omit<Explanation, 'crns'> {
 
 /** Answers the body and the headers of a request with its explanation. `account`: as which it is sent; '' for none. */
 export function explain(exchange: Exchange, deps: ApiDeps, account: string): void {
-  exchange.readBody((error, body) => {
-    try {
-      if (error !== null) throw error;
-      const made = MADE.get(exchange.path);
-      if (made !== undefined) {
-        void made(deps, { body, contentType: exchange.contentType }, account).then(
-          (answer) => respondJson(exchange, 200, answer, NO_STORE),
-          (thrown: unknown) => respondError(exchange, thrown),
-        );
-        return;
+  const made = MADE.get(exchange.path);
+  exchange.readBody(
+    (error, body) => {
+      try {
+        if (error !== null) throw error;
+        if (made !== undefined) {
+          refuseDeep(body, deps);
+          void made(deps, { body, contentType: exchange.contentType }, account).then(
+            (answer) => respondJson(exchange, 200, answer, NO_STORE),
+            (thrown: unknown) => respondError(exchange, thrown),
+          );
+          return;
+        }
+        respondJson(exchange, 200, explained(exchange, deps, account, body), NO_STORE);
+      } catch (thrown) {
+        respondError(exchange, thrown);
       }
-      respondJson(exchange, 200, explained(exchange, deps, account, body), NO_STORE);
-    } catch (thrown) {
-      respondError(exchange, thrown);
-    }
-  });
+    },
+    made === undefined ? undefined : TOOL_BODY_BYTES,
+  );
 }
 
 /** Requests that are explained by making them. */

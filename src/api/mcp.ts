@@ -18,6 +18,7 @@ import {
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
+import { tooDeepAt } from './json-syntax.ts';
 import { isOfForeignPage } from './page-origin.ts';
 import { authenticate, TOOL_BODY_BYTES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
@@ -45,6 +46,9 @@ export const mcp: Endpoint = (exchange, deps) => {
   exchange.readBody((error, body) => {
     try {
       if (error !== null) throw error;
+      const { jsonDepth } = deps.settings.limits;
+      if (tooDeepAt(body, jsonDepth) >= 0)
+        throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON nested deeper than ${jsonDepth} levels` });
       serve(exchange, deps, body.toString());
     } catch (thrown) {
       refuse(exchange, deps, thrown);
@@ -53,7 +57,7 @@ export const mcp: Endpoint = (exchange, deps) => {
 };
 
 function serve(exchange: Exchange, deps: ApiDeps, text: string): void {
-  const message = parse(text, deps.settings.limits.jsonDepth);
+  const message = parse(text);
   if (message === undefined) {
     respondJson(exchange, 400, PARSE_ERROR);
     return;
@@ -101,38 +105,11 @@ function ignore(): void {
 const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse error: Invalid JSON' }, id: null };
 
 /** The JSON of a body; undefined where it is none. */
-function parse(text: string, maxDepth: number): unknown {
-  let value: unknown;
+function parse(text: string): unknown {
   try {
-    value = JSON.parse(text);
+    return JSON.parse(text) as unknown;
   } catch {
     return undefined;
-  }
-  if (isDeeper(text, maxDepth)) {
-    throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON nested deeper than ${maxDepth} levels` });
-  }
-  return value;
-}
-
-/** Whether brackets of valid JSON text are nested deeper. */
-function isDeeper(text: string, maxDepth: number): boolean {
-  let depth = 0;
-  for (let at = 0; at < text.length; at++) {
-    const character = text[at];
-    if (character === '"') at = endOfString(text, at);
-    else if (character === '[' || character === '{') depth++;
-    else if (character === ']' || character === '}') depth--;
-    if (depth > maxDepth) return true;
-  }
-  return false;
-}
-
-/** Where the string literal that begins at `at` ends. */
-function endOfString(text: string, at: number): number {
-  for (;;) {
-    at++;
-    if (text[at] === '\\') at++;
-    else if (text[at] === '"') return at;
   }
 }
 

@@ -23,6 +23,7 @@ import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
+import { tooDeepAt } from './json-syntax.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
 import { refuse } from './refuse.ts';
 
@@ -85,8 +86,16 @@ export interface PaidEndpoint<Input> {
 /** Largest body of a search, of pages, and of a call of a tool: arguments, not documents. */
 export const TOOL_BODY_BYTES = 1024 * 1024;
 
+/** Throws 422 for JSON that is nested deeper than `limits.jsonDepth`: a parser takes 100 ms for a megabyte of brackets. */
+export function refuseDeep(body: Buffer, { settings }: Pick<ApiDeps, 'settings'>): void {
+  const at = tooDeepAt(body, settings.limits.jsonDepth);
+  if (at < 0) return;
+  const mistake = { loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' };
+  throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+}
+
 /** A client without a key is not made to upload more than this where no body can make up for it. */
-const KEYLESS_UPLOAD_BYTES = 64 * 1024;
+export const KEYLESS_UPLOAD_BYTES = 64 * 1024;
 
 /** The endpoint as the router calls it. It throws 401 before the body is read; every later refusal is answered. */
 export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
@@ -100,6 +109,8 @@ export function paid<Input>(endpoint: PaidEndpoint<Input>): Endpoint {
     exchange.readBody((error, body) => {
       try {
         if (error !== null) throw error;
+        // Others are scanned where they are read.
+        if (endpoint.maxBodyBytes !== undefined) refuseDeep(body, deps);
         const known = endpoint.keyInBody === undefined ? access : accessOf(endpoint, exchange, deps, access, body);
         const request = { exchange, deps, access: known, body, input: endpoint.read(exchange, deps, body) };
         if (endpoint.prepares?.(exchange, deps) === true) prepare(endpoint, request);

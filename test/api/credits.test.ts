@@ -11,7 +11,7 @@ import { BUYER, failing, openPaymentFixture, type PaymentFixture } from '../bill
 import { StubExchange } from '../ingress/stub-exchange.ts';
 
 function worldOf(fixture: PaymentFixture | null): CreditsDeps {
-  const settings = { publicScheme: 'https' } as CreditsDeps['settings'];
+  const settings = { publicScheme: 'https', limits: { jsonDepth: 256 } } as CreditsDeps['settings'];
   return { settings, paymentProcessor: fixture?.paymentProcessor ?? null };
 }
 

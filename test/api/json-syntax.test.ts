@@ -1,0 +1,51 @@
+// Bodies of nothing but brackets, which hold a parser up: where they are too deep, and that no endpoint parses them.
+
+import t from 'tap';
+import { createGateway } from '../../src/index.ts';
+import { tooDeepAt } from '../../src/api/json-syntax.ts';
+
+t.test('finds the first bracket that is nested too deep, in code points', async (t) => {
+  for (const [text, at] of [
+    ['[[]]', -1],
+    ['[[[]]]', 2],
+    [' {"a": [[', 8],
+    ['{"[[[": "[[["}', -1],
+    ['["\\"[[[", "\\\\", [[', 17],
+    ['["\u{1f600}é", [[', 8],
+    ['[], [[[', -1],
+    ['["[[[', -1],
+    ['q=[[[', -1],
+    ['', -1],
+  ] as const)
+    t.equal(tooDeepAt(Buffer.from(text), 2), at, text);
+});
+
+t.test('no endpoint parses a body of brackets', async (t) => {
+  const gateway = createGateway({ keys: { required: false }, limits: { jsonDepth: 8 } });
+  t.teardown(() => gateway.close());
+  const post = async (path: string, body: string): Promise<{ status: number; text: string }> => {
+    const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+    const answer = await gateway.inject({ path, method: 'POST', headers, body });
+    return { status: answer.status, text: answer.text() };
+  };
+  const brackets = '['.repeat(60_000);
+  for (const path of ['/search', '/search/fetch', '/svc/credits']) {
+    const entry = { loc: ['body', 8], msg: 'JSON decode error', type: 'json_invalid' };
+    t.same(await post(path, brackets), { status: 422, text: JSON.stringify({ detail: [entry] }) }, path);
+    t.same(
+      await post(path, `{"query":"weir","url":5,"x":${'['.repeat(7)}${']'.repeat(7)}}`).then((a) =>
+        /json/.test(a.text),
+      ),
+      false,
+    );
+  }
+  for (const path of ['/tavily/search', '/firecrawl/v2/scrape', '/mcp'])
+    t.match(await post(path, brackets), { status: 400 });
+});
+
+t.test('a purchase of credits is refused before its body is read, where that is large', async (t) => {
+  const gateway = createGateway({});
+  t.teardown(() => gateway.close());
+  const { status } = await gateway.inject({ path: '/svc/credits', method: 'POST', body: ' '.repeat(2 ** 16 + 1) });
+  t.equal(status, 413);
+});
