@@ -85,6 +85,7 @@ const STATUS: Readonly<Record<SnapshotError['problem'], number>> = {
 };
 
 export class HostTrust {
+  readonly maxBodyBytes: number = MAX_PUSH_BYTES;
   readonly #settings: TrustSettings;
   readonly #deps: TrustDeps;
   readonly #first: PromiseWithResolvers<void> = Promise.withResolvers();

@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
+import { tooDeepAt } from '../api/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profiles.ts';
@@ -34,6 +35,8 @@ export interface KeyGuard {
   /** Until it is true the host is loading. */
   readonly ready: boolean;
   check(key: string | undefined): Credential;
+  /** Largest body of the endpoint. */
+  readonly maxBodyBytes: number;
   /** The endpoint that takes keys. */
   answer(
     method: string,
@@ -108,6 +111,9 @@ export interface HostSettings {
 
 /** Room for the largest body a gateway lets through. */
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
+
+/** As `limits.jsonDepth` of a gateway: a parser takes 50 bytes and 100 ns for each bracket. */
+const MAX_DEPTH = 256;
 
 /** Longer than clients keep idle connections, so that a kept connection is not closed under a new request. */
 const KEEP_ALIVE_MS = 75_000;
@@ -378,7 +384,7 @@ export class Host {
       return reply.json(401, { detail: caller.denial }, { 'www-authenticate': 'Bearer' });
     }
     if (mistake !== undefined) return refuse(reply, 400, mistake, 'invalid_fault');
-    const maxBodyBytes = this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
+    const maxBodyBytes = this.#guardOf(entry)?.maxBodyBytes ?? this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
     readBody(request, maxBodyBytes, (body) => {
       if (body === undefined) return refuse(reply, 413, `the body exceeds ${maxBodyBytes} bytes`, 'too_large');
       this.#arrive(reply, caller.account, body, fault);
@@ -397,12 +403,14 @@ export class Host {
   }
 
   #needsKey({ method, path }: JournalEntry): boolean {
-    if (this.#settings.guard !== undefined && path === this.#guardPath) return false;
+    if (this.#guardOf({ path }) !== undefined) return false;
     return method === 'POST' || (this.#deps.engine.isPaced !== true && method === 'GET' && !OPEN_GETS.test(path));
   }
 
-  get #guardPath(): string {
-    return this.#settings.guardPath ?? '/svc/keys';
+  /** The guard where a request is for its endpoint, which is open to everybody. */
+  #guardOf({ path }: Pick<JournalEntry, 'path'>): KeyGuard | undefined {
+    const { guard, guardPath = '/svc/keys' } = this.#settings;
+    return path === guardPath ? guard : undefined;
   }
 
   #callerOf(reply: Reply): Caller {
@@ -420,13 +428,14 @@ export class Host {
 
   #arrive(reply: Reply, account: string | null, bytes: Buffer, headerFault: Fault | undefined): void {
     const { entry } = reply;
-    const parsed = entry.method === 'POST' ? parseJson(bytes) : undefined;
+    const guard = this.#guardOf(entry);
+    const parsed = entry.method === 'POST' && guard === undefined ? parseJson(bytes) : undefined;
     const body = isObject(parsed) ? parsed : undefined;
     if (typeof body?.['model'] === 'string') entry.model = body['model'];
     entry.setBody(bytes);
     this.#journal.arrive(entry);
-    if (this.#settings.guard !== undefined && entry.path === this.#guardPath) {
-      const { status, headers, body: answer } = this.#settings.guard.answer(entry.method, bytes);
+    if (guard !== undefined) {
+      const { status, headers, body: answer } = guard.answer(entry.method, bytes);
       return reply.json(status, answer, headers);
     }
     if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
@@ -492,8 +501,9 @@ function readBody(request: IncomingMessage, maxBytes: number, callback: (body: B
   });
 }
 
-/** The parsed body, or undefined when it is no JSON. */
+/** The parsed body, or undefined when it is no JSON or nested too deep. */
 function parseJson(bytes: Buffer): unknown {
+  if (tooDeepAt(bytes, MAX_DEPTH) >= 0) return undefined;
   try {
     return JSON.parse(bytes.toString());
   } catch {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect } from 'node:net';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { type Host, type HostSettings, createHost } from '../../src/host/index.ts';
+import type { KeyGuard } from '../../src/host/model-host.ts';
 
 import t from 'tap';
 
@@ -324,6 +325,31 @@ t.test('a body above the limit is answered 413', async (t) => {
   const refused = await post(host, '/completion', `{"prompt":"${'x'.repeat(8)}"}`);
   t.equal(refused.status, 413);
   t.match(await refused.json(), { error: { message: 'the body exceeds 20 bytes' } });
+});
+
+t.test('a body that is nested too deep is not parsed', async (t) => {
+  const host = await started(t);
+  const nested = (levels: number): string => `{"prompt":"x","y":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+  t.equal((await post(host, '/completion', nested(256))).status, 200);
+  for (const body of [nested(257), '['.repeat(1_000_000)]) t.equal((await post(host, '/completion', body)).status, 400);
+});
+
+t.test('keys may come from anybody: no more is read of them than they may have, and nothing is parsed', async (t) => {
+  const taken: number[] = [];
+  const guard: KeyGuard = {
+    ready: true,
+    maxBodyBytes: 1000,
+    check: () => ({ kind: 'bad' }) as never,
+    health: () => ({}),
+    answer(_method, body) {
+      taken.push(body.byteLength);
+      return { status: 200, headers: {}, body: {} };
+    },
+  };
+  const host = await started(t, { guard });
+  t.equal((await post(host, '/svc/keys', '[')).status, 200, 'what it holds is for the guard to judge');
+  t.equal((await post(host, '/svc/keys', '['.repeat(1001))).status, 413);
+  t.same(taken, [1]);
 });
 
 t.test('a plan applies by rule, and a header wins over it', async (t) => {

@@ -167,6 +167,7 @@ const UNBOUND = { key: null, lineage: null, prepaid: false, expiresMs: Infinity,
 t.test('a guard decides about keys, and the host is loading until it is ready', async (t) => {
   const guard = {
     ready: false,
+    maxBodyBytes: 1000,
     check: (key: string | undefined) =>
       key === 'k' ? { kind: 'good' as const, account: 'a', ...UNBOUND } : { kind: 'bad' as const },
     answer: (method: string, body: Uint8Array) => ({ status: 200, headers: {}, body: { method, bytes: body.length } }),
