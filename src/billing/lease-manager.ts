@@ -104,6 +104,8 @@ const REOPEN_MS = 2000;
 const RENEWALS = 3;
 
 const RETRY_MS = 1000;
+/** Between two reports of one problem. */
+const REPORT_MS = 1000;
 /** When the gateway shuts down, time is short. */
 const FLUSH_RETRY_MS = 100;
 
@@ -264,6 +266,8 @@ class LeaseManager {
   #stopped = false;
   #flushing: Flushing | null = null;
   #lastId = 0;
+  /** Problems that recur: when each was reported, and how often it has happened since. */
+  readonly #reported = new Map<string, { readonly atMs: number; more: number }>();
 
   constructor(deps: LeaseManagerDeps) {
     this.#deps = deps;
@@ -361,6 +365,18 @@ class LeaseManager {
 
   get #trusted(): boolean {
     return this.#table.trusted(this.#clock.now(), this.#deps.epochMs());
+  }
+
+  /** Reports what may happen with each request while the store is away: at most once a second, with the number of times before. */
+  #recurring(error: unknown, what: string): void {
+    const nowMs = this.#clock.now();
+    const last = this.#reported.get(what) ?? { atMs: -Infinity, more: 0 };
+    if (nowMs - last.atMs < REPORT_MS) {
+      last.more++;
+      return;
+    }
+    this.#reported.set(what, { atMs: nowMs, more: 0 });
+    this.#deps.onProblem(error, last.more === 0 ? what : `${what}, and ${last.more} times before`);
   }
 
   #open(): void {
@@ -491,13 +507,13 @@ class LeaseManager {
   }
 
   #run(lease: Lease, work: () => Promise<void>): void {
-    const { metrics, onProblem } = this.#deps;
+    const { metrics } = this.#deps;
     lease.busy = true;
     lease.version++;
     lease.again = false;
     work()
       .catch((error: unknown) => {
-        onProblem(error, 'credit could not be leased or given back');
+        this.#recurring(error, 'credit could not be leased or given back');
         metrics.refill('away');
         this.#refuseSome(
           lease,
@@ -904,7 +920,7 @@ class LeaseManager {
     try {
       await this.#ledger?.release(id);
     } catch (error) {
-      this.#deps.onProblem(error, 'credit could not be given back; it returns when its lease ends');
+      this.#recurring(error, 'credit could not be given back; it returns when its lease ends');
     }
   }
 
@@ -1000,7 +1016,7 @@ class LeaseManager {
     this.#renewLeases(ledger)
       .catch((error: unknown) => {
         this.#renewed = false;
-        this.#deps.onProblem(error, 'leases could not be renewed');
+        this.#recurring(error, 'leases could not be renewed');
         this.#timers.once('renew', RETRY_MS, { type: 'Renew' });
       })
       .finally(() => {

@@ -269,6 +269,13 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   t.equal(leases.reserve({ ...PAYER, prepaid: false }, 1), 0);
   t.same(await hold(leases, 1), { kind: 'away' });
   t.match(problems.at(-1), /the store is away/);
+  const before = problems.length;
+  for (let request = 0; request < 50; request++) t.same(await hold(leases, 1), { kind: 'away' });
+  t.equal(problems.length, before, 'what happens with each request is reported once a second');
+  await store.advance(1000);
+  t.match(problems.slice(before), [
+    /^(credit could not be leased or given back|leases could not be renewed), and \d+ times before: /,
+  ]);
   isAway = false;
   await store.advance(1000);
   t.same(await hold(leases, 1), { kind: 'reserved', amount: 1 }, 'renewed within a second');
