@@ -200,13 +200,22 @@ class HttpModule extends LoadedModule {
 
   parse(response: EngineResponse, context: ParseContext): EnginePage {
     try {
-      const { hits: found, next, notApplied } = this.loaded('request').parse(response, context);
+      const { hits: found, next, note, notApplied } = this.loaded('request').parse(response, context);
       const page = { hits: readHits(found, context.query, context.nowMs), next };
-      return Array.isArray(notApplied) ? { ...page, notApplied } : page;
+      return {
+        ...page,
+        ...(isNote(note) && { note }),
+        ...(Array.isArray(notApplied) && { notApplied }),
+      };
     } catch (error) {
       throw engineError(error);
     }
   }
+}
+
+/** Callers read notes: a long one is no short and stable text. */
+function isNote(note: unknown): note is string {
+  return typeof note === 'string' && note !== '' && note.length <= MAX_NOTE_CHARACTERS;
 }
 
 class InProcessModule extends LoadedModule {
@@ -226,6 +235,8 @@ export function exportsOf(module: Readonly<Record<string, unknown>>): EngineModu
   if (typeof whole?.createEngine !== 'function') throw new Error('exports no function createEngine');
   return whole;
 }
+
+const MAX_NOTE_CHARACTERS = 200;
 
 const FAILURES: ReadonlySet<unknown> = new Set<EngineFailure>([
   ...(['denied', 'challenge', 'rate limited', 'quota', 'rejected', 'http', 'invalid'] as const),

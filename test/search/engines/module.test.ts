@@ -306,3 +306,12 @@ t.test('a module declares its filters as data, and nothing else', async (t) => {
   const page = http.parse({ status: 200, headers: {}, body: Buffer.alloc(0) }, CONTEXT);
   t.strictSame([page.hits, page.notApplied], [[], ['language']]);
 });
+
+t.test('a note of a page is kept where it is a short text', async (t) => {
+  const noteOf = async (note: string): Promise<unknown> => {
+    const http = await loaded<HttpEngine>(t, `request: () => ({}), parse: () => ({ hits: [], note: ${note} })`);
+    return http.parse({ status: 200, headers: {}, body: Buffer.alloc(0) }, CONTEXT).note;
+  };
+  t.equal(await noteOf("'one shard did not answer'"), 'one shard did not answer');
+  for (const other of ["''", '5', '{}', "'a'.repeat(201)"]) t.equal(await noteOf(other), undefined, other);
+});
