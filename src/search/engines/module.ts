@@ -106,6 +106,9 @@ export function checkModule({ path, options }: ModuleSettings, timeoutMs = CHECK
     workerData: data,
     // Loaders and instrumentation may wait for this thread, which waits.
     execArgv: [],
+    // What it prints is printed when an ingress thread loads it; this thread would hear of it too late.
+    stdout: true,
+    stderr: true,
     transferList: [port2],
   });
   worker.on('error', () => undefined);

@@ -61,6 +61,13 @@ t.test('names the file and what is wrong with it', async (t) => {
   t.match(mistakeOf(file(t, 'for (;;);'), {}, 300), /^path FILE was not loaded within 0.3 s/);
 });
 
+t.test('a check leaves no listener at the output of the process', async (t) => {
+  const counts = (): number[] => [process.stdout, process.stderr].map((stream) => stream.listenerCount('error'));
+  const before = counts();
+  checkModule({ path: file(t, engineText('search() {}')) });
+  t.same(counts(), before);
+});
+
 t.test('takes CommonJS and TypeScript modules', async (t) => {
   const common = file(
     t,
