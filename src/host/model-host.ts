@@ -28,6 +28,7 @@ import {
 } from './model-routes.ts';
 import { NO_FAULT, Reply } from './reply.ts';
 import type { Script } from './script.ts';
+import { checkHostSettings } from './settings-check.ts';
 import { type SystemPromptScope, SystemPrompts } from './system-prompts.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
@@ -140,7 +141,7 @@ function accountOf(credential: Credential): string | undefined {
   return credential.kind === 'good' ? credential.account : undefined;
 }
 
-/** Creates a host; it serves once `listen` is called. Throws when `models` is empty or the engine makes no sense. */
+/** Creates a host; it serves once `listen` is called. Throws a `RangeError` that says what is wrong with the settings. */
 export function createHost(settings: HostSettings): Host {
   return new Host(settings);
 }
@@ -181,7 +182,7 @@ export class Host {
 
   /** @internal */
   constructor(settings: HostSettings) {
-    if (settings.models.length === 0) throw new Error('a host needs a model');
+    checkHostSettings(settings);
     const listen = settings.listen ?? '127.0.0.1:0';
     const colon = listen.lastIndexOf(':');
     this.#settings = settings;
