@@ -332,9 +332,10 @@ async function askDiscovery(client: BufferedClient, url: string): Promise<Findin
   if (answer.status === null) return wrong(answer.reason);
   if (answer.status !== 200) return wrong(statusReason(answer.status, pathOf(url)));
   try {
-    const models = readDiscoveryMap(JSON.parse(answer.body.toString()));
+    const { models, notes } = readDiscoveryMap(JSON.parse(answer.body.toString()));
     const servers = new Set([...models.values()].flatMap(({ servers: own }) => own.map((server) => server.url)));
-    return { ...about, ...outcomeOf('ok', `${models.size} models on ${servers.size} servers`, answer) };
+    const found = [`${models.size} models on ${servers.size} servers`, ...notes].join('; ');
+    return { ...about, ...outcomeOf(notes.length === 0 ? 'ok' : 'wrong', found, answer) };
   } catch (error) {
     return wrong(error instanceof SyntaxError ? 'is not JSON' : messageOf(error));
   }

@@ -5,8 +5,7 @@ import { parse } from 'yaml';
 import type { Behavior } from '../actor/index.ts';
 import { type ConfigWatch, type ConfigWatchOptions, watchConfig } from '../config/watch.ts';
 import { messageOf } from '../errors.ts';
-import type { FoundModels } from '../routing/index.ts';
-import { readDiscoveryMap, withKey } from './discovery-map.ts';
+import { type DiscoveryMap, readDiscoveryMap, withKey } from './discovery-map.ts';
 import type { SourceDeps } from './source.ts';
 
 export interface FileSourceSettings {
@@ -42,7 +41,8 @@ export function fileSource(
           return;
         }
         try {
-          deps.onAnswer(withKey(readFileMap(command.text, path), apiKey), []);
+          const { models, notes } = readFileMap(command.text, path);
+          deps.onAnswer(withKey(models, apiKey), notes);
         } catch (error) {
           deps.onFailure(messageOf(error));
         }
@@ -55,7 +55,7 @@ export function fileSource(
 }
 
 /** Reads the text of a discovery file. Throws when it is none. */
-function readFileMap(text: string, path: string): FoundModels {
+function readFileMap(text: string, path: string): DiscoveryMap {
   if (text.trim() === '') throw new Error('is empty; write {} for no servers');
   let value: unknown;
   try {

@@ -2,8 +2,7 @@
 
 import type { Behavior } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
-import type { FoundModels } from '../routing/index.ts';
-import { readDiscoveryMap, withKey } from './discovery-map.ts';
+import { type DiscoveryMap, readDiscoveryMap, withKey } from './discovery-map.ts';
 import type { SourceDeps } from './source.ts';
 
 export interface UrlSourceSettings {
@@ -18,7 +17,7 @@ export interface UrlSourceDeps extends SourceDeps {
 
 type Command =
   | { readonly type: 'Poll' }
-  | { readonly type: 'Polled'; readonly models: FoundModels }
+  | { readonly type: 'Polled'; readonly map: DiscoveryMap }
   | { readonly type: 'Failed'; readonly problem: string };
 
 const TIMEOUT_MS = 10_000;
@@ -31,9 +30,9 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
       context.pipe(
         deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
           if (status !== 200) throw new Error(`answered ${status}`);
-          return withKey(readDiscoveryMap(jsonOf(body)), settings.apiKey);
+          return readDiscoveryMap(jsonOf(body));
         }),
-        (models) => ({ type: 'Polled', models }),
+        (map) => ({ type: 'Polled', map }),
         (error) => ({ type: 'Failed', problem: messageOf(error) }),
       );
     poll();
@@ -43,8 +42,12 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
         return;
       }
       context.timers.once('poll', settings.intervalMs * (0.9 + 0.2 * context.random()), { type: 'Poll' });
-      if (command.type === 'Polled') deps.onAnswer(command.models, []);
-      else deps.onFailure(command.problem);
+      if (command.type === 'Failed') {
+        deps.onFailure(command.problem);
+        return;
+      }
+      const { models, notes } = command.map;
+      deps.onAnswer(withKey(models, settings.apiKey), notes);
     };
   };
 }

@@ -46,7 +46,11 @@ export class CrnLog {
       const { failure, forMs, reason, url } = event;
       log.warn({ crn: url, forMs: Math.round(forMs), failure, reason }, 'CRN ejected');
     } else if (event.type === 'left out') {
-      log.error({ crn: event.url, model: event.model }, 'CRN left out: there are more CRNs than the board has cells');
+      const { count, model, url } = event;
+      log.error(
+        { crn: url, model, count },
+        'CRNs left out: there are more than the board has cells; the first one is named',
+      );
     } else if (event.type === 'drained') {
       log.warn({ crn: event.url }, 'CRN drained');
     } else if (event.type === 'returned') {

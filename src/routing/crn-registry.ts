@@ -205,11 +205,12 @@ class CrnRegistry {
     this.#checkProbed();
   }
 
-  /** The models without the CRNs that the board has no cells for; each of those is reported. */
+  /** The models without the CRNs that the board has no cells for; those are reported at once. */
   #fit(given: readonly ModelSpec[]): readonly FittingModel[] {
     const urls = new Set<string>();
+    const leftOut: { readonly url: string; readonly model: string }[] = [];
     let members = 0;
-    return given.map((spec) => {
+    const fitting = given.map((spec) => {
       const details = spec.servers.map((server) => (typeof server === 'string' ? { url: server } : server));
       const servers = [...new Map(details.map((server) => [server.url, server])).values()].filter(({ url }) => {
         const fits = members < this.#deps.memory.members && (urls.has(url) || urls.size < this.#deps.memory.servers);
@@ -217,12 +218,15 @@ class CrnRegistry {
           urls.add(url);
           members++;
         } else {
-          this.#deps.onEvent({ type: 'left out', url, model: spec.id });
+          leftOut.push({ url, model: spec.id });
         }
         return fits;
       });
       return { ...spec, servers };
     });
+    const [first] = leftOut;
+    if (first !== undefined) this.#deps.onEvent({ type: 'left out', ...first, count: leftOut.length });
+    return fitting;
   }
 
   outcome(outcome: Outcome): void {

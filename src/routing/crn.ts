@@ -119,8 +119,8 @@ export type CrnEvent =
   | { readonly type: 'refused credentials'; readonly url: string }
   /** Another process answers: its KV cache is empty. */
   | { readonly type: 'restarted'; readonly url: string }
-  /** The board has no cell for it, so it gets no requests. */
-  | { readonly type: 'left out'; readonly url: string; readonly model: string };
+  /** The board has no cells for so many CRNs, of which this is the first; they get no requests. */
+  | { readonly type: 'left out'; readonly url: string; readonly model: string; readonly count: number };
 
 export type CrnCommand =
   | { readonly type: 'Probe' }

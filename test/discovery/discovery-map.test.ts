@@ -1,7 +1,12 @@
 // Discovery maps: what is read of them, and what is refused.
 import t from 'tap';
 import { readDiscoveryMap, withKey } from '../../src/discovery/discovery-map.ts';
-import type { FoundModel, ServerDetails } from '../../src/routing/model-table.ts';
+import type { FoundModel, FoundModels, ServerDetails } from '../../src/routing/model-table.ts';
+
+/** The models of a map. */
+function modelsOf(map: unknown): FoundModels {
+  return readDiscoveryMap(map).models;
+}
 
 function found(...servers: readonly (string | ServerDetails)[]): FoundModel {
   return { servers: servers.map((server) => (typeof server === 'string' ? { url: server } : server)), aliases: [] };
@@ -9,7 +14,7 @@ function found(...servers: readonly (string | ServerDetails)[]): FoundModel {
 
 t.test('reads the discovery map of the interface', (t) => {
   const map = { a: { servers: ['http://one/', 'http://one', 'http://two/base//'] }, b: { servers: ['ftp://x', 7] } };
-  t.same([...readDiscoveryMap(map)], [['a', found('http://one', 'http://two/base')]]);
+  t.same([...modelsOf(map)], [['a', found('http://one', 'http://two/base')]]);
   t.end();
 });
 
@@ -23,7 +28,7 @@ t.test('a server of a discovery map may say where it publishes its KV events', a
     ...[{ url: 'ftp://five' }, {}, null, 7],
   ];
   t.same(
-    [...readDiscoveryMap({ a: { servers } })],
+    [...modelsOf({ a: { servers } })],
     [
       [
         'a',
@@ -46,7 +51,7 @@ t.test('a discovery map has the fields of servers and models of the settings', (
   ];
   const dialects = ['chat', 'messages'];
   t.same(
-    [...readDiscoveryMap({ a: { servers, dialects, aliases: ['gpt-5'] }, b: { servers, dialects: 7, aliases: [7] } })],
+    [...modelsOf({ a: { servers, dialects, aliases: ['gpt-5'] }, b: { servers, dialects: 7, aliases: [7] } })],
     [
       [
         'a',
@@ -74,7 +79,7 @@ t.test('refuses what is no map', (t) => {
 });
 
 t.test('a credential of the source is for servers that have none of their own', (t) => {
-  const models = readDiscoveryMap({ a: { servers: ['http://one', { url: 'http://two', apiKey: 'own' }] } });
+  const models = modelsOf({ a: { servers: ['http://one', { url: 'http://two', apiKey: 'own' }] } });
   t.same(
     withKey(models, 'common').get('a'),
     found({ apiKey: 'common', url: 'http://one' }, { apiKey: 'own', url: 'http://two' }),
@@ -86,9 +91,41 @@ t.test('a credential of the source is for servers that have none of their own', 
 t.test('leaves out servers whose URL the settings would refuse, and names that no request can have', (t) => {
   const servers = ['http://me:secret@one', 'http://one/?key=secret', 'http://one/#part', 'HTTP://One:80/v1/', 'two'];
   t.same(
-    [...readDiscoveryMap({ a: { servers }, ['b'.repeat(257)]: { servers }, 'c\n': { servers } })],
+    [...modelsOf({ a: { servers }, ['b'.repeat(257)]: { servers }, 'c\n': { servers } })],
     [['a', found('http://one/v1')]],
   );
   t.throws(() => readDiscoveryMap({ ['b'.repeat(10_000)]: {} }), { message: /^.{1,200}$/ });
+  t.end();
+});
+
+t.test('says what it leaves out, without what may be a secret', (t) => {
+  const servers = [
+    'http://one',
+    'http://me:secret@two',
+    { url: 'http://three', weight: -1, apiKey: 'two words' },
+    { url: 'http://four', dialects: ['sonnet'] },
+  ];
+  t.same(readDiscoveryMap({ a: { servers, aliases: 'b', dialects: 7 }, ü: { servers: ['http://one'] } }).notes, [
+    'aliases of model a cannot be read',
+    'dialects of model a cannot be read',
+    'server 2 of model a is left out: it has no base URL, or one with a password, a query or a fragment',
+    'apiKey of server 3 of model a cannot be read',
+    'weight of server 3 of model a cannot be read',
+    'dialects of server 4 of model a cannot be read',
+    'model "ü" is left out: an id has up to 256 visible ASCII characters',
+  ]);
+  t.same(readDiscoveryMap({ a: { servers: ['http://one', 'http://one/'] }, b: { servers: [] } }).notes, []);
+  t.end();
+});
+
+t.test('reads no more servers than the board has cells for, and no notes without end', (t) => {
+  const map = Object.fromEntries(
+    Array.from({ length: 3000 }, (_, at) => [`m${at}`, { servers: ['http://one', 'http://two', 'ftp://three'] }]),
+  );
+  const { models, notes } = readDiscoveryMap(map);
+  t.equal(models.size, 2048);
+  t.equal(notes.length, 18);
+  t.equal(notes[0], '952 models are left out: models have at most 4,096 servers in all');
+  t.equal(notes[17], 'and 2,984 more');
   t.end();
 });

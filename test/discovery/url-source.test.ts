@@ -9,19 +9,21 @@ t.test('polls again after the interval, also after a failure', async (t) => {
   const clock = createManualClock();
   const system = createSystem({ clock, random: () => 0.5 });
   const answers = [
-    { status: 200, body: Buffer.from('{"a":{"servers":["http://one"]}}') },
+    { status: 200, body: Buffer.from('{"a":{"servers":["http://one","ftp://two"]}}') },
     { status: 500, body: Buffer.from('{}') },
     { status: 200, body: Buffer.from('secret nonsense') },
   ];
   const polled: [FoundModels | null, string | null][] = [];
+  const noted: (readonly string[])[] = [];
   let next = Promise.withResolvers<void>();
   const ref = system.spawn(
     urlSource(
       { url: 'http://directory', intervalMs: 1000 },
       {
         get: () => Promise.resolve(answers.shift() ?? { status: 404, body: Buffer.alloc(0) }),
-        onAnswer: (models) => {
+        onAnswer: (models, notes) => {
           polled.push([models, null]);
+          noted.push(notes);
           next.resolve();
         },
         onFailure: (problem) => {
@@ -43,6 +45,7 @@ t.test('polls again after the interval, also after a failure', async (t) => {
     polled.map(([models]) => models?.get('a')),
     [{ servers: [{ url: 'http://one' }], aliases: [] }, undefined, undefined, undefined],
   );
+  t.match(noted[0], [/server 2 of model a is left out/]);
   t.same(polled.map(([, problem]) => problem)[1], 'answered 500');
   t.equal(polled.map(([, problem]) => problem)[2], 'is not valid JSON', 'and not what it says');
   system.stop(ref);

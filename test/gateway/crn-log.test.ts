@@ -94,14 +94,14 @@ t.test('other events of CRNs are logged as they come', async (t) => {
   const fixture = new Fixture();
   const url = 'http://x';
   fixture.log.note({ type: 'ejected', url, forMs: 1000.4, failure: 'connect', reason: 'connection refused' });
-  fixture.log.note({ type: 'left out', url, model: 'm' });
+  fixture.log.note({ type: 'left out', url, model: 'm', count: 2 });
   fixture.log.note({ type: 'drained', url });
   fixture.log.note({ type: 'returned', url });
   fixture.log.note({ type: 'restarted', url });
   fixture.log.note({ type: 'probed', url, ejected: false });
   t.match(fixture.lines, [
     { level: 40, crn: url, forMs: 1000, failure: 'connect', reason: 'connection refused', msg: 'CRN ejected' },
-    { level: 50, model: 'm' },
+    { level: 50, crn: url, model: 'm', count: 2 },
     { level: 40, msg: 'CRN drained' },
     { level: 30, msg: 'CRN returned' },
     { level: 30 },

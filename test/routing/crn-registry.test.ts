@@ -359,8 +359,9 @@ t.test('leaves out CRNs that the board has no cells for', async (t) => {
     ],
   );
   t.same(
-    fixture.events.filter(({ type }) => type === 'left out').map(({ url }) => url),
-    ['http://c', 'http://d'],
+    fixture.events.filter(({ type }) => type === 'left out'),
+    [{ type: 'left out', url: 'http://c', model: 'one', count: 2 }],
+    'one event for all of them',
   );
   await fixture.configure({ two: ['http://d'] });
   t.same(
