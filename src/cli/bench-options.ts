@@ -109,7 +109,9 @@ export function addBenchOptions(command: Command): void {
     .addOption(time('--warm-up <time>', 'requests due in this time are sent and not counted').default(0, '0s'))
     .option('--duration <time>', 'sends for so long after the warm-up; default 30s without --requests', durationMs)
     .option('--requests <n>', 'sends so many after the warm-up', wholeNumber(1))
-    .addOption(time('--grace <time>', 'then waits so long for open requests, and cuts them').default(30_000, '30s'))
+    .addOption(
+      time('--grace <time>', 'then waits so long for open requests; the others have failed').default(30_000, '30s'),
+    )
     .option('--max-in-flight <n>', 'of an open loop: further requests are dropped and counted', wholeNumber(1), 4096)
     .addOption(time('--think <time>', 'between an answer and the next turn of a conversation').default(0, '0s'))
     .optionsGroup('Requests:')
@@ -142,7 +144,7 @@ export function addBenchOptions(command: Command): void {
     .option('--slo <limits>', 'limits of a request, for goodput: ttft:500ms,itl:50ms,e2e:10s; also stall and tpot')
     .option(
       '--fail-on <conditions>',
-      'exit code 1 when one is true: errors>1%,goodput<95%,ttft.p99>500ms,rps<10,dropped>0,late>0; latencies are ' +
+      'exit code 1 when one is true: errors>1%,goodput<95%,ttft.p99>500ms,rps<10,dropped>0,late>0; latencies of what went well are ' +
         'e2e, service, head, ttfe, ttft, itl, tpot, and with --truth added and delay; at mean, min, p50 to p99.9, max',
     )
     .option('--truth <boolean>', 'asks a simulated host for its own times and reports the difference', yesOrNo, false)

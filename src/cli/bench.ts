@@ -2,7 +2,7 @@
 // error, reports into files. The first Ctrl-C ends the run and reports what there is, the second ends at once.
 
 import { createWriteStream, type WriteStream } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { appendFile, readFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Command } from 'commander';
 import { createSeededRandom, systemClock } from '../actor/index.ts';
@@ -58,6 +58,8 @@ export function configureBench(command: Command, io: CliIo): void {
 async function bench(options: BenchOptions, address: string | undefined, io: CliIo): Promise<void> {
   const plan = planBench(options, address);
   const workload = await workloadFor(options, plan);
+  // Known before the run, not after an hour of it.
+  for (const file of reportFiles(options)) await writing(file, () => appendFile(file, ''));
   const report = await measure(options, plan, workload, io);
   if (report === null) {
     io.exitCode = INTERRUPTED;
@@ -162,6 +164,10 @@ async function openCsv(file: string, io: CliIo): Promise<WriteStream> {
   stream.on('error', (error) => io.stderr.write(`headrace: ${file} is incomplete: ${error.message}\n`));
   stream.write(CSV_HEAD);
   return stream;
+}
+
+function reportFiles({ html, json }: BenchOptions): string[] {
+  return [html, json].filter((file) => file !== undefined && file !== '-') as string[];
 }
 
 async function writeReports({ json, html }: BenchOptions, report: LoadReport, io: CliIo): Promise<void> {

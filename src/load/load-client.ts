@@ -1,10 +1,10 @@
 // HTTP client of the load generator: sends requests and records the times of their responses with as little work as possible.
 // Every request ends once, with a response or an error. The API key is in the headers alone, in no error and no report.
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import type { DialectName } from '../dialect/index.ts';
+import { type AnswerFailure, AnswerJudge, type DialectName, DIALECTS } from '../dialect/index.ts';
 import { type Connection, type DispatchError, type DispatchHandler, ConnectionPool } from '../net/client.ts';
 import type { LoadRequest } from './load-request.ts';
-import { type Counted, StreamObserver } from './stream-observer.ts';
+import { type Counted, MAX_ANSWER_BYTES, StreamObserver } from './stream-observer.ts';
 
 /** What became of a request. Times are those of the clock; NaN for what did not happen. */
 export interface LoadResponse extends Readonly<Counted> {
@@ -28,7 +28,7 @@ export interface LoadResponse extends Readonly<Counted> {
 /** Sends requests; the runner knows no more of the network than this. */
 export interface Sender {
   send(request: LoadRequest, keepsText: boolean, done: (answer: LoadResponse) => void): void;
-  /** Aborts requests in progress (outcome `stopped`) and closes all connections. */
+  /** Aborts requests in progress (outcome `cut`) and closes all connections. */
   close(): void;
 }
 
@@ -89,7 +89,7 @@ export class LoadClient implements Sender {
   }
 
   close(): void {
-    for (const pending of [...this.#live]) pending.cut('stopped');
+    for (const pending of [...this.#live]) pending.cut('cut');
     this.#pool.close();
   }
 }
@@ -101,6 +101,7 @@ class PendingRequest implements DispatchHandler {
   connection: Connection | null = null;
   readonly #clock: Clock;
   readonly #observer: StreamObserver;
+  readonly #dialect: DialectName;
   readonly #done: Done;
   readonly #timer: TimerHandle;
   /** When the request was dispatched; opening a connection is included in its latency. */
@@ -108,7 +109,8 @@ class PendingRequest implements DispatchHandler {
   #headMs = NaN;
   #status = 0;
   #bytes = 0;
-  #isStream = false;
+  #contentType = '';
+  #isEncoded = false;
   #code = '';
   #isDone = false;
 
@@ -116,6 +118,7 @@ class PendingRequest implements DispatchHandler {
     this.#clock = clock;
     this.#done = done;
     this.#observer = new StreamObserver(settings.dialect, keepsText);
+    this.#dialect = settings.dialect;
     this.#timer = clock.setTimeout(() => this.cut('timeout'), settings.timeoutMs);
     this.#sentMs = clock.now();
   }
@@ -124,12 +127,17 @@ class PendingRequest implements DispatchHandler {
     // Nothing is measured from here: opening the connection counts.
   }
 
+  get #isStream(): boolean {
+    return this.#contentType.startsWith('text/event-stream');
+  }
+
   onResponseStart(status: number, headers: readonly string[]): void {
     this.#headMs = this.#clock.now();
     this.#status = status;
     for (let at = 0; at < headers.length; at += 2) {
       const value = headers[at + 1] as string;
-      if (headers[at] === 'content-type') this.#isStream = value.startsWith('text/event-stream');
+      if (headers[at] === 'content-type') this.#contentType = value.toLowerCase();
+      else if (headers[at] === 'content-encoding') this.#isEncoded = value !== 'identity';
       else if (headers[at] === 'x-headrace-error') this.#code = ` ${value}`;
       else if (headers[at] === 'x-headrace-truth') this.#observer.serverTimings = value;
     }
@@ -143,10 +151,20 @@ class PendingRequest implements DispatchHandler {
 
   onResponseEnd(): void {
     const observer = this.#observer;
-    if (!this.#isStream && this.#status < 400) observer.endWhole();
     if (this.#status < 200 || this.#status >= 300) this.#end(`${this.#status}${this.#code}`);
+    else if (!this.#isStream) this.#end(this.#failureOfWhole(observer.endWhole()) ?? 'ok');
     else if (observer.failed) this.#end('error event');
     else this.#end(observer.complete ? 'ok' : 'truncated');
+  }
+
+  /** Why a whole answer is none, as the gateway judges it: servers and proxies also report errors under status 200. */
+  #failureOfWhole(body: Buffer): AnswerFailure | null {
+    const judge = new AnswerJudge(DIALECTS[this.#dialect], 1, false, MAX_ANSWER_BYTES);
+    const head = { status: this.#status, contentType: this.#contentType, encoded: this.#isEncoded, contentLength: -1 };
+    judge.begin(head);
+    if (this.#bytes > MAX_ANSWER_BYTES) return null;
+    judge.data(body);
+    return judge.end(body, true);
   }
 
   onResponseError({ cause, fault }: DispatchError): void {

@@ -50,11 +50,11 @@ export class LoadRun {
   /** Conversations of an open loop that found too many requests under way. */
   dropped = 0;
   late = 0;
-  /** Requests that had not ended when the run was. */
+  /** Requests under way when the run was stopped by hand. */
   unfinished = 0;
   /** When it began, on the clock. */
   startMs = 0;
-  /** When the last request ended, or the run was stopped. */
+  /** When the last answer came, or the run was stopped by hand; not before the last request was due. */
   endMs = 0;
   readonly #settings: RunSettings;
   readonly #deps: RunDeps;
@@ -66,6 +66,7 @@ export class LoadRun {
   #busy = 0;
   #isSending = true;
   #isOver = false;
+  #answeredMs = 0;
 
   constructor(settings: RunSettings, deps: RunDeps) {
     this.#settings = settings;
@@ -108,8 +109,17 @@ export class LoadRun {
   #sendNoMore(): void {
     if (!this.#isSending) return;
     this.#isSending = false;
+    this.#answeredMs = this.#deps.clock.now();
     if (this.inFlight === 0) this.#end();
-    else this.#after(this.#settings.graceMs, () => this.stop());
+    else this.#after(this.#settings.graceMs, () => this.#cut());
+  }
+
+  /** Requests that had no answer in time have failed. The wait for them does not count in the rates. */
+  #cut(): void {
+    const endMs = this.#answeredMs;
+    this.#deps.sender.close();
+    this.stop();
+    this.endMs = endMs;
   }
 
   #after(delayMs: number, run: () => void): void {
@@ -185,6 +195,7 @@ export class LoadRun {
     sender.send(request, !isLast, (answer) => {
       if (this.#isOver) return;
       this.inFlight--;
+      this.#answeredMs = answer.endedMs;
       const place = { conversation: conversation.number, turn, intendedMs, startMs: this.startMs };
       if (counts) this.#deps.onSample(sampleOf(answer, place), answer);
       if (!this.#isSending && this.inFlight === 0) return this.#end();

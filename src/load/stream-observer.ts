@@ -37,7 +37,8 @@ const MARKS: Readonly<Record<DialectName, Marks>> = {
   llama: marks('content', 'content', /"stop"\s*:\s*true/),
 };
 
-const FAILED = /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*[{"])|"type"\s*:\s*"(?:response\.failed|error)"/m;
+const FAILED =
+  /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*")|"error"\s*:\s*\{|"type"\s*:\s*"(?:response\.failed|error)"/m;
 const SERVER_TIMINGS = /^: truth (.*)$/m;
 const BLANK = /\r?\n\r?\n/;
 
@@ -49,7 +50,7 @@ const COUNTS: Readonly<Record<keyof Counted, RegExp>> = {
 const COUNTING = /"(?:usage|tokens_predicted)"/;
 
 /** Longest whole answer that is looked into. */
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+export const MAX_ANSWER_BYTES: number = 16 * 1024 * 1024;
 
 export class StreamObserver implements Counted {
   /** When the first event with data came, on the caller's clock; NaN before. */
@@ -59,7 +60,7 @@ export class StreamObserver implements Counted {
   promptTokens: number | undefined = undefined;
   cachedTokens: number | undefined = undefined;
   outputTokens: number | undefined = undefined;
-  /** Whether the stream was completed. */
+  /** Whether the stream has said that it is complete. */
   complete = false;
   /** Whether the stream reported an error. */
   failed = false;
@@ -100,12 +101,13 @@ export class StreamObserver implements Counted {
     if (this.#wholeBytes <= MAX_ANSWER_BYTES) this.#whole.push(Buffer.from(chunk));
   }
 
-  /** The answer that is no stream has ended. */
-  endWhole(): void {
-    const text = Buffer.concat(this.#whole).toString('utf8');
-    this.complete = true;
+  /** The answer that is no stream has ended. Returns it, as far as it was looked into. */
+  endWhole(): Buffer {
+    const whole = Buffer.concat(this.#whole);
+    const text = whole.toString('utf8');
     this.#count(text);
     if (this.#keepsText) this.#keep(text);
+    return whole;
   }
 
   #event(event: string, nowMs: number): void {
@@ -113,14 +115,16 @@ export class StreamObserver implements Counted {
       this.serverTimings = SERVER_TIMINGS.exec(event)?.[1] ?? this.serverTimings;
       return;
     }
-    if (Number.isNaN(this.firstEventMs)) this.firstEventMs = nowMs;
+    const isFirst = Number.isNaN(this.firstEventMs);
+    if (isFirst) this.firstEventMs = nowMs;
     const { output, end } = this.#marks;
     if (output.test(event)) {
       this.textMs.push(nowMs);
       if (this.#keepsText) this.#keep(event);
     }
     if (COUNTING.test(event)) this.#count(event);
-    if (end.test(event)) this.complete = true;
+    // [DONE] alone is the end of nothing.
+    if (end.test(event)) this.complete ||= end !== DONE || !isFirst;
     if (FAILED.test(event)) this.failed = true;
   }
 

@@ -102,6 +102,7 @@ t.test('refuses wrong options', async (t) => {
     [[url, ...model, '--fail-on', 'x'], /"x" is no condition/],
     [[url, ...model, '--tiemout', '1s'], /unknown option '--tiemout' \(Did you mean --timeout\?\)/],
     [[url, ...model, '--csv', '/none/r.csv'], /cannot be written \(ENOENT\)/],
+    [[url, ...model, '--json', '/none/r.json'], /cannot be written \(ENOENT\)/],
   ];
   for (const [args, message] of refused) {
     const { exit, stdout, stderr } = await runCli(t, ['bench', ...args]);

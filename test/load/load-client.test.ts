@@ -116,7 +116,7 @@ t.test('a request that takes too long is cut, and so are those under way at the 
   const cut = ask(client);
   await host.nextRequest();
   client.close();
-  t.equal((await cut).outcome, 'stopped');
+  t.equal((await cut).outcome, 'cut');
 });
 
 t.test('key and further headers are sent, connections used again, and the prefix of the address kept', async (t) => {
@@ -138,4 +138,30 @@ t.test('key and further headers are sent, connections used again, and the prefix
   const answer = await ask(client);
   t.match(seen, [{ url: '/base/v1/chat/completions', key: 'Bearer hr_secret', own: 'yes' }, { port: seen[0]!.port }]);
   t.notMatch(JSON.stringify(answer), 'hr_secret');
+});
+
+const ANSWERS: readonly (readonly [type: string, body: string, outcome: string])[] = [
+  ['application/json', '{"error":{"message":"overloaded"}}', 'error answer'],
+  ['application/json', '{"choices":[{"message":{"content":"a"}', 'truncated'],
+  ['application/json', '', 'empty answer'],
+  ['text/html', '<html>Sign in</html>', 'not an answer'],
+  ['text/event-stream', 'data: [DONE]\n\n', 'truncated'],
+  [
+    'text/event-stream',
+    'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"id":"1","error":{"message":"x"}}\n\ndata: [DONE]\n\n',
+    'error event',
+  ],
+  ['application/json', '{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"error":null}', 'ok'],
+];
+
+t.test('a status of 200 alone is no success', async (t) => {
+  let next = 0;
+  const { origin } = await site(t, {
+    '/v1/chat/completions': (_, response) => {
+      const [type, body] = ANSWERS[next++]!;
+      response.writeHead(200, { 'content-type': type }).end(body);
+    },
+  });
+  const client = clientOf(t, origin);
+  for (const [type, body, outcome] of ANSWERS) t.equal((await ask(client)).outcome, outcome, `${type} ${body}`);
 });

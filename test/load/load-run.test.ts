@@ -150,7 +150,7 @@ t.test('what would be too many under way is dropped and counted', async (t) => {
   t.equal(recorder.requests, server.requests.length);
 });
 
-t.test('at the end requests under way may end, for so long; then they are cut and counted', async (t) => {
+t.test('at the end requests under way may end, for so long; then they are cut and have failed', async (t) => {
   const arrivals = { kind: 'constant', perSecond: 10, rampMs: 0 } as const;
   const patient = await play({ arrivals, durationMs: 950, graceMs: 1000 }, { serviceMs: 300, workers: 20 }, 5000);
   t.equal(patient.recorder.ok, 10);
@@ -158,8 +158,13 @@ t.test('at the end requests under way may end, for so long; then they are cut an
   t.equal(patient.run.endMs, 1200);
   const hasty = await play({ arrivals, durationMs: 950, graceMs: 100 }, { serviceMs: 300, workers: 20 }, 5000);
   t.equal(hasty.recorder.ok, 8);
-  t.equal(hasty.run.unfinished, 2);
+  t.same([...hasty.recorder.outcomes], [['cut', 2]]);
+  t.equal(hasty.run.unfinished, 0);
+  t.equal(hasty.run.endMs, 1000, 'rates count until the last answer, not until the cut');
   t.ok(hasty.server.closed && hasty.isOver);
+  const idle = await play({ arrivals, durationMs: 2000, graceMs: 5000 }, { serviceMs: 1e6, workers: 20 }, 10_000);
+  t.same([...idle.recorder.outcomes], [['cut', 20]]);
+  t.equal(idle.run.endMs, 2000, 'nor less than requests were sent');
 });
 
 t.test('stopped by hand it ends at once with what there is', async (t) => {

@@ -21,6 +21,7 @@ export class SimulatedServer implements Sender {
   readonly #clock: ManualClock;
   readonly #settings: ServerSettings;
   readonly #freeMs: number[];
+  readonly #live = new Set<(outcome: string) => void>();
 
   constructor(clock: ManualClock, settings: ServerSettings) {
     this.#clock = clock;
@@ -39,31 +40,21 @@ export class SimulatedServer implements Sender {
       endMs += stall.toMs - Math.max(stall.fromMs, endMs - serviceMs);
     }
     this.#freeMs[worker] = endMs;
-    this.#clock.setTimeout(() => {
-      if (this.closed) return;
+    const end = (outcome: string): void => {
+      if (!this.#live.delete(end)) return;
+      const atMs = this.#clock.now();
       done({
-        ...{
-          status: 200,
-          outcome: outcome(index),
-          sentMs,
-          headMs: endMs,
-          firstEventMs: endMs,
-          textMs: [endMs],
-          endedMs: endMs,
-        },
-        ...{
-          bytes: 10,
-          text: `answer ${index}`,
-          serverTimings: undefined,
-          promptTokens: 4,
-          cachedTokens: 0,
-          outputTokens: 1,
-        },
+        ...{ status: 200, outcome, sentMs, headMs: atMs, firstEventMs: atMs, textMs: [atMs], endedMs: atMs },
+        ...{ bytes: 10, text: `answer ${index}`, serverTimings: undefined },
+        ...{ promptTokens: 4, cachedTokens: 0, outputTokens: 1 },
       });
-    }, endMs - sentMs);
+    };
+    this.#live.add(end);
+    this.#clock.setTimeout(() => end(outcome(index)), endMs - sentMs);
   }
 
   close(): void {
     this.closed = true;
+    for (const end of this.#live) end('cut');
   }
 }

@@ -78,10 +78,12 @@ t.test('knows a complete stream and a failed one', (t) => {
     ['llama', '{"content":"","stop":true}'],
   ];
   for (const [dialect, data] of ends) {
-    t.match(watched(dialect, `data: ${data}\n\n`), { complete: true, failed: false }, data);
+    t.match(watched(dialect, `data: {}\n\ndata: ${data}\n\n`), { complete: true, failed: false }, data);
   }
+  t.notOk(watched('completions', 'data: [DONE]\n\n').complete, 'an end of nothing');
   const failures: readonly (readonly [DialectName, string])[] = [
     ['chat-completions', 'data: {"error":{"message":"x"}}'],
+    ['chat-completions', 'data: {"id":"1","error":{"message":"x"},"choices":[]}'],
     ['messages', 'event: error\ndata: {"type":"error","error":{}}'],
     ['responses', 'event: response.failed\ndata: {"type":"response.failed","response":{}}'],
     ['llama', 'error: {"message":"x"}'],
@@ -105,6 +107,6 @@ t.test('reads counts and text out of a whole answer', (t) => {
   const body = '{"choices":[{"message":{"content":"Grüße"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}';
   for (const byte of Buffer.from(body)) observer.pushWhole(Buffer.of(byte));
   observer.endWhole();
-  t.match(observer, { promptTokens: 3, outputTokens: 2, complete: true, text: 'Grüße', textMs: [] });
+  t.match(observer, { promptTokens: 3, outputTokens: 2, text: 'Grüße', textMs: [] });
   t.end();
 });
