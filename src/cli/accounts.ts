@@ -5,8 +5,8 @@ import { ACCOUNT_TERMS_COLUMNS, type List, LISTS, RESPONSES_COLUMNS } from '../a
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Accounts. Members of an organisation spend its credit; their usage is counted for each of them. A credit limit says how
-far below zero an account may go: it pays later.`;
+const DESCRIPTION = `Accounts. Members of an organisation spend its credit; their usage is counted for each of them. A credit limit says
+how far below zero an account may go: it pays later.`;
 
 const EXAMPLE = `
 For example

@@ -5,9 +5,10 @@ import { AUDIT_COLUMNS } from '../admin/index.ts';
 import { addAccountOptions, answer, runAction } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Verifies the ledger: all accounts add up to zero; each has what its movements gave and its usage took; open holds are the
-amounts on hold; the charges of every day are its usage; settled payments are posted once. Days that were found sound are
-not read again unless their usage has changed. Exit code 1 when something does not add up, with a line for each.`;
+const DESCRIPTION = `Verifies the ledger: all accounts add up to zero; each has what its movements gave and its usage took; open holds
+are the amounts on hold; the charges of every day are its usage; settled payments are posted once. Days that were
+found sound are not read again unless their usage has changed. Exit code 1 when something does not add up, with a
+line for each.`;
 
 export function configureAudit(command: Command, io: CliIo): void {
   command

@@ -4,8 +4,8 @@ import type { Command } from 'commander';
 import { runOnLedger } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Copies the ledger into a new file while gateways use it, by the online backup of SQLite, and audits the copy. A store on
-PostgreSQL is backed up by its own tools: see docs/operations.md.`;
+const DESCRIPTION = `Copies the ledger into a new file while gateways use it, by the online backup of SQLite, and audits the copy. A
+store on PostgreSQL is backed up by its own tools: see docs/operations.md.`;
 
 export function configureBackup(command: Command, io: CliIo): void {
   command

@@ -5,8 +5,9 @@ import { BUDGET_COLUMNS, LISTS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Budgets: most money of an account, a key, a model, or a combination of them, in a day, a week or a month (UTC; weeks begin
-on Mondays). Running gateways apply a change within about a second. A budget of a key goes on with the keys that replace it.`;
+const DESCRIPTION = `Budgets: most money of an account, a key, a model, or a combination of them, in a day, a week or a month (UTC; weeks
+begin on Mondays). Running gateways apply a change within about a second. A budget of a key goes on with the keys
+that replace it.`;
 
 const EXAMPLE = `
 For example

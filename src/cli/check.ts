@@ -14,9 +14,9 @@ import { mistakeLines, readRest } from './options.ts';
 const DESCRIPTION = `Reads the configuration as \`serve\` does and explains what would run: addresses, models and their servers, store and
 search engines, what differs from the defaults, and warnings. Every mistake is reported at once, by path.
 
-With --probe it asks every server for its health, its models and its dialects, every search engine, the discovery URL, the
-store and the payment facilitator, and says what it found and what to change. That costs nothing: servers get no prompt, and
-engines of which every search costs are reached, not searched.
+With --probe it asks every server for its health, its models and its dialects, every search engine, the discovery
+URL, the store and the payment facilitator, and says what it found and what to change. That costs nothing: servers get
+no prompt, and engines of which every search costs are reached, not searched.
 Exit code 0: fine, 1: mistakes, or something is wrong.`;
 
 interface CheckOptions {

@@ -48,8 +48,8 @@ const HOSTS = 2;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 const DESCRIPTION = `Runs a gateway in front of two simulated hosts for each of two models and of five search engines, with a demo key,
-and prints commands to paste. An installed Chromium or Chrome is started to show pages that need scripts. Nothing leaves this machine.
-Ctrl-C ends it.`;
+and prints commands to paste. An installed Chromium or Chrome is started to show pages that need scripts. Nothing
+leaves this machine. Ctrl-C ends it.`;
 
 export function configureDemo(command: Command, io: CliIo): void {
   command

@@ -14,9 +14,10 @@ const TIMEOUT_MS = 30_000;
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const MAX_BODY_BYTES = 1024 * 1024 * 1024;
 
-const DESCRIPTION = `Explains which model server (CRN) a running gateway would send a request to. FILE holds the body of the request; - is
-standard input. For every CRN of its model it prints what it holds of the prompt, what waits there, and each term of the cost in bytes
-of prompt; the least cost is chosen. Nothing is sent to a CRN, charged or remembered. Other requests change all of it at any time.
+const DESCRIPTION = `Explains which model server (CRN) a running gateway would send a request to. FILE holds the body of the request; -
+is standard input. For every CRN of its model it prints what it holds of the prompt, what waits there, and each term
+of the cost in bytes of prompt; the least cost is chosen. Nothing is sent to a CRN, charged or remembered. Other
+requests change all of it at any time.
 Exit code 0: done, 1: refused, with a sentence on standard error.`;
 
 const EXAMPLE = `

@@ -19,10 +19,11 @@ interface McpOptions {
 
 const KEY_VARIABLE = 'HEADRACE_API_KEY';
 
-const DESCRIPTION = `Serves the tools search and fetch by the Model Context Protocol over standard input and output, for programs that start
-their tools themselves. With --config a gateway inside this process does the work, with the sections search and fetch of that file;
-keys, prices, models and the store are not used. With --url the requests go to a running gateway, which wants its key.
-Standard output has the protocol only, standard error the log. Ends with the input, or at SIGTERM.`;
+const DESCRIPTION = `Serves the tools search and fetch by the Model Context Protocol over standard input and output, for programs that
+start their tools themselves. With --config a gateway inside this process does the work, with the sections search
+and fetch of that file; keys, prices, models and the store are not used. With --url the requests go to a running
+gateway, which wants its key. Standard output has the protocol only, standard error the log. Ends with the input, or
+at SIGTERM.`;
 
 const EXAMPLE = `
 For example

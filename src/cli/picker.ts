@@ -24,15 +24,15 @@ interface PickerOptions {
 
 const DEFAULT_LISTEN = '0.0.0.0:9002';
 
-const DESCRIPTION = `Picks a model server for each request of a data plane, by the prompt, as the gateway does: an endpoint picker of the Gateway API
-Inference Extension, over Envoy's external processing (gRPC). The data plane forwards the requests itself. Prints to
-standard output, once the port answers:
+const DESCRIPTION = `Picks a model server for each request of a data plane, by the prompt, as the gateway does: an endpoint picker of the
+Gateway API Inference Extension, over Envoy's external processing (gRPC). The data plane forwards the requests
+itself. Prints to standard output, once the port answers:
   headrace picker listening on grpc://HOST:PORT
   admin on http://HOST:PORT
 
-Models, servers, discovery, routing and cluster are those of the configuration; listen, store, keys, payments and search
-are not used. Servers need addresses in their URLs, not names. Health: grpc.health.v1, services liveness and readiness.
-Needs the packages @grpc/grpc-js and @grpc/proto-loader beside headrace.`;
+Models, servers, discovery, routing and cluster are those of the configuration; listen, store, keys, payments and
+search are not used. Servers need addresses in their URLs, not names. Health: grpc.health.v1, services liveness and
+readiness. Needs the packages @grpc/grpc-js and @grpc/proto-loader beside headrace.`;
 
 export function configurePicker(command: Command, io: CliIo): void {
   command

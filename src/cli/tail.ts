@@ -5,6 +5,7 @@ import { systemClock } from '../actor/index.ts';
 import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import { errorReason } from '../routing/index.ts';
 import type { LoggedRequest } from '../telemetry/request-ring.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -17,8 +18,9 @@ const MOST = 500;
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-const DESCRIPTION = `Prints the requests that a running gateway has served, from its request log in memory: the last ones, and then each as it
-ends, until Ctrl-C. The filters add up. Records that are kept in the store are another list: see headrace requests.
+const DESCRIPTION = `Prints the requests that a running gateway has served, from its request log in memory: the last ones, and then each
+as it ends, until Ctrl-C. The filters add up. Records that are kept in the store are another list: see headrace
+requests.
 Exit code 0: done, 1: the gateway does not answer or refuses, with a sentence on standard error.`;
 
 const EXAMPLE = `
@@ -73,19 +75,16 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
     throw new UsageError(`--lines takes a number from 0 to ${MOST}`);
   if (errors && status !== undefined) throw new UsageError('--errors and --status exclude each other');
   const filters = filtersOf(options);
+  const log = adminUrl(options.admin, '/requests/log');
   const client = new BufferedClient(1);
   const ended = endOf(io);
   const print = (rows: readonly LoggedRequest[]): void => {
     for (const row of rows) io.stdout.write(`${json ? JSON.stringify(row) : lineOf(row)}\n`);
   };
   const read = (query: Readonly<Record<string, string>>): Promise<LogPage> =>
-    readPage(
-      client,
-      adminUrl(options.admin, `/requests/log?${new URLSearchParams({ ...filters, ...query }).toString()}`),
-      {
-        ...(tokenOf(options, io) !== '' && { authorization: `Bearer ${tokenOf(options, io)}` }),
-      },
-    );
+    readPage(client, `${log}?${new URLSearchParams({ ...filters, ...query }).toString()}`, {
+      ...(tokenOf(options, io) !== '' && { authorization: `Bearer ${tokenOf(options, io)}` }),
+    });
   try {
     const { data } = await read({ limit: String(Math.max(Number(lines), 1)) });
     print(Number(lines) === 0 ? [] : data.toReversed());
@@ -153,7 +152,11 @@ async function readPage(
   headers: Readonly<Record<string, string>>,
 ): Promise<LogPage> {
   const request = { method: 'GET', url, headers } as const;
-  const { body, status } = await client.send(request, AbortSignal.timeout(TIMEOUT_MS), MAX_ANSWER_BYTES);
+  const { body, status } = await client
+    .send(request, AbortSignal.timeout(TIMEOUT_MS), MAX_ANSWER_BYTES)
+    .catch((error: unknown) => {
+      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
+    });
   let value: unknown;
   try {
     value = JSON.parse(body.toString());

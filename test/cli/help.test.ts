@@ -61,6 +61,7 @@ async function helpOf(t: Test, ...args: readonly string[]): Promise<string> {
   t.strictSame(cli.exit, { code: 0, signal: null });
   t.equal(cli.stderr, '');
   for (const line of cli.stdout.split('\n')) t.ok(line.length <= 120, `not wider than 120: ${line}`);
+  t.notMatch(cli.stdout, /^\w.{100,}\n\S+(?: \S+){0,2}(?<![.:])\n\w/m, 'no line was broken that was a little too long');
   return cli.stdout;
 }
 

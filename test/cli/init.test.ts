@@ -133,6 +133,10 @@ t.test('wrong answers are refused before anything is written', async (t) => {
     'is not the URL of a server',
   );
   t.match(
+    await refusal(t, 'init', '--yes', '--server', 'ftp://h', '--config', file),
+    'ftp://h is not the URL of a server',
+  );
+  t.match(
     await refusal(t, 'init', '--yes', '--server', 'http://u:secret@h', '--config', file),
     /(?!.*secret)must not hold a password/,
   );
