@@ -27,7 +27,7 @@ import {
 import type { ApiDeps } from './deps.ts';
 import { HeldCharges } from './held-charges.ts';
 import { COST_HEADER, type Pending } from './pipeline.ts';
-import { refuse } from './refuse.ts';
+import { refuse, refusedBody } from './refuse.ts';
 import { subRequest } from './sub-request.ts';
 
 const ROUND_PATH = '/v1/chat/completions';
@@ -245,9 +245,14 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
       this.#downstream.end();
       return;
     }
+    if (errorCode !== '') {
+      refuse(this.#exchange, this.#deps, new HeadraceError(errorCode as ErrorCode));
+      return;
+    }
     const { code, message, param, type } = error;
     const body = { error: { message, type: type || 'server_error', code: code || null, param: param || null } };
-    this.#refuse(error.status || 502, [], Buffer.from(JSON.stringify(body)));
+    const status = error.status || 502;
+    this.#refuse(status, [], this.#translated(status, Buffer.from(JSON.stringify(body))));
   }
 
   /** Whole events of the round. False: the client has to read first. */
@@ -272,7 +277,16 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
       return;
     }
     this.#leave();
-    this.#refuse(status, answerHeaders, body);
+    const passed =
+      errorCode === ''
+        ? this.#translated(status, body)
+        : refusedBody(this.#exchange, this.#deps, errorCode as ErrorCode, body);
+    this.#refuse(status, answerHeaders, passed);
+  }
+
+  /** An error of a server in the dialect of the client. */
+  #translated(status: number, body: Buffer): Buffer {
+    return Buffer.from(this.#request.translated?.answer().error(status, body) ?? body);
   }
 
   /** A round broke off. */
@@ -283,9 +297,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     else refuse(this.#exchange, this.#deps, new HeadraceError(code));
   }
 
-  #refuse(status: number, headers: readonly string[], body: Buffer): void {
-    const passed = this.#request.translated?.answer().error(status, body) ?? body;
-    const answer = Buffer.from(passed);
+  #refuse(status: number, headers: readonly string[], answer: Buffer): void {
     this.#loop.leave();
     this.#isOver = true;
     this.#downstream.start(status, kept(headers, 'application/json'), answer.byteLength);

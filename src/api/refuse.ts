@@ -5,7 +5,7 @@
 import { errorAnswer, productOf } from '../compat/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Dialect, dialectOf, DIALECTS, usualPath } from '../dialect/index.ts';
-import { HeadraceError, validationText } from '../errors.ts';
+import { type ErrorCode, ERRORS, HeadraceError, validationText } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { type ErrorDecorator, type ErrorShape, respondError } from '../ingress/respond.ts';
 
@@ -96,4 +96,18 @@ export function refuse(exchange: Exchange, { settings }: { readonly settings: Er
   // What another dialect cannot say is an answer to a client of this one.
   const isOfDialect = thrown instanceof HeadraceError && thrown.code === 'HR_REQUEST_UNTRANSLATABLE';
   respondError(exchange, thrown, isOfDialect ? decorate : decoratorFor(exchange, settings), shapeOf);
+}
+
+/** The body of an error of the gateway that a request behind this one was answered with, as the sender of this one reads it. */
+export function refusedBody(
+  exchange: Exchange,
+  { settings }: { readonly settings: ErrorSettings },
+  code: ErrorCode,
+  body: Buffer,
+): Buffer {
+  const { detail } = JSON.parse(body.toString()) as Pick<HeadraceError, 'detail'>;
+  const said = typeof detail === 'string' ? { message: detail } : { message: '', validation: detail };
+  const error = { code, status: ERRORS[code].status, validation: undefined, ...said };
+  const members = decoratorFor(exchange, settings)?.(exchange, error);
+  return Buffer.from(JSON.stringify({ detail, ...members }));
 }

@@ -8,7 +8,10 @@ import type { Exchange } from './exchange.ts';
 const RETRY_AFTER_S = '1';
 
 /** Members to add beside `detail`, for the clients of a dialect; see the setting `errorBodies`. */
-export type ErrorDecorator = (exchange: Exchange, error: HeadraceError) => object | undefined;
+export type ErrorDecorator = (
+  exchange: Exchange,
+  error: Pick<HeadraceError, 'code' | 'message' | 'status' | 'validation'>,
+) => object | undefined;
 
 /** An error in the shape of another interface: its status and its whole body. Undefined: in that of this one. */
 export type ErrorShape = (

@@ -138,6 +138,31 @@ t.test('a server that fails after a search fails the request, before or within t
   });
 });
 
+t.test("errors of the gateway behind a search have the gateway's form", async (t) => {
+  const hosted = await startHosted(root, { ...OPTIONS, ejection: { consecutive: 1000 } });
+  const ask = { max_tokens: 9, messages: hi, tools: [TOOL] };
+  const sdk = { 'content-type': 'application/json', 'x-api-key': KEY, 'anthropic-version': '2023-06-01' };
+  const failures: readonly (readonly [Answer, number, string, string])[] = [
+    [events([chunk({ content: 'It is' })], 'cut'), 502, 'HR_STREAM_BROKEN', 'true'],
+    [json({ error: { message: 'out of memory' } }, 500), 503, 'HR_ROUTE_ALL_FAILED', 'true'],
+  ];
+  for (const [answer, status, code, retry] of failures) {
+    for (const [path, body] of [
+      ['/v1/messages', ask],
+      ['/v1/chat/completions', { messages: hi, web_search_options: {} }],
+    ] as const) {
+      hosted.chat.play(searches('mill'), answer);
+      const plain = await hosted.post(path, body);
+      t.equal(plain.status, status, `${path} ${code}`);
+      t.match(Object.fromEntries(plain.headers), { 'x-headrace-error': code, 'x-should-retry': retry });
+      t.match(Object.keys((await plain.json()) as object), ['detail']);
+    }
+    hosted.chat.play(searches('mill'), answer);
+    const marked = await hosted.post('/v1/messages', ask, { headers: sdk });
+    t.match(await marked.json(), { detail: String, type: 'error', error: { message: String } });
+  }
+});
+
 t.test('without the setting, and for models whose servers have the tool, requests go on as they are', async (t) => {
   const off = await startHosted(root, { ...OPTIONS, webSearchTool: false });
   off.chat.play(says('Hello.'));
