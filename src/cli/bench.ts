@@ -147,7 +147,7 @@ async function measure(
 function showProgress(run: LoadRun, warmUpMs: number, recorder: Recorder, { stderr }: CliIo): { end(): void } {
   const isTerminal = stderr.isTTY === true;
   const write = (text: string): void => void stderr.write(text);
-  const view = new LiveView({ isTerminal, warmUpMs, columns: stderr.columns ?? 80, write }, run, recorder);
+  const view = new LiveView({ isTerminal, warmUpMs, columns: stderr.columns || 80, write }, run, recorder);
   const timer = setInterval(() => view.show(systemClock.now()), isTerminal ? RENEWAL_MS : LINE_MS);
   return {
     end() {

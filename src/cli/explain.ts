@@ -71,7 +71,9 @@ async function explain(file: string, options: ExplainOptions, io: CliIo): Promis
       throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
     });
     const explanation = explanationIn(response);
-    io.stdout.write(options.json === true ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(explanation));
+    if (options.json === true) io.stdout.write(`${JSON.stringify(explanation, null, 2)}\n`);
+    else if ('crns' in explanation) io.stdout.write(explanationText(explanation));
+    else throw new Error(`${options.path} goes to no CRN; --json prints what it did`);
   } catch (error) {
     io.stderr.write(`headrace: ${options.admin}: ${messageOf(error)}\n`);
     io.exitCode = 1;
@@ -112,14 +114,15 @@ async function wholeInput({ stdin }: CliIo): Promise<Buffer> {
   return Buffer.concat(pieces);
 }
 
-function explanationIn({ body, status }: BufferedResponse): RequestExplanation {
+/** Requests to other paths than those of CRNs, such as searches, are explained otherwise. */
+function explanationIn({ body, status }: BufferedResponse): RequestExplanation | object {
   let value: unknown;
   try {
     value = JSON.parse(body.toString());
   } catch {
     throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
   }
-  if (status === 200) return value as RequestExplanation;
+  if (status === 200) return value as object;
   const { detail } = (value ?? {}) as { readonly detail?: unknown };
   throw new Error(`answers ${status}: ${typeof detail === 'string' ? detail : JSON.stringify(detail ?? null)}`);
 }

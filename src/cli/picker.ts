@@ -1,7 +1,7 @@
 // `headrace picker`: an endpoint picker for Envoy and other data planes of the Kubernetes Gateway API, with the routing of a gateway.
 
 import { readFile } from 'node:fs/promises';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { loadConfigFile } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, parseAddress } from '../config/units.ts';
@@ -39,13 +39,12 @@ export function configurePicker(command: Command, io: CliIo): void {
     .description(DESCRIPTION)
     .usage('--config FILE [options] [--SETTING VALUE ...]')
     .requiredOption('-c, --config <file>', 'configuration, YAML or JSON')
-    .option('--grpc <host:port>', 'where data planes connect to', address, address(DEFAULT_LISTEN))
-    .option(
-      '--fallbacks <n>',
-      'servers named behind the picked one, for data planes that retry; default 0',
-      wholeNumber(0),
-      0,
+    .addOption(
+      new Option('--grpc <host:port>', 'where data planes connect to')
+        .argParser(address)
+        .default(address(DEFAULT_LISTEN), DEFAULT_LISTEN),
     )
+    .option('--fallbacks <n>', 'servers named behind the picked one, for data planes that retry', wholeNumber(0), 0)
     .option('--tls-cert <file>', 'certificate chain as PEM; without it the port speaks plain HTTP/2')
     .option('--tls-key <file>', 'its key as PEM')
     .allowUnknownOption()

@@ -167,8 +167,13 @@ class TerminalView implements View {
   };
 
   readonly #draw = (): void => {
-    const { columns = 80, rows = 24 } = this.#io.stdout;
-    const shown = this.#lines.slice(0, rows - 1).map((line) => Array.from(line).slice(0, columns).join(''));
+    const { columns, rows } = this.#io.stdout;
+    // A terminal that does not know its size says 0.
+    const shown = this.#lines.slice(0, (rows || 24) - 1).map((line) =>
+      Array.from(line)
+        .slice(0, columns || 80)
+        .join(''),
+    );
     this.#io.stdout.write(HOME + shown.map((line) => `${line}${CLEAR_LINE}\r\n`).join('') + CLEAR_BELOW);
   };
 }

@@ -86,11 +86,14 @@ t.test('refusals are a sentence', async (t) => {
   const none = join(dirname(file), 'none.json');
   const other = join(dirname(file), 'other.json');
   writeFileSync(other, '{"model":"other","messages":[]}');
+  const search = join(dirname(file), 'search.json');
+  writeFileSync(search, '{"query":"mill"}');
   for (const [args, more, complaint] of [
     [[file, '--admin', admin], {}, /--token or HEADRACE_ADMIN_TOKEN is missing/],
     [[file, '--admin', admin, '--token', 'wrong'], {}, /answers 401: the admin token is required/],
     [[none, '--admin', admin], env, /cannot read .*none\.json/],
     [[other, '--admin', admin], env, /answers 404: .*other/],
+    [[search, '--admin', admin, '--path', '/search'], env, /\/search goes to no CRN; --json prints what it did/],
     [[file, '--admin', admin, '--header', 'no colon'], env, /--header takes "name: value"/],
     [[file, '--admin', 'ftp://x'], env, /--admin takes a URL/],
     [[file, '--admin', 'http://127.0.0.1:1'], env, /http:\/\/127\.0\.0\.1:1/],

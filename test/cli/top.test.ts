@@ -168,6 +168,14 @@ t.test('a terminal shows it on its alternate screen, cut to its size, until q', 
   t.equal(cli.stdin.listenerCount('data'), 0);
 });
 
+t.test('a terminal that does not know its size is taken for one of 80 by 24', async (t) => {
+  const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
+  const cli = startCli(t, ['top', '--admin', adminUrl], { terminal: { columns: 0, rows: 0 } });
+  await cli.shows(/headrace \d[^]*\[J/);
+  cli.stdin.write('q');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
 t.test('a gateway that does not answer, or is none, is a sentence and exit 1', async (t) => {
   const { url } = await startServe(t, await startHosts(t), { threads: 0 });
   const none = await runCli(t, ['top', '--admin', 'http://127.0.0.1:1', '--once']);
