@@ -163,6 +163,10 @@ export function planBench(options: BenchOptions, address: string | undefined): B
   const dialect = LOAD_DIALECTS[name];
   if (dialect === undefined) throw new UsageError(`there is no dialect ${name}`);
   const arrivals = arrivalsOf(options);
+  const limits = options.slo === undefined ? {} : readLimits(options.slo);
+  const ofStreams = Object.keys(limits).find((limit) => limit !== 'e2e');
+  // Whole answers have no times of texts: all or none would be within the limit.
+  if (ofStreams !== undefined && !options.stream) throw new UsageError(`--slo ${ofStreams} needs --stream true`);
   const isEndless = requests === Infinity && arrivals.kind !== 'trace';
   return {
     url: urlOf(address),
@@ -181,7 +185,7 @@ export function planBench(options: BenchOptions, address: string | undefined): B
       maxInFlight: options.maxInFlight,
     },
     synthetic: syntheticOf(options),
-    limits: options.slo === undefined ? {} : readLimits(options.slo),
+    limits,
     conditions: options.failOn === undefined ? [] : readConditions(options.failOn),
   };
 }

@@ -10,6 +10,9 @@ type Json = Readonly<Record<string, unknown>>;
 /** Tokens of one block of a Mooncake trace. */
 const BLOCK_TOKENS = 512;
 
+/** Most tokens of a prompt or an answer, as options take them. */
+const MOST_TOKENS = 9_999_999;
+
 /** Most blocks whose text is kept: the shared ones at the beginning of prompts come again and again. */
 const KEPT_BLOCKS = 4096;
 
@@ -87,10 +90,11 @@ interface TraceRequest {
 
 function readRequest(value: unknown, place: string): TraceRequest {
   const record = (value ?? {}) as Json;
-  const count = (member: string, least: number): number => {
+  const count = (member: string, least: number, most = Infinity): number => {
     const found = record[member];
-    if (typeof found === 'number' && Number.isFinite(found) && found >= least) return found;
-    throw new LoadError(`${place}: "${member}" is not a number of ${least} or more`);
+    if (typeof found === 'number' && Number.isFinite(found) && found >= least && found <= most) return found;
+    const range = most === Infinity ? `of ${least} or more` : `from ${least} to ${most}`;
+    throw new LoadError(`${place}: "${member}" is not a number ${range}`);
   };
   const hashIds = record['hash_ids'] ?? [];
   if (!Array.isArray(hashIds) || !hashIds.every((id) => Number.isSafeInteger(id))) {
@@ -98,8 +102,8 @@ function readRequest(value: unknown, place: string): TraceRequest {
   }
   return {
     timestampMs: count('timestamp', 0),
-    inputTokens: Math.round(count('input_length', 1)),
-    outputTokens: Math.round(count('output_length', 1)),
+    inputTokens: Math.round(count('input_length', 1, MOST_TOKENS)),
+    outputTokens: Math.round(count('output_length', 1, MOST_TOKENS)),
     hashIds: hashIds as number[],
   };
 }

@@ -99,6 +99,7 @@ t.test('refuses wrong options', async (t) => {
     [[url, ...model, '--body', '[1]'], /--body takes a JSON object/],
     [[url, ...model, '--headers', '{"a":1}'], /--headers takes texts/],
     [[url, ...model, '--slo', 'x:1s'], /"x:1s" is no limit/],
+    [[url, ...model, '--slo', 'e2e:1s,itl:1s', '--stream', 'false'], /--slo itl needs --stream true/],
     [[url, ...model, '--fail-on', 'x'], /"x" is no condition/],
     [[url, ...model, '--tiemout', '1s'], /unknown option '--tiemout' \(Did you mean --timeout\?\)/],
     [[url, ...model, '--csv', '/none/r.csv'], /cannot be written \(ENOENT\)/],

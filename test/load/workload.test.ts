@@ -99,8 +99,12 @@ t.test('a broken file is refused with its name and line', (t) => {
     [`${line(1, 5, [])}\n${line(2, 5, []).slice(0, -3)}`, /^f, line 2: no JSON \(/],
     [`${line(1, 5, [])}\n\n{"timestamp":"soon"}`, /^f, line 3: "timestamp" is not a number|^f, line 3: "hash_ids"/],
     [
+      '{"timestamp":2,"input_length":1e12,"output_length":1}',
+      /^f, line 1: "input_length" is not a number from 1 to 9999999/,
+    ],
+    [
       `${line(1, 5, [])}\n{"timestamp":2,"input_length":0,"output_length":1}`,
-      /^f, line 2: "input_length" is not a number of 1 or more/,
+      /^f, line 2: "input_length" is not a number from 1 to 9999999/,
     ],
     ['{"timestamp":2,"input_length":1,"output_length":1,"hash_ids":["a"]}', /^f, line 1: "hash_ids" is not an array/],
     [`${JSON.stringify(TALK)}\n{"conversation":[]}`, /^f, line 2: there is no array "conversations"/],
