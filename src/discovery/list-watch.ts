@@ -48,6 +48,8 @@ interface List {
 
 /** Objects of one page, as client-go and kubectl ask for. */
 const PAGE = 500;
+/** An API server may answer pages without objects, but a list must end. */
+const MOST_PAGES = 1000;
 const MAX_PAGE_BYTES = 32 * 1024 * 1024;
 const LIST_TIMEOUT_MS = 30_000;
 /** Largest event: an EndpointSlice with 1,000 endpoints, the most that there may be, has half a MiB. */
@@ -163,7 +165,7 @@ class ListWatch<Item> {
     const { mostItems } = this.#settings;
     const objects: unknown[] = [];
     let next = '';
-    for (;;) {
+    for (let page = 0; page < MOST_PAGES; page++) {
       const query = `limit=${PAGE}${next === '' ? '' : `&continue=${encodeURIComponent(next)}`}`;
       const answer = await this.#deps.api.request({
         path: await this.#path(query),
@@ -181,6 +183,7 @@ class ListWatch<Item> {
       next = metadata.continue ?? '';
       if (next === '') return { version: metadata.resourceVersion ?? '', objects };
     }
+    throw new Problem(`answered a list of more than ${MOST_PAGES} pages`);
   }
 
   #listed({ objects, version }: List): void {

@@ -182,6 +182,13 @@ t.test('long lists come in pages, and too long ones are refused', async (t) => {
   t.match(await late.next(), /more than 10000 objects; name a service or a narrower selector/);
 });
 
+t.test('a list without an end is given up', async (t) => {
+  const api = await serve(t);
+  api.isEndless = true;
+  t.match(await start(t, api).next(), /a list of more than 1000 pages/);
+  t.equal(api.asked.length, 1000);
+});
+
 t.test('a watch that ends goes on where it was', async (t) => {
   const api = await serve(t);
   api.put(sliceOf('vllm-a', 'vllm', [POD_1]));

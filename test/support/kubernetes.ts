@@ -83,6 +83,8 @@ export class FakeKubernetes {
   readonly accepted: string[] = [];
   /** The token that is accepted; null: any or none. */
   token: string | null = null;
+  /** Whether lists are pages without objects, and without an end. */
+  isEndless = false;
   /** Answers the next requests of this kind with a status in place of an answer. */
   readonly refusals: { readonly watch: boolean; readonly status: number; readonly retryAfter?: number }[] = [];
   /** Lists and watches with an older version are gone. */
@@ -223,10 +225,12 @@ export class FakeKubernetes {
     }
     const all = [...this.#objects[kind].values()].filter((object) => matches(object, query.get('labelSelector') ?? ''));
     const start = Number(from);
-    const next = start + limit < all.length ? `${version}/${start + limit}` : undefined;
+    const next = this.isEndless || start + limit < all.length ? `${version}/${start + limit}` : undefined;
     response.writeHead(200, { 'content-type': 'application/json' });
     const metadata = { resourceVersion: version, ...(next !== undefined && { continue: next }) };
-    response.end(JSON.stringify({ kind: 'List', metadata, items: all.slice(start, start + limit) }));
+    response.end(
+      JSON.stringify({ kind: 'List', metadata, items: this.isEndless ? [] : all.slice(start, start + limit) }),
+    );
   }
 
   #watch(kind: Kind, query: URLSearchParams, response: ServerResponse): void {
