@@ -324,7 +324,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     }
     this.#wholeBytes += events.byteLength;
     if (this.#wholeBytes <= MAX_WHOLE_BYTES) this.#whole.push(Buffer.from(events));
-    else this.broken('HR_STREAM_BROKEN');
+    else this.broken('HR_ANSWER_UNTRANSLATABLE');
   }
 
   #start(): void {
@@ -405,7 +405,8 @@ class Round implements ResponseSink {
     }
     const whole = this.#splitter.push(bytes);
     if (this.#splitter.midEvent) {
-      this.#run.broken('HR_STREAM_BROKEN');
+      // Another try would end as this one.
+      this.#run.broken('HR_ANSWER_UNTRANSLATABLE');
       return true;
     }
     return whole === undefined || this.#run.events(whole);
