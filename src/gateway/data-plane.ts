@@ -328,6 +328,7 @@ export class DataPlane {
     const hosts = new Map(
       snapshot.table.models.flatMap((model) => model.members.map(({ host, url }) => [url, host] as const)),
     );
+    this.#metrics.keepCrns(new Set(hosts.keys()), this.#deps.clock.now());
     for (const [url, pool] of this.#pools) {
       if (hosts.has(url) && hosts.get(url) === pool.settings.hostname) continue;
       pool.close();

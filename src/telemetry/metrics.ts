@@ -29,6 +29,9 @@ const GAPS: Bounds = { from: -10, to: 5, perDoubling: 8 };
 /** Of what is asked less often and has a limit in seconds: 4 ms to 64 s. Neighbours differ by 19 %. */
 const COARSE: Bounds = { from: -8, to: 6, perDoubling: 4 };
 
+/** As long as routing remembers a CRN that has left; requests that run there have ended mostly. */
+const GONE_MS = 5 * 60_000;
+
 /** For series that are looked up before it is known whether they are needed. */
 const LOOKED_UP_EARLY = { showsEmpty: false } as const;
 
@@ -191,6 +194,8 @@ export class Metrics {
     ),
   };
   readonly #cells = new Map<string, Map<string, RequestCells>>();
+  /** CRNs with series that are in no table any more, and since when they were seen to be in none. */
+  readonly #goneCrns = new Map<string, number>();
   #inFlightStreams: Cell | null = null;
   readonly #streams = new Counters(
     'headrace_streams_in_flight',
@@ -411,6 +416,20 @@ export class Metrics {
   searches({ running, waiting }: { readonly running: number; readonly waiting: number }): void {
     this.#searches.at('running').value = running;
     this.#searches.at('waiting').value = waiting;
+  }
+
+  /** Drops the series of CRNs that have not been among `urls` for a while: pods come and go, and would add up. */
+  keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
+    const families = [this.#attempts, this.#promptBytes, this.#promptTokens, this.#cachedTokens];
+    for (const url of new Set(families.flatMap(({ firstWords }) => [...firstWords]))) {
+      const sinceMs = urls.has(url) ? undefined : (this.#goneCrns.get(url) ?? nowMs);
+      if (sinceMs !== undefined && nowMs - sinceMs < GONE_MS) {
+        this.#goneCrns.set(url, sinceMs);
+        continue;
+      }
+      this.#goneCrns.delete(url);
+      if (sinceMs !== undefined) for (const family of families) family.drop(url);
+    }
   }
 
   inFlight(count: number): void {

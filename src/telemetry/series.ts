@@ -86,6 +86,16 @@ abstract class Family<Leaf> {
     this.#root = new Node();
   }
 
+  /** Values of the first label. */
+  get firstWords(): Iterable<string> {
+    return this.#root.below.keys();
+  }
+
+  /** Forgets the cells with this value of the first label. */
+  drop(firstWord: string): void {
+    this.#root.below.delete(firstWord);
+  }
+
   protected abstract make(): Leaf;
 
   /** Visits every cell with the words of its labels, in the order in which they were made. `words` is reused. */

@@ -153,3 +153,31 @@ t.test('a client that disconnects is counted once, and nothing stays in flight',
   );
   t.equal(series.get('headrace_requests_in_flight'), 0);
 });
+
+t.test('series of CRNs that have left are dropped after a while, and come back from 0', async (t) => {
+  const metrics = new Metrics();
+  const shown = (): unknown[] =>
+    metrics
+      .snapshot()
+      .filter(({ labelNames }) => labelNames[0] === 'crn')
+      .flatMap(({ values }) => values.map(({ labels }) => labels['crn']));
+  const count = (crn: string): void => {
+    metrics.attempt(crn, 'ok', '');
+    metrics.prompt(crn, 'm', 4, 5);
+    metrics.cached(crn, 'm', 4, 3, 2);
+  };
+  count('http://a');
+  count('http://b');
+  const MINUTE = 60_000;
+  metrics.keepCrns(new Set(['http://a']), 0);
+  metrics.keepCrns(new Set(['http://a']), 4 * MINUTE);
+  t.ok(shown().includes('http://b'), 'it may come back');
+  metrics.keepCrns(new Set(['http://a', 'http://b']), 4.5 * MINUTE);
+  metrics.keepCrns(new Set(['http://a']), 6 * MINUTE);
+  t.ok(shown().includes('http://b'), 'it has been there meanwhile');
+  metrics.keepCrns(new Set(['http://a']), 11 * MINUTE);
+  t.same([...new Set(shown())], ['http://a']);
+  count('http://b');
+  metrics.keepCrns(new Set(['http://b']), 12 * MINUTE);
+  t.same([...new Set(shown())], ['http://a', 'http://b']);
+});
