@@ -37,8 +37,9 @@ const MARKS: Readonly<Record<DialectName, Marks>> = {
   llama: marks('content', 'content', /"stop"\s*:\s*true/),
 };
 
+// An error behind other members begins as that of an engine: events of responses repeat the schemas of tools.
 const FAILED =
-  /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*")|"error"\s*:\s*\{|"type"\s*:\s*"(?:response\.failed|error)"/m;
+  /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*[{"])|"error"\s*:\s*\{\s*"(?:code|message)"|"type"\s*:\s*"(?:response\.failed|error)"/m;
 const SERVER_TIMINGS = /^: truth (.*)$/m;
 const BLANK = /\r?\n\r?\n/;
 

@@ -83,6 +83,7 @@ t.test('knows a complete stream and a failed one', (t) => {
   t.notOk(watched('completions', 'data: [DONE]\n\n').complete, 'an end of nothing');
   const failures: readonly (readonly [DialectName, string])[] = [
     ['chat-completions', 'data: {"error":{"message":"x"}}'],
+    ['chat-completions', 'data: {"error":{"type":"server_error","message":"x"}}'],
     ['chat-completions', 'data: {"id":"1","error":{"message":"x"},"choices":[]}'],
     ['messages', 'event: error\ndata: {"type":"error","error":{}}'],
     ['responses', 'event: response.failed\ndata: {"type":"response.failed","response":{}}'],
@@ -90,7 +91,10 @@ t.test('knows a complete stream and a failed one', (t) => {
   ];
   for (const [dialect, event] of failures)
     t.match(watched(dialect, `${event}\n\n`), { complete: false, failed: true }, event);
-  t.match(watched('responses', 'data: {"type":"response.created","response":{"error":null}}\n\n'), { failed: false });
+  for (const echoed of ['{"error":null}', '{"tools":[{"parameters":{"properties":{"error":{"type":"string"}}}}]}']) {
+    const created = `data: {"type":"response.created","response":${echoed}}\n\n`;
+    t.match(watched('responses', created), { failed: false }, echoed);
+  }
   t.end();
 });
 
