@@ -73,7 +73,7 @@ for (const [name, dialect] of Object.entries(LOAD_DIALECTS)) {
     });
 
     t.test(`${name}: a whole answer of ${what} is read`, async (t) => {
-      const host = await startHost(t, { engine });
+      const host = await startHost(t, { engine, random: () => 0.5 });
       const answer = await ask(clientOf(t, host.url, { dialect, stream: false }), 7);
       t.match(answer, { status: 200, outcome: 'ok', outputTokens: 7, textMs: [] });
       t.ok(answer.text.length > 7);
