@@ -163,11 +163,14 @@ async function readPage(
   } catch {
     throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
   }
-  if (status === 200) return value as LogPage;
-  const { detail } = (value ?? {}) as { readonly detail?: unknown };
+  const { data, detail } = (value ?? {}) as { readonly data?: unknown; readonly detail?: unknown };
+  if (status === 200 && Array.isArray(data)) return value as LogPage;
   if (typeof detail === 'string') throw new Error(`answers ${status}: ${detail}`);
   const mistakes = (Array.isArray(detail) ? detail : []) as readonly Mistake[];
-  throw new Error(mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ') || `answers ${status}`);
+  throw new Error(
+    mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ') ||
+      `answers ${status}: is it the admin listener of a gateway?`,
+  );
 }
 
 interface Mistake {

@@ -102,11 +102,15 @@ async function readOverview(client: BufferedClient, url: string): Promise<Overvi
       throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
     });
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
+  let value: unknown;
   try {
-    return JSON.parse(body.toString()) as Overview;
+    value = JSON.parse(body.toString());
   } catch {
     throw new Error('answers no JSON: is it the admin listener of a gateway?');
   }
+  const overview = (value ?? {}) as Overview;
+  if (!Array.isArray(overview.crns)) throw new Error('answers no overview: is it the admin listener of a gateway?');
+  return overview;
 }
 
 class PlainView implements View {

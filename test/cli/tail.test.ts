@@ -5,6 +5,7 @@ import { lineOf } from '../../src/cli/tail.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import type { LoggedRequest } from '../../src/telemetry/request-ring.ts';
 import { runCli, startCli } from '../support/cli.ts';
+import { site } from '../support/site.ts';
 import { chat, settingsFor, startHosts, until } from '../support/system.ts';
 
 const TOKEN = 'sesame';
@@ -90,4 +91,13 @@ t.test('a line names attempts with their reasons', async (t) => {
     '1970-01-01T00:00:00.000Z  200 client left  1.2 s  first byte 56 ms  3→4 tokens  12/s  GET /v1/models  –  –  –  ' +
       '2 attempts (connection refused)  id',
   );
+});
+
+t.test('what is no admin listener is a sentence', async (t) => {
+  const { origin } = await site(t, { '/requests/log': (_, response) => response.end('{}') });
+  const other = await runCli(t, ['tail', '--admin', origin, '--once']);
+  t.match(other.stderr, /answers 200: is it the admin listener of a gateway\?\n$/);
+  const none = await runCli(t, ['tail', '--admin', 'http://127.0.0.1:1', '--once']);
+  t.match(none.stderr, /does not answer \(connection refused\)\n$/);
+  t.same([other.exit?.code, none.exit?.code], [1, 1]);
 });

@@ -6,6 +6,7 @@ import type { CrnOverview, Overview } from '../../src/admin/overview.ts';
 import { ratesBetween } from '../../src/admin/rates.ts';
 import { chat, MODEL, startHosts } from '../support/system.ts';
 import { runCli, startCli, startServe } from '../support/cli.ts';
+import { site } from '../support/site.ts';
 import { NO_FIGURES } from '../support/metric-values.ts';
 
 const OVERVIEW: Overview = {
@@ -182,6 +183,9 @@ t.test('a gateway that does not answer, or is none, is a sentence and exit 1', a
   t.match(none.stderr, /^headrace: http:\/\/127\.0\.0\.1:1\/overview does not answer \(.+\)\n$/);
   const other = await runCli(t, ['top', '--admin', url, '--once']);
   t.match(other.stderr, /^headrace: \S+\/overview answers 404: is it the admin listener of a gateway\?\n$/);
+  const { origin } = await site(t, { '/overview': (_, response) => response.end('{}') });
+  const json = await runCli(t, ['top', '--admin', origin, '--once']);
+  t.match(json.stderr, /\/overview answers no overview: is it the admin listener of a gateway\?\n$/);
   const flag = await runCli(t, ['top', '--all', 'x']);
   t.match(flag.stderr, /^headrace: unknown option '--all'\n/);
   t.same([none.exit?.code, other.exit?.code, flag.exit?.code], [1, 1, 1]);
