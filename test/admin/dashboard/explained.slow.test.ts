@@ -13,7 +13,7 @@ const PROSE =
   'The weir above the mill holds the water back, so that the race has its height in dry months too. '.repeat(5);
 const PAGE = `<!doctype html><title>Weirs ${HOSTILE.replaceAll('<', '&lt;')}</title><script>window.hit = 1</script>
 <style>body { display: none }</style><nav><a href="javascript:window.hit=1">Home</a></nav>
-<main><h1>Weirs</h1><p>${PROSE}</p><p>${PROSE}</p><pre>&lt;script>window.hit=1&lt;/script></pre></main>
+<main><h1>Weirs</h1><p>${PROSE}</p><p>${PROSE} In floods it is opened.</p><pre>&lt;script>window.hit=1&lt;/script></pre></main>
 <iframe srcdoc="<script>parent.hit=1</script>"></iframe>`;
 
 startBrowser(t);
