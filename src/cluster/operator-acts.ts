@@ -212,16 +212,19 @@ export class OperatorActs {
     if (this.#engineOriginUs === null) return;
     const nowUs = this.#engineOriginUs + this.#deps.clock.now() * 1000;
     if (act.stampUs > nowUs + SKEW_MS * 1000) throw new Error('the act is dated in the future of the engine');
-    this.#take(url, act, nowUs, false);
+    if (this.#acts.get(url)?.stampUs === null) this.#syncAgain();
+    else this.#take(url, act, nowUs, false);
   }
 
-  /** Takes an act over that is later than the one that is known. */
+  /**
+   * Takes an act over that is later than the one that is known. Which one is, of those that the engine does not know of, it says when it
+   * is told.
+   */
   #take(url: string, { record, stampUs }: Entry, nowUs: number, isForced: boolean): void {
     const { clock } = this.#deps;
     const known = this.#acts.get(url);
     const ageMs = Math.max(0, (nowUs - stampUs) / 1000);
-    const knownUs = known === undefined ? -1 : (known.stampUs ?? nowUs - (clock.now() - known.notedMs) * 1000);
-    if (!isForced && knownUs >= stampUs) return;
+    if (!isForced && known !== undefined && (known.stampUs === null || known.stampUs >= stampUs)) return;
     const override = overrideOf(record);
     const act: Act = { override, by: record.by, stampUs, notedMs: clock.now() - ageMs };
     this.#note(url, act);

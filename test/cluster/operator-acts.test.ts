@@ -167,3 +167,39 @@ t.test('acts are read again when a sibling joins, whose first messages may have 
   openLink(t, 'sibling', redis.url);
   t.equal(await applied.promise, 'drain http://a');
 });
+
+t.test('of an act that the engine has not dated and one of a sibling the engine says which is later', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const [own, sibling] = [openLink(t, 'own', redis.url), openLink(t, 'sibling', redis.url)];
+  const applied: string[] = [];
+  const writing = Promise.withResolvers<void>();
+  // The time of the engine is seen late, as on a busy machine; the act is told when the test says so.
+  const { link } = own;
+  const script = link.script.bind(link);
+  link.script = async (...ask) => {
+    const isRead = ask[2].length === 1;
+    if (!isRead) await writing.promise;
+    const [nowUs, ...answer] = (await script(...ask)) as [number];
+    return [isRead ? nowUs - 1_500_000 : nowUs, ...answer];
+  };
+  const acts = new OperatorActs({
+    link,
+    clock: systemClock,
+    log: { info: () => undefined, warn: () => undefined },
+    apply: async (url, { action }) => {
+      applied.push(`${action} ${url}`);
+      return 'done';
+    },
+  });
+  t.teardown(() => acts.close());
+  acts.crnsChanged(new Set(['http://a']));
+  await Promise.all([own.next('joined'), sibling.next('joined'), acts.settled]);
+  const told = acts.act('http://a', { action: 'return' }, 'operator');
+  const entry = `${(systemEpochMs() - 500) * 1000} {"action":"drain","forMs":null,"by":"sibling"}`;
+  sibling.link.publish('acts', Buffer.from(JSON.stringify({ url: 'http://a', entry })));
+  await own.whenCounted('in acts ok');
+  writing.resolve();
+  t.same(await told, { result: 'done', told: true });
+  t.same(applied, ['return http://a'], 'an older act of a sibling does not come back');
+});
