@@ -5,13 +5,12 @@ import type { Command } from 'commander';
 import { type Column, numberText, printTable } from '../admin/index.ts';
 import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
-import { errorReason } from '../routing/index.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
+import { adminJson, askAdmin } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 
-const TIMEOUT_MS = 30_000;
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const ASKING = { timeoutMs: 30_000, maxBytes: 16 * 1024 * 1024 };
 const MAX_BODY_BYTES = 1024 * 1024 * 1024;
 
 const DESCRIPTION = `Explains which model server (CRN) a running gateway would send a request to. FILE holds the body of the request; -
@@ -66,11 +65,7 @@ async function explain(file: string, options: ExplainOptions, io: CliIo): Promis
   const client = new BufferedClient(1);
   try {
     const request = { method: 'POST', url, headers, body } as const;
-    const signal = AbortSignal.timeout(TIMEOUT_MS);
-    const response = await client.send(request, signal, MAX_ANSWER_BYTES).catch((error: unknown) => {
-      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
-    });
-    const explanation = explanationIn(response);
+    const explanation = explanationIn(await askAdmin(client, request, ASKING));
     if (options.json === true) io.stdout.write(`${JSON.stringify(explanation, null, 2)}\n`);
     else if ('crns' in explanation) io.stdout.write(explanationText(explanation));
     else throw new Error(`${options.path} goes to no CRN; --json prints what it did`);
@@ -115,13 +110,9 @@ async function wholeInput({ stdin }: CliIo): Promise<Buffer> {
 }
 
 /** Requests to other paths than those of CRNs, such as searches, are explained otherwise. */
-function explanationIn({ body, status }: BufferedResponse): RequestExplanation | object {
-  let value: unknown;
-  try {
-    value = JSON.parse(body.toString());
-  } catch {
-    throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
-  }
+function explanationIn(response: BufferedResponse): RequestExplanation | object {
+  const { status } = response;
+  const value = adminJson(response);
   if (status === 200) return value as object;
   const { detail } = (value ?? {}) as { readonly detail?: unknown };
   throw new Error(`answers ${status}: ${typeof detail === 'string' ? detail : JSON.stringify(detail ?? null)}`);

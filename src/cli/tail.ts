@@ -5,14 +5,13 @@ import { systemClock } from '../actor/index.ts';
 import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { errorReason } from '../routing/index.ts';
 import type { LoggedRequest } from '../telemetry/request-ring.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
+import { adminJson, askAdmin } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 const EVERY_MS = 1000;
-const TIMEOUT_MS = 10_000;
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const ASKING = { timeoutMs: 10_000, maxBytes: 16 * 1024 * 1024 };
 /** Most rows of one answer. */
 const MOST = 500;
 
@@ -152,17 +151,9 @@ async function readPage(
   headers: Readonly<Record<string, string>>,
 ): Promise<LogPage> {
   const request = { method: 'GET', url, headers } as const;
-  const { body, status } = await client
-    .send(request, AbortSignal.timeout(TIMEOUT_MS), MAX_ANSWER_BYTES)
-    .catch((error: unknown) => {
-      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
-    });
-  let value: unknown;
-  try {
-    value = JSON.parse(body.toString());
-  } catch {
-    throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
-  }
+  const response = await askAdmin(client, request, ASKING);
+  const { status } = response;
+  const value = adminJson(response);
   const { data, detail } = (value ?? {}) as { readonly data?: unknown; readonly detail?: unknown };
   if (status === 200 && Array.isArray(data)) return value as LogPage;
   if (typeof detail === 'string') throw new Error(`answers ${status}: ${detail}`);

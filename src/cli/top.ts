@@ -17,14 +17,13 @@ import {
   timeText,
 } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
-import { errorReason } from '../routing/index.ts';
 import { adminOption, adminUrl } from './admin-address.ts';
+import { askAdmin } from './admin-request.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { CliIo } from './io.ts';
 
 const EVERY_MS = 1000;
-const TIMEOUT_MS = 5000;
-const MAX_OVERVIEW_BYTES = 64 * 1024 * 1024;
+const ASKING = { timeoutMs: 5000, maxBytes: 64 * 1024 * 1024 };
 
 /** Errors on a screen. */
 const MAX_ERRORS = 8;
@@ -96,11 +95,7 @@ function pause(): Promise<void> {
 }
 
 async function readOverview(client: BufferedClient, url: string): Promise<Overview> {
-  const { status, body } = await client
-    .send({ method: 'GET', url, headers: {} }, AbortSignal.timeout(TIMEOUT_MS), MAX_OVERVIEW_BYTES)
-    .catch((error: unknown) => {
-      throw new Error(`does not answer (${errorReason(error, TIMEOUT_MS)})`);
-    });
+  const { status, body } = await askAdmin(client, { method: 'GET', url, headers: {} }, ASKING);
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
   let value: unknown;
   try {

@@ -2,7 +2,7 @@
 
 import t, { type Test } from 'tap';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { OperatorActs } from '../../src/cluster/index.ts';
+import { type ClusterLink, OperatorActs } from '../../src/cluster/index.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';
 import { openLink } from '../support/real-link.ts';
@@ -113,13 +113,11 @@ t.test('a gateway that starts while the engine is away serves, without the acts 
   t.equal(standingOf(alone, hosts[0]), 'drained');
 });
 
-t.test('an act that is dated in the future of the engine is ignored, in messages and in the hash', async (t) => {
-  const redis = await startRedis();
-  t.teardown(() => redis.stop());
-  const [own, forger] = [openLink(t, 'own', redis.url), openLink(t, 'forger', redis.url)];
+/** The acts of a gateway on a link, and what it has carried out. */
+function actsOf(t: Test, link: ClusterLink): { readonly acts: OperatorActs; readonly applied: readonly string[] } {
   const applied: string[] = [];
   const acts = new OperatorActs({
-    link: own.link,
+    link,
     clock: systemClock,
     log: { info: () => undefined, warn: () => undefined },
     apply: async (url, { action }) => {
@@ -128,6 +126,14 @@ t.test('an act that is dated in the future of the engine is ignored, in messages
     },
   });
   t.teardown(() => acts.close());
+  return { acts, applied };
+}
+
+t.test('an act that is dated in the future of the engine is ignored, in messages and in the hash', async (t) => {
+  const redis = await startRedis();
+  t.teardown(() => redis.stop());
+  const [own, forger] = [openLink(t, 'own', redis.url), openLink(t, 'forger', redis.url)];
+  const { acts, applied } = actsOf(t, own.link);
   const urls = ['http://a', 'http://b'];
   acts.crnsChanged(new Set(urls));
   const later = `${(systemEpochMs() + 3_600_000) * 1000} {"action":"drain","forMs":null,"by":"forger"}`;
@@ -172,7 +178,6 @@ t.test('of an act that the engine has not dated and one of a sibling the engine 
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const [own, sibling] = [openLink(t, 'own', redis.url), openLink(t, 'sibling', redis.url)];
-  const applied: string[] = [];
   const writing = Promise.withResolvers<void>();
   // The time of the engine is seen late, as on a busy machine; the act is told when the test says so.
   const { link } = own;
@@ -183,16 +188,7 @@ t.test('of an act that the engine has not dated and one of a sibling the engine 
     const [nowUs, ...answer] = (await script(...ask)) as [number];
     return [isRead ? nowUs - 1_500_000 : nowUs, ...answer];
   };
-  const acts = new OperatorActs({
-    link,
-    clock: systemClock,
-    log: { info: () => undefined, warn: () => undefined },
-    apply: async (url, { action }) => {
-      applied.push(`${action} ${url}`);
-      return 'done';
-    },
-  });
-  t.teardown(() => acts.close());
+  const { acts, applied } = actsOf(t, link);
   acts.crnsChanged(new Set(['http://a']));
   await Promise.all([own.next('joined'), sibling.next('joined'), acts.settled]);
   const told = acts.act('http://a', { action: 'return' }, 'operator');

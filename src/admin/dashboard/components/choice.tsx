@@ -29,28 +29,34 @@ export function Choice({ label, name, options, preset, value }: ChoiceProps): VN
   );
 }
 
-export interface TextChoiceProps {
-  readonly label: string;
+export interface TextInputProps {
+  readonly id?: string;
   /** Parameter of the address. */
   readonly name: string;
   readonly value: string;
-  readonly placeholder?: string;
+  readonly placeholder?: string | undefined;
 }
 
 /** What is typed stays when data arrive: only another address of the page replaces it. */
-export function TextChoice({ label, name, placeholder, value }: TextChoiceProps): VNode {
+export function TextInput({ id, name, placeholder, value }: TextInputProps): VNode {
+  return (
+    <input
+      id={id}
+      key={value}
+      type="search"
+      autocomplete="off"
+      spellcheck={false}
+      placeholder={placeholder}
+      defaultValue={value}
+      onChange={(event) => setQuery(name, event.currentTarget.value.trim())}
+    />
+  );
+}
+
+export function TextChoice({ label, ...input }: TextInputProps & { readonly label: string }): VNode {
   return (
     <label>
-      {label}{' '}
-      <input
-        key={value}
-        type="search"
-        autocomplete="off"
-        spellcheck={false}
-        placeholder={placeholder}
-        defaultValue={value}
-        onChange={(event) => setQuery(name, event.currentTarget.value.trim())}
-      />
+      {label} <TextInput {...input} />
     </label>
   );
 }

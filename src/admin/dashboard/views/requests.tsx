@@ -5,6 +5,7 @@ import { useId } from 'preact/hooks';
 import type { LoggedRequest } from '../../../telemetry/request-ring.ts';
 import type { LiveRequest } from '../../request-routes.ts';
 import { usePolled } from '../api.ts';
+import { TextInput } from '../components/choice.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Empty, Loading, Problem } from '../components/states.tsx';
 import { type Column, Table } from '../components/table.tsx';
@@ -288,16 +289,7 @@ function TextFilter({ label, name, placeholder = '', query }: FilterProps & { re
   return (
     <span>
       <label for={id}>{label}</label>
-      <input
-        id={id}
-        key={value}
-        type="search"
-        autocomplete="off"
-        spellcheck={false}
-        placeholder={placeholder}
-        defaultValue={value}
-        onChange={(event) => setQuery(name, event.currentTarget.value.trim())}
-      />
+      <TextInput id={id} name={name} value={value} placeholder={placeholder} />
     </span>
   );
 }

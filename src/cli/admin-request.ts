@@ -1,0 +1,26 @@
+// Requests of commands to the admin listener of a running gateway. What goes wrong is a sentence that continues its address.
+
+import type { BufferedClient, BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
+import { errorReason } from '../routing/index.ts';
+
+/** The answer to a request. Rejects when none comes in time, or one that is longer than `maxBytes`. */
+export async function askAdmin(
+  client: BufferedClient,
+  request: BufferedRequest,
+  { maxBytes, timeoutMs }: { readonly maxBytes: number; readonly timeoutMs: number },
+): Promise<BufferedResponse> {
+  try {
+    return await client.send(request, AbortSignal.timeout(timeoutMs), maxBytes);
+  } catch (error) {
+    throw new Error(`does not answer (${errorReason(error, timeoutMs)})`);
+  }
+}
+
+/** The value of an answer in JSON, whatever its status. Throws for any other answer. */
+export function adminJson({ body, status }: BufferedResponse): unknown {
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
+  }
+}
