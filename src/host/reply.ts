@@ -14,6 +14,8 @@ export const NO_FAULT: Fault = {};
 /** What breaks a connection: reset (RST), end (FIN) or nothing at all (the socket stays, silent). */
 type Break = 'reset' | 'end' | 'stall';
 
+const CRLF = Buffer.from('\r\n');
+
 /** The answer to one request. */
 export class Reply {
   readonly entry: JournalEntry;
@@ -174,11 +176,11 @@ export class Reply {
     if (this.#gathered === '') return;
     const gathered = this.#gathered;
     this.#gathered = '';
-    if (this.fault === NO_FAULT) return this.#writeText(gathered);
+    if (this.fault === NO_FAULT) return this.#write(gathered);
     const text = this.fault.crlf === true ? gathered.replaceAll('\n', '\r\n') : gathered;
     if (this.fault.split === true) this.#writeSplit(Buffer.from(text));
     else if (this.fault.splitUtf8 === true) this.#writeWithinCharacters(Buffer.from(text));
-    else this.#writeText(text);
+    else this.#write(text);
   }
 
   /** Ends the stream at once. */
@@ -218,18 +220,27 @@ export class Reply {
     this.#res.writeHead(status, { ...this.#headers, ...headers } as Record<string, string>);
   }
 
-  /** Once the head is out, a chunk goes to the socket as one text: half the work of three writes and a cork. */
-  #writeText(text: string): void {
-    const { socket, headersSent, chunkedEncoding } = this.#res;
-    if (!headersSent || !chunkedEncoding || socket === null || !this.#isStreaming) {
-      this.#isStreaming = true;
-      this.#res.write(text);
-    } else {
-      const bytes = Buffer.byteLength(text);
-      const chunk = `${bytes.toString(16)}\r\n${text}\r\n`;
-      // Text of one byte a character is copied to the socket as it is.
-      socket.write(chunk, bytes === text.length ? 'latin1' : 'utf8');
+  /**
+   * Writes to the socket itself, the head together with the first bytes: a chunk is one text, which is half the work of three writes, and
+   * leaves at once, where a response gathers all that one turn writes.
+   */
+  #write(bytes: string | Buffer): void {
+    const res = this.#res;
+    const { socket } = res;
+    // Behind another response of its connection, it keeps what is written until its turn.
+    if (socket === null || res.writableLength !== socket.writableLength) {
+      if (bytes.length > 0) res.write(bytes);
+      return;
     }
+    const isFirst = !this.#isStreaming;
+    if (isFirst) {
+      this.#isStreaming = true;
+      socket.cork();
+      res.flushHeaders();
+    }
+    if (!res.chunkedEncoding) socket.write(bytes);
+    else if (bytes.length > 0) writeChunk(socket, bytes);
+    if (isFirst) socket.uncork();
   }
 
   /** Cuts after the first byte of every character that has more than one. */
@@ -237,19 +248,14 @@ export class Reply {
     let from = 0;
     for (let at = 0; at < bytes.length; at++) {
       if (bytes[at]! < 0xc0) continue;
-      this.#res.write(bytes.subarray(from, at + 1));
-      this.#res.socket?.uncork();
+      this.#write(bytes.subarray(from, at + 1));
       from = at + 1;
     }
-    this.#res.write(bytes.subarray(from));
+    this.#write(bytes.subarray(from));
   }
 
   #writeSplit(bytes: Buffer): void {
-    for (const byte of bytes) {
-      this.#res.write(Buffer.of(byte));
-      // The server corks its socket for the turn; each byte must be sent by itself.
-      this.#res.socket?.uncork();
-    }
+    for (const byte of bytes) this.#write(Buffer.of(byte));
   }
 
   #breakStream(how: Break, next: string): void {
@@ -262,8 +268,7 @@ export class Reply {
     this.#done = true;
     this.#cut = how !== 'stall';
     const { socket } = this.#res.req;
-    this.#res.flushHeaders();
-    if (last.length > 0) this.#res.write(last);
+    this.#write(last);
     // An empty write is answered after everything before it has left, so a reset cannot overtake the data; two turns
     // later the client has read it. A reset that comes with the data looks like a clean end to clients on libuv.
     if (how === 'reset') socket.write('', () => setImmediate(() => setImmediate(resetNow, socket)));
@@ -274,6 +279,14 @@ export class Reply {
     this.end();
     this.#cut = true;
   }
+}
+
+function writeChunk(socket: Socket, bytes: string | Buffer): void {
+  const length = Buffer.byteLength(bytes);
+  const size = length.toString(16);
+  // Text of one byte a character is copied to the socket as it is.
+  if (typeof bytes === 'string') socket.write(`${size}\r\n${bytes}\r\n`, length === bytes.length ? 'latin1' : 'utf8');
+  else socket.write(Buffer.concat([Buffer.from(`${size}\r\n`), bytes, CRLF]));
 }
 
 /** Sends RST at once; left to itself `resetAndDestroy` ends the socket first, and clients take that FIN for an end. */
