@@ -1,7 +1,7 @@
 // Counts the code that one warm request enters: distinct source files, distinct functions and calls, by V8's precise
 // coverage, on one checkout or several. `node bench/path.mjs --help`; needs a built tree. Also part `path` of ./run.mjs.
 //
-// Definition. The gateway runs embedded (`createGateway`, `threads: 0`, uWebSockets.js, a SQLite ledger, a key of the store
+// Definition. The gateway runs embedded (`createGateway`, `threads: 0`, a SQLite ledger, a key of the store
 // whose account has credit, prices for everything) under `Profiler.startPreciseCoverage` with `callCount` and `detailed`. The
 // client uses one kept connection. The model host (`headrace host`, 20 ms between tokens), the search worker and the site
 // are other processes. The thread that cleans pages has an isolate of its own and is not counted.

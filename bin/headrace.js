@@ -19,7 +19,7 @@ try {
 // when a process starts, so servers replace themselves once by the same process with the flag, which Windows cannot do. A Node.js
 // that does not know the flag would not start, so later versions are left alone.
 const SINGLE_THREADED_GC = '--single-threaded-gc';
-const LAST_MAJOR = 24;
+const LAST_MAJOR = 26;
 const SERVERS = ['serve', 'host'];
 const canReplace = process.platform !== 'win32' && Number(process.versions.node.split('.')[0]) <= LAST_MAJOR;
 const isFirst = process.send === undefined && !process.execArgv.includes(SINGLE_THREADED_GC);

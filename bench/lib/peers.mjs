@@ -8,6 +8,7 @@ import { gatewaySettings, startGateway } from './gateway.mjs';
 import { listenerOf, startChild, stopChild } from './process.mjs';
 import { GATEWAY_PEERS } from '../peers/gateways.mjs';
 import { PROXIES } from '../peers/proxies.mjs';
+import { rigNode } from './rig-node.mjs';
 import { ANSWER, EVENTS, KEY, requests } from './traffic.mjs';
 
 /** Time that a peer has to answer its first request: LiteLLM takes 10 s to start on a core of its own. */
@@ -95,7 +96,7 @@ export async function withPeers({ names, stream, gapMs = 5, upstreamPort = 0, ba
 export async function startUpstream(gapMs, port) {
   const { child, match } = await startChild({
     name: 'upstream',
-    command: process.execPath,
+    command: rigNode(),
     args: [fileURLToPath(new URL('upstream.mjs', import.meta.url)), String(gapMs), String(port)],
     core: LOAD_CORE,
     ready: /^ready (\d+) (\d+)$/,

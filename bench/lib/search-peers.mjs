@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from './cores.mjs';
 import { startGateway } from './gateway.mjs';
 import { runChild, startChild, stopChild } from './process.mjs';
+import { rigNode } from './rig-node.mjs';
 import { ENGINES } from './search-traffic.mjs';
 
 const HERE = new URL('.', import.meta.url);
@@ -19,7 +20,7 @@ export async function withSearchPeers({ names, serviceMs, concurrency, ...settin
   try {
     const { child: workers, match } = await startChild({
       name: 'workers',
-      command: process.execPath,
+      command: rigNode(),
       args: [path('search-upstream.mjs'), String(serviceMs)],
       core: LOAD_CORE,
       ready: /^ready (\d+) (\d+) (\d+) (\d+) (\d+)$/,

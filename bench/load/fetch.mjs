@@ -8,6 +8,7 @@ import { COMMON } from '../lib/flags.mjs';
 import { startGateway } from '../lib/gateway.mjs';
 import { runChild, startChild, stopChild } from '../lib/process.mjs';
 import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
+import { rigNode } from '../lib/rig-node.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
 import { distributionOf, spread, spreadOf } from '../lib/statistics.mjs';
 import { ANSWER, MODEL } from '../lib/traffic.mjs';
@@ -47,15 +48,15 @@ function runFetch(peer, load) {
 
 async function withGateways(flags, use) {
   const children = [];
-  const start = async (name, args, ready) => {
-    const { child, match } = await startChild({ name, command: process.execPath, args, core: LOAD_CORE, ready });
+  const start = async (name, args, ready, command = process.execPath) => {
+    const { child, match } = await startChild({ name, command, args, core: LOAD_CORE, ready });
     children.push(child);
     return { child, numbers: match.slice(1).map(Number) };
   };
   try {
     const folder = flags.pages === '' ? [] : [flags.pages];
     const site = await start('site', [path('../lib/fetch-site.mjs'), ...folder], /^ready (\d+) (\d+)$/);
-    const crns = await start('upstream', [path('../lib/upstream.mjs'), '5'], /^ready (\d+) (\d+)$/);
+    const crns = await start('upstream', [path('../lib/upstream.mjs'), '5'], /^ready (\d+) (\d+)$/, rigNode());
     const [sitePort, pages] = site.numbers;
     const peers = [];
     for (const cleaners of flags.cleaners) {

@@ -16,6 +16,7 @@ import { startGateway } from '../lib/gateway.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { startChild, stopChild, temporaryFolder } from '../lib/process.mjs';
 import { printTable, progress } from '../lib/report.mjs';
+import { rigNode } from '../lib/rig-node.mjs';
 import { runClient } from '../lib/rounds.mjs';
 import { ANSWER, KEY, MODEL } from '../lib/traffic.mjs';
 
@@ -118,7 +119,7 @@ async function measureStore(store, { charges, connections, rate, seconds }) {
   await ledger.close();
   const upstream = await startChild({
     name: 'upstream',
-    command: process.execPath,
+    command: rigNode(),
     args: [fileURLToPath(new URL('../lib/upstream.mjs', import.meta.url)), '5', '0'],
     core: LOAD_CORE,
     ready: /^ready (\d+) (\d+)$/,

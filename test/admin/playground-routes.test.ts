@@ -17,6 +17,7 @@ import {
   type ScriptedChat,
 } from '../support/scripted-chat.ts';
 import { KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
+import { HAS_UWS } from '../support/uws.ts';
 
 const OWNER = 'sesame';
 const CHAT = '/playground/v1/chat/completions';
@@ -73,7 +74,7 @@ const HOSTS = [
   ['the threads of the command line', { threads: 1, listen: '127.0.0.1:0' }],
   ['every interface', { listen: '0.0.0.0:0' }],
   ['IPv6', { listen: '[::1]:0' }],
-  ['uWebSockets.js', { listen: '127.0.0.1:0', server: 'uws' }],
+  ...(HAS_UWS ? [['uWebSockets.js', { listen: '127.0.0.1:0', server: 'uws' }] as const] : []),
 ] as const satisfies readonly (readonly [string, SettingsInput])[];
 
 for (const [name, settings] of HOSTS) {

@@ -10,6 +10,7 @@ import { WebSocket } from 'ws';
 import type { Host, HostRequest } from '../../src/host/index.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { KEY, MODEL, settingsFor, startHosts, startSystem, type System, until, within } from '../support/system.ts';
+import { WITH_UWS } from '../support/uws.ts';
 
 interface Frame {
   readonly type: string;
@@ -281,7 +282,7 @@ t.test('handshakes are checked before the socket opens', async (t) => {
   t.equal((await fetch(`${url}/v1/responses`, { headers: key })).status, 405);
 });
 
-t.test('the uWebSockets.js server answers 426, so that clients fall back to POST', async (t) => {
+t.test('the uWebSockets.js server answers 426, so that clients fall back to POST', WITH_UWS, async (t) => {
   const hosts = await startHosts(t);
   const gateway = createGateway(settingsFor(hosts, { server: 'uws' }));
   t.teardown(() => gateway.close());

@@ -4,8 +4,9 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { encode } from '../support/server-adapter-wire.ts';
 import { CHAT, GOOD, open } from '../support/server-adapter.ts';
+import { WITH_UWS } from '../support/uws.ts';
 
-t.test('no response is written uncorked', async (t) => {
+t.test('uws: no response is written uncorked', WITH_UWS, async (t) => {
   const script = fileURLToPath(new URL('fixtures/traffic.js', import.meta.url));
   const { code, stdout, stderr } = await new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
     const env = { PATH: process.env['PATH'] };
@@ -23,7 +24,7 @@ t.test('no response is written uncorked', async (t) => {
   ]);
 });
 
-t.test('head and body of a response leave in one write', async (t) => {
+t.test('uws: head and body of a response leave in one write', WITH_UWS, async (t) => {
   const { dial } = await open(t, 'uws');
   for (const request of [
     { path: '/health' },

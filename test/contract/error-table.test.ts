@@ -99,7 +99,7 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
   HR_AUTH_MISSING: answerTo({ path: CHATTING.path, body: CHAT }),
   HR_AUTH_INVALID: answerTo({ ...CHATTING, headers: { authorization: 'Bearer no' } }),
   HR_REQUEST_MALFORMED: async (t) => {
-    const wire = (await open(t, 'uws')).dial();
+    const wire = (await open(t, 'node')).dial();
     await wire.send(head('POST', CHATTING.path, ['host: x', 'content-length: 1', 'content-length: 2']));
     return wire.answer();
   },

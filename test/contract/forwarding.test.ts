@@ -3,6 +3,7 @@
 import t, { type Test } from 'tap';
 import { type Opened, CHAT, GOOD, KEY, MODEL, open, SERVER_ADAPTERS, SOCKETS } from '../support/server-adapter.ts';
 import type { ServerAdapterName } from '../support/server-adapter.ts';
+import { loadable } from '../support/uws.ts';
 import { settlePort } from '../../src/ingress/server.ts';
 import { head } from '../support/server-adapter-wire.ts';
 import { answer, type RawCrn, rawCrn } from '../support/upstream-crn.ts';
@@ -157,7 +158,7 @@ for (const adapter of ['node', 'inject'] as const) {
   });
 }
 
-for (const adapter of ['uws', 'node'] as const) {
+for (const adapter of loadable(['uws', 'node'] as const)) {
   t.test(`${adapter}: a request that comes back is 508, and a loop ends`, async (t) => {
     const { ask, posts } = await start(t, adapter);
     await ask({ path: PATH, headers: GOOD, body: CHAT });

@@ -19,6 +19,7 @@ import {
 } from '../../src/ingress/server.ts';
 import { createUwsServer } from '../../src/ingress/uws.ts';
 import { dial, encode, head, type Wire } from '../support/server-adapter-wire.ts';
+import { HAS_UWS } from '../support/uws.ts';
 
 t.test('an address is HOST:PORT, [IPv6]:PORT or a port', async (t) => {
   t.same(parseAddress('127.0.0.1:80'), { host: '127.0.0.1', port: 80 });
@@ -49,8 +50,15 @@ interface Started {
 }
 
 const MAKERS: Readonly<Record<string, (options: ServerOptions) => Promise<Server>>> = {
-  uws: createUwsServer,
+  ...(HAS_UWS && { uws: createUwsServer }),
   node: async (options) => createHttp1Server(options),
+};
+
+const echo: ExchangeHandler = (exchange) => {
+  exchange.readBody((error, body) => {
+    if (error === null) exchange.respond(200, [], body);
+    else respondError(exchange, error);
+  });
 };
 
 /** Runs a case against each server, on a manual clock. */
@@ -107,13 +115,6 @@ async function turns(): Promise<void> {
 
 /** How the exchanges of the last handler that notes it have ended. */
 const LAST_ENDS: { current: readonly string[] } = { current: [] };
-
-const echo: ExchangeHandler = (exchange) => {
-  exchange.readBody((error, body) => {
-    if (error === null) exchange.respond(200, [], body);
-    else respondError(exchange, error);
-  });
-};
 
 onBoth('a body is refused after bodyIdleMs without a piece, not before', echo, async (t, { clock, budget, dial }) => {
   const wire = dial();

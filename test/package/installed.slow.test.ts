@@ -6,7 +6,7 @@ import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { install, nodeBinaries, ROOT } from './installed.ts';
+import { install, LOWEST_NODE, nodeBinaries, ROOT } from './installed.ts';
 
 const run = promisify(execFile);
 
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 const INSTALLED_BYTES = 50e6;
 
 const TYPESCRIPT_7 = join(ROOT, 'node_modules/typescript/bin/tsc');
-const LOWEST = '22.19.0';
+
 const REFUSED = ['20.20.0', '22.12.0'];
 
 /** Each compiler and each way to resolve modules once: both compilers resolve alike. */
@@ -25,7 +25,7 @@ const CONSUMERS = [
 
 const { folder, remove } = await install(['typescript@5.9.3']);
 t.teardown(remove);
-const nodes = await nodeBinaries([LOWEST, ...REFUSED], folder);
+const nodes = await nodeBinaries([LOWEST_NODE, ...REFUSED], folder);
 const env = { PATH: process.env['PATH'] };
 cpSync(join(ROOT, 'test/package/fixtures/embed.ts.txt'), join(folder, 'embed.ts'));
 
@@ -74,7 +74,7 @@ t.test('strictness of the consumer changes nothing', async (t) => {
 });
 
 t.test('the program runs on this and on the lowest supported Node.js', async (t) => {
-  for (const node of [process.execPath, nodes.get(LOWEST) ?? '']) {
+  for (const node of [process.execPath, nodes.get(LOWEST_NODE) ?? '']) {
     const { stderr, stdout } = await run(node, ['embed.js'], { cwd: folder, env });
     t.strictSame(JSON.parse(stdout), { status: 200, health: 200, mistakes: 1, kept: 4, title: 'T' });
     t.equal(stderr, '');

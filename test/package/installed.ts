@@ -11,6 +11,9 @@ const run = promisify(execFile);
 
 export const ROOT: string = fileURLToPath(new URL('../../../', import.meta.url));
 
+/** The lowest supported version. */
+export const LOWEST_NODE = '22.19.0';
+
 /** Files of the package, as `npm pack` lists them. */
 export interface PackedFile {
   readonly path: string;

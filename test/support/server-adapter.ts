@@ -9,6 +9,7 @@ import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import { createHost, type Host, type HostSettings } from '../../src/host/index.ts';
 import type { InjectRequest } from '../../src/ingress/inject.ts';
 import { type Answer, dial, encode, type Scope, type Wire } from './server-adapter-wire.ts';
+import { loadable } from './uws.ts';
 
 export const KEY = 'hr_contract';
 export const MODEL = 'Atlas-27B';
@@ -39,10 +40,10 @@ export interface Opened {
 export type ServerAdapterName = 'uws' | 'node' | 'mounted' | 'inject';
 
 /** `mounted` is `nodeListener` in another server. */
-export const SERVER_ADAPTERS: readonly ServerAdapterName[] = ['uws', 'node', 'mounted', 'inject'];
+export const SERVER_ADAPTERS: readonly ServerAdapterName[] = loadable(['uws', 'node', 'mounted', 'inject']);
 
 /** The adapters with a socket, for tests that read raw bytes. */
-export const SOCKETS: readonly ServerAdapterName[] = ['uws', 'node', 'mounted'];
+export const SOCKETS: readonly ServerAdapterName[] = loadable(['uws', 'node', 'mounted']);
 
 /** Starts a host with `MODEL`, as fast as possible. */
 export async function startHost(t: Scope, settings: Partial<HostSettings> = {}): Promise<Host> {
@@ -101,7 +102,7 @@ export function onEach(
   run: (t: Test, opened: Opened, adapter: ServerAdapterName) => Promise<void>,
   settings?: SettingsInput,
 ): void {
-  for (const adapter of adapters) {
+  for (const adapter of loadable(adapters)) {
     void t.test(`${adapter}: ${name}`, async (t) => run(t, await open(t, adapter, settings), adapter));
   }
 }

@@ -5,12 +5,13 @@ import type { Test } from 'tap';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createHost, type Host, type HostSettings } from '../../src/host/index.ts';
+import { loadable } from './uws.ts';
 
 export const KEY = 'hr_system';
 export const MODEL = 'atlas-27b';
 
 /** Both server adapters: a client must see the same from each. */
-export const SERVERS = ['uws', 'node'] as const;
+export const SERVERS: readonly ('uws' | 'node')[] = loadable(['uws', 'node']);
 
 /** How long a test waits for something that is going to happen, in milliseconds. */
 const DEADLINE_MS = 30_000;

@@ -2,7 +2,7 @@
 // no request is refused or broken.
 
 import t, { type Test } from 'tap';
-import { chat, readStream, settingsFor, startHosts, until } from '../support/system.ts';
+import { chat, readStream, SERVERS, settingsFor, startHosts, until } from '../support/system.ts';
 import { startCli, type Cli } from '../support/system-cli.ts';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ function migrates(t: Test): boolean {
   }
 }
 
-for (const server of ['uws', 'node'] as const) {
+for (const server of SERVERS) {
   t.test(`${server}: a gateway takes over a port without a refused or broken request`, async (t) => {
     const isMigrating = migrates(t);
     const hosts = await startHosts(t);

@@ -2,7 +2,7 @@
 
 import { createHash, randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
-import { chat, KEY, MODEL, startHosts, startSystem, within } from '../support/system.ts';
+import { chat, KEY, MODEL, SERVERS, startHosts, startSystem, within } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
 import type { Host } from '../../src/host/index.ts';
 
@@ -43,7 +43,7 @@ async function exercise(t: Test, url: string, host: Host): Promise<void> {
   t.match(received, { bodyBytes: BYTES, bodySha256: wanted, model: MODEL, path: '/v1/chat/completions' });
 }
 
-for (const server of ['uws', 'node'] as const) {
+for (const server of SERVERS) {
   t.test(`${server}: in one thread`, async (t) => {
     const { url, host } = await startSystem(t, { hosts: [{ journalEntries: 20_000 }], settings: { server } });
     await exercise(t, url, host);

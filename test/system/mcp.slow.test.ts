@@ -16,7 +16,7 @@ import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway, type Gateway } from '../../src/index.ts';
 import { startRedis } from '../support/redis.ts';
 import { site } from '../support/site.ts';
-import { until } from '../support/system.ts';
+import { SERVERS, until } from '../support/system.ts';
 
 const CONFORMANCE = fileURLToPath(
   new URL('../../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
@@ -83,7 +83,7 @@ const CLIENTS: Readonly<Record<string, (t: Test, url: URL) => Promise<AnyClient>
   },
 };
 
-for (const server of ['uws', 'node'] as const) {
+for (const server of SERVERS) {
   t.test(`the official clients list, call and cancel through ${server} and two threads`, async (t) => {
     const { asked, origin, port, waiting } = await pages(t);
     const { url } = await open(t, port, { server, threads: 2 });

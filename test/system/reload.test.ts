@@ -4,7 +4,17 @@ import { Agent, get } from 'node:http';
 import t, { type Test } from 'tap';
 import type { Host } from '../../src/host/index.ts';
 import type { ModelInput, SettingsInput } from '../../src/config/settings.ts';
-import { chat, MODEL, readStream, settingsFor, startHosts, type StreamRead, until, within } from '../support/system.ts';
+import {
+  chat,
+  MODEL,
+  readStream,
+  SERVERS,
+  settingsFor,
+  startHosts,
+  type StreamRead,
+  until,
+  within,
+} from '../support/system.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
 
 const STREAMS = 100;
@@ -122,11 +132,13 @@ t.test('a changed setting that needs a restart is logged and not applied', async
   t.match(served.cli.log.at(-1), { needRestart: ['servicePrefix'] }, 'it is still named');
 });
 
-for (const settings of [
+const SHUTDOWNS = [
   { server: 'uws', threads: 0 },
   { server: 'uws', threads: 2 },
   { server: 'node', threads: 1 },
-] as const) {
+] as const;
+
+for (const settings of SHUTDOWNS.filter(({ server }) => SERVERS.includes(server))) {
   t.test(
     `SIGTERM with ${settings.server} and ${settings.threads} threads: streams finish, others hear of it, exit 0`,
     async (t) => {

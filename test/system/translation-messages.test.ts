@@ -41,7 +41,7 @@ interface ChatSystem {
 async function start(
   t: Parameters<typeof startScriptedChat>[0],
   model: object = {},
-  server: 'uws' | 'node' = 'uws',
+  server: 'uws' | 'node' = 'node',
 ): Promise<ChatSystem> {
   const crn = await startScriptedChat(t);
   const gateway = createGateway({
