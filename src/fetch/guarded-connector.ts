@@ -5,6 +5,7 @@ import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Clock } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
+import { readingContinue } from './continue-status.ts';
 import { type Guard, isSameAddress, portOf } from './guard.ts';
 
 /** What undici passes. `hostname` without brackets, `port` empty for the default of the protocol. */
@@ -50,7 +51,7 @@ export class GuardedConnector {
     try {
       const addresses = await abortable(ended.signal, guard.resolve(target.hostname, ended.signal));
       const plain = await open(target, addresses, ended.signal);
-      return target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain;
+      return readingContinue(target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain);
     } finally {
       clock.clearTimeout(timer);
       this.#closing.signal.removeEventListener('abort', end);

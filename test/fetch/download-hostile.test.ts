@@ -231,6 +231,11 @@ t.test('answers with odd statuses and framing are read by RFC 9112, or refused',
   const long = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n';
   const answers: Record<string, [said: string, expected: string]> = {
     '/hints': [`HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n${long}Content-Length: 4\r\n\r\npage`, 'page'],
+    '/continue': [`HTTP/1.1 100 Continue\r\n\r\n${long}Content-Length: 16\r\n\r\n100 HTTP/1.1 100`, '100 HTTP/1.1 100'],
+    '/continue-twice': [
+      `HTTP/1.1 100 Continue\r\nA: b\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n${long}Content-Length: 4\r\n\r\npage`,
+      'page',
+    ],
     '/no-content': ['HTTP/1.1 204 No Content\r\n\r\n', 'HR_FETCH_FAILED status 204'],
     '/reset-content': ['HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n', 'HR_FETCH_FAILED status 205'],
     '/part': [
@@ -254,6 +259,23 @@ t.test('answers with odd statuses and framing are read by RFC 9112, or refused',
   const from = downloader(t, { ports: [web.port] });
   for (const [path, [, expected]] of Object.entries(answers))
     t.equal(await outcome(get(from, web.origin + path)), expected, path);
+});
+
+t.test('100 Continue is read over, however it comes, on every request of a connection', async (t) => {
+  const answer =
+    'HTTP/1.1 100 Continue\r\nX: HTTP/1.1 100\r\n\r\n'.repeat(2) +
+    `${HEAD}Content-Length: 16\r\n\r\nHTTP/1.1 100\r\n\r\n`;
+  const web = await rawSite(t, (socket) => {
+    socket.setNoDelay(true);
+    const writeNext = (at: number): void => {
+      if (at < answer.length) socket.write(answer.slice(at, at + 1), 'latin1', () => setImmediate(writeNext, at + 1));
+    };
+    writeNext(0);
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (let request = 0; request < 3; request++)
+    t.equal(await outcome(get(from, `${web.origin}/${request}`)), 'HTTP/1.1 100\r\n\r\n');
+  t.equal(web.connections(), 1);
 });
 
 t.test('the body of a redirect is not awaited', async (t) => {
