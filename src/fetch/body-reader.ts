@@ -7,6 +7,7 @@ import * as zlib from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { GZIP_TRAILER_BYTES, gzipHeadBytes, MAX_GZIP_HEAD_BYTES, MAX_GZIP_MEMBERS } from '../net/gzip.ts';
 import { TurnQueue } from '../routing/index.ts';
 import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
@@ -179,8 +180,47 @@ async function* decodedOnce(source: Pieces, coding: Coding): AsyncGenerator<Uint
   const pieces = source[Symbol.asyncIterator]();
   const first = await pieces.next();
   if (first.done === true) return;
-  if (coding === 'zstd') yield* decodedFrames(first.value, pieces);
-  else yield* through(decoderOf(coding, first.value[0] ?? 0), prefixed(first.value, pieces));
+  const rest = new Rest(first.value, pieces);
+  try {
+    if (coding === 'zstd') yield* decodedFrames(rest);
+    else if (coding === 'gzip') yield* decodedMembers(rest);
+    else yield* through(decoderOf(coding, first.value[0] ?? 0), rest.all());
+  } finally {
+    // Not waited for: a piece may be under way, and comes or fails with the response.
+    pieces.return?.().catch(() => undefined);
+  }
+}
+
+/** What is left of an encoded body. */
+class Rest {
+  /** Of the piece that came last. */
+  piece: Uint8Array;
+  readonly #pieces: AsyncIterator<Uint8Array>;
+
+  constructor(piece: Uint8Array, pieces: AsyncIterator<Uint8Array>) {
+    this.piece = piece;
+    this.#pieces = pieces;
+  }
+
+  /** Takes the next piece in place of this one. False, and nothing changes: there is none. */
+  async more(): Promise<boolean> {
+    const next = await this.#pieces.next();
+    if (next.done !== true) this.piece = next.value;
+    return next.done !== true;
+  }
+
+  /** The same with the next piece behind this one. */
+  async join(): Promise<boolean> {
+    const before = this.piece;
+    const isMore = await this.more();
+    if (isMore) this.piece = Buffer.concat([before, this.piece]);
+    return isMore;
+  }
+
+  async *all(): AsyncGenerator<Uint8Array, undefined> {
+    do yield this.piece;
+    while (await this.more());
+  }
 }
 
 async function* through(decoder: Duplex, source: Pieces): AsyncGenerator<Uint8Array, undefined> {
@@ -196,47 +236,60 @@ async function* through(decoder: Duplex, source: Pieces): AsyncGenerator<Uint8Ar
 }
 
 /** Undoes zstd, frame by frame (RFC 8878 §3.1). */
-async function* decodedFrames(
-  first: Uint8Array,
-  pieces: AsyncIterator<Uint8Array>,
-): AsyncGenerator<Uint8Array, undefined> {
-  let piece = first;
-  const more = async (): Promise<boolean> => {
-    const next = await pieces.next();
-    if (next.done !== true) piece = next.value;
-    return next.done !== true;
-  };
+async function* decodedFrames(rest: Rest): AsyncGenerator<Uint8Array, undefined> {
   async function* bytesOf(frame: ZstdFrame): AsyncGenerator<Uint8Array, undefined> {
     do {
-      const length = frame.take(piece);
-      if (!frame.isSkippable) yield piece.subarray(0, length);
-      piece = piece.subarray(length);
-    } while (!frame.isWhole && (await more()));
+      const length = frame.take(rest.piece);
+      if (!frame.isSkippable) yield rest.piece.subarray(0, length);
+      rest.piece = rest.piece.subarray(length);
+    } while (!frame.isWhole && (await rest.more()));
   }
-  try {
-    for (let frames = 0; piece.byteLength > 0 || (await more()); frames++) {
-      if (frames === MAX_ZSTD_FRAMES) throw failed('broken encoding');
-      const frame = new ZstdFrame();
-      yield* through(decoderOf('zstd', 0), bytesOf(frame));
-      // After its text, which may be the start of a page.
-      if (!frame.isWhole) throw failed('broken encoding');
+  for (let frames = 0; rest.piece.byteLength > 0 || (await rest.more()); frames++) {
+    if (frames === MAX_ZSTD_FRAMES) throw failed('broken encoding');
+    const frame = new ZstdFrame();
+    yield* through(decoderOf('zstd', 0), bytesOf(frame));
+    // After its text, which may be the start of a page.
+    if (!frame.isWhole) throw failed('broken encoding');
+  }
+}
+
+/** One piece at a time, so that what the decoder leaves is of the last one. */
+const MEMBER_OPTIONS = { chunkSize: CHUNK_BYTES, writableHighWaterMark: 1 };
+
+/** Undoes gzip, member by member. Bytes behind the last member are ignored, as by browsers. */
+async function* decodedMembers(rest: Rest): AsyncGenerator<Uint8Array, undefined> {
+  for (let members = 0; members < MAX_GZIP_MEMBERS; members++) {
+    let head = gzipHeadBytes(rest.piece);
+    while (head < 0 && rest.piece.byteLength < MAX_GZIP_HEAD_BYTES && (await rest.join()))
+      head = gzipHeadBytes(rest.piece);
+    if (head <= 0 && members > 0) return;
+    if (head <= 0) throw failed('broken encoding');
+    rest.piece = rest.piece.subarray(head);
+    const decoder = zlib.createInflateRaw(MEMBER_OPTIONS);
+    let given = 0;
+    async function* bytes(): AsyncGenerator<Uint8Array, undefined> {
+      do {
+        given += rest.piece.byteLength;
+        yield rest.piece;
+      } while (decoder.bytesWritten === given && (await rest.more()));
     }
-  } finally {
-    // Not waited for: a piece may be under way, and comes or fails with the response.
-    pieces.return?.().catch(() => undefined);
+    let checksum = 0;
+    for await (const piece of through(decoder, bytes())) {
+      checksum = zlib.crc32(piece, checksum);
+      yield piece;
+    }
+    rest.piece = rest.piece.subarray(rest.piece.byteLength - (given - decoder.bytesWritten));
+    while (rest.piece.byteLength < GZIP_TRAILER_BYTES && (await rest.join()));
+    const { buffer, byteLength, byteOffset } = rest.piece;
+    const isWhole = byteLength >= GZIP_TRAILER_BYTES;
+    if (!isWhole || new DataView(buffer, byteOffset).getUint32(0, true) !== checksum) throw failed('broken encoding');
+    rest.piece = rest.piece.subarray(GZIP_TRAILER_BYTES);
   }
 }
 
-async function* prefixed(first: Uint8Array, rest: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
-  yield first;
-  yield* { [Symbol.asyncIterator]: () => rest };
-}
-
-function decoderOf(coding: Coding, firstByte: number): Duplex {
+function decoderOf(coding: Exclude<Coding, 'gzip'>, firstByte: number): Duplex {
   const options = { chunkSize: CHUNK_BYTES };
   switch (coding) {
-    case 'gzip':
-      return zlib.createGunzip(options);
     case 'deflate':
       // RFC 9110 means the zlib format (RFC 1950); some servers send raw deflate.
       return (firstByte & 0x0f) === 8 ? zlib.createInflate(options) : zlib.createInflateRaw(options);

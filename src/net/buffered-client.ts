@@ -1,7 +1,7 @@
 // HTTP client that buffers whole responses, for requests that may be sent twice. It follows no redirects. A request that finds
 // all connections of its origin in use waits for one.
 
-import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
+import { brotliDecompressSync, inflateSync } from 'node:zlib';
 import {
   afterReads,
   type Connection,
@@ -11,6 +11,7 @@ import {
   type DispatchOptions,
   type PoolSettings,
 } from './client.ts';
+import { gunzipMembers } from './gzip.ts';
 import { IntrusiveSet } from './intrusive-set.ts';
 
 /** Header names are lower case. */
@@ -265,7 +266,7 @@ function decoded(body: Buffer, encoding: string | undefined, maxBytes: number): 
   switch (encoding?.trim().toLowerCase()) {
     case 'gzip':
     case 'x-gzip':
-      return gunzipSync(body, limits);
+      return gunzipMembers(body, maxBytes);
     case 'deflate':
       return inflateSync(body, limits);
     case 'br':

@@ -61,11 +61,39 @@ t.test('sends its name and what it accepts, and no other headers', async (t) => 
 /** A frame of zstd that decoders skip (RFC 8878 §3.1.2). */
 const SKIPPABLE = Buffer.from('502a4d180500000068656c6c6f', 'hex');
 
+/** A member of gzip with all optional fields (RFC 1952 §2.3). */
+function namedGzip(text: string): Buffer {
+  const member = gzipSync(text);
+  member[3] = 0x1e;
+  const fields = Buffer.from('\x03\x00abcname.html\0a comment\0\x12\x34', 'latin1');
+  return Buffer.concat([member.subarray(0, 10), fields, member.subarray(10)]);
+}
+
+t.test('decodes gzip that comes byte by byte, up to the end of its last member', async (t) => {
+  const body = Buffer.concat([namedGzip(TEXT.slice(0, 9)), gzipSync(TEXT.slice(9)), Buffer.from('behind')]);
+  const web = await rawSite(t, (socket) => {
+    socket.setNoDelay(true);
+    socket.write(
+      `HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: ${body.length}\r\n\r\n`,
+    );
+    const writeNext = (at: number): void => {
+      if (at < body.length) socket.write(body.subarray(at, at + 1), () => setImmediate(writeNext, at + 1));
+    };
+    writeNext(0);
+  });
+  const from = downloader(t, { ports: [web.port] });
+  t.equal(await outcome(get(from, `${web.origin}/`)), TEXT);
+});
+
 t.test('decodes every accepted coding, and two in a row', async (t) => {
   const codings: Record<string, [string, Uint8Array]> = {
     '/gzip': ['gzip', gzipSync(TEXT)],
     '/x-gzip': ['X-GZip', gzipSync(TEXT)],
     '/members': ['gzip', Buffer.concat([gzipSync(TEXT.slice(0, 9)), gzipSync(TEXT.slice(9))])],
+    '/named': ['gzip', namedGzip(TEXT)],
+    '/behind': ['gzip', Buffer.concat([gzipSync(TEXT), Buffer.from('<!-- 9 ms -->')])],
+    '/zeros': ['gzip', Buffer.concat([gzipSync(TEXT.slice(0, 9)), gzipSync(TEXT.slice(9)), Buffer.alloc(20)])],
+    '/magic': ['gzip', Buffer.concat([gzipSync(TEXT), Buffer.from('1f8bffff', 'hex')])],
     '/deflate': ['deflate', deflateSync(TEXT)],
     '/raw': ['deflate', deflateRawSync(TEXT)],
     '/br': ['br', brotliCompressSync(TEXT)],
@@ -112,6 +140,10 @@ t.test('an encoding that is unknown, repeated too often or broken is a failure',
     '/unknown': page(packed, { 'content-encoding': 'compress' }),
     '/three': page(gzipSync(gzipSync(packed)), { 'content-encoding': 'gzip, gzip, gzip' }),
     '/cut': page(packed.subarray(0, -12), { 'content-encoding': 'gzip' }),
+    '/cut-trailer': page(packed.subarray(0, -1), { 'content-encoding': 'gzip' }),
+    '/cut-member': page(Buffer.concat([packed, packed.subarray(0, -12)]), { 'content-encoding': 'gzip' }),
+    '/changed': page(Buffer.concat([packed.subarray(0, -8), Buffer.alloc(8)]), { 'content-encoding': 'gzip' }),
+    '/no-gzip': page(TEXT, { 'content-encoding': 'gzip' }),
     '/lie': page(TEXT, { 'content-encoding': 'br' }),
     '/cut-zstd': page(zstdCompressSync(TEXT).subarray(0, -1), { 'content-encoding': 'zstd' }),
     '/cut-frame': page(Buffer.concat([zstdCompressSync(TEXT), zstdCompressSync(TEXT).subarray(0, 9)]), {
@@ -126,7 +158,17 @@ t.test('an encoding that is unknown, repeated too often or broken is a failure',
   t.equal(await outcome(get(from, `${web.origin}/unknown`)), 'HR_FETCH_FAILED unknown encoding');
   t.equal(await outcome(get(from, `${web.origin}/three`)), 'HR_FETCH_FAILED unknown encoding');
   t.equal(await outcome(get(from, `${web.origin}/cut`)), 'HR_FETCH_FAILED broken encoding');
-  for (const path of ['/lie', '/cut-zstd', '/cut-frame', '/behind', '/frames'])
+  for (const path of [
+    '/cut-trailer',
+    '/cut-member',
+    '/changed',
+    '/no-gzip',
+    '/lie',
+    '/cut-zstd',
+    '/cut-frame',
+    '/behind',
+    '/frames',
+  ])
     t.equal(await outcome(get(from, web.origin + path)), 'HR_FETCH_FAILED broken encoding', path);
 });
 
