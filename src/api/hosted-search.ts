@@ -401,11 +401,12 @@ class Round implements ResponseSink {
     if (!this.#streams) {
       this.#bytes += bytes.byteLength;
       if (this.#bytes <= MAX_WHOLE_BYTES) this.#parts.push(Buffer.from(bytes));
+      // Another try would end as this one.
+      else this.#run.broken('HR_ANSWER_UNTRANSLATABLE');
       return true;
     }
     const whole = this.#splitter.push(bytes);
     if (this.#splitter.midEvent) {
-      // Another try would end as this one.
       this.#run.broken('HR_ANSWER_UNTRANSLATABLE');
       return true;
     }

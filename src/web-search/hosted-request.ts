@@ -116,7 +116,9 @@ function invalid(path: readonly (string | number)[], msg: string): HeadraceError
 
 function chatRequest(request: Members): HostedRequest | null {
   const { web_search_options: options, ...chat } = request;
-  if (typeof options !== 'object' || options === null) return null;
+  if (options === undefined || options === null) return null;
+  if (typeof options !== 'object' || Array.isArray(options))
+    throw invalid(['web_search_options'], 'it should be an object');
   if (typeof chat['n'] === 'number' && chat['n'] > 1) throw invalid(['n'], 'an answer with web search is one choice');
   const { search_context_size: size, user_location: location } = membersOf(options);
   const tools = listIn(chat, 'tools');

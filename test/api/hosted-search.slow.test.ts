@@ -146,6 +146,7 @@ t.test("errors of the gateway behind a search have the gateway's form", async (t
     [events([chunk({ content: 'It is' })], 'cut'), 502, 'HR_STREAM_BROKEN', 'true'],
     [json({ error: { message: 'out of memory' } }, 500), 503, 'HR_ROUTE_ALL_FAILED', 'true'],
     [calls(['web_search', JSON.stringify({ query: 'x'.repeat(2_000_000) })]), 502, 'HR_ANSWER_UNTRANSLATABLE', 'false'],
+    [json({ choices: [{ message: { content: 'x'.repeat(17_000_000) } }] }), 502, 'HR_ANSWER_UNTRANSLATABLE', 'false'],
   ];
   for (const [answer, status, code, retry] of failures) {
     for (const [path, body] of [
