@@ -78,7 +78,7 @@ function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): 
   const { headers, remoteAddress, requestId } = exchange;
   const lines = requestLines(headerRules, { headers, remoteAddress, requestId, credential, readable: true });
   const nowMs = clock.now();
-  let chat: Readonly<Record<string, unknown>> | null | undefined;
+  let chat: Buffer | null | undefined;
   return {
     model: input.model.id,
     keyChecked: deps.settings.keys.required,
@@ -86,7 +86,7 @@ function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): 
     body: input.body,
     headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),
     speaks: (member) => board.speaks(member, DIALECT_BITS.messages, nowMs),
-    chat: () => (chat ??= chatOf(input.body, deps.settings.webSearchTool)),
+    chat: () => (chat ??= chatOf(input, deps.settings.webSearchTool)),
   };
 }
 
@@ -100,12 +100,11 @@ function fieldsOf(lines: string): Record<string, string> {
 }
 
 /** The request as one of chat completions; null when it cannot be carried: a count is no reason to refuse it. */
-function chatOf(body: Buffer, isHosting: boolean): Readonly<Record<string, unknown>> | null {
+function chatOf({ body, scan }: NamedBody, isHosting: boolean): Buffer | null {
   try {
-    const hosted = isHosting && mayHost(body) ? hostedRequestOf('messages', body) : null;
-    if (hosted !== null) return hosted.chat;
-    const { body: chat } = translationOf(dialectOf('/v1/messages'))?.request(body) ?? {};
-    return chat === undefined ? null : (JSON.parse(chat.toString()) as Readonly<Record<string, unknown>>);
+    const hosted = isHosting && mayHost(body) ? hostedRequestOf('messages', body, scan.values) : null;
+    if (hosted !== null) return Buffer.from(JSON.stringify(hosted.chat));
+    return translationOf(dialectOf('/v1/messages'))?.request(body).body ?? null;
   } catch (thrown) {
     if (thrown instanceof HeadraceError) return null;
     throw thrown;

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { TimerHandle } from '../actor/index.ts';
 import { exactUsdText } from '../billing/index.ts';
-import { dialectOf, DIALECTS, type ServerError } from '../dialect/index.ts';
+import { dialectOf, DIALECTS, type NamedBody, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange, PartCharges, TrailerSource } from '../ingress/exchange.ts';
@@ -58,7 +58,7 @@ export function hostedSearchOf(
   exchange: Exchange,
   { board, clock, settings }: ApiDeps,
   { id, members }: Model,
-  body: Buffer,
+  { body, scan }: NamedBody,
 ): HostedRequest | null {
   if (exchange.parent !== null || !mayHost(body)) return null;
   if (settings.models[id]?.webSearchTool === false) return null;
@@ -66,7 +66,7 @@ export function hostedSearchOf(
   const nowMs = clock.now();
   const { bit } = DIALECTS['chat-completions'];
   if (members.length > 0 && !members.some((member) => board.speaks(member, bit, nowMs))) return null;
-  return hostedRequestOf(dialectOf(exchange.path)?.name, body, exchange.continues);
+  return hostedRequestOf(dialectOf(exchange.path)?.name, body, scan.values, exchange.continues);
 }
 
 /** Serves the request: `downstream` is the client's side of the exchange. */

@@ -199,7 +199,7 @@ type Proceed = (prepared: InferenceRequest) => void;
 function withHostedSearch(proceed: Proceed): Proceed {
   return (request) => {
     const { deps, exchange, input } = request;
-    const hosted = hostedSearchOf(exchange, deps, input.model, input.body);
+    const hosted = hostedSearchOf(exchange, deps, input.model, input);
     proceed(hosted === null ? request : { ...request, input: { ...input, hosted } });
   };
 }
@@ -304,7 +304,10 @@ function boundsOf(
 
 /** The body with the model that its path names, where the body names none. */
 function withModel(body: Buffer, { id }: Model, formType: string | null, { limits }: ApiDeps['settings']): Buffer {
-  const scan = formType === null ? scanBody(body, { maxDepth: limits.jsonDepth }) : scanForm(body, formType);
+  const scan =
+    formType === null
+      ? scanBody(body, { maxDepth: limits.jsonDepth, maxValues: limits.jsonValues })
+      : scanForm(body, formType);
   if (scan.ok || !scan.errors.some(({ loc, type }) => type === 'missing' && loc[1] === 'model')) return body;
   if (formType !== null) return formWithModel(body, formType, id);
   const open = body.indexOf('{');

@@ -5,10 +5,13 @@
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../actor/index.ts';
 import {
+  allItemsOf,
   dialectOf,
-  inputItemsOf,
+  inputOf,
+  scanBody,
   type SocketMessage,
   socketMessageOf,
+  TOO_MANY_VALUES,
   withEarlierItems,
   membersOf,
   parsedJson,
@@ -49,7 +52,10 @@ const TERMINAL_NAMES: ReadonlySet<string | undefined> = new Set([
   'response.failed',
 ]);
 
-/** A response that may be continued: the items of its input, all that it continues included, and of its output, as JSON texts. */
+/**
+ * A response that may be continued: the items of its input, all that it continues included, and of its output, as JSON texts, of which one
+ * may hold several with commas between.
+ */
 interface KeptResponse {
   readonly id: string;
   /** The store has it too. */
@@ -114,8 +120,9 @@ class ResponseSocket implements SocketListener {
   }
 
   onMessage(bytes: Buffer, isText: boolean): void {
-    const message = isText ? socketMessageOf(bytes) : null;
-    if (message === null) this.#refuse('', 'HR_SOCKET_MESSAGE', 'it is no JSON object');
+    const fault = isText ? this.#sizeFault(bytes) : 'it is binary, and should be JSON as text';
+    const message = fault === null ? socketMessageOf(bytes) : null;
+    if (message === null) this.#refuse('', 'HR_SOCKET_MESSAGE', fault ?? 'it is no JSON object');
     else if (message.type !== 'response.create')
       this.#refuse(message.streamId, 'HR_SOCKET_MESSAGE', 'its type is not response.create');
     else if (message.background)
@@ -123,6 +130,14 @@ class ResponseSocket implements SocketListener {
     else if (this.#drains) this.#refuse(message.streamId, 'HR_DRAINING');
     else if (this.#running === null) this.#create(message);
     else this.#wait(message);
+  }
+
+  /** Checked before a message is read in parts: its request is checked when its turn comes. */
+  #sizeFault(bytes: Buffer): string | null {
+    const { jsonDepth: maxDepth, jsonValues: maxValues } = this.#deps.settings.limits;
+    const scan = scanBody(bytes, { maxDepth, maxValues, requireModel: false });
+    const isLarge = !scan.ok && scan.errors.some(({ type }) => type === TOO_MANY_VALUES);
+    return isLarge ? `it has more than ${maxValues} values and keys` : null;
   }
 
   onWritable(): void {
@@ -183,7 +198,7 @@ class ResponseSocket implements SocketListener {
   #create({ body, generates, previousResponseId, store, streamId }: SocketMessage): void {
     const isLast = this.#last !== null && previousResponseId === this.#last.id;
     const earlier = isLast ? (this.#last as KeptResponse).items : [];
-    const items = inputItemsOf(body);
+    const items = allItemsOf(inputOf(body));
     if (!generates) {
       this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items], streamId);
       return;

@@ -2,8 +2,10 @@
 // input, before the request is priced and routed, and its finished response is stored.
 
 import {
+  allItemsOf,
   arrayItemsOf,
   inputItemsOf,
+  inputOf,
   ITEM_REFERENCE,
   itemNameOf,
   previousResponseId,
@@ -61,7 +63,7 @@ export function withState(request: StatefulRequest, proceed: Proceed): void {
   const { account } = exchange;
   const items = fields.hasReferences ? referencesIn(inputItemsOf(body)) : [];
   if (previous === null && items.length === 0) {
-    proceed(body, keeps ? { account, model, previous, input: () => inputItemsOf(body) } : null);
+    proceed(body, keeps ? { account, model, previous, input: () => inputOf(body) } : null);
     return;
   }
   if (exchange.keyless) {
@@ -106,17 +108,17 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
     proceed(body, null);
     return;
   }
-  const earlier = resolved.parts.flatMap(({ input, output }) => [
-    ...arrayItemsOf(Buffer.from(input)),
-    ...arrayItemsOf(Buffer.from(output)),
-  ]);
+  const arrays = resolved.parts.flatMap(({ input, output }) => [input, output]);
+  // Items are told apart only where the request names some.
+  const earlier =
+    items.length === 0 ? arrays.flatMap(allItemsOf) : arrays.flatMap((array) => arrayItemsOf(Buffer.from(array)));
   const own = items.length === 0 ? null : withoutReferences(inputItemsOf(body), resolved.items, earlier);
   const named = own === null ? body : withInput(body, own);
   const whole = previous === null ? named : withEarlierItems(named, earlier);
   if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
   exchange.reserveBody(whole.byteLength);
   exchange.continues = previous ?? '';
-  const input = (): readonly string[] => own ?? inputItemsOf(body);
+  const input = (): string => (own === null ? inputOf(body) : `[${own.join(',')}]`);
   proceed(whole, keeps ? { account, model, previous, input } : null);
 }
 

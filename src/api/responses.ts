@@ -112,11 +112,11 @@ export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses
 export const inputItems: Endpoint = stored(async ({ exchange, key, query, responses }) => {
   const { after, limit, order } = pageOf(query);
   const { input } = await responses.find(key);
-  const items = arrayItemsOf(Buffer.from(input)).map((item, at) => listedItem(item, key.id, at));
+  const items = arrayItemsOf(Buffer.from(input)).map((item, at) => ({ item, at }));
   if (order === 'desc') items.reverse();
-  const from = after === null ? 0 : items.findIndex(({ id }) => id === after) + 1;
+  const from = after === null ? 0 : items.findIndex(({ at, item }) => idOf(item, key.id, at) === after) + 1;
   if (after !== null && from === 0) throw invalid('after', 'it names no item of this response');
-  const page = items.slice(from, from + limit);
+  const page = items.slice(from, from + limit).map(({ at, item }) => listedItem(item, key.id, at));
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
   const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });
   const data = `[${page.map(({ json }) => json).join(',')}]`;
@@ -135,10 +135,15 @@ function invalid(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
 }
 
+function idOf(item: string, response: string, at: number): string {
+  const { id, type } = itemNameOf(item);
+  return id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_${at}`;
+}
+
 /** An item as lists show it: with an id, and its text as a part. */
 function listedItem(item: string, response: string, at: number): { readonly id: string; readonly json: string } {
-  const { id, type } = itemNameOf(item);
-  const named = id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_${at}`;
+  const { type } = itemNameOf(item);
+  const named = idOf(item, response, at);
   const members: Record<string, string> = { id: JSON.stringify(named) };
   if (type === '') members['type'] = '"message"';
   const { content, role } = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown };

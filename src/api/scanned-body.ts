@@ -10,14 +10,14 @@ const MESSAGES_PATH = '/v1/messages';
 
 /** Throws 422 for what is no JSON object with a model. */
 export function scannedBody(path: string, { limits, rewrite }: ApiDeps['settings'], received: Buffer): NamedBody {
-  const scan = scanned(received, limits.jsonDepth);
+  const scan = scanned(received, limits);
   if (!rewrite.volatileSystem || !usualPath(path).startsWith(MESSAGES_PATH)) return { body: received, scan };
   const body = withoutVolatileSystem(received, scan);
-  return { body, scan: body === received ? scan : scanned(body, limits.jsonDepth) };
+  return { body, scan: body === received ? scan : scanned(body, limits) };
 }
 
-function scanned(body: Buffer, maxDepth: number): ScannedBody {
-  const scan = scanBody(body, { maxDepth });
+function scanned(body: Buffer, { jsonDepth, jsonValues }: ApiDeps['settings']['limits']): ScannedBody {
+  const scan = scanBody(body, { maxDepth: jsonDepth, maxValues: jsonValues });
   if (!scan.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: scan.errors });
   return scan;
 }

@@ -2,7 +2,7 @@
 // first useful event: text, tool call, reasoning, or a proper end. Pieces are read during the call only, never kept or copied.
 
 import type { Dialect, EventReading, Usage } from './dialect.ts';
-import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
+import { promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
 import { parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { scannedNumbers } from './json-scan-module.ts';
@@ -61,8 +61,7 @@ const OPEN_OBJECT = 0x7b;
  * @param scan of the body
  */
 export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
-  const prompt = spans[SPAN.prompt] as number;
-  const prompts = prompt < 0 ? 1 : promptsIn(body, prompt, spans[SPAN.prompt + 1] as number);
+  const prompts = promptsOf(body, { spans });
   let choices = 1;
   for (const at of [SPAN.n, SPAN.n_cmpl]) {
     const start = spans[at] as number;

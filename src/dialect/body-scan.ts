@@ -10,7 +10,7 @@ import {
   skipValue,
 } from './json-scan.ts';
 import { found, type Found, type MemberTable, memberTable } from './member-table.ts';
-import { JsonTape } from './json-tape.ts';
+import { JsonTape, TooManyValues } from './json-tape.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -85,6 +85,8 @@ export interface ScannedBody {
   readonly repeated: readonly number[] | null;
   /** Whether a nested key ends with `url`: an image, a video or a sound by its address. */
   readonly hasAddress: boolean;
+  /** Values and keys, the body itself included; of a renamed body, those of the one that came. */
+  readonly values: number;
 }
 
 export type Scan = ScannedBody | RejectedBody;
@@ -92,6 +94,8 @@ export type Scan = ScannedBody | RejectedBody;
 export interface ScanOptions {
   /** Deepest nesting of objects and arrays, the body itself being 1. Default 256. */
   readonly maxDepth?: number;
+  /** Most values and keys. Default: any number. */
+  readonly maxValues?: number;
   /** False where `model` may be absent or null, as on the llama-style routes of a host. Default true. */
   readonly requireModel?: boolean;
 }
@@ -101,23 +105,33 @@ export interface ScanOptions {
  */
 export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   const maxDepth = options?.maxDepth ?? DEFAULT_MAX_DEPTH;
+  const maxValues = options?.maxValues ?? Infinity;
   const length = body.length;
   if (length === 0) return MISSING_BODY;
   const start = skipSpace(body, 0, length);
   const isObject = body[start] === OPEN_OBJECT;
   const members = found(REQUEST);
-  bodyTape.begin(body);
-  let end = isObject
-    ? scanMembers(body, start, length, REQUEST, members, maxDepth, bodyTape)
-    : skipValue(body, start, length, 0, maxDepth, bodyTape);
+  bodyTape.begin(body, maxValues);
+  let end: number;
+  try {
+    end = isObject
+      ? scanMembers(body, start, length, REQUEST, members, maxDepth, bodyTape)
+      : skipValue(body, start, length, 0, maxDepth, bodyTape);
+  } catch (thrown) {
+    bodyTape.drop();
+    if (thrown instanceof TooManyValues) return tooManyValues(maxValues);
+    throw thrown;
+  }
   if (end >= 0) end = skipSpace(body, end, length);
   if (end < length) {
     bodyTape.drop();
     return invalidJson(body, end < 0 ? ~end : end);
   }
+  const { values } = bodyTape;
   bodyTape.release();
+  if (values > maxValues) return tooManyValues(maxValues);
   if (!isObject) return body[start] === 0x6e ? MISSING_BODY : NOT_AN_OBJECT;
-  return readMembers(body, members, options?.requireModel ?? true);
+  return readMembers(body, members, values, options?.requireModel ?? true);
 }
 
 /** A body and what was found in it. */
@@ -175,7 +189,14 @@ function placesBefore(places: readonly number[], offset: number): number {
   return low;
 }
 
-function readMembers(body: Buffer, { spans, elements, repeated }: Found, requireModel: boolean): Scan {
+/** Type of the entry about a body with more than `maxValues`. */
+export const TOO_MANY_VALUES = 'too_many_values';
+
+function tooManyValues(maxValues: number): RejectedBody {
+  return rejected(['body'], `JSON should have at most ${maxValues} values and keys`, TOO_MANY_VALUES);
+}
+
+function readMembers(body: Buffer, { spans, elements, repeated }: Found, values: number, requireModel: boolean): Scan {
   const modelStart = spans[SPAN.model] as number;
   const modelEnd = spans[SPAN.model + 1] as number;
   let model: string | undefined = '';
@@ -195,7 +216,17 @@ function readMembers(body: Buffer, { spans, elements, repeated }: Found, require
   }
   const streamStart = spans[SPAN.stream] as number;
   const stream = streamStart >= 0 && body[streamStart] === 0x74;
-  return { ok: true, model, stream, session, spans, turns: elements, repeated, hasAddress: bodyTape.hasAddress };
+  return {
+    ok: true,
+    model,
+    stream,
+    session,
+    spans,
+    turns: elements,
+    repeated,
+    hasAddress: bodyTape.hasAddress,
+    values,
+  };
 }
 
 /** In order of preference. */
@@ -209,6 +240,20 @@ const NOT_AN_OBJECT = rejected(
 );
 const MISSING_MODEL = rejected(['body', 'model'], 'Field required', 'missing');
 const MODEL_NOT_TEXT = rejected(['body', 'model'], 'Input should be a valid string', 'string_type');
+
+/** Prompts of requests whose prompt is a list, by their spans: they are asked for several times. */
+const COUNTED = new WeakMap<readonly number[], number>();
+
+/** Prompts in the member `prompt`; see `promptsIn`. */
+export function promptsOf(body: Buffer, { spans }: Pick<ScannedBody, 'spans'>): number {
+  const start = spans[SPAN.prompt] as number;
+  if (start < 0 || body[start] !== OPEN_ARRAY) return 1;
+  const known = COUNTED.get(spans);
+  if (known !== undefined) return known;
+  const prompts = promptsIn(body, start, spans[SPAN.prompt + 1] as number);
+  COUNTED.set(spans, prompts);
+  return prompts;
+}
 
 /**
  * Prompts in the value at `[start, end)`, as llama-server reads it: an array in which an element is a number is one prompt, of tokens

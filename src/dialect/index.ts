@@ -11,16 +11,21 @@ export {
   type Usage,
 } from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
-export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN } from './body-scan.ts';
+export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN, TOO_MANY_VALUES } from './body-scan.ts';
+export { memberTable } from './member-table.ts';
+export { MAX_READ_VALUES } from './json-tape.ts';
+export { chosenMembers } from './json-members.ts';
 export { formBounds, formWithModel, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
 export { isNativePath, isWithoutOutput, type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';
 export {
+  allItemsOf,
   arrayItemsOf,
   asForeground,
   inputItemsOf,
+  inputOf,
   ITEM_REFERENCE,
   itemNameOf,
   type SocketMessage,

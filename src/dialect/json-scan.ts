@@ -320,14 +320,33 @@ function skipString(body: Buffer, start: number, end: number, strictBytes: numbe
     else if (byte !== BACKSLASH) pos++;
     else if ((pos = skipEscape(body, pos, end)) < 0) return pos;
   }
-  for (;;) {
-    const quote = pos < end ? body.indexOf(QUOTE, pos) : -1;
-    if (quote < 0 || quote >= end) return ~start;
+  const quote = closingQuote(body, pos, end);
+  return quote < 0 ? ~start : quote + 1;
+}
+
+/** How far behind an escape a string is read byte by byte: strings that are JSON themselves have escaped quotes all over. */
+const NEAR_BYTES = 64;
+
+/** The offset of the quote that closes a string; -1: there is none. `start`: in the string, and no byte of an escape but its first one. */
+export function closingQuote(body: Buffer, start: number, end: number): number {
+  let pos = start;
+  while (pos < end) {
+    const quote = body.indexOf(QUOTE, pos);
+    if (quote < 0 || quote >= end) return -1;
     let slash = quote;
     while (slash > pos && body[slash - 1] === BACKSLASH) slash--;
+    if (((quote - slash) & 1) === 0) return quote;
     pos = quote + 1;
-    if (((quote - slash) & 1) === 0) return pos;
+    for (let near = pos + NEAR_BYTES; pos < near && pos < end;) {
+      const byte = body[pos] as number;
+      if (byte === QUOTE) return pos;
+      if (byte === BACKSLASH) {
+        pos += 2;
+        near = pos + NEAR_BYTES;
+      } else pos++;
+    }
   }
+  return -1;
 }
 
 function skipEscape(body: Buffer, start: number, end: number): number {

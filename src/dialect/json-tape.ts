@@ -16,8 +16,11 @@ const MAX_DEPTH = 65_536;
 const FIRST_NODES = 1024;
 /** Most nodes that a scan leaves, and that are kept for the next text. */
 const KEPT_NODES = 65_536;
-/** Most nodes of a tape, which take 48 MiB. A body of more is no conversation: texts and images are one node each. */
-const MAX_NODES = 4 * 1024 * 1024;
+/**
+ * Most values that a text may have which is read value by value: to be translated, or parsed. A conversation of a million tokens has a tenth of
+ * them, for texts and images are one value each.
+ */
+export const MAX_READ_VALUES: number = 256 * 1024;
 /** A longer text is not kept after use. */
 const MAX_KEPT_BYTES = 1024 * 1024;
 
@@ -38,23 +41,35 @@ export class JsonTape extends Spans {
   /** The text that was read last. */
   body: Buffer = NO_BYTES;
   #mostNodes = KEPT_NODES;
+  #mostValues = Infinity;
+  /** Values that are not on the tape any more. */
+  #passedValues = 0;
 
   /** `isOfBody`: it has memory of its own; any other holds its values until the next text is scanned. */
   constructor(isOfBody = false) {
     super(NODE * FIRST_NODES, isOfBody);
   }
 
-  /** Begins with the text that a scan reads next. */
-  begin(body: Buffer): void {
+  /** Begins with the text that a scan reads next, which throws `TooManyValues` soon behind the first `mostValues` ones. */
+  begin(body: Buffer, mostValues = Infinity): void {
     this.body = body;
     this.count = 0;
     this.isWhole = true;
     this.hasAddress = false;
     this.#mostNodes = KEPT_NODES;
+    this.#mostValues = mostValues;
+    this.#passedValues = 0;
+  }
+
+  /** Values and keys of the text that was scanned last. */
+  get values(): number {
+    return this.#passedValues + this.count / NODE;
   }
 
   override extend(): void {
     if (this.words.length >= NODE * this.#mostNodes) {
+      this.#passedValues += this.count / NODE;
+      if (this.#passedValues > this.#mostValues) throw new TooManyValues();
       super.extend();
       return;
     }
@@ -65,20 +80,24 @@ export class JsonTape extends Spans {
 
   /**
    * Reads `body`, unless that was scanned just before. Throws `HR_REQUEST_INVALID` with the offset of the first character that is wrong,
-   * and `HR_REQUEST_UNTRANSLATABLE` when it has more than four million values and keys.
+   * and `HR_REQUEST_UNTRANSLATABLE` when it has more than `MAX_READ_VALUES` values and keys.
    */
   read(body: Buffer): void {
     if (body === this.body && this.isWhole) return;
-    this.begin(body);
-    this.#mostNodes = MAX_NODES;
+    this.begin(body, 0);
+    this.#mostNodes = MAX_READ_VALUES;
     const start = skipSpace(body, 0, body.length);
-    const behind = readByModule(body, start, body.length, MAX_DEPTH, this);
-    const end = behind > 0 ? behind : skipValue(body, start, body.length, 0, MAX_DEPTH, this);
+    let end: number;
+    try {
+      const behind = readByModule(body, start, body.length, MAX_DEPTH, this);
+      end = behind > 0 ? behind : skipValue(body, start, body.length, 0, MAX_DEPTH, this);
+    } catch (thrown) {
+      this.drop();
+      throw thrown instanceof TooManyValues ? tooManyValues() : thrown;
+    }
     const rest = end < 0 ? ~end : skipSpace(body, end, body.length);
-    if (end >= 0 && rest === body.length && this.isWhole) return;
-    const { isWhole } = this;
+    if (end >= 0 && rest === body.length) return;
     this.drop();
-    if (end >= 0 && rest === body.length && !isWhole) throw tooManyValues();
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: invalidJson(body, rest).errors });
   }
 
@@ -231,8 +250,13 @@ export class JsonTape extends Spans {
   }
 }
 
+/** A text has more values than it may have. */
+export class TooManyValues extends Error {
+  override readonly name = 'TooManyValues';
+}
+
 function tooManyValues(): HeadraceError {
-  const msg = `It has more than ${MAX_NODES} values and keys.`;
+  const msg = `It has more than ${MAX_READ_VALUES} values and keys.`;
   return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
     subject: msg,
     validation: [{ loc: ['body'], msg, type: 'untranslatable' }],

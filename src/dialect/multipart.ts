@@ -154,6 +154,7 @@ const NOTHING_FOUND: ScannedBody = {
   repeated: null,
   // A file is no text of a prompt.
   hasAddress: true,
+  values: 0,
 };
 
 /** Undefined when there is none, more than one, or none that RFC 2046 allows. */

@@ -2,6 +2,7 @@
 // come. The output limit of a request is found and lowered wherever these servers read it, and their counts are read where they document
 // some.
 
+import { HeadraceError } from '../errors.ts';
 import { tokenCount, type Usage } from './dialect.ts';
 import { usualPath } from './dialects.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
@@ -106,7 +107,7 @@ const OUTER = memberTable([
 const OPTIONS = 0;
 const PARAMETERS = 2;
 const SAMPLING_PARAMS = 4;
-const CONTAINERS = [OPTIONS, PARAMETERS, SAMPLING_PARAMS];
+const CONTAINERS = [OPTIONS, PARAMETERS, SAMPLING_PARAMS] as const;
 const INPUTS = 6;
 const TEXT = 8;
 const INPUT_IDS = 10;
@@ -129,16 +130,22 @@ interface LimitPlace {
   readonly name: 'num_predict' | 'max_new_tokens' | 'max_tokens';
 }
 
-/** Reads a well-formed body of a request to a path without a dialect. */
+/** Most objects with options in one request: SGLang takes one for each of its prompts. */
+const MOST_OBJECTS = 1000;
+
+/** Reads a well-formed body of a request to a path without a dialect. Throws 422 for more than `MOST_OBJECTS` objects with options. */
 export function nativeRequest(path: string, body: Buffer, scan: ScannedBody): NativeRequest {
   const api = APIS.get(usualPath(path));
-  const outer = scanned(OUTER, body, body.indexOf(OPEN_OBJECT));
+  const outer = scanned(OUTER, body, body.indexOf(OPEN_OBJECT), body.length);
   const place = api === undefined ? null : placeOf(api, outer);
-  const objects: InnerObject[] = CONTAINERS.flatMap((container) =>
-    valuesOf(outer, container).flatMap(([start, end]) =>
-      objectsIn(body, start, end).map((at) => ({ container, at, found: scanned(INNER, body, at) })),
-    ),
-  );
+  const objects: InnerObject[] = [];
+  for (const container of CONTAINERS) {
+    for (const [start, end] of valuesOf(outer, container)) {
+      const found = objectsIn(body, start, end);
+      if (objects.length + found.length > MOST_OBJECTS) throw tooManyObjects(container);
+      for (const [at, behind] of found) objects.push({ container, at, found: scanned(INNER, body, at, behind) });
+    }
+  }
   let answers = 1;
   for (const { found: inner } of objects) {
     for (const [start, end] of INNER_CHOICES.flatMap((at) => valuesOf(inner, at))) {
@@ -165,8 +172,7 @@ export function nativeRequest(path: string, body: Buffer, scan: ScannedBody): Na
       };
       lower(outer, [OUTER_LIMIT]);
       for (const { found: inner } of objects) lower(inner, INNER_LIMITS);
-      if (place !== null) edits.push(...addedLimits(body, scan, outer, objects, place, limit));
-      return edits;
+      return place === null ? edits : edits.concat(addedLimits(body, scan, outer, objects, place, limit));
     },
   };
 }
@@ -236,10 +242,16 @@ function addedLimits(
 
 const CONTAINER_NAMES = { [OPTIONS]: 'options', [PARAMETERS]: 'parameters', [SAMPLING_PARAMS]: 'sampling_params' };
 
-/** Members of the object at `start`. */
-function scanned(table: MemberTable, body: Buffer, start: number): Found {
+function tooManyObjects(container: keyof typeof CONTAINER_NAMES): HeadraceError {
+  const msg = `There should be at most ${MOST_OBJECTS} objects`;
+  const validation = [{ loc: ['body', CONTAINER_NAMES[container]], msg, type: 'too_long' }];
+  return new HeadraceError('HR_REQUEST_INVALID', { validation });
+}
+
+/** Members of the object `[start, end)`. */
+function scanned(table: MemberTable, body: Buffer, start: number, end: number): Found {
   const members = found(table);
-  scanMembers(body, start, body.length, table, members, MAX_DEPTH);
+  scanMembers(body, start, end, table, members, MAX_DEPTH);
   return members;
 }
 
@@ -253,16 +265,17 @@ function valuesOf({ repeated, spans }: Found, at: number): (readonly [start: num
   return values;
 }
 
-/** Where the object at `start` begins, or each object of the list there. */
-function objectsIn(body: Buffer, start: number, end: number): number[] {
-  if (body[start] === OPEN_OBJECT) return [start];
+/** The object `[start, end)`, or each object of the list there. */
+function objectsIn(body: Buffer, start: number, end: number): (readonly [start: number, end: number])[] {
+  if (body[start] === OPEN_OBJECT) return [[start, end]];
   if (body[start] !== OPEN_ARRAY) return [];
-  const objects: number[] = [];
+  const objects: (readonly [number, number])[] = [];
   let pos = skipSpace(body, start + 1, end);
   while (pos < end - 1) {
-    if (body[pos] === OPEN_OBJECT) objects.push(pos);
+    const behind = skipValue(body, pos, end, 0, MAX_DEPTH);
+    if (body[pos] === OPEN_OBJECT) objects.push([pos, behind]);
     // Behind the value is a comma or the end of the list.
-    pos = skipSpace(body, skipSpace(body, skipValue(body, pos, end, 0, MAX_DEPTH), end) + 1, end);
+    pos = skipSpace(body, skipSpace(body, behind, end) + 1, end);
   }
   return objects;
 }

@@ -2,6 +2,7 @@
 // blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON, and equal bytes have equal
 // hashes on every gateway. Appending does not allocate.
 
+import { closingQuote } from './json-scan.ts';
 import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
 import { instantiate, IS_LITTLE_ENDIAN } from './wasm.ts';
 
@@ -176,16 +177,13 @@ function putRewritten(body: Buffer, start: number): number {
 
 /** Counts the rest, from `from` on, of the string that opens at `start`. */
 function putRest(body: Buffer, start: number, from: number): number {
-  for (let pos = from; ;) {
-    const quote = body.indexOf(QUOTE, pos);
-    if (quote < 0) return body.length;
-    let slash = quote;
-    while (slash > start + 1 && body[slash - 1] === BACKSLASH) slash--;
-    pos = quote + 1;
-    if (((quote - slash) & 1) !== 0) continue;
-    size += quote - from;
-    return pos;
-  }
+  let escape = from;
+  while (escape > start + 1 && body[escape - 1] === BACKSLASH) escape--;
+  // Behind an odd number of backslashes the first byte is escaped.
+  const quote = closingQuote(body, from + ((from - escape) & 1), body.length);
+  if (quote < 0) return body.length;
+  size += quote - from;
+  return quote + 1;
 }
 
 /** Appends the token at `id` as four bytes, low byte first. */

@@ -44,10 +44,24 @@ export function inputItemsOf(body: Buffer): string[] {
   return itemsAt(body, start, end);
 }
 
+/** Input items of a request as one JSON array; as they are written where they stand in one. */
+export function inputOf(body: Buffer): string {
+  const [start = -1, end = -1] = membersOf(body, REQUEST) ?? [];
+  return start >= 0 && body[start] === OPEN_ARRAY
+    ? body.toString('utf8', start, end)
+    : `[${itemsAt(body, start, end).join(',')}]`;
+}
+
 /** Output items of a response object, oldest first. */
 export function outputItemsOf(response: Buffer): string[] {
   const [start = -1, end = -1] = membersOf(response, RESPONSE) ?? [];
   return start >= 0 && response[start] === OPEN_ARRAY ? elementsAt(response, start, end) : [];
+}
+
+/** All elements of a JSON array in one text, as they are written there; none of an empty one. */
+export function allItemsOf(array: string): readonly string[] {
+  const items = array.slice(1, -1).trim();
+  return items === '' ? [] : [items];
 }
 
 /** Elements of a JSON array, in their order. */
@@ -75,7 +89,7 @@ export function itemNameOf(item: string): ItemName {
  * @param earlier JSON texts of items, oldest first
  */
 export function withEarlierItems(body: Buffer, earlier: readonly string[]): Buffer {
-  const without = withoutMember(body, PREVIOUS);
+  const without = withoutMembers(body, [PREVIOUS]);
   if (earlier.length === 0) return without;
   const spans = membersOf(without, REQUEST) ?? [];
   const [start = -1, end = -1] = spans;
@@ -100,7 +114,7 @@ export function withInput(body: Buffer, items: readonly string[]): Buffer {
 
 /** A background request as the request that is sent: without `background`, as a stream. */
 export function asForeground(body: Buffer): Buffer {
-  const without = withoutMember(body, BACKGROUND);
+  const without = withoutMembers(body, [BACKGROUND]);
   const [start = -1, end = -1] = membersOf(without, REQUEST)?.slice(STREAM) ?? [];
   return start < 0 ? withMember(without, 'stream', 'true') : edited(without, [{ start, end, text: 'true' }]);
 }
@@ -132,7 +146,7 @@ export function socketMessageOf(message: Buffer): SocketMessage | null {
     background: booleanAt(message, spans, BACKGROUND) === true,
     store: booleanAt(message, spans, STORE) !== false,
     generates: booleanAt(message, spans, GENERATE) !== false && hasInput(message, spans),
-    body: asForeground([TYPE, GENERATE, STREAM_ID].reduce(withoutMember, message)),
+    body: asForeground(withoutMembers(message, [TYPE, GENERATE, STREAM_ID])),
   };
 }
 
@@ -226,11 +240,22 @@ function withMember(body: Buffer, name: string, value: string): Buffer {
   return edited(body, [{ start: at, end: at, text: `"${name}":${value}${isEmpty ? '' : ','}` }]);
 }
 
-/** The object without a member, however often it stands there: read once, for clients may repeat a member a million times. */
-function withoutMember(body: Buffer, at: number): Buffer {
-  const members = foundIn(body, REQUEST);
-  const [lastStart = -1, lastEnd = -1] = members?.spans.slice(at, at + 2) ?? [];
-  if (lastStart < 0) return body;
+/** The object without these members, however often they stand there: read once, for clients may repeat a member a million times. */
+function withoutMembers(body: Buffer, members: readonly number[]): Buffer {
+  const all = foundIn(body, REQUEST);
+  if (all === null) return body;
+  const values: (readonly [start: number, end: number])[] = [];
+  const repeated = all.repeated ?? [];
+  for (let i = 0; i < repeated.length; i += 3) {
+    if (members.includes(repeated[i] as number)) values.push([repeated[i + 1] as number, repeated[i + 2] as number]);
+  }
+  for (const at of members) {
+    const start = all.spans[at] as number;
+    if (start >= 0) values.push([start, all.spans[at + 1] as number]);
+  }
+  values.sort(([one], [other]) => one - other);
+  const [, lastEnd = -1] = values.at(-1) ?? [];
+  if (lastEnd < 0) return body;
   const cuts: { start: number; end: number; text: '' }[] = [];
   const cut = (valueStart: number, valueEnd: number): void => {
     const start = body.lastIndexOf(QUOTE, body.lastIndexOf(QUOTE, body.lastIndexOf(COLON, valueStart)) - 1);
@@ -240,11 +265,7 @@ function withoutMember(body: Buffer, at: number): Buffer {
     if (before?.end === start) before.end = end;
     else cuts.push({ start, end, text: '' });
   };
-  const repeated = members?.repeated ?? [];
-  for (let i = 0; i < repeated.length; i += 3) {
-    if (repeated[i] === at) cut(repeated[i + 1] as number, repeated[i + 2] as number);
-  }
-  cut(lastStart, lastEnd);
+  for (const [start, end] of values) cut(start, end);
   const last = cuts.at(-1) as { start: number; end: number };
   if (last.end === lastEnd) {
     // No member follows: the comma before it goes with it.

@@ -2,7 +2,7 @@
 // server counts. No token is shorter than a byte of the text that it stands for.
 
 import type { Dialect } from './dialect.ts';
-import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
+import { promptsIn, promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import type { NativeRequest } from './native.ts';
 import { countAt, outputLimitOf } from './output-limit.ts';
 
@@ -66,7 +66,7 @@ export function tokenBounds(
 ): TokenBounds {
   const { spans } = scan;
   let bytes = promptBytes(spans);
-  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  const prompts = promptsOf(body, { spans });
   const longest = context ?? Infinity;
   let mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
   let mostContext = longest * prompts;
@@ -100,7 +100,7 @@ export function promptEstimate(
   if (dialect === undefined) return Math.ceil(body.byteLength / BYTES_PER_TOKEN);
   const tokens = Math.ceil(promptBytes(spans) / BYTES_PER_TOKEN);
   if (context === undefined || tokens <= context) return tokens;
-  const prompts = promptsIn(body, spans[SPAN.prompt] as number, spans[SPAN.prompt + 1] as number);
+  const prompts = promptsOf(body, { spans });
   return Math.min(tokens, context * prompts);
 }
 

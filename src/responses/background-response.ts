@@ -122,7 +122,7 @@ export class BackgroundResponse implements ResponseSink {
       ...{ ...key, createdMs: Math.floor(epochMs()), status: 'queued' as const, model: origin.model },
       ...{
         previous: origin.previous,
-        input: `[${origin.input().join(',')}]`,
+        input: origin.input(),
         output: '[]',
         response: parts.rest,
         items: [],

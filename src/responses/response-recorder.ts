@@ -24,8 +24,8 @@ export interface ResponseOrigin {
   readonly account: string;
   readonly model: string;
   readonly previous: string | null;
-  /** JSON texts of the new input items. */
-  readonly input: () => readonly string[];
+  /** The new input items as a JSON array. */
+  readonly input: () => string;
 }
 
 export interface RecorderDeps {
@@ -59,7 +59,7 @@ function recordOf(
     status: statusOf(status),
     model: model || origin.model,
     previous,
-    input: `[${origin.input().join(',')}]`,
+    input: origin.input(),
     output,
     response: response.toString(),
     items: itemIdsIn(output),

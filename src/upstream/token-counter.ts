@@ -2,7 +2,7 @@
 // different ones; what a server was found to lack is remembered for an hour.
 
 import { LRUCache } from 'lru-cache';
-import { membersOf, tokenCount } from '../dialect/index.ts';
+import { chosenMembers, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
 import { type BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { classifyBody, type Member } from '../routing/index.ts';
 
@@ -18,8 +18,8 @@ export interface TokenCountRequest {
   headers(member: Member): Readonly<Record<string, string>>;
   /** Whether the CRN is to be asked in the messages dialect. */
   speaks(member: Member): boolean;
-  /** The request as one of chat completions; null when it cannot be carried. */
-  chat(): Readonly<Record<string, unknown>> | null;
+  /** The request as one of chat completions, as JSON; null when it cannot be carried. */
+  chat(): Buffer | null;
 }
 
 /** What a CRN says: tokens, or its own answer to the client's request. */
@@ -104,22 +104,20 @@ export class TokenCounter {
     }
     const chat = request.chat();
     if (chat === null) return null;
-    const { messages, tools } = chat;
-    const prompt = promptOf(chat);
-    const asked = JSON.stringify({ ...prompt, add_generation_prompt: true });
+    const asked = chosenMembers(chat, PROMPT, '"add_generation_prompt":true');
     const counted = membersOf(await ask(WAYS.messages, '/tokenize', asked));
     const count = tokenCount(counted['count']);
     if (count !== undefined) return { member, tokens: count, answer: null };
     // llama-server overlooks what it does not know, and has counted nothing.
     if (Array.isArray(counted['tokens'])) this.#note(member, request, WAYS.messages);
-    const { prompt: text } = membersOf(await ask(WAYS.template, '/apply-template', JSON.stringify(prompt)));
+    const { prompt: text } = membersOf(await ask(WAYS.template, '/apply-template', chosenMembers(chat, PROMPT)));
     if (typeof text === 'string') {
       const body = JSON.stringify({ model: request.model, content: text, add_special: true, parse_special: true });
       const tokens = lengthOf(await ask(WAYS.template, '/tokenize', body));
       if (tokens !== undefined) return { member, tokens, answer: null };
     }
-    const plain = textOfPrompt(messages, tools);
-    const tokens = lengthOf(await ask(WAYS.text, '/tokenize', JSON.stringify({ model: request.model, prompt: plain })));
+    const plain = JSON.stringify({ model: request.model, prompt: textOfPrompt(chat) });
+    const tokens = lengthOf(await ask(WAYS.text, '/tokenize', plain));
     if (tokens === undefined) return null;
     this.#note(member, request, WAYS.messages);
     return { member, tokens, answer: null };
@@ -186,11 +184,9 @@ function isForClient({ status }: BufferedResponse, { apiKey }: Member, { keyChec
 }
 
 /** Members of a chat request that become prompt. */
-const PROMPT = ['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'reasoning_effort'];
-
-function promptOf(chat: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(PROMPT.flatMap((name) => (name in chat ? [[name, chat[name]]] : [])));
-}
+const PROMPT = memberTable([
+  ...['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'reasoning_effort'],
+]);
 
 /** Tokens in the answer of a tokenizer. */
 function lengthOf(answer: unknown): number | undefined {
@@ -199,7 +195,8 @@ function lengthOf(answer: unknown): number | undefined {
 }
 
 /** All text of a prompt. */
-function textOfPrompt(messages: unknown, tools: unknown): string {
+function textOfPrompt(chat: Buffer): string {
+  const { messages, tools } = membersOf(parsedJson(chat.toString()));
   const texts: string[] = [];
   if (Array.isArray(tools)) texts.push(JSON.stringify(tools));
   for (const message of Array.isArray(messages) ? (messages as readonly unknown[]) : []) {

@@ -3,6 +3,7 @@
 
 import {
   type DialectName,
+  MAX_READ_VALUES,
   membersOf,
   parsedJson,
   type Repeats,
@@ -91,10 +92,18 @@ export function mayHost(body: Buffer): boolean {
 
 /**
  * Reads a valid body; null when it has neither the tool nor results of it. Throws 422.
+ * @param values how many values and keys it has
  * @param continues id of the response that it continues, where it does not name it any more
  */
-export function hostedRequestOf(dialect: DialectName | undefined, body: Buffer, continues = ''): HostedRequest | null {
+export function hostedRequestOf(
+  dialect: DialectName | undefined,
+  body: Buffer,
+  values: number,
+  continues = '',
+): HostedRequest | null {
   if (dialect !== 'chat-completions' && dialect !== 'messages' && dialect !== 'responses') return null;
+  if (values > MAX_READ_VALUES)
+    throw invalid([], `with web search it should have at most ${MAX_READ_VALUES} values and keys`);
   const request = { ...membersOf(parsedJson(body.toString())) };
   switch (dialect) {
     case 'chat-completions':

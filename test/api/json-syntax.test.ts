@@ -43,6 +43,27 @@ t.test('no endpoint parses a body of brackets', async (t) => {
     t.match(await post(path, brackets), { status: 400 });
 });
 
+t.test('no endpoint of models reads a body of more values than are allowed', async (t) => {
+  const gateway = createGateway({ keys: { required: false }, limits: { jsonValues: 9 } });
+  t.teardown(() => gateway.close());
+  const paths = [
+    '/v1/chat/completions',
+    '/v1/messages',
+    '/v1/messages/count_tokens',
+    '/v1/responses',
+    '/v1/embeddings',
+  ];
+  for (const path of paths) {
+    for (const body of ['{"model":"a","x":[1,2,3,4,5,6]}', '{"model":"a","x":{"a":[{"b":[]}],"c":1}}']) {
+      const answer = await gateway.inject({ path, method: 'POST', body });
+      const entry = { loc: ['body'], msg: 'JSON should have at most 9 values and keys', type: 'too_many_values' };
+      t.same([answer.status, answer.json()], [422, { detail: [entry] }], path);
+    }
+    const { status } = await gateway.inject({ path, method: 'POST', body: '{"model":"a","x":[1,2,3]}' });
+    t.not(status, 422, path);
+  }
+});
+
 t.test('a purchase of credits is refused before its body is read, where that is large', async (t) => {
   const gateway = createGateway({});
   t.teardown(() => gateway.close());

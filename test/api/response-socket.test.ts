@@ -220,7 +220,17 @@ t.test('what is no request gets an error message, and the socket stays open', as
     t.match(await client.end(), { type: 'error', status: 400, error: { code: 'HR_SOCKET_MESSAGE' } }, message);
   }
   client.socket.send(Buffer.from('{"type":"response.create"}'), { binary: true });
-  t.match(await client.end(), { type: 'error', status: 400 }, 'binary');
+  t.match(await client.end(), {
+    type: 'error',
+    status: 400,
+    error: { message: /it is binary, and should be JSON as text/ },
+  });
+  client.socket.send(`{"type":"response.create","input":[${'[],'.repeat(500_000)}[]]}`);
+  t.match(await client.end(), {
+    type: 'error',
+    status: 400,
+    error: { code: 'HR_SOCKET_MESSAGE', message: /it has more than 500000 values and keys/ },
+  });
   client.socket.send('{"type":"response.create","input":"x"}');
   t.match(await client.end(), { type: 'error', status: 422, error: { message: 'body.model: Field required' } });
   client.create({ model: 'nobody', input: 'x' });

@@ -353,7 +353,8 @@ t.test('another model is written where the model stands, and all that was found 
       if (!scan.ok || name.toLowerCase() === 'alias') return;
       const renamed = named(body, scan, name);
       if (!renamed.body.equals(expected)) throw new Error(`${body.toString()} became ${renamed.body.toString()}`);
-      const again = scanBody(expected);
+      // A model that was no text may have had values of its own.
+      const again = { ...scanBody(expected), values: scan.values };
       if (JSON.stringify(again) !== JSON.stringify(renamed.scan))
         throw new Error(`found elsewhere: ${body.toString()}`);
     }),
@@ -373,4 +374,46 @@ t.test('a model that stands there in any case is left as it was written', async 
   const scan = read('{"model":"ATLAS"}');
   t.same(named(body, scan, 'atlas'), { body, scan });
   t.equal(named(body, scan, 'atlas').body, body);
+});
+
+t.test('counts values and keys, and refuses more than are allowed', (t) => {
+  const count = (value: unknown): number =>
+    typeof value !== 'object' || value === null
+      ? 1
+      : Object.values(value).reduce<number>((sum, each) => sum + count(each) + (Array.isArray(value) ? 0 : 1), 1);
+  const bodies: unknown[] = [
+    { model: 'm' },
+    { model: 'm', messages: [{ role: 'user', content: [{ text: 'a' }, 1, null] }], x: { y: [] } },
+    { model: 'm', x: 'long '.repeat(500_000) },
+    { model: 'm', x: Array.from({ length: 40_000 }, () => ({ a: [1] })) },
+    { model: 'm', x: Array.from({ length: 200_000 }, () => []) },
+  ];
+  for (const value of bodies) {
+    const body = Buffer.from(JSON.stringify(value));
+    const values = count(value);
+    t.match(scanBody(body), { ok: true, values });
+    t.match(scanBody(body, { maxValues: values }), { ok: true, values });
+    const msg = `JSON should have at most ${values - 1} values and keys`;
+    t.strictSame(scanBody(body, { maxValues: values - 1 }), {
+      ok: false,
+      errors: [{ loc: ['body'], msg, type: 'too_many_values' }],
+    });
+  }
+  const broken = Buffer.from(`{"x":[${'[],'.repeat(200_000)}x`);
+  t.match(scanBody(broken, { maxValues: 1000 }), { errors: [{ type: 'too_many_values' }] }, 'what follows is not read');
+  t.match(scanBody(broken), { errors: [{ type: 'json_invalid' }] });
+  t.end();
+});
+
+t.test('finds the end of texts full of escapes', (t) => {
+  const pieces = fc.constantFrom('\\"', '\\\\', '\\n', 'a', 'b'.repeat(70), '\\\\\\"');
+  fc.assert(
+    fc.property(fc.array(pieces, { maxLength: 300 }), (parts) => {
+      const text = `"${parts.join('')}"`;
+      const { spans } = read(`{"prompt":${text},"n":1}`);
+      return spans[SPAN.prompt + 1] === 10 + text.length && spans[SPAN.n] === 10 + text.length + 5;
+    }),
+  );
+  t.pass('held');
+  t.end();
 });

@@ -219,3 +219,20 @@ t.test('bounds what such a request may cost', async (t) => {
     'with the system prompt of the server',
   );
 });
+
+t.test('reads the options of a thousand prompts, and refuses more', async (t) => {
+  const asking = (member: string, count: number): string =>
+    `{"model":"m","text":"p","${member}":[${Array(count).fill('{}').join(',')}]}`;
+  const limitedTo = limited('/generate', asking('sampling_params', 1000)) as { sampling_params: object[] };
+  t.same(limitedTo.sampling_params, Array(1000).fill({ max_new_tokens: 9 }));
+  for (const [path, member] of [
+    ['/generate', 'sampling_params'],
+    ['/api/generate', 'options'],
+    ['/other', 'parameters'],
+  ] as const) {
+    t.throws(() => request(path, asking(member, 1001)), {
+      code: 'HR_REQUEST_INVALID',
+      validation: [{ loc: ['body', member], msg: 'There should be at most 1000 objects', type: 'too_long' }],
+    });
+  }
+});

@@ -3,6 +3,8 @@ import t from 'tap';
 import { createSeededRandom } from '../../src/actor/index.ts';
 import { scanBody, type ScannedBody } from '../../src/dialect/body-scan.ts';
 import {
+  allItemsOf,
+  inputOf,
   arrayItemsOf,
   asForeground,
   inputItemsOf,
@@ -155,5 +157,23 @@ t.test('a member that is repeated goes wherever it stands, in one reading', (t) 
   t.equal(asForeground(request).toString(), '{"stream":true,"input":"x"}');
   const message = socketMessageOf(Buffer.from(`{${'"type":"response.create",'.repeat(many)}"input":"x"}`));
   t.match(message, { type: 'response.create', body: Buffer.from('{"stream":true,"input":"x"}') });
+  t.end();
+});
+
+t.test('input as one array, as it is written', (t) => {
+  for (const [body, input, all] of [
+    ['{"input":[ {"a":1} ,2 ]}', '[ {"a":1} ,2 ]', ['{"a":1} ,2']],
+    ['{"input":[ ]}', '[ ]', []],
+    [
+      '{"input":"hi"}',
+      '[{"type":"message","role":"user","content":"hi"}]',
+      ['{"type":"message","role":"user","content":"hi"}'],
+    ],
+    ['{"input":null}', '[]', []],
+    ['{}', '[]', []],
+  ] as const) {
+    t.equal(inputOf(Buffer.from(body)), input, body);
+    t.strictSame(allItemsOf(input), all, body);
+  }
   t.end();
 });

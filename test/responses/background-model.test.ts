@@ -75,7 +75,7 @@ t.test('every life of a background response ends once', async (t) => {
         ...{ delivered: () => outcomes++, undelivered: () => outcomes++ },
       },
     );
-    const origin = { account: 'a', model: 'm', previous: null, input: () => [] };
+    const origin = { account: 'a', model: 'm', previous: null, input: () => '[]' };
     const handler = (inner: DetachedExchange): void => {
       inner.listener = {
         onWritable: () => undefined,

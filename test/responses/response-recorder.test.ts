@@ -41,7 +41,7 @@ function recorded(previous: string | null = null, maxBytes = 1e6, isOpen = true)
     put: (record: ResponseRecord) => void records.push(record),
     forget: ({ id }: { readonly id: string }) => void forgotten.push(id),
   };
-  const origin = { account: 'a', model: 'm', previous, input: () => ['{"role":"user"}'] };
+  const origin = { account: 'a', model: 'm', previous, input: () => '[{"role":"user"}]' };
   const recorder = new ResponseRecorder(exchange, { store, maxBytes, epochMs: () => 7.5 }, origin);
   recorder.listener = LISTENER;
   return { records, forgotten, exchange, recorder };

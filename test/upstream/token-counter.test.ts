@@ -33,7 +33,7 @@ function requestOf(over: Partial<TokenCountRequest> = {}): TokenCountRequest {
       ...(apiKey !== undefined && { authorization: apiKey }),
     }),
     speaks: () => true,
-    chat: () => chat,
+    chat: () => Buffer.from(JSON.stringify(chat)),
     ...over,
   };
 }
@@ -89,7 +89,7 @@ t.test('sends what becomes prompt, and the credential of the CRN', async (t) => 
   const counter = new TokenCounter(client, () => 0);
   await counter.count(
     [memberOf(engine, 'secret')],
-    requestOf({ speaks: () => false, chat: () => ({ ...chat, tools }) }),
+    requestOf({ speaks: () => false, chat: () => Buffer.from(JSON.stringify({ ...chat, tools })) }),
     never,
   );
   t.strictSame(paths(engine), ['/tokenize'], 'its own endpoint is not asked in a dialect that it lacks');

@@ -2,6 +2,7 @@
 
 import t from 'tap';
 import type { DialectName } from '../../src/dialect/index.ts';
+import { MAX_READ_VALUES } from '../../src/dialect/index.ts';
 import { type HostedRequest, hostedRequestOf } from '../../src/web-search/hosted-request.ts';
 import { Sources } from '../../src/web-search/sources.ts';
 
@@ -9,7 +10,7 @@ const hi = { role: 'user', content: 'hi' };
 const MESSAGES_TOOL = { type: 'web_search_20250305', name: 'web_search' };
 
 function read(dialect: DialectName, body: object): HostedRequest | null {
-  return hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', ...body })));
+  return hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', ...body })), 0);
 }
 
 function names({ chat }: HostedRequest): unknown[] {
@@ -93,6 +94,13 @@ t.test('refuses what is not valid, by its place', async (t) => {
     'web_search_options',
     'search_context_size',
   ]);
+  for (const options of [5, 'on', true, []])
+    refused('chat-completions', { messages: [hi], web_search_options: options }, ['web_search_options']);
+  t.equal(read('chat-completions', { messages: [hi], web_search_options: null }), null);
+  t.throws(() => hostedRequestOf('chat-completions', Buffer.from('{"web_search_options":{}}'), MAX_READ_VALUES + 1), {
+    code: 'HR_REQUEST_INVALID',
+    validation: [{ loc: ['body'], msg: `with web search it should have at most ${MAX_READ_VALUES} values and keys` }],
+  });
   refused('messages', tools({ max_uses: 0 }), ['tools', 0, 'max_uses']);
   refused('messages', tools({ allowed_domains: ['no domain'] }), ['tools', 0, 'allowed_domains', 0]);
   refused('messages', tools({ allowed_domains: 'a.example' }), ['tools', 0, 'allowed_domains']);

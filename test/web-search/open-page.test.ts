@@ -32,7 +32,7 @@ interface Played {
 
 /** Plays the rounds of a model without a gateway. */
 function play(dialect: DialectName, body: Json, { found = FOUND, page = [200, PAGE], rounds }: Play): Played {
-  const request = hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', ...body })));
+  const request = hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', ...body })), 0);
   if (request === null) throw new Error('the request has no hosted tool');
   const asked: Json[] = [];
   const opened: Json[] = [];
