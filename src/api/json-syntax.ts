@@ -51,6 +51,24 @@ export function tooDeepAt(body: Uint8Array, maxDepth: number): number {
   return -1;
 }
 
+/** Whether JSON in UTF-8 has more than `most` brackets that open, commas and colons: about as many as values and keys. */
+export function hasMoreValues(body: Uint8Array, most: number): boolean {
+  let values = 0;
+  let isText = false;
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at] as number;
+    if (isText) {
+      if (byte === BACKSLASH) at++;
+      else if (byte === QUOTE) isText = false;
+    } else if (byte === QUOTE) {
+      isText = true;
+    } else if (byte === COMMA || byte === COLON || byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
+      if (++values > most) return true;
+    }
+  }
+  return false;
+}
+
 /** Offset of the first mistake in `text`, in code points; the length of the text when it has none. Takes a few milliseconds for a megabyte. */
 export function jsonMistakeOffset(text: string): number {
   const at = firstMistake(text);

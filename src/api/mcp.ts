@@ -18,9 +18,9 @@ import {
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
-import { tooDeepAt } from './json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from './json-syntax.ts';
 import { isOfForeignPage } from './page-origin.ts';
-import { authenticate, TOOL_BODY_BYTES } from './pipeline.ts';
+import { authenticate, TOOL_BODY_BYTES, TOOL_BODY_VALUES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 
 /** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
@@ -49,6 +49,8 @@ export const mcp: Endpoint = (exchange, deps) => {
       const { jsonDepth } = deps.settings.limits;
       if (tooDeepAt(body, jsonDepth) >= 0)
         throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON nested deeper than ${jsonDepth} levels` });
+      if (hasMoreValues(body, TOOL_BODY_VALUES))
+        throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON of more than ${TOOL_BODY_VALUES} values` });
       serve(exchange, deps, body.toString());
     } catch (thrown) {
       refuse(exchange, deps, thrown);

@@ -18,12 +18,12 @@ import {
   type Spending,
   usdText,
 } from '../billing/index.ts';
-import { dialectOf } from '../dialect/index.ts';
-import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { dialectOf, TOO_MANY_VALUES } from '../dialect/index.ts';
+import { type ErrorCode, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
-import { tooDeepAt } from './json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from './json-syntax.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
 import { refuse } from './refuse.ts';
 
@@ -86,12 +86,20 @@ export interface PaidEndpoint<Input> {
 /** Largest body of a search, of pages, and of a call of a tool: arguments, not documents. */
 export const TOOL_BODY_BYTES = 1024 * 1024;
 
-/** Throws 422 for JSON that is nested deeper than `limits.jsonDepth`: a parser takes 100 ms for a megabyte of brackets. */
+/** Most values and keys of such a body: a parser, or a schema that goes over the values, takes 100 ms for a megabyte of small ones. */
+export const TOOL_BODY_VALUES = 20_000;
+
+/** Throws 422 for JSON that is nested deeper than `limits.jsonDepth`, or has too many values, before it is parsed. */
 export function refuseDeep(body: Buffer, { settings }: Pick<ApiDeps, 'settings'>): void {
   const at = tooDeepAt(body, settings.limits.jsonDepth);
-  if (at < 0) return;
-  const mistake = { loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' };
-  throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  if (at >= 0) throw invalidBody({ loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' });
+  if (!hasMoreValues(body, TOOL_BODY_VALUES)) return;
+  const msg = `JSON should have at most ${TOOL_BODY_VALUES} values and keys`;
+  throw invalidBody({ loc: ['body'], msg, type: TOO_MANY_VALUES });
+}
+
+function invalidBody(mistake: ValidationEntry): HeadraceError {
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
 }
 
 /** A client without a key is not made to upload more than this where no body can make up for it. */

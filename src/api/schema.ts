@@ -328,6 +328,9 @@ const searchContent: ObjectSchema<SearchContent> = {
   },
 };
 
+/** Each wrong one is an entry of the answer. */
+const MOST_ENGINES = 100;
+
 /** Describes a search over other engines than the default ones; `preset` is asked when the request names none. */
 export function searchRequestOf(allowed: readonly string[], preset: readonly string[]): ObjectSchema<SearchRequest> {
   return {
@@ -345,6 +348,7 @@ export function searchRequestOf(allowed: readonly string[], preset: readonly str
         type: 'array',
         items: { type: 'enum', values: allowed },
         minItems: 1,
+        maxItems: MOST_ENGINES,
         default: preset,
         description: 'The engines to ask, in parallel.',
       },

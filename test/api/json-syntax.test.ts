@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { createGateway } from '../../src/index.ts';
-import { tooDeepAt } from '../../src/api/json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from '../../src/api/json-syntax.ts';
 
 t.test('finds the first bracket that is nested too deep, in code points', async (t) => {
   for (const [text, at] of [
@@ -41,6 +41,37 @@ t.test('no endpoint parses a body of brackets', async (t) => {
   }
   for (const path of ['/tavily/search', '/firecrawl/v2/scrape', '/mcp'])
     t.match(await post(path, brackets), { status: 400 });
+});
+
+t.test('counts what a parser would make values of', async (t) => {
+  for (const text of ['[1,2,3]', '{"a":1}', '[[[]]]', '{"a":"[,:{","b":1}', '["\\"[,"]'])
+    t.same(
+      [hasMoreValues(Buffer.from(text), 3), hasMoreValues(Buffer.from(text), 0)],
+      [text.includes('"b"'), true],
+      text,
+    );
+  t.notOk(hasMoreValues(Buffer.from('a=1,2'), 1), 'no JSON');
+  t.notOk(hasMoreValues(Buffer.from('["[[[[['), 1));
+});
+
+t.test('no tool parses a body of more values than a tool needs', async (t) => {
+  const gateway = createGateway({ keys: { required: false } });
+  t.teardown(() => gateway.close());
+  const post = async (path: string, body: string): Promise<{ status: number; text: string }> => {
+    const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+    const answer = await gateway.inject({ path, method: 'POST', headers, body });
+    return { status: answer.status, text: answer.text() };
+  };
+  const many = `{"query":"weir","x":[${'{},'.repeat(20_000)}{}]}`;
+  for (const path of ['/search', '/search/fetch', '/svc/credits']) {
+    const entry = { loc: ['body'], msg: 'JSON should have at most 20000 values and keys', type: 'too_many_values' };
+    t.same(await post(path, many), { status: 422, text: JSON.stringify({ detail: [entry] }) }, path);
+  }
+  for (const path of ['/tavily/search', '/firecrawl/v2/scrape', '/mcp'])
+    t.match(await post(path, many), { status: 400 });
+  const engines = await post('/search', JSON.stringify({ query: 'weir', engines: Array(200).fill('none') }));
+  const msg = 'List should have at most 100 items after validation, not 200';
+  t.same(JSON.parse(engines.text), { detail: [{ loc: ['body', 'engines'], msg, type: 'too_long' }] });
 });
 
 t.test('no endpoint of models reads a body of more values than are allowed', async (t) => {

@@ -129,6 +129,15 @@ t.test('what is no form, has no model, or could be read in two ways is refused',
   t.match(refusal(text.replace('; name="model"', ';')), 'A part needs one Content-Disposition');
 });
 
+t.test('a form has a thousand parts, and a megabyte of heads', async (t) => {
+  const many = (count: number): Buffer[] => Array.from({ length: count }, () => part('a', '1'));
+  t.equal(refusal(form(...many(999), part('model', 'm'))), 'accepted');
+  t.equal(refusal(form(...many(1000), part('model', 'm'))), 'body: A form should have at most 1000 parts');
+  const wide = Array.from({ length: 70 }, () => part('a', '1', `\r\nX: ${'x'.repeat(15_000)}`));
+  t.equal(refusal(form(...wide, part('model', 'm'))), 'body: The heads of all parts should have at most 1 MiB');
+  t.equal(refusal(form(...wide.slice(2), part('model', 'm'))), 'accepted');
+});
+
 t.test('renaming changes the values of the model and nothing else', async (t) => {
   const rest = [part('file', Buffer.from([0, 13, 10, 255]), FILE), part('prompt', 'm')];
   const body = form(part('model', 'alias'), ...rest, part('model', 'alias'));
