@@ -54,7 +54,7 @@ export class KnownUrls {
   has(href: string, { opensFound, opensWritten }: PageTool): boolean {
     if (opensFound && this.#sources.has(href)) return true;
     if (!opensWritten) return false;
-    this.#written ??= new Set(this.#messages.flatMap((message) => writtenUrls(message)));
+    this.#written ??= writtenIn(this.#messages);
     return this.#written.has(href);
   }
 }
@@ -65,12 +65,25 @@ const ENDS = new Set('.,;:!?)]}*_');
 /** Most such characters that are judged behind one address. */
 const MOST_ENDS = 8;
 
-function writtenUrls(message: unknown): string[] {
-  const { content, role } = membersOf(message);
-  if (role !== 'user') return [];
-  const texts =
-    typeof content === 'string' ? [content] : listOf(content).map((part) => textOf(membersOf(part)['text']));
-  return texts.flatMap((text) => (text.match(WRITTEN) ?? []).flatMap(readingsOf));
+/** Most addresses of one conversation that are read, from its end on: each takes microseconds. */
+const MOST_WRITTEN = 5000;
+
+function writtenIn(messages: readonly unknown[]): Set<string> {
+  const written = new Set<string>();
+  let left = MOST_WRITTEN;
+  for (const message of messages.toReversed()) {
+    const { content, role } = membersOf(message);
+    if (role !== 'user') continue;
+    const texts =
+      typeof content === 'string' ? [content] : listOf(content).map((part) => textOf(membersOf(part)['text']));
+    for (const text of texts) {
+      for (const [address] of text.matchAll(WRITTEN)) {
+        if (left-- === 0) return written;
+        for (const reading of readingsOf(address)) written.add(reading);
+      }
+    }
+  }
+  return written;
 }
 
 function readingsOf(written: string): string[] {

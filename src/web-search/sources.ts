@@ -12,8 +12,14 @@ export interface Source extends HostedSource {
 
 /** Most characters of all results in one conversation that the model is given: a long one must not outgrow its context. */
 const MAX_TOLD_CHARS = 200_000;
-/** Most bytes of an opaque text that a client sends, unpacked. */
+/** Most bytes of an opaque text that a client sends, unpacked, and of all that it sends: more than the model is given. */
 const MAX_OPAQUE_BYTES = 1024 * 1024;
+const MAX_UNPACKED_BYTES = 4 * 1024 * 1024;
+/** Most opaque texts that are unpacked, and pages that are taken from them: of a hundred searches. */
+const MAX_OPAQUE_TEXTS = 1200;
+const MAX_UNPACKED_PAGES = 1200;
+/** Most texts of other servers that are tried: one may break only behind a megabyte. */
+const MAX_FOREIGN_TEXTS = 100;
 const MAX_TITLE_CHARS = 300;
 const MAX_EXCERPT_CHARS = 300;
 
@@ -25,11 +31,40 @@ interface Packed {
   readonly x: string;
 }
 
+class FoundSource implements Source {
+  readonly number: number;
+  readonly url: string;
+  readonly title: string;
+  readonly age: string | null;
+  readonly excerpt: string;
+  readonly text: string;
+  #opaque: string | null = null;
+
+  constructor(number: number, url: string, title: string, age: string | null, text: string) {
+    this.number = number;
+    this.url = url;
+    this.title = title;
+    this.age = age;
+    this.excerpt = text.slice(0, MAX_EXCERPT_CHARS).replaceAll(/\s+/g, ' ').trim();
+    this.text = text;
+  }
+
+  /** Packed when a client is to get it: most pages of earlier turns are not shown again. */
+  get opaque(): string {
+    const { age, text, title, url } = this;
+    return (this.#opaque ??= packed({ u: url, t: title, a: age, x: text }));
+  }
+}
+
 export class Sources {
   readonly #sources: Source[] = [];
   /** Their addresses without fragments. */
   readonly #hrefs = new Set<string>();
   #toldChars = 0;
+  #opaqueTexts = 0;
+  #foreignTexts = 0;
+  #unpackedBytes = 0;
+  #unpackedPages = 0;
 
   /** The source of a number; undefined when there is none. */
   find(number: number): Source | undefined {
@@ -46,31 +81,38 @@ export class Sources {
     const told = text.slice(0, Math.max(MAX_TOLD_CHARS - this.#toldChars, 0));
     const short = title.slice(0, MAX_TITLE_CHARS);
     this.#toldChars += told.length + short.length + url.length;
-    const excerpt = told.slice(0, MAX_EXCERPT_CHARS).replaceAll(/\s+/g, ' ').trim();
-    const number = this.#sources.length + 1;
-    const source = {
-      number,
-      url,
-      title: short,
-      age,
-      excerpt,
-      text: told,
-      opaque: packed({ u: url, t: short, a: age, x: told }),
-    };
+    const source = new FoundSource(this.#sources.length + 1, url, short, age, told);
     this.#sources.push(source);
     this.#hrefs.add(hrefOf(url));
     return source;
   }
 
-  /** Adds the page of an opaque text that the gateway has made; undefined for any other text. */
+  /** Adds the page of an opaque text that the gateway has made; undefined for any other text, and beyond what is unpacked of one request. */
   addPacked(opaque: unknown): Source | undefined {
-    const [page] = pagesIn(opaque);
+    const [page] = this.#pagesIn(opaque, 1);
     return page === undefined ? undefined : this.add(page.u, page.t, page.a, page.x);
   }
 
   /** The same for one that holds the pages of a search. */
   addAllPacked(opaque: unknown): Source[] {
-    return pagesIn(opaque).map(({ a, t, u, x }) => this.add(u, t, a, x));
+    return this.#pagesIn(opaque, Infinity).map(({ a, t, u, x }) => this.add(u, t, a, x));
+  }
+
+  #pagesIn(opaque: unknown, most: number): readonly Packed[] {
+    if (typeof opaque !== 'string' || opaque === '') return [];
+    const maxBytes = Math.min(MAX_OPAQUE_BYTES, MAX_UNPACKED_BYTES - this.#unpackedBytes);
+    const isSpent = this.#opaqueTexts === MAX_OPAQUE_TEXTS || this.#foreignTexts === MAX_FOREIGN_TEXTS;
+    if (maxBytes === 0 || isSpent) return [];
+    this.#opaqueTexts++;
+    const text = unpacked(opaque, maxBytes);
+    if (text === undefined) {
+      this.#foreignTexts++;
+      return [];
+    }
+    this.#unpackedBytes += text.byteLength;
+    const pages = pagesOf(text).slice(0, Math.min(most, MAX_UNPACKED_PAGES - this.#unpackedPages));
+    this.#unpackedPages += pages.length;
+    return pages;
   }
 }
 
@@ -91,16 +133,17 @@ function packed(value: Packed | readonly Packed[]): string {
   return deflateRawSync(JSON.stringify(value)).toString('base64url');
 }
 
-function pagesIn(opaque: unknown): Packed[] {
-  if (typeof opaque !== 'string' || opaque === '') return [];
-  let text = '';
+/** Undefined where it is of another server, changed, or too long: nothing is known but what stands beside it. */
+function unpacked(opaque: string, maxBytes: number): Buffer | undefined {
   try {
-    text = inflateRawSync(Buffer.from(opaque, 'base64url'), { maxOutputLength: MAX_OPAQUE_BYTES }).toString();
+    return inflateRawSync(Buffer.from(opaque, 'base64url'), { maxOutputLength: maxBytes });
   } catch {
-    // Of another server, or changed: nothing is known but what stands beside it.
-    return [];
+    return undefined;
   }
-  const value = parsedJson(text);
+}
+
+function pagesOf(text: Buffer): Packed[] {
+  const value = parsedJson(text.toString());
   return (Array.isArray(value) ? (value as unknown[]) : [value]).flatMap((page) => {
     const { a, t, u, x } = membersOf(page);
     if (typeof u !== 'string' || typeof t !== 'string' || typeof x !== 'string') return [];

@@ -203,6 +203,21 @@ t.test('messages: limits of web_fetch are its own', async (t) => {
   }
 });
 
+t.test('of very many addresses those of the last messages are known', async (t) => {
+  const many = Array.from({ length: 3000 }, (_, number) => `https://user.example/${number}`).join(' ');
+  const messages = [
+    { role: 'user', content: 'https://user.example/first' },
+    { role: 'user', content: many },
+    { role: 'user', content: `https://user.example/last ${many}` },
+  ];
+  const opens = (url: string): number =>
+    play('chat-completions', { ...CHAT, messages }, { rounds: [[open(url)], 'Done.'] }).opened.length;
+  t.same(
+    ['last', '2999', 'first'].map((name) => opens(`https://user.example/${name}`)),
+    [1, 1, 0],
+  );
+});
+
 t.test('only addresses that a search found or the user wrote are opened', async (t) => {
   const says = 'See https://user.example/a_(b), and (https://user.example/c).';
   const messages = [
