@@ -16,6 +16,9 @@ const BUSY_PAUSES_MS = [2, 5, 10, 20, 50];
 
 const NOW_MS = "cast(unixepoch('subsec') * 1000 as integer)";
 
+/** A statement that reads, and finds no row of a ledger. */
+const READ = 'select 1 from sqlite_schema limit 1';
+
 /** Pages copied at a time by a backup: 4 MiB. */
 const BACKUP_PAGES = 1024;
 
@@ -206,7 +209,8 @@ export class SqliteDatabase implements Database {
     appendOnly,
   };
   readonly file: string | null;
-  readonly #identity: string | null;
+  /** The files in use with what tells each from another one at its path. Commits are in the second one until they are copied to the first. */
+  readonly #identities: readonly (readonly [path: string, identity: string | null])[];
   readonly #connection: DatabaseSync;
   readonly #session: SqliteSession;
   readonly #turns: Turns;
@@ -228,11 +232,15 @@ export class SqliteDatabase implements Database {
     try {
       // SQLite would wait for a lock in this thread.
       this.#connection.exec('pragma busy_timeout = 0; pragma journal_mode = wal; pragma synchronous = full');
+      // The first read makes the two files beside it.
+      this.#connection.exec(READ);
     } catch (error) {
       this.#connection.close();
       throw error;
     }
-    this.#identity = this.file === null ? null : identityOf(this.file);
+    this.#identities = ['', '-wal', '-shm'].flatMap((end) =>
+      this.file === null ? [] : [[this.file + end, identityOf(this.file + end)]],
+    );
     this.#session = new SqliteSession(this.#connection);
     this.#turns = turnsOf(path);
   }
@@ -249,7 +257,7 @@ export class SqliteDatabase implements Database {
       this.#turns.last = turn.promise;
       await before;
       try {
-        this.#checkFile();
+        this.#checkFiles();
         const busy = busyError(() => this.#connection.exec(begin));
         if (busy !== null) {
           if (this.#connection.isTransaction) this.#connection.exec('rollback');
@@ -269,10 +277,12 @@ export class SqliteDatabase implements Database {
   }
 
   /** What is committed to a file that has no path any more would be gone with the process. */
-  #checkFile(): void {
-    if (this.file === null || identityOf(this.file) === this.#identity) return;
-    const error = new Error(`${this.file} was moved, deleted or replaced while it is in use: put it back, or restart`);
-    throw Object.assign(error, { errcode: READONLY_DBMOVED });
+  #checkFiles(): void {
+    for (const [path, identity] of this.#identities) {
+      if (identityOf(path) === identity) continue;
+      const error = new Error(`${path} was moved, deleted or replaced while it is in use: put it back, or restart`);
+      throw Object.assign(error, { errcode: READONLY_DBMOVED });
+    }
   }
 
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T> {
@@ -281,7 +291,7 @@ export class SqliteDatabase implements Database {
 
   snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
     // The first statement takes the lock of readers.
-    return this.transaction(work, 'begin; select 1 from sqlite_schema limit 1');
+    return this.transaction(work, `begin; ${READ}`);
   }
 
   /** Pages are copied some at a time, so that this thread goes on with commits; a commit of it is copied along. */

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, renameSync } from 'node:fs';
+import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
@@ -65,6 +65,24 @@ t.test('nothing is committed to a file that was moved, deleted or replaced, unti
   await commit("insert into charges values ('kept')");
   t.same(await commit('select id from charges'), [{ id: 'kept' }]);
 });
+
+for (const end of ['-wal', '-shm']) {
+  t.test(`nothing is committed once the file ${end} is gone; what was committed before is kept`, async (t) => {
+    const file = join(t.testdir(), 'file.db');
+    const database = new SqliteDatabase(file, systemClock);
+    const commit = (sql: string): Promise<unknown> => database.transaction((session) => session.all(sql));
+    await commit('create table charges (id text)');
+    await commit("insert into charges values ('kept')");
+    rmSync(file + end);
+    await t.rejects(commit("insert into charges values ('lost')"), {
+      message: `${file}${end} was moved, deleted or replaced while it is in use: put it back, or restart`,
+    });
+    await database.close();
+    const again = new SqliteDatabase(file, systemClock);
+    t.teardown(() => again.close());
+    t.same(await again.transaction((session) => session.all('select id from charges')), [{ id: 'kept' }]);
+  });
+}
 
 t.test('a backup begins behind an open transaction, and goes on while later ones are open', async (t) => {
   const folder = t.testdir();
