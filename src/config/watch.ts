@@ -2,15 +2,18 @@
 // editors that rename and create, atomically, and by the symlink swap of mounted config maps. The directory is watched, and
 // the text is compared at intervals in case no event arrives.
 
-import { readFileSync, watch, type FSWatcher } from 'node:fs';
-import { readFile, stat } from 'node:fs/promises';
+import { constants, readFileSync, statSync, watch, type FSWatcher } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { printBytes } from './units.ts';
 
+/** Opening a pipe does not wait for its writer. Windows has no such flag. */
+const READ = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
+
 export interface ConfigWatchOptions {
-  /** The file has new content, given as text. Not called for a rewrite of the same text. */
+  /** The file has new content, given as text, or can be read again. Not called for a rewrite of the same text. */
   readonly onChange: (text: string) => void;
-  /** The file cannot be read; called once until it can be read again. */
+  /** The file cannot be read, or is a device or pipe, which has no end; called once until it can be read again. */
   readonly onError: (error: Error) => void;
   /** Time without a further event before the file is read, in milliseconds. Default 200. */
   readonly debounceMs?: number;
@@ -50,7 +53,8 @@ class FileWatch implements ConfigWatch {
       void this.#settle();
     } else {
       try {
-        this.#text = readFileSync(path, 'utf8');
+        // What a pipe has is for the one who reads the configuration.
+        if (statSync(path).isFile()) this.#text = readFileSync(path, 'utf8');
       } catch {
         this.#schedule();
       }
@@ -104,20 +108,25 @@ class FileWatch implements ConfigWatch {
       this.#unreadable = true;
       return;
     }
+    if (state === this.#text && !this.#unreadable) return;
     this.#unreadable = false;
-    if (state === this.#text) return;
     this.#text = state;
     this.#options.onChange(state);
   }
 
   async #readState(): Promise<string | Error> {
     const { maxBytes = Infinity } = this.#options;
+    let file: FileHandle | undefined;
     try {
-      const { size } = await stat(this.#path);
-      if (size > maxBytes) return new Error(`is larger than ${printBytes(maxBytes)}`);
-      return await readFile(this.#path, 'utf8');
+      file = await open(this.#path, READ);
+      const stats = await file.stat();
+      if (!stats.isFile()) return new Error('is no regular file');
+      if (stats.size > maxBytes) return new Error(`is larger than ${printBytes(maxBytes)}`);
+      return await file.readFile('utf8');
     } catch (error) {
       return error as Error;
+    } finally {
+      await file?.close();
     }
   }
 }

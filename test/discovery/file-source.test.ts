@@ -1,5 +1,6 @@
 // The source that watches a discovery map in a file.
 import t, { type Test } from 'tap';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { fileSource } from '../../src/discovery/file-source.ts';
 import { SourceRun } from '../support/discovery-source.ts';
@@ -81,6 +82,22 @@ t.test('a broken file keeps the last answer, and its text is not repeated', asyn
   await json.reach(['m http://one']);
   writeFileSync(`${folder}/servers.json`, 'm: {}');
   await json.reach(/^is not valid JSON$/);
+});
+
+t.test('a link to a device or a pipe is a failure: neither has an end', async (t) => {
+  const folder = t.testdir({ 'servers.yaml': mapOf('http://one') });
+  const path = `${folder}/servers.yaml`;
+  const run = start(t, path);
+  await run.reach(['m http://one']);
+  execFileSync('mkfifo', [`${folder}/pipe`]);
+  for (const target of ['/dev/zero', `${folder}/pipe`]) {
+    symlinkSync(target, `${path}.tmp`);
+    renameSync(`${path}.tmp`, path);
+    await run.reach(/^is no regular file$/);
+    writeFileSync(`${path}.tmp`, mapOf('http://one'));
+    renameSync(`${path}.tmp`, path);
+    await run.reach(['m http://one']);
+  }
 });
 
 t.test('a file that is missing at the start is a failure until it is there', async (t) => {
