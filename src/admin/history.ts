@@ -23,7 +23,7 @@ const FINE_STEPS = 720;
 const COARSE_STEPS = 1440;
 const DAY_STEPS = COARSE_STEPS * STEPS_PER_MINUTE;
 
-/** Models and CRNs that are kept, present ones and those of the last day. Beyond, who has been gone for longest is forgotten. */
+/** Models and CRNs that are kept, present ones and those of the last day. Beyond, who has been gone or idle for longest is forgotten. */
 const MAX_MODELS = 512;
 const MAX_CRNS = 2048;
 
@@ -168,9 +168,10 @@ class Subject {
   readonly coarse: HistoryPoints;
   /** Of the last steps, the oldest first; models and the gateway only. */
   readonly recent: RecentStep[] = [];
-  /** The first step, and the last one in which it was there. */
+  /** The first step, the last one in which it was there, and the last one in which anything was counted. */
   readonly firstStep: number;
   lastStep: number;
+  busyStep = 0;
   /** Number of the minute that `minute` is of. */
   minuteNumber = 0;
 
@@ -277,6 +278,8 @@ export class History {
   readonly #gateway: Subject;
   readonly #models = new Map<string, Subject>();
   readonly #crns = new Map<string, Subject>();
+  /** Configured and found models, as of the last step. */
+  #present: ReadonlySet<string> = new Set();
   readonly #threads = new Map<number, Reported>();
   /** When step 0 ended: on a full minute of the wall clock at the start. */
   readonly #originMs: number;
@@ -355,8 +358,10 @@ export class History {
     const isCrn = of !== null && 'crn' in of;
     const kind = isCrn ? CRN_KIND : MODEL_KIND;
     let subject = of === null ? this.#gateway : isCrn ? this.#crns.get(of.crn) : this.#models.get(of.model);
-    // Nothing is known of any name before the first sample.
-    if (subject === undefined && this.#step === this.#gateway.firstStep) subject = new Subject(kind, this.#step);
+    // Nothing is known of any name before the first sample, and nothing is kept of models that are too many and idle.
+    const isNew =
+      this.#step === this.#gateway.firstStep || (of !== null && 'model' in of && this.#present.has(of.model));
+    if (subject === undefined && isNew) subject = new Subject(kind, this.#step);
     if (subject === undefined) return null;
     const { clock, epochMs } = this.#options;
     const { isFine, steps: points } = RANGES[range];
@@ -423,9 +428,11 @@ export class History {
       subject.lastStep = step;
       subject.step.gauges.set([inFlight, firstByteMs, backlogBytes]);
     }
-    for (const model of models) this.#model(model);
+    this.#present = new Set(models);
+    for (const model of models) if (this.#models.size < MAX_MODELS) this.#model(model);
     for (const [model, subject] of this.#models) {
-      if (model === '' || models.includes(model)) subject.lastStep = step;
+      if (model === '' || this.#present.has(model)) subject.lastStep = step;
+      if (subject.step.counts.some((count) => count > 0)) subject.busyStep = step;
       addToGateway(this.#gateway.step, model, subject.step);
       addAll(this.#gateway.step.gauges, subject.step.gauges);
     }
@@ -474,6 +481,8 @@ export class History {
   }
 
   #addModel({ counts, histograms, model }: ModelTotals, before: ModelTotals | undefined): void {
+    const isUnchanged = before !== undefined && counts.every((count, at) => count === before.counts[at]);
+    if (isUnchanged && !this.#models.has(model)) return;
     const { step } = this.#model(model);
     for (let at = 0; at < counts.length; at++) {
       step.counts[at] = (step.counts[at] as number) + (counts[at] as number) - (before?.counts[at] ?? 0);
@@ -534,10 +543,10 @@ function addToGateway(sums: Sums, model: string, { counts, histograms }: Sums): 
   for (const [at, own] of sums.histograms.entries()) addAll(own, histograms[at] as Float64Array);
 }
 
-/** Forgets who has not been there for a day, and beyond `most` who has been gone for longest. */
+/** Forgets who has not been there for a day, and beyond `most` who has been gone, or else idle, for longest. */
 function forget(subjects: Map<string, Subject>, step: number, most: number): void {
   for (const [id, { lastStep }] of subjects) if (step - lastStep > DAY_STEPS) subjects.delete(id);
   if (subjects.size <= most) return;
-  const oldest = [...subjects].toSorted(([, a], [, b]) => a.lastStep - b.lastStep);
+  const oldest = [...subjects].toSorted(([, a], [, b]) => a.lastStep - b.lastStep || a.busyStep - b.busyStep);
   for (const [id] of oldest.slice(0, subjects.size - most)) subjects.delete(id);
 }

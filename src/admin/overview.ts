@@ -312,6 +312,8 @@ interface Value {
 /** Questions to the numbers of several threads. */
 class Numbers {
   readonly #values = new Map<string, Value[]>();
+  /** By series and label: with thousands of models, reading all values for each of them would take seconds. */
+  readonly #byWord = new Map<string, ReadonlyMap<string, readonly Value[]>>();
 
   constructor(families: MetricsSnapshot) {
     for (const family of families) {
@@ -329,18 +331,36 @@ class Numbers {
   }
 
   /** The sum of a family; of a histogram, the number of observations. */
-  sum(series: string, matches: Matches = () => true): number {
-    return this.#of(series).reduce((sum, { labels, value }) => (matches(labels) ? sum + value : sum), 0);
+  sum(series: string, matches?: Matches): number {
+    return sumOf(this.#of(series), matches);
+  }
+
+  /** The same of the values whose `label` is `word`. */
+  sumWhere(series: string, label: string, word: string, matches?: Matches): number {
+    return sumOf(this.#with(series, label).get(word) ?? [], matches);
   }
 
   /** The values that a label has. */
   words(series: string, label: string): string[] {
-    return [...new Set(this.#of(series).map(({ labels }) => String(labels[label])))];
+    return [...this.#with(series, label).keys()];
+  }
+
+  #with(series: string, label: string): ReadonlyMap<string, readonly Value[]> {
+    const key = `${series} ${label}`;
+    const known = this.#byWord.get(key);
+    if (known !== undefined) return known;
+    const grouped = Map.groupBy(this.#of(series), ({ labels }) => String(labels[label]));
+    this.#byWord.set(key, grouped);
+    return grouped;
   }
 
   #of(series: string): readonly Value[] {
     return this.#values.get(series) ?? [];
   }
+}
+
+function sumOf(values: readonly Value[], matches: Matches = () => true): number {
+  return values.reduce((sum, { labels, value }) => (matches(labels) ? sum + value : sum), 0);
 }
 
 function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
@@ -362,39 +382,43 @@ function shareOf(part: number, whole: number): number | null {
 }
 
 function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
-  const byUrl = new Map<string, CrnStatus[]>();
-  for (const crn of crns) byUrl.set(crn.url, [...(byUrl.get(crn.url) ?? []), crn]);
-  const failovers = planes.flatMap(({ recent }) => recent.failovers);
+  const cacheOf = new Map(caches.map((cache) => [`${cache.crn} ${cache.model}`, cache]));
+  const cachesOf = Map.groupBy(caches, ({ crn }) => crn);
+  const failovers = Map.groupBy(
+    planes.flatMap(({ recent }) => recent.failovers),
+    ([crn]) => crn,
+  );
   const failures = lastFailures(planes);
   const sumOf = (series: string, url: string, label = '', word = ''): number =>
-    all.sum(series, (labels) => labels['crn'] === url && (label === '' || labels[label] === word));
-  const cacheOf = (url: string, model: string): CacheNumbers | undefined =>
-    caches.find((cache) => cache.crn === url && cache.model === model);
-  return Array.from(byUrl, ([url, members]) => ({
-    url,
-    predictedHit: shareOf(
-      sumOf('headrace_locality_prompt_bytes_total', url, 'predicted', 'hit'),
-      sumOf('headrace_locality_prompt_bytes_total', url),
-    ),
-    reportedHit: shareOf(
-      sumOf('headrace_locality_cached_tokens_total', url, 'source', 'reported'),
-      sumOf('headrace_locality_prompt_tokens_total', url),
-    ),
-    backlogBytes: caches.reduce((sum, cache) => (cache.crn === url ? sum + cache.backlogBytes : sum), 0),
-    inFlight: members[0]?.inFlight ?? 0,
-    attempts: all.sum('headrace_upstream_attempts_total', ({ crn }) => crn === url),
-    failures: all.sum('headrace_upstream_attempts_total', ({ crn, verdict }) => crn === url && verdict === 'failed'),
-    failovers: failovers.reduce((sum, [crn, count]) => (crn === url ? sum + count : sum), 0),
-    ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
-    lastProbe: members[0]?.lastProbe ?? null,
-    lastFailure: failures.get(url) ?? null,
-    kvEvents: kvEvents.get(url) ?? null,
-    lacks: [...new Set(members.flatMap(({ lacks }) => lacks))],
-    models: members.map(({ dialects, model, standing, firstByteMs }) => {
-      const { bytesPerS = null, capacityBytes = 0 } = cacheOf(url, model) ?? {};
-      return { model, standing, firstByteMs, capacityBytes, bytesPerS, dialects };
+    all.sumWhere(series, 'crn', url, (labels) => label === '' || labels[label] === word);
+  return Array.from(
+    Map.groupBy(crns, ({ url }) => url),
+    ([url, members]) => ({
+      url,
+      predictedHit: shareOf(
+        sumOf('headrace_locality_prompt_bytes_total', url, 'predicted', 'hit'),
+        sumOf('headrace_locality_prompt_bytes_total', url),
+      ),
+      reportedHit: shareOf(
+        sumOf('headrace_locality_cached_tokens_total', url, 'source', 'reported'),
+        sumOf('headrace_locality_prompt_tokens_total', url),
+      ),
+      backlogBytes: (cachesOf.get(url) ?? []).reduce((sum, { backlogBytes }) => sum + backlogBytes, 0),
+      inFlight: members[0]?.inFlight ?? 0,
+      attempts: sumOf('headrace_upstream_attempts_total', url),
+      failures: sumOf('headrace_upstream_attempts_total', url, 'verdict', 'failed'),
+      failovers: (failovers.get(url) ?? []).reduce((sum, [, count]) => sum + count, 0),
+      ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
+      lastProbe: members[0]?.lastProbe ?? null,
+      lastFailure: failures.get(url) ?? null,
+      kvEvents: kvEvents.get(url) ?? null,
+      lacks: [...new Set(members.flatMap(({ lacks }) => lacks))],
+      models: members.map(({ dialects, model, standing, firstByteMs }) => {
+        const { bytesPerS = null, capacityBytes = 0 } = cacheOf.get(`${url} ${model}`) ?? {};
+        return { model, standing, firstByteMs, capacityBytes, bytesPerS, dialects };
+      }),
     }),
-  }));
+  );
 }
 
 /** The last failure of each CRN in any thread. */
@@ -409,34 +433,22 @@ function lastFailures(planes: OverviewParts['planes']): ReadonlyMap<string, CrnF
 function modelsOf(crns: readonly CrnStatus[], all: Numbers, recent: OverviewFrame['recent']): ModelOverview[] {
   const ids = new Set([...crns.map(({ model }) => model), ...all.words('headrace_requests_total', 'model')]);
   return Array.from(ids, (model) => {
-    const own: Matches = (labels) => labels['model'] === model;
+    const sumOf = (series: string, matches?: Matches): number => all.sumWhere(series, 'model', model, matches);
+    const tokensOf = (type: keyof TokenOverview): number =>
+      sumOf('headrace_tokens_total', (labels) => labels['type'] === type);
     return {
       model,
-      requests: all.sum('headrace_requests_total', own),
-      errors: all.sum(
-        'headrace_requests_total',
-        (labels) => own(labels) && isError(Number(labels['status']), labels['code'] ?? ''),
-      ),
-      failovers: all.sum('headrace_failovers_total', own),
-      waiting: all.sum('headrace_held_requests', own),
-      tokens: {
-        input: tokensOf(all, model, 'input'),
-        cached: tokensOf(all, model, 'cached'),
-        output: tokensOf(all, model, 'output'),
-      },
-      costUsd: all.sum('headrace_cost_usd_total', own),
-      promptBytes: all.sum('headrace_locality_prompt_bytes_total', own),
-      predictedBytes: all.sum(
-        'headrace_locality_prompt_bytes_total',
-        (labels) => own(labels) && labels['predicted'] === 'hit',
-      ),
+      requests: sumOf('headrace_requests_total'),
+      errors: sumOf('headrace_requests_total', ({ code = '', status }) => isError(Number(status), code)),
+      failovers: sumOf('headrace_failovers_total'),
+      waiting: sumOf('headrace_held_requests'),
+      tokens: { input: tokensOf('input'), cached: tokensOf('cached'), output: tokensOf('output') },
+      costUsd: sumOf('headrace_cost_usd_total'),
+      promptBytes: sumOf('headrace_locality_prompt_bytes_total'),
+      predictedBytes: sumOf('headrace_locality_prompt_bytes_total', ({ predicted }) => predicted === 'hit'),
       recent: recent(model),
     };
   });
-}
-
-function tokensOf(all: Numbers, model: string, type: keyof TokenOverview): number {
-  return all.sum('headrace_tokens_total', (labels) => labels['model'] === model && labels['type'] === type);
 }
 
 function engineOf(

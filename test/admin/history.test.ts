@@ -288,6 +288,28 @@ t.test('idle models and CRNs take no memory for points; busy ones a bounded one'
   history.close();
 });
 
+t.test('with more models than are kept, busy ones keep their history, and idle ones have an empty one', async (t) => {
+  const fixture = start();
+  const { history, read, steps, threads } = fixture;
+  const [thread] = threads as [FakeThread];
+  fixture.models = Array.from({ length: 600 }, (_, at) => `m${at}`);
+  const busy = ['m0', 'm599'];
+  for (let step = 0; step < 4; step++) {
+    for (const model of busy) thread.requests(model, [0.1]);
+    await steps(1);
+  }
+  await steps(2);
+  for (const model of busy) t.same(read('15m', { model }).series['requestsPerS'], [0.2, 0.2, 0.2, 0.2, 0, 0], model);
+  t.same(
+    fixture.models.filter((model) => read('15m', { model }).dateMs.length === 6).length,
+    512,
+    'as many as are kept have all steps',
+  );
+  t.equal(read('15m', { model: 'm598' }).dateMs.length, 0);
+  t.equal(history.read('15m', { model: 'nobody' }), null);
+  history.close();
+});
+
 t.test('the figures of the last minute go up to the last report', async (t) => {
   const { clock, history, steps, threads } = start();
   const [thread] = threads as [FakeThread];
