@@ -1,6 +1,8 @@
 // Schemas of single values, and how a value in a body is converted or refused: as leniently, and with the same messages, as
 // pydantic's lax mode. Clients read these messages; they are part of the interface.
 
+import { counted } from '../config/units.ts';
+
 /** Members of every schema. */
 export interface Annotations {
   readonly description?: string;
@@ -250,11 +252,6 @@ function alternatives(values: readonly string[]): string {
   const quoted = values.map((value) => `'${value}'`);
   const last = quoted.pop() ?? '';
   return quoted.length === 0 ? last : `${quoted.join(', ')} or ${last}`;
-}
-
-/** `1 item`, `2 items`. */
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function codePoints(text: string): number {

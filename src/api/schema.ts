@@ -1,10 +1,11 @@
 // Schemas of request and response bodies. `validate` checks a body against a schema and `toJsonSchema` writes the same schema
 // into the OpenAPI document, so that the two cannot differ. Conversions and error messages are those of pydantic.
+import { counted } from '../config/units.ts';
 import { HeadraceError } from '../errors.ts';
 import { SAFE_SEARCH, type SearchFilters, TIME_RANGES } from '../search/index.ts';
 import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
-import { MAX_URL_LENGTH, checkScalar, counted } from './scalars.ts';
+import { MAX_URL_LENGTH, checkScalar } from './scalars.ts';
 import type { Annotations, EnumSchema, FormatSchema, ScalarSchema } from './scalars.ts';
 
 export interface ArraySchema extends Annotations {

@@ -4,6 +4,7 @@
 // absorbed by the operator, never charged to the customer. All state outlives a restart of the actor.
 
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
+import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { LeaseTable, MAX_LEFT } from './lease-table.ts';
 import { type Account, type Change, type Charge, type HoldAnswer, type Ledger, LedgerError } from './ledger/store.ts';
@@ -376,7 +377,7 @@ class LeaseManager {
       return;
     }
     this.#reported.set(what, { atMs: nowMs, more: 0 });
-    this.#deps.onProblem(error, last.more === 0 ? what : `${what}, and ${last.more} times before`);
+    this.#deps.onProblem(error, last.more === 0 ? what : `${what}, and ${counted(last.more, 'time')} before`);
   }
 
   #open(): void {

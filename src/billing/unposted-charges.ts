@@ -1,5 +1,6 @@
 // Charges on their way into the ledger: each is kept and tried again until the ledger has it, or refuses it for good.
 
+import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { type Charge, type HoldSettlement, type Ledger, LedgerError, type Usage } from './ledger/store.ts';
 
@@ -159,7 +160,7 @@ export class UnpostedCharges {
   /** One problem for all of them: a line for each would fill the log while many wait for the store. */
   #delayed(batch: readonly UnpostedCharge[], error: unknown): void {
     for (const one of batch) this.#posting.delete(one);
-    this.#deps.onProblem(error, `${batch.length} charges could not be posted; they are tried again`);
+    this.#deps.onProblem(error, `${counted(batch.length, 'charge')} could not be posted and will be tried again`);
     this.#deps.onDelay();
   }
 

@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { AUDIT_COLUMNS } from '../admin/index.ts';
+import { counted } from '../config/units.ts';
 import { addAccountOptions, answer, runAction } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -18,7 +19,11 @@ export function configureAudit(command: Command, io: CliIo): void {
       runAction(command, io, async (adminService) => {
         const { full = false } = command.opts<{ full?: boolean }>();
         const report = await adminService.audit(full ? { full: 'true' } : {});
-        const counts = `${report.movements} movements, ${report.accounts} accounts, ${report.open_holds} open holds`;
+        const counts = [
+          counted(report.movements, 'movement'),
+          counted(report.accounts, 'account'),
+          counted(report.open_holds, 'open hold'),
+        ].join(', ');
         const verdict = report.sound ? 'sound' : 'NOT SOUND';
         const text = `${verdict}: all accounts add up to ${report.sum_usd} USD; ${counts}\n`;
         return answer([report], AUDIT_COLUMNS, {

@@ -1,6 +1,7 @@
 // `headrace backup`: copies a store in a SQLite file while gateways use it.
 
 import type { Command } from 'commander';
+import { counted } from '../config/units.ts';
 import { runOnLedger } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -25,7 +26,7 @@ export function configureBackup(command: Command, io: CliIo): void {
         io,
         async (copy) => {
           const { movements, problems, sound } = await copy.audit({ full: true });
-          io.stdout.write(`${file}: ${movements} movements, ${sound ? 'sound' : 'NOT SOUND'}\n`);
+          io.stdout.write(`${file}: ${counted(movements, 'movement')}, ${sound ? 'sound' : 'NOT SOUND'}\n`);
           for (const problem of problems) io.stderr.write(`  ${problem}\n`);
           io.exitCode = sound ? 0 : 1;
         },

@@ -5,7 +5,8 @@ import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
 import { type Column, printTable, visible } from '../admin/index.ts';
 import { explain } from '../config/describe.ts';
-import { loadConfigFile, type Mistake } from '../config/load.ts';
+import { loadConfigFile } from '../config/load.ts';
+import { counted } from '../config/units.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import { askServices, type Finding } from './configured-services.ts';
 import type { CliIo } from './io.ts';
@@ -49,12 +50,9 @@ async function check(
   const isWrong = mistakes.length > 0 || findings.some(({ result }) => result === 'wrong');
   if (isWrong) io.exitCode = 1;
   if (json) io.stdout.write(`${JSON.stringify({ file: config, ok: !isWrong, mistakes, findings }, null, 2)}\n`);
-  else if ('mistakes' in resolution) io.stdout.write(`${config}: ${countOf(mistakes)}\n${mistakeLines(mistakes)}`);
+  else if ('mistakes' in resolution)
+    io.stdout.write(`${config}: ${counted(mistakes.length, 'mistake')}\n${mistakeLines(mistakes)}`);
   else io.stdout.write(`${explain(resolution.settings, config)}\n${probe ? findingsText(findings) : ''}`);
-}
-
-function countOf({ length }: readonly Mistake[]): string {
-  return `${length} ${length === 1 ? 'mistake' : 'mistakes'}`;
 }
 
 const PROGRESS_MS = 1000;
@@ -95,7 +93,10 @@ function findingsText(findings: readonly Finding[]): string {
   const suggestions = findings.flatMap(({ name, suggestions: each }) =>
     each.map((text) => `  ${visible(`${name}: ${text}`)}\n`),
   );
-  const verdict = wrong === 0 ? 'Everything answers as expected.' : `${wrong} of ${findings.length} are wrong.`;
+  const verdict =
+    wrong === 0
+      ? 'Everything answers as expected.'
+      : `${wrong} of ${findings.length} ${wrong === 1 ? 'is' : 'are'} wrong.`;
   const advice = suggestions.length === 0 ? '' : `\nSuggestions\n${suggestions.join('')}`;
   return `${printTable(COLUMNS, findings)}${advice}\n${verdict}\n`;
 }

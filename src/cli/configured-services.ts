@@ -11,6 +11,7 @@ import {
   type Settings,
 } from '../config/settings.ts';
 import { storeName } from '../config/store-url.ts';
+import { counted } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { Discovery, readDiscoveryMap } from '../discovery/index.ts';
 import { BufferedClient, type BufferedRequest, type BufferedResponse } from '../net/buffered-client.ts';
@@ -325,6 +326,10 @@ function namesOf(names: readonly string[]): string {
   return shown.join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
+function onServers(models: number, servers: number): string {
+  return `${counted(models, 'model')} on ${counted(servers, 'server')}`;
+}
+
 async function askDiscovery(client: BufferedClient, url: string): Promise<Finding> {
   const about = { what: 'discovery', name: url.replace(/\?.*$/, '?…') } as const;
   const answer = await get(client, url);
@@ -334,7 +339,7 @@ async function askDiscovery(client: BufferedClient, url: string): Promise<Findin
   try {
     const { models, notes } = readDiscoveryMap(JSON.parse(answer.body.toString()));
     const servers = new Set([...models.values()].flatMap(({ servers: own }) => own.map((server) => server.url)));
-    const found = [`${models.size} models on ${servers.size} servers`, ...notes].join('; ');
+    const found = [onServers(models.size, servers.size), ...notes].join('; ');
     return { ...about, ...outcomeOf(notes.length === 0 ? 'ok' : 'wrong', found, answer) };
   } catch (error) {
     return wrong(error instanceof SyntaxError ? 'is not JSON' : messageOf(error));
@@ -362,7 +367,7 @@ async function askSource(source: DiscoverySourceSettings, settings: Settings): P
     await reported.promise;
     const [status] = discovery.status();
     const { models = 0, notes = [], problem = null, servers = 0, state = 'waiting' } = status ?? {};
-    const found = problem ?? (state === 'waiting' ? 'no answer in time' : `${models} models on ${servers} servers`);
+    const found = problem ?? (state === 'waiting' ? 'no answer in time' : onServers(models, servers));
     return {
       what: 'discovery',
       name: discoverySourceName(source),

@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { type Column, KEY_COLUMNS, LISTS, type NewKeyView, type RotationView } from '../admin/index.ts';
+import { counted } from '../config/units.ts';
 import { addAccountOptions, addPageOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -86,9 +87,9 @@ export function configureKeys(command: Command, io: CliIo): void {
 /** A new key, alone on the first line. */
 function answerOf(created: NewKeyView, isQuiet: boolean, note: string): Answer {
   const limits = [
-    created.running === null ? '' : `, ${created.running} requests at the same time`,
-    created.rpm === null ? '' : `, ${created.rpm} requests a minute`,
-    created.tpm === null ? '' : `, ${created.tpm} tokens a minute`,
+    created.running === null ? '' : `, ${counted(created.running, 'request')} at the same time`,
+    created.rpm === null ? '' : `, ${counted(created.rpm, 'request')} a minute`,
+    created.tpm === null ? '' : `, ${counted(created.tpm, 'token')} a minute`,
     created.monthly_usd === null ? '' : `, ${created.monthly_usd} USD a month`,
   ].join('');
   const end = created.expires_at === null ? 'does not expire' : `until ${created.expires_at}`;

@@ -16,6 +16,7 @@ import {
   ratesBetween,
   timeText,
 } from '../admin/index.ts';
+import { counted } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { adminOption, adminUrl } from './admin-address.ts';
 import { askAdmin } from './admin-request.ts';
@@ -201,7 +202,7 @@ export function screenLines(overview: Overview, rates: Rates | null): string[] {
     ...tableOf(threadCells(overview, rates), overview.threads),
     ...clusterLines(overview),
     '',
-    `fetch pool: ${fetch.threads} threads, ${fetch.running} reading, ${fetch.queued} waiting, ${fetch.pages} pages so far`,
+    `fetch pool: ${counted(fetch.threads, 'thread')}, ${fetch.running} reading, ${fetch.queued} waiting, ${counted(fetch.pages, 'page')} so far`,
     ...tableOf(ERROR_CELLS, overview.errors.slice(0, MAX_ERRORS)),
   ];
 }

@@ -16,7 +16,7 @@ import {
   type Settings,
 } from './settings.ts';
 import { storeName } from './store-url.ts';
-import { printAddress, printBytes, printDuration, type Address } from './units.ts';
+import { type Address, counted, printAddress, printBytes, printDuration } from './units.ts';
 import type { AnyType, Fields, Kind, Setting } from './value-types.ts';
 import { findWarnings } from './warning.ts';
 
@@ -67,7 +67,7 @@ export function explain(settings: Settings, source?: string): string {
     ['threads', `${threads === 'auto' ? 'one per core' : threads}, HTTP server ${server}`],
     [
       'keys',
-      `${keys.required ? 'required' : 'not required'}, ${count(keys.static.length, 'static key')} of ${count(accounts, 'account')}`,
+      `${keys.required ? 'required' : 'not required'}, ${counted(keys.static.length, 'static key')} of ${counted(accounts, 'account')}`,
     ],
     [
       'probes',
@@ -118,7 +118,7 @@ function explainModels(models: Readonly<Record<string, ModelSettings>>): string[
     const listed = model.servers.map(serverText);
     return [id, `${listed.length === 0 ? 'no server' : listed.join(', ')}${notes}`];
   });
-  return [`${count(entries.length, 'model')} on ${count(servers, 'server')}`, ...align(rows)];
+  return [`${counted(entries.length, 'model')} on ${counted(servers, 'server')}`, ...align(rows)];
 }
 
 function serverText({ apiKey, dialects, events, url, weight }: ServerSettings): string {
@@ -256,8 +256,4 @@ function placeholderOf({ kind, items }: Setting): string {
 function align(rows: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(0, ...rows.map(([name]) => name.length));
   return rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`);
-}
-
-function count(amount: number, noun: string): string {
-  return `${amount} ${noun}${amount === 1 ? '' : 's'}`;
 }

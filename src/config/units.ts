@@ -62,6 +62,11 @@ export function printBytes(bytes: number): string {
   return printQuantity(bytes, BYTE_UNITS);
 }
 
+/** `1 item`, `2 items`. `noun`: one that gets an s. */
+export function counted(count: number | bigint, noun: string): string {
+  return `${count} ${noun}${Number(count) === 1 ? '' : 's'}`;
+}
+
 function parseQuantity(raw: unknown, units: typeof DURATION_UNITS): number | undefined {
   if (typeof raw !== 'string' && typeof raw !== 'number') return undefined;
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(String(raw).trim());

@@ -42,13 +42,26 @@ function warnOfModels(settings: Settings): string[] {
   const entries = Object.entries(settings.models);
   const isDiscovered = discoverySources(settings).length > 0;
   if (entries.length === 0 && !isDiscovered) return ['nothing to serve: models is empty and discovery is off'];
-  return entries.flatMap(([id, model]) => warnOfModel(id, model, isDiscovered));
+  const having = (count: number): string[] =>
+    isDiscovered ? [] : entries.filter(([, { servers }]) => servers.length === count).map(([id]) => id);
+  return [
+    ...warnOfAll(having(0), 'no server, so every request gets 503'),
+    ...warnOfAll(having(1), 'one server only, so nothing to fail over to'),
+    ...entries.flatMap(([id, model]) => warnOfModel(id, model)),
+  ];
 }
 
-function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings, isDiscovered: boolean): string[] {
+/** Models that one warning names; it counts the others. */
+const MOST_NAMED = 8;
+
+/** One warning for all models that it is about: a line for each of thousands would hide all others. */
+function warnOfAll(ids: readonly string[], problem: string): string[] {
+  const more = ids.length > MOST_NAMED ? ` and ${ids.length - MOST_NAMED} more` : '';
+  return ids.length === 0 ? [] : [`${ids.slice(0, MOST_NAMED).join(', ')}${more}: ${problem}`];
+}
+
+function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings): string[] {
   const warnings: string[] = [];
-  if (servers.length === 0 && !isDiscovered) warnings.push(`${id}: no server, so every request gets 503`);
-  if (servers.length === 1 && !isDiscovered) warnings.push(`${id}: one server only, so nothing to fail over to`);
   for (const { url } of servers) {
     if (!url.endsWith('/v1')) continue;
     warnings.push(`${id}: ${url} ends in /v1, to which paths such as /v1/chat/completions are added: leave /v1 out`);

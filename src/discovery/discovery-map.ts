@@ -38,7 +38,7 @@ export function readDiscoveryMap(value: unknown): DiscoveryMap {
     if (model !== null && servers <= MOST_SERVERS) models.set(id, model);
     else if (model !== null) beyond++;
   }
-  const tooMany = `${counted(beyond)} models are left out: models have at most ${counted(MOST_SERVERS)} servers in all`;
+  const tooMany = `${beyond === 1 ? '1 model is' : `${grouped(beyond)} models are`} left out: models have at most ${grouped(MOST_SERVERS)} servers in all`;
   return { models, notes: [...(beyond > 0 ? [tooMany] : []), ...notes.all()] };
 }
 
@@ -53,7 +53,7 @@ class Notes {
   }
 
   all(): readonly string[] {
-    return this.#more === 0 ? this.#first : [...this.#first, `and ${counted(this.#more)} more`];
+    return this.#more === 0 ? this.#first : [...this.#first, `and ${grouped(this.#more)} more`];
   }
 }
 
@@ -100,7 +100,7 @@ function readServer(
   return [[url, { url, ...common, ...details }]];
 }
 
-function counted(count: number): string {
+function grouped(count: number): string {
   return count.toLocaleString('en-US');
 }
 

@@ -1,5 +1,5 @@
 // The load report as text, and the formatting of figures that text, HTML and live view share.
-import { printDuration } from '../config/units.ts';
+import { counted, printDuration } from '../config/units.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { HistogramSummary } from './histogram.ts';
 import type { LoadReport } from './load-report.ts';
@@ -31,8 +31,7 @@ export function shownArrivals(arrivals: Arrivals): string {
   if (arrivals.kind === 'trace')
     return `open loop, times of the trace${arrivals.speed === 1 ? '' : ` ×${arrivals.speed}`}`;
   const ramp = arrivals.rampMs > 0 ? `, ramp of ${printDuration(arrivals.rampMs)}` : '';
-  if (arrivals.kind === 'closed')
-    return `closed loop, ${arrivals.users} ${arrivals.users === 1 ? 'user' : 'users'}${ramp}`;
+  if (arrivals.kind === 'closed') return `closed loop, ${counted(arrivals.users, 'user')}${ramp}`;
   return `open loop, ${arrivals.perSecond} a second, ${arrivals.kind === 'constant' ? 'evenly' : 'Poisson'}${ramp}`;
 }
 

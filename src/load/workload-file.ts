@@ -3,6 +3,7 @@
 //   ShareGPT: [{ id?, conversations: [{ from: 'human' | 'gpt' | 'system', value }] }], as one JSON array or a line each
 //   Mooncake: { timestamp, input_length, output_length, hash_ids: [] } a line; timestamp in ms, 512 tokens to a hash
 import { createSeededRandom } from '../actor/index.ts';
+import { counted } from '../config/units.ts';
 import { tokensOf, syntheticWords } from './synthetic.ts';
 import { type Script, type UserTurn, type Workload, LoadError } from './workload.ts';
 type Json = Readonly<Record<string, unknown>>;
@@ -36,7 +37,7 @@ function shareGptWorkload(text: string, name: string, maxOutputTokens: number): 
   if (scripts.length === 0) throw new LoadError(`${name} has no conversation in which somebody asks something`);
   let at = 0;
   return {
-    description: `${name}, ${scripts.length} conversations`,
+    description: `${name}, ${counted(scripts.length, 'conversation')}`,
     next: () => scripts[at++ % scripts.length],
   };
 }
@@ -70,7 +71,7 @@ function mooncakeWorkload(text: string, name: string): Workload {
   const blocks = new Map<number, string>();
   let at = 0;
   return {
-    description: `${name}, ${requests.length} requests`,
+    description: `${name}, ${counted(requests.length, 'request')}`,
     isTimed: true,
     next() {
       const request = requests[at++];

@@ -528,7 +528,7 @@ t.test('charges that wait for the ledger are one problem of each try, however ma
   });
   manager.tell({ type: 'Charges', thread: 0, charges: [REPORT, { ...REPORT, amount: -1 }, REPORT, REPORT] });
   await store.settle();
-  t.same(problems, ['4 charges could not be posted; they are tried again: Error: the store is away']);
+  t.same(problems, ['4 charges could not be posted and will be tried again: Error: the store is away']);
   await store.advance(1000);
   t.equal(problems.length, 2);
   isFull = false;

@@ -71,7 +71,7 @@ t.test('what the ledger cannot take now is tried again, what it refuses is lost 
   charges.post(batch);
   calls[0]?.answer.reject(new Error('away'));
   await turn();
-  t.same(told.splice(0), ['2 charges could not be posted; they are tried again', 'delay', 'answer']);
+  t.same(told.splice(0), ['2 charges could not be posted and will be tried again', 'delay', 'answer']);
   charges.retry();
   const refusal: Outcome = { status: 'rejected', reason: new LedgerError('hold-unknown', 'no such lease') };
   calls[1]?.answer.resolve([POSTED, refusal]);

@@ -103,5 +103,5 @@ t.test('keys in PostgreSQL', async (t) => {
   t.match((await run(t, 'keys', 'list', ...where)).stdout, new RegExp(`\\nkey_\\w+ +${stdout.slice(0, 9)} `));
   await run(t, 'credits', 'grant', 'acme', '12.345678901234', ...where);
   t.match((await run(t, 'credits', 'balance', 'acme', ...where)).stdout, / 12\.345678901234 +12345678\.901234 /);
-  t.match((await run(t, 'audit', ...where)).stdout, /^sound: .* 1 movements, 1 accounts/);
+  t.match((await run(t, 'audit', ...where)).stdout, /^sound: .* 1 movement, 1 account,/);
 });

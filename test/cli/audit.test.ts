@@ -10,7 +10,7 @@ t.test('a sound ledger is reported with its counts', async (t) => {
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
   t.equal(
     (await run(t, 'audit', ...where)).stdout,
-    'sound: all accounts add up to 0.00 USD; 1 movements, 1 accounts, 0 open holds\n',
+    'sound: all accounts add up to 0.00 USD; 1 movement, 1 account, 0 open holds\n',
   );
   t.equal(
     (await run(t, 'audit', '--format', 'csv', ...where)).stdout,

@@ -8,7 +8,7 @@ t.test('copies a store that is in use, and the copy is whole', async (t) => {
   await ledger.createAccount({ id: 'acme' });
   await ledger.grant({ id: 'g', account: 'acme', amount: 10n ** 12n });
   const file = `${folder}/copy.db`;
-  t.match((await run(t, 'backup', file, ...where)).stdout, /copy\.db: 1 movements, sound/);
+  t.match((await run(t, 'backup', file, ...where)).stdout, /copy\.db: 1 movement, sound/);
   const copy = ['--store', `sqlite:${file}`];
   t.match((await run(t, 'audit', '--full', ...copy)).stdout, /^sound: /);
   t.match((await run(t, 'credits', 'balance', 'acme', ...copy)).stdout, /^acme +1\.00 /m);

@@ -149,7 +149,7 @@ t.test('discovery, a store that is none, and the facilitator with its headers', 
     { 'no.db': 'this is a text, and long enough to be read, but no database at all' },
   );
   t.match(findings, [
-    { what: 'discovery', result: 'ok', found: '1 models on 2 servers' },
+    { what: 'discovery', result: 'ok', found: '1 model on 2 servers' },
     { what: 'store', result: 'wrong' },
     { what: 'facilitator', result: 'ok', found: 'supports base' },
   ]);
@@ -187,7 +187,7 @@ t.test('as a table for people, with suggestions below', async (t) => {
   t.match(stdout, /ends in \/v1, to which paths such as \/v1\/chat\/completions are added: leave \/v1 out/);
   t.match(stdout, /^server +http:\S+\/v1 +wrong +\d+ ms +404 at \/v1\/health;/m);
   t.match(stdout, /^Suggestions\n {2}http:\S+: remove \/v1: the server answers at http/m);
-  t.match(stdout, /\n1 of 1 are wrong\.\n$/);
+  t.match(stdout, /\n1 of 1 is wrong\.\n$/);
 });
 
 t.test('mistakes as JSON; nothing is asked then', async (t) => {
@@ -209,7 +209,7 @@ t.test('sources of servers are asked once', async (t) => {
     store: null,
   });
   t.match(findings, [
-    { what: 'discovery', name: 'dns vllm.example:8000', result: 'ok', found: '1 models on 2 servers' },
+    { what: 'discovery', name: 'dns vllm.example:8000', result: 'ok', found: '1 model on 2 servers' },
     { name: 'dns none.example:8000', result: 'wrong', found: '0 models on 0 servers; none.example has no records' },
     { name: 'file /does/not/exist', result: 'wrong', found: /ENOENT/, latencyMs: null },
   ]);

@@ -123,7 +123,7 @@ t.test('a screen has everything of the overview, with the rates of CRNs and thre
     /^a\?\[2J +2\/s .* 4 +1 +1 +37$/m,
     /^e +suspended for 28 s +1 +2 +rate limited$/m,
     /^1 +3 +0 % +1\.5 ms +20 ms +50 MiB$/m,
-    /^fetch pool: 1 threads, 1 reading, 5 waiting, 9 pages so far$/m,
+    /^fetch pool: 1 thread, 1 reading, 5 waiting, 9 pages so far$/m,
     /^00:00:09 +503 +HR_X +\/search +– +r\?1$/m,
   ]) {
     t.match(text, part);

@@ -88,3 +88,13 @@ t.test('a probe timeout longer than the interval is reported', async (t) => {
     /^health\.timeout \(6s\) is longer than health\.interval \(5s\)/,
   ]);
 });
+
+t.test('models with the same problem share a warning, which names the first ones', async (t) => {
+  const models = Object.fromEntries(Array.from({ length: 4096 }, (_, at) => [`m${at}`, { servers: ['http://a'] }]));
+  t.same(warningsOf({ models }), [
+    'm0, m1, m2, m3, m4, m5, m6, m7 and 4088 more: one server only, so nothing to fail over to',
+  ]);
+  t.same(warningsOf({ models: { a: { servers: [] }, b: { servers: [] } } }), [
+    'a, b: no server, so every request gets 503',
+  ]);
+});

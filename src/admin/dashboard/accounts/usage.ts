@@ -56,5 +56,5 @@ export function stackedSeries(
   const rest = sorted.slice(MOST_SERIES);
   if (rest.length === 0) return shown;
   const values = days.map((_, day) => rest.reduce((sum, [, series]) => sum + (series.values[day] ?? 0), 0));
-  return [...shown, { name: `${rest.length} others`, values, color: 'quiet' }];
+  return [...shown, { name: rest.length === 1 ? '1 other' : `${rest.length} others`, values, color: 'quiet' }];
 }

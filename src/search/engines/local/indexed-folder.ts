@@ -70,7 +70,11 @@ export class IndexedFolder {
       await this.#collection.refresh();
       this.#checkedMs = startedMs;
       const { leftOut } = this.#collection;
-      this.#notice(leftOut === 0 ? '' : `${leftOut} files are not searched: more than maxFiles or maxBytes`);
+      this.#notice(
+        leftOut === 0
+          ? ''
+          : `${leftOut === 1 ? '1 file is' : `${leftOut} files are`} not searched: more than maxFiles or maxBytes`,
+      );
     } catch {
       this.#notice('the folder cannot be read');
     }
