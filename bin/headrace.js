@@ -35,7 +35,17 @@ if (process.argv[2] === 'serve') process.on('SIGHUP', () => undefined);
 // one upload of 10 MB takes, which counts with the heap.
 setFlagsFromString('--heap-growing-percent=100');
 
+let exitCode = 0;
+
+// Nobody reads the output any more, as behind `| head`, or the disk is full. Commands that serve listen for it themselves.
+process.stdout.on('error', ({ code }) => {
+  if (process.stdout.listenerCount('error') > 1) return;
+  if (code !== 'EPIPE')
+    process.stderr.write(`headrace: standard output is incomplete: it cannot be written (${code})\n`);
+  process.exit(code === 'EPIPE' ? exitCode : 1);
+});
+
 const { main } = await import('../dist/src/cli/main.js');
-const exitCode = await main(process.argv.slice(2));
-// Whatever was printed must be out before the process ends; sockets that are kept alive must not hold it.
-process.stdout.write('', () => process.exit(exitCode));
+exitCode = await main(process.argv.slice(2));
+// Whatever was printed, or could not be, must be out before the process ends; sockets that are kept alive must not hold it.
+process.stdout.write('', () => setImmediate(() => process.exit(exitCode)));

@@ -18,7 +18,7 @@ import {
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
-import { hasMoreValues, tooDeepAt } from './json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
 import { isOfForeignPage } from './page-origin.ts';
 import { authenticate, TOOL_BODY_BYTES, TOOL_BODY_VALUES } from './pipeline.ts';
 import { refuse } from './refuse.ts';

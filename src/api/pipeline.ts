@@ -23,7 +23,7 @@ import { type ErrorCode, HeadraceError, type ValidationEntry } from '../errors.t
 import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
-import { hasMoreValues, tooDeepAt } from './json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
 import { refuse } from './refuse.ts';
 

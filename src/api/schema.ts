@@ -4,7 +4,7 @@ import { counted } from '../config/units.ts';
 import { HeadraceError } from '../errors.ts';
 import { SAFE_SEARCH, type SearchFilters, TIME_RANGES } from '../search/index.ts';
 import type { ValidationEntry } from '../errors.ts';
-import { jsonMistakeOffset } from './json-syntax.ts';
+import { jsonMistakeOffset } from '../config/json-syntax.ts';
 import { MAX_URL_LENGTH, checkScalar } from './scalars.ts';
 import type { Annotations, EnumSchema, FormatSchema, ScalarSchema } from './scalars.ts';
 

@@ -35,7 +35,7 @@ export function configureCheck(command: Command, io: CliIo): void {
     .option('--json', 'prints mistakes and findings as JSON')
     .allowUnknownOption()
     .allowExcessArguments()
-    .action(async (options: CheckOptions) => check(options, readRest(command.args, 0).settings, io));
+    .action(async (options: CheckOptions) => check(options, readRest(command, 0).settings, io));
 }
 
 async function check(

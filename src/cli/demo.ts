@@ -61,7 +61,7 @@ export function configureDemo(command: Command, io: CliIo): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', '\nSettings of the gateway may follow as --SETTING VALUE: see headrace serve --help.')
-    .action(async (options: DemoOptions) => demo(options, readRest(command.args, 0).settings, io));
+    .action(async (options: DemoOptions) => demo(options, readRest(command, 0).settings, io));
 }
 
 interface DemoOptions {
@@ -74,13 +74,14 @@ interface DemoOptions {
 /** What the demo shows of pages: the address of one that needs a browser, and the browser. */
 interface Pages {
   readonly url: string;
-  readonly browser: 'sandboxed' | 'unsandboxed' | 'absent';
+  readonly browser: 'sandboxed' | 'unsandboxed' | 'absent' | 'unwanted';
 }
 
 const TELLS: Readonly<Record<Pages['browser'], string>> = {
   sandboxed: ', which a browser renders since it is empty without its scripts (see rendered)',
   unsandboxed:
     ', which a browser renders since it is empty without its scripts (see rendered; as root, the browser runs without its sandbox)',
+  unwanted: ', empty since no browser renders it (--no-browser)',
   absent: ', empty since no browser renders it: install chromium and start the demo again',
 };
 
@@ -146,7 +147,13 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
   for (const signal of SIGNALS) io.events.off(signal, stop);
   const pages: Pages = {
     url: site.url,
-    browser: browser === null ? 'absent' : browser.isSandboxed ? 'sandboxed' : 'unsandboxed',
+    browser: !options.browser
+      ? 'unwanted'
+      : browser === null
+        ? 'absent'
+        : browser.isSandboxed
+          ? 'sandboxed'
+          : 'unsandboxed',
   };
   const closeHosts = async (): Promise<void> => {
     const parts = [search, site, ...[...hosts.values()].flat(), ...(browser === null ? [] : [browser])];

@@ -45,15 +45,15 @@ export function configureFetch(command: Command, io: CliIo): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', MORE)
-    .action(async (options: FetchOptions) => fetchPage(options, command.args, io));
+    .action(async (options: FetchOptions) => fetchPage(options, command, io));
 }
 
 async function fetchPage(
   { format, images, include, json, links, maxChars, start }: FetchOptions,
-  args: readonly string[],
+  command: Command,
   io: CliIo,
 ): Promise<void> {
-  const { words, settings } = readRest(args, 1);
+  const { words, settings } = readRest(command, 1);
   const [url] = words;
   if (url === undefined) throw new UsageError("missing required argument 'url'");
   const resolution = resolveSettings({ threads: 0, admin: null, log: { level: 'warn' } }, {}, settings);

@@ -2,6 +2,7 @@
 // models, and says how to start and try the gateway.
 
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { chmod, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
@@ -9,7 +10,7 @@ import { stringify } from 'yaml';
 import { visible } from '../admin/index.ts';
 import { loadConfigText } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
-import { printAddress } from '../config/units.ts';
+import { parseAddress, printAddress } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { attachEngine } from '../host/index.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -66,6 +67,8 @@ export function configureInit(command: Command, io: CliIo): void {
 }
 
 async function init(options: InitOptions, io: CliIo): Promise<void> {
+  // Said before anything is asked.
+  if (options.force !== true && existsSync(options.config)) throw exists(options.config);
   const answers = await ask(options, io);
   const findings = await Promise.all(answers.servers.map(examine));
   const text = configurationText(answers, findings);
@@ -92,22 +95,20 @@ async function ask(options: InitOptions, io: CliIo): Promise<Answers> {
     return answer.trim() || standard;
   };
   try {
-    const servers = await answerTo('Model servers, URLs separated by commas (none yet: just Enter): ', server, '');
+    const urls = await answerTo('Model servers, URLs separated by commas (none yet: just Enter): ', server, '');
+    const servers = urls
+      .split(/[\s,]+/)
+      .filter((url) => url !== '')
+      .map(serverUrl);
     const address = await answerTo(`Address for clients, HOST:PORT (${LISTEN}): `, listen, LISTEN);
+    if (parseAddress(address, '') === undefined) throw new UsageError(`listen: must be HOST:PORT, such as ${LISTEN}`);
     const needed = await answerTo(
       'Do clients need a key, yes or no (yes): ',
       key === undefined ? key : String(key),
       'yes',
     );
     return {
-      servers: [
-        ...new Set(
-          servers
-            .split(/[\s,]+/)
-            .filter((url) => url !== '')
-            .map(serverUrl),
-        ),
-      ],
+      servers: [...new Set(servers)],
       listen: address,
       key: /^(n|no|false)$/i.test(needed) ? null : `hr_${randomBytes(KEY_BYTES).toString('base64url')}`,
     };
@@ -212,6 +213,10 @@ function word(text: string): string {
   return stringify(text, { lineWidth: 0 }).trimEnd();
 }
 
+function exists(file: string): UsageError {
+  return new UsageError(`${file} exists: --force replaces it, --config FILE writes another one`);
+}
+
 async function write(file: string, text: string, isForced: boolean): Promise<void> {
   try {
     await writeFile(file, text, { mode: 0o600, flag: isForced ? 'w' : 'wx' });
@@ -219,8 +224,7 @@ async function write(file: string, text: string, isForced: boolean): Promise<voi
     if (isForced) await chmod(file, 0o600);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST')
-      throw new UsageError(`${file} exists: --force replaces it, --config FILE writes another one`);
+    if (code === 'EEXIST') throw exists(file);
     throw new UsageError(`${file} cannot be written (${code ?? messageOf(error)})`);
   }
 }

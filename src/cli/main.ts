@@ -154,6 +154,7 @@ const HELP_WIDTH = 118;
 /** Runs a command line without the name of the program; resolves with the exit code once everything is closed. */
 export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
   try {
+    if (argv[0] === 'help') refuseUnknown(argv[1]);
     const program = await programFor(argv, io);
     await program.parseAsync(argv.length === 0 ? ['--help'] : orderArguments(argv, program), { from: 'user' });
     return io.exitCode;
@@ -190,6 +191,14 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
     if (isWhole || argv.includes(name)) (await load())(command, io);
   }
   return program;
+}
+
+/** Commander prints the help of everything when it is asked for that of an unknown command. */
+function refuseUnknown(command: string | undefined): void {
+  if (command === undefined || command.startsWith('-') || command === 'help' || Object.hasOwn(COMMANDS, command))
+    return;
+  const near = nearest(command, Object.keys(COMMANDS));
+  throw new UsageError(`unknown command '${command}'${near === undefined ? '' : ` (Did you mean ${near}?)`}`);
 }
 
 /** A command that takes settings takes any option: a required one that is missing may be there in another spelling. */

@@ -40,7 +40,7 @@ export function configureMcp(command: Command, io: CliIo): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', EXAMPLE)
-    .action(async (options: McpOptions) => serveMcp(options, readRest(command.args, 0).settings, io));
+    .action(async (options: McpOptions) => serveMcp(options, readRest(command, 0).settings, io));
 }
 
 async function serveMcp(options: McpOptions, overrides: Readonly<Record<string, string>>, io: CliIo): Promise<void> {

@@ -3,6 +3,8 @@
 
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import type { Mistake } from '../config/load.ts';
+import { SETTINGS } from '../config/settings.ts';
+import { nearest } from '../config/spelling.ts';
 import { durationProblem, parseDuration } from '../config/units.ts';
 import { UsageError } from './io.ts';
 
@@ -65,8 +67,12 @@ export function nameOf(option: string): string {
   return option.startsWith('--') ? option.replace(/=.*$/s, '') : option.slice(0, 2);
 }
 
-/** Sorts what commander leaves of a command with unknown options: `--name value`, `--name=value` and words. */
-export function readRest(args: readonly string[], maxWords: number): Rest {
+/**
+ * Sorts what commander leaves of a command with unknown options: `--name value`, `--name=value` and words. What is no setting, and
+ * near to an option of the command, is that one misspelt.
+ */
+export function readRest({ args, options }: Pick<Command, 'args' | 'options'>, maxWords: number): Rest {
+  const own = options.map(({ long = '' }) => long.slice(2));
   const words: string[] = [];
   const settings: Record<string, string> = {};
   for (let i = 0; i < args.length; i++) {
@@ -76,6 +82,9 @@ export function readRest(args: readonly string[], maxWords: number): Rest {
         throw new UsageError(`too many arguments: ${word.startsWith('-') ? nameOf(word) : word}`);
       continue;
     }
+    const name = nameOf(word);
+    const near = SETTINGS.some(({ flag }) => flag === name) ? undefined : nearest(name.slice(2), own);
+    if (near !== undefined) throw new UsageError(`unknown option '${name}' (Did you mean --${near}?)`);
     const equals = word.indexOf('=');
     if (equals >= 0) {
       settings[word.slice(2, equals)] = word.slice(equals + 1);

@@ -49,7 +49,7 @@ export function configurePicker(command: Command, io: CliIo): void {
     .option('--tls-key <file>', 'its key as PEM')
     .allowUnknownOption()
     .allowExcessArguments()
-    .action(async (options: PickerOptions) => pick(options, readRest(command.args, 0).settings, io));
+    .action(async (options: PickerOptions) => pick(options, readRest(command, 0).settings, io));
 }
 
 function address(text: string): Address {

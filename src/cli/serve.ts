@@ -36,7 +36,7 @@ export function configureServe(command: Command, io: CliIo): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', () => `\n${helpText()}`)
-    .action(async ({ config }: { config: string }) => serve(config, readRest(command.args, 0).settings, io));
+    .action(async ({ config }: { config: string }) => serve(config, readRest(command, 0).settings, io));
 }
 
 /** What a change of the file and SIGHUP need. */

@@ -6,6 +6,7 @@ import { dirname, resolve } from 'node:path';
 import { type Document, LineCounter, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
+import { jsonMistakeOffset } from './json-syntax.ts';
 import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
 import { SCHEMA, SETTINGS, type SettingRow, type Settings } from './settings.ts';
 import { nearest } from './spelling.ts';
@@ -185,7 +186,10 @@ function unknownVariables(env: Environment): Mistake[] {
 }
 
 /** Reads YAML or JSON. An empty text is an empty configuration. Syntax errors come as `FILE:LINE:COLUMN`. */
-export function parseConfigText(text: string, filename: string): Parsed {
+export function parseConfigText(content: string, filename: string): Parsed {
+  // What a file in UTF-16 begins with, as some editors write.
+  if (content.startsWith('\uFFFD')) return { mistakes: [{ path: filename, message: 'is not text in UTF-8' }] };
+  const text = content.replace(/^\uFEFF/, '');
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines });
   // The messages of the parser quote the line, which may hold a key: only code and position are used.
@@ -286,10 +290,9 @@ function refuseLooseJson(text: string, filename: string): Mistake[] {
   try {
     JSON.parse(text);
     return [];
-  } catch (error) {
-    const [, line, column] = /line (\d+) column (\d+)/.exec(String(error)) ?? [];
-    const where = line === undefined ? filename : `${filename}:${line}:${column}`;
-    return [{ path: where, message: 'is not valid JSON' }];
+  } catch {
+    const before = Array.from(text).slice(0, jsonMistakeOffset(text)).join('').split('\n');
+    return [{ path: `${filename}:${before.length}:${before.at(-1)!.length + 1}`, message: 'is not valid JSON here' }];
   }
 }
 

@@ -55,7 +55,8 @@ export function fileSource(
 }
 
 /** Reads the text of a discovery file. Throws when it is none. */
-function readFileMap(text: string, path: string): DiscoveryMap {
+function readFileMap(content: string, path: string): DiscoveryMap {
+  const text = content.replace(/^\uFEFF/, '');
   if (text.trim() === '') throw new Error('is empty; write {} for no servers');
   let value: unknown;
   try {

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
-import { tooDeepAt } from '../api/json-syntax.ts';
+import { tooDeepAt } from '../config/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profiles.ts';

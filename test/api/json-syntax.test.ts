@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { createGateway } from '../../src/index.ts';
-import { hasMoreValues, tooDeepAt } from '../../src/api/json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from '../../src/config/json-syntax.ts';
 
 t.test('finds the first bracket that is nested too deep, in code points', async (t) => {
   for (const [text, at] of [

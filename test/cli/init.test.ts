@@ -104,6 +104,30 @@ t.test('Enter takes the defaults; what a flag names is not asked', async (t) => 
   t.match(readFileSync(file, 'utf8'), 'required: true');
 });
 
+t.test('a wrong answer is refused before the next question, an existing file before the first', async (t) => {
+  const folder = t.testdir({ 'there.yaml': '' });
+  const file = join(folder, 'headrace.yaml');
+  for (const [answers, refused] of [
+    [['ftp://x\n'], 'ftp://x is not the URL of a server'],
+    [['\n', 'nowhere\n'], 'listen: must be HOST:PORT, such as 127.0.0.1:8080'],
+  ] as const) {
+    const cli = startCli(t, ['init', '--config', file], TERMINAL);
+    await cli.shows(/Model servers.*: $/);
+    cli.stdin.write(answers[0]);
+    if (answers[1] !== undefined) {
+      await cli.shows(/Address for clients.*: $/);
+      cli.stdin.write(answers[1]);
+    }
+    t.equal((await cli.ends()).code, 1);
+    t.match(cli.stderr, refused);
+    t.notMatch(cli.stdout, 'need a key');
+  }
+  t.notOk(existsSync(file));
+  const cli = startCli(t, ['init', '--config', join(folder, 'there.yaml')], TERMINAL);
+  t.equal((await cli.ends()).code, 1);
+  t.equal(cli.stdout, '');
+});
+
 t.test('an end of input writes nothing', async (t) => {
   const file = join(t.testdir({}), 'headrace.yaml');
   const cli = startCli(t, ['init', '--config', file], TERMINAL);

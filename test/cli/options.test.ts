@@ -5,7 +5,7 @@ import { runCli } from '../support/cli.ts';
 const CONFIG = 'models: { m: { servers: ["http://10.0.0.1:9001"] } }\n';
 
 t.test('reads words and both forms of a setting', (t) => {
-  t.same(readRest(['http://x', '--timeouts.connect=5s', '--threads', '2'], 1), {
+  t.same(readRest({ args: ['http://x', '--timeouts.connect=5s', '--threads', '2'], options: [] }, 1), {
     words: ['http://x'],
     settings: { 'timeouts.connect': '5s', threads: '2' },
   });
@@ -13,18 +13,24 @@ t.test('reads words and both forms of a setting', (t) => {
 });
 
 t.test('a value may begin with a dash or hold an equals sign', (t) => {
-  t.same(readRest(['--a', '-1', '--b=c=d', '--e='], 0).settings, { a: '-1', b: 'c=d', e: '' });
+  t.same(readRest({ args: ['--a', '-1', '--b=c=d', '--e='], options: [] }, 0).settings, { a: '-1', b: 'c=d', e: '' });
   t.end();
 });
 
 t.test('the last of two equal settings wins', (t) => {
-  t.same(readRest(['--a', '1', '--a', '2'], 0).settings, { a: '2' });
+  t.same(readRest({ args: ['--a', '1', '--a', '2'], options: [] }, 0).settings, { a: '2' });
   t.end();
 });
 
 t.test('a setting without its value, and a word too many, are usage errors', (t) => {
-  t.throws(() => readRest(['--threads'], 0), { name: 'UsageError', message: "option '--threads' argument missing" });
-  t.throws(() => readRest(['a', 'b'], 1), { name: 'UsageError', message: 'too many arguments: b' });
+  t.throws(() => readRest({ args: ['--threads'], options: [] }, 0), {
+    name: 'UsageError',
+    message: "option '--threads' argument missing",
+  });
+  t.throws(() => readRest({ args: ['a', 'b'], options: [] }, 1), {
+    name: 'UsageError',
+    message: 'too many arguments: b',
+  });
   t.end();
 });
 

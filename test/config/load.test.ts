@@ -292,9 +292,19 @@ t.test('the address of a wallet needs no quotes', async (t) => {
 t.test('a file called JSON is read as JSON', async (t) => {
   t.same(parseConfigText('{\n\t"threads": 2\n}', 'x.json'), { input: { threads: 2 } });
   t.match(parseConfigText('{"threads": }', 'x.json'), {
-    mistakes: [{ path: /^x\.json/, message: 'is not valid JSON' }],
+    mistakes: [{ path: 'x.json:1:13', message: 'is not valid JSON here' }],
   });
+  t.match(parseConfigText('{\n  "models": { "😀": [1,] }\n}', 'x.json'), { mistakes: [{ path: 'x.json:2:24' }] });
   t.same(parseConfigText('', 'x.json'), { input: {} });
+});
+
+t.test('a mark of the byte order is no part of the text; UTF-16 is named', async (t) => {
+  for (const name of ['x.json', 'x.yaml']) {
+    t.same(parseConfigText('\uFEFF{"threads": 2}', name), { input: { threads: 2 } });
+    t.same(parseConfigText(Buffer.from('\uFEFFthreads: 2', 'utf16le').toString(), name), {
+      mistakes: [{ path: name, message: 'is not text in UTF-8' }],
+    });
+  }
 });
 
 t.test('a file is loaded, and one that cannot be read is a mistake', async (t) => {

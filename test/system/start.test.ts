@@ -46,6 +46,20 @@ t.test('a mistake of the command line is one sentence and exit code 1', async (t
   );
 });
 
+t.test('output that cannot be written is a failure, output that nobody reads any more is none', async (t) => {
+  const headrace = `"${process.execPath}" "${new URL('../../../bin/headrace.js', import.meta.url).pathname}"`;
+  for (const [command, code, stderr] of [
+    ['serve --help > /dev/full', 1, 'headrace: standard output is incomplete: it cannot be written (ENOSPC)\n'],
+    // The reader has left before anything is written.
+    ['serve --help | true; exit ${PIPESTATUS[0]}', 0, ''],
+  ] as const) {
+    const ended = await run('bash', ['-c', `${headrace} ${command}`]).catch(
+      (error: { code: number; stderr: string }) => error,
+    );
+    t.match({ code: 0, ...ended }, { code, stderr });
+  }
+});
+
 t.test(
   'serve prints the ready lines to standard output and nothing else; logs are JSON on standard error',
   async (t) => {
