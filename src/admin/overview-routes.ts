@@ -242,8 +242,10 @@ type Recorder = <Result extends object>(
 
 /** Parses the body of an action: the action, or a message about what is wrong with it. */
 function readAction(action: CrnOverride['action'], value: unknown): (CrnOverride & { readonly url: string }) | string {
-  const { url, for: duration, ...rest } = (value ?? {}) as Readonly<Record<string, unknown>>;
-  if (typeof url !== 'string' || url === '') return 'url: the base URL of a CRN is missing';
+  const { url: given, for: duration, ...rest } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof given !== 'string' || given === '') return 'url: the base URL of a CRN is missing';
+  // As in the configuration, where a slash at the end does not count.
+  const url = given.replace(/\/+$/, '');
   const unknown = Object.keys(rest)[0];
   if (unknown !== undefined) return `${unknown}: there is no such field`;
   if (action !== 'eject') return duration === undefined ? { url, action } : 'for: belongs to an ejection';

@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 import { helpText } from '../config/describe.ts';
-import { loadConfigFile, type Resolution } from '../config/load.ts';
+import { loadConfigFile, type Resolution, type SettingSources } from '../config/load.ts';
 import { storeName, unwritableFolder } from '../config/store-url.ts';
 import { findWarnings } from '../config/warning.ts';
 import { watchConfig } from '../config/watch.ts';
@@ -78,7 +78,10 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
   let last: Promise<unknown> = Promise.resolve();
   // One after the other, so that what was read first is not put in force last.
   const reload = (): Promise<ReloadAnswer> => {
-    const answer = last.then(async () => apply(await loadConfigFile(file, io.env, overrides), file, gateway, log));
+    const answer = last.then(async () => {
+      const loaded = refuseEmpty(await loadConfigFile(file, io.env, overrides), file, sources);
+      return apply(loaded, file, gateway, log);
+    });
     last = answer.catch(() => undefined);
     return answer;
   };
@@ -101,6 +104,13 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
   // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.
   void start();
   await serving.ended.finally(endWatch);
+}
+
+/** A file that says nothing any more was cut off, as on a full disk: it would take every model and key away. */
+function refuseEmpty(loaded: Resolution, file: string, started: SettingSources): Resolution {
+  const isSilent = (sources: SettingSources): boolean => !Object.values(sources).includes('file');
+  if ('mistakes' in loaded || isSilent(started) || !isSilent(loaded.sources)) return loaded;
+  return { mistakes: [{ path: file, message: 'holds no setting any more; for no models write models: {}' }] };
 }
 
 /** Puts a configuration in force, unless it is wrong. */

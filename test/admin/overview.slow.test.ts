@@ -171,7 +171,7 @@ t.test(
     const drained = await crn(first);
     t.equal(drained.attempts, before);
     t.match(drained, { models: [{ standing: 'drained' }] });
-    t.equal((await act('/crns/drain', { url: second.url })).status, 200);
+    t.equal((await act('/crns/drain', { url: `${second.url}/` })).status, 200);
     t.equal((await chat(url)).status, 503, 'nobody is left, and nobody is tried');
     t.equal((await act('/crns/return', { url: first.url })).status, 200);
     t.match(await crn(first), { models: [{ standing: 'up' }] });

@@ -103,6 +103,10 @@ t.test('an invalid file is logged and keeps the running configuration', async (t
   served.rewrite('{ "models": ');
   await until('the second mistake', () => served.cli.log.filter(({ level }) => level === 50).length === 2);
   t.equal((await chat(served.url)).status, 200);
+  // As a full disk leaves it.
+  served.rewrite('');
+  await served.cli.complains(/holds no setting any more; for no models write models: \{\}/);
+  t.equal((await chat(served.url)).status, 200);
   served.rewrite(withModels(hosts, { renamed: { servers: [hosts[0]?.url ?? ''] } }));
   await until('the repaired file is in force', async () => (await chat(served.url)).status === 404);
 });
