@@ -2,7 +2,7 @@
 // the store of a configuration, or a running gateway), and how an answer is printed.
 
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { resolve } from 'node:path';
@@ -22,7 +22,7 @@ import {
   AdminClientError,
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
-import { LedgerError, openLedger } from '../billing/main-thread.ts';
+import { inspectStore, LedgerError, openLedger } from '../billing/main-thread.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { parseConfigText, resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
@@ -219,10 +219,12 @@ export async function runOnLedger(
 
 /** Opens a store that exists, unless it may be made: one that is made by mistake would hide that the right one was not found. */
 async function openStore(url: string, mayCreate: boolean): Promise<Ledger> {
-  const file = storeFile(url);
-  if (file !== null && !mayCreate && !existsSync(file))
+  const name = storeFile(url) ?? storeName(url);
+  const isNew = name === 'sqlite::memory:' || statSync(name, { throwIfNoEntry: false })?.size === 0;
+  // A file or database that another program has made is left alone.
+  if (!mayCreate && !isNew && (await inspectStore(url, systemClock)).version === 0)
     throw new UsageError(
-      `there is no store at ${file}: name it with --config or --store; a gateway makes it when it starts, --create makes it now`,
+      `there is no store at ${name}: name it with --config or --store; a gateway makes it when it starts, --create makes it now`,
     );
   return openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
 }

@@ -1,7 +1,8 @@
 // What the commands on accounts share: where the accounts are, and wrong command lines.
 
 import { existsSync, readdirSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { postgresDatabase } from '../support/postgres.ts';
 import { runCli } from '../support/cli.ts';
@@ -97,9 +98,24 @@ t.test('no second store is made where the first one lies in the working folder',
   t.notOk(existsSync(`${folder}/package.json`));
 });
 
+t.test('a database of another program is no store, and stays as it is', async (t) => {
+  const file = join(t.testdir({}), 'other.db');
+  const other = new DatabaseSync(file);
+  other.exec('create table theirs (id text)');
+  other.close();
+  const { exit, stderr } = await runCli(t, ['keys', 'list', '--store', `sqlite:${file}`]);
+  t.equal(exit.code, 1);
+  t.match(stderr, `there is no store at ${file}`);
+  const same = new DatabaseSync(file);
+  t.teardown(() => same.close());
+  t.same(same.prepare('select name from sqlite_schema').all(), [{ name: 'theirs' }]);
+});
+
 t.test('keys in PostgreSQL', async (t) => {
   const where = ['--store', await postgresDatabase()];
-  const { stdout } = await run(t, 'keys', 'create', '--account', 'acme', '--quiet', ...where);
+  const refused = await runCli(t, ['keys', 'list', ...where]);
+  t.match(refused.stderr, 'there is no store at postgres://', 'a database without a ledger stays as it is');
+  const { stdout } = await run(t, 'keys', 'create', '--create', '--account', 'acme', '--quiet', ...where);
   t.match((await run(t, 'keys', 'list', ...where)).stdout, new RegExp(`\\nkey_\\w+ +${stdout.slice(0, 9)} `));
   await run(t, 'credits', 'grant', 'acme', '12.345678901234', ...where);
   t.match((await run(t, 'credits', 'balance', 'acme', ...where)).stdout, / 12\.345678901234 +12345678\.901234 /);
