@@ -449,7 +449,12 @@ export class HeadraceError extends Error {
 /** What is wrong with a request, as one text. */
 export function validationText(entries: readonly ValidationEntry[]): string {
   return entries
-    .map(({ hint, loc, msg }) => `${loc.join('.')}: ${msg}${hint === undefined ? '' : `: ${hint}`}`)
+    .map(({ hint, loc, msg }) => [
+      ...(loc.length === 0 ? [] : [loc.join('.')]),
+      msg,
+      ...(hint === undefined ? [] : [hint]),
+    ])
+    .map((parts) => parts.join(': '))
     .join('; ');
 }
 

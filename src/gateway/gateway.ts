@@ -75,7 +75,7 @@ export interface Gateway {
   listen(): Promise<Listening>;
   /**
    * Resolves when every CRN has been judged once; `/health` answers 200 from then on. Rejects with `HR_DRAINING` when the gateway
-   * closes before.
+   * closes before or has been closed.
    */
   ready(): Promise<void>;
   /** Stops accepting, lets requests in flight finish within `timeouts.drain`, ends everything. Safe to call twice. */
@@ -383,7 +383,7 @@ class RunningGateway implements ServedGateway {
   }
 
   ready(): Promise<void> {
-    return this.#control.ready;
+    return this.#closing === null ? this.#control.ready : Promise.reject(new HeadraceError('HR_DRAINING'));
   }
 
   close(): Promise<void> {

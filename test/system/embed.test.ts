@@ -157,6 +157,16 @@ t.test('a closed gateway sends nothing to its servers', async (t) => {
   t.match(await gateway.inject({ path: '/v1/chat/completions', headers, body }), refused);
   t.equal((await chat(urlOf(t, server))).status, 503);
   t.equal((await gateway.inject({ path: '/health' })).status, 503);
+  await t.rejects(gateway.ready(), { code: 'HR_DRAINING' }, 'though it was ready');
+});
+
+t.test('what is wrong with a request as a whole is said without a field', async (t) => {
+  const gateway = createGateway({ keys: { required: false } });
+  t.teardown(() => gateway.close());
+  await t.rejects(gateway.search('weir' as never), {
+    code: 'HR_REQUEST_INVALID',
+    message: 'Validation failed: Input should be a valid dictionary or object to extract fields from',
+  });
 });
 
 t.test('a closed gateway opens no port', async (t) => {
