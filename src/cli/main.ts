@@ -149,6 +149,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
 };
 
+/** Columns of help where the terminal has as many, and outside of terminals. */
 const HELP_WIDTH = 118;
 
 /** Runs a command line without the name of the program; resolves with the exit code once everything is closed. */
@@ -179,8 +180,8 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
       writeErr: (text) => io.stderr.write(text),
       // Printed by `main` together with all other failures.
       outputError: () => undefined,
-      getOutHelpWidth: () => HELP_WIDTH,
-      getErrHelpWidth: () => HELP_WIDTH,
+      getOutHelpWidth: () => Math.min(io.stdout.columns || HELP_WIDTH, HELP_WIDTH),
+      getErrHelpWidth: () => Math.min(io.stderr.columns || HELP_WIDTH, HELP_WIDTH),
     })
     .addHelpText(
       'after',
@@ -189,8 +190,15 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
   for (const [name, { summary, group, load }] of Object.entries(COMMANDS)) {
     const command = program.command(name).summary(summary).helpGroup(group);
     if (isWhole || argv.includes(name)) (await load())(command, io);
+    if ((io.stdout.columns || HELP_WIDTH) < HELP_WIDTH) joinLines(command);
   }
   return program;
+}
+
+/** Descriptions have lines of `HELP_WIDTH`: broken again, every second one would be short. */
+function joinLines(command: Command): void {
+  command.description(command.description().replaceAll(/(?<!\n)\n(?![\n ])/g, ' '));
+  for (const each of command.commands) joinLines(each);
 }
 
 /** Commander prints the help of everything when it is asked for that of an unknown command. */

@@ -91,3 +91,14 @@ t.test('the help of serve tells of every setting', async (t) => {
   for (const { flag } of SETTINGS) t.ok(text.includes(`${flag} `), flag);
   t.equal(await helpOf(t, 'help', 'serve'), text);
 });
+
+t.test('help fits a narrow terminal', async (t) => {
+  const { stdout } = await runCli(t, ['usage', '--help'], { terminal: { columns: 80, rows: 24 } });
+  t.same(
+    stdout.split('\n').filter((line) => line.length > 80 && !line.startsWith('  headrace usage ')),
+    [],
+    'but for the example, which is pasted',
+  );
+  t.match(stdout, 'rests on an estimate, as after a broken stream; an empty key', 'lines of a paragraph are joined');
+  t.match(stdout, /^ {23}HEADRACE_STORE$/m, 'what is cut goes on below its column');
+});
