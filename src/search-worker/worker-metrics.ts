@@ -1,25 +1,26 @@
 // The metrics of a search worker: Prometheus text for `/metrics`, totals for `/health`.
 
 import { metricsText } from '../telemetry/exposition.ts';
-import { type Bounds, Counters, Histograms } from '../telemetry/series.ts';
+import { type Bounds, Families } from '../telemetry/series.ts';
 
 /** From 1 ms, an index in memory, to 32 s, a service at the deadline. */
 const DURATIONS: Bounds = { from: -10, to: 5, perDoubling: 8 };
 
 export class WorkerMetrics {
-  readonly #requests = new Counters(
+  readonly #families = new Families();
+  readonly #requests = this.#families.counter(
     'headrace_search_worker_requests_total',
     'Searches by outcome: ok, a reason as gateways read it, or why they did not get to the engine',
     ['outcome'],
   );
-  readonly #duration = new Histograms(
+  readonly #duration = this.#families.histogram(
     'headrace_search_worker_request_duration_seconds',
     'Time of a search from its head to its end',
     [],
     DURATIONS,
   );
-  readonly #inFlight = new Counters('headrace_search_worker_in_flight', 'Searches without an answer', [], 'gauge');
-  readonly #upstream = new Counters(
+  readonly #inFlight = this.#families.gauge('headrace_search_worker_in_flight', 'Searches without an answer');
+  readonly #upstream = this.#families.counter(
     'headrace_search_worker_upstream_calls_total',
     'Requests to the service behind the engine: answered (whatever the status), failed, cancelled',
     ['outcome'],
@@ -66,6 +67,6 @@ export class WorkerMetrics {
 
   /** Prometheus text. */
   text(): string {
-    return metricsText([[this.#requests.json(), this.#duration.json(), this.#inFlight.json(), this.#upstream.json()]]);
+    return metricsText([this.#families.json()]);
   }
 }

@@ -1,7 +1,7 @@
 // Metrics of the link to sibling gateways, counted in the control plane. Empty while the gateway is alone by its settings.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { type Bounds, Counters, Histograms } from './series.ts';
+import { type Bounds, Families } from './series.ts';
 
 /** From 0.2 ms, an engine on the same machine, to 2 s, when a connection is given up. */
 const ANSWERS: Bounds = { from: -12, to: 1, perDoubling: 4 };
@@ -18,57 +18,49 @@ export interface ClusterGauges {
 }
 
 export class ClusterMetrics {
-  readonly #connected = new Counters(
+  readonly #families = new Families();
+  readonly #connected = this.#families.gauge(
     'headrace_cluster_connected',
     'Whether Redis or Valkey answers: 1 or 0; missing while cluster.url is not set',
-    [],
-    'gauge',
   );
-  readonly #siblings = new Counters('headrace_cluster_siblings', 'Other gateways that are alive', [], 'gauge');
-  readonly #age = new Counters(
+  readonly #siblings = this.#families.gauge('headrace_cluster_siblings', 'Other gateways that are alive');
+  readonly #age = this.#families.gauge(
     'headrace_cluster_news_age_seconds',
     'Time since the last message of the sibling that has been silent for longest',
-    [],
-    'gauge',
   );
-  readonly #unanswered = new Counters(
+  readonly #unanswered = this.#families.gauge(
     'headrace_cluster_unanswered',
     'Commands that the engine has not answered yet',
-    [],
-    'gauge',
   );
-  readonly #unansweredBytes = new Counters(
+  readonly #unansweredBytes = this.#families.gauge(
     'headrace_cluster_unanswered_bytes',
     'Bytes of the commands that the engine has not answered yet',
-    [],
-    'gauge',
   );
-  readonly #messages = new Counters(
+  readonly #messages = this.#families.counter(
     'headrace_cluster_messages_total',
     'Messages between gateways by topic, direction (in, out) and result: ok, or why they were dropped or ignored',
     ['topic', 'direction', 'result'],
   );
-  readonly #bytes = new Counters(
+  readonly #bytes = this.#families.counter(
     'headrace_cluster_bytes_total',
     'Bytes of the bodies of messages between gateways that were sent (out) or taken (in)',
     ['direction'],
   );
-  readonly #commands = new Counters(
+  readonly #commands = this.#families.counter(
     'headrace_cluster_commands_total',
     'Commands to the engine by result: ok, refused (it answered with an error), timeout, away, full',
     ['result'],
   );
-  readonly #duration = new Histograms(
+  readonly #duration = this.#families.histogram(
     'headrace_cluster_command_duration_seconds',
     'Time from a command to the answer of the engine, heartbeats among them',
     [],
     ANSWERS,
     { showsEmpty: false },
   );
-  readonly #lost = new Counters(
+  readonly #lost = this.#families.counter(
     'headrace_cluster_connections_lost_total',
     'Connections to the engine that broke or were given up',
-    [],
   );
 
   set(gauges: ClusterGauges | null): void {
@@ -101,17 +93,6 @@ export class ClusterMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [
-      this.#connected.json(),
-      this.#siblings.json(),
-      this.#age.json(),
-      this.#unanswered.json(),
-      this.#unansweredBytes.json(),
-      this.#messages.json(),
-      this.#bytes.json(),
-      this.#commands.json(),
-      this.#duration.json(),
-      this.#lost.json(),
-    ];
+    return this.#families.json();
   }
 }

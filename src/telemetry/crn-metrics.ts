@@ -2,7 +2,7 @@
 // happen. Labels are configured CRNs and models.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { type Counters, Families } from './series.ts';
 
 /** Label values of `headrace_crn_standing`; the series of one of them is 1. */
 const STANDINGS = ['drained', 'down', 'probing', 'capable', 'up'] as const;
@@ -34,71 +34,63 @@ export interface CacheNumbers {
 }
 
 export class CrnMetrics {
-  readonly #standing = new Counters(
+  readonly #families = new Families();
+  readonly #standing = this.#families.gauge(
     'headrace_crn_standing',
     'Standing of a model on a CRN: 1 for the state it is in (drained, down, probing, capable, up), 0 for the others',
     ['crn', 'model', 'standing'],
-    'gauge',
   );
-  readonly #inFlight = new Counters('headrace_crn_in_flight', 'Requests in flight at a CRN', ['crn'], 'gauge');
-  readonly #firstByte = new Counters(
+  readonly #inFlight = this.#families.gauge('headrace_crn_in_flight', 'Requests in flight at a CRN', ['crn']);
+  readonly #firstByte = this.#families.gauge(
     'headrace_crn_first_byte_seconds',
     'Time to first byte by which a CRN is picked: peak-EWMA of streams, as of its last request',
     ['crn', 'model'],
-    'gauge',
   );
-  readonly #ejections = new Counters(
+  readonly #ejections = this.#families.counter(
     'headrace_crn_ejections_total',
     'Ejections of a CRN, by the failure that completed the case against it',
     ['crn', 'failure'],
   );
-  readonly #index = new Counters(
+  readonly #index = this.#families.gauge(
     'headrace_locality_index_bytes',
     'Memory of the index of prompt blocks, estimated by a sample: held by a CRN, stale (not held any more), free',
     ['state'],
-    'gauge',
   );
-  readonly #restarts = new Counters(
+  readonly #restarts = this.#families.counter(
     'headrace_crn_restarts_total',
     'Restarts of a CRN that were noticed, after which its KV cache is taken for empty',
     ['crn'],
   );
-  readonly #suspended = new Counters(
+  readonly #suspended = this.#families.gauge(
     'headrace_search_engine_suspended',
     '1 while a search engine is suspended for all accounts or for one, 0 while it may be asked',
     ['engine'],
-    'gauge',
   );
 
-  readonly #capacity = new Counters(
+  readonly #capacity = this.#families.gauge(
     'headrace_locality_capacity_bytes',
     'Bytes of prompt that the KV cache of a CRN is expected to hold',
     ['crn', 'model'],
-    'gauge',
   );
-  readonly #backlog = new Counters(
+  readonly #backlog = this.#families.gauge(
     'headrace_locality_backlog_bytes',
     'Bytes of prompt that wait at a CRN to be prefilled',
     ['crn', 'model'],
-    'gauge',
   );
-  readonly #rate = new Counters(
+  readonly #rate = this.#families.gauge(
     'headrace_locality_prefill_bytes_per_second',
     'Bytes of prompt that a CRN prefills in a second, as learned from streams; absent while it is not known',
     ['crn', 'model'],
-    'gauge',
   );
-  readonly #hitFactor = new Counters(
+  readonly #hitFactor = this.#families.gauge(
     'headrace_locality_hit_factor',
     'What a predicted cache hit of a CRN is worth: 1, or less where it reports none again and again, down to 0',
     ['crn', 'model'],
-    'gauge',
   );
-  readonly #bytesPerToken = new Counters(
+  readonly #bytesPerToken = this.#families.gauge(
     'headrace_locality_bytes_per_token',
     'Bytes of prompt that are one token on average, as learned from answers',
     ['model'],
-    'gauge',
   );
 
   ejected(crn: string, failure: string): void {
@@ -139,15 +131,6 @@ export class CrnMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [
-      ...this.#ofCaches.map((family) => family.json()),
-      this.#standing.json(),
-      this.#inFlight.json(),
-      this.#firstByte.json(),
-      this.#ejections.json(),
-      this.#restarts.json(),
-      this.#index.json(),
-      this.#suspended.json(),
-    ];
+    return this.#families.json();
   }
 }

@@ -1,7 +1,7 @@
 // Metrics of the sources of servers.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { Families } from './series.ts';
 
 /** What is counted of one source. */
 export interface DiscoveryNumbers {
@@ -18,34 +18,32 @@ export interface DiscoveryNumbers {
 const LABELS = ['source', 'kind'];
 
 export class DiscoveryMetrics {
-  readonly #up = new Counters(
+  readonly #families = new Families();
+  readonly #up = this.#families.gauge(
     'headrace_discovery_up',
     'Whether the last try of a source of servers was answered: 1 or 0',
     LABELS,
-    'gauge',
   );
-  readonly #age = new Counters(
+  readonly #age = this.#families.gauge(
     'headrace_discovery_age_seconds',
     'Time since the last answer of a source of servers',
     LABELS,
-    'gauge',
   );
-  readonly #servers = new Counters(
+  readonly #servers = this.#families.gauge(
     'headrace_discovery_servers',
     'Servers by the last answer of a source',
     LABELS,
-    'gauge',
   );
-  readonly #changes = new Counters(
+  readonly #changes = this.#families.counter(
     'headrace_discovery_changes_total',
     'Answers of a source that differed from the one before',
     LABELS,
   );
-  readonly #failures = new Counters('headrace_discovery_failures_total', 'Failed tries of a source', LABELS);
+  readonly #failures = this.#families.counter('headrace_discovery_failures_total', 'Failed tries of a source', LABELS);
 
   /** Replaces the figures by those of the present sources. */
   set(sources: readonly DiscoveryNumbers[]): void {
-    for (const family of this.#families) family.clear();
+    this.#families.clear();
     for (const { ageMs, changes, failures, kind, servers, source, state } of sources) {
       this.#up.at(source, kind).value = state === 'ok' ? 1 : 0;
       if (ageMs !== null) this.#age.at(source, kind).value = ageMs / 1000;
@@ -56,10 +54,6 @@ export class DiscoveryMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return this.#families.map((family) => family.json());
-  }
-
-  get #families(): readonly Counters[] {
-    return [this.#up, this.#age, this.#servers, this.#changes, this.#failures];
+    return this.#families.json();
   }
 }

@@ -1,7 +1,7 @@
 // Metrics of the KV events of CRNs. All are set anew at every reading, from counts that the subscriptions keep. Labels are CRNs.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { Families } from './series.ts';
 
 /** What is known of one CRN by its KV events. */
 export interface KvEventNumbers {
@@ -22,53 +22,52 @@ export interface KvEventNumbers {
 }
 
 export class KvEventMetrics {
-  readonly #connected = new Counters(
+  readonly #families = new Families();
+  readonly #connected = this.#families.gauge(
     'headrace_kv_events_connected',
     '1 while the gateway is connected to the KV events of a CRN, else 0',
     ['crn'],
-    'gauge',
   );
-  readonly #events = new Counters('headrace_kv_events_total', 'KV events of a CRN that were read', ['crn']);
-  readonly #lost = new Counters(
+  readonly #events = this.#families.counter('headrace_kv_events_total', 'KV events of a CRN that were read', ['crn']);
+  readonly #lost = this.#families.counter(
     'headrace_kv_events_lost_batches_total',
     'Batches of KV events that did not arrive and were not replayed, by their sequence numbers',
     ['crn'],
   );
-  readonly #rejected = new Counters(
+  readonly #rejected = this.#families.counter(
     'headrace_kv_events_rejected_total',
     'Messages of a CRN that are no batch of KV events',
     ['crn'],
   );
-  readonly #restarts = new Counters(
+  readonly #restarts = this.#families.counter(
     'headrace_kv_events_restarts_total',
     'Restarts of a CRN that the sequence numbers of its KV events showed',
     ['crn'],
   );
-  readonly #age = new Counters(
+  readonly #age = this.#families.gauge(
     'headrace_kv_events_age_seconds',
     'Time since the last batch of KV events of a CRN',
     ['crn'],
-    'gauge',
   );
-  readonly #resident = new Counters(
+  readonly #resident = this.#families.gauge(
     'headrace_kv_resident_tokens',
     'Tokens in the KV cache of a CRN, as far as its events tell',
     ['crn'],
-    'gauge',
   );
-  readonly #capacity = new Counters(
+  readonly #capacity = this.#families.gauge(
     'headrace_kv_capacity_tokens',
     'Tokens that the KV cache of a CRN holds when it is full, known once it has evicted blocks',
     ['crn'],
-    'gauge',
   );
-  readonly #removed = new Counters('headrace_kv_removed_tokens_total', 'Tokens that have left the KV cache of a CRN', [
-    'crn',
-  ]);
+  readonly #removed = this.#families.counter(
+    'headrace_kv_removed_tokens_total',
+    'Tokens that have left the KV cache of a CRN',
+    ['crn'],
+  );
 
   /** Replaces the figures by those of the present CRNs. */
   set(crns: readonly KvEventNumbers[]): void {
-    for (const family of this.#families) family.clear();
+    this.#families.clear();
     for (const numbers of crns) {
       const { crn, ageMs, capacityTokens } = numbers;
       this.#connected.at(crn).value = numbers.connected ? 1 : 0;
@@ -84,13 +83,6 @@ export class KvEventMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return this.#families.map((family) => family.json());
-  }
-
-  get #families(): readonly Counters[] {
-    return [
-      ...[this.#connected, this.#events, this.#lost, this.#rejected, this.#restarts],
-      ...[this.#age, this.#resident, this.#capacity, this.#removed],
-    ];
+    return this.#families.json();
   }
 }

@@ -1,7 +1,7 @@
 // Metrics of the ledger. Amounts are in USD as floating-point numbers: good for a graph, never for an account.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { type Bounds, type Cell, Counters, Histograms } from './series.ts';
+import { type Bounds, type Cell, Families } from './series.ts';
 
 /** From 0.5 ms, a local file, to 8 s, a database in trouble. Neighbours differ by 19 %. */
 const COMMITS: Bounds = { from: -11, to: 3, perDoubling: 4 };
@@ -10,36 +10,38 @@ const COMMITS: Bounds = { from: -11, to: 3, perDoubling: 4 };
 export type ChargeBasis = 'measured' | 'estimated';
 
 export class LedgerMetrics {
-  readonly #commits = new Histograms(
+  readonly #families = new Families();
+  readonly #commits = this.#families.histogram(
     'headrace_ledger_commit_seconds',
     'Time of a commit of the ledger, by outcome: ok or failed',
     ['outcome'],
     COMMITS,
   );
-  readonly #waiting = new Counters('headrace_ledger_waiting', 'Charges that wait for their commit', [], 'gauge');
+  readonly #waiting = this.#families.gauge('headrace_ledger_waiting', 'Charges that wait for their commit');
   #readWaiting: () => number = () => 0;
-  readonly #refills = new Counters(
+  readonly #refills = this.#families.counter(
     'headrace_ledger_lease_refills_total',
     'Credit leased from the ledger, and requests that got none, by outcome: funded, short, busy or away',
     ['outcome'],
   );
-  readonly #charges = new Counters(
+  readonly #charges = this.#families.counter(
     'headrace_ledger_charges_total',
     'Requests charged, by model and by where the tokens come from: measured or estimated',
     ['model', 'basis'],
   );
-  readonly #spent = new Counters('headrace_ledger_spent_usd_total', 'Credit spent in USD, by model', ['model']);
+  readonly #spent = this.#families.counter('headrace_ledger_spent_usd_total', 'Credit spent in USD, by model', [
+    'model',
+  ]);
 
-  readonly #budgets = new Counters(
+  readonly #budgets = this.#families.counter(
     'headrace_budget_alerts_total',
     'Budgets whose spending has crossed a threshold, once per period: soft or hard',
     ['threshold'],
   );
 
-  readonly #records = new Counters(
+  readonly #records = this.#families.counter(
     'headrace_request_records_dropped_total',
     'Finished requests that were not recorded in the store because too many waited for it',
-    [],
   );
 
   // A series that begins at 0 shows its first increase.
@@ -82,14 +84,6 @@ export class LedgerMetrics {
 
   snapshot(): MetricsSnapshot {
     this.#waiting.at().value = this.#readWaiting();
-    return [
-      this.#commits.json(),
-      this.#waiting.json(),
-      this.#refills.json(),
-      this.#charges.json(),
-      this.#spent.json(),
-      this.#budgets.json(),
-      this.#records.json(),
-    ];
+    return this.#families.json();
   }
 }

@@ -5,11 +5,12 @@ import { BUCKETS } from './exponential-buckets.ts';
 import {
   type Bounds,
   type Cell,
-  Counters,
+  type Counters,
   type Distribution,
   type FamilyJson,
   type HistogramCounts,
-  Histograms,
+  Families,
+  type Histograms,
   trimCounts,
 } from './series.ts';
 import { CRN_COUNTS, MODEL_COUNTS, type ModelTotals, type ThreadTotals } from './totals.ts';
@@ -146,34 +147,35 @@ interface RequestHistograms {
 }
 
 export class Metrics {
-  readonly #requests = new Counters(
+  readonly #families = new Families();
+  readonly #requests = this.#families.counter(
     'headrace_requests_total',
     'Requests answered; code is that of an error of the gateway, also of a stream that broke behind its status',
     ['endpoint', 'model', 'status', 'code'],
   );
   readonly #histograms: RequestHistograms = {
-    duration: new Histograms(
+    duration: this.#families.histogram(
       'headrace_request_duration_seconds',
       'Time from the head of a request to the end of its answer',
       ['endpoint', 'model'],
       DURATIONS,
       LOOKED_UP_EARLY,
     ),
-    firstByte: new Histograms(
+    firstByte: this.#families.histogram(
       'headrace_upstream_first_byte_seconds',
       'Time from a request sent to a CRN to the first byte of its stream',
       ['model'],
       FIRST_BYTES,
       LOOKED_UP_EARLY,
     ),
-    firstPiece: new Histograms(
+    firstPiece: this.#families.histogram(
       'headrace_stream_first_byte_seconds',
       'Time from the head of a request to the first piece of its stream handed to the client',
       ['endpoint', 'model'],
       FIRST_BYTES,
       LOOKED_UP_EARLY,
     ),
-    gaps: new Histograms(
+    gaps: this.#families.histogram(
       'headrace_stream_gap_seconds',
       'Time between two pieces of a stream handed to the client: inter-token time where a CRN sends a token a piece',
       ['model'],
@@ -182,12 +184,12 @@ export class Metrics {
     ),
   };
   readonly #use: ModelUse = {
-    tokens: new Counters(
+    tokens: this.#families.counter(
       'headrace_tokens_total',
       'Tokens of delivered answers by type: input (prompts), cached (the part of input that the CRN had in its cache), output',
       ['model', 'type'],
     ),
-    cost: new Counters(
+    cost: this.#families.counter(
       'headrace_cost_usd_total',
       'Cost of delivered answers in USD: what was charged or paid, without a ledger what the prices of the model come to',
       ['model'],
@@ -197,117 +199,104 @@ export class Metrics {
   /** CRNs with series that are in no table any more, and since when they were seen to be in none. */
   readonly #goneCrns = new Map<string, number>();
   #inFlightStreams: Cell | null = null;
-  readonly #streams = new Counters(
+  readonly #streams = this.#families.gauge(
     'headrace_streams_in_flight',
     'Streams of which a piece has been handed to the client and that have not ended',
-    [],
-    'gauge',
   );
-  readonly #attempts = new Counters(
+  readonly #attempts = this.#families.counter(
     'headrace_upstream_attempts_total',
     'Tries on CRNs by verdict; failure says why, and is empty when there was none',
     ['crn', 'verdict', 'failure'],
   );
-  readonly #failovers = new Counters(
+  readonly #failovers = this.#families.counter(
     'headrace_failovers_total',
     'Second and later tries of a request, by what the try before them came to',
     ['model', 'cause'],
   );
-  readonly #translated = new Counters(
+  readonly #translated = this.#families.counter(
     'headrace_translated_total',
     'Tries that sent a request in another dialect than that of the client: messages-chat, responses-chat',
     ['translation', 'model'],
   );
-  readonly #retries = new Counters(
+  readonly #retries = this.#families.gauge(
     'headrace_retry_budget',
     'Retries left in the budget of a model',
     ['model'],
-    'gauge',
     'first',
   );
-  readonly #retriesRefused = new Counters(
+  readonly #retriesRefused = this.#families.counter(
     'headrace_retry_budget_exhausted_total',
     'Requests given up because the retry budget of their model was spent',
     ['model'],
   );
-  readonly #hedges = new Counters(
+  readonly #hedges = this.#families.counter(
     'headrace_hedges_total',
     'Second attempts beside a late first one: won, lost, failed; refused where the budget was spent',
     ['outcome'],
   );
-  readonly #waiting = new Counters(
+  readonly #waiting = this.#families.gauge(
     'headrace_held_requests',
     'Requests that wait because every CRN of their model has a backlog longer than routing.hold',
     ['model'],
-    'gauge',
   );
-  readonly #held = new Counters(
+  readonly #held = this.#families.counter(
     'headrace_held_requests_total',
     'Waits that have ended: admitted, timeout, gone (client left), draining, removed (model); full: refused without a wait',
     ['model', 'outcome'],
   );
-  readonly #heldTimes = new Histograms(
+  readonly #heldTimes = this.#families.histogram(
     'headrace_held_seconds',
     'Time that a request waited for a CRN with a short backlog, however the wait ended',
     ['model'],
     COARSE,
   );
-  readonly #picks = new Counters(
+  readonly #picks = this.#families.counter(
     'headrace_routing_picks_total',
     'First choices by how they were made: response, cookie, cache, prior, moved (from the cookie), spilled (from a cache), none (by load)',
     ['affinity'],
   );
-  readonly #promptBytes = new Counters(
+  readonly #promptBytes = this.#families.counter(
     'headrace_locality_prompt_bytes_total',
     'Bytes of the prompts sent to a CRN, by whether it was expected to have them in its KV cache: hit, miss',
     ['crn', 'model', 'predicted'],
   );
-  readonly #promptTokens = new Counters(
+  readonly #promptTokens = this.#families.counter(
     'headrace_locality_prompt_tokens_total',
     'Prompt tokens of answers in which the CRN reports cached tokens: of all that are charged, else of a sample',
     ['crn', 'model'],
   );
-  readonly #cachedTokens = new Counters(
+  readonly #cachedTokens = this.#families.counter(
     'headrace_locality_cached_tokens_total',
     'Cached prompt tokens of the same answers: predicted when the CRN was chosen, and reported by it',
     ['crn', 'model', 'source'],
   );
-  readonly #engines = new Histograms(
+  readonly #engines = this.#families.histogram(
     'headrace_search_engine_duration_seconds',
     'Time of a search engine from question to report, by engine and outcome',
     ['engine', 'outcome'],
     COARSE,
   );
-  readonly #tools = new Histograms(
+  readonly #tools = this.#families.histogram(
     'headrace_tool_request_duration_seconds',
     'Time of searches and pages by endpoint, tool (mcp, tavily, ...; direct: none) and outcome: ok, aborted, or a code of the error table',
     ['endpoint', 'tool', 'outcome'],
     COARSE,
   );
-  readonly #searches = new Counters(
+  readonly #searches = this.#families.gauge(
     'headrace_searches',
     'Searches under way: running, with slow engines of answered ones, and waiting for a place of their account',
     ['state'],
-    'gauge',
   );
-  readonly #inFlight = new Counters(
-    'headrace_requests_in_flight',
-    'Requests that have no complete answer yet',
-    [],
-    'gauge',
-  );
-  readonly #connections = new Counters(
+  readonly #inFlight = this.#families.gauge('headrace_requests_in_flight', 'Requests that have no complete answer yet');
+  readonly #connections = this.#families.gauge(
     'headrace_connections',
     'Open connections of clients; 0 with uWebSockets.js',
-    [],
-    'gauge',
   );
-  readonly #connectionsRefused = new Counters(
+  readonly #connectionsRefused = this.#families.counter(
     'headrace_connections_refused_total',
     'Connections closed as they came because limits.connections were open',
-    [],
   );
-  readonly #aborted = new Counters(
+  readonly #aborted = this.#families.counter(
     'headrace_requests_aborted_total',
     'Requests whose client left before the answer was complete',
     ['endpoint'],
@@ -519,36 +508,7 @@ export class Metrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [
-      this.#requests.json(),
-      this.#histograms.duration.json(),
-      this.#histograms.firstPiece.json(),
-      this.#histograms.gaps.json(),
-      this.#use.tokens.json(),
-      this.#use.cost.json(),
-      this.#streams.json(),
-      this.#histograms.firstByte.json(),
-      this.#attempts.json(),
-      this.#failovers.json(),
-      this.#translated.json(),
-      this.#retries.json(),
-      this.#retriesRefused.json(),
-      this.#hedges.json(),
-      this.#waiting.json(),
-      this.#held.json(),
-      this.#heldTimes.json(),
-      this.#picks.json(),
-      this.#promptBytes.json(),
-      this.#promptTokens.json(),
-      this.#cachedTokens.json(),
-      this.#engines.json(),
-      this.#tools.json(),
-      this.#searches.json(),
-      this.#inFlight.json(),
-      this.#connections.json(),
-      this.#connectionsRefused.json(),
-      this.#aborted.json(),
-    ];
+    return this.#families.json();
   }
 }
 
@@ -588,54 +548,50 @@ export interface PageWaits {
 
 /** Metrics of the actor that fetches pages. */
 export class PageMetrics {
-  readonly #pages = new Histograms(
+  readonly #families = new Families();
+  readonly #pages = this.#families.histogram(
     'headrace_fetch_page_duration_seconds',
     'Time of a page from request to clean text, by outcome: fetched, cached, shared, or a code of the error table',
     ['outcome'],
     COARSE,
   );
-  readonly #cleaners = new Counters(
+  readonly #cleaners = this.#families.gauge(
     'headrace_fetch_cleaners',
     'The cleaning pool: threads, pages being cleaned, pages waiting',
     ['state'],
-    'gauge',
   );
-  readonly #replaced = new Counters(
+  readonly #replaced = this.#families.counter(
     'headrace_fetch_cleaners_replaced_total',
     'Cleaner threads replaced: past a limit of time or memory, crashed, or after their number of pages',
-    [],
   );
 
-  readonly #waits = new Counters(
+  readonly #waits = this.#families.gauge(
     'headrace_fetch_pages',
     'Pages under way: running, waiting for a place of their account, waiting for their host',
     ['state'],
-    'gauge',
   );
-  readonly #refused = new Counters(
+  readonly #refused = this.#families.counter(
     'headrace_fetch_refused_total',
     'Pages refused because too many waited: of their account, of all, for a host, for a cleaner',
     ['reason'],
   );
 
-  readonly #rendered = new Histograms(
+  readonly #rendered = this.#families.histogram(
     'headrace_fetch_rendered_duration_seconds',
     'Time of a page in the browser, waiting included, by outcome: shown, left, or a code of the error table',
     ['outcome'],
     COARSE,
   );
-  readonly #renderer = new Counters(
+  readonly #renderer = this.#families.gauge(
     'headrace_fetch_renderer',
     'The browser: pages in it, pages waiting, and whether it is connected',
     ['state'],
-    'gauge',
   );
-  readonly #connects = new Counters(
+  readonly #connects = this.#families.counter(
     'headrace_fetch_renderer_connects_total',
     'Connections to the browser that were opened',
-    [],
   );
-  readonly #requests = new Counters(
+  readonly #requests = this.#families.counter(
     'headrace_fetch_renderer_requests_total',
     'Requests of pages in the browser, by result: sent, or refused by the guard or a limit',
     ['result'],
@@ -676,9 +632,6 @@ export class PageMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [
-      ...[this.#pages.json(), this.#waits.json(), this.#refused.json(), this.#cleaners.json(), this.#replaced.json()],
-      ...[this.#rendered.json(), this.#renderer.json(), this.#connects.json(), this.#requests.json()],
-    ];
+    return this.#families.json();
   }
 }

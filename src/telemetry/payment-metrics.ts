@@ -1,7 +1,7 @@
 // Metrics of x402 payments: what settlements came to, how many payments are open and for how long, and what waits for its turn.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { Families } from './series.ts';
 
 /** Requests and purchases that are judged or worked on. */
 export interface PaymentQueues {
@@ -16,33 +16,29 @@ export interface PaymentQueues {
 const NO_QUEUES: PaymentQueues = { verifying: 0, waiting: 0, unpaid: 0 };
 
 export class PaymentMetrics {
-  readonly #settlements = new Counters(
+  readonly #families = new Families();
+  readonly #settlements = this.#families.counter(
     'headrace_payment_settlements_total',
     'Settlements that a client waited for, by outcome: settled, refused, unsent, open',
     ['outcome'],
   );
-  readonly #found = new Counters(
+  readonly #found = this.#families.counter(
     'headrace_payment_inquiries_total',
     'Open payments whose outcome was found later, by result: posted (the money is credit) or closed (none has moved)',
     ['result'],
   );
-  readonly #open = new Counters(
+  readonly #open = this.#families.gauge(
     'headrace_payments_open',
     'Submitted payments of the store whose outcome is not known',
-    [],
-    'gauge',
   );
-  readonly #openAge = new Counters(
+  readonly #openAge = this.#families.gauge(
     'headrace_payment_open_seconds',
     'Age of the oldest payment whose outcome is not known; 0 when there is none',
-    [],
-    'gauge',
   );
-  readonly #queues = new Counters(
+  readonly #queues = this.#families.gauge(
     'headrace_payment_requests',
     'Requests and purchases in progress, by state: verifying, waiting for a place, or unpaid work',
     ['state'],
-    'gauge',
   );
   #readQueues: () => PaymentQueues = () => NO_QUEUES;
 
@@ -82,6 +78,6 @@ export class PaymentMetrics {
     this.#queues.at('unpaid').value = unpaid;
     this.#queues.at('verifying').value = verifying;
     this.#queues.at('waiting').value = waiting;
-    return [this.#settlements, this.#found, this.#open, this.#openAge, this.#queues].map((family) => family.json());
+    return this.#families.json();
   }
 }

@@ -1,33 +1,31 @@
 // Metrics of stored responses, counted in the control plane.
 
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { Families } from './series.ts';
 
 export class ResponseMetrics {
-  readonly #stored = new Counters('headrace_responses_stored_total', 'Responses that were stored', []);
-  readonly #bytes = new Counters(
+  readonly #families = new Families();
+  readonly #stored = this.#families.counter('headrace_responses_stored_total', 'Responses that were stored');
+  readonly #bytes = this.#families.counter(
     'headrace_responses_stored_bytes_total',
     'Bytes of the responses that were stored',
-    [],
   );
-  readonly #notStored = new Counters(
+  readonly #notStored = this.#families.counter(
     'headrace_responses_not_stored_total',
     'Responses that were answered and not stored: overflow (too much waited for the store), refused (by the store), taken (the id is in use)',
     ['reason'],
   );
-  readonly #removed = new Counters(
+  readonly #removed = this.#families.counter(
     'headrace_responses_removed_total',
     'Responses that were removed: expired, evicted (too many bytes of the account) or deleted',
     ['reason'],
   );
-  readonly #waiting = new Counters('headrace_responses_waiting_bytes', 'Bytes that wait to be stored', [], 'gauge');
-  readonly #running = new Counters(
+  readonly #waiting = this.#families.gauge('headrace_responses_waiting_bytes', 'Bytes that wait to be stored');
+  readonly #running = this.#families.gauge(
     'headrace_responses_background',
     'Responses of this gateway that run in the background',
-    [],
-    'gauge',
   );
-  readonly #ended = new Counters(
+  readonly #ended = this.#families.counter(
     'headrace_responses_background_total',
     'Background responses that have ended, by status: completed, incomplete, failed or cancelled',
     ['status'],
@@ -59,14 +57,6 @@ export class ResponseMetrics {
   }
 
   snapshot(): MetricsSnapshot {
-    return [
-      this.#stored.json(),
-      this.#bytes.json(),
-      this.#notStored.json(),
-      this.#removed.json(),
-      this.#waiting.json(),
-      this.#running.json(),
-      this.#ended.json(),
-    ];
+    return this.#families.json();
   }
 }

@@ -4,7 +4,7 @@
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { type Clock, type System, systemClock, type TimerHandle } from '../actor/index.ts';
 import type { MetricsSnapshot } from './metrics.ts';
-import { Counters } from './series.ts';
+import { Families } from './series.ts';
 
 /** Sampling interval of the event loop in milliseconds; a delay shorter than a quarter of it is not seen. */
 const RESOLUTION_MS = 10;
@@ -20,35 +20,31 @@ const PERCENTILES: readonly (readonly [word: string, percentile: number])[] = [
 
 /** One thread; thread 0 is the control thread. */
 export class ThreadMetrics {
-  readonly #delays = new Counters(
+  readonly #families = new Families();
+  readonly #delays = this.#families.gauge(
     'headrace_event_loop_delay_seconds',
     'Delay of the event loop of a thread since the last reading: median, 99th percentile and longest (percentile 100)',
     ['thread', 'percentile'],
-    'gauge',
   );
-  readonly #busy = new Counters(
+  readonly #busy = this.#families.counter(
     'headrace_thread_busy_seconds_total',
     'Time in which the event loop of a thread was not waiting for events',
     ['thread'],
   );
-  readonly #heap = new Counters(
-    'headrace_thread_heap_bytes',
-    'JavaScript heap in use by a thread',
-    ['thread'],
-    'gauge',
-  );
-  readonly #depth = new Counters(
+  readonly #heap = this.#families.gauge('headrace_thread_heap_bytes', 'JavaScript heap in use by a thread', ['thread']);
+  readonly #depth = this.#families.gauge(
     'headrace_mailbox_depth',
     'Messages waiting for a named actor and its children',
     ['thread', 'actor'],
-    'gauge',
   );
-  readonly #deadLetters = new Counters(
+  readonly #deadLetters = this.#families.counter(
     'headrace_dead_letters_total',
     'Messages between actors that were not delivered',
     ['thread'],
   );
-  readonly #restarts = new Counters('headrace_actor_restarts_total', 'Actors restarted after a failure', ['thread']);
+  readonly #restarts = this.#families.counter('headrace_actor_restarts_total', 'Actors restarted after a failure', [
+    'thread',
+  ]);
   readonly #system: Pick<System, 'stats' | 'mailboxes'>;
   readonly #thread: string;
   readonly #clock: Clock;
@@ -85,8 +81,7 @@ export class ThreadMetrics {
 
   /** The families as they stand. */
   declared(): MetricsSnapshot {
-    const families = [this.#delays, this.#busy, this.#heap, this.#depth, this.#deadLetters, this.#restarts];
-    return families.map((family) => family.json());
+    return this.#families.json();
   }
 
   /** Ends the monitoring; later readings show no delays. */
@@ -129,30 +124,26 @@ export class ThreadMetrics {
 
 /** Whether ingress threads answer the control thread. */
 export class AnswerMetrics {
-  readonly #silent = new Counters(
+  readonly #families = new Families();
+  readonly #silent = this.#families.gauge(
     'headrace_thread_unresponsive_seconds',
     'Time since an ingress thread was asked whether it answers, where it has not for three seconds; 0 where it answers',
     ['thread'],
-    'gauge',
   );
 
   /** `silentMs`: of each thread, the first of which is thread 1. */
   snapshot(silentMs: readonly number[]): MetricsSnapshot {
     for (const [at, ms] of silentMs.entries()) this.#silent.at(String(at + 1)).value = ms / 1000;
-    return [this.#silent.json()];
+    return this.#families.json();
   }
 }
 
 /** The whole process, under the names that Prometheus client libraries use. Read once per process: threads share the values. */
 export class ProcessMetrics {
-  readonly #cpu = new Counters('process_cpu_seconds_total', 'CPU time of the process, user and system', []);
-  readonly #memory = new Counters('process_resident_memory_bytes', 'Resident memory of the process', [], 'gauge');
-  readonly #start = new Counters(
-    'process_start_time_seconds',
-    'Start of the process in seconds since 1970',
-    [],
-    'gauge',
-  );
+  readonly #families = new Families();
+  readonly #cpu = this.#families.counter('process_cpu_seconds_total', 'CPU time of the process, user and system');
+  readonly #memory = this.#families.gauge('process_resident_memory_bytes', 'Resident memory of the process');
+  readonly #start = this.#families.gauge('process_start_time_seconds', 'Start of the process in seconds since 1970');
 
   snapshot(): MetricsSnapshot {
     const { user, system } = process.cpuUsage();
@@ -164,6 +155,6 @@ export class ProcessMetrics {
 
   /** The families as they stand. */
   declared(): MetricsSnapshot {
-    return [this.#cpu.json(), this.#memory.json(), this.#start.json()];
+    return this.#families.json();
   }
 }

@@ -227,3 +227,42 @@ export class Histograms extends Family<Distribution> {
     return { ...this.#head, values: this.#showsEmpty ? values : values.filter(({ counts }) => counts.length > 0) };
   }
 }
+
+/** The families of a class of metrics, in the order in which they are made. */
+export class Families {
+  readonly #all: (Counters | Histograms)[] = [];
+
+  /** As `Counters`. */
+  counter(name: string, help: string, labels: readonly string[] = []): Counters {
+    return this.#add(new Counters(name, help, labels));
+  }
+
+  /** As `Counters`. */
+  gauge(
+    name: string,
+    help: string,
+    labels: readonly string[] = [],
+    aggregator: ValueFamily['aggregator'] = 'sum',
+  ): Counters {
+    return this.#add(new Counters(name, help, labels, 'gauge', aggregator));
+  }
+
+  /** As `Histograms`. */
+  histogram(...args: ConstructorParameters<typeof Histograms>): Histograms {
+    return this.#add(new Histograms(...args));
+  }
+
+  /** Forgets every cell. */
+  clear(): void {
+    for (const family of this.#all) family.clear();
+  }
+
+  json(): readonly FamilyJson[] {
+    return this.#all.map((family) => family.json());
+  }
+
+  #add<Family extends Counters | Histograms>(family: Family): Family {
+    this.#all.push(family);
+    return family;
+  }
+}
