@@ -1,25 +1,21 @@
 // Accounts, keys, usage, requests, the audit and the log of acts on the admin listener, for holders of an admin token. Each path
-// is one call of the `AdminService`, whose refusals become HTTP statuses here. Every act is recorded.
+// is one call of the `AdminService` (operations.ts), whose refusals become HTTP statuses here. Every act is recorded.
 //
-// GET/POST /accounts   GET/POST /accounts/ID   POST /accounts/ID/adjustments, /refunds   GET/POST /accounts/ID/grants
-// GET/DELETE /accounts/ID/responses   GET /accounts/ID/history   GET/POST /keys   GET/PATCH /keys/ID   POST /keys/ID/disable, /keys/ID/rotate   GET /audit
-// GET /requests   GET /requests/ID   GET /acts   GET /webhooks/deliveries   POST /webhooks/deliveries/ID/redeliver
-// GET/POST /budgets   GET/DELETE /budgets/ID   GET /usage   GET /payments   GET /payments/ID
-// POST /payments/ID/decide   GET /whoami
-// Lists take `limit` and `cursor`, and answer with `next`: the cursor of the next page, or null.
+// GET /whoami  name and role of the holder of the token
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { createAdminService, type AdminService, type AdminServiceDeps } from './admin-service.ts';
 import { type Fields, queryFields } from './admin-requests.ts';
-import { type AdminIdentity, type AdminRole, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
-import { type List, LISTS, nextCursor } from './lists.ts';
+import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
+import { nextCursor } from './lists.ts';
+import { callOf, OPERATIONS } from './operations.ts';
 import { recordedService } from './recorded-service.ts';
 import { printCsv, printJsonLines } from './table-format.ts';
 import type { Ledger, LedgerRefusal } from '../billing/index.ts';
 import { LedgerError } from '../billing/main-thread.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
-import { readJson, respond, respondJson } from './admin-exchange.ts';
+import { askForToken, readJson, refusesMethod, respond, respondJson } from './admin-exchange.ts';
 
 /** Fits a request with the longest texts allowed. */
 const MAX_REQUEST_BYTES = 16 * 1024;
@@ -27,137 +23,12 @@ const MAX_REQUEST_BYTES = 16 * 1024;
 /** Responses with keys, balances and accounts must not be stored by caches. */
 const PRIVATE: OutgoingHttpHeaders = { 'cache-control': 'no-store' };
 
-/** What a call answers. `status` default 200; `note` is what the log keeps of a change. */
-interface Reply {
-  readonly value: object;
-  readonly status?: number;
-  readonly note?: string;
-  /** How the rows of a list are printed and continued; `value` is the rows. */
-  readonly list?: List<never>;
-}
-
-/** A question as a route sees it: the id of its path decoded, fields of its query or body. */
-interface Question {
-  readonly id: string;
-  readonly fields: Fields;
-}
-
-interface Route {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  readonly path: RegExp;
-  readonly role: AdminRole;
-  readonly call: (adminService: AdminService, question: Question) => Promise<Reply>;
-}
-
-const ROUTES: readonly Route[] = [
-  list('/accounts', LISTS.accounts, (adminService, { fields }) => adminService.listAccounts(fields)),
-  route('POST', '/accounts', async (adminService, { fields }) => {
-    return { value: await adminService.createAccount(fields), status: 201, note: 'account made' };
-  }),
-  route('GET', '/accounts/ID', async (adminService, { id }) => ({ value: await adminService.account(id) })),
-  // Credit limits and organisations decide whose money is spent.
-  route(
-    'POST',
-    '/accounts/ID',
-    async (adminService, { id, fields }) => {
-      return { value: await adminService.changeAccount(id, fields), note: 'account changed' };
-    },
-    'owner',
-  ),
-  list('/accounts/ID/grants', LISTS.openGrants, (adminService, { id }) => adminService.openGrants(id)),
-  credit('grants', 'credit granted', (adminService, { id, fields }) => adminService.grant(id, fields)),
-  credit('adjustments', 'credit adjusted', (adminService, { id, fields }) => adminService.adjust(id, fields)),
-  credit('refunds', 'credit refunded', (adminService, { id, fields }) => adminService.refund(id, fields)),
-  route('GET', '/accounts/ID/responses', async (adminService, { id }) => ({ value: await adminService.responses(id) })),
-  route(
-    'DELETE',
-    '/accounts/ID/responses',
-    async (adminService, { id }) => {
-      return { value: await adminService.removeResponses(id), note: 'responses removed' };
-    },
-    'owner',
-  ),
-  list('/accounts/ID/history', LISTS.history, (adminService, { id, fields }) => adminService.history(id, fields)),
-  list('/keys', LISTS.keys, (adminService, { fields }) => adminService.listKeys(fields)),
-  route('POST', '/keys', async (adminService, { fields }) => {
-    return { value: await adminService.createKey(fields), status: 201, note: 'key made' };
-  }),
-  route('GET', '/keys/ID', async (adminService, { id }) => ({ value: await adminService.key(id) })),
-  route('PATCH', '/keys/ID', async (adminService, { id, fields }) => {
-    return { value: await adminService.editKey(id, fields), note: 'key edited' };
-  }),
-  route('POST', '/keys/ID/disable', async (adminService, { id }) => {
-    return { value: await adminService.disableKey(id), note: 'key disabled' };
-  }),
-  route('POST', '/keys/ID/rotate', async (adminService, { id, fields }) => {
-    return { value: await adminService.rotateKey(id, fields), status: 201, note: 'key rotated' };
-  }),
-  list('/budgets', LISTS.budgets, (adminService, { fields }) => adminService.listBudgets(fields)),
-  route('GET', '/budgets/ID', async (adminService, { id }) => ({ value: await adminService.budget(id) })),
-  route('POST', '/budgets', async (adminService, { fields }) => {
-    return { value: await adminService.setBudget(fields), note: 'budget set' };
-  }),
-  route('DELETE', '/budgets/ID', async (adminService, { id }) => {
-    return { value: await adminService.removeBudget(id), note: 'budget removed' };
-  }),
-  list('/usage', LISTS.usage, (adminService, { fields }) => adminService.usage(fields)),
-  route('GET', '/audit', async (adminService, { fields }) => ({ value: await adminService.audit(fields) })),
-  list('/requests', LISTS.requests, (adminService, { fields }) => adminService.requests(fields)),
-  route('GET', '/requests/ID', async (adminService, { id }) => ({ value: await adminService.request(id) })),
-  list('/acts', LISTS.acts, (adminService, { fields }) => adminService.acts(fields)),
-  list('/payments', LISTS.payments, (adminService, { fields }) => adminService.payments(fields)),
-  route('GET', '/payments/ID', async (adminService, { id }) => ({ value: await adminService.payment(id) })),
-  // It turns money into credit, or gives it up.
-  route(
-    'POST',
-    '/payments/ID/decide',
-    async (adminService, { id, fields }) => {
-      return { value: await adminService.decidePayment(id, fields), note: 'payment decided' };
-    },
-    'owner',
-  ),
-  list('/webhooks/deliveries', LISTS.deliveries, (adminService, { fields }) => adminService.deliveries(fields)),
-  route('POST', '/webhooks/deliveries/ID/redeliver', async (adminService, { id, fields }) => {
-    return { value: await adminService.redeliver(id, fields), note: 'webhook sent again' };
-  }),
-];
-
-/** Reading needs a viewer and changing an operator, unless a role is named. */
-function route(
-  method: Route['method'],
-  path: string,
-  call: Route['call'],
-  role: AdminRole = method === 'GET' ? 'viewer' : 'operator',
-): Route {
-  return { method, path: new RegExp(`^${path.replace('ID', '([^/]+)')}$`), call, role };
-}
-
-function list<Row extends object>(
-  path: string,
-  shown: List<Row>,
-  call: (adminService: AdminService, question: Question) => Promise<Row[]>,
-): Route {
-  return route('GET', path, async (adminService, question) => {
-    return { value: await call(adminService, question), list: shown as List<never> };
-  });
-}
-
-/** A movement of credit by hand. */
-function credit(
-  name: string,
-  note: string,
-  call: (adminService: AdminService, question: Question) => Promise<{ readonly repeated: boolean }>,
-): Route {
-  return route(
-    'POST',
-    `/accounts/ID/${name}`,
-    async (adminService, question) => {
-      const made = await call(adminService, question);
-      return made.repeated ? { value: made } : { value: made, status: 201, note };
-    },
-    'owner',
-  );
-}
+const ROUTES = Object.entries(OPERATIONS).map(([name, operation]) => ({
+  name: name as keyof AdminService,
+  ...operation,
+  pattern: new RegExp(`^${operation.path.replace('ID', '([^/]+)')}$`),
+}));
+type Route = (typeof ROUTES)[number];
 
 /** Every path below these requires the token, so that a client without it does not learn which paths exist. */
 const OWN = /^\/(?:accounts|keys|budgets|usage|audit|payments|requests|acts|webhooks|whoami)(?:\/|$)/;
@@ -193,26 +64,19 @@ export interface AccountRoutesOptions extends AdminServiceDeps {
 
 export class AccountRoutes {
   readonly #options: AccountRoutesOptions;
-  #tokens: AdminTokens;
 
   constructor(options: AccountRoutesOptions) {
     this.#options = options;
-    this.#tokens = options.tokens;
-  }
-
-  /** Takes over other tokens. */
-  configure(tokens: AdminTokens): void {
-    this.#tokens = tokens;
   }
 
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (!OWN.test(path)) return false;
-    const identity = this.#tokens.identify(req.headers.authorization);
-    if (!this.#tokens.any) {
+    const identity = this.#options.tokens.identify(req.headers.authorization);
+    if (!this.#options.tokens.any) {
       respondJson(res, 403, { detail: 'accounts are not served here: adminToken is not set' });
     } else if (identity === null) {
-      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+      askForToken(res);
     } else if (path === '/whoami') {
       respondJson(res, 200, identity, PRIVATE);
     } else {
@@ -228,14 +92,13 @@ export class AccountRoutes {
     query: URLSearchParams,
     identity: AdminIdentity,
   ): Promise<void> {
-    const here = ROUTES.filter((each) => each.path.test(path));
+    const here = ROUTES.filter((each) => each.pattern.test(path));
     const found = here.find(({ method }) => method === req.method);
-    const id = decoded(found?.path.exec(path)?.[1] ?? '');
+    const id = decoded(found?.pattern.exec(path)?.[1] ?? '');
     if (here.length === 0 || id === undefined) {
       respondJson(res, 404, { detail: 'Not Found' });
     } else if (found === undefined) {
-      const allow = here.map(({ method }) => method).join(', ');
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow });
+      refusesMethod(req, res, ...here.map(({ method }) => method));
     } else if (!isAllowed(identity.role, found.role)) {
       respondJson(res, 403, { detail: `the role ${identity.role} may not do this: it takes ${found.role}` });
     } else {
@@ -263,22 +126,25 @@ export class AccountRoutes {
     if (store === null) throw new LedgerError('closed', 'the store is not open');
     const actor = { ...identity, via: peerOf(req) };
     const adminService = recordedService(createAdminService(store, this.#options), store.adminActs, actor);
-    const { list: shown, value, status = 200, note } = await found.call(adminService, { id, fields });
-    if (note !== undefined) log.info({ ...noteOf(value, id), actor: identity.name }, note);
-    if (shown === undefined) {
-      respondJson(res, status, value, PRIVATE);
+    const { act, list, name, path } = found;
+    const call = callOf(adminService, name);
+    const value = await (path.includes('ID') ? call(id, fields) : call(fields));
+    const isNew = (value as { readonly repeated?: boolean }).repeated !== true;
+    if (act !== null && isNew) log.info({ ...noteOf(value, id), actor: identity.name }, act.note);
+    if (list === null) {
+      respondJson(res, (isNew ? act?.status : undefined) ?? 200, value, PRIVATE);
       return;
     }
     const rows = value as readonly never[];
-    const next = nextCursor(shown, rows, fields);
+    const next = nextCursor(list, rows, fields);
     // Formats that are rows alone have the cursor in a header.
     const headers = next === null ? PRIVATE : { ...PRIVATE, 'x-next-cursor': next };
     if (format === 'csv') {
-      respond(res, status, 'text/csv; charset=utf-8; header=present', printCsv(shown.columns(fields), rows), headers);
+      respond(res, 200, 'text/csv; charset=utf-8; header=present', printCsv(list.columns(fields), rows), headers);
     } else if (format === 'jsonl') {
-      respond(res, status, 'application/jsonl; charset=utf-8', printJsonLines(rows), headers);
+      respond(res, 200, 'application/jsonl; charset=utf-8', printJsonLines(rows), headers);
     } else {
-      respondJson(res, status, { data: rows, next }, PRIVATE);
+      respondJson(res, 200, { data: rows, next }, PRIVATE);
     }
   }
 

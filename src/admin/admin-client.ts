@@ -2,6 +2,7 @@
 
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
+import { serviceOf } from './operations.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason } from '../routing/index.ts';
@@ -21,62 +22,22 @@ export interface AdminClientOptions {
 }
 
 export function createAdminClient({ url, token, timeoutMs, send }: AdminClientOptions): AdminService {
-  const ask = async <T>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: Fields): Promise<T> => {
-    const headers = {
-      authorization: `Bearer ${token}`,
-      accept: 'application/json',
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-    };
-    const request = {
+  return serviceOf((_, { list, method, path }) => async (...args) => {
+    const [id, fields = {}] = path.includes('ID') ? (args as [string, Fields?]) : ['', ...(args as [Fields?])];
+    const hasBody = method === 'POST' || method === 'PATCH';
+    const place = path.replace('ID', encodeURIComponent(id)) + (method === 'GET' ? queryOf(fields) : '');
+    const headers = { authorization: `Bearer ${token}`, accept: 'application/json' };
+    const response = await send({
       method,
-      url: `${url}${path}`,
-      headers,
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    };
-    const response = await send(request).catch((error: unknown) => {
+      url: url + place,
+      headers: hasBody ? { ...headers, 'content-type': 'application/json' } : headers,
+      ...(hasBody && { body: JSON.stringify(fields) }),
+    }).catch((error: unknown) => {
       throw new AdminClientError(`${url} does not answer (${errorReason(error, timeoutMs)})`);
     });
-    return valueOf<T>(response, url);
-  };
-  const get = <T>(path: string, fields: Fields = {}): Promise<T> => ask('GET', path + queryOf(fields));
-  const list = async <T>(path: string, fields?: Fields): Promise<T[]> => (await get<{ data: T[] }>(path, fields)).data;
-  const account = (id: string): string => `/accounts/${encodeURIComponent(id)}`;
-  const key = (id: string): string => `/keys/${encodeURIComponent(id)}`;
-  const payment = (id: string): string => `/payments/${encodeURIComponent(id)}`;
-  return {
-    listAccounts: (fields) => list('/accounts', fields),
-    createAccount: (fields) => ask('POST', '/accounts', fields),
-    account: (id) => get(account(id)),
-    changeAccount: (id, fields) => ask('POST', account(id), fields),
-    adjust: (id, fields) => ask('POST', `${account(id)}/adjustments`, fields),
-    refund: (id, fields) => ask('POST', `${account(id)}/refunds`, fields),
-    openGrants: (id) => list(`${account(id)}/grants`),
-    grant: (id, fields) => ask('POST', `${account(id)}/grants`, fields),
-    responses: (id) => get(`${account(id)}/responses`),
-    removeResponses: (id) => ask('DELETE', `${account(id)}/responses`),
-    history: (id, fields) => list(`${account(id)}/history`, fields),
-    listKeys: (fields) => list('/keys', fields),
-    key: (id) => get(key(id)),
-    createKey: (fields) => ask('POST', '/keys', fields),
-    editKey: (id, fields) => ask('PATCH', key(id), fields),
-    listBudgets: (fields) => list('/budgets', fields),
-    budget: (id) => get(`/budgets/${encodeURIComponent(id)}`),
-    setBudget: (fields) => ask('POST', '/budgets', fields),
-    removeBudget: (id) => ask('DELETE', `/budgets/${encodeURIComponent(id)}`),
-    disableKey: (id) => ask('POST', `${key(id)}/disable`, {}),
-    rotateKey: (id, fields) => ask('POST', `${key(id)}/rotate`, fields),
-    usage: (fields) => list('/usage', fields),
-    audit: (fields) => get('/audit', fields),
-    requests: (fields) => list('/requests', fields),
-    request: (id) => get(`/requests/${encodeURIComponent(id)}`),
-    acts: (fields) => list('/acts', fields),
-    payments: (fields) => list('/payments', fields),
-    payment: (id) => get(payment(id)),
-    decidePayment: (id, fields) => ask('POST', `${payment(id)}/decide`, fields),
-    deliveries: (fields) => list('/webhooks/deliveries', fields),
-    redeliver: (message, fields) =>
-      ask('POST', `/webhooks/deliveries/${encodeURIComponent(message)}/redeliver`, fields),
-  };
+    const answer = valueOf<{ readonly data: object }>(response, url);
+    return list === null ? answer : answer.data;
+  });
 }
 
 function queryOf(fields: Fields): string {

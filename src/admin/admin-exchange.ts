@@ -25,6 +25,22 @@ export function respond(
   res.end(body);
 }
 
+/** Answers 405 to a method that the path does not take; false for one that it does. */
+export function refusesMethod(
+  { method = '' }: IncomingMessage,
+  res: ServerResponse,
+  ...methods: readonly string[]
+): boolean {
+  if (methods.includes(method)) return false;
+  respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
+  return true;
+}
+
+/** Answers 401 where an admin token is missing or unknown. */
+export function askForToken(res: ServerResponse): void {
+  respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+}
+
 /** Resolves with the JSON value of a body, or with the reason why there is none. */
 export async function readJson(
   req: IncomingMessage,

@@ -36,10 +36,16 @@ interface KnownToken {
   readonly hash: Buffer;
 }
 
+/** The tokens of the settings in force. */
 export class AdminTokens {
-  readonly #known: readonly KnownToken[];
+  #known: readonly KnownToken[] = [];
 
-  constructor({ adminToken, adminTokens }: AdminTokenSettings) {
+  constructor(settings: AdminTokenSettings) {
+    this.configure(settings);
+  }
+
+  /** Takes over other settings. */
+  configure({ adminToken, adminTokens }: AdminTokenSettings): void {
     const named = adminTokens.map(({ name, role, sha256 }) => ({
       identity: { name, role },
       hash: Buffer.from(sha256, 'hex'),

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { respondJson } from './admin-exchange.ts';
+import { refusesMethod, respondJson } from './admin-exchange.ts';
 
 const FOLDER = new URL('./dashboard/', import.meta.url);
 
@@ -59,10 +59,7 @@ export class DashboardFiles {
   answer(req: IncomingMessage, res: ServerResponse, path: string): boolean {
     const name = Object.hasOwn(FILES, path) ? FILES[path] : CHUNK.exec(path)?.[1];
     if (name === undefined) return false;
-    if (req.method !== 'GET' && req.method !== 'HEAD') {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
-      return true;
-    }
+    if (refusesMethod(req, res, 'GET', 'HEAD')) return true;
     const file = this.#file(name);
     if (file === null && !Object.hasOwn(FILES, path)) return false;
     if (file === null) {

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../errors.ts';
 import { readIncoming } from '../net/incoming-body.ts';
-import { respond, respondJson } from './admin-exchange.ts';
+import { askForToken, refusesMethod, respond, respondJson } from './admin-exchange.ts';
 import { type AdminTokens, isAllowed } from './admin-tokens.ts';
 
 const PATH = '/explain';
@@ -53,31 +53,23 @@ export interface ExplainRoutesOptions {
 
 export class ExplainRoutes {
   readonly #options: ExplainRoutesOptions;
-  #tokens: AdminTokens;
   #made = 0;
 
   constructor(options: ExplainRoutesOptions) {
     this.#options = options;
-    this.#tokens = options.tokens;
-  }
-
-  /** Takes over other tokens. */
-  configure(tokens: AdminTokens): void {
-    this.#tokens = tokens;
   }
 
   /** Answers a request to its path; false for any other path. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (path !== PATH) return false;
-    const identity = this.#tokens.identify(req.headers.authorization);
+    const identity = this.#options.tokens.identify(req.headers.authorization);
     const asked = query.get('path') ?? DEFAULT_PATH;
-    if (req.method !== 'POST') {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'POST' });
-    } else if (!this.#tokens.any) {
+    if (refusesMethod(req, res, 'POST')) return true;
+    if (!this.#options.tokens.any) {
       respondJson(res, 403, { detail: 'requests are not explained here: adminToken is not set' });
     } else if (identity === null) {
       // Every role includes that of a viewer.
-      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+      askForToken(res);
     } else if (!MADE.has(asked)) {
       void this.#explain(req, res, asked, query);
     } else if (!isAllowed(identity.role, 'operator')) {

@@ -9,7 +9,7 @@ import type { Clock } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { BufferedClient } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
-import { bearerGuard, readJson, respondJson } from './admin-exchange.ts';
+import { bearerGuard, readJson, refusesMethod, respondJson } from './admin-exchange.ts';
 import { type DistributionStatus, KeyDistribution } from './key-distribution.ts';
 import { readAnnouncement, type RegisteredHost, HostRegistry, type HostRegistrySettings } from './host-registry.ts';
 import type { FoundModels } from '../routing/index.ts';
@@ -112,9 +112,8 @@ export class HostRoutes {
     const isHosts = path === '/hosts' || path.startsWith('/hosts/');
     if (!isHosts && path !== '/keys/snapshot') return false;
     const wanted = isHosts ? (path === '/hosts' ? 'POST' : 'DELETE') : 'GET';
-    if (req.method !== wanted) {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: wanted });
-    } else if (this.#isGood === null) {
+    if (refusesMethod(req, res, wanted)) return true;
+    if (this.#isGood === null) {
       respondJson(res, 403, { detail: 'hosts are not served here: trust.token is not set' });
     } else if (!this.#isGood(req.headers.authorization)) {
       respondJson(res, 401, { detail: 'the token of this gateway is required' }, { 'www-authenticate': 'Bearer' });

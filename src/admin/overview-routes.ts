@@ -10,7 +10,7 @@ import type { ActResult } from '../cluster/index.ts';
 import type { CrnOverride } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { dayOf, type Ledger } from '../billing/index.ts';
-import { readJson, respondJson } from './admin-exchange.ts';
+import { askForToken, readJson, refusesMethod, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { DashboardFiles } from './dashboard-files.ts';
 import type { History } from './history.ts';
@@ -90,18 +90,15 @@ export class OverviewRoutes {
   readonly #files = new DashboardFiles();
   readonly #overview: Fresh<Overview>;
   readonly #spent: Fresh<string | null>;
-  #tokens: AdminTokens;
 
   constructor(options: OverviewRoutesOptions) {
     this.#options = options;
-    this.#tokens = options.tokens;
     this.#overview = new Fresh(FRESH_MS, () => this.#build());
     this.#spent = new Fresh(SPENT_FRESH_MS, () => this.#spentToday());
   }
 
-  /** Takes over other tokens. */
-  configure(tokens: AdminTokens): void {
-    this.#tokens = tokens;
+  /** The document is made anew for the next reader: settings have changed. */
+  forget(): void {
     this.#overview.forget();
   }
 
@@ -110,12 +107,10 @@ export class OverviewRoutes {
     if (this.#files.answer(req, res, path)) return true;
     const isAction = ACTIONS.has(path);
     if (!isAction && !DOCUMENTS.has(path)) return false;
-    const methods = isAction ? ['POST'] : ['GET', 'HEAD'];
-    if (!methods.includes(req.method ?? '')) {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: methods.join(', ') });
-    } else if (DOCUMENTS.has(path)) {
+    if (refusesMethod(req, res, ...(isAction ? ['POST'] : ['GET', 'HEAD']))) return true;
+    if (DOCUMENTS.has(path)) {
       void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
-    } else if (!this.#tokens.any) {
+    } else if (!this.#options.tokens.any) {
       respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
     } else {
       this.#authorize(req, res, path);
@@ -124,9 +119,9 @@ export class OverviewRoutes {
   }
 
   #authorize(req: IncomingMessage, res: ServerResponse, path: string): void {
-    const identity = this.#tokens.identify(req.headers.authorization);
+    const identity = this.#options.tokens.identify(req.headers.authorization);
     if (identity === null) {
-      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+      askForToken(res);
     } else if (!isAllowed(identity.role, 'operator')) {
       respondJson(res, 403, { detail: `the role ${identity.role} may not do this: it takes operator` });
     } else {
@@ -153,7 +148,7 @@ export class OverviewRoutes {
       dateMs,
       uptimeMs: dateMs - startedMs,
       version,
-      orders: this.#tokens.any,
+      orders: this.#options.tokens.any,
       reloadable: reload !== null,
       publicUrl: publicUrl(),
       spentTodayUsd,

@@ -10,7 +10,7 @@ import { exactUsdText } from '../billing/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
 import type { ServerOptions } from '../ingress/server.ts';
-import { respondJson } from './admin-exchange.ts';
+import { refusesMethod, respondJson } from './admin-exchange.ts';
 import type { AdminTokens } from './admin-tokens.ts';
 
 const PREFIX = '/playground/';
@@ -95,7 +95,6 @@ export class PlaygroundRoutes {
   readonly #listener: (req: IncomingMessage, res: ServerResponse) => void;
   /** By request id; those of requests that still run resolve when they end. */
   readonly #answers = new Map<string, PlaygroundAnswer | Promise<PlaygroundAnswer>>();
-  #tokens: AdminTokens;
   #running = 0;
   /** The response of the request that the listener is being given. */
   #opening: ServerResponse | null = null;
@@ -103,13 +102,7 @@ export class PlaygroundRoutes {
   constructor(options: PlaygroundRoutesOptions) {
     const { draining, server } = options;
     this.#options = options;
-    this.#tokens = options.tokens;
     this.#listener = createNodeListener({ ...server, handler: (exchange) => this.#handle(exchange) }, draining);
-  }
-
-  /** Takes over other tokens. */
-  configure(tokens: AdminTokens): void {
-    this.#tokens = tokens;
   }
 
   /** Answers a request to a path of the playground; false for any other path. */
@@ -178,12 +171,11 @@ export class PlaygroundRoutes {
     }
   }
 
-  async #respondOwn({ method }: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
+  async #respondOwn(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     const isTarget = path === TARGET;
     const value = isTarget ? this.#options.target() : await this.#answers.get(decoded(path.slice(ANSWERS.length)));
-    if (method !== 'GET' && method !== 'HEAD') {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
-    } else if (value === undefined) {
+    if (refusesMethod(req, res, 'GET', 'HEAD')) return;
+    if (value === undefined) {
       respondJson(res, 404, {
         detail: `no answer of the playground has this request id, among the last ${MAX_ANSWERS}`,
       });
@@ -195,7 +187,7 @@ export class PlaygroundRoutes {
   /** Keys of CRNs may be less guarded than admin tokens, and on an open gateway any credential would pass to them. */
   #hasAdminToken({ headers }: IncomingMessage): boolean {
     const keys = [headers['x-api-key'], headers['api-key']].map((key) => `Bearer ${String(key)}`);
-    return [headers.authorization, ...keys].some((credential) => this.#tokens.identify(credential) !== null);
+    return [headers.authorization, ...keys].some((credential) => this.#options.tokens.identify(credential) !== null);
   }
 }
 

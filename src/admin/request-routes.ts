@@ -15,7 +15,7 @@ import {
   readPlace,
   type RequestTexts,
 } from '../telemetry/request-ring.ts';
-import { respondJson } from './admin-exchange.ts';
+import { askForToken, refusesMethod, respondJson } from './admin-exchange.ts';
 import { queryFields, readLogQuery } from './admin-requests.ts';
 import { type AdminTokens, isAllowed } from './admin-tokens.ts';
 
@@ -86,27 +86,19 @@ const MOST_LIVE = 1000;
 
 export class RequestRoutes {
   readonly #options: RequestRoutesOptions;
-  #tokens: AdminTokens;
 
   constructor(options: RequestRoutesOptions) {
     this.#options = options;
-    this.#tokens = options.tokens;
-  }
-
-  /** Takes over other tokens. */
-  configure(tokens: AdminTokens): void {
-    this.#tokens = tokens;
   }
 
   /** Answers a request to one of its paths; false for any other path. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (path !== LIVE && path !== LOG && !path.startsWith(ENTRY)) return false;
-    const identity = this.#tokens.identify(req.headers.authorization);
-    if (req.method !== 'GET' && req.method !== 'HEAD') {
-      respondJson(res, 405, { detail: 'Method Not Allowed' }, { allow: 'GET, HEAD' });
-    } else if (this.#tokens.any && identity === null) {
+    const identity = this.#options.tokens.identify(req.headers.authorization);
+    if (refusesMethod(req, res, 'GET', 'HEAD')) return true;
+    if (this.#options.tokens.any && identity === null) {
       // Every role includes that of a viewer.
-      respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+      askForToken(res);
     } else {
       void this.#respond(res, path, query, identity !== null && isAllowed(identity.role, 'operator'));
     }

@@ -7,7 +7,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { systemClock, systemEpochMs, systemRandom } from '../actor/index.ts';
 import { fetchFor, type PageResult } from '../api/fetch.ts';
 import {
-  ConfigurationRoutes,
+  configurationRoutes,
+  type AdminRoutes,
   createAdminService,
   AccountRoutes,
   type Admin,
@@ -15,7 +16,7 @@ import {
   openAdmin,
   type CrnStatus,
   History,
-  HistoryRoutes,
+  historyRoutes,
   ExplainRoutes,
   OverviewRoutes,
   PlaygroundRoutes,
@@ -228,7 +229,7 @@ class RunningGateway implements ServedGateway {
   #sources: SettingSources;
   /** Paths of changes that wait for a restart. */
   #pending: readonly string[] = [];
-  #tokens: AdminTokens;
+  readonly #tokens: AdminTokens;
   #admin: Admin | null = null;
   #publicUrl: string | null = null;
   readonly #accounts: AccountRoutes;
@@ -237,7 +238,7 @@ class RunningGateway implements ServedGateway {
   readonly #explain: ExplainRoutes;
   readonly #playground: PlaygroundRoutes;
   readonly #requests: RequestRoutes;
-  readonly #configuration: ConfigurationRoutes;
+  readonly #configuration: AdminRoutes;
   #waiting: NodeJS.Timeout | undefined;
   #closing: Promise<void> | null = null;
   #couldNotListen = false;
@@ -294,7 +295,7 @@ class RunningGateway implements ServedGateway {
       log: (query) => this.#control.readings.log(query),
       entries: (id) => this.#control.readings.logEntries(id),
     });
-    this.#configuration = new ConfigurationRoutes({
+    this.#configuration = configurationRoutes({
       tokens: this.#tokens,
       reloadable: options.reload !== undefined,
       settings: () => settingsInForceDocument(this.#settings, this.#sources, this.#pending),
@@ -360,7 +361,7 @@ class RunningGateway implements ServedGateway {
         this.#configuration,
         this.#accounts,
         this.#overview,
-        new HistoryRoutes(this.#history),
+        historyRoutes(this.#history),
         this.#explain,
         this.#playground,
       );
@@ -432,14 +433,8 @@ class RunningGateway implements ServedGateway {
     this.#sources = { ...sources, ...kept };
     this.#pending = restart;
     this.#log.level = settings.log.level;
-    const tokens = new AdminTokens(this.#settings);
-    this.#tokens = tokens;
-    this.#accounts.configure(tokens);
-    this.#overview.configure(tokens);
-    this.#explain.configure(tokens);
-    this.#playground.configure(tokens);
-    this.#requests.configure(tokens);
-    this.#configuration.configure(tokens);
+    this.#tokens.configure(this.#settings);
+    this.#overview.forget();
     return { applied: reloadable, needRestart: restart };
   }
 

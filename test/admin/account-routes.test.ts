@@ -28,7 +28,7 @@ function tokensOf(adminToken: string | null): AdminTokens {
 interface AdminRoutes {
   readonly url: string;
   readonly ledger: Ledger;
-  readonly routes: AccountRoutes;
+  readonly tokens: AdminTokens;
   /** Every line of the log, as text. */
   readonly lines: string[];
   /** The status and the JSON of an answer. */
@@ -47,7 +47,8 @@ async function startDesk(
     void lines.push(JSON.stringify({ ...fields, sentence }, (_, value: unknown) => value ?? null));
   const log = { info: note, error: note } as unknown as Log;
   const given = change === undefined ? ledger : change(ledger);
-  const routes = new AccountRoutes({ ledger: () => given, dateMs, randomBytes, tokens: tokensOf(token), log });
+  const tokens = tokensOf(token);
+  const routes = new AccountRoutes({ ledger: () => given, dateMs, randomBytes, tokens, log });
   const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, NOTHING, routes);
   t.teardown(async () => {
     admin.close();
@@ -59,7 +60,7 @@ async function startDesk(
     const response = await fetch(url + path, { method, headers: { authorization: `Bearer ${TOKEN}` }, ...init });
     return { status: response.status, value: await response.json() };
   };
-  return { url, ledger, routes, lines, ask };
+  return { url, ledger, tokens, lines, ask };
 }
 
 const PATHS = [
@@ -82,11 +83,11 @@ const PATHS = [
 ] as const;
 
 t.test('without a token in the settings every path answers 403 with the reason', async (t) => {
-  const { ask, routes } = await startDesk(t, null);
+  const { ask, tokens } = await startDesk(t, null);
   for (const [method, path] of PATHS) {
     t.match(await ask(method, path), { status: 403, value: { detail: /adminToken is not set/ } }, path);
   }
-  routes.configure(tokensOf(TOKEN));
+  tokens.configure({ adminToken: TOKEN, adminTokens: [] });
   t.equal((await ask('GET', '/accounts')).status, 200, 'a reload brings one');
 });
 

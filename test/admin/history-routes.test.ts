@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 import { get, type IncomingHttpHeaders } from 'node:http';
 import t, { type Test } from 'tap';
 import { openAdmin } from '../../src/admin/admin.ts';
-import { type HistoryDocument, HistoryRoutes } from '../../src/admin/index.ts';
+import { type HistoryDocument, historyRoutes } from '../../src/admin/index.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
 const DOCUMENT: HistoryDocument = { range: '1h', stepMs: 5000, fromMs: 0, dateMs: [], series: {} };
@@ -18,7 +18,7 @@ async function start(t: Test): Promise<{ readonly url: string; readonly asked: u
   const metrics = new Metrics();
   metrics.of('/v1/models', 'm').duration.observe(0.1);
   const deps = { status: () => ({}), metrics: async () => [metrics.snapshot()] };
-  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, deps, new HistoryRoutes({ read }));
+  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, deps, historyRoutes({ read }));
   t.teardown(() => admin.close());
   return { url: `http://127.0.0.1:${admin.address.port}`, asked };
 }
