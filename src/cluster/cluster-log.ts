@@ -4,6 +4,7 @@
 import type { Clock } from '../actor/index.ts';
 import { ClusterMetrics } from '../telemetry/cluster-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import { messageOf } from '../errors.ts';
 import type { ClusterObserver, MessageResult, MessageTopic } from './cluster-service.ts';
 import type { ClusterError, ClusterEvent, Topic } from './link.ts';
 
@@ -46,7 +47,7 @@ export class ClusterLog implements ClusterObserver {
   }
 
   badMessage(topic: Topic, from: string, error: unknown): void {
-    const problem = error instanceof Error ? error.message : String(error);
+    const problem = messageOf(error);
     this.#write(`bad ${topic}`, (fields) =>
       this.#log.warn({ topic, from, problem: problem.slice(0, 500), ...fields }, 'message of a sibling ignored'),
     );

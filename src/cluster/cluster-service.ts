@@ -3,6 +3,7 @@
 
 import { createHash, randomBytes } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import { messageOf } from '../errors.ts';
 import { connectEngine, type EngineConnection, type EngineConnector } from './connection.ts';
 import { envelopeHead, readEnvelope } from './envelope.ts';
 import {
@@ -250,7 +251,7 @@ export class ClusterService implements ClusterLink {
       else this.#opened(connection);
     } catch (error) {
       if (!isCurrent()) return;
-      this.#deps.observer.notConnected(error instanceof Error ? error.message : String(error));
+      this.#deps.observer.notConnected(messageOf(error));
       this.#openLater();
     }
   }

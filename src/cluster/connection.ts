@@ -2,6 +2,7 @@
 // This is the only file that knows the client package.
 
 import type { RedisClientOptions } from '@redis/client';
+import { messageOf } from '../errors.ts';
 import { ClusterError, type CommandArgument } from './link.ts';
 
 export interface EngineConnection {
@@ -69,7 +70,7 @@ export const connectEngine: EngineConnector = async (target) => {
 };
 
 function rethrow(error: unknown, answered: abstract new () => Error): never {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   if (!(error instanceof answered)) throw new ClusterError('away', `the engine is away: ${message}`);
   throw new ClusterError('refused', message, /^[A-Z]+/.exec(message)?.[0]);
 }

@@ -5,6 +5,7 @@ import * as z from 'zod/mini';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
+import { messageOf } from '../errors.ts';
 import { defineScript } from './cluster-service.ts';
 import type { ClusterLink } from './link.ts';
 
@@ -244,7 +245,7 @@ export class OperatorActs {
     try {
       await apply(url, override);
     } catch (error) {
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = messageOf(error);
       log.warn({ crn: url, action: override.action, problem }, 'an act of an operator could not be taken over');
     }
   }
@@ -259,7 +260,7 @@ export class OperatorActs {
     this.#isStale = false;
     this.#syncing ??= this.#readAll()
       .catch((error: unknown) => {
-        const problem = error instanceof Error ? error.message : String(error);
+        const problem = messageOf(error);
         if (this.#deps.link.connected) this.#deps.log.warn({ problem }, 'acts of operators could not be read or told');
       })
       .finally(() => {

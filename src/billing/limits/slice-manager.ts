@@ -34,6 +34,7 @@
 // settles below that stays in the slice and goes back with it.
 
 import type { Clock, Ref, TimerHandle } from '../../actor/index.ts';
+import { messageOf } from '../../errors.ts';
 import type { Budget } from './budgets.ts';
 import { BUCKET_MS, type LimitCell, type LimitTable, type SliceUse } from './limit-table.ts';
 import type { SliceNeed } from './slice-client.ts';
@@ -441,7 +442,7 @@ export class SliceManager {
     try {
       grants = await store.exchange(claims, ANSWERS * this.#waitMs);
     } catch (error) {
-      if (round === this.#round) this.lose(error instanceof Error ? error.message : String(error));
+      if (round === this.#round) this.lose(messageOf(error));
       return;
     } finally {
       watch.end();
