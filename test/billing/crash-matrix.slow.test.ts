@@ -12,6 +12,7 @@ import type { Ledger } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
 import { GRANT, POINTS } from './crash-points.ts';
 import { emptyStore, type StoreName, STORES } from './ledger/stores.ts';
+import { COMPILE_CACHE } from '../support/compile-cache.ts';
 
 const CHILD = fileURLToPath(new URL('crash-matrix-child.js', import.meta.url));
 const isFull = process.argv.includes('full');
@@ -28,7 +29,7 @@ interface Victim {
 async function kill(url: string, point: string, passes: number): Promise<Victim> {
   const child = spawn(process.execPath, [CHILD, url, point, `${passes}`], {
     stdio: ['ignore', 'pipe', 'inherit'],
-    env: {},
+    env: COMPILE_CACHE,
   });
   const exit = once(child, 'exit');
   let text = '';

@@ -7,6 +7,7 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { COMPILE_CACHE } from './compile-cache.ts';
 import { systemClock } from '../../src/actor/index.ts';
 import type { Overview } from '../../src/admin/overview.ts';
 import { hashKey, type Ledger } from '../../src/billing/index.ts';
@@ -77,7 +78,7 @@ class Program {
     // A clean environment: the test runner's loader is for its own processes alone.
     const child = spawn(command, args, {
       stdio: ['ignore', log, log],
-      env: { PATH: process.env['PATH'] ?? '', ...this.#env },
+      env: { ...COMPILE_CACHE, PATH: process.env['PATH'] ?? '', ...this.#env },
     });
     closeSync(log);
     this.#child = child;

@@ -186,15 +186,18 @@ default_pool_size = 4
 
 let server: Promise<string> | undefined;
 
-/** The URL of a new, empty database on the server at `at`; default: the server of this process. */
-export async function postgresDatabase(at?: string): Promise<string> {
+/**
+ * The URL of a new database on the server at `at`; default: the server of this process. It is empty, or a copy of the database
+ * `template`, to which nobody may be connected.
+ */
+export async function postgresDatabase(at?: string, template?: string): Promise<string> {
   if (at === undefined)
     server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startPostgres().then(({ url }) => url));
   const url = new URL(at ?? ((await server) as string));
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
   const name = `headrace_${randomBytes(6).toString('hex')}`;
-  await client.query(`create database ${name}`);
+  await client.query(`create database ${name}${template === undefined ? '' : ` template ${template}`}`);
   await client.end();
   url.pathname = `/${name}`;
   return url.href;

@@ -2,6 +2,7 @@
 
 import asyncHooks, { type AsyncHook } from 'node:async_hooks';
 import Module, { syncBuiltinESMExports } from 'node:module';
+import { COMPILE_CACHE } from './compile-cache.ts';
 
 // The module loader for mocks and coverage runs in a thread of its own and takes half of the start-up time of every process and worker.
 Module.register = () => undefined;
@@ -11,6 +12,9 @@ Module.register = () => undefined;
 const noHook: AsyncHook = { enable: () => noHook, disable: () => noHook };
 asyncHooks.createHook = () => noHook;
 syncBuiltinESMExports();
+
+Module.enableCompileCache(COMPILE_CACHE.NODE_COMPILE_CACHE);
+Object.assign(process.env, COMPILE_CACHE);
 
 // The option of `.taprc` is relative; processes that start in other folders inherit this one.
 process.env['NODE_OPTIONS'] = `--import=${import.meta.url}`;

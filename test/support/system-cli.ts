@@ -4,6 +4,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { COMPILE_CACHE } from './compile-cache.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { Host } from '../../src/host/index.ts';
 import { Cli, type Exit, type Served, serveBy } from './cli.ts';
@@ -57,7 +58,7 @@ export interface CliOptions {
 export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): SpawnedCli {
   const { env, execArgv = [], script = BIN } = options;
   const child = spawn(process.execPath, [...execArgv, script, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
+    env: { ...COMPILE_CACHE, PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
     // With an IPC channel the command would not re-execute itself, as it does for users.
     stdio: script === BIN ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe', 'ipc'],
   });

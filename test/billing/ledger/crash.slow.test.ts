@@ -11,6 +11,7 @@ import { type CommitStep, openLedger } from '../../../src/billing/ledger/ledger.
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
 import { chargeOf, LANES, NOW_MS, PRICE, ROUNDS } from './crash-plan.ts';
 import { emptyStore, START_MS, STORES } from './stores.ts';
+import { COMPILE_CACHE } from '../../support/compile-cache.ts';
 
 const CHILD = fileURLToPath(new URL('crash-child.js', import.meta.url));
 
@@ -32,7 +33,10 @@ interface Life {
 
 async function live(url: string, cut: Cut | undefined): Promise<Life> {
   const args = cut !== undefined && 'step' in cut ? [cut.step, `${cut.passes}`] : [];
-  const child = spawn(process.execPath, [CHILD, url, ...args], { stdio: ['ignore', 'pipe', 'inherit'], env: {} });
+  const child = spawn(process.execPath, [CHILD, url, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: COMPILE_CACHE,
+  });
   const exit = once(child, 'exit');
   const lines: string[] = [];
   for await (const line of createInterface({ input: child.stdout })) {

@@ -7,7 +7,7 @@ import { openLedger } from '../../../src/billing/ledger/ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { migrate, type Migration, MIGRATIONS } from '../../../src/billing/ledger/schema.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
-import { emptyStore, STORES } from './stores.ts';
+import { bareStore, STORES } from './stores.ts';
 
 const options = { clock: systemClock, dateMs: () => 1 };
 
@@ -68,7 +68,7 @@ for (const name of STORES) {
       : await PostgresDatabase.open(url, systemClock);
 
   t.test(`${name}: versions are applied once, in order, also when two open at a time`, async (t) => {
-    const url = await emptyStore(t, name);
+    const url = await bareStore(t, name);
     const [one, two] = [await open(url), await open(url)];
     t.same((await Promise.all([migrate(one, 5), migrate(two, 5)])).sort(), [0, MIGRATIONS.length]);
     t.equal(await migrate(one, 6, next(['create table extra (id text)'])), 1);
@@ -82,14 +82,14 @@ for (const name of STORES) {
   });
 
   t.test(`${name}: a version that fails leaves nothing behind`, async (t) => {
-    const database = await open(await emptyStore(t, name));
+    const database = await open(await bareStore(t, name));
     await t.rejects(migrate(database, 1, next(['create table extra (id text)', 'create nonsense'])));
     t.equal(await migrate(database, 1, next(['create table extra (id text)'])), MIGRATIONS.length + 1);
     await database.close();
   });
 
   t.test(`${name}: a store with a newer schema is refused`, async (t) => {
-    const url = await emptyStore(t, name);
+    const url = await bareStore(t, name);
     const database = await open(url);
     await migrate(database, 1, next(['create table extra (id text)']));
     await database.close();
@@ -98,7 +98,7 @@ for (const name of STORES) {
   });
 
   t.test(`${name}: accounts of version 1 that are one address become one account`, async (t) => {
-    const url = await emptyStore(t, name);
+    const url = await bareStore(t, name);
     const old = await open(url);
     await migrate(old, 1, MIGRATIONS.slice(0, 1));
     await old.transaction(async (session) => {
@@ -115,7 +115,7 @@ for (const name of STORES) {
   });
 
   t.test(`${name}: two processes bring a store of version 1 up to date at once, and its data stays`, async (t) => {
-    const url = await emptyStore(t, name);
+    const url = await bareStore(t, name);
     const old = await open(url);
     await migrate(old, 1, MIGRATIONS.slice(0, 1));
     await old.transaction(async (session) => {

@@ -12,6 +12,7 @@ import { paymentId } from '../../../src/billing/ledger/commands.ts';
 import { type CommitStep, openLedger } from '../../../src/billing/ledger/ledger.ts';
 import type { Ledger } from '../../../src/billing/ledger/store.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
+import { COMPILE_CACHE } from '../../support/compile-cache.ts';
 import { TestChain } from '../../support/chain.ts';
 import { TestFacilitator } from '../../support/facilitator.ts';
 import { emptyStore, STORES } from '../ledger/stores.ts';
@@ -72,7 +73,7 @@ async function live(fixture: CrashFixture, store: string, cut: Cut | undefined):
   const dying = cut !== undefined && 'step' in cut ? [cut.step, `${cut.passes}`] : [];
   Object.assign(fixture, { cut, transfers: 0 });
   const args = [CHILD, store, fixture.facilitator.url, fixture.node.url, ...dying];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], env: {} });
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], env: COMPILE_CACHE });
   fixture.child = child;
   const exit = once(child, 'exit');
   const lines: string[] = [];
