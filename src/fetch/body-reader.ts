@@ -11,7 +11,7 @@ import { GZIP_TRAILER_BYTES, gzipHeadBytes, MAX_GZIP_HEAD_BYTES, MAX_GZIP_MEMBER
 import { TurnQueue } from '../routing/index.ts';
 import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
 import { abortable } from './guarded-connector.ts';
-import { ZstdFrame } from './zstd-frame.ts';
+import { isSkippable, MAGIC_BYTES, ZstdFrame } from './zstd-frame.ts';
 
 /** Collected of every body before a limit applies. Nearly all pages are smaller on the wire. */
 const COLLECTED_BYTES = 524_288;
@@ -240,14 +240,17 @@ async function* decodedFrames(rest: Rest): AsyncGenerator<Uint8Array, undefined>
   async function* bytesOf(frame: ZstdFrame): AsyncGenerator<Uint8Array, undefined> {
     do {
       const length = frame.take(rest.piece);
-      if (!frame.isSkippable) yield rest.piece.subarray(0, length);
+      yield rest.piece.subarray(0, length);
       rest.piece = rest.piece.subarray(length);
     } while (!frame.isWhole && (await rest.more()));
   }
   for (let frames = 0; rest.piece.byteLength > 0 || (await rest.more()); frames++) {
     if (frames === MAX_ZSTD_FRAMES) throw failed('broken encoding');
+    while (rest.piece.byteLength < MAGIC_BYTES && (await rest.join()));
     const frame = new ZstdFrame();
-    yield* through(decoderOf('zstd', 0), bytesOf(frame));
+    const bytes = bytesOf(frame);
+    if (isSkippable(rest.piece)) while ((await bytes.next()).done !== true);
+    else yield* through(decoderOf('zstd', 0), bytes);
     // After its text, which may be the start of a page.
     if (!frame.isWhole) throw failed('broken encoding');
   }

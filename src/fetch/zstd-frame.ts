@@ -1,19 +1,27 @@
-// Where a frame of zstd ends (RFC 8878 §3.1). The decoder of Node.js does not tell: it ends quietly where its input is cut off, and
-// drops the frames behind the first one.
+// Where a frame of zstd ends (RFC 8878 §3.1). The decoder of Node.js does not tell, and differs: that of Node.js 22 ends quietly where its
+// input is cut off and drops the frames behind the first one, and later ones fail without input.
 
 /** Bytes of magic number and frame header descriptor, and of a block header. */
 const HEADER_START = 5;
 const BLOCK_HEADER = 3;
 
+/** Bytes of the magic number that each frame begins with. */
+export const MAGIC_BYTES = 4;
+
 /** First magic number of the 16 of skippable frames (RFC 8878 §3.1.2). */
 const SKIPPABLE = 0x184d2a50;
+
+/** Whether a frame has no text: its magic number is one of those that decoders skip. To be asked with all of `MAGIC_BYTES`. */
+export function isSkippable(frame: Uint8Array): boolean {
+  const [a = 0, b = 0, c = 0, d = 0] = frame;
+  return (a & 0xf0) + b * 0x100 + c * 0x10000 + d * 0x1000000 === SKIPPABLE;
+}
 
 /** Follows the bytes of one frame, which come in pieces. What they say is for the decoder to check. */
 export class ZstdFrame {
   /** Its last byte was taken. */
   isWhole = false;
-  /** It has no text: its magic number is one of those that decoders skip. Known from the fifth byte on. */
-  isSkippable = false;
+  #isSkippable = false;
   #hasHeader = false;
   #isLastBlock = false;
   #checksumBytes = 0;
@@ -47,7 +55,7 @@ export class ZstdFrame {
     const value = this.#value;
     this.#value = 0;
     this.#read = 0;
-    if (this.isSkippable) {
+    if (this.#isSkippable) {
       this.#passing = this.#firstOfLength + value * 256;
       this.#isLastBlock = true;
       return;
@@ -64,7 +72,7 @@ export class ZstdFrame {
     const magic = value % 2 ** 32;
     if (magic >= SKIPPABLE && magic < SKIPPABLE + 16) {
       // Its length is the four bytes behind the magic number: this one, and three as long as a block header.
-      this.isSkippable = true;
+      this.#isSkippable = true;
       this.#firstOfLength = descriptor;
       return;
     }

@@ -60,7 +60,8 @@ export class DataPlane {
   constructor(t: Test, port: number, credentials: grpc.ChannelCredentials = grpc.credentials.createInsecure()) {
     const make = (name: string): grpc.Client => {
       const Client = grpc.makeGenericClientConstructor(SERVICES[name] as grpc.ServiceDefinition, name);
-      return new Client(`127.0.0.1:${port}`, credentials);
+      // By a name of the certificate: Node.js 26 refuses an address as the name of a TLS server, which the client would send.
+      return new Client(`127.0.0.1:${port}`, credentials, { 'grpc.ssl_target_name_override': 'secure.test' });
     };
     this.#processor = make(EXTERNAL_PROCESSOR);
     this.#health = make(HEALTH_SERVICE);
