@@ -268,9 +268,15 @@ export class Connection implements NameWaiter {
     const pool = this.#pool;
     const { clock } = pool.settings;
     const startedMs = clock.now();
+    const readOn = (): void => {
+      if (socket === this.#socket && !this.#paused) socket.resume();
+    };
     const onRead = (length: number): boolean => {
       if (socket === this.#socket) this.#receive(length);
-      return true;
+      if (length < READ_BUFFER.byteLength || socket !== this.#socket) return true;
+      // libuv would fill the buffer up to 32 times in one turn: a fast server would keep others waiting.
+      setImmediate(readOn);
+      return false;
     };
     const socket = pool.connect(address, onRead);
     this.address = address;
@@ -350,8 +356,8 @@ export class Connection implements NameWaiter {
       return;
     }
     this.#heard = true;
-    // A full buffer is filled again at once, and TLS gives its records one by one.
-    this.#unreadTurns = length === READ_BUFFER.byteLength || this.#pool.isSecure ? 1 : 0;
+    // A full buffer is filled again in the next turn, and TLS gives its records one by one.
+    this.#unreadTurns = length === READ_BUFFER.byteLength ? 2 : this.#pool.isSecure ? 1 : 0;
     const parser = this.#parser;
     const nowMs = this.#pool.settings.clock.now();
     try {

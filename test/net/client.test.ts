@@ -358,6 +358,52 @@ t.test('a response that overtakes its request is delivered, and the connection c
   }
 });
 
+t.test('a fast server has one buffer of its answer read in a turn of the event loop', async (t) => {
+  const total = 12_000_000;
+  const head = `HTTP/1.1 200 OK\r\ncontent-length: ${total}\r\n\r\n`;
+  const written = Promise.withResolvers<void>();
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket.on('error', () => undefined));
+    socket.on('data', () => {
+      socket.write(head);
+      socket.write(Buffer.alloc(total), () => written.resolve());
+      // What the kernel takes at once waits for the client.
+      setImmediate(() => setImmediate(() => written.resolve()));
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  const bench = new Bench(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  for (const round of [1, 2]) {
+    const recorder = bench.ask();
+    await recorder.until(() => recorder.calls.includes('head'));
+    recorder.connection?.pause(recorder);
+    await written.promise;
+    let inTurn = 0;
+    let most = 0;
+    const turn = (): void => {
+      inTurn = 0;
+      if (recorder.calls.at(-1) === 'data' || recorder.calls.at(-1) === 'head') setImmediate(turn);
+    };
+    let seen = recorder.pieces.length;
+    recorder.onData = () => {
+      for (; seen < recorder.pieces.length; seen++) inTurn += (recorder.pieces[seen] as Buffer).length;
+      most = Math.max(most, inTurn);
+    };
+    turn();
+    recorder.connection?.resume(recorder);
+    await recorder.over;
+    t.equal(
+      recorder.pieces.reduce((sum, { length }) => sum + length, 0),
+      total,
+      `round ${round}`,
+    );
+    t.ok(most <= 2 * 256 * 1024, `${most} bytes in a turn`);
+  }
+  t.equal(sockets.size, 1, 'the connection is used again');
+});
+
 t.test('nothing is delivered during a pause, and everything after it, in order', async (t) => {
   const all = Buffer.alloc(3_000_000, '0123456789');
   for (const framing of ['length', 'chunked', 'close']) {
