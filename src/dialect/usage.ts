@@ -11,6 +11,9 @@ import type { BodyEdit } from './output-limit.ts';
 const OPTION = '{"include_usage":true}';
 const MEMBER = `"stream_options":${OPTION},`;
 
+/** Longer options are no options of a client, and take 300 ms to be parsed and written where they have a megabyte: they are replaced. */
+const MOST_OPTION_BYTES = 4096;
+
 /**
  * The change that adds `stream_options.include_usage` to a body, without which streams of completions and chat completions have no
  * counts. Undefined when the body asks already, when its dialect need not be asked, and when only the CRN can judge the option.
@@ -24,7 +27,7 @@ export function usageEdit(dialect: Dialect | undefined, body: Buffer, scan: Scan
     return { start: first, end: first, text: MEMBER };
   }
   const end = scan.spans[SPAN.stream_options + 1] as number;
-  const text = withUsage(parsedValue(body, start, end));
+  const text = end - start > MOST_OPTION_BYTES ? OPTION : withUsage(parsedValue(body, start, end));
   return text === undefined ? undefined : { start, end, text };
 }
 

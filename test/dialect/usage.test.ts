@@ -175,6 +175,11 @@ t.test('adds include_usage to streams of the OpenAI dialects', async (t) => {
     asking('{"stream":true,"stream_options":{"x":1,"include_usage":false},"model":"m"}'),
     '{"stream":true,"stream_options":{"x":1,"include_usage":true},"model":"m"}',
   );
+  t.equal(
+    asking(`{"stream":true,"stream_options":{"x":"${'x'.repeat(5000)}"},"model":"m"}`),
+    '{"stream":true,"stream_options":{"include_usage":true},"model":"m"}',
+    'longer options than a client has',
+  );
 });
 
 t.test('leaves bodies that ask already, need not ask or are wrong', async (t) => {
