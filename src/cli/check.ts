@@ -10,7 +10,8 @@ import { counted } from '../config/units.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import { askServices, type Finding } from './configured-services.ts';
 import type { CliIo } from './io.ts';
-import { mistakeLines, readRest } from './options.ts';
+import { mistakeLines } from './options.ts';
+import { readRest } from './setting-options.ts';
 
 const DESCRIPTION = `Reads the configuration as \`serve\` does and explains what would run: addresses, models and their servers, store and
 search engines, what differs from the defaults, and warnings. Every mistake is reported at once, by path.

@@ -10,7 +10,8 @@ import { startEngines } from './demo-engines.ts';
 import { startDemoLoad } from './demo-load.ts';
 import { startSite } from './demo-site.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
-import { port, readRest, type Rest, sentenceOf } from './options.ts';
+import { port, sentenceOf } from './options.ts';
+import { readRest, type Rest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
 const KEY = 'hr_demo';

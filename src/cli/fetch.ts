@@ -6,7 +6,8 @@ import { HeadraceError, messageOf } from '../errors.ts';
 import type { PageExtra, PageFormat } from '../fetch/index.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { type CliIo, UsageError } from './io.ts';
-import { readRest, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
+import { sentenceOf, wholeNumber, yesOrNo } from './options.ts';
+import { readRest } from './setting-options.ts';
 
 interface FetchOptions {
   readonly format?: string;

@@ -9,7 +9,8 @@ import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import { type SendMessage, StdioBridge } from '../mcp/index.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
-import { mistakeLines, readRest } from './options.ts';
+import { mistakeLines } from './options.ts';
+import { readRest } from './setting-options.ts';
 
 interface McpOptions {
   readonly config?: string;

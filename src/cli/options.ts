@@ -1,19 +1,9 @@
-// Values of options, and the open-ended settings (`--timeouts.connect 5s`) that some commands take beside their options.
-// A message never repeats a value that may be a secret.
+// Command lines and the values of options. A message never repeats a value that may be a secret.
 
 import { type Command, InvalidArgumentError, type Option } from 'commander';
 import type { Mistake } from '../config/load.ts';
-import { SETTINGS } from '../config/settings.ts';
-import { nearest } from '../config/spelling.ts';
 import { durationProblem, parseDuration } from '../config/units.ts';
 import { UsageError } from './io.ts';
-
-/** Words and settings of a command line. */
-export interface Rest {
-  readonly words: readonly string[];
-  /** Settings without their dashes. One that was given twice has its last value. */
-  readonly settings: Readonly<Record<string, string>>;
-}
 
 /**
  * A command line in the order that commander needs: words first, so that options may stand before the command, then options
@@ -65,36 +55,6 @@ function declaredOptions({ commands, options }: Command): Option[] {
 /** The name of an option without its value: `--name` of `--name=value`, `-n` of `-nvalue`. */
 export function nameOf(option: string): string {
   return option.startsWith('--') ? option.replace(/=.*$/s, '') : option.slice(0, 2);
-}
-
-/**
- * Sorts what commander leaves of a command with unknown options: `--name value`, `--name=value` and words. What is no setting, and
- * near to an option of the command, is that one misspelt.
- */
-export function readRest({ args, options }: Pick<Command, 'args' | 'options'>, maxWords: number): Rest {
-  const own = options.map(({ long = '' }) => long.slice(2));
-  const words: string[] = [];
-  const settings: Record<string, string> = {};
-  for (let i = 0; i < args.length; i++) {
-    const word = args[i] as string;
-    if (!word.startsWith('--')) {
-      if (words.push(word) > maxWords)
-        throw new UsageError(`too many arguments: ${word.startsWith('-') ? nameOf(word) : word}`);
-      continue;
-    }
-    const name = nameOf(word);
-    const near = SETTINGS.some(({ flag }) => flag === name) ? undefined : nearest(name.slice(2), own);
-    if (near !== undefined) throw new UsageError(`unknown option '${name}' (Did you mean --${near}?)`);
-    const equals = word.indexOf('=');
-    if (equals >= 0) {
-      settings[word.slice(2, equals)] = word.slice(equals + 1);
-      continue;
-    }
-    const value = args[++i];
-    if (value === undefined) throw new UsageError(`option '${word}' argument missing`);
-    settings[word.slice(2)] = value;
-  }
-  return { words, settings };
 }
 
 /** Mistakes in one sentence. */

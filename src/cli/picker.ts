@@ -11,7 +11,8 @@ import { serveGateway } from '../gateway/gateway.ts';
 import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
-import { mistakeLines, readRest, wholeNumber } from './options.ts';
+import { mistakeLines, wholeNumber } from './options.ts';
+import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
 interface PickerOptions {

@@ -9,11 +9,13 @@ import { watchConfig } from '../config/watch.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import type { ReloadAnswer } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
+import { ListenError } from '../ingress/server.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { watchExceptions } from './exceptions.ts';
 import { type CliIo, StartError } from './io.ts';
-import { mistakeLines, readRest } from './options.ts';
+import { mistakeLines } from './options.ts';
+import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
 type Flags = Readonly<Record<string, string>>;
@@ -98,7 +100,10 @@ async function run(file: string, overrides: Flags, io: CliIo, onCreated: (it: Re
     } catch (error) {
       if (serving.isEnding) return;
       await gateway.close();
-      serving.fail(new StartError(messageOf(error)));
+      // The line of the file, since nobody thinks of the second port first.
+      const isAdmin =
+        error instanceof ListenError && settings.admin !== null && error.address.port === settings.admin.port;
+      serving.fail(new StartError(`${messageOf(error)}${isAdmin ? ' (setting admin)' : ''}`));
     }
   };
   // Not awaited: a gateway that is ended at once before its threads serve leaves `listen` pending.

@@ -93,10 +93,13 @@ export class ListenError extends Error {
   override readonly name = 'ListenError';
   /** The system's, such as `EADDRINUSE`. */
   readonly code: string | undefined;
+  readonly address: Address;
 
-  constructor({ host, port }: Address, { code, message }: NodeJS.ErrnoException) {
+  constructor(address: Address, { code, message }: NodeJS.ErrnoException) {
+    const { host, port } = address;
     super(`cannot listen on ${host}:${port}: ${REASONS[code ?? ''] ?? message}`);
     this.code = code;
+    this.address = address;
   }
 }
 

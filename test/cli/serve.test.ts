@@ -61,7 +61,8 @@ for (const threads of [0, 1, 2]) {
       });
       const cli = await runCli(t, ['serve', '--config', `${folder}/headrace.json`]);
       t.strictSame(cli.exit, { code: 1, signal: null });
-      t.equal(cli.stderr, `headrace cannot start: cannot listen on ${taken}: the port is taken\n`);
+      const hint = listener === 'admin' ? ' (setting admin)' : '';
+      t.equal(cli.stderr, `headrace cannot start: cannot listen on ${taken}: the port is taken${hint}\n`);
       t.equal(cli.stdout, '');
     });
   }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readRest } from '../../src/cli/options.ts';
+import { readRest } from '../../src/cli/setting-options.ts';
 import { runCli } from '../support/cli.ts';
 
 const CONFIG = 'models: { m: { servers: ["http://10.0.0.1:9001"] } }\n';
