@@ -265,7 +265,8 @@ export function readKeyRequest(fields: Fields, nowMs: number): KeyRequest {
 /** Fields: label, expires, running, rpm, tpm, monthly. Null or `none` removes a limit, null or `never` an expiry. */
 export function readKeyEdit(fields: Fields, nowMs: number): KeyEdit {
   const reader = new FieldReader(fields, 'body', KEY_FIELDS);
-  if (Object.keys(fields).length === 0) reader.refuse('label', `or another of ${KEY_FIELDS.join(', ')} is required`);
+  if (Object.keys(fields).length === 0)
+    reader.refuse('label', `is required, or one of ${KEY_FIELDS.slice(1).join(', ')}`);
   const label = Object.hasOwn(fields, 'label') ? reader.line('label') : undefined;
   const expiresMs = reader.removable('expires', 'never', (name) =>
     reader.text(name, EXPIRY_WORDS, (text) => expiryOf(text, nowMs)),

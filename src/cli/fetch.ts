@@ -88,5 +88,7 @@ async function fetchPage(
 function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+  if (error instanceof HeadraceError && error.code === 'HR_FETCH_BLOCKED')
+    return `${error.message}; --fetch.allow HOST permits it`;
   return messageOf(error);
 }

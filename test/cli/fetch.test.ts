@@ -30,7 +30,7 @@ t.test('prints title and text of a page and exits 0', async (t) => {
 t.test('says in a sentence why there is no text, and exits 1', async (t) => {
   const { origin } = await site(t, {});
   for (const [args, sentence] of [
-    [[`${origin}/`], /may not be fetched/],
+    [[`${origin}/`], /may not be fetched: .*; --fetch\.allow HOST permits it/],
     [['no-url'], /valid URL/],
     [[`${origin}/`, '--format', 'pdf'], /'text', 'markdown' or 'html'/],
     [[`${origin}/`, '--fetch.tiemout', '1s'], /did you mean --fetch\.timeout/],

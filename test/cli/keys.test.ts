@@ -74,7 +74,7 @@ t.test('edit changes limits in place', async (t) => {
   const edited = await run(t, 'keys', 'edit', id, ...flags, ...where);
   t.match(JSON.parse(edited.stdout), { id, rpm: null, tpm: 5000, running: 3, monthly_usd: '2.50' });
   const refused = await runCli(t, ['keys', 'edit', id, ...where]);
-  t.equal(refused.stderr, 'headrace: label or another of label, expires, running, rpm, tpm, monthly is required\n');
+  t.equal(refused.stderr, 'headrace: label is required, or one of expires, running, rpm, tpm, monthly\n');
 });
 
 t.test('refusals: a sentence on standard error, exit code 1, nothing on standard output', async (t) => {

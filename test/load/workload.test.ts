@@ -67,7 +67,7 @@ for (const [shape, text] of [
       [script, script],
     );
     t.not(workload.isTimed, true);
-    t.equal(workload.description, 'talk.json, 1 conversations');
+    t.equal(workload.description, 'talk.json, 1 conversation');
     t.end();
   });
 }

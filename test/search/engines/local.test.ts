@@ -235,7 +235,7 @@ t.test('limits leave out the same files every time, and the operator is told onc
   t.same((await few.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
   few.later();
   t.same((await few.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
-  t.same(few.notices, ['1 files are not searched: more than maxFiles or maxBytes']);
+  t.same(few.notices, ['1 file is not searched: more than maxFiles or maxBytes']);
   const small = library(folder, { maxBytes: 10 });
   t.same((await small.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
 });
