@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Locator, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { axeFindings, openPage, shows, startBrowser } from '../support/browser.ts';
+import { checkView, openPage, shows, startBrowser } from '../support/browser.ts';
 import { KEY, MODEL, startSystem } from '../support/system.ts';
 
 startBrowser(t);
@@ -122,12 +122,5 @@ t.test('parameters of a query are fields of the form', async (t) => {
 t.test('the page has no barriers that axe finds, in both colour schemes and on a phone', async (t) => {
   const page = await openDocs(t);
   await page.locator('#post_v1_messages > summary').click();
-  for (const colorScheme of ['light', 'dark'] as const) {
-    for (const width of [1280, 360]) {
-      await page.setViewportSize({ width, height: 800 });
-      await page.emulateMedia({ colorScheme });
-      t.same(await axeFindings(page, colorScheme), [], `${colorScheme}, ${width} px`);
-    }
-  }
-  t.ok(await page.evaluate('document.documentElement.scrollWidth <= 360'), 'nothing is wider than a phone');
+  await checkView(t, page, 'the page', [360, 1280]);
 });

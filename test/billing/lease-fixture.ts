@@ -1,12 +1,12 @@
 // Lease managers and threads over one ledger in memory, on a manual clock. The ledger in memory works within microtasks, so a
-// system that has settled has nothing under way.
+// system that has settled has nothing under way. It imports no index: processes that are started again and again load it.
 
 import { type Ref } from '../../src/actor/index.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
-import { type Ledger, LeaseCache, type LeaseManagerCommand, type Reserved } from '../../src/billing/index.ts';
-import { openLedger } from '../../src/billing/main-thread.ts';
-import type { Payer, Spending } from '../../src/billing/lease-cache.ts';
-import { leaseManager } from '../../src/billing/lease-manager.ts';
+import { LeaseCache, type Payer, type Reserved, type Spending } from '../../src/billing/lease-cache.ts';
+import { leaseManager, type LeaseManagerCommand } from '../../src/billing/lease-manager.ts';
+import { openLedger } from '../../src/billing/ledger/ledger.ts';
+import type { Ledger } from '../../src/billing/ledger/store.ts';
 import type { ReportedCharge } from '../../src/billing/unposted-charges.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';

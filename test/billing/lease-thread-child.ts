@@ -3,7 +3,8 @@
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { createSystem, link, systemClock, systemEpochMs } from '../../src/actor/index.ts';
-import { LeaseCache, type LeaseManagerCommand } from '../../src/billing/index.ts';
+import { LeaseCache } from '../../src/billing/lease-cache.ts';
+import type { LeaseManagerCommand } from '../../src/billing/lease-manager.ts';
 import { createSeededRandom } from '../../src/actor/clock.ts';
 import { spend } from './lease-fixture.ts';
 

@@ -66,14 +66,29 @@ export function row(page: Page, table: string, head: string): Locator {
 }
 
 /**
- * What axe finds wrong with the page, one text for each rule. The dark theme differs from the light one in colours alone, so only their
- * contrast is checked in it.
+ * Checks what a page shows in windows of these widths, from the narrowest to the widest: nothing is wider than the window, and axe finds
+ * nothing in the narrowest and the widest. The dark theme differs from the light one in colours alone, and the widest shows all there are.
  */
-export async function axeFindings(page: Page, colorScheme: 'light' | 'dark' = 'light'): Promise<string[]> {
+export async function checkView(t: Test, page: Page, name: string, widths: readonly number[]): Promise<void> {
+  const excess = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
+  // Without motion colours change at once.
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  for (const width of widths) {
+    await page.setViewportSize({ width, height: 740 });
+    // Charts follow the width in a task of their own.
+    await until(`no sideways scroll at ${width}: ${name}`, async () => (await page.evaluate(excess)) === 0);
+    if (width === widths[0] || width === widths.at(-1)) t.same(await axeFindings(page), [], `axe at ${width}: ${name}`);
+  }
+  await page.emulateMedia({ colorScheme: 'dark' });
+  t.same(await axeFindings(page, ['color-contrast']), [], `axe in the dark theme: ${name}`);
+  await page.emulateMedia({ colorScheme: 'light' });
+}
+
+/** What axe finds wrong with the page, one text for each rule. Default: all rules. */
+export async function axeFindings(page: Page, runOnly?: readonly string[]): Promise<string[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
   // Without them axe also writes down what is right, and loads style sheets a second time.
-  const faster = { resultTypes: ['violations'], preload: false };
-  const options = colorScheme === 'dark' ? { ...faster, runOnly: ['color-contrast'] } : faster;
+  const options = { resultTypes: ['violations'], preload: false, runOnly };
   const { violations } = await page.evaluate<{ violations: { id: string; nodes: unknown[] }[] }>(
     `axe.run(${JSON.stringify(options)})`,
   );

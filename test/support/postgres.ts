@@ -18,7 +18,6 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import pg from 'pg';
 
 /** Where Debian keeps the servers of each version. */
 const DEBIAN_HOME = '/usr/lib/postgresql';
@@ -194,6 +193,8 @@ export async function postgresDatabase(at?: string, template?: string): Promise<
   if (at === undefined)
     server ??= Promise.resolve(process.env['HEADRACE_TEST_POSTGRES'] ?? startPostgres().then(({ url }) => url));
   const url = new URL(at ?? ((await server) as string));
+  // Processes that are started again and again load this file for SQLite alone.
+  const { default: pg } = await import('pg');
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
   const name = `headrace_${randomBytes(6).toString('hex')}`;

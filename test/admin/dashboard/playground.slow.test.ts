@@ -8,7 +8,7 @@ import type { Locator, Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../../src/config/settings.ts';
 import { createGateway } from '../../../src/gateway/gateway.ts';
-import { axeFindings, focusedName, openPage, startBrowser, tabTo } from '../../support/browser.ts';
+import { checkView, focusedName, openPage, startBrowser, tabTo } from '../../support/browser.ts';
 import type { Answer } from '../../support/fake-engine.ts';
 import { bearer, endow, openTestLedger, PRICING } from '../../support/ledger-fixture.ts';
 import {
@@ -413,53 +413,44 @@ function callOf(name: string): object {
   return { index: 0, id: 'call_1', type: 'function', function: { name, arguments: '{}' } };
 }
 
-for (const colorScheme of ['light', 'dark'] as const) {
-  t.test(`fits on a phone and passes axe, ${colorScheme}`, async (t) => {
-    const running = await start(t, {
-      search: { engines: { docs: { kind: 'local', path: t.testdir({ 'a.md': '# Water\n\nWater runs down.' }) } } },
-    });
-    const { crn } = running;
-    const page = await open(t, running, { colorScheme, bypassCSP: true, ...PHONE }, /status of 422/);
-    const check = async (name: string): Promise<void> => {
-      for (const width of colorScheme === 'light' ? [360, 800, 1920] : [360, 1920]) {
-        await page.setViewportSize({ width, height: 740 });
-        const wide = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
-        t.equal(await page.evaluate(wide), 0, `no sideways scroll at ${width}, ${name}`);
-        t.same(await axeFindings(page, colorScheme), [], `axe at ${width}, ${name}`);
-      }
-    };
-    await check('empty');
-    crn.play(
-      chatStream(
-        chunk({ reasoning_content: 'Hm.' }),
-        chunk({ content: `${'long'.repeat(90)}\n\`\`\`ts\n${'const a = 1; '.repeat(30)}\n\`\`\`` }),
-        chunk({ tool_calls: [callOf('weather')] }),
-        finish('tool_calls'),
-        USAGE,
-      ),
-    );
-    await page.getByText('Tools and further members').click();
-    await page.getByLabel('Further members').fill('{');
-    await page
-      .locator('input[type=file]')
-      .setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: Buffer.from('x') });
-    await page.getByText('a.png').waitFor();
-    await check('a form with a mistake');
-    await page.getByLabel('Further members').fill('');
-    await say(page, 'a'.repeat(300));
-    await page.getByLabel('Result of weather').waitFor();
-    await page.getByText('As a curl command').click();
-    await check('an answer');
-    crn.play(
-      (_, response) => void response.writeHead(422, { 'content-type': 'application/json' }).end('{"detail":"no"}'),
-    );
-    await page.getByRole('button', { name: 'Send the result' }).click();
-    await textOf(lastTurn(page).getByRole('alert'), /422: no/);
-    await check('a refusal');
-    await page.getByRole('link', { name: 'Search', exact: true }).click();
-    await page.getByLabel('Search for').fill('water');
-    await page.keyboard.press('Enter');
-    await page.locator('.results').waitFor();
-    await check('search');
+t.test('fits on a phone and passes axe, light and dark', async (t) => {
+  const running = await start(t, {
+    search: { engines: { docs: { kind: 'local', path: t.testdir({ 'a.md': '# Water\n\nWater runs down.' }) } } },
   });
-}
+  const { crn } = running;
+  const page = await open(t, running, { bypassCSP: true, ...PHONE }, /status of 422/);
+  const check = (name: string): Promise<void> => checkView(t, page, name, [360, 800, 1920]);
+  await check('empty');
+  crn.play(
+    chatStream(
+      chunk({ reasoning_content: 'Hm.' }),
+      chunk({ content: `${'long'.repeat(90)}\n\`\`\`ts\n${'const a = 1; '.repeat(30)}\n\`\`\`` }),
+      chunk({ tool_calls: [callOf('weather')] }),
+      finish('tool_calls'),
+      USAGE,
+    ),
+  );
+  await page.getByText('Tools and further members').click();
+  await page.getByLabel('Further members').fill('{');
+  await page
+    .locator('input[type=file]')
+    .setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: Buffer.from('x') });
+  await page.getByText('a.png').waitFor();
+  await check('a form with a mistake');
+  await page.getByLabel('Further members').fill('');
+  await say(page, 'a'.repeat(300));
+  await page.getByLabel('Result of weather').waitFor();
+  await page.getByText('As a curl command').click();
+  await check('an answer');
+  crn.play(
+    (_, response) => void response.writeHead(422, { 'content-type': 'application/json' }).end('{"detail":"no"}'),
+  );
+  await page.getByRole('button', { name: 'Send the result' }).click();
+  await textOf(lastTurn(page).getByRole('alert'), /422: no/);
+  await check('a refusal');
+  await page.getByRole('link', { name: 'Search', exact: true }).click();
+  await page.getByLabel('Search for').fill('water');
+  await page.keyboard.press('Enter');
+  await page.locator('.results').waitFor();
+  await check('search');
+});

@@ -5,7 +5,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import pg from 'pg';
 import type t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/ledger.ts';
@@ -122,6 +121,7 @@ export async function execute(name: StoreName, url: string, sql: string): Promis
     file.close();
     return;
   }
+  const { default: pg } = await import('pg');
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
