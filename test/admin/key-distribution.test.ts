@@ -5,6 +5,7 @@ import { createSigningKey, readTrustedKeys, verifySnapshot } from '../../src/bil
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { KeyDistribution } from '../../src/admin/key-distribution.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';
+import { advance } from '../support/advance.ts';
 
 const SIGNING = createSigningKey();
 const TRUSTED = readTrustedKeys(SIGNING.publicKey);
@@ -70,15 +71,7 @@ function setUp(t: { teardown: (end: () => void) => void }, intervalMs = 30_000):
       return keys.map(({ account }) => account).sort();
     },
     turn: () => new Promise((resolve) => void setImmediate(resolve)),
-    async advance(ms) {
-      const targetMs = clock.now() + ms;
-      await scene.turn();
-      while (clock.nextDueMs <= targetMs) {
-        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
-        await scene.turn();
-      }
-      clock.advance(targetMs - clock.now());
-    },
+    advance: (ms) => advance(clock, ms),
   };
   t.teardown(() => scene.distribution.close());
   return scene;

@@ -1,38 +1,11 @@
 // Three gateways in front of the same host, siblings through a real Redis or Valkey: roll call, health, overview, metrics, and what
 // remains when the engine is away.
 
-import t, { type Test } from 'tap';
-import type { Gateway } from '../../src/gateway/gateway.ts';
-import { createGateway } from '../../src/gateway/gateway.ts';
-import type { Host } from '../../src/host/index.ts';
+import t from 'tap';
 import type { Overview } from '../../src/admin/overview.ts';
-import type { SettingsInput } from '../../src/config/settings.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import { type Member, startMember, TOKEN } from '../support/cluster-member.ts';
+import { startRedis } from '../support/redis.ts';
 import { KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
-
-const TOKEN = 'operator-token';
-
-interface Member {
-  readonly gateway: Gateway;
-  readonly url: string;
-  readonly adminUrl: string;
-}
-
-async function member(t: Test, hosts: readonly Host[], redis: RedisServer, more: SettingsInput = {}): Promise<Member> {
-  const gateway = createGateway(
-    settingsFor(hosts, {
-      cluster: { url: redis.url, name: 'test' },
-      admin: '127.0.0.1:0',
-      adminToken: TOKEN,
-      store: null,
-      ...more,
-    }),
-  );
-  t.teardown(() => gateway.close());
-  const { adminUrl, url } = await gateway.listen();
-  await gateway.ready();
-  return { gateway, url, adminUrl: adminUrl ?? '' };
-}
 
 async function overviewOf({ adminUrl }: Member, path = '/overview'): Promise<Overview> {
   const answer = await fetch(`${adminUrl}${path}`);
@@ -62,7 +35,11 @@ t.test('every gateway shows all of them, with one that leaves gone at once', asy
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t);
-  const [a, b, c] = [await member(t, hosts, redis), await member(t, hosts, redis), await member(t, hosts, redis)];
+  const [a, b, c] = [
+    await startMember(t, hosts, redis),
+    await startMember(t, hosts, redis),
+    await startMember(t, hosts, redis),
+  ];
   for (const each of [a, b, c]) {
     await until('all are there', async () => (await healthOf(each)).cluster?.gateways === 3);
   }
@@ -98,7 +75,7 @@ t.test('gateways start and serve without the engine, and find each other when it
   t.teardown(() => redis.stop());
   await redis.stop();
   const hosts = await startHosts(t);
-  const [a, b] = [await member(t, hosts, redis), await member(t, hosts, redis)];
+  const [a, b] = [await startMember(t, hosts, redis), await startMember(t, hosts, redis)];
   t.same((await healthOf(a)).cluster, { connected: false, gateways: 1 });
   t.equal(await chat(a), 200);
   await redis.start();
@@ -115,7 +92,7 @@ t.test('a reload turns the cluster on and off', async (t) => {
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t);
-  const a = await member(t, hosts, redis, { cluster: null });
+  const a = await startMember(t, hosts, redis, { cluster: null });
   t.equal((await healthOf(a)).cluster, undefined);
   t.equal((await overviewOf(a)).cluster, null);
   t.ok(Number.isNaN(await metricOf(a, /^headrace_cluster_connected (.*)$/m)));
@@ -131,7 +108,7 @@ t.test('the URL with its password is in no document', async (t) => {
   const redis = await startRedis({ args: ['--requirepass', 'sesame'] });
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t);
-  const a = await member(t, hosts, redis, { cluster: { url: redis.url.replace('://', '://:sesame@') } });
+  const a = await startMember(t, hosts, redis, { cluster: { url: redis.url.replace('://', '://:sesame@') } });
   await until('it is connected', async () => (await healthOf(a)).cluster?.connected === true);
   const headers = { authorization: `Bearer ${TOKEN}` };
   for (const path of ['/configuration', '/overview', '/status', '/metrics']) {

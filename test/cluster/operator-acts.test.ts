@@ -3,33 +3,11 @@
 import t, { type Test } from 'tap';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { type ClusterLink, OperatorActs } from '../../src/cluster/index.ts';
-import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';
+import { type Member, startMember, TOKEN } from '../support/cluster-member.ts';
 import { openLink } from '../support/real-link.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
-import { settingsFor, startHosts, until } from '../support/system.ts';
-
-const TOKEN = 'operator-token';
-
-interface Member {
-  readonly gateway: Gateway;
-  readonly adminUrl: string;
-}
-
-async function member(t: Test, hosts: readonly Host[], redis: RedisServer): Promise<Member> {
-  const gateway = createGateway(
-    settingsFor(hosts, {
-      cluster: { url: redis.url, name: 'test' },
-      admin: '127.0.0.1:0',
-      adminToken: TOKEN,
-      store: null,
-    }),
-  );
-  t.teardown(() => gateway.close());
-  const { adminUrl } = await gateway.listen();
-  await gateway.ready();
-  return { gateway, adminUrl: adminUrl ?? '' };
-}
+import { startRedis } from '../support/redis.ts';
+import { startHosts, until } from '../support/system.ts';
 
 async function act({ adminUrl }: Member, action: string, body: object): Promise<{ status: number; answer: unknown }> {
   const response = await fetch(`${adminUrl}/crns/${action}`, {
@@ -59,7 +37,7 @@ t.test('what an operator does through one gateway holds for all, and for those t
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t, [{}, {}]);
   const [url, other] = hosts.map((host) => host.url);
-  const members = [await member(t, hosts, redis), await member(t, hosts, redis)];
+  const members = [await startMember(t, hosts, redis), await startMember(t, hosts, redis)];
   const [a, b] = members as [Member, Member];
   await together(members);
   t.same(await act(a, 'drain', { url }), {
@@ -67,7 +45,7 @@ t.test('what an operator does through one gateway holds for all, and for those t
     answer: { crn: url, action: 'drain', cluster: { told: true, gateways: 2 } },
   });
   await until('it is drained everywhere', () => members.every((each) => standingOf(each, hosts[0]) === 'drained'));
-  const late = await member(t, hosts, redis);
+  const late = await startMember(t, hosts, redis);
   t.equal(standingOf(late, hosts[0]), 'drained', 'as soon as it is ready');
   t.equal((await act(b, 'return', { url })).status, 200);
   const all = [...members, late];
@@ -81,7 +59,7 @@ t.test('an act while the engine is away holds here, and is told when it is back;
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t, [{}, {}]);
-  const members = [await member(t, hosts, redis), await member(t, hosts, redis)];
+  const members = [await startMember(t, hosts, redis), await startMember(t, hosts, redis)];
   const [a, b] = members as [Member, Member];
   const [url, other] = hosts.map((host) => host.url);
   await together(members);
@@ -107,7 +85,7 @@ t.test('a gateway that starts while the engine is away serves, without the acts 
   const redis = await startRedis();
   await redis.stop();
   const hosts = await startHosts(t);
-  const alone = await member(t, hosts, redis);
+  const alone = await startMember(t, hosts, redis);
   t.equal(standingOf(alone, hosts[0]), 'up');
   t.match(await act(alone, 'drain', { url: hosts[0]?.url }), { status: 200, answer: { cluster: { told: false } } });
   t.equal(standingOf(alone, hosts[0]), 'drained');

@@ -1,35 +1,12 @@
 // Three gateways with memory of their own in front of three hosts, siblings through a real Redis or Valkey: a prompt that one has sent
 // somewhere goes there from the others, and from one that starts later.
 
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { RequestExplanation } from '../../src/api/explain.ts';
 import { readAffinity } from '../../src/routing/index.ts';
-import { createGateway } from '../../src/gateway/gateway.ts';
-import type { Host } from '../../src/host/index.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
-import { KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
-
-const TOKEN = 'operator-token';
-
-interface Member {
-  readonly url: string;
-  readonly adminUrl: string;
-}
-
-async function startGateway(t: Test, hosts: readonly Host[], redis: RedisServer): Promise<Member> {
-  const gateway = createGateway(
-    settingsFor(hosts, {
-      cluster: { url: redis.url, name: 'test' },
-      admin: '127.0.0.1:0',
-      adminToken: TOKEN,
-      store: null,
-    }),
-  );
-  t.teardown(() => gateway.close());
-  const { adminUrl, url } = await gateway.listen();
-  await gateway.ready();
-  return { url, adminUrl: adminUrl ?? '' };
-}
+import { type Member, startMember, TOKEN } from '../support/cluster-member.ts';
+import { startRedis } from '../support/redis.ts';
+import { KEY, MODEL, startHosts, until } from '../support/system.ts';
 
 const bodyOf = (topic: number): string => {
   const content = `Report ${topic} on the water levels of the river ${topic}. `.repeat(200);
@@ -68,7 +45,7 @@ t.test('a prompt goes to the same CRN from every gateway, and from one that star
   const redis = await startRedis();
   t.teardown(() => redis.stop());
   const hosts = await startHosts(t, [{}, {}, {}]);
-  const gateways = await Promise.all([1, 2, 3].map(() => startGateway(t, hosts, redis)));
+  const gateways = await Promise.all([1, 2, 3].map(() => startMember(t, hosts, redis)));
   for (const gateway of gateways) await until('all are in the roll call', async () => (await siblings(gateway)) === 3);
   const chosen: string[] = [];
   for (let topic = 0; topic < 12; topic++) chosen.push(await send(gateways[topic % 3] as Member, topic));
@@ -80,7 +57,7 @@ t.test('a prompt goes to the same CRN from every gateway, and from one that star
       t.ok((await held(gateway, topic, chosen[topic] as string)) > 7000, `prompt ${topic}`);
     for (const gateway of gateways) t.equal(await send(gateway, topic), chosen[topic], `prompt ${topic}`);
   }
-  const late = await startGateway(t, hosts, redis);
+  const late = await startMember(t, hosts, redis);
   await until('it is in the roll call', async () => (await siblings(late)) === 4);
   await new Promise((resolve) => setTimeout(resolve, 1000));
   for (let topic = 0; topic < 12; topic++) {

@@ -5,6 +5,7 @@ import { type SigningKey, hashKey } from '../../src/billing/index.ts';
 import { createSigningKey, readTrustedKeys, signSnapshot } from '../../src/billing/main-thread.ts';
 import { type SnapshotStore, type TrustSettings, HostTrust, snapshotFile } from '../../src/host/host-trust.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';
+import { advance } from '../support/advance.ts';
 
 import t, { type Test } from 'tap';
 
@@ -63,14 +64,7 @@ function setUp(t: Test, settings: Partial<TrustSettings> = {}, store: SnapshotSt
       },
     ),
     turn: () => new Promise((resolve) => void setImmediate(resolve)),
-    async advance(ms) {
-      const targetMs = clock.now() + ms;
-      while (clock.nextDueMs <= targetMs) {
-        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
-        await scene.turn();
-      }
-      clock.advance(targetMs - clock.now());
-    },
+    advance: (ms) => advance(clock, ms),
   };
   t.teardown(() => scene.trust.close());
   return scene;

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { Registration, type RegistrationSettings } from '../../src/host/registration.ts';
 import type { BufferedRequest } from '../../src/net/buffered-client.ts';
+import { advance } from '../support/advance.ts';
 
 interface Scene {
   readonly clock: ManualClock;
@@ -43,15 +44,7 @@ function setUp(t: Test, more: Partial<RegistrationSettings> = {}): Scene {
       },
     ),
     turn: () => new Promise((resolve) => void setImmediate(resolve)),
-    async advance(ms) {
-      const targetMs = clock.now() + ms;
-      await scene.turn();
-      while (clock.nextDueMs <= targetMs) {
-        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
-        await scene.turn();
-      }
-      clock.advance(targetMs - clock.now());
-    },
+    advance: (ms) => advance(clock, ms),
   };
   return scene;
 }

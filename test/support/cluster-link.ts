@@ -1,10 +1,10 @@
 // Links of several gateways in one process, over an engine in memory, on a manual clock: messages with lag and loss, and cuts.
 // The links are real ones; only the engine is not.
 
-import { setImmediate } from 'node:timers/promises';
 import { createManualClock, createSeededRandom, type ManualClock } from '../../src/actor/index.ts';
 import { ClusterError, type ClusterObserver, ClusterService, type CommandArgument } from '../../src/cluster/index.ts';
 import type { EngineConnector } from '../../src/cluster/connection.ts';
+import { advance } from './advance.ts';
 
 export interface FakeClusterOptions {
   readonly clock?: ManualClock;
@@ -174,16 +174,7 @@ export function createFakeCluster(options: FakeClusterOptions = {}): FakeCluster
     inject(channel, message) {
       publish(`{${NAME}}:${channel}`, message);
     },
-    async advance(ms) {
-      const endMs = clock.now() + ms;
-      for (;;) {
-        await setImmediate();
-        if (clock.nextDueMs > endMs) break;
-        clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
-      }
-      clock.advance(Math.max(0, endMs - clock.now()));
-      await setImmediate();
-    },
+    advance: (ms) => advance(clock, ms),
   };
   return cluster;
 }

@@ -1,7 +1,6 @@
 // A gateway as far as limits are concerned: the limit table, the manager of slices and requests that wait, on a manual clock and an
 // engine in memory, with a clock of its own, lag and outages under the control of a test.
 
-import { setImmediate } from 'node:timers/promises';
 import type { ManualClock } from '../../src/actor/index.ts';
 import type { SliceNotice, SliceStore } from '../../src/billing/index.ts';
 import { SliceManager } from '../../src/billing/main-thread.ts';
@@ -14,6 +13,7 @@ import {
 } from '../../src/billing/limits/key-limiter.ts';
 import { createLimitMemory, LimitTable, type SliceUse } from '../../src/billing/limits/limit-table.ts';
 import type { Ref } from '../../src/actor/index.ts';
+import { advance } from './advance.ts';
 import type { LimitEngine } from './limit-engine.ts';
 
 export interface KeyBoundsOf {
@@ -56,16 +56,8 @@ export class LimitNetwork {
     for (const gateway of this.gateways) if (gateway.isAlive) gateway.connect();
   }
 
-  async advance(ms: number): Promise<void> {
-    const { clock } = this;
-    const endMs = clock.now() + ms;
-    for (;;) {
-      await setImmediate();
-      if (clock.nextDueMs > endMs) break;
-      clock.advance(Math.max(0, clock.nextDueMs - clock.now()));
-    }
-    clock.advance(Math.max(0, endMs - clock.now()));
-    await setImmediate();
+  advance(ms: number): Promise<void> {
+    return advance(this.clock, ms);
   }
 }
 

@@ -3,9 +3,9 @@
 
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { freePort } from './postgres.ts';
 
 const SERVERS = ['valkey-server', 'redis-server'];
 
@@ -38,15 +38,6 @@ function program(names: readonly string[]): string {
     if (found !== undefined) return found;
   }
   throw new Error(`These tests need one of ${names.join(', ')}: install the Debian package redis-server or valkey.`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('No free port');
-  return address.port;
 }
 
 /** Path of the server that is installed. */
