@@ -234,6 +234,14 @@ function dayFrom(text: string): string | undefined {
   return startOfDay(text) === undefined ? undefined : text;
 }
 
+/** The members that are not undefined. */
+function given<Members extends object>(
+  members: Members,
+): { [Name in keyof Members]?: Exclude<Members[Name], undefined> } {
+  const there = Object.entries(members).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(there) as { [Name in keyof Members]?: Exclude<Members[Name], undefined> };
+}
+
 /** Fields: id, label. */
 export function readAccountRequest(fields: Fields): AccountRequest {
   const reader = new FieldReader(fields, 'body', ['id', 'label']);
@@ -249,16 +257,12 @@ export function readKeyRequest(fields: Fields, nowMs: number): KeyRequest {
   const account = reader.required('account', NAME_WORDS, nameOf) ?? '';
   const label = reader.line('label');
   const expiresMs = reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) ?? null;
-  const runningRequests = reader.integer('running', 1, MAX_RUNNING);
-  const requestsPerMinute = reader.integer('rpm', 1, MAX_PER_MINUTE);
-  const tokensPerMinute = reader.integer('tpm', 1, MAX_PER_MINUTE);
-  const monthlySpend = reader.text('monthly', AMOUNT_WORDS, amountOf)?.toString();
-  const limits = {
-    ...(runningRequests !== undefined && { runningRequests }),
-    ...(requestsPerMinute !== undefined && { requestsPerMinute }),
-    ...(tokensPerMinute !== undefined && { tokensPerMinute }),
-    ...(monthlySpend !== undefined && { monthlySpend }),
-  };
+  const limits = given({
+    runningRequests: reader.integer('running', 1, MAX_RUNNING),
+    requestsPerMinute: reader.integer('rpm', 1, MAX_PER_MINUTE),
+    tokensPerMinute: reader.integer('tpm', 1, MAX_PER_MINUTE),
+    monthlySpend: reader.text('monthly', AMOUNT_WORDS, amountOf)?.toString(),
+  });
   return reader.end({ account, label, expiresMs, limits });
 }
 
@@ -278,11 +282,7 @@ export function readKeyEdit(fields: Fields, nowMs: number): KeyEdit {
     tokensPerMinute: reader.removable('tpm', 'none', count(MAX_PER_MINUTE)),
     monthlySpend: reader.removable('monthly', 'none', (name) => reader.text(name, AMOUNT_WORDS, amountOf)?.toString()),
   };
-  return reader.end({
-    ...(label !== undefined && { label }),
-    ...(expiresMs !== undefined && { expiresMs }),
-    limits: Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined)),
-  });
+  return reader.end({ ...given({ label, expiresMs }), limits: given(limits) });
 }
 
 const ALERT_WORDS = 'USD as a decimal, or a part of the limit such as 80%';
@@ -374,8 +374,7 @@ export function readHistoryQuery(account: string, fields: Fields): HistoryQuery 
   const [before, cursor] = ['before', 'cursor'].map((name) =>
     reader.text(name, 'the `seq` of a movement', (text) => (isPosition(text) ? text : undefined)),
   );
-  const last = before ?? cursor;
-  return reader.end({ account, ...(limit !== undefined && { limit }), ...(last !== undefined && { before: last }) });
+  return reader.end({ account, ...given({ limit, before: before ?? cursor }) });
 }
 
 const CURSOR_WORDS = 'the value of next from the page before';
@@ -388,14 +387,14 @@ function cursorOf(text: string): string | undefined {
 function readPage(reader: FieldReader): PageQuery {
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
   const after = reader.text('cursor', CURSOR_WORDS, cursorOf);
-  return { limit, ...(after !== undefined && { after }) };
+  return { limit, ...given({ after }) };
 }
 
 /** Fields: organisation, limit, cursor. */
 export function readAccountQuery(fields: Fields): PageQuery & { readonly organisation?: string } {
   const reader = new FieldReader(fields, 'query', ['organisation', 'limit', 'cursor']);
   const organisation = reader.text('organisation', NAME_WORDS, nameOf);
-  return reader.end({ ...readPage(reader), ...(organisation !== undefined && { organisation }) });
+  return reader.end({ ...readPage(reader), ...given({ organisation }) });
 }
 
 /** A date, or the beginning of a day in UTC. */
@@ -415,17 +414,13 @@ function readDates(reader: FieldReader): { readonly fromMs?: number; readonly to
     return dateMs !== undefined && DAY.test(text) ? dateMs + DAY_MS : dateMs;
   });
   if (fromMs !== undefined && toMs !== undefined && fromMs > toMs) reader.refuse('to', 'must not be before from');
-  return { ...(fromMs !== undefined && { fromMs }), ...(toMs !== undefined && { toMs }) };
+  return given({ fromMs, toMs });
 }
 
 /** The given ones of these fields, as names. */
 function readNames<Name extends string>(reader: FieldReader, ...names: readonly Name[]): { [key in Name]?: string } {
-  const values: { [key in Name]?: string } = {};
-  for (const name of names) {
-    const value = reader.text(name, NAME_WORDS, nameOf);
-    if (value !== undefined) values[name] = value;
-  }
-  return values;
+  const values = Object.fromEntries(names.map((name) => [name, reader.text(name, NAME_WORDS, nameOf)]));
+  return given(values) as { [key in Name]?: string };
 }
 
 /** Fields: account, key, model, from, to, limit, cursor. */
@@ -433,11 +428,7 @@ export function readRequestQuery(fields: Fields): RequestRecordQuery {
   const reader = new FieldReader(fields, 'query', ['account', 'key', 'model', 'from', 'to', 'limit', 'cursor']);
   const { after, limit } = readPage(reader);
   const filters = { ...readNames(reader, 'account', 'key', 'model'), ...readDates(reader) };
-  return reader.end({
-    ...filters,
-    ...(limit !== undefined && { limit }),
-    ...(after !== undefined && { before: after }),
-  });
+  return reader.end({ ...filters, ...given({ limit, before: after }) });
 }
 
 const LOG_FIELDS = [
@@ -501,7 +492,7 @@ export function readActQuery(fields: Fields): AdminActQuery {
   const { limit } = readPage(reader);
   const before = reader.text('cursor', CURSOR_WORDS, (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined));
   const filters = { ...readNames(reader, 'actor', 'action', 'subject'), ...readDates(reader) };
-  return reader.end({ ...filters, ...(limit !== undefined && { limit }), ...(before !== undefined && { before }) });
+  return reader.end({ ...filters, ...given({ limit, before }) });
 }
 
 const DELIVERY_STATES = ['pending', 'delivered', 'failed'] as const;
@@ -513,12 +504,7 @@ export function readDeliveryQuery(fields: Fields): WebhookDeliveryQuery {
   const state = reader.text('state', `one of ${DELIVERY_STATES.join(', ')}`, (text) =>
     DELIVERY_STATES.find((each) => each === text),
   );
-  return reader.end({
-    ...readNames(reader, 'endpoint'),
-    ...(state !== undefined && { state }),
-    ...(limit !== undefined && { limit }),
-    ...(after !== undefined && { before: after }),
-  });
+  return reader.end({ ...readNames(reader, 'endpoint'), ...given({ state, limit, before: after }) });
 }
 
 const PAYMENT_STATES: readonly PaymentState[] = ['reserved', 'submitted', 'settled', 'failed'];
@@ -543,12 +529,7 @@ export function readPaymentQuery(fields: Fields): PaymentQuery {
     const [, changedMs, id] = /^(\d{1,15}) (\S{1,300})$/.exec(text) ?? [];
     return id === undefined ? undefined : { changedMs: Number(changedMs), id };
   });
-  return reader.end({
-    state: state ?? 'submitted',
-    limit,
-    ...(payer !== undefined && { payer }),
-    ...(before !== undefined && { before }),
-  });
+  return reader.end({ state: state ?? 'submitted', limit, ...given({ payer, before }) });
 }
 
 export interface PaymentDecision {
@@ -600,14 +581,7 @@ export function readUsageQuery(fields: Fields): UsageQuery {
   const filters = readNames(reader, 'account', 'key', 'model');
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
   const after = reader.text('cursor', CURSOR_WORDS, (text) => usageCursorOf(text, by ?? DIMENSIONS));
-  return reader.end({
-    by: by ?? DIMENSIONS,
-    limit,
-    ...(after !== undefined && { after }),
-    ...(fromDay !== undefined && { fromDay }),
-    ...(toDay !== undefined && { toDay }),
-    ...filters,
-  });
+  return reader.end({ by: by ?? DIMENSIONS, limit, ...given({ after, fromDay, toDay }), ...filters });
 }
 
 /** Cursor behind a row of usage: its dimensions, as base64url of JSON. */

@@ -3,6 +3,7 @@
 
 import type { DialectWord } from '../config/dialect-bits.ts';
 import type { Stage } from '../api/deps.ts';
+import type { SourceStatus } from '../discovery/index.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import { isError, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { Labels } from '../telemetry/series.ts';
@@ -40,7 +41,7 @@ export interface Overview {
   /** Null for a gateway that is alone by its settings. */
   readonly cluster: ClusterOverview | null;
   /** Sources of servers, in the order of the settings. */
-  readonly discovery: readonly DiscoveryOverview[];
+  readonly discovery: readonly SourceStatus[];
   /** The last ones, the newest first. */
   readonly errors: readonly RecentError[];
 }
@@ -211,24 +212,6 @@ export interface GatewayOverview {
   readonly ageMs: number;
 }
 
-/** One source of servers. */
-export interface DiscoveryOverview {
-  readonly source: string;
-  readonly kind: string;
-  /** `failing`: what it found before stays in force. */
-  readonly state: 'waiting' | 'ok' | 'failing';
-  readonly problem: string | null;
-  /** Age of its last answer; null before the first. */
-  readonly ageMs: number | null;
-  readonly models: number;
-  readonly servers: number;
-  /** Answers that differed from the one before, and tries that failed. */
-  readonly changes: number;
-  readonly failures: number;
-  /** Sentences about what is left out. */
-  readonly notes: readonly string[];
-}
-
 /** The report of one data plane. */
 export interface PlaneReport {
   readonly thread: number;
@@ -254,7 +237,7 @@ export interface OverviewParts {
   readonly accounts: MetricsSnapshot | null;
   readonly responses: MetricsSnapshot;
   readonly cluster: ClusterOverview | null;
-  readonly discovery: readonly DiscoveryOverview[];
+  readonly discovery: readonly SourceStatus[];
 }
 
 /** What is known elsewhere. */

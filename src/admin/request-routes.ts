@@ -23,9 +23,14 @@ const LIVE = '/requests/live';
 const LOG = '/requests/log';
 const ENTRY = `${LOG}/`;
 
+/** What rows of the log have too. */
+type Logged =
+  | ('requestId' | 'method' | 'endpoint' | 'path' | 'dialect' | 'model' | 'alias' | 'tool' | 'account' | 'key' | 'crn')
+  | ('attempts' | 'heldMs' | 'sentMs' | 'begunMs' | 'firstByteMs' | 'bytesIn' | 'bytesOut' | 'translation')
+  | ('predictedHit' | 'affinity' | 'traceId');
+
 /** A request under way. Null: not known yet, or there is none. Milliseconds count from the arrival, but for `sinceMs`. */
-export interface LiveRequest {
-  readonly requestId: string;
+export interface LiveRequest extends Pick<LoggedRequest, Logged> {
   /** Number of the thread that serves it. */
   readonly thread: number;
   /** When its head had arrived, in milliseconds since 1970. */
@@ -33,29 +38,7 @@ export interface LiveRequest {
   readonly ageMs: number;
   /** See `ExchangePhase`. */
   readonly phase: string;
-  readonly method: string;
-  readonly endpoint: string;
-  readonly path: string | null;
-  readonly dialect: string | null;
-  readonly model: string | null;
-  readonly alias: string | null;
-  readonly tool: string | null;
-  readonly account: string | null;
-  /** Id of the key. */
-  readonly key: string | null;
-  readonly crn: string | null;
-  readonly attempts: number;
   readonly lastFailure: string | null;
-  readonly heldMs: number;
-  readonly sentMs: number | null;
-  readonly begunMs: number | null;
-  readonly firstByteMs: number | null;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  readonly translation: string | null;
-  readonly predictedHit: number | null;
-  readonly affinity: string | null;
-  readonly traceId: string | null;
 }
 
 /** Requests under way: all of a thread are counted, the oldest are listed. */

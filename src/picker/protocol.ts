@@ -94,12 +94,11 @@ export function headerIn(map: HeaderMap | undefined, name: string): string | und
 
 type Fields = Readonly<Record<string, readonly [type: string, id: number]>>;
 
-const message = (fields: Fields, oneof?: Readonly<Record<string, readonly string[]>>): object => ({
-  ...(oneof !== undefined && {
-    oneofs: Object.fromEntries(Object.entries(oneof).map(([name, members]) => [name, { oneof: members }])),
-  }),
+/** A message, of which `oneof` names a group of fields. */
+const message = (fields: Fields, oneof: readonly [name: string, fields: Fields] | null = null): object => ({
+  ...(oneof !== null && { oneofs: { [oneof[0]]: { oneof: Object.keys(oneof[1]) } } }),
   fields: Object.fromEntries(
-    Object.entries(fields).map(([name, [type, id]]) => {
+    Object.entries({ ...oneof?.[1], ...fields }).map(([name, [type, id]]) => {
       if (type.startsWith('repeated ')) return [name, { rule: 'repeated', type: type.slice('repeated '.length), id }];
       if (type.startsWith('map ')) return [name, { keyType: 'string', type: type.slice('map '.length), id }];
       return [name, { type, id }];
@@ -118,26 +117,21 @@ const EXTERNAL_PROCESSING = {
   HttpTrailers: message({}),
   ProcessingRequest: message(
     {
-      request_headers: ['HttpHeaders', 2],
-      response_headers: ['HttpHeaders', 3],
-      request_body: ['HttpBody', 4],
-      response_body: ['HttpBody', 5],
-      request_trailers: ['HttpTrailers', 6],
-      response_trailers: ['HttpTrailers', 7],
       metadata_context: ['envoy.config.core.v3.Metadata', 8],
       observability_mode: ['bool', 10],
       protocol_config: ['ProtocolConfiguration', 11],
     },
-    {
-      request: [
-        'request_headers',
-        'response_headers',
-        'request_body',
-        'response_body',
-        'request_trailers',
-        'response_trailers',
-      ],
-    },
+    [
+      'request',
+      {
+        request_headers: ['HttpHeaders', 2],
+        response_headers: ['HttpHeaders', 3],
+        request_body: ['HttpBody', 4],
+        response_body: ['HttpBody', 5],
+        request_trailers: ['HttpTrailers', 6],
+        response_trailers: ['HttpTrailers', 7],
+      },
+    ],
   ),
   HeaderMutation: message({ set_headers: ['repeated envoy.config.core.v3.HeaderValueOption', 1] }),
   StreamedBodyResponse: BODY,
@@ -156,7 +150,8 @@ const EXTERNAL_PROCESSING = {
     body: ['bytes', 3],
     details: ['string', 5],
   }),
-  ProcessingResponse: message(
+  ProcessingResponse: message({ dynamic_metadata: ['google.protobuf.Struct', 8] }, [
+    'response',
     {
       request_headers: ['PartResponse', 1],
       response_headers: ['PartResponse', 2],
@@ -165,20 +160,8 @@ const EXTERNAL_PROCESSING = {
       request_trailers: ['TrailersResponse', 5],
       response_trailers: ['TrailersResponse', 6],
       immediate_response: ['ImmediateResponse', 7],
-      dynamic_metadata: ['google.protobuf.Struct', 8],
     },
-    {
-      response: [
-        'request_headers',
-        'response_headers',
-        'request_body',
-        'response_body',
-        'request_trailers',
-        'response_trailers',
-        'immediate_response',
-      ],
-    },
-  ),
+  ]),
   ExternalProcessor: {
     methods: {
       Process: {
@@ -201,10 +184,10 @@ const CORE = {
 const STRUCT = {
   Struct: message({ fields: ['map Value', 1] }),
   ListValue: message({ values: ['repeated Value', 1] }),
-  Value: message(
+  Value: message({}, [
+    'kind',
     { string_value: ['string', 3], struct_value: ['Struct', 5], list_value: ['ListValue', 6] },
-    { kind: ['string_value', 'struct_value', 'list_value'] },
-  ),
+  ]),
 };
 
 const HEALTH = {

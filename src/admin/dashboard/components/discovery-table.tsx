@@ -1,13 +1,13 @@
 // The sources that find servers, with their state. Nothing for a gateway that has none.
 
 import type { VNode } from 'preact';
-import type { DiscoveryOverview } from '../../overview.ts';
+import type { SourceStatus } from '../../../discovery/index.ts';
 import { countText, durationText, plural } from '../format.ts';
 import { Section } from './page.tsx';
 import { Standing } from './standing.tsx';
 import { type Column, Table } from './table.tsx';
 
-const COLUMNS: readonly Column<DiscoveryOverview>[] = [
+const COLUMNS: readonly Column<SourceStatus>[] = [
   {
     name: 'Source',
     class: 'name',
@@ -57,7 +57,7 @@ const COLUMNS: readonly Column<DiscoveryOverview>[] = [
   },
 ];
 
-export function DiscoveryTable({ sources }: { readonly sources: readonly DiscoveryOverview[] }): VNode | null {
+export function DiscoveryTable({ sources }: { readonly sources: readonly SourceStatus[] }): VNode | null {
   if (sources.length === 0) return null;
   return (
     <Section title="Discovery">
