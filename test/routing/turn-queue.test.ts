@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/clock.ts';
@@ -121,14 +122,14 @@ t.test('no interleaving of requests, departures and timeouts loses or doubles a 
       const check = (): void => {
         const held = all.filter(({ state }) => state === 'place');
         const waiting = all.filter(({ state }) => state === 'waiting');
-        t.equal(queue.taken, held.length);
-        t.equal(queue.waiting, waiting.length);
+        assert.equal(queue.taken, held.length);
+        assert.equal(queue.waiting, waiting.length);
         for (const key of ['a', 'b', 'c', 'd']) {
           const own = held.filter((one) => one.key === key).length;
-          t.equal(queue.takenOf(key), own);
-          t.ok(own <= 2);
+          assert.equal(queue.takenOf(key), own);
+          assert.ok(own <= 2);
           const waits = waiting.some((one) => one.key === key);
-          if (waits) t.ok(own === 2 || held.length >= most, 'nobody waits beside a place that is free');
+          if (waits) assert.ok(own === 2 || held.length >= most, 'nobody waits beside a place that is free');
         }
       };
       for (const one of steps) {
@@ -142,7 +143,7 @@ t.test('no interleaving of requests, departures and timeouts loses or doubles a 
           all.push(holder);
           let waited = false;
           holder.place = queue.request(one.key, (turn) => {
-            t.equal(holder.state, 'waiting', 'called once, and not after it has left');
+            assert.equal(holder.state, 'waiting', 'called once, and not after it has left');
             holder.state = turn;
             if (turn !== 'place' || !holder.hasty || !waited) return;
             // Some leave within the call that gives them their place.
@@ -168,7 +169,7 @@ t.test('no interleaving of requests, departures and timeouts loses or doubles a 
         if (holder.state === 'place' || holder.state === 'waiting') holder.state = 'gone';
         holder.place.leave();
       }
-      t.same([queue.taken, queue.waiting, clock.nextDueMs], [0, 0, Infinity]);
+      assert.deepEqual([queue.taken, queue.waiting, clock.nextDueMs], [0, 0, Infinity]);
     }),
     { numRuns: 200 },
   );
