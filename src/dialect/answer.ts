@@ -61,7 +61,7 @@ const OPEN_OBJECT = 0x7b;
  * @param scan of the body
  */
 export function choicesOf(body: Buffer, { spans }: ScannedBody): number {
-  const prompts = promptsOf(body, { spans });
+  const prompts = promptsOf(body, spans);
   let choices = 1;
   for (const at of [SPAN.n, SPAN.n_cmpl]) {
     const start = spans[at] as number;

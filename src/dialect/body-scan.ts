@@ -244,8 +244,8 @@ const MODEL_NOT_TEXT = rejected(['body', 'model'], 'Input should be a valid stri
 /** Prompts of requests whose prompt is a list, by their spans: they are asked for several times. */
 const COUNTED = new WeakMap<readonly number[], number>();
 
-/** Prompts in the member `prompt`; see `promptsIn`. */
-export function promptsOf(body: Buffer, { spans }: Pick<ScannedBody, 'spans'>): number {
+/** Prompts in the member `prompt` of a scanned body; see `promptsIn`. */
+export function promptsOf(body: Buffer, spans: readonly number[]): number {
   const start = spans[SPAN.prompt] as number;
   if (start < 0 || body[start] !== OPEN_ARRAY) return 1;
   const known = COUNTED.get(spans);

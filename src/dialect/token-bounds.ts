@@ -66,7 +66,7 @@ export function tokenBounds(
 ): TokenBounds {
   const { spans } = scan;
   let bytes = promptBytes(spans);
-  const prompts = promptsOf(body, { spans });
+  const prompts = promptsOf(body, spans);
   const longest = context ?? Infinity;
   let mostBytes = body.byteLength + TEMPLATE_TOKENS * prompts;
   let mostContext = longest * prompts;
@@ -100,7 +100,7 @@ export function promptEstimate(
   if (dialect === undefined) return Math.ceil(body.byteLength / BYTES_PER_TOKEN);
   const tokens = Math.ceil(promptBytes(spans) / BYTES_PER_TOKEN);
   if (context === undefined || tokens <= context) return tokens;
-  const prompts = promptsOf(body, { spans });
+  const prompts = promptsOf(body, spans);
   return Math.min(tokens, context * prompts);
 }
 
