@@ -42,7 +42,12 @@ export function gzipHeadBytes(bytes: Uint8Array): number {
   return end <= bytes.byteLength ? end : -1;
 }
 
-/** The text of all members. Throws for a broken one, and when it is longer than `maxBytes`. */
+/** Has the code of zlib, by which errors of all codings are known. */
+function broken(): Error {
+  return Object.assign(new Error('the gzip is cut or broken'), { code: 'Z_DATA_ERROR' });
+}
+
+/** The text of all members. Throws an error of zlib for a broken one, and when it is longer than `maxBytes`. */
 export function gunzipMembers(bytes: Buffer, maxBytes: number): Buffer {
   const parts: Buffer[] = [];
   let length = 0;
@@ -54,12 +59,11 @@ export function gunzipMembers(bytes: Buffer, maxBytes: number): Buffer {
       info: true,
     }) as unknown as { readonly buffer: Buffer; readonly engine: { readonly bytesWritten: number } };
     const end = engine.bytesWritten;
-    if (coded.byteLength < end + GZIP_TRAILER_BYTES || coded.readUInt32LE(end) !== crc32(buffer))
-      throw new Error('the gzip is cut or broken');
+    if (coded.byteLength < end + GZIP_TRAILER_BYTES || coded.readUInt32LE(end) !== crc32(buffer)) throw broken();
     parts.push(buffer);
     length += buffer.byteLength;
     rest = coded.subarray(end + GZIP_TRAILER_BYTES);
   }
-  if (parts.length === 0) throw new Error('no gzip');
+  if (parts.length === 0) throw broken();
   return parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);
 }

@@ -33,7 +33,7 @@ t.test('decodes all members, and ignores what follows them', (t) => {
 t.test('refuses what is cut, changed or too long', (t) => {
   const changed = Buffer.concat([packed.subarray(0, -8), Buffer.alloc(8)]);
   for (const bytes of [packed.subarray(0, -9), packed.subarray(0, -1), changed, Buffer.from(TEXT), Buffer.alloc(0)])
-    t.throws(() => gunzipMembers(bytes, 10_000));
+    t.throws(() => gunzipMembers(bytes, 10_000), { code: /^Z_/ });
   t.throws(() => gunzipMembers(Buffer.concat([packed, packed.subarray(0, -9)]), 10_000));
   t.throws(() => gunzipMembers(packed, TEXT.length - 1));
   t.equal(gunzipMembers(packed, TEXT.length).toString(), TEXT);
