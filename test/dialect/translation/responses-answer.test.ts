@@ -1,5 +1,6 @@
 // Answers of chat servers as clients of the responses dialect get them: events one by one, whole responses, errors.
 
+import assert from 'node:assert/strict';
 import t, { type Test } from 'tap';
 import { reasoningIn } from '../../../src/dialect/translation/opaque-reasoning.ts';
 import type { CalledTool } from '../../../src/dialect/translation/response-echo.ts';
@@ -38,11 +39,11 @@ const chunk = (delta: object, reason: string | null = null, others: object = {})
 });
 
 /** Events of a translated stream, each checked against its name and number. */
-function read(t: Test, bytes: string): ResponseEvent[] {
+function read(bytes: string): ResponseEvent[] {
   return parseEvents(bytes).map(({ data, event }, at) => {
     const parsed = JSON.parse(data) as ResponseEvent;
-    t.equal(event, parsed.type);
-    t.equal(parsed.sequence_number, at);
+    assert.equal(event, parsed.type);
+    assert.equal(parsed.sequence_number, at);
     return parsed;
   });
 }
@@ -60,7 +61,7 @@ function translated(
   ];
   let bytes = pieces.map((piece) => translator.events(Buffer.from(piece)).toString()).join('');
   bytes += translator.end().toString();
-  const events = read(t, bytes);
+  const events = read(bytes);
   t.equal(translator.nextSequence, events.length);
   return events;
 }
@@ -186,7 +187,7 @@ t.test('reasoning is also opaque where the client asks for that', async (t) => {
   const translator = new ResponsesAnswer(echo);
   const frames = [chunk({ reasoning: 'Hm "so" ' }), chunk({ reasoning: '\u{1f30a}' }), chunk({}, 'stop')];
   const bytes = frames.map((frame) => translator.events(Buffer.from(`data: ${JSON.stringify(frame)}\n\n`)).toString());
-  const events = read(t, bytes.join('') + translator.end().toString());
+  const events = read(bytes.join('') + translator.end().toString());
   t.notOk('encrypted_content' in (events[2]?.item ?? {}), 'not before it is known');
   const [item] = events.at(-1)?.response.output ?? [];
   t.equal(reasoningIn(item?.['encrypted_content'] as string), 'Hm "so" \u{1f30a}');
@@ -571,7 +572,7 @@ t.test('the events of a stream that breaks off have all that is known of the res
   const translator = answer();
   const sent = translator.events(Buffer.from(`data: ${JSON.stringify(chunk({ content: 'a' }))}\n\n`)).toString();
   const failure = { code: 'HR_STREAM_BROKEN', message: 'It broke off', status: 502 };
-  const events = read(t, sent + translator.broken(failure).toString());
+  const events = read(sent + translator.broken(failure).toString());
   const { code, message } = failure;
   t.match(events.slice(-2), [
     { type: 'error', code, message, param: null, error: { type: 'server_error', code, message, param: null } },
@@ -716,7 +717,7 @@ t.test('whole answers', async (t) => {
 });
 
 /** Checks what holds of every stream. */
-function checkInvariants(t: Test, events: readonly ResponseEvent[]): void {
+function checkInvariants(events: readonly ResponseEvent[]): void {
   const open = new Map<
     unknown,
     { item: Json; parts: Map<unknown, { type: unknown; text: string; done: boolean }>; arguments: string }
@@ -732,34 +733,34 @@ function checkInvariants(t: Test, events: readonly ResponseEvent[]): void {
       type,
     } = event as Json & ResponseEvent;
     if (type === 'response.output_item.added') {
-      t.equal(index, open.size, 'items are numbered in their order');
+      assert.equal(index, open.size, 'items are numbered in their order');
       open.set(index, { item, parts: new Map(), arguments: '' });
       continue;
     }
     const known = open.get(index);
-    if (index !== undefined) t.ok(known !== undefined && (id === undefined || known.item['id'] === id), type);
+    if (index !== undefined) assert.ok(known !== undefined && (id === undefined || known.item['id'] === id), type);
     const text = known?.parts.get(at);
     if (type === 'response.content_part.added')
       known?.parts.set(at, { type: (part as Json)['type'], text: '', done: false });
     else if (type === 'response.function_call_arguments.delta')
       (known as { arguments: string }).arguments += delta as string;
-    else if (type === 'response.function_call_arguments.done') t.equal(event['arguments'], known?.arguments);
+    else if (type === 'response.function_call_arguments.done') assert.equal(event['arguments'], known?.arguments);
     else if (type.endsWith('.delta')) {
-      t.ok(text?.done === false && type === `response.${text.type as string}.delta`);
+      assert.ok(text?.done === false && type === `response.${text.type as string}.delta`);
       (text as { text: string }).text += delta as string;
     } else if (/(?:text|refusal)\.done$/.test(type)) {
-      t.equal(event['text'] ?? event['refusal'], text?.text);
+      assert.equal(event['text'] ?? event['refusal'], text?.text);
     } else if (type === 'response.content_part.done') {
-      t.equal((part as Json)['text'] ?? (part as Json)['refusal'], text?.text);
+      assert.equal((part as Json)['text'] ?? (part as Json)['refusal'], text?.text);
       (text as { done: boolean }).done = true;
     } else if (type === 'response.output_item.done') {
-      t.match(item, { id: known?.item['id'], type: known?.item['type'] });
-      t.ok([...(known?.parts.values() ?? [])].every(({ done }) => done));
+      assert.deepEqual([(item as Json)['id'], (item as Json)['type']], [known?.item['id'], known?.item['type']]);
+      assert.ok([...(known?.parts.values() ?? [])].every(({ done }) => done));
       open.set(index, { item, parts: new Map(), arguments: '' });
     }
   }
   const last = events.at(-1) as ResponseEvent;
-  t.strictSame(
+  assert.deepEqual(
     last.response.output,
     [...open.values()].map(({ item }) => item),
   );
@@ -771,8 +772,8 @@ t.test('a stream in any pieces gives the response that the whole answer gives', 
     const output = randomOutput(random);
     const translator = answer();
     const pieces = inPieces(random, streamOf(random, output)).map((piece) => translator.events(piece).toString());
-    const events = read(t, pieces.join('') + translator.end().toString());
-    checkInvariants(t, events);
+    const events = read(pieces.join('') + translator.end().toString());
+    checkInvariants(events);
     const whole = answer().whole(Buffer.from(JSON.stringify(wholeOf(output))));
     t.strictSame(events.at(-1)?.response, JSON.parse(whole.toString()));
   }
@@ -816,11 +817,11 @@ t.test('no answer of a server makes it throw, or write what is no stream of the 
     });
     const translator = answer();
     const bytes = inPieces(random, frames).map((piece) => translator.events(piece).toString());
-    const events = read(t, bytes.join('') + translator.end().toString());
-    t.equal(translator.nextSequence, events.length);
+    const events = read(bytes.join('') + translator.end().toString());
+    assert.equal(translator.nextSequence, events.length);
     const last = events.at(-1)?.type ?? '';
-    t.match(last, /^response\.(?:completed|incomplete|failed)$/);
-    if (last !== 'response.failed') checkInvariants(t, events);
+    assert.match(last, /^response\.(?:completed|incomplete|failed)$/);
+    if (last !== 'response.failed') checkInvariants(events);
     const whole = Buffer.from(JSON.stringify(spoiled(random, wholeOf(output))));
     try {
       t.match(JSON.parse(answer().whole(whole).toString()), { object: 'response' });
