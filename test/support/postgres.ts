@@ -18,6 +18,7 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { messageOf } from '../../src/errors.ts';
 
 /** Where Debian keeps the servers of each version. */
 const DEBIAN_HOME = '/usr/lib/postgresql';
@@ -87,11 +88,11 @@ export async function startPostgres(place?: PostgresPlace): Promise<PostgresServ
   chmodSync(home, 0o700);
   const data = join(home, 'data');
   const log = join(home, 'log');
-  const { address, port, prefix } = place ?? { address: '127.0.0.1', port: await freePort(), prefix: [] };
+  const { address, prefix } = place ?? { address: '127.0.0.1', prefix: [] };
+  let port = place?.port ?? 0;
   run(join(bin, 'initdb'), ['-D', data, '-U', 'headrace', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync']);
   if (place !== undefined) appendFileSync(join(data, 'pg_hba.conf'), 'host all all samenet trust\n');
   // The machine does not fail in a test, only processes do: nothing has to reach the disk.
-  const settings = `-p ${port} -c fsync=off -c listen_addresses=${address} -c unix_socket_directories=${home}`;
   let running: string | undefined;
   let backups = 0;
   const stop = (): void => {
@@ -99,6 +100,7 @@ export async function startPostgres(place?: PostgresPlace): Promise<PostgresServ
     running = undefined;
   };
   const start = (folder: string = data): void => {
+    const settings = `-p ${port} -c fsync=off -c listen_addresses=${address} -c unix_socket_directories=${home}`;
     try {
       run(join(bin, 'pg_ctl'), ['-D', folder, '-l', log, '-w', '-o', settings, 'start'], prefix);
     } catch (cause) {
@@ -115,7 +117,15 @@ export async function startPostgres(place?: PostgresPlace): Promise<PostgresServ
       rmSync(home, { recursive: true, force: true });
     }
   });
-  start();
+  // Somebody else may take a port before the server does.
+  for (let tries = 1; running === undefined; tries++) {
+    if (place === undefined) port = await freePort();
+    try {
+      start();
+    } catch (error) {
+      if (place !== undefined || tries === 5 || !/Address already in use/.test(messageOf(error))) throw error;
+    }
+  }
   return {
     url: `postgres://headrace@${address}:${port}/postgres`,
     stop,

@@ -13,7 +13,8 @@ const noHook: AsyncHook = { enable: () => noHook, disable: () => noHook };
 asyncHooks.createHook = () => noHook;
 syncBuiltinESMExports();
 
-Module.enableCompileCache(COMPILE_CACHE.NODE_COMPILE_CACHE);
+// The oldest versions that tests start have none.
+Module.enableCompileCache?.(COMPILE_CACHE.NODE_COMPILE_CACHE);
 Object.assign(process.env, COMPILE_CACHE);
 
 // The option of `.taprc` is relative; processes that start in other folders inherit this one.

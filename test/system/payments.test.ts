@@ -22,10 +22,10 @@ interface PaymentFixture extends LedgerFixture {
   readonly spent: () => bigint;
 }
 
-/** `fetch` of a client with a wallet. */
-const pay = wrapFetchWithPaymentFromConfig(fetch, {
-  schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }],
-});
+/** `fetch` of a client with a wallet, which sends by `send`. */
+const paidBy = (send: typeof fetch): typeof fetch =>
+  wrapFetchWithPaymentFromConfig(send, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }] });
+const pay = paidBy(fetch);
 
 const ENGINE = { kind: 'mine', documentation: 'https://x.org/', types: ['web'] };
 
@@ -134,8 +134,10 @@ t.test(
       await failed.text();
     }
     const leaving = new AbortController();
-    const init = { ...chatting({}, { 'x-headrace-fault': 'hang' }), signal: leaving.signal };
-    const left = pay(`${fixture.url}/v1/chat/completions`, init).catch(() => 'left');
+    // Given to each request: that of a request which is copied reaches its copy only until the collector takes it.
+    const leave = paidBy((input, init) => fetch(input, { ...init, signal: leaving.signal }));
+    const hanging = chatting({}, { 'x-headrace-fault': 'hang' });
+    const left = leave(`${fixture.url}/v1/chat/completions`, hanging).catch(() => 'left');
     await until(
       'the CRN has it',
       () => fixture.host.requests.filter(({ headers }) => headers['x-headrace-fault'] === 'hang').length > 0,
@@ -155,9 +157,7 @@ t.test('a payment serves one request: repeating it neither pays nor runs again',
     header = sent.get('payment-signature') ?? header;
     return await fetch(input, init);
   };
-  const client = wrapFetchWithPaymentFromConfig(recording, {
-    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(wallet) }],
-  });
+  const client = paidBy(recording);
   t.equal((await client(`${fixture.url}/v1/chat/completions`, chatting())).status, 200);
   t.ok(header);
   const worked = fixture.host.requests.length;

@@ -211,13 +211,14 @@ t.test('the template passes its own test and its types are right', async (t) => 
   const example = /```ts\n(import type \{ Engine,[^]*?)```/.exec(page)?.[1] ?? '';
   t.match(example, /export function createEngine/);
   const project = t.testdir({ 'tsconfig.json': JSON.stringify(config), 'example.ts': example });
-  await run(process.execPath, [`${ROOT}node_modules/typescript/bin/tsc`, '-p', project]);
+  // Not by its command, whose name has no extension: with the hooks of the test runner Node.js 26 cannot load that.
+  const check = async (): Promise<unknown> =>
+    run(process.execPath, [`${ROOT}node_modules/typescript/lib/tsc.js`, '-p', project], { env: {} });
+  await check();
   const wrong = example.replace("types: ['web']", "types: ['video']");
   writeFileSync(`${project}/example.ts`, wrong);
-  await t.rejects(
-    run(process.execPath, [`${ROOT}node_modules/typescript/bin/tsc`, '-p', project]),
-    'types are checked',
-  );
+  const refusal = await check().catch(({ stdout }: { stdout: string }) => stdout);
+  t.match(refusal, /video/);
 });
 
 t.test('runs in a gateway, takes over a changed file at a reload, and refuses a broken one', async (t) => {
