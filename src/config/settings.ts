@@ -521,7 +521,11 @@ export const SCHEMA = section('General', {
       'Largest number of connections of clients, per thread; more are closed as they come.',
     ),
     jsonDepth: setting(integer({ min: 1 }), 256, 'Deepest nesting of a JSON body.'),
-    jsonValues: setting(integer({ min: 1 }), 500_000, 'Most values of a JSON body, keys of objects included.'),
+    jsonValues: setting(
+      integer({ min: 1 }),
+      2_000_000,
+      'Most values of a JSON body, keys of objects included; each token id of a prompt or of texts to embed is one.',
+    ),
     connectionsPerServer: setting(
       integer({ min: 1 }),
       4096,

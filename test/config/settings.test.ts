@@ -93,7 +93,7 @@ const DEFAULTS: Settings = {
     bufferedBytes: 1_073_741_824,
     connections: 65_536,
     jsonDepth: 256,
-    jsonValues: 500_000,
+    jsonValues: 2_000_000,
     connectionsPerServer: 4_096,
     heldEventBytes: 1_048_576,
   },

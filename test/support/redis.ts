@@ -31,6 +31,12 @@ export interface RedisServer {
   cli(...args: string[]): string;
 }
 
+/** What servers of this process leave to do. */
+const atExit = new Set<() => void>();
+process.on('exit', () => {
+  for (const end of atExit) end();
+});
+
 function program(names: readonly string[]): string {
   const folders = (process.env['PATH'] ?? '').split(delimiter);
   for (const name of names) {
@@ -62,7 +68,7 @@ export async function startRedis({ args = [], tls }: RedisOptions = {}): Promise
   const kill = (): void => {
     child?.kill('SIGKILL');
   };
-  process.on('exit', () => {
+  atExit.add(() => {
     kill();
     rmSync(home, { recursive: true, force: true });
   });
