@@ -524,7 +524,7 @@ export const SCHEMA = section('General', {
     jsonValues: setting(
       integer({ min: 1 }),
       2_000_000,
-      'Most values of a JSON body, keys of objects included; each token id of a prompt or of texts to embed is one.',
+      'Most values of a JSON body; each key of an object and each token id of a prompt count as one.',
     ),
     connectionsPerServer: setting(
       integer({ min: 1 }),
