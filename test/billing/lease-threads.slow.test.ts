@@ -10,6 +10,8 @@ import { openLedger } from '../../src/billing/main-thread.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
+import { valuesOf } from '../support/metric-values.ts';
+import { until } from '../support/system.ts';
 import { hold } from './lease-fixture.ts';
 import type { LeaseThreadData } from './lease-thread-child.ts';
 
@@ -24,6 +26,10 @@ const wait = (ms: number): Promise<void> => new Promise((resolve) => void setTim
 t.test('threads that are killed leave no credit behind and spend none twice', async (t) => {
   const system = createSystem({ name: 'control' });
   const ledger = await openLedger(':memory:', { clock: systemClock, dateMs: systemEpochMs });
+  t.teardown(async () => {
+    await system.terminate();
+    await ledger.close();
+  });
   for (const id of ACCOUNTS) {
     await ledger.createAccount({ id });
     await ledger.grant({ id, account: id, amount: GRANT });
@@ -32,6 +38,7 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
   const memory = createLeaseMemory(THREADS + 1);
   const delivered = new SharedArrayBuffer(ACCOUNTS.length * 8);
   const problems: unknown[] = [];
+  const metrics = new LedgerMetrics();
   const manager = system.spawn(
     leaseManager({
       openLedger: () => Promise.resolve(ledger),
@@ -39,7 +46,7 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
       memory,
       instance: 'i',
       epochMs: systemEpochMs,
-      metrics: new LedgerMetrics(),
+      metrics,
       onOpen: () => undefined,
       onPosted: () => undefined,
       onProblem: (error) => problems.push(error),
@@ -80,24 +87,25 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
 
   const own = { system, leaseManager: manager, memory, thread: 0, clock: systemClock, epochMs: systemEpochMs };
   const local = new LeaseCache({ ...own, flushMs: 5, leasePico: LEASE });
+  for (const account of ACCOUNTS) {
+    // Answered behind all that the threads have told.
+    const payer = { account, key: null, prepaid: true };
+    t.match(await hold(local, 1, 1, payer), { kind: 'reserved' });
+    local.cancel(payer, 1);
+  }
+  await until(
+    'their charges are posted',
+    () => valuesOf(metrics.snapshot(), 'headrace_ledger_waiting')[0]?.value === 0,
+  );
   const sums = new BigInt64Array(delivered);
   for (const [at, id] of ACCOUNTS.entries()) {
     const account = await ledger.account(id);
     const spent = (await ledger.usage({ account: id, by: [] }))[0]?.amount ?? 0n;
     t.equal((account?.balance ?? 0n) + (account?.held ?? 0n), GRANT - spent, 'what was not charged is there');
     t.ok(spent > 0n && spent <= (sums[at] as bigint), `${spent} charged, ${sums[at]} delivered`);
+    const rest = Number(GRANT - spent);
     const payer = { account: id, key: null, prepaid: true };
-    // Charges of the threads that ended last may be posted meanwhile.
-    let rest = 0;
-    let drawn: unknown;
-    for (let tries = 0; tries < 100; tries++) {
-      rest = Number(GRANT - ((await ledger.usage({ account: id, by: [] }))[0]?.amount ?? 0n));
-      const answer = await hold(local, rest, rest, payer);
-      drawn = answer;
-      if (answer.kind === 'reserved') break;
-      await wait(50);
-    }
-    t.same(drawn, { kind: 'reserved', amount: rest }, 'and can be drawn');
+    t.same(await hold(local, rest, rest, payer), { kind: 'reserved', amount: rest }, 'and can be drawn at once');
     local.cancel(payer, rest);
   }
   local.close();
@@ -106,6 +114,4 @@ t.test('threads that are killed leave no credit behind and spend none twice', as
   await flushed.promise;
   for (const id of ACCOUNTS) t.match(await ledger.account(id), { held: 0n });
   t.match(await ledger.audit(), { sound: true });
-  await system.terminate();
-  await ledger.close();
 });
