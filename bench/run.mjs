@@ -33,6 +33,7 @@ import { part as stream } from './load/stream.mjs';
 import { part as upload } from './load/upload.mjs';
 import { part as path } from './path.mjs';
 import { part as tools } from './tools/part.mjs';
+import { installPackages } from './peers/install.mjs';
 
 const PARTS = Object.fromEntries(
   [
@@ -189,7 +190,7 @@ function prepare(parts) {
   if (peersNeeded && !existsSync(join(HERE, 'node_modules', 'fastify'))) {
     say('installing the peers in bench/ (once)');
     try {
-      runCommand('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: HERE });
+      installPackages();
     } catch (error) {
       notes.push(`npm ci in bench/ failed, so fastify and portkey are left out: ${error.message.split('\n')[0]}`);
     }

@@ -449,12 +449,7 @@ export class HeadraceError extends Error {
 /** What is wrong with a request, as one text. */
 export function validationText(entries: readonly ValidationEntry[]): string {
   return entries
-    .map(({ hint, loc, msg }) => [
-      ...(loc.length === 0 ? [] : [loc.join('.')]),
-      msg,
-      ...(hint === undefined ? [] : [hint]),
-    ])
-    .map((parts) => parts.join(': '))
+    .map(({ hint = '', loc, msg }) => [loc.join('.'), msg, hint].filter((part) => part !== '').join(': '))
     .join('; ');
 }
 

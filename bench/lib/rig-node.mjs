@@ -3,7 +3,7 @@
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { runCommand } from './process.mjs';
+import { installPackages } from '../peers/install.mjs';
 
 const BENCH = fileURLToPath(new URL('..', import.meta.url));
 const LAST_MAJOR = 22;
@@ -12,6 +12,6 @@ const LAST_MAJOR = 22;
 export function rigNode() {
   if (Number.parseInt(process.versions.node, 10) <= LAST_MAJOR) return process.execPath;
   const path = `${BENCH}node_modules/node-${LAST_MAJOR}-${process.arch}/bin/node`;
-  if (!existsSync(path)) runCommand('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: BENCH });
+  if (!existsSync(path)) installPackages();
   return path;
 }

@@ -79,13 +79,18 @@ export function goModule(binary, moduleAtVersion) {
   };
 }
 
+/** Installs what bench/package.json names. */
+export function installPackages() {
+  run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: BENCH });
+}
+
 /** A module of an npm package of bench/package.json. */
 export function npm(specifier, path) {
   const file = join(BENCH, 'node_modules', path);
   return {
     from: `npm ${specifier}`,
     find: () => (existsSync(file) ? file : null),
-    install: () => run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: BENCH }),
+    install: installPackages,
   };
 }
 

@@ -18,8 +18,8 @@ import {
   type Spending,
   usdText,
 } from '../billing/index.ts';
-import { dialectOf, TOO_MANY_VALUES } from '../dialect/index.ts';
-import { type ErrorCode, HeadraceError, type ValidationEntry } from '../errors.ts';
+import { dialectOf, tooManyValues } from '../dialect/index.ts';
+import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
@@ -92,14 +92,12 @@ export const TOOL_BODY_VALUES = 20_000;
 /** Throws 422 for JSON that is nested deeper than `limits.jsonDepth`, or has too many values, before it is parsed. */
 export function refuseDeep(body: Buffer, { settings }: Pick<ApiDeps, 'settings'>): void {
   const at = tooDeepAt(body, settings.limits.jsonDepth);
-  if (at >= 0) throw invalidBody({ loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' });
-  if (!hasMoreValues(body, TOOL_BODY_VALUES)) return;
-  const msg = `JSON should have at most ${TOOL_BODY_VALUES} values and keys`;
-  throw invalidBody({ loc: ['body'], msg, type: TOO_MANY_VALUES });
-}
-
-function invalidBody(mistake: ValidationEntry): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  if (at >= 0) {
+    const mistake = { loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' };
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  }
+  if (hasMoreValues(body, TOOL_BODY_VALUES))
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation: tooManyValues(TOOL_BODY_VALUES).errors });
 }
 
 /** A client without a key is not made to upload more than this where no body can make up for it. */

@@ -114,7 +114,7 @@ export const inputItems: Endpoint = stored(async ({ exchange, key, query, respon
   const { input } = await responses.find(key);
   const items = arrayItemsOf(Buffer.from(input)).map((item, at) => ({ item, at }));
   if (order === 'desc') items.reverse();
-  const from = after === null ? 0 : items.findIndex(({ at, item }) => idOf(item, key.id, at) === after) + 1;
+  const from = after === null ? 0 : items.findIndex(({ at, item }) => idOf(itemNameOf(item), key.id, at) === after) + 1;
   if (after !== null && from === 0) throw invalid('after', 'it names no item of this response');
   const page = items.slice(from, from + limit).map(({ at, item }) => listedItem(item, key.id, at));
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
@@ -135,21 +135,21 @@ function invalid(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
 }
 
-function idOf(item: string, response: string, at: number): string {
-  const { id, type } = itemNameOf(item);
+/** Its own, or one by its place. */
+function idOf({ id, type }: ReturnType<typeof itemNameOf>, response: string, at: number): string {
   return id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_${at}`;
 }
 
 /** An item as lists show it: with an id, and its text as a part. */
 function listedItem(item: string, response: string, at: number): { readonly id: string; readonly json: string } {
-  const { type } = itemNameOf(item);
-  const named = idOf(item, response, at);
-  const members: Record<string, string> = { id: JSON.stringify(named) };
-  if (type === '') members['type'] = '"message"';
+  const name = itemNameOf(item);
+  const id = idOf(name, response, at);
+  const members: Record<string, string> = { id: JSON.stringify(id) };
+  if (name.type === '') members['type'] = '"message"';
   const { content, role } = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown };
   if (typeof content === 'string') {
     const part = role === 'assistant' ? 'output_text' : 'input_text';
     members['content'] = JSON.stringify([{ type: part, text: content }]);
   }
-  return { id: named, json: withMembers(Buffer.from(item), members).toString() };
+  return { id, json: withMembers(Buffer.from(item), members).toString() };
 }

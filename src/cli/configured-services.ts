@@ -403,7 +403,12 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
   if ('search' in engine) {
     try {
       const hits = await engine.search(query, AbortSignal.timeout(TIMEOUT_MS));
-      return { result: 'ok', found: `a search had ${countOf(hits.length)}`, latencyMs: since(sentMs), suggestions: [] };
+      return {
+        result: 'ok',
+        found: `a search had ${counted(hits.length, 'hit')}`,
+        latencyMs: since(sentMs),
+        suggestions: [],
+      };
     } catch (error) {
       const found = error instanceof EngineError ? error.reason : messageOf(error);
       return { result: 'wrong', found, latencyMs: null, suggestions: [] };
@@ -420,7 +425,7 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
   if (answer.status === null) return outcomeOf('wrong', answer.reason, answer);
   try {
     const { hits } = engine.parse(answer, { query, state: undefined, collected: 0, nowMs: 0 });
-    return outcomeOf('ok', `a search had ${countOf(hits.length)}`, answer);
+    return outcomeOf('ok', `a search had ${counted(hits.length, 'hit')}`, answer);
   } catch (error) {
     const status = answer.status === 200 ? '' : ` (${statusReason(answer.status, pathOf(request.url))})`;
     const found = error instanceof EngineError ? error.reason : 'invalid response';
@@ -435,10 +440,6 @@ function workerOutcome(answer: Answer): Outcome {
   if (answer.status === 404)
     return outcomeOf('not asked', 'reachable; it has no /health, and was not searched', answer);
   return outcomeOf('wrong', statusReason(answer.status, '/health'), answer);
-}
-
-function countOf(hits: number): string {
-  return hits === 1 ? '1 hit' : `${hits} hits`;
 }
 
 async function askStore(url: string): Promise<Finding> {

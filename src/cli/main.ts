@@ -180,8 +180,8 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
       writeErr: (text) => io.stderr.write(text),
       // Printed by `main` together with all other failures.
       outputError: () => undefined,
-      getOutHelpWidth: () => Math.min(io.stdout.columns || HELP_WIDTH, HELP_WIDTH),
-      getErrHelpWidth: () => Math.min(io.stderr.columns || HELP_WIDTH, HELP_WIDTH),
+      getOutHelpWidth: () => helpWidth(io.stdout),
+      getErrHelpWidth: () => helpWidth(io.stderr),
     })
     .addHelpText(
       'after',
@@ -190,9 +190,13 @@ export async function programFor(argv: readonly string[] | 'all', io: CliIo): Pr
   for (const [name, { summary, group, load }] of Object.entries(COMMANDS)) {
     const command = program.command(name).summary(summary).helpGroup(group);
     if (isWhole || argv.includes(name)) (await load())(command, io);
-    if ((io.stdout.columns || HELP_WIDTH) < HELP_WIDTH) joinLines(command);
+    if (helpWidth(io.stdout) < HELP_WIDTH) joinLines(command);
   }
   return program;
+}
+
+function helpWidth({ columns }: CliIo['stdout']): number {
+  return Math.min(columns || HELP_WIDTH, HELP_WIDTH);
 }
 
 /** Descriptions have lines of `HELP_WIDTH`: broken again, every second one would be short. */

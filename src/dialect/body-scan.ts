@@ -192,7 +192,8 @@ function placesBefore(places: readonly number[], offset: number): number {
 /** Type of the entry about a body with more than `maxValues`. */
 export const TOO_MANY_VALUES = 'too_many_values';
 
-function tooManyValues(maxValues: number): RejectedBody {
+/** What is wrong with a body that has more values and keys than `maxValues`. */
+export function tooManyValues(maxValues: number): RejectedBody {
   return rejected(['body'], `JSON should have at most ${maxValues} values and keys`, TOO_MANY_VALUES);
 }
 

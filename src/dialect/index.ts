@@ -11,7 +11,16 @@ export {
   type Usage,
 } from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
-export { named, type NamedBody, type Scan, scanBody, type ScannedBody, SPAN, TOO_MANY_VALUES } from './body-scan.ts';
+export {
+  named,
+  type NamedBody,
+  type Scan,
+  scanBody,
+  type ScannedBody,
+  SPAN,
+  TOO_MANY_VALUES,
+  tooManyValues,
+} from './body-scan.ts';
 export { memberTable } from './member-table.ts';
 export { MAX_READ_VALUES } from './json-tape.ts';
 export { chosenMembers } from './json-members.ts';

@@ -12,9 +12,12 @@ export const MAGIC_BYTES = 4;
 const SKIPPABLE = 0x184d2a50;
 
 /** Whether a frame has no text: its magic number is one of those that decoders skip. To be asked with all of `MAGIC_BYTES`. */
-export function isSkippable(frame: Uint8Array): boolean {
-  const [a = 0, b = 0, c = 0, d = 0] = frame;
-  return (a & 0xf0) + b * 0x100 + c * 0x10000 + d * 0x1000000 === SKIPPABLE;
+export function isSkippable([a = 0, b = 0, c = 0, d = 0]: Uint8Array): boolean {
+  return isSkippableMagic(a + b * 0x100 + c * 0x10000 + d * 0x1000000);
+}
+
+function isSkippableMagic(magic: number): boolean {
+  return magic >= SKIPPABLE && magic < SKIPPABLE + 16;
 }
 
 /** Follows the bytes of one frame, which come in pieces. What they say is for the decoder to check. */
@@ -69,8 +72,7 @@ export class ZstdFrame {
     }
     this.#hasHeader = true;
     const descriptor = Math.floor(value / 2 ** 32);
-    const magic = value % 2 ** 32;
-    if (magic >= SKIPPABLE && magic < SKIPPABLE + 16) {
+    if (isSkippableMagic(value % 2 ** 32)) {
       // Its length is the four bytes behind the magic number: this one, and three as long as a block header.
       this.#isSkippable = true;
       this.#firstOfLength = descriptor;

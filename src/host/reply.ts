@@ -230,6 +230,7 @@ export class Reply {
     // Behind another response of its connection, it keeps what is written until its turn.
     if (socket === null || res.writableLength !== socket.writableLength) {
       if (bytes.length > 0) res.write(bytes);
+      else res.flushHeaders();
       return;
     }
     const isFirst = !this.#isStreaming;

@@ -184,9 +184,7 @@ function isForClient({ status }: BufferedResponse, { apiKey }: Member, { keyChec
 }
 
 /** Members of a chat request that become prompt. */
-const PROMPT = memberTable([
-  ...['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'reasoning_effort'],
-]);
+const PROMPT = memberTable(['model', 'messages', 'tools', 'chat_template', 'chat_template_kwargs', 'reasoning_effort']);
 
 /** Tokens in the answer of a tokenizer. */
 function lengthOf(answer: unknown): number | undefined {

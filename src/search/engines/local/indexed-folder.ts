@@ -2,6 +2,7 @@
 // read, no query waits for a larger change: it is answered from the index as it is.
 
 import { type Clock, systemClock } from '../../../actor/index.ts';
+import { counted } from '../../../config/units.ts';
 import { EngineError, type EngineHit, type EngineQuery } from '../../engine.ts';
 import type { IndexedFolderSettings } from '../local.ts';
 import { Collection } from './collection.ts';
@@ -73,7 +74,7 @@ export class IndexedFolder {
       this.#notice(
         leftOut === 0
           ? ''
-          : `${leftOut === 1 ? '1 file is' : `${leftOut} files are`} not searched: more than maxFiles or maxBytes`,
+          : `${counted(leftOut, 'file')} ${leftOut === 1 ? 'is' : 'are'} not searched: more than maxFiles or maxBytes`,
       );
     } catch {
       this.#notice('the folder cannot be read');
