@@ -20,6 +20,7 @@ import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
 import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
 import { HeadFields } from './head-fields.ts';
+import { RequestTurns, type WaitingRequest } from './request-turns.ts';
 import { respondError } from './respond.ts';
 import { type ClientSocket, ServerSocket, type SocketConnection, type SocketListener } from './web-socket.ts';
 import type { Address, ConnectionCounts, Server, ServerLimits, ServerOptions } from './server.ts';
@@ -40,9 +41,6 @@ const LINGER_BYTES = 256 * 1024 * 1024;
 
 /** Bytes of later requests that are kept while one is served; the socket is not read while there are more. */
 const UNREAD_BYTES = 64 * 1024;
-
-/** Requests of one connection that are served in one turn of the event loop, so that others have theirs. */
-const REQUESTS_PER_TURN = 32;
 
 /** Bytes of a body after which other connections have their turn: the kernel may have many megabytes of one. */
 const BODY_BYTES_PER_TURN = 512 * 1024;
@@ -84,7 +82,7 @@ type Framing = 'none' | 'length' | 'chunked' | 'close';
 /** What the deadline of a connection stands for. */
 type Timing = 'none' | 'idle' | 'last read' | 'head' | 'body' | 'write' | 'probe' | 'silence' | 'linger';
 
-type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'read' | 'resume';
+type ConnectionEvent = 'drain' | 'end' | 'close' | 'expire' | 'read' | 'resume' | 'turn';
 
 /** What came of a probe. `later`: the next chunk allows one again. `never`: nothing can be sent that changes nothing. */
 type ProbeResult = 'sent' | 'later' | 'never';
@@ -250,7 +248,7 @@ function withHeaders(text: string, headers: readonly string[]): string {
 }
 
 /** One connection: its socket, its parser, and the exchange that is served. */
-class Connection implements Expirable, SocketConnection {
+class Connection implements Expirable, SocketConnection, WaitingRequest {
   /** @internal Index in the set of connections. */
   slot = -1;
   readonly server: Http1Server;
@@ -265,8 +263,10 @@ class Connection implements Expirable, SocketConnection {
   /** The connection has become a WebSocket. */
   #webSocket: ServerSocket | null = null;
   #timing: Timing = 'none';
-  /** Bytes behind the request that is served. */
+  /** Bytes behind the request that is served, or of one that waits for its turn. */
   #unread: Buffer | null = null;
+  /** A request waits for its turn. */
+  #waits = false;
   /** When the bytes came that are consumed. */
   #readMs = 0;
   /** The socket is not read. */
@@ -310,7 +310,7 @@ class Connection implements Expirable, SocketConnection {
 
   /** Takes what the socket has read. False: it is not to be read on. */
   read(length: number, bytes: Buffer): boolean {
-    this.#readMs = this.server.options.clock.now();
+    if (!this.#waits) this.#readMs = this.server.options.clock.now();
     try {
       if (this.#webSocket !== null) this.#paused = !this.#webSocket.received(bytes.subarray(0, length));
       else this.#take(bytes, length);
@@ -454,6 +454,12 @@ class Connection implements Expirable, SocketConnection {
     this.on('expire');
   }
 
+  /** @internal */
+  beginRequest(): void {
+    this.#waits = false;
+    if (!this.#socket.destroyed) this.on('turn');
+  }
+
   /** Everything that happens to a connection but a read. */
   on(event: ConnectionEvent): void {
     try {
@@ -462,7 +468,8 @@ class Connection implements Expirable, SocketConnection {
       else if (event === 'close') this.#closed();
       else if (event === 'expire') this.#expired();
       else if (event === 'read') this.#endIdle();
-      else this.#resume();
+      else if (event === 'turn') this.#resume(false);
+      else if (!this.#waits) this.#resume();
     } catch (error) {
       this.fail(error);
     }
@@ -503,12 +510,12 @@ class Connection implements Expirable, SocketConnection {
     }
   }
 
-  /** Goes on with the bytes that were kept, and reads again. */
-  #resume(): void {
+  /** Goes on with the bytes that were kept, and reads again. `later`: they waited for the end of another request, and count from now. */
+  #resume(later = true): void {
     const unread = this.#unread;
     if (unread !== null) {
       this.#unread = null;
-      this.#readMs = this.server.options.clock.now();
+      if (later) this.#readMs = this.server.options.clock.now();
       const at = this.#consume(unread, unread.byteLength);
       if (at < unread.byteLength && !this.#lingering) {
         if (this.#webSocket === null) this.#unread = unread.subarray(at);
@@ -554,22 +561,20 @@ class Connection implements Expirable, SocketConnection {
   #consume(bytes: Buffer, length: number): number {
     const parser = this.#parser;
     let at = 0;
-    let requests = 0;
     this.#consuming = true;
     try {
       while (at < length && !this.#lingering) {
-        if (parser.state === 'done') {
+        if (this.#isBetween) {
           if (this.#exchange !== null) return at;
-          if (requests === REQUESTS_PER_TURN) {
-            setImmediate(resume, this);
+          if (!this.server.turns.mayBegin(this)) {
+            this.#waits = true;
             return at;
           }
-          parser.begin();
+          if (parser.state === 'done') parser.begin();
         }
         if (parser.state === 'head') {
           at = parser.parse(bytes, at, length);
           if ((parser.state as string) !== 'head') {
-            requests++;
             this.#begin();
           } else if (parser.started && this.#timing !== 'head') {
             this.#time('head', HEAD_MS);
@@ -676,9 +681,14 @@ class Connection implements Expirable, SocketConnection {
 
   /** Closes a connection on which nothing is served and whose client sends no more. */
   #finish(): void {
-    const { started, state } = this.#parser;
-    if (state === 'done' || (state === 'head' && !started) || this.#lingering) this.#socket.end();
+    if (this.#isBetween || this.#lingering) this.#socket.end();
     else this.#socket.destroy();
+  }
+
+  /** Whether nothing of a further request has been parsed. */
+  get #isBetween(): boolean {
+    const { started, state } = this.#parser;
+    return state === 'done' || (state === 'head' && !started);
   }
 
   /** Whether only a write can show that the client has gone: it has closed its side, or is not read. */
@@ -814,7 +824,9 @@ class Connection implements Expirable, SocketConnection {
 
   /** The socket has been read once more after it was idle for too long. */
   #endIdle(): void {
-    if (this.#timing === 'last read') this.#linger();
+    if (this.#timing !== 'last read') return;
+    if (this.#waits) this.#time('idle', KEEP_ALIVE_MS);
+    else this.#linger();
   }
 
   /** Bytes wait for the client from now on. */
@@ -881,6 +893,7 @@ class Http1Server implements Server {
   readonly name = 'node';
   readonly options: ServerOptions;
   readonly deadlines: DeadlineQueue;
+  readonly turns = new RequestTurns();
   draining = false;
   /** Where small responses are put together. */
   scratch: Buffer = Buffer.allocUnsafeSlow(SCRATCH_BYTES);

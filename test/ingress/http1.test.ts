@@ -407,6 +407,48 @@ t.test('many pipelined requests are served in portions', async (t) => {
   for (let i = 0; i < 500; i++) t.equal((await wire.answer()).status, 200);
 });
 
+/** Sends 150 requests that are read in one turn of the event loop; `then` runs at its end, before further ones begin. */
+async function burst(t: Test, kept: Kept, then: (served: Served) => void): Promise<Served & { wires: Wire[] }> {
+  const served = await serve(t, (exchange) => {
+    kept.handler(exchange);
+    if (kept.exchanges.length === 1) setImmediate(then, served);
+  });
+  served.limits.connections = 150;
+  const wires = Array.from({ length: 150 }, served.dial);
+  await until(() => served.counts.open === wires.length);
+  for (const wire of wires) void wire.send(GET);
+  return { ...served, wires };
+}
+
+t.test('a burst of requests begins in portions, and time counts from when they were read', async (t) => {
+  const kept = new Kept();
+  let inFirstTurn = 0;
+  const { wires } = await burst(t, kept, ({ clock }) => {
+    inFirstTurn = kept.exchanges.length;
+    // No connection is closed for being idle while its request waits.
+    clock.advance(13_000);
+  });
+  await kept.exchange(149);
+  t.equal(inFirstTurn, 48);
+  t.same([...new Set(kept.exchanges.map(({ receivedMs }) => receivedMs))], [0]);
+  for (const exchange of kept.exchanges) exchange.respond(200, [], Buffer.from('hi'));
+  for (const wire of wires) t.equal((await wire.answer()).text(), 'hi');
+});
+
+t.test('a request that waits for its turn does not begin when its connection is gone', async (t) => {
+  const kept = new Kept();
+  const { counts, wires } = await burst(t, kept, () => {
+    for (const wire of wires) wire.socket.resetAndDestroy();
+  });
+  await until(() => kept.ends.length > 0 && counts.open === 0);
+  await turns();
+  t.same(
+    kept.ends,
+    Array.from({ length: 96 }, () => 'gone'),
+  );
+  t.equal(kept.exchanges.length, 96, 'of 150');
+});
+
 t.test('what is sent behind a request is kept within a bound', async (t) => {
   const kept = new Kept();
   const { clock, dial } = await serve(t, kept.handler);
