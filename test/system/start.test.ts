@@ -1,8 +1,9 @@
 // The start file `bin/headrace.js`, and every command once as the process that users start.
 
 import { execFile } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { site } from '../support/site.ts';
@@ -10,6 +11,8 @@ import { startHosts } from '../support/system.ts';
 import { runCli, startCli, startServe } from '../support/system-cli.ts';
 
 const run = promisify(execFile);
+
+const BIN = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 
 const ENDED = { code: 0, signal: null };
 
@@ -37,6 +40,33 @@ for (const version of ['22.19.0', '24.0.0', '26.0.0']) {
   });
 }
 
+/** Prints the version, without a folder for compiled code unless `env` names one. */
+const printVersion = (env: Readonly<Record<string, string>>): ReturnType<typeof run> =>
+  run(process.execPath, [BIN, '--version'], { env });
+
+t.test('compiled code is kept in a folder of the user alone', async (t) => {
+  const home = t.testdir({ caches: {}, own: {} });
+  for (const [env, folder] of [
+    [{ HOME: home }, join(home, '.cache', 'headrace')],
+    [{ HOME: '/nonexistent', XDG_CACHE_HOME: join(home, 'caches') }, join(home, 'caches', 'headrace')],
+  ] as const) {
+    await printVersion(env);
+    t.equal(statSync(folder).mode & 0o777, 0o700);
+    t.ok(readdirSync(folder).length > 0, 'something is kept');
+  }
+  const own = join(home, 'own');
+  await printVersion({ HOME: own, NODE_COMPILE_CACHE: join(own, 'here') });
+  t.same(readdirSync(own), ['here'], 'in the one that is named');
+});
+
+for (const HOME of ['/nonexistent', '/dev/null', '/proc']) {
+  t.test(`no compiled code is kept with ${HOME} as home`, async (t) => {
+    const temporary = t.testdir();
+    t.match(await printVersion({ HOME, TMPDIR: temporary }), { stdout: /^headrace /, stderr: '' });
+    t.same(readdirSync(temporary), [], 'nor where others may write');
+  });
+}
+
 t.test('a mistake of the command line is one sentence and exit code 1', async (t) => {
   const cli = await runCli(t, ['serve']);
   t.strictSame(cli.exit, { code: 1, signal: null });
@@ -47,7 +77,7 @@ t.test('a mistake of the command line is one sentence and exit code 1', async (t
 });
 
 t.test('output that cannot be written is a failure, output that nobody reads any more is none', async (t) => {
-  const headrace = `"${process.execPath}" "${new URL('../../../bin/headrace.js', import.meta.url).pathname}"`;
+  const headrace = `"${process.execPath}" "${BIN}"`;
   for (const [command, code, stderr] of [
     ['serve --help > /dev/full', 1, 'headrace: standard output is incomplete: it cannot be written (ENOSPC)\n'],
     // The reader has left before anything is written.
