@@ -568,6 +568,8 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
           if (this.#exchange !== null) return at;
           if (!this.server.turns.mayBegin(this)) {
             this.#waits = true;
+            // Behind another request it counts from the end of that one.
+            if (at > 0) this.#readMs = this.server.options.clock.now();
             return at;
           }
           if (parser.state === 'done') parser.begin();

@@ -46,14 +46,15 @@ export class RequestTurns {
   beginNext(): void {
     this.#ends = false;
     this.#begun = 0;
-    const count = Math.min(this.#waiting.length, REQUESTS_PER_TURN);
-    for (let i = 0; i < count; i++) {
-      const request = this.#waiting[i] as WaitingRequest;
+    let called = 0;
+    // A connection that has a further request waits behind the others, which may leave it a part of the same turn.
+    while (called < this.#waiting.length && this.#begun < REQUESTS_PER_TURN) {
+      const request = this.#waiting[called++] as WaitingRequest;
       this.#called = request;
       request.beginRequest();
     }
     this.#called = null;
-    this.#waiting.splice(0, count);
+    this.#waiting.splice(0, called);
     if (this.#waiting.length > 0) this.#endTurn();
   }
 }

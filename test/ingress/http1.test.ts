@@ -400,15 +400,36 @@ t.test('requests of a connection that differ in their length alone share what is
   t.equal(named.requestId, 'mine');
 });
 
-t.test('many pipelined requests are served in portions', async (t) => {
-  const { dial } = await serve(t, echo);
+t.test('many pipelined requests are served in portions, and each counts from the end of the one before', async (t) => {
+  const waitsMs: number[] = [];
+  let passed = 0;
+  const { clock, dial } = await serve(t, (exchange) => {
+    waitsMs.push(clock.now() - exchange.receivedMs);
+    echo(exchange);
+    if (waitsMs.length === 1) setImmediate(pass);
+  });
+  function pass(): void {
+    clock.advance(1000);
+    passed++;
+    if (waitsMs.length < 500) setImmediate(pass);
+  }
   const wire = dial();
   await wire.send(GET.repeat(500));
   for (let i = 0; i < 500; i++) t.equal((await wire.answer()).status, 200);
+  t.ok(Math.max(...waitsMs) <= 1000, String(Math.max(...waitsMs)));
+  t.ok(passed <= 15, `${passed} turns`);
 });
 
-/** Sends 150 requests that are read in one turn of the event loop; `then` runs at its end, before further ones begin. */
-async function burst(t: Test, kept: Kept, then: (served: Served) => void): Promise<Served & { wires: Wire[] }> {
+/**
+ * Sends 150 requests that are read in one turn of the event loop; `then` runs at its end, before further ones begin. The clients that send
+ * `last` close their side behind it.
+ */
+async function burst(
+  t: Test,
+  kept: Kept,
+  then: (served: Served) => void,
+  last: readonly string[] = [],
+): Promise<Served & { wires: Wire[] }> {
   const served = await serve(t, (exchange) => {
     kept.handler(exchange);
     if (kept.exchanges.length === 1) setImmediate(then, served);

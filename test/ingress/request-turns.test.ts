@@ -12,12 +12,12 @@ class Caller {
   readonly begun: string[] = [];
 
   /** Asks for a request, and again when it is called, until it may begin. */
-  ask(name: string, then?: () => void): void {
+  ask(name: string, then?: () => unknown): void {
     const request: WaitingRequest = { beginRequest: () => this.#ask(request, name, then) };
     this.#ask(request, name, then);
   }
 
-  #ask(request: WaitingRequest, name: string, then?: () => void): void {
+  #ask(request: WaitingRequest, name: string, then?: () => unknown): void {
     if (!this.turns.mayBegin(request)) return;
     this.begun.push(name);
     then?.();
@@ -52,6 +52,16 @@ t.test('nobody overtakes one that waits', async (t) => {
   caller.ask('late');
   while (caller.begun.length < PER_TURN + 4) await endOfTurn();
   t.same(caller.begun.slice(PER_TURN), ['waits', 'waits too', 'behind it on its connection', 'late']);
+});
+
+t.test('a connection with many requests has what others leave of a turn', async (t) => {
+  const caller = new Caller();
+  caller.askMany(PER_TURN, 'early');
+  const askMany = (left: number): void => caller.ask('many', () => left > 1 && askMany(left - 1));
+  askMany(PER_TURN - 1);
+  caller.ask('one');
+  await endOfTurn();
+  t.same(caller.begun.slice(PER_TURN), ['many', 'one', ...Array<string>(PER_TURN - 2).fill('many')]);
 });
 
 t.test('a request that is gone when it is called holds up nobody', async (t) => {
