@@ -526,8 +526,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
       this.#paused = false;
       this.#socket.resume();
     }
-    if (this.#halfClosed && this.#exchange === null && this.#unread === null && !this.#lingering) this.#finish();
-    else if (this.#halfClosed) this.#probeWhenFlushed();
+    if (this.#halfClosed && !this.#lingering) this.#goOnAlone();
   }
 
   /** Whether no further request of this connection is served, so that what follows the present one need not be kept. */
@@ -669,11 +668,17 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
   /** The client has closed its side. */
   #clientEnded(): void {
     this.#halfClosed = true;
-    const exchange = this.#exchange;
     if (this.#webSocket !== null) this.#webSocket.ended();
-    else if (this.#lingering || exchange === null) {
+    else if (this.#lingering) this.#finish();
+    else this.#goOnAlone();
+  }
+
+  /** Goes on behind the last byte of a client, all or some of which may be kept still. */
+  #goOnAlone(): void {
+    const exchange = this.#exchange;
+    if (exchange === null) {
       if (this.#unread === null) this.#finish();
-    } else if (this.#parser.state === 'body' || this.#parser.minor === 0) {
+    } else if ((this.#parser.state === 'body' && this.#unread === null) || this.#parser.minor === 0) {
       this.#socket.destroy();
       exchange.over('gone');
     } else {

@@ -437,7 +437,12 @@ async function burst(
   served.limits.connections = 150;
   const wires = Array.from({ length: 150 }, served.dial);
   await until(() => served.counts.open === wires.length);
-  for (const wire of wires) void wire.send(GET);
+  const others = wires.length - last.length;
+  for (const wire of wires.slice(0, others)) void wire.send(GET);
+  for (const [index, { socket }] of wires.slice(others).entries()) {
+    socket.allowHalfOpen = true;
+    socket.end(last[index] as string);
+  }
   return { ...served, wires };
 }
 
@@ -468,6 +473,26 @@ t.test('a request that waits for its turn does not begin when its connection is 
     Array.from({ length: 96 }, () => 'gone'),
   );
   t.equal(kept.exchanges.length, 96, 'of 150');
+});
+
+t.test('a client that closes its side while its request waits is treated as any other', async (t) => {
+  const kept = new Kept();
+  const { budget, clock, counts, wires } = await burst(t, kept, () => undefined, [
+    `${post({ 'content-length': '10' })}12345`,
+    'GET /old HTTP/1.0\r\n\r\n',
+    'GET / HTTP/1.1\r\nhost',
+    `${post({ 'content-length': '5' })}whole`,
+  ]);
+  const last = await kept.exchange(148);
+  (kept.exchanges[146] as Exchange).readBody(() => t.fail('the body never comes'));
+  await until(() => counts.open === 147);
+  t.same(kept.ends, ['gone', 'gone'], 'HTTP/1.0, and half a body');
+  t.equal(await new Promise((resolve) => last.readBody((_, body) => resolve(body.toString()))), 'whole');
+  clock.advance(60);
+  last.respond(200, [], Buffer.from('late'));
+  t.equal((await (wires.at(-1) as Wire).answer()).text(), 'late');
+  await until(() => counts.open === 146);
+  t.equal(budget.usedBytes, 0);
 });
 
 t.test('what is sent behind a request is kept within a bound', async (t) => {
@@ -562,6 +587,28 @@ t.test('a client that resets, sends half a request, or speaks HTTP/1.0 is gone a
   t.same(kept.ends, ['gone', 'gone', 'gone']);
   await turns();
   t.same([budget.usedBytes, counts.open], [0, 0]);
+});
+
+t.test('a client that closes its side before its whole body is asked for gets its response', async (t) => {
+  const kept = new Kept();
+  const { dial } = await serve(t, kept.handler);
+  const wire = dial();
+  wire.socket.allowHalfOpen = true;
+  wire.socket.end(`${post({ 'content-length': '5' })}whole`);
+  const exchange = await kept.exchange();
+  await turns();
+  t.same(kept.ends, []);
+  exchange.readBody((_, body) => exchange.respond(200, [], body));
+  t.equal((await wire.answer()).text(), 'whole');
+  t.equal(await wire.ended, 'fin');
+
+  const half = dial();
+  half.socket.end(`${post({ 'content-length': '9' })}whole`);
+  const cut = await kept.exchange(1);
+  await turns();
+  cut.readBody(() => t.fail('the body never comes'));
+  await until(() => kept.ends.length === 2);
+  t.same(kept.ends, ['delivered', 'gone']);
 });
 
 t.test('a client that left a stream is noticed though no piece follows', async (t) => {
