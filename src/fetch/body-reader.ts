@@ -261,12 +261,12 @@ const MEMBER_OPTIONS = { chunkSize: CHUNK_BYTES, writableHighWaterMark: 1 };
 
 /** Undoes gzip, member by member. Bytes behind the last member are ignored, as by browsers. */
 async function* decodedMembers(rest: Rest): AsyncGenerator<Uint8Array, undefined> {
-  for (let members = 0; members < MAX_GZIP_MEMBERS; members++) {
+  for (let members = 0; ; members++) {
     let head = gzipHeadBytes(rest.piece);
     while (head < 0 && rest.piece.byteLength < MAX_GZIP_HEAD_BYTES && (await rest.join()))
       head = gzipHeadBytes(rest.piece);
     if (head <= 0 && members > 0) return;
-    if (head <= 0) throw failed('broken encoding');
+    if (head <= 0 || members === MAX_GZIP_MEMBERS) throw failed('broken encoding');
     rest.piece = rest.piece.subarray(head);
     const decoder = zlib.createInflateRaw(MEMBER_OPTIONS);
     let given = 0;

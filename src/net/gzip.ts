@@ -43,16 +43,17 @@ export function gzipHeadBytes(bytes: Uint8Array): number {
 }
 
 /** Has the code of zlib, by which errors of all codings are known. */
-function broken(): Error {
-  return Object.assign(new Error('the gzip is cut or broken'), { code: 'Z_DATA_ERROR' });
+function broken(message = 'the gzip is cut or broken'): Error {
+  return Object.assign(new Error(message), { code: 'Z_DATA_ERROR' });
 }
 
-/** The text of all members. Throws an error of zlib for a broken one, and when it is longer than `maxBytes`. */
+/** The text of all members. Throws an error of zlib for a broken one, for too many, and when it is longer than `maxBytes`. */
 export function gunzipMembers(bytes: Buffer, maxBytes: number): Buffer {
   const parts: Buffer[] = [];
   let length = 0;
   let rest = bytes;
-  for (let head = gzipHeadBytes(rest); head > 0 && parts.length < MAX_GZIP_MEMBERS; head = gzipHeadBytes(rest)) {
+  for (let head = gzipHeadBytes(rest); head > 0; head = gzipHeadBytes(rest)) {
+    if (parts.length === MAX_GZIP_MEMBERS) throw broken('the gzip has too many members');
     const coded = rest.subarray(head);
     const { buffer, engine } = inflateRawSync(coded, {
       maxOutputLength: Math.max(maxBytes - length, 1),

@@ -93,6 +93,7 @@ t.test('decodes every accepted coding, and two in a row', async (t) => {
     '/named': ['gzip', namedGzip(TEXT)],
     '/behind': ['gzip', Buffer.concat([gzipSync(TEXT), Buffer.from('<!-- 9 ms -->')])],
     '/zeros': ['gzip', Buffer.concat([gzipSync(TEXT.slice(0, 9)), gzipSync(TEXT.slice(9)), Buffer.alloc(20)])],
+    '/most': ['gzip', Buffer.concat([...Array<Buffer>(999).fill(gzipSync('')), gzipSync(TEXT), Buffer.alloc(20)])],
     '/magic': ['gzip', Buffer.concat([gzipSync(TEXT), Buffer.from('1f8bffff', 'hex')])],
     '/deflate': ['deflate', deflateSync(TEXT)],
     '/raw': ['deflate', deflateRawSync(TEXT)],
@@ -153,6 +154,7 @@ t.test('an encoding that is unknown, repeated too often or broken is a failure',
       'content-encoding': 'zstd',
     }),
     '/frames': page(Buffer.concat(Array<Buffer>(1001).fill(zstdCompressSync(''))), { 'content-encoding': 'zstd' }),
+    '/members': page(Buffer.concat(Array<Buffer>(1001).fill(gzipSync('a'))), { 'content-encoding': 'gzip' }),
   });
   const from = downloader(t, { ports: [web.port] });
   t.equal(await outcome(get(from, `${web.origin}/unknown`)), 'HR_FETCH_FAILED unknown encoding');
@@ -168,6 +170,7 @@ t.test('an encoding that is unknown, repeated too often or broken is a failure',
     '/cut-frame',
     '/behind',
     '/frames',
+    '/members',
   ])
     t.equal(await outcome(get(from, web.origin + path)), 'HR_FETCH_FAILED broken encoding', path);
 });
