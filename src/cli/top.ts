@@ -19,7 +19,7 @@ import {
 import { counted } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { adminOption, adminUrl } from './admin-address.ts';
-import { askAdmin } from './admin-request.ts';
+import { adminJson, askAdmin } from './admin-request.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { CliIo } from './io.ts';
 
@@ -96,15 +96,10 @@ function pause(): Promise<void> {
 }
 
 async function readOverview(client: BufferedClient, url: string): Promise<Overview> {
-  const { status, body } = await askAdmin(client, { method: 'GET', url, headers: {} }, ASKING);
+  const response = await askAdmin(client, { method: 'GET', url, headers: {} }, ASKING);
+  const { status } = response;
   if (status !== 200) throw new Error(`answers ${status}: is it the admin listener of a gateway?`);
-  let value: unknown;
-  try {
-    value = JSON.parse(body.toString());
-  } catch {
-    throw new Error('answers no JSON: is it the admin listener of a gateway?');
-  }
-  const overview = (value ?? {}) as Overview;
+  const overview = (adminJson(response) ?? {}) as Overview;
   if (!Array.isArray(overview.crns)) throw new Error('answers no overview: is it the admin listener of a gateway?');
   return overview;
 }

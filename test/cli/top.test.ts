@@ -186,6 +186,9 @@ t.test('a gateway that does not answer, or is none, is a sentence and exit 1', a
   const { origin } = await site(t, { '/overview': (_, response) => response.end('{}') });
   const json = await runCli(t, ['top', '--admin', origin, '--once']);
   t.match(json.stderr, /\/overview answers no overview: is it the admin listener of a gateway\?\n$/);
+  const page = await site(t, { '/overview': (_, response) => response.end('<html>') });
+  const html = await runCli(t, ['top', '--admin', page.origin, '--once']);
+  t.match(html.stderr, /\/overview answers 200 without JSON: is it the admin listener of a gateway\?\n$/);
   const flag = await runCli(t, ['top', '--all', 'x']);
   t.match(flag.stderr, /^headrace: unknown option '--all'\n/);
   t.same([none.exit?.code, other.exit?.code, flag.exit?.code], [1, 1, 1]);
