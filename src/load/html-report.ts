@@ -2,7 +2,16 @@
 // preference for light or dark.
 import type { HistogramSummary } from './histogram.ts';
 import type { LoadReport } from './load-report.ts';
-import { grouped, MEASURES, shownArrivals, shownClock, shownMs, summary, addedLatencyRows } from './text-report.ts';
+import {
+  grouped,
+  MEASURES,
+  NO_TIMES,
+  shownArrivals,
+  shownClock,
+  shownMs,
+  summary,
+  addedLatencyRows,
+} from './text-report.ts';
 
 const COLUMNS = ['count', 'mean', 'min', 'p50', 'p90', 'p95', 'p99', 'p999', 'max'] as const;
 
@@ -34,14 +43,19 @@ ${failed.map((what) => `<p class="wrong">Not as wanted: ${escapeMarkup(what)}</p
 <h2>Outcome</h2>
 <div class="words">${table([], summary(report))}</div>
 <h2>Milliseconds</h2>
-${figures(MEASURES.map(([name, text]) => [text, report.latency[name]] as const))}
-<p>Response, head, first event and first text count from when a request should have left; service from when it did.</p>
+${timesOf(report)}
 ${truth === undefined ? '' : `<h2>Beside the engine, in milliseconds</h2>${figures(addedLatencyRows(truth))}<p>${escapeMarkup(shownClock(truth))}</p>`}
 ${wrongOf(outcomes)}
 <h2>Course and distributions</h2>
 <div class="plots">${plots(report).join('')}</div>
 </body></html>
 `;
+}
+
+function timesOf({ counts, latency }: LoadReport): string {
+  if (counts.ok === 0) return `<p>${NO_TIMES}</p>`;
+  return `${figures(MEASURES.map(([name, text]) => [text, latency[name]] as const))}
+<p>Response, head, first event and first text count from when a request should have left; service from when it did.</p>`;
 }
 
 function wrongOf(outcomes: LoadReport['outcomes']): string {

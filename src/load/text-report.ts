@@ -93,21 +93,22 @@ export function shownClock({ clock, unmatched }: NonNullable<LoadReport['truth']
     : `two clocks: the engine's is ${range}, so only sums of both ways hold${speed}${lost}`;
 }
 
+/** In place of the lines of figures. */
+export const NO_TIMES = 'No request succeeded: there are no times of answers.';
+
 const COLUMNS = ['mean', 'p50', 'p90', 'p95', 'p99', 'p999', 'max'] as const;
 const NAME_WIDTH = 26;
 
 /** Ends with a line end. */
 export function tableOf(report: LoadReport): string {
-  const { run, latency, lateness, outcomes, truth, failed, confidence } = report;
+  const { run, outcomes, truth, failed, confidence } = report;
   const lines = [
     `${run.url}, ${run.model}, ${run.dialect}${run.stream ? ', streamed' : ''}`,
     `${shownArrivals(run.arrivals)}; ${run.workload}; ${(report.measuredMs / 1000).toFixed(1)} s measured`,
     '',
     ...summary(report).map(([name, text]) => `  ${name.padEnd(10)} ${text}`),
     '',
-    heading('milliseconds'),
-    ...MEASURES.filter(([name]) => latency[name].count > 0).map(([name, text]) => line(text, latency[name])),
-    ...(run.arrivals.kind === 'closed' ? [] : [line('sent later than intended', lateness)]),
+    ...times(report),
   ];
   if (confidence !== undefined) lines.push('', `  95 %: ${intervals(confidence)}`);
   if (truth !== undefined) {
@@ -119,6 +120,15 @@ export function tableOf(report: LoadReport): string {
     lines.push('', '  failed with', ...wrong.map(([what, count]) => `    ${grouped(count)} × ${what}`));
   if (failed.length > 0) lines.push('', '  not as wanted', ...failed.map((what) => `    ${what}`));
   return `${lines.join('\n')}\n`;
+}
+
+/** How long answers took, and how late requests were sent; without an answer a sentence says so. */
+function times({ counts, latency, lateness, run }: LoadReport): string[] {
+  const lines = MEASURES.filter(([name]) => latency[name].count > 0).map(([name, text]) => line(text, latency[name]));
+  if (run.arrivals.kind !== 'closed' && lateness.count > 0) lines.push(line('sent later than intended', lateness));
+  const table = lines.length > 0 ? [heading('milliseconds'), ...lines] : [];
+  if (counts.ok > 0) return table;
+  return [`  ${NO_TIMES}`, ...(table.length > 0 ? ['', ...table] : [])];
 }
 
 function intervals({ ttftMeanMs, e2eMeanMs }: NonNullable<LoadReport['confidence']>): string {

@@ -71,9 +71,26 @@ t.test('sums a run up: what was lost counts against goodput, what went wrong is 
 t.test('a run without any answer is summed up, too', (t) => {
   const none = loadReport(RUN, { ...DONE, endMs: 500 } as LoadRun, new Recorder({}), []);
   t.match(none, { measuredMs: 0, shares: { errors: 0, goodput: 0 }, rates: { requestsPerSecond: 0 } });
+  const nothing = 'No request succeeded: there are no times of answers.';
   t.match(tableOf(none), '0 ok, 0 failed');
+  t.match(tableOf(none), `\n\n  ${nothing}\n`);
+  t.notMatch(tableOf(none), /milliseconds|p50/);
   t.match(htmlOf(none), '</html>');
+  t.match(htmlOf(none), `<p>${nothing}</p>`);
+  t.notMatch(htmlOf(none), '<th>p50</th>');
   t.equal(none.truth, undefined);
+  t.end();
+});
+
+t.test('a run in which all failed says so, and how late its requests were sent', (t) => {
+  const recorder = new Recorder({});
+  recorder.add(sampleFor({ outcome: 'reset' }), answerFor({ outcome: 'reset' }));
+  const text = tableOf(loadReport(RUN, DONE, recorder, []));
+  t.match(
+    text,
+    /No request succeeded: there are no times of answers\.\n\n {2}milliseconds .*\n {2}sent later than intended /,
+  );
+  t.match(text, '1 × reset');
   t.end();
 });
 
