@@ -134,15 +134,15 @@ function messageOf({ body, room = 0 }: DispatchOptions, head: string): Message {
   return { head, body, room };
 }
 
-/** Writes a message with one system call where the kernel takes it. */
+/** Writes a message, with one system call where it is not large and the kernel takes it. */
 function writeMessage(writer: SocketWriter, { body, head, room }: Message, isSecure: boolean): void {
   const bytes = head.length + body.byteLength;
   if (head.length <= room) {
     const message = Buffer.from(body.buffer, body.byteOffset - head.length, bytes);
     message.write(head, 'latin1');
-    writer.write(message);
+    writer.writeInTurns(message);
   } else if (body.byteLength >= SMALL_BODY_BYTES) {
-    writer.write(Buffer.from(head, 'latin1'), body);
+    writer.writeInTurns(Buffer.from(head, 'latin1'), body);
   } else if (isSecure || bytes > SCRATCH_BYTES) {
     const message = Buffer.allocUnsafe(bytes);
     message.write(head, 'latin1');

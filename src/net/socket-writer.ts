@@ -52,6 +52,12 @@ function streamBinding(): StreamBinding | null {
 /** Null where there is none, or with the permission model. */
 export const STREAM_BINDING: StreamBinding | null = streamBinding();
 
+/**
+ * Bytes of a message that are given to the kernel in one turn of the event loop. It copies them all, and what is sent to the same machine
+ * reaches its reader within the call: 10 MB take 3 to 5 ms.
+ */
+const BYTES_PER_TURN = 512 * 1024;
+
 /** For all writes until one needs it. */
 let spare: WriteRequest | null = null;
 
@@ -73,6 +79,8 @@ export class SocketWriter {
   readonly #isRaw: boolean;
   /** Bytes of the writes that the kernel has not taken whole. */
   #pending = 0;
+  /** What is left of a message that is sent in parts, which is no part of `#pending`. */
+  #rest: Uint8Array | null = null;
   #failed = false;
   /** Of a stream: its queue was not empty after a write. */
   #waits = false;
@@ -92,7 +100,8 @@ export class SocketWriter {
 
   /** Bytes whose memory the socket still needs: a write counts whole until its last byte has left. */
   get queuedBytes(): number {
-    return this.#isRaw ? this.#pending : this.#socket.writableLength;
+    const queued = this.#isRaw ? this.#pending : this.#socket.writableLength;
+    return this.#rest === null ? queued : queued + this.#rest.byteLength;
   }
 
   /** Whether more can be sent: no write has failed, and the socket is not destroyed. */
@@ -124,12 +133,39 @@ export class SocketWriter {
     return this.#pending;
   }
 
+  /**
+   * As `write`, but of a large message other sockets have their turn behind each half of a megabyte. Until `queuedBytes` is 0, nothing
+   * else may be written, and the socket not be ended.
+   */
+  writeInTurns(bytes: Uint8Array, more: Uint8Array | null = null): number {
+    const large = more ?? bytes;
+    if (large.byteLength <= BYTES_PER_TURN) return this.write(bytes, more);
+    sendsMemory(large);
+    this.#rest = large.subarray(BYTES_PER_TURN);
+    const part = large.subarray(0, BYTES_PER_TURN);
+    const queued = more === null ? this.write(part) : this.write(bytes, part);
+    if (queued === 0) setImmediate(goOn, this);
+    return this.queuedBytes;
+  }
+
+  /** @internal What was queued has left. */
+  goOn(): void {
+    const rest = this.#rest;
+    if (rest !== null) {
+      const isLast = rest.byteLength <= BYTES_PER_TURN;
+      this.#rest = isLast || !this.isOpen ? null : rest.subarray(BYTES_PER_TURN);
+      if (this.write(isLast ? rest : rest.subarray(0, BYTES_PER_TURN)) === 0) setImmediate(goOn, this);
+      if (this.#rest === null) sentMemory(rest);
+    } else if (this.isOpen) {
+      this.#onDrain?.();
+    }
+  }
+
   /** @internal A write that was queued has ended. */
   sent(bytes: number, status: number): void {
     this.#pending -= bytes;
-    if (this.#socket.destroyed) return;
-    if (status !== 0) this.#fail(status);
-    else if (this.#pending === 0) this.#onDrain?.();
+    if (status !== 0 && !this.#socket.destroyed) this.#fail(status);
+    if (this.#pending === 0) this.goOn();
   }
 
   #fail(status: number): void {
@@ -155,6 +191,10 @@ export class SocketWriter {
   readonly #streamed = (): void => {
     if (!this.#waits || this.#socket.writableLength > 0 || this.#socket.destroyed) return;
     this.#waits = false;
-    this.#onDrain?.();
+    this.goOn();
   };
+}
+
+function goOn(writer: SocketWriter): void {
+  writer.goOn();
 }

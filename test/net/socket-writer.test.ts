@@ -113,6 +113,100 @@ t.test('the memory of a queued write is not freed before it has left or is dropp
   t.equal(dropped.byteLength, 0);
 });
 
+/** What is sent in one turn of a large message. */
+const PART = 512 * 1024;
+
+for (const head of ['', 'head ']) {
+  t.test(`a large message ${head === '' ? 'alone' : 'behind a small one'} leaves in parts, a turn each`, async (t) => {
+    const { near, far } = await pair(t);
+    const received = collect(far.resume());
+    const drained = Promise.withResolvers<void>();
+    let drains = 0;
+    const writer = new SocketWriter(near, () => {
+      drains++;
+      drained.resolve();
+    });
+    const large = bytesOf(LARGE + 1, 1);
+    const length = head.length + large.byteLength;
+    const queued = head === '' ? writer.writeInTurns(large) : writer.writeInTurns(Buffer.from(head), large);
+    t.ok(queued >= length - PART - head.length && queued <= length, `${queued} of ${length} wait`);
+    freeMemory(large);
+    t.equal(large.byteLength, LARGE + 1, 'its memory is needed');
+    const [first] = (await once(far, 'data')) as [Buffer];
+    t.ok(first.byteLength <= PART + head.length);
+    let turns = 0;
+    let before = writer.queuedBytes;
+    while (writer.queuedBytes > 0) {
+      await new Promise(setImmediate);
+      t.ok(before - writer.queuedBytes <= 2 * PART + head.length, 'a part or two end in a turn');
+      before = writer.queuedBytes;
+      turns++;
+    }
+    t.ok(turns >= 8, `${turns} turns`);
+    await drained.promise;
+    freeMemory(large);
+    t.equal(large.byteLength, 0, 'its memory is free');
+    t.equal(writer.write(Buffer.from('end')), 0, 'the next write');
+    near.end();
+    await once(far, 'end');
+    t.ok(received().equals(Buffer.concat([Buffer.from(head), bytesOf(LARGE + 1, 1), Buffer.from('end')])));
+    t.equal(drains, 1);
+  });
+}
+
+t.test('a message of one part is written at once', async (t) => {
+  const { near, far } = await pair(t);
+  const received = collect(far.resume());
+  const writer = new SocketWriter(near, null);
+  writer.writeInTurns(Buffer.from('head '), bytesOf(PART, 1));
+  near.end();
+  await once(far, 'end');
+  t.ok(received().equals(Buffer.concat([Buffer.from('head '), bytesOf(PART, 1)])));
+});
+
+for (const reads of [true, false]) {
+  t.test(`the rest of a large message is dropped with a socket that is ${reads ? '' : 'not '}read`, async (t) => {
+    const { near, far } = await pair(t);
+    if (reads) far.resume();
+    const writer = new SocketWriter(near, () => t.fail('it has not left'));
+    const large = bytesOf(LARGE, 2);
+    t.ok(writer.writeInTurns(large) > 0);
+    near.destroy();
+    freeMemory(large);
+    t.equal(large.byteLength, LARGE, 'the socket closes in a later turn');
+    await once(near, 'close');
+    await new Promise(setImmediate);
+    t.equal(writer.queuedBytes, 0);
+    freeMemory(large);
+    t.equal(large.byteLength, 0);
+  });
+}
+
+t.test('a reset within a large message destroys the socket with one error', async (t) => {
+  const { near, far } = await pair(t);
+  const writer = new SocketWriter(near, () => t.fail('it has not left'));
+  const errors: Error[] = [];
+  near.on('error', (error) => errors.push(error));
+  const closed = new Promise((resolve) => near.once('close', resolve));
+  t.ok(writer.writeInTurns(bytesOf(LARGE, 3)) > 0);
+  far.resetAndDestroy();
+  await closed;
+  await new Promise(setImmediate);
+  t.equal(errors.length, 1);
+  t.same([writer.isOpen, writer.queuedBytes], [false, 0]);
+});
+
+t.test('a large message leaves a stream in parts', async (t) => {
+  const [near, far] = duplexPair() as [Duplex, Duplex];
+  const drained = Promise.withResolvers<void>();
+  const writer = new SocketWriter(near as unknown as Socket, drained.resolve);
+  t.equal(writer.writeInTurns(Buffer.from('head '), bytesOf(LARGE, 4)), LARGE + 5);
+  const received = collect(far);
+  await drained.promise;
+  await new Promise(setImmediate);
+  t.ok(received().equals(Buffer.concat([Buffer.from('head '), bytesOf(LARGE, 4)])));
+});
+
 t.test('the socket ends behind what is queued', async (t) => {
   const { near, far } = await pair(t);
   const writer = new SocketWriter(near, null);
