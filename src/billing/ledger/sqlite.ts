@@ -1,7 +1,7 @@
 // The ledger's database in one SQLite file: WAL, every commit synced to the disk. Statements run synchronously in the thread
 // that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
 
-import { existsSync, realpathSync, renameSync, statSync } from 'node:fs';
+import { existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
@@ -294,22 +294,29 @@ export class SqliteDatabase implements Database {
     return this.transaction(work, `begin; ${READ}`);
   }
 
-  /** Pages are copied some at a time, so that this thread goes on with commits; a commit of it is copied along. */
+  /**
+   * Copies the file as it is when the copy begins. Pages are copied some at a time, so that this thread goes on with commits. The copy has
+   * a connection with an open read transaction: without it SQLite begins again at the first page after each commit of another connection.
+   */
   readonly backUp = async (file: string): Promise<void> => {
+    if (this.file === null) throw new LedgerError('backup-unsupported', 'A store in memory has no file to back up');
     if (existsSync(file))
       throw new LedgerError('backup-unsupported', `${file} exists: a backup is written to a new file`);
+    this.#checkFiles();
+    const { backup, DatabaseSync } = loadDriver();
     const partial = `${file}.partial`;
-    // SQLite refuses to copy the first pages while a transaction of this connection is open ("not an error"); it waits with later ones.
-    const before = this.#turns.last;
-    const turn = Promise.withResolvers<void>();
-    this.#turns.last = turn.promise;
-    await before;
+    const source = new DatabaseSync(this.file, { timeout: BUSY_MS });
     try {
-      await loadDriver().backup(this.#connection, partial, { rate: BACKUP_PAGES, progress: () => turn.resolve() });
+      source.exec(`begin; ${READ}`);
+      await backup(source, partial, { rate: BACKUP_PAGES });
+      renameSync(partial, file);
+    } catch (error) {
+      // It may have filled the disk of the store.
+      rmSync(partial, { force: true });
+      throw error;
     } finally {
-      turn.resolve();
+      source.close();
     }
-    renameSync(partial, file);
   };
 
   blame(error: unknown): Blame {

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
@@ -84,34 +84,77 @@ for (const end of ['-wal', '-shm']) {
   });
 }
 
-t.test('a backup begins behind an open transaction, and goes on while later ones are open', async (t) => {
+t.test(
+  'a backup ends while another connection commits all the time, and is the file as it was at its beginning',
+  async (t) => {
+    const folder = t.testdir();
+    const file = join(folder, 'file.db');
+    const writer = new SqliteDatabase(file, systemClock);
+    const database = new SqliteDatabase(file, systemClock);
+    t.teardown(async () => {
+      await database.close();
+      await writer.close();
+    });
+    await writer.transaction(async (session) => {
+      await session.all('create table pages (bytes blob)');
+      // Many times what is copied at once.
+      for (let row = 0; row < 8; row++) await session.all('insert into pages select zeroblob(8000000)');
+    });
+    let ended = false;
+    let commits = 0;
+    const copied = database.backUp(join(folder, 'copy.db')).finally(() => (ended = true));
+    const deadline = Date.now() + 5000;
+    for (; !ended && Date.now() < deadline; commits++) {
+      await writer.transaction((session) => session.all(`insert into pages values ('${commits}')`));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    t.ok(ended, 'the copy is complete while commits go on');
+    await copied;
+    t.ok(commits > 1);
+    const copy = new SqliteDatabase(join(folder, 'copy.db'), systemClock);
+    t.teardown(() => copy.close());
+    const [row] = await copy.transaction((session) => session.all('select count(*) as pages from pages'));
+    t.equal(Number(row?.['pages']), 8);
+  },
+);
+
+t.test('a backup does not wait for a transaction that is open, nor contain it', async (t) => {
   const folder = t.testdir();
   const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
   t.teardown(() => database.close());
-  const opened = Promise.withResolvers<void>();
+  await database.transaction((session) => session.all('create table pages (bytes blob)'));
   const gate = Promise.withResolvers<void>();
-  const before = database.transaction(async (session) => {
-    await session.all('create table pages (bytes blob)');
-    // More than is copied at once.
-    await session.all('insert into pages select zeroblob(12000000)');
+  const opened = Promise.withResolvers<void>();
+  const open = database.transaction(async (session) => {
+    await session.all("insert into pages values ('1')");
     opened.resolve();
     await gate.promise;
   });
   await opened.promise;
-  const copied = database.backUp(join(folder, 'copy.db'));
-  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-  t.notOk(existsSync(join(folder, 'copy.db.partial')), 'nothing is copied yet');
+  await database.backUp(join(folder, 'copy.db'));
   gate.resolve();
-  await before;
-  for (let commit = 0; commit < 3; commit++) {
-    await database.transaction(async (session) => {
-      await session.all(`insert into pages values ('${commit}')`);
-      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-    });
-  }
-  await copied;
+  await open;
   const copy = new SqliteDatabase(join(folder, 'copy.db'), systemClock);
   t.teardown(() => copy.close());
-  const [row] = await copy.transaction((session) => session.all('select count(*) as pages from pages'));
-  t.ok(Number(row?.['pages']) >= 1);
+  t.same(await copy.transaction((session) => session.all('select * from pages')), []);
+});
+
+t.test('a backup that fails leaves no part of a file', async (t) => {
+  const folder = t.testdir();
+  const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
+  t.teardown(() => database.close());
+  await database.transaction((session) => session.all('create table pages (bytes blob)'));
+  const target = join(folder, 'target');
+  mkdirSync(target);
+  // SQLite writes to it, and then it cannot get its name.
+  const copied = database.backUp(join(target, 'copy.db'));
+  mkdirSync(join(target, 'copy.db'));
+  await t.rejects(copied);
+  t.same(readdirSync(target), ['copy.db']);
+});
+
+t.test('a store in memory is not backed up', async (t) => {
+  const database = new SqliteDatabase(':memory:', systemClock);
+  t.teardown(() => database.close());
+  await t.rejects(database.backUp(join(t.testdir(), 'copy.db')), { message: /in memory/ });
 });
