@@ -9,6 +9,7 @@ import {
   choice,
   decimal,
   duration,
+  hostOrBlock,
   integer,
   integerOr,
   list,
@@ -49,12 +50,6 @@ const PATH: Pattern = { pattern: /^\/\S*$/, hint: 'a path that begins with /' };
 const ORIGIN: Pattern = {
   pattern: /^(?:\*|[Hh][Tt][Tt][Pp][Ss]?:\/\/[^/?#@\s]+)$/,
   hint: '"*" or an origin, such as "https://app.example"',
-};
-/** In a CIDR block the prefix has up to 32 bits for IPv4 and up to 128 for IPv6. */
-const HOST_OR_BLOCK: Pattern = {
-  pattern:
-    /^(?:[^\s/:@]+|\[?[0-9A-Fa-f:.]+\]?|(?:\d{1,3}\.){3}\d{1,3}\/(?:[12]?\d|3[0-2])|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\/(?:\d\d?|1[01]\d|12[0-8]))$/,
-  hint: 'a host name, an address or a CIDR block, such as "10.1.0.0/16"',
 };
 const HOST_NAME: Pattern = { pattern: /^[^\s/:@,]+$/, hint: 'a host name without a port' };
 const STORE: Pattern = {
@@ -618,13 +613,9 @@ export const SCHEMA = section('General', {
     connectTimeout: setting(duration(), '5s', 'Longest wait for name lookup and connection to the server of a page.'),
     firstByteTimeout: setting(duration(), '10s', 'Longest wait for the head of an answer.'),
     maxBytes: setting(bytes(), '10MB', 'Largest page, counted after decompression.'),
-    allow: setting(
-      list(string(HOST_OR_BLOCK)),
-      [],
-      'Hosts and CIDR blocks that may be fetched although they are private.',
-    ),
+    allow: setting(list(hostOrBlock()), [], 'Hosts and CIDR blocks that may be fetched although they are private.'),
     deny: setting(
-      list(string(HOST_OR_BLOCK)),
+      list(hostOrBlock()),
       [],
       'Hosts, with their subdomains, and CIDR blocks that are not fetched, whatever allow says.',
     ),
@@ -772,7 +763,7 @@ export const SCHEMA = section('General', {
       'Credit in USD below which credit.low is sent, for accounts without a threshold.',
       RESTART,
     ),
-    allow: setting(list(string(HOST_OR_BLOCK)), [], 'Private hosts and CIDR blocks that may receive webhooks.'),
+    allow: setting(list(hostOrBlock()), [], 'Private hosts and CIDR blocks that may receive webhooks.'),
     timeout: setting(duration(), '15s', 'Longest wait for the answer of a receiver.'),
     retention: setting(
       duration({ min: 60_000, max: 3_650 * 86_400_000 }),

@@ -210,17 +210,43 @@ export function address(defaultHost: string): ValueType<Address, Quantity> {
   return { kind: 'address', schema, suffix: '' };
 }
 
+function isAddressBlock(text: string): boolean {
+  const [address = '', bits = '0', ...more] = text.split('/');
+  const version = address.includes('%') ? 0 : isIP(address);
+  const isBlock = /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
+  return version !== 0 && isBlock && more.length === 0;
+}
+
 /** An IP address or a CIDR block. */
 export function addressBlock(): ValueType<string> {
   const problem = 'must be an IP address or a CIDR block, such as "10.0.0.0/8" or "fd00::/8"';
-  const schema = parsed<string, string>((raw) => {
-    const [address = '', bits = '0', ...more] = typeof raw === 'string' ? raw.split('/') : [];
-    const version = address.includes('%') ? 0 : isIP(address);
-    const isBlock = /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
-    return version === 0 || !isBlock || more.length > 0 ? { problem } : (raw as string);
-  });
+  const schema = parsed<string, string>((raw) => (typeof raw === 'string' && isAddressBlock(raw) ? raw : { problem }));
   JSON_SCHEMA.add(schema, { type: 'string', pattern: String.raw`^[\da-fA-F:.]+(/\d{1,3})?$|${VARIABLE}` });
   return { kind: 'block', schema, suffix: '' };
+}
+
+/**
+ * Without a port, a wildcard and empty labels; a dot at the end is allowed. A name whose last label is a number is an address of IPv4,
+ * or invalid (URL Standard, "ends in a number checker"): `127.1` and `300.1.1.1` are no names.
+ */
+function isHostName(text: string): boolean {
+  if (!/^(?:[^\s/:@,*?#\\[\].]+\.)*[^\s/:@,*?#\\[\].]+\.?$/.test(text)) return false;
+  const hostname = URL.parse(`http://${text}/`)?.hostname ?? '';
+  return hostname !== '' && isIP(hostname.replace(/\.$/, '')) === 0;
+}
+
+/** A host name, an IP address, of IPv6 with or without brackets, or a CIDR block. */
+export function hostOrBlock(): ValueType<string> {
+  const problem = 'must be a host name, an address or a CIDR block, such as "10.1.0.0/16"';
+  const schema = parsed<string, string>((raw) => {
+    if (typeof raw !== 'string') return { problem };
+    const [, inBrackets] = /^\[(.*:.*)\]$/.exec(raw) ?? [];
+    const isAddress =
+      inBrackets === undefined ? isAddressBlock(raw) : !inBrackets.includes('/') && isAddressBlock(inBrackets);
+    return isAddress || isHostName(raw) ? raw : { problem };
+  });
+  JSON_SCHEMA.add(schema, { type: 'string', pattern: String.raw`^[^\s/@*,]+(/\d{1,3})?$|${VARIABLE}` });
+  return { kind: 'string', schema, suffix: '' };
 }
 
 /** A port, or the name of one as RFC 6335 §5.1 has them; always a text. */

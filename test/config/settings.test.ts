@@ -289,21 +289,54 @@ t.test('names in Settings are camel case and carry the unit of durations', async
   t.same(idle?.resolvedPath, ['timeouts', 'idleMs']);
 });
 
-t.test('fetch.allow takes host names, addresses and CIDR blocks', async (t) => {
-  const allow = (entry: string): boolean => 'settings' in resolveSettings({ fetch: { allow: [entry] } });
+t.test('lists of hosts take host names, addresses and CIDR blocks, and nothing that would match no host', async (t) => {
+  const takes = (entry: string): boolean[] =>
+    [{ fetch: { allow: [entry] } }, { fetch: { deny: [entry] } }, { webhooks: { allow: [entry] } }].map(
+      (settings) => 'settings' in resolveSettings(settings),
+    );
   for (const good of [
-    'wiki.local',
-    '10.0.0.1',
-    '10.0.0.0/8',
-    '[fd00::1]',
-    'fd00::/8',
-    '::1',
-    '0.0.0.0/0',
-    'fe80::/128',
+    ...[
+      'wiki.local',
+      'wiki.local.',
+      'localhost',
+      'foo_bar',
+      'ünï.test',
+      'a.9b',
+      'dead.beef',
+      '1e1',
+      '3com.test',
+      '1.2.3.test',
+    ],
+    ...['10.0.0.1', '10.0.0.0/8', '[fd00::1]', 'fd00::/8', '::1', '0.0.0.0/0', 'fe80::/128', '::ffff:10.0.0.1'],
   ])
-    t.ok(allow(good), good);
-  for (const bad of ['', '10.0.0.0/33', '10.0/8', 'fd00::/129', 'http://wiki', 'a b', 'wiki:80', 'me@wiki'])
-    t.notOk(allow(bad), bad);
+    t.same(takes(good), [true, true, true], good);
+  for (const bad of [
+    ...[
+      '',
+      '10.0.0.0/33',
+      '10.0/8',
+      'fd00::/129',
+      'http://wiki',
+      'a b',
+      'wiki:80',
+      'me@wiki',
+      'a,b',
+      'a?b',
+      'a#b',
+      'a\\b',
+    ],
+    // The last label is a number: addresses in other spellings, or nothing at all.
+    ...['300.1.1.1', '10.0.0.999', '1.2.3', '127.1', '0x7f.1', '0x10', '256', '1.2.3.4.5', 'a.1', 'a.0x', '10.0.0.1.'],
+    ...['999.0.0.0/8', ':::', '1:2', '[::1', '::1]', '[1.2.3.4]', '[::1]/128', '[fd00::/8]', '::1%lo'],
+    ...['*.corp', '*', '.corp', 'a..b', '.'],
+  ])
+    t.same(takes(bad), [false, false, false], bad);
+  t.match(resolveSettings({ fetch: { allow: ['300.1.1.1'] } }), {
+    mistakes: [{ path: 'fetch.allow[0]', message: /^must be a host name, an address or a CIDR block/ }],
+  });
+  t.match(resolveSettings({ fetch: { allow: [10.1 as unknown as string] } }), {
+    mistakes: [{ path: 'fetch.allow[0]' }],
+  });
 });
 
 t.test('payments are complete or off', async (t) => {
