@@ -47,6 +47,7 @@ export class LedgerMetrics {
   // A series that begins at 0 shows its first increase.
   readonly #ok = this.#commits.at('ok');
   readonly #failed = this.#commits.at('failed');
+  readonly #crossed = { soft: this.#budgets.at('soft'), hard: this.#budgets.at('hard') };
   /** Resolved once per model; a basis that never occurs has no series. */
   readonly #models = new Map<string, { readonly spent: Cell; measured?: Cell; estimated?: Cell }>();
 
@@ -65,7 +66,7 @@ export class LedgerMetrics {
 
   /** Spending has crossed a threshold of a budget. */
   budgetCrossed(threshold: 'soft' | 'hard'): void {
-    this.#budgets.at(threshold).value++;
+    this.#crossed[threshold].value++;
   }
 
   /** A finished request is not recorded. */
