@@ -134,6 +134,8 @@ export class BillingService {
       onCrossed: (event) => void this.#alert(event),
       onFull: (kind, id) => log.error({ [kind]: id }, `too many limited ${kind}s: this one is refused`),
     });
+    const onProblem = (error: unknown, what: string): void => log.error({ problem: messageOf(error) }, what);
+    const onOver = (what: string): void => log.info(what);
     const behavior = leaseManager({
       openLedger: () => this.#openLedger(),
       settings: leaseSettings(settings),
@@ -143,11 +145,11 @@ export class BillingService {
       metrics: this.#metrics,
       onOpen: (ledger) => void this.#load(ledger),
       onPosted: (charge) => this.#limits.posted(charge),
-      onProblem: (error, what) => log.error({ problem: messageOf(error) }, what),
+      onProblem,
+      onOver,
     });
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
     const ledgerNow = (): Ledger | null => this.#ledger;
-    const onProblem = (error: unknown, what: string): void => log.error({ problem: messageOf(error) }, what);
     this.accountReader = system.spawn(accountReader({ ledger: ledgerNow, onProblem }), { name: 'accountReader' });
     const recording = requestLog({
       ledger: ledgerNow,
@@ -156,6 +158,7 @@ export class BillingService {
       epochMs,
       metrics: this.#metrics,
       onProblem,
+      onOver,
     });
     this.requestLog = system.spawn(recording, { name: 'requestLog', mailbox: MAILBOX });
     const dateMs = (): number => Math.floor(epochMs());

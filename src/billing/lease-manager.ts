@@ -4,8 +4,8 @@
 // absorbed by the operator, never charged to the customer. All state outlives a restart of the actor.
 
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
-import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
+import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { LeaseTable, MAX_LEFT } from './lease-table.ts';
 import { type Account, type Change, type Charge, type HoldAnswer, type Ledger, LedgerError } from './ledger/store.ts';
 import { type ReportedCharge, type UnpostedCharge, UnpostedCharges } from './unposted-charges.ts';
@@ -97,6 +97,8 @@ export interface LeaseManagerDeps {
   readonly onPosted: (charge: Charge) => void;
   /** Called with what the ledger refuses or cannot take. */
   readonly onProblem: (error: unknown, what: string) => void;
+  /** A problem that happened again and again is over. */
+  readonly onOver?: (what: string) => void;
 }
 
 const REOPEN_MS = 2000;
@@ -105,8 +107,6 @@ const REOPEN_MS = 2000;
 const RENEWALS = 3;
 
 const RETRY_MS = 1000;
-/** Between two reports of one problem. */
-const REPORT_MS = 1000;
 /** When the gateway shuts down, time is short. */
 const FLUSH_RETRY_MS = 100;
 
@@ -267,15 +267,25 @@ class LeaseManager {
   #stopped = false;
   #flushing: Flushing | null = null;
   #lastId = 0;
-  /** Problems that recur: when each was reported, and how often it has happened since. */
-  readonly #reported = new Map<string, { readonly atMs: number; more: number }>();
+  readonly #leasing: RecurringProblem;
+  readonly #returning: RecurringProblem;
+  readonly #renewals: RecurringProblem;
+  readonly #opens: RecurringProblem;
 
   constructor(deps: LeaseManagerDeps) {
     this.#deps = deps;
     this.#settings = deps.settings;
     this.#table = new LeaseTable(deps.memory, 0);
+    // Each may happen with every request while the store is away.
+    const recurring = (what: string): RecurringProblem =>
+      new RecurringProblem(what, { clock: () => this.#clock, onProblem: deps.onProblem, onOver: deps.onOver });
+    this.#opens = recurring('the store does not open; it is tried again');
+    this.#leasing = recurring('credit could not be leased or given back');
+    this.#returning = recurring('credit could not be given back; it returns when its lease ends');
+    this.#renewals = recurring('leases could not be renewed');
     this.#charges = new UnpostedCharges({
       ...{ metrics: deps.metrics, onPosted: deps.onPosted, onProblem: deps.onProblem },
+      delays: recurring('charges could not be posted and will be tried again'),
       onDelay: () => this.#retrySoon(),
       onAnswer: () => this.#checkFlushed(),
     });
@@ -368,22 +378,10 @@ class LeaseManager {
     return this.#table.trusted(this.#clock.now(), this.#deps.epochMs());
   }
 
-  /** Reports what may happen with each request while the store is away: at most once a second, with the number of times before. */
-  #recurring(error: unknown, what: string): void {
-    const nowMs = this.#clock.now();
-    const last = this.#reported.get(what) ?? { atMs: -Infinity, more: 0 };
-    if (nowMs - last.atMs < REPORT_MS) {
-      last.more++;
-      return;
-    }
-    this.#reported.set(what, { atMs: nowMs, more: 0 });
-    this.#deps.onProblem(error, last.more === 0 ? what : `${what}, and ${counted(last.more, 'time')} before`);
-  }
-
   #open(): void {
     if (this.#opening) return;
     this.#opening = true;
-    const { onOpen, onProblem, openLedger } = this.#deps;
+    const { onOpen, openLedger } = this.#deps;
     openLedger().then(
       (ledger) => {
         this.#opening = false;
@@ -394,7 +392,7 @@ class LeaseManager {
       },
       (error: unknown) => {
         this.#opening = false;
-        onProblem(error, 'the store does not open; it is tried again');
+        this.#opens.failed(error);
         this.#timers.once('open', REOPEN_MS, { type: 'Open' });
       },
     );
@@ -513,8 +511,9 @@ class LeaseManager {
     lease.version++;
     lease.again = false;
     work()
+      .then(() => this.#leasing.succeeded())
       .catch((error: unknown) => {
-        this.#recurring(error, 'credit could not be leased or given back');
+        this.#leasing.failed(error);
         metrics.refill('away');
         this.#refuseSome(
           lease,
@@ -920,8 +919,9 @@ class LeaseManager {
   async #release(id: string): Promise<void> {
     try {
       await this.#ledger?.release(id);
+      this.#returning.succeeded();
     } catch (error) {
-      this.#recurring(error, 'credit could not be given back; it returns when its lease ends');
+      this.#returning.failed(error);
     }
   }
 
@@ -1015,9 +1015,10 @@ class LeaseManager {
     this.#renewing = true;
     this.#timers.once('renew', this.#settings.leaseTtlMs / RENEWALS, { type: 'Renew' });
     this.#renewLeases(ledger)
+      .then(() => this.#renewals.succeeded())
       .catch((error: unknown) => {
         this.#renewed = false;
-        this.#recurring(error, 'leases could not be renewed');
+        this.#renewals.failed(error);
         this.#timers.once('renew', RETRY_MS, { type: 'Renew' });
       })
       .finally(() => {

@@ -3,6 +3,7 @@
 
 import type { Behavior, Clock, Context, Ref, TimerHandle } from '../actor/index.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
+import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { type RequestRecord, requestRecordId } from './ledger/request-records.ts';
 import type { Ledger } from './ledger/store.ts';
 
@@ -36,6 +37,8 @@ export interface RequestLogDeps {
   readonly epochMs: () => number;
   readonly metrics: Pick<LedgerMetrics, 'recordsDropped'>;
   readonly onProblem: (error: unknown, what: string) => void;
+  /** A problem that happened again and again is over. */
+  readonly onOver?: (what: string) => void;
 }
 
 /** Interval between two batches of a thread, and between two writes. */
@@ -98,6 +101,7 @@ export function requestLog(deps: RequestLogDeps): Behavior<RequestLogCommand> {
 class RequestLog {
   readonly #deps: RequestLogDeps;
   readonly #context: Context<RequestLogCommand>;
+  readonly #writes: RecurringProblem;
   #settings: RequestLogSettings;
   #waiting: RequestRecord[] = [];
   #writing: Promise<void> | null = null;
@@ -108,6 +112,11 @@ class RequestLog {
     this.#deps = deps;
     this.#context = context;
     this.#settings = deps.settings;
+    this.#writes = new RecurringProblem('requests could not be recorded; it is tried again', {
+      clock: () => context.clock,
+      onProblem: deps.onProblem,
+      onOver: deps.onOver,
+    });
     context.timers.once('prune', PRUNE_MS, { type: 'Prune' });
   }
 
@@ -154,13 +163,14 @@ class RequestLog {
     const batch = this.#waiting.slice(0, WRITE_ROWS);
     this.#writing = ledger.requests.add(batch).then(
       () => {
+        this.#writes.succeeded();
         this.#waiting = this.#waiting.slice(batch.length);
         this.#writing = null;
         if (this.#waiting.length > 0) this.#context.self.tell({ type: 'Write' });
       },
       (error: unknown) => {
         this.#writing = null;
-        this.#deps.onProblem(error, 'requests could not be recorded; it is tried again');
+        this.#writes.failed(error);
         this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
       },
     );

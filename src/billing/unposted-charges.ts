@@ -2,6 +2,7 @@
 
 import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
+import type { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { type Charge, type HoldSettlement, type Ledger, LedgerError, type Usage } from './ledger/store.ts';
 
 /** What a thread spent for one account, key and model since its last report. Amounts in pico-USD. */
@@ -34,6 +35,8 @@ export interface UnpostedChargesDeps {
   readonly metrics: Pick<LedgerMetrics, 'charged' | 'readWaiting'>;
   readonly onPosted: (charge: Charge) => void;
   readonly onProblem: (error: unknown, what: string) => void;
+  /** Charges that the ledger cannot take at the moment. */
+  readonly delays: Pick<RecurringProblem, 'failed' | 'succeeded'>;
   /** Charges wait for a call of `retry`. */
   readonly onDelay: () => void;
   /** The ledger has answered: fewer may wait than before. */
@@ -128,6 +131,7 @@ export class UnpostedCharges {
       }
     }
     if (failed.length > 0) this.#delayed(failed, problem);
+    else this.#deps.delays.succeeded();
   }
 
   #failed(batch: readonly UnpostedCharge[], error: unknown): void {
@@ -160,7 +164,7 @@ export class UnpostedCharges {
   /** One problem for all of them: a line for each would fill the log while many wait for the store. */
   #delayed(batch: readonly UnpostedCharge[], error: unknown): void {
     for (const one of batch) this.#posting.delete(one);
-    this.#deps.onProblem(error, `${counted(batch.length, 'charge')} could not be posted and will be tried again`);
+    this.#deps.delays.failed(error, `${counted(batch.length, 'charge')} could not be posted and will be tried again`);
     this.#deps.onDelay();
   }
 

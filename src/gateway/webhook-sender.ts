@@ -9,6 +9,7 @@ import type { Settings } from '../config/settings.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { createGuard, GuardedClient } from '../fetch/main-thread.ts';
 import type { Log } from '../telemetry/log.ts';
+import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 
 export type WebhookSettings = Settings['webhooks'];
 
@@ -84,6 +85,7 @@ export class WebhookSender {
   #guard: ReturnType<typeof createGuard> | null = null;
   #timer: TimerHandle | null = null;
   #ticking: Promise<void> | null = null;
+  readonly #ticks: RecurringProblem;
   /** Whether this process has the lease on sending. */
   #leads = false;
   #renewAtMs = 0;
@@ -92,6 +94,12 @@ export class WebhookSender {
   constructor(options: WebhookSenderOptions) {
     this.#options = options;
     this.#settings = options.settings;
+    const { clock, log } = options;
+    this.#ticks = new RecurringProblem('webhooks could not be read from the store', {
+      clock: () => clock,
+      onProblem: (error, what) => log.warn({ problem: messageOf(error) }, what),
+      onOver: (what) => log.info(what),
+    });
     this.#open();
     this.#arm();
   }
@@ -135,10 +143,11 @@ export class WebhookSender {
   }
 
   #arm(): void {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     this.#timer = clock.setTimeout(() => {
       this.#ticking = this.#tick()
-        .catch((error: unknown) => log.warn({ problem: messageOf(error) }, 'webhooks could not be read from the store'))
+        .then(() => this.#ticks.succeeded())
+        .catch((error: unknown) => this.#ticks.failed(error))
         .finally(() => {
           if (!this.#closing.signal.aborted) this.#arm();
         });

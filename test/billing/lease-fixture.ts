@@ -47,6 +47,8 @@ export interface Gateway {
   readonly memory: SharedArrayBuffer;
   readonly metrics: LedgerMetrics;
   readonly problems: string[];
+  /** Problems that are over. */
+  readonly over: readonly string[];
   readonly opened: () => number;
   /** Posts what waits; answers with what is lost. */
   readonly shutDown: () => Promise<readonly ReportedCharge[]>;
@@ -73,6 +75,7 @@ export async function openGateway(store: Store, options: GatewayOptions = {}): P
   const epochMs = (): number => START_MS + clock.now() + wall.stepMs;
   const metrics = new LedgerMetrics();
   const problems: string[] = [];
+  const over: string[] = [];
   let opened = 0;
   const manager: Ref<LeaseManagerCommand> = system.spawn(
     leaseManager({
@@ -88,6 +91,7 @@ export async function openGateway(store: Store, options: GatewayOptions = {}): P
       },
       onPosted: () => undefined,
       onProblem: (error, what) => problems.push(`${what}: ${String(error)}`),
+      onOver: (what) => over.push(what),
     }),
   );
   const startThread = (thread: number): LeaseCache =>
@@ -104,7 +108,7 @@ export async function openGateway(store: Store, options: GatewayOptions = {}): P
     manager.tell({ type: 'GiveUp', replyTo: system.spawn<readonly ReportedCharge[]>(() => lost.resolve) });
     return await lost.promise;
   };
-  return { manager, threads, memory, metrics, problems, opened: () => opened, shutDown, startThread };
+  return { manager, threads, memory, metrics, over, problems, opened: () => opened, shutDown, startThread };
 }
 
 /** A reservation as the pipeline makes it: at once, or by waiting. */

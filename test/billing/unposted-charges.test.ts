@@ -24,6 +24,7 @@ function world(): {
     metrics: { charged: () => undefined, readWaiting: () => undefined },
     onPosted: ({ id }) => told.push(`posted ${id}`),
     onProblem: (_error, what) => told.push(what),
+    delays: { failed: (_error, what) => told.push(String(what)), succeeded: () => undefined },
     onDelay: () => told.push('delay'),
     onAnswer: () => told.push('answer'),
   });

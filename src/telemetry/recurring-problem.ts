@@ -1,0 +1,56 @@
+// A problem that happens again and again while a part of the system is away, such as the store with a full disk: told at once,
+// then once a minute with its number, and told once more when it is over.
+
+import type { Clock } from '../actor/index.ts';
+import { counted } from '../config/units.ts';
+
+export interface RecurringProblemOptions {
+  readonly clock: () => Clock;
+  readonly onProblem: (error: unknown, what: string) => void;
+  readonly onOver?: ((what: string) => void) | undefined;
+}
+
+/** Between two reports. */
+const REPORT_MS = 60_000;
+
+/** A success is the end when nothing has failed for this long: successes and failures may alternate, as of two accounts of which one is locked. */
+const QUIET_MS = 5000;
+
+export class RecurringProblem {
+  readonly #options: RecurringProblemOptions;
+  readonly #what: string;
+  #times = 0;
+  /** Since the last report. */
+  #untold = 0;
+  #toldMs = -Infinity;
+  #failedMs = -Infinity;
+
+  /** `what` is a sentence. */
+  constructor(what: string, options: RecurringProblemOptions) {
+    this.#what = what;
+    this.#options = options;
+  }
+
+  /** `what` may say more of this time. */
+  failed(error: unknown, what: string = this.#what): void {
+    const nowMs = this.#options.clock().now();
+    this.#times++;
+    this.#failedMs = nowMs;
+    if (nowMs - this.#toldMs < REPORT_MS) {
+      this.#untold++;
+      return;
+    }
+    const more = this.#untold;
+    this.#untold = 0;
+    this.#toldMs = nowMs;
+    this.#options.onProblem(error, more === 0 ? what : `${what}, and ${counted(more, 'time')} before`);
+  }
+
+  succeeded(): void {
+    if (this.#times === 0 || this.#options.clock().now() - this.#failedMs < QUIET_MS) return;
+    this.#options.onOver?.(`it works again: ${this.#what}, ${counted(this.#times, 'time')}`);
+    this.#times = 0;
+    this.#untold = 0;
+    this.#toldMs = -Infinity;
+  }
+}
