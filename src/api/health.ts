@@ -18,6 +18,7 @@ export function health(exchange: Exchange, deps: ApiDeps): void {
     healthy_models: healthyModels(deps),
     prices_loaded: deps.catalog.some((model) => model.pricing !== undefined),
     ...degraded(deps),
+    ...ledger(deps),
     ...cluster(deps),
   });
 }
@@ -25,6 +26,11 @@ export function health(exchange: Exchange, deps: ApiDeps): void {
 /** Nothing of a gateway that is alone by its settings. Losing the engine does not make a gateway unready: it goes on alone. */
 function cluster({ cluster: { connected, enabled, gateways } }: ApiDeps): object {
   return enabled ? { cluster: { connected, gateways } } : {};
+}
+
+/** Nothing while work on the ledger succeeds. What is free, and what leases cover, is served without it. */
+function ledger({ billing }: ApiDeps): object {
+  return billing?.leases.failing === true ? { ledger: { failing: true } } : {};
 }
 
 /** Why a CRN whose last probe was good may not be asked. */

@@ -71,6 +71,11 @@ const HEALTH: Schema = {
         },
       },
     },
+    ledger: {
+      type: 'object',
+      description: 'Only while work on the store fails; what is free, and what leases cover, is served meanwhile',
+      fields: { failing: { type: 'boolean', description: 'True' } },
+    },
     cluster: {
       type: 'object',
       description:

@@ -123,6 +123,11 @@ export class LeaseCache {
     leaseManager.tell({ type: 'Join', thread, replyTo });
   }
 
+  /** Whether the last work on the ledger failed. */
+  get failing(): boolean {
+    return this.#table.failing;
+  }
+
   /**
    * Reserves `most` at once. An account that pays later gets `most` always.
    * @returns the pico-USD that are reserved; 0: call `fund`

@@ -278,14 +278,21 @@ class LeaseManager {
     this.#table = new LeaseTable(deps.memory, 0);
     // Each may happen with every request while the store is away.
     const recurring = (what: string): RecurringProblem =>
-      new RecurringProblem(what, { clock: () => this.#clock, onProblem: deps.onProblem, onOver: deps.onOver });
+      new RecurringProblem(what, {
+        clock: () => this.#clock,
+        onProblem: deps.onProblem,
+        onOver: deps.onOver,
+        onChange: () => this.#table.setFailing(problems.some(({ active }) => active)),
+      });
     this.#opens = recurring('the store does not open; it is tried again');
     this.#leasing = recurring('credit could not be leased or given back');
     this.#returning = recurring('credit could not be given back; it returns when its lease ends');
     this.#renewals = recurring('leases could not be renewed');
+    const delays = recurring('charges could not be posted and will be tried again');
+    const problems = [this.#leasing, this.#returning, this.#renewals, delays];
     this.#charges = new UnpostedCharges({
       ...{ metrics: deps.metrics, onPosted: deps.onPosted, onProblem: deps.onProblem },
-      delays: recurring('charges could not be posted and will be tried again'),
+      delays,
       onDelay: () => this.#retrySoon(),
       onAnswer: () => this.#checkFlushed(),
     });

@@ -1,7 +1,8 @@
 // Credit of prepaid accounts in memory that all threads of a gateway share: one cell for each account, from which threads
 // draw, and to which they return, without a message.
 //
-// Layout. Two 32-bit words: cells, threads. Two 64-bit words: the times until which leases may be used. Then for each cell
+// Layout. Two 32-bit words: cells, threads. Two 64-bit words: the times until which leases may be used. A 32-bit word: 1 while work on
+// the ledger fails, and one that is unused. Then for each cell
 // 64-bit amounts in pico-USD: FREE, and for each thread USED. Then for each cell five 32-bit words:
 //   GENERATION  names the present use of the cell; counted up before it is used for another account
 //   WAITING     requests that wait in the lease manager: threads draw nothing then, so that nobody overtakes them
@@ -23,7 +24,7 @@
 //    all USED at 0, no thread holds anything of the cell, and it can be used for another account.
 // 4. FREE is negative when the ledger took back credit that is in use: what returns makes that up before it can be drawn.
 
-const HEADER_BYTES = 24;
+const HEADER_BYTES = 32;
 const FIELDS = 5;
 const GENERATION = 0;
 const WAITING = 1;
@@ -55,6 +56,7 @@ export class LeaseTable {
   readonly cells: number;
   readonly threads: number;
   readonly #untilMs: BigInt64Array;
+  readonly #failing: Int32Array;
   readonly #amounts: BigInt64Array;
   readonly #words: Int32Array;
   /** Amounts of a cell: FREE, then USED of each thread. */
@@ -72,6 +74,7 @@ export class LeaseTable {
     this.#columns = 1 + threads;
     this.#own = 1 + thread;
     this.#untilMs = new BigInt64Array(memory, 8, 2);
+    this.#failing = new Int32Array(memory, 24, 1);
     this.#amounts = new BigInt64Array(memory, HEADER_BYTES, cells * this.#columns);
     this.#words = new Int32Array(memory, HEADER_BYTES + cells * this.#columns * 8, cells * FIELDS);
   }
@@ -87,6 +90,11 @@ export class LeaseTable {
     this.#trustSteadyMs = Number(Atomics.load(this.#untilMs, 0));
     this.#trustWallMs = Number(Atomics.load(this.#untilMs, 1));
     return steadyMs < this.#trustSteadyMs && wallMs < this.#trustWallMs;
+  }
+
+  /** Whether the last work on the ledger failed. */
+  get failing(): boolean {
+    return Atomics.load(this.#failing, 0) === 1;
   }
 
   generation(cell: number): number {
@@ -127,6 +135,10 @@ export class LeaseTable {
   trust(steadyMs: number, wallMs: number): void {
     Atomics.store(this.#untilMs, 0, BigInt(Math.floor(steadyMs)));
     Atomics.store(this.#untilMs, 1, BigInt(Math.floor(wallMs)));
+  }
+
+  setFailing(failing: boolean): void {
+    Atomics.store(this.#failing, 0, failing ? 1 : 0);
   }
 
   /** FREE, of a closed cell too. */

@@ -8,6 +8,8 @@ export interface RecurringProblemOptions {
   readonly clock: () => Clock;
   readonly onProblem: (error: unknown, what: string) => void;
   readonly onOver?: ((what: string) => void) | undefined;
+  /** It has begun, or is over. */
+  readonly onChange?: () => void;
 }
 
 /** Between two reports. */
@@ -31,11 +33,17 @@ export class RecurringProblem {
     this.#options = options;
   }
 
+  /** It has happened and is not over. */
+  get active(): boolean {
+    return this.#times > 0;
+  }
+
   /** `what` may say more of this time. */
   failed(error: unknown, what: string = this.#what): void {
     const nowMs = this.#options.clock().now();
     this.#times++;
     this.#failedMs = nowMs;
+    if (this.#times === 1) this.#options.onChange?.();
     if (nowMs - this.#toldMs < REPORT_MS) {
       this.#untold++;
       return;
@@ -52,5 +60,6 @@ export class RecurringProblem {
     this.#times = 0;
     this.#untold = 0;
     this.#toldMs = -Infinity;
+    this.#options.onChange?.();
   }
 }

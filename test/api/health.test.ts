@@ -1,4 +1,8 @@
 // `GET /health` through start, service and drain, and the key check `GET /svc/auth/check`.
+
+import { renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import t from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
@@ -51,6 +55,22 @@ t.test('health counts the models that have a usable CRN, and reports whether pri
     prices_loaded: true,
     degraded_models: [{ model: 'other', servers: 1, up: 0, reasons: ['connection refused'] }],
   });
+});
+
+t.test('health stays ok while work on the store fails, and says so', async (t) => {
+  const host = await startHost(t);
+  const file = join(t.testdir(), 'ledger.db');
+  const { ask } = await open(t, 'inject', { store: `sqlite:${file}`, credit: { leaseTtl: '1s' } }, host);
+  t.notOk('ledger' in ((await ask({ path: '/health' })).json() as object));
+  renameSync(file, `${file}.moved`);
+  let answer = await ask({ path: '/health' });
+  for (let tries = 0; tries < 100 && !('ledger' in (answer.json() as object)); tries++) {
+    await setTimeout(50);
+    answer = await ask({ path: '/health' });
+  }
+  t.equal(answer.status, 200);
+  t.match(answer.json(), { status: 'ok', ledger: { failing: true } });
+  renameSync(`${file}.moved`, file);
 });
 
 t.test('the key check accepts x-api-key and is free of charge', async (t) => {

@@ -259,6 +259,7 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   });
   const [leases] = threads as [LeaseCache];
   await hold(leases, 1);
+  t.notOk(leases.failing);
   isAway = true;
   for (let elapsedMs = 4000; elapsedMs < SETTINGS.leaseTtlMs; elapsedMs += 4000) {
     await store.advance(4000);
@@ -269,6 +270,7 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   t.equal(leases.reserve({ ...PAYER, prepaid: false }, 1), 0);
   t.same(await hold(leases, 1), { kind: 'away' });
   t.match(problems.at(-1), /the store is away/);
+  t.ok(leases.failing, 'as health says');
   const before = problems.length;
   for (let request = 0; request < 50; request++) t.same(await hold(leases, 1), { kind: 'away' });
   t.equal(problems.length, before, 'what happens with each request is reported once a minute');
@@ -285,6 +287,7 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   t.same(over, []);
   await store.advance(SETTINGS.leaseTtlMs);
   t.ok(over.some((problem) => /^it works again: leases could not be renewed, \d+ times$/.test(problem)));
+  t.notOk(leases.failing);
 });
 
 t.test('a machine that was suspended renews its leases before it spends', async (t) => {
