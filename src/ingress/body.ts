@@ -20,6 +20,9 @@ const NO_BYTES: Buffer = Buffer.alloc(0);
 /** First allocation for a body that does not come in one piece. It doubles whenever it is full. */
 const FIRST_BYTES = 16 * 1024;
 
+/** Allocations from this size are large. */
+const AHEAD_BYTES = 512 * 1024;
+
 /**
  * A large allocation is so many times what is counted, so that it is seldom copied: memory that nothing was written to takes no room. For V8
  * it counts all the same, so that bodies of unknown length get less.
@@ -284,7 +287,7 @@ export class Body {
     // Both the old and the new memory are counted while one is copied into the other.
     if (!this.#budget.take(size, this.#keyless)) return false;
     if (length > this.#bytes.byteLength) {
-      const times = isLast || size < LARGE_BYTES ? 1 : this.#expectedBytes < 0 ? AHEAD_OF_UNKNOWN : AHEAD;
+      const times = isLast || size < AHEAD_BYTES ? 1 : this.#expectedBytes < 0 ? AHEAD_OF_UNKNOWN : AHEAD;
       this.#move(Math.max(Math.min(size * times, largest), size));
     }
     if (this.#reserved > 0) this.#budget.give(this.#reserved, this.#keyless);
@@ -299,9 +302,9 @@ export class Body {
     this.#bytes = bytes;
   }
 
-  /** Frees the memory that nobody reads. A small block may be of the pool that all buffers share, which may be large. */
+  /** Frees the memory that nobody reads. */
   #discard(): void {
-    if (this.#bytes.byteLength >= LARGE_BYTES) freeMemory(this.#bytes);
+    freeMemory(this.#bytes);
   }
 
   #free(): void {

@@ -78,10 +78,10 @@ export class DispatchError extends Error {
   }
 }
 
-/** A body below this is copied behind its head: one buffer, one write. */
-const SMALL_BODY_BYTES = 64 * 1024;
-/** Most requests fit. Larger ones are seldom taken by the kernel at once, and then a buffer would be lost with each. */
-const SCRATCH_BYTES = 16 * 1024;
+/** A body below this is copied behind its head: one buffer, one write. Copies of larger ones would be memory outside V8's heap for each. */
+const SMALL_BODY_BYTES = 16 * 1024;
+/** Takes such a body and any usual head. */
+const SCRATCH_BYTES = 32 * 1024;
 /** The socket is closed this long before the server's announced timeout, so that no request crosses the close. */
 const KEEP_ALIVE_MARGIN_MS = 1000;
 const TCP_PROBE_MS = 60_000;
