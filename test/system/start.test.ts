@@ -40,9 +40,15 @@ for (const version of ['22.19.0', '24.0.0', '26.0.0']) {
   });
 }
 
-/** Prints the version, without a folder for compiled code unless `env` names one. */
+/** Prints the version with nothing but `env` in the environment, where tests have a folder for compiled code. */
 const printVersion = (env: Readonly<Record<string, string>>): ReturnType<typeof run> =>
-  run(process.execPath, [BIN, '--version'], { env });
+  run('env', [
+    '-i',
+    ...Object.entries(env).map(([name, value]) => `${name}=${value}`),
+    process.execPath,
+    BIN,
+    '--version',
+  ]);
 
 t.test('compiled code is kept in a folder of the user alone', async (t) => {
   const home = t.testdir({ caches: {}, own: {} });
