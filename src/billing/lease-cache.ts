@@ -123,7 +123,7 @@ export class LeaseCache {
     leaseManager.tell({ type: 'Join', thread, replyTo });
   }
 
-  /** Whether the last work on the ledger failed. */
+  /** Whether leases, renewals or charges have failed and have not worked again since. */
   get failing(): boolean {
     return this.#table.failing;
   }

@@ -92,7 +92,7 @@ export class LeaseTable {
     return steadyMs < this.#trustSteadyMs && wallMs < this.#trustWallMs;
   }
 
-  /** Whether the last work on the ledger failed. */
+  /** Whether leases, renewals or charges have failed and have not worked again since. */
   get failing(): boolean {
     return Atomics.load(this.#failing, 0) === 1;
   }

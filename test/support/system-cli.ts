@@ -13,7 +13,7 @@ export type { Cli, Served } from './cli.ts';
 export { statusOf } from './cli.ts';
 
 /** The start file of the command, from dist/test/support. */
-const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
+export const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 
 /** A command in a process of its own. */
 export class SpawnedCli extends Cli {

@@ -3,16 +3,13 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { site } from '../support/site.ts';
 import { startHosts } from '../support/system.ts';
-import { runCli, startCli, startServe } from '../support/system-cli.ts';
+import { BIN, runCli, startCli, startServe } from '../support/system-cli.ts';
 
 const run = promisify(execFile);
-
-const BIN = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 
 const ENDED = { code: 0, signal: null };
 
