@@ -202,7 +202,7 @@ function readMembers(body: Buffer, { spans, elements, repeated }: Found, values:
   const modelEnd = spans[SPAN.model + 1] as number;
   let model: string | undefined = '';
   if (modelStart >= 0 && body[modelStart] === QUOTE) {
-    model = readString(body, modelStart, modelEnd);
+    model = modelName(body, modelStart, modelEnd);
     if (model === undefined) return invalidJson(body, modelStart);
   } else if (requireModel || (modelStart >= 0 && body[modelStart] !== 0x6e)) {
     return modelStart < 0 ? MISSING_MODEL : MODEL_NOT_TEXT;
@@ -228,6 +228,28 @@ function readMembers(body: Buffer, { spans, elements, repeated }: Found, values:
     hasAddress: bodyTape.hasAddress,
     values,
   };
+}
+
+/** Names of models that were asked for last, by length and two of their bytes. Clients can invent names, so that there are no more places. */
+const MODELS: (string | undefined)[] = Array.from({ length: 64 });
+const MAX_KEPT_NAME = 128;
+
+/** As `readString`. A name that was seen before is the same text again: tables find it without reading it. */
+function modelName(body: Buffer, start: number, end: number): string | undefined {
+  const length = end - start - 2;
+  const place = (31 * length + 7 * (body[start + 1] as number) + (body[end - 2] as number)) & (MODELS.length - 1);
+  const kept = MODELS[place];
+  if (kept !== undefined && isAscii(body, start + 1, length, kept)) return kept;
+  const name = readString(body, start, end);
+  // As V8 keeps property names.
+  if (name?.length === length && length <= MAX_KEPT_NAME) [MODELS[place]] = Object.keys({ [name]: null });
+  return name;
+}
+
+function isAscii(body: Buffer, start: number, length: number, text: string): boolean {
+  if (text.length !== length) return false;
+  for (let at = 0; at < length; at++) if (body[start + at] !== text.charCodeAt(at)) return false;
+  return true;
 }
 
 /** In order of preference. */

@@ -12,21 +12,29 @@ export interface BodyEdit {
   readonly text: string;
 }
 
-type LimitName = 'max_completion_tokens' | 'max_tokens' | 'max_output_tokens' | 'n_predict';
+/** A member that a server may take for the limit. */
+interface Limit {
+  readonly name: string;
+  /** Index of its span. To look this up by the name takes a tenth of a microsecond. */
+  readonly at: number;
+}
+
+const MAX_COMPLETION_TOKENS: Limit = { name: 'max_completion_tokens', at: SPAN.max_completion_tokens };
+const MAX_TOKENS: Limit = { name: 'max_tokens', at: SPAN.max_tokens };
+const MAX_OUTPUT_TOKENS: Limit = { name: 'max_output_tokens', at: SPAN.max_output_tokens };
+const N_PREDICT: Limit = { name: 'n_predict', at: SPAN.n_predict };
 
 /** Some server takes each of them for the limit, whatever the dialect: llama-server prefers `n_predict` in all of its own. */
-const LIMIT_NAMES: readonly LimitName[] = ['max_completion_tokens', 'max_tokens', 'max_output_tokens', 'n_predict'];
+const LIMITS: readonly Limit[] = [MAX_COMPLETION_TOKENS, MAX_TOKENS, MAX_OUTPUT_TOKENS, N_PREDICT];
 
 /** Members that all servers of a dialect obey. The first one is spliced in where the request has none of them. */
-const OWN_LIMITS: Readonly<Record<DialectName, readonly LimitName[]>> = {
-  'chat-completions': ['max_tokens', 'max_completion_tokens'],
-  completions: ['max_tokens'],
-  responses: ['max_output_tokens'],
-  messages: ['max_tokens'],
-  llama: ['n_predict'],
+const OWN_LIMITS: Readonly<Record<DialectName, readonly Limit[]>> = {
+  'chat-completions': [MAX_TOKENS, MAX_COMPLETION_TOKENS],
+  completions: [MAX_TOKENS],
+  responses: [MAX_OUTPUT_TOKENS],
+  messages: [MAX_TOKENS],
+  llama: [N_PREDICT],
 };
-
-const LIMIT_SPANS: ReadonlySet<number> = new Set(LIMIT_NAMES.map((name) => SPAN[name]));
 
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;
@@ -38,10 +46,10 @@ const OPEN_OBJECT = 0x7b;
 export function outputLimitOf(dialect: Dialect | undefined, body: Buffer, { spans }: ScannedBody): number | undefined {
   let limit: number | undefined;
   if (dialect === undefined) return undefined;
-  for (const name of OWN_LIMITS[dialect.name]) {
-    const start = spans[SPAN[name]] as number;
+  for (const { at } of OWN_LIMITS[dialect.name]) {
+    const start = spans[at] as number;
     if (start < 0) continue;
-    const value = countAt(body, start, spans[SPAN[name] + 1] as number);
+    const value = countAt(body, start, spans[at + 1] as number);
     if (value !== undefined && (limit === undefined || value > limit)) limit = value;
   }
   return limit;
@@ -52,7 +60,7 @@ const COMPLETIONS_DEFAULT = 16;
 
 /** Tokens of an answer that the dialect fixes for a request without any member for a limit; undefined where servers decide. */
 export function dialectLimit(dialect: Dialect | undefined, { spans }: ScannedBody): number | undefined {
-  const isSilent = dialect?.name === 'completions' && LIMIT_NAMES.every((name) => (spans[SPAN[name]] as number) < 0);
+  const isSilent = dialect?.name === 'completions' && LIMITS.every(({ at }) => (spans[at] as number) < 0);
   return isSilent ? COMPLETIONS_DEFAULT : undefined;
 }
 
@@ -66,24 +74,24 @@ export function limitEdits(
   scan: ScannedBody,
   limit: number,
 ): readonly BodyEdit[] {
-  const own = dialect === undefined ? LIMIT_NAMES : OWN_LIMITS[dialect.name];
+  const own = dialect === undefined ? LIMITS : OWN_LIMITS[dialect.name];
   const { repeated, spans } = scan;
   const edits: BodyEdit[] = [];
   let isSet = dialect === undefined;
-  for (const name of LIMIT_NAMES) {
-    const start = spans[SPAN[name]] as number;
+  for (const member of LIMITS) {
+    const start = spans[member.at] as number;
     if (start < 0) continue;
-    isSet ||= own.includes(name);
-    addLowered(body, start, spans[SPAN[name] + 1] as number, limit, edits);
+    isSet ||= own.includes(member);
+    addLowered(body, start, spans[member.at + 1] as number, limit, edits);
   }
   // Of two members of one name a server may read the first or the last.
   for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
-    if (!LIMIT_SPANS.has(repeated[at] as number)) continue;
+    if (!LIMITS.some((member) => member.at === repeated[at])) continue;
     addLowered(body, repeated[at + 1] as number, repeated[at + 2] as number, limit, edits);
   }
   if (isSet) return edits;
   const at = body.indexOf(OPEN_OBJECT) + 1;
-  return [{ start: at, end: at, text: `"${own[0] as string}":${limit},` }, ...edits];
+  return [{ start: at, end: at, text: `"${(own[0] as Limit).name}":${limit},` }, ...edits];
 }
 
 /** The body with these changes, which must not overlap; the same one when there are none. */

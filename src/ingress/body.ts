@@ -276,7 +276,10 @@ export class Body {
     this.settled = true;
     const done = this.#done;
     this.#done = null;
-    done?.(this.#error, this.#error === null ? this.#bytes.subarray(0, this.#length) : NO_BYTES);
+    if (done === null) return;
+    const bytes = this.#bytes;
+    const body = bytes.byteLength === this.#length ? bytes : bytes.subarray(0, this.#length);
+    done(this.#error, this.#error === null ? body : NO_BYTES);
   }
 
   /** Makes room for `length` bytes. False when the budget has not so much left. */
@@ -297,7 +300,7 @@ export class Body {
 
   #move(size: number): void {
     const bytes = size < LARGE_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
-    bytes.set(this.#bytes.subarray(0, this.#length));
+    if (this.#length > 0) bytes.set(this.#bytes.subarray(0, this.#length));
     this.#discard();
     this.#bytes = bytes;
   }

@@ -15,6 +15,7 @@ import { HeadraceError } from '../errors.ts';
 import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
 import { type RequestFailure, RequestParser } from '../net/http1-request-parser.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
+import { writeLatin1 } from '../net/latin1.ts';
 import { SocketWriter } from '../net/socket-writer.ts';
 import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
@@ -864,7 +865,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 /** Writes one byte per character; returns the offset behind them. The frame of a chunk costs less in a loop than as a native call. */
 function writeText(bytes: Buffer, text: string, start: number): number {
   const { length } = text;
-  if (length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
+  if (length > SHORT_TEXT) return writeLatin1(bytes, text, start);
   for (let i = 0; i < length; i++) bytes[start + i] = text.charCodeAt(i);
   return start + length;
 }

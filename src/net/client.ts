@@ -5,6 +5,7 @@ import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
+import { writeLatin1 } from './latin1.ts';
 import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
 import { type NameCache, type NameWaiter, type ServerName, systemNames } from './name-cache.ts';
@@ -139,17 +140,17 @@ function writeMessage(writer: SocketWriter, { body, head, room }: Message, isSec
   const bytes = head.length + body.byteLength;
   if (head.length <= room) {
     const message = Buffer.from(body.buffer, body.byteOffset - head.length, bytes);
-    message.write(head, 'latin1');
+    writeLatin1(message, head, 0);
     writer.writeInTurns(message);
   } else if (body.byteLength >= SMALL_BODY_BYTES) {
     writer.writeInTurns(Buffer.from(head, 'latin1'), body);
   } else if (isSecure || bytes > SCRATCH_BYTES) {
     const message = Buffer.allocUnsafe(bytes);
-    message.write(head, 'latin1');
+    writeLatin1(message, head, 0);
     body.copy(message, head.length);
     writer.write(message);
   } else {
-    scratch.write(head, 'latin1');
+    writeLatin1(scratch, head, 0);
     scratch.set(body, head.length);
     if (writer.write(scratch.subarray(0, bytes)) > 0) scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   }

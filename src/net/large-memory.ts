@@ -19,8 +19,12 @@ export function sentMemory({ buffer }: Uint8Array): void {
 }
 
 /** Frees a block, unless it is small, a part of one that others may use, or needed by a socket: then it is left to V8. */
-export function freeMemory({ buffer, byteLength }: Uint8Array): void {
-  if (byteLength < LARGE_BYTES || byteLength < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
+export function freeMemory(bytes: Uint8Array): void {
+  const { byteLength } = bytes;
+  // To ask a small one for its buffer is a call out of compiled code.
+  if (byteLength < LARGE_BYTES) return;
+  const { buffer } = bytes;
+  if (byteLength < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   if ((unsent.get(buffer) ?? 0) > 0) return;
   buffer.transfer(0);
 }

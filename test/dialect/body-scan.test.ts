@@ -250,6 +250,22 @@ t.test('returns the validation error of each mistake', (t) => {
   t.end();
 });
 
+t.test('reads each model as it is written, whichever names came before', async () => {
+  // Few letters, so that names of one length with the same ends follow one another.
+  const name = fc.string({ unit: fc.constantFrom('a', 'b', 'é', '"', '\\', '\u{ffff}'), maxLength: 5 });
+  const escapes = fc.array(fc.boolean(), { minLength: 1, maxLength: 3 });
+  fc.assert(
+    fc.property(fc.array(fc.tuple(name, escapes), { maxLength: 30 }), (names) => {
+      for (const [model, escaped] of names) t.equal(read(`{"model":${quoted(model, escaped)}}`).model, model);
+    }),
+  );
+  // As many names as share a place; none of them is the one before.
+  for (const model of ['axxxb', 'ayyyb', 'axxxb', 'x'.repeat(200), 'x'.repeat(200)]) {
+    t.equal(read(`{"model":"${model}"}`).model, model);
+  }
+  t.equal(read('{"model":"__proto__"}').model, '__proto__');
+});
+
 t.test('does not require a model where the dialect does not', (t) => {
   t.equal(read('{"prompt":"x"}').model, '');
   t.equal(read('{"model":null}').model, '');

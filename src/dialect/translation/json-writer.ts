@@ -1,7 +1,7 @@
 // A writer of JSON from texts of the program and from the values of a tape.
 
 import type { JsonTape } from '../json-tape.ts';
-import { ByteWriter, type WritableBuffer } from './byte-writer.ts';
+import { ByteWriter } from './byte-writer.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -29,7 +29,7 @@ export function clearList(list: unknown[]): void {
 }
 
 /** The memory of a text that nobody needs any more: to write new memory takes longer than to make what is written (measured). */
-let spare: WritableBuffer | null = null;
+let spare: Buffer | null = null;
 /** A larger text is given back to the system. */
 const MAX_SPARE_BYTES = 256 * 1024;
 const MIN_BYTES = 32 * 1024;
@@ -53,7 +53,7 @@ export class JsonWriter extends ByteWriter {
       this.bytes = spare;
       spare = null;
     } else {
-      this.bytes = Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES)) as WritableBuffer;
+      this.bytes = Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES));
     }
     this.count = JsonWriter.ROOM;
   }
@@ -67,7 +67,7 @@ export class JsonWriter extends ByteWriter {
 
   /** Takes the memory of a text that `take` has returned, for the next one. Nobody may need the text any more. */
   static give({ buffer }: Buffer): void {
-    if (buffer.byteLength <= MAX_SPARE_BYTES) spare = Buffer.from(buffer as ArrayBuffer) as WritableBuffer;
+    if (buffer.byteLength <= MAX_SPARE_BYTES) spare = Buffer.from(buffer as ArrayBuffer);
   }
 
   /** Takes back what was written behind the first `length` bytes. */
@@ -140,6 +140,6 @@ export class JsonWriter extends ByteWriter {
   }
 }
 
-const NO_BYTES = Buffer.alloc(0) as WritableBuffer;
+const NO_BYTES = Buffer.alloc(0);
 
 const HEX = '0123456789abcdef';
