@@ -23,7 +23,7 @@ interface Loops {
 const { memory, scan } = instantiate<Loops>(JSON_SCAN_WASM);
 const text = new Uint8Array(memory.buffer);
 const textView = new DataView(memory.buffer);
-const isAddress = new Uint8Array(memory.buffer, 0x102000, 1);
+const flags = new Uint8Array(memory.buffer, 0x102000, 2);
 
 const TEXT = 0x40;
 /** A copy into the module costs more than it saves for shorter objects, and has no room for longer ones. */
@@ -56,6 +56,8 @@ export class Spans {
   isWhole = true;
   /** Whether a nested key ends with `url`. */
   hasAddress = false;
+  /** Whether no key has escapes, and no string an escape with a shorter form: `\u` or `\/`. False where that is not known. */
+  isPlain = false;
 
   /** @param isBody whether it holds the tape of the body that was scanned last; any other holds none after a scan. */
   constructor(words: number, isBody: boolean) {
@@ -99,7 +101,8 @@ export function readByModule(body: Buffer, start: number, end: number, maxDepth:
   } else {
     if (spans.words !== moduleWords) spans.words = moduleWords;
     spans.count = moduleWords[2] as number;
-    spans.hasAddress = isAddress[0] === 1;
+    spans.hasAddress = flags[0] === 1;
+    spans.isPlain = flags[1] === 0;
   }
   return base + behind;
 }

@@ -328,7 +328,7 @@ function skipString(body: Buffer, start: number, end: number, strictBytes: numbe
 const NEAR_BYTES = 64;
 
 /** The offset of the quote that closes a string; -1: there is none. `start`: in the string, and no byte of an escape but its first one. */
-export function closingQuote(body: Buffer, start: number, end: number): number {
+function closingQuote(body: Buffer, start: number, end: number): number {
   let pos = start;
   while (pos < end) {
     const quote = body.indexOf(QUOTE, pos);

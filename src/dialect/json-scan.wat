@@ -4,6 +4,7 @@
 (module
   ;; 0x000040: the text, up to 1 MiB, a zero byte behind it, and room for loads that pass the end.
   ;; 0x101000: a node and an opening bracket for each open container, up to 512. 0x102000: 1 if a nested key ends with `url`.
+  ;; 0x102001: 1 if a string has an escape with a shorter form, `\u` or `\/`.
   ;; 0x102100: by character, 1 for those that may follow a backslash.
   ;; 0x103000 and 0x1c3000: two tapes of 65,536 nodes: start, end, and the index of the word behind the subtree.
   (memory (export "memory") 41 41)
@@ -15,6 +16,8 @@
 
   ;; Whether the last string has a backslash.
   (global $escaped (mut i32) (i32.const 0))
+  ;; Whether a string has an escape with a shorter form.
+  (global $long (mut i32) (i32.const 0))
 
   (func $space (param $at i32) (result i32)
     (local $byte i32)
@@ -61,7 +64,9 @@
       (local.set $byte (i32.load8_u offset=1 (local.get $at)))
       (if (i32.eqz (i32.load8_u offset=0x102100 (local.get $byte))) (then (return (i32.const 0))))
       (local.set $at (i32.add (local.get $at) (i32.const 2)))
+      (if (i32.eq (local.get $byte) (i32.const 0x2f)) (then (global.set $long (i32.const 1))))
       (br_if $next (i32.ne (local.get $byte) (i32.const 0x75)))
+      (global.set $long (i32.const 1))
       (if (i32.eqz
             (i32.and
               (i32.and (call $isHex (i32.load8_u (local.get $at))) (call $isHex (i32.load8_u offset=1 (local.get $at))))
@@ -128,6 +133,7 @@
   ;; @returns the address behind the value; 0 if it gives up
   (func (export "scan") (param $base i32) (param $tape i32) (param $room i32) (param $levels i32) (result i32)
     (local $at i32) (local $to i32) (local $node i32) (local $level i32) (local $open i32) (local $byte i32) (local $isAddress i32)
+    (global.set $long (i32.const 0))
     (local.set $at (i32.const 0x40))
     (local.set $to (local.get $tape))
     (loop $value
@@ -193,7 +199,8 @@
         (i32.store offset=8 (local.get $node) (i32.shr_u (i32.sub (local.get $to) (local.get $tape)) (i32.const 2)))
         (if (i32.eqz (local.get $level))
           (then
-            (i32.store (i32.const 0x102000) (local.get $isAddress))
+            (i32.store8 (i32.const 0x102000) (local.get $isAddress))
+            (i32.store8 (i32.const 0x102001) (global.get $long))
             (return (local.get $at))))
         (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
         (local.set $byte (i32.load8_u (local.get $at)))

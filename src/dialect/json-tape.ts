@@ -56,6 +56,7 @@ export class JsonTape extends Spans {
     this.count = 0;
     this.isWhole = true;
     this.hasAddress = false;
+    this.isPlain = false;
     this.#mostNodes = KEPT_NODES;
     this.#mostValues = mostValues;
     this.#passedValues = 0;

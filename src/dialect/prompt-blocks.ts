@@ -1,10 +1,11 @@
 // The prompt of a request as a chain of hashed blocks, for an index of what is in the KV caches of servers. The prompt is read in the
 // order in which chat templates write it: tools, system text, messages. Only what a template renders counts; docs/locality.md has
-// the list. Bodies were scanned before, so they are valid JSON of any shape.
+// the list. Bodies were scanned before, so they are valid JSON of any shape. Messages are read from the tape of that scan.
 
 import type { Dialect } from './dialect.ts';
-import { type ScannedBody, SPAN } from './body-scan.ts';
-import { readString, skipSpace, skipValue } from './json-scan.ts';
+import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
+import { skipSpace, skipValue } from './json-scan.ts';
+import { JsonTape, MAX_READ_VALUES } from './json-tape.ts';
 import {
   begin,
   blockBytes,
@@ -41,7 +42,6 @@ const MINUS = 0x2d;
 const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
 const OPEN_OBJECT = 0x7b;
-const CLOSE_OBJECT = 0x7d;
 const LETTER_N = 0x6e;
 
 /** The depth was checked with the body; walking a part of it needs a limit all the same. */
@@ -52,7 +52,7 @@ const READ_LEVELS = 8;
 const SOURCE_LEVELS = 2;
 /** Most members of an object that are ordered. */
 const MOST_MEMBERS = 24;
-/** Most values that are read one by one; more are only counted, so that a million empty parts cost no more than scanning them. */
+/** Most values of a prompt beside tokens that are read one by one; more are only counted, so that a million cost no more than scanning them. */
 const MOST_VALUES = 100_000;
 
 // Marks between texts: control characters, which no text in the stream contains.
@@ -151,6 +151,8 @@ const places = new Uint8Array(MOST_MEMBERS * (READ_LEVELS + SOURCE_LEVELS));
 const offsets = new Int32Array(MOST_MEMBERS * (READ_LEVELS + SOURCE_LEVELS));
 let memberCount = 0;
 
+const NO_BYTES: Buffer = Buffer.alloc(0);
+
 class Blocks implements PromptBlocks {
   readonly hashes: Int32Array = hashes;
   count = 0;
@@ -174,6 +176,7 @@ export function promptBlocks(
   if (dialect === undefined) return blocks;
   const { spans } = scan;
   valuesLeft = MOST_VALUES;
+  isReadable = scan.values <= MAX_READ_VALUES;
   memberCount = 0;
   begin();
   for (let at = 0; at < OPTIONS.length; at++) putOption(body, spans, OPTIONS[at] as number);
@@ -191,10 +194,14 @@ export function promptBlocks(
   }
   if (start >= 0) {
     if (conversation === SPAN.prompt) putPrompt(body, start, end);
-    else putMessages(body, start, end);
+    else putMemberAt(body, start, end, putMessages);
   }
-  if (dialect.name === 'llama')
-    putAttachments(body, spans[SPAN.image_data] as number, spans[SPAN.image_data + 1] as number);
+  const images = spans[SPAN.image_data] as number;
+  if (dialect.name === 'llama' && images >= 0) {
+    putMemberAt(body, images, spans[SPAN.image_data + 1] as number, putAttachments);
+  }
+  tape.release();
+  text = NO_BYTES;
   blocks.bytes = sizeOf();
   blocks.count = chainBlocks();
   return blocks;
@@ -240,15 +247,6 @@ function putTools(body: Buffer, spans: readonly number[], at: number): void {
   putValue(body, start, end, 2);
 }
 
-/** Whether `[start, end)`, the inside of a string, is exactly this text. */
-function isText(body: Buffer, start: number, end: number, text: Buffer): boolean {
-  if (end - start === text.length) return startsWith(body, start, text);
-  for (let pos = start; pos < end; pos++) {
-    if (body[pos] === BACKSLASH) return readString(body, start - 1, end + 1) === text.toString();
-  }
-  return false;
-}
-
 function startsWith(body: Buffer, start: number, text: Buffer): boolean {
   let at = 0;
   while (at < text.length && body[start + at] === text[at]) at++;
@@ -260,10 +258,52 @@ function nextToken(body: Buffer, at: number, end: number): number {
   return (body[at] as number) > SPACE ? at : skipSpace(body, at, end);
 }
 
-/** The next item of a list or the next key, behind the comma after the one that ends at `at`. */
+/** The next item of a list, behind the comma after the one that ends at `at`. */
 function nextItem(body: Buffer, at: number, end: number): number {
   const pos = nextToken(body, at, end);
   return body[pos] === COMMA ? nextToken(body, pos + 1, end) : pos;
+}
+
+/** Appends the text of a string but for a volatile line at its beginning. `isPlain`: see `putString`. */
+function putText(body: Buffer, start: number, end: number, isPlain: boolean): void {
+  let from = start;
+  if (MAY_BE_VOLATILE[body[start + 1] as number] !== 0) {
+    for (const line of VOLATILE_LINES) {
+      if (!startsWith(body, start + 1, line)) continue;
+      const lineEnd = body.subarray(start, end).indexOf(LINE_END);
+      if (lineEnd < 0) return;
+      from = start + lineEnd;
+      while (body[from] === BACKSLASH && body[from + 1] === LETTER_N) from += 2;
+      from--;
+      break;
+    }
+  }
+  putString(body, from, end, isPlain);
+}
+
+// What follows reads the values of a tape.
+
+/** The tape that is read, and its text. */
+let tape = bodyTape;
+let text = NO_BYTES;
+
+/** Whether the values of the body, and of each part of it, go on a tape. */
+let isReadable = false;
+
+function read(by: JsonTape, source: Buffer): void {
+  by.read(source);
+  tape = by;
+  text = source;
+}
+
+/** Appends a member of the body that begins at `start`, by its node. */
+function putMemberAt(body: Buffer, start: number, end: number, put: (node: number) => void): void {
+  if (!isReadable) return putUnread(end - start);
+  read(bodyTape, body);
+  const last = tape.next(JsonTape.ROOT);
+  let key = tape.first(JsonTape.ROOT);
+  while (key < last && tape.start(tape.valueOf(key)) !== start) key = tape.next(tape.valueOf(key));
+  if (key < last) put(tape.valueOf(key));
 }
 
 function putSystem(body: Buffer, spans: readonly number[], at: number): void {
@@ -272,175 +312,120 @@ function putSystem(body: Buffer, spans: readonly number[], at: number): void {
   if (!isFilled(body, start, end)) return;
   const before = sizeOf();
   putByte(MARK_SYSTEM);
-  putParts(body, start, end, READ_LEVELS);
+  putMemberAt(body, start, end, putContent);
   if (sizeOf() === before + 1) takeBack(before);
 }
 
-function putMessages(body: Buffer, start: number, end: number): void {
-  if (body[start] === LETTER_N) return;
-  if (body[start] !== OPEN_ARRAY) {
+function putContent(node: number): void {
+  putParts(node, READ_LEVELS);
+}
+
+/** The first byte of a value, which tells its type. */
+function firstOf(node: number): number {
+  return text[tape.start(node)] as number;
+}
+
+function putMessages(node: number): void {
+  const first = firstOf(node);
+  if (first === LETTER_N) return;
+  if (first !== OPEN_ARRAY) {
     // The responses dialect takes a text for the message of a user.
     putByte(MARK_MESSAGE);
     putByte(MARK_MEMBER + ROLE_PLACE);
     for (let at = 0; at < USER.length; at++) putByte(USER[at] as number);
     putByte(MARK_MEMBER + CONTENT_PLACE);
-    putParts(body, start, end, READ_LEVELS);
+    putContent(node);
     return;
   }
-  let pos = skipSpace(body, start + 1, end);
-  while (pos < end - 1) {
-    if (valuesLeft-- <= 0) return putUnread(end - pos);
+  const end = tape.next(node);
+  for (let item = tape.first(node); item < end; item = tape.next(item)) {
     putByte(MARK_MESSAGE);
-    if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, READ_LEVELS, true, false);
-    else pos = putScalar(body, pos, end);
-    pos = nextItem(body, pos, end);
+    if (firstOf(item) === OPEN_OBJECT) putObject(item, READ_LEVELS, true, false);
+    else putScalar(item);
   }
 }
 
-/** Appends a value that is no object with known members; returns what follows. */
-function putScalar(body: Buffer, start: number, end: number): number {
-  if (body[start] === QUOTE) return putText(body, start);
-  const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
-  if (valueEnd < 0) return end;
-  putValue(body, start, valueEnd, 0);
-  return valueEnd;
+/** Appends a value that is no object with known members. */
+function putScalar(node: number): void {
+  if (firstOf(node) === QUOTE) putText(text, tape.start(node), tape.end(node), tape.isPlain);
+  else putWhole(node);
 }
 
-/** Appends the text of a string but for a volatile line at its beginning; returns what follows. */
-function putText(body: Buffer, start: number): number {
-  if (MAY_BE_VOLATILE[body[start + 1] as number] === 0) return putString(body, start);
-  for (const line of VOLATILE_LINES) {
-    if (!startsWith(body, start + 1, line)) continue;
-    const textEnd = skipValue(body, start, body.length, 0, 1);
-    if (textEnd < 0) break;
-    const lineEnd = body.subarray(start, textEnd).indexOf(LINE_END);
-    if (lineEnd < 0) return textEnd;
-    let next = start + lineEnd;
-    while (body[next] === BACKSLASH && body[next + 1] === LETTER_N) next += 2;
-    return putString(body, next - 1);
-  }
-  return putString(body, start);
+function putWhole(node: number): void {
+  putValue(text, tape.start(node), tape.end(node), 0);
 }
 
-/** Appends a text, or the parts of a list; returns what follows. */
-function putParts(body: Buffer, start: number, end: number, levels: number): number {
-  const first = body[start];
-  if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, false);
-  if (first === LETTER_N) return start + 4;
-  if (first !== OPEN_ARRAY) return putScalar(body, start, end);
-  if (levels <= 0) return putWhole(body, start, end);
-  let pos = skipSpace(body, start + 1, end);
+/** Appends a text, or the parts of a list. */
+function putParts(node: number, levels: number): void {
+  const first = firstOf(node);
+  if (first === OPEN_OBJECT) return putObject(node, levels - 1, false, false);
+  if (first === LETTER_N) return;
+  if (first !== OPEN_ARRAY) return putScalar(node);
+  if (levels <= 0) return putWhole(node);
   let isSeparate = false;
-  while (pos < end && body[pos] !== OPEN_ARRAY + 2) {
-    if (valuesLeft-- <= 0) {
-      putUnread(end - pos);
-      return end;
-    }
+  const end = tape.next(node);
+  for (let item = tape.first(node); item < end; item = tape.next(item)) {
     const before = sizeOf();
     if (isSeparate) putByte(MARK_PART);
-    if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, levels - 1, false, false);
-    else pos = putScalar(body, pos, end);
+    if (firstOf(item) === OPEN_OBJECT) putObject(item, levels - 1, false, false);
+    else putScalar(item);
     if (isSeparate && sizeOf() === before + 1) takeBack(before);
     else if (sizeOf() > before) isSeparate = true;
-    pos = nextItem(body, pos, end);
   }
-  return pos + 1;
 }
 
-function putWhole(body: Buffer, start: number, end: number): number {
-  const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
-  if (valueEnd < 0) return end;
-  putValue(body, start, valueEnd, 0);
-  return valueEnd;
-}
-
-/** Appends the members of a message, a part, a call or a source in the order of their places; returns what follows. */
-function putObject(
-  body: Buffer,
-  start: number,
-  end: number,
-  levels: number,
-  isMessage: boolean,
-  isSource: boolean,
-): number {
-  if (levels <= 0) return putWhole(body, start, end);
+/** Appends the members of a message, a part, a call or a source in the order of their places. */
+function putObject(node: number, levels: number, isMessage: boolean, isSource: boolean): void {
+  if (levels <= 0) return putWhole(node);
   const base = memberCount;
   let isKnown = false;
-  let pos = skipSpace(body, start + 1, end);
-  while (pos < end && body[pos] !== CLOSE_OBJECT) {
-    const keyStart = pos;
-    const key = keyAt(body, pos);
-    pos = nextToken(body, nextToken(body, keyEnd, end) + 1, end);
+  const end = tape.next(node);
+  for (let key = tape.first(node); key < end; key = tape.next(tape.valueOf(key))) {
+    const known = knownKey(key);
     // The ids of items are the server's; those of calls are in the prompt.
-    const isId = isMessage && key?.place === ID_PLACE;
-    const isData = isSource && key?.place === 0;
-    if (key === undefined || isId || (key.place === 0 && !isData)) {
-      isKnown ||= key !== undefined && !isId;
-      pos = skipValue(body, pos, end, 0, MAX_DEPTH);
-      if (pos < 0) return end;
-    } else {
-      if (valuesLeft-- <= 0) {
-        putUnread(end - pos);
-        return end;
-      }
-      isKnown = true;
-      pos = putMember(body, pos, end, levels, key.place, isData ? KIND.attachment : key.kind, base, isSource);
+    if (known === undefined || (isMessage && known.place === ID_PLACE)) continue;
+    isKnown = true;
+    const isData = isSource && known.place === 0;
+    if (known.place > 0 || isData) {
+      putMember(tape.valueOf(key), levels, known.place, isData ? KIND.attachment : known.kind, base, isSource);
     }
-    pos = nextItem(body, pos, end);
-    if (pos <= keyStart) return end;
   }
   memberCount = base;
   // Of another kind, such as a reference to an item that the server has.
-  if (!isKnown && pos < end) putValue(body, start, pos + 1, 1);
-  return pos + 1;
+  if (!isKnown) putValue(text, tape.start(node), tape.end(node), 1);
 }
 
-let keyEnd = 0;
-
-/** The known key that opens at `start`; its end is in `keyEnd`. */
-function keyAt(body: Buffer, start: number): Key | undefined {
-  let pos = start + 1;
-  let byte = body[pos] as number;
-  while (byte !== QUOTE && byte !== BACKSLASH && pos < body.length) byte = body[++pos] as number;
-  if (byte === BACKSLASH) {
-    keyEnd = skipValue(body, start, body.length, 0, 1);
-    if (keyEnd < 0) keyEnd = body.length;
-    return KEYS_BY_NAME.get(readString(body, start, keyEnd) ?? '');
+/** The key at a node, if it is known. */
+function knownKey(node: number): Key | undefined {
+  const start = tape.start(node) + 1;
+  const length = tape.end(node) - start - 1;
+  if (length <= LONGEST_KEY) {
+    const keys = KEY_SLOTS[keySlot(length, text[start] as number)] as readonly Key[];
+    for (let at = 0; at < keys.length; at++) {
+      const key = keys[at] as Key;
+      if (startsWith(text, start, key.name)) return key;
+    }
   }
-  keyEnd = pos + 1;
-  const length = pos - start - 1;
-  if (length > LONGEST_KEY) return undefined;
-  const keys = KEY_SLOTS[keySlot(length, body[start + 1] as number)] as readonly Key[];
-  for (let at = 0; at < keys.length; at++) {
-    const key = keys[at] as Key;
-    if (startsWith(body, start + 1, key.name)) return key;
-  }
-  return undefined;
+  // Keys of a plain text have no escapes.
+  return tape.isPlain || !hasEscape(start, start + length) ? undefined : KEYS_BY_NAME.get(tape.string(node) ?? '');
 }
 
-/** Appends the value at `start` at its place among the members of the object that began with member `base`; returns what follows. */
-function putMember(
-  body: Buffer,
-  start: number,
-  end: number,
-  levels: number,
-  place: number,
-  kind: Kind,
-  base: number,
-  isSource: boolean,
-): number {
+function hasEscape(start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (text[at] === BACKSLASH) return true;
+  return false;
+}
+
+/** Appends a value at its place among the members of the object that began with member `base`. */
+function putMember(node: number, levels: number, place: number, kind: Kind, base: number, isSource: boolean): void {
   const from = sizeOf();
   // Of a member that is null or empty nothing remains.
-  if (body[start] === LETTER_N) return start + 4;
+  if (firstOf(node) === LETTER_N) return;
   if (kind !== KIND.bare) putByte(MARK_MEMBER + place);
   const marked = sizeOf();
-  const next = putKind(body, start, end, levels, kind, isSource);
-  if (sizeOf() === marked) {
-    takeBack(from);
-    return next;
-  }
+  putKind(node, levels, kind, isSource);
+  if (sizeOf() === marked) return takeBack(from);
   // An object has each member once; of one with more, the rest stands in the order in which it is written.
-  if (memberCount - base === MOST_MEMBERS) return next;
+  if (memberCount - base === MOST_MEMBERS) return;
   let at = memberCount;
   while (at > base && (places[at - 1] as number) > place) at--;
   if (at < memberCount) {
@@ -457,27 +442,24 @@ function putMember(
   }
   places[at] = place;
   memberCount++;
-  return next;
 }
 
-function putKind(body: Buffer, start: number, end: number, levels: number, kind: Kind, isSource: boolean): number {
-  const first = body[start];
-  if (kind === KIND.parts || kind === KIND.bare) return putParts(body, start, end, levels);
+function putKind(node: number, levels: number, kind: Kind, isSource: boolean): void {
+  if (kind === KIND.parts || kind === KIND.bare) return putParts(node, levels);
+  if (kind === KIND.text) return putScalar(node);
+  const first = firstOf(node);
   if (kind === KIND.object) {
-    if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, false);
-    return putParts(body, start, end, levels);
+    if (first === OPEN_OBJECT) putObject(node, levels - 1, false, false);
+    else putParts(node, levels);
+  } else if (first === OPEN_OBJECT) {
+    putObject(node, levels - 1, false, true);
+  } else if (first === QUOTE) {
+    putFile(node, isSource);
+  } else if (first === OPEN_ARRAY) {
+    putAttachments(node);
+  } else {
+    putScalar(node);
   }
-  if (kind === KIND.attachment) {
-    if (first === OPEN_OBJECT) return putObject(body, start, end, levels - 1, false, true);
-    if (first === QUOTE) return putFile(body, start, end, isSource);
-    if (first === OPEN_ARRAY) {
-      const valueEnd = skipValue(body, start, end, 0, MAX_DEPTH);
-      if (valueEnd < 0) return end;
-      putAttachments(body, start, valueEnd);
-      return valueEnd;
-    }
-  }
-  return putScalar(body, start, end);
 }
 
 const DATA_URL = Buffer.from('data:');
@@ -486,16 +468,14 @@ const ADDRESS_BYTES = 256;
 /** Bytes of a string that show whether it is base64. */
 const SAMPLE_BYTES = 64;
 
-/** Appends the string of an attachment, which opens at `start`: by its content, or as the text that it is; returns what follows. */
-function putFile(body: Buffer, start: number, end: number, isSource: boolean): number {
-  const stringEnd = skipValue(body, start, end, 0, 1);
-  if (stringEnd < 0) return end;
-  let content = body;
-  let from = start + 1;
-  let to = stringEnd - 1;
+/** Appends the string of an attachment: by its content, or as the text that it is. */
+function putFile(node: number, isSource: boolean): void {
+  let content = text;
+  let from = tape.start(node) + 1;
+  let to = tape.end(node) - 1;
   // Some writers escape the slashes of base64. A view without a copy keeps the search inside the string.
-  if (body.subarray(from, to).includes(BACKSLASH)) {
-    content = Buffer.from(readString(body, start, stringEnd) ?? '');
+  if (content.subarray(from, to).includes(BACKSLASH)) {
+    content = Buffer.from(tape.string(node) ?? '');
     from = 0;
     to = content.length;
   }
@@ -503,10 +483,9 @@ function putFile(body: Buffer, start: number, end: number, isSource: boolean): n
     const comma = content.indexOf(COMMA, from);
     if (comma > 0 && comma < to) from = comma + 1;
   } else if (isSource && to - from > ADDRESS_BYTES && !isBase64(content, from)) {
-    return putString(body, start);
+    return putString(text, tape.start(node), tape.end(node), tape.isPlain);
   }
   if (to > from) putAttachment(content, from, to);
-  return stringEnd;
 }
 
 function isBase64(body: Buffer, from: number): boolean {
@@ -525,7 +504,7 @@ function putPrompt(body: Buffer, start: number, end: number): void {
   const first = body[start];
   if (first === OPEN_OBJECT) return putPromptObject(body, start, end);
   if (first !== OPEN_ARRAY) {
-    if (isFilled(body, start, end)) putScalar(body, start, end);
+    if (isFilled(body, start, end)) putOne(body, start, end);
     return;
   }
   let depth = 0;
@@ -553,11 +532,17 @@ function putPrompt(body: Buffer, start: number, end: number): void {
       isTokens = false;
       isSeparate = true;
       if (byte === OPEN_OBJECT) putPromptObject(body, pos, valueEnd);
-      else putScalar(body, pos, end);
+      else putOne(body, pos, valueEnd);
       pos = valueEnd;
     }
     pos = skipSpace(body, pos, end);
   }
+}
+
+/** Appends a value of a prompt that is no object. */
+function putOne(body: Buffer, start: number, end: number): void {
+  if (body[start] === QUOTE) putText(body, start, end, body === bodyTape.body && bodyTape.isPlain);
+  else putValue(body, start, end, 0);
 }
 
 /** Appends the numbers from `start` on as tokens, up to what is no number; returns what follows the last one. */
@@ -589,41 +574,28 @@ function putTokens(body: Buffer, start: number, end: number): number {
   }
 }
 
-const PROMPT_STRING = Buffer.from('prompt_string');
-const MULTIMODAL_DATA = Buffer.from('multimodal_data');
+/** The values of one object in a prompt. */
+const promptTape = new JsonTape();
 
 /** llama-server: `{ prompt_string, multimodal_data: [base64, …] }`. */
 function putPromptObject(body: Buffer, start: number, end: number): void {
-  let text = -1;
-  let data = -1;
-  let dataEnd = -1;
-  let pos = skipSpace(body, start + 1, end);
-  while (body[pos] === QUOTE) {
-    const keyStart = pos;
-    keyAt(body, pos);
-    const keyStop = keyEnd - 1;
-    pos = skipSpace(body, skipSpace(body, keyEnd, end) + 1, end);
-    const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
-    if (valueEnd < 0) return;
-    if (isText(body, keyStart + 1, keyStop, PROMPT_STRING)) text = pos;
-    else if (isText(body, keyStart + 1, keyStop, MULTIMODAL_DATA)) [data, dataEnd] = [pos, valueEnd];
-    pos = nextItem(body, valueEnd, end);
-  }
-  if (text < 0) return putValue(body, start, end, 0);
-  putScalar(body, text, end);
-  putAttachments(body, data, dataEnd);
+  if (!isReadable) return putUnread(end - start);
+  read(promptTape, body.subarray(start, end));
+  const prompt = tape.member(JsonTape.ROOT, 'prompt_string');
+  if (prompt < 0) return putWhole(JsonTape.ROOT);
+  putScalar(prompt);
+  putAttachments(tape.member(JsonTape.ROOT, 'multimodal_data'));
 }
 
 /** Appends a list of attachments: strings of base64, or objects with one as `data`. */
-function putAttachments(body: Buffer, start: number, end: number): void {
-  if (start < 0 || body[start] !== OPEN_ARRAY) return;
-  let pos = skipSpace(body, start + 1, end);
-  while (pos < end - 1) {
-    if (valuesLeft-- <= 0) return putUnread(end - pos);
+function putAttachments(node: number): void {
+  if (!tape.isArray(node)) return;
+  const end = tape.next(node);
+  for (let item = tape.first(node); item < end; item = tape.next(item)) {
     putByte(MARK_PART);
-    if (body[pos] === QUOTE) pos = putFile(body, pos, end, true);
-    else if (body[pos] === OPEN_OBJECT) pos = putObject(body, pos, end, SOURCE_LEVELS, false, true);
-    else pos = putScalar(body, pos, end);
-    pos = nextItem(body, pos, end);
+    const first = firstOf(item);
+    if (first === QUOTE) putFile(item, true);
+    else if (first === OPEN_OBJECT) putObject(item, SOURCE_LEVELS, false, true);
+    else putScalar(item);
   }
 }

@@ -2,7 +2,6 @@
 // blocks whose 64-bit hashes are chained. Equal text has equal bytes, however a client wrote it in JSON, and equal bytes have equal
 // hashes on every gateway. Appending does not allocate.
 
-import { closingQuote } from './json-scan.ts';
 import { PROMPT_STREAM_WASM } from './prompt-stream-wasm.ts';
 import { instantiate, IS_LITTLE_ENDIAN } from './wasm.ts';
 
@@ -23,7 +22,6 @@ interface Loops {
 }
 
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 
 /** Blocks up to `SMALL_BYTES` of prompt have this many bytes: about 128 tokens, a few KV blocks of a server. */
 const SMALL_BLOCK = 512;
@@ -43,12 +41,10 @@ const ATTACHMENT_BYTES = 4096;
 
 /** Most bytes that are copied at a time; the memory has as much room behind the stream. */
 const CHUNK = 64 * 1024;
-/** First bytes of a string with escapes that are copied, where its end is not known; then more and more. */
+/** First bytes that are copied to be rewritten. */
 const FIRST_CHUNK = 1024;
-/** A native copy or search costs about as much as this many bytes one by one. */
+/** A native copy costs about as much as this many bytes one by one. */
 const SHORT_BYTES = 12;
-/** Strings are searched in steps of so many bytes. */
-const STEP = 64;
 /** `copyString` stops so many bytes before the end. */
 const TAIL = 16;
 /** Bytes that a hash takes at a time. */
@@ -67,18 +63,14 @@ const words = new DataView(memory.buffer);
 let size = 0;
 /** Bytes from the beginning that are hashed at most. */
 let limit = MOST_BYTES;
-/** The first backslash of the body at or behind `searchedFrom`; its length when there is none. */
-let backslash = 0;
-let searchedFrom = 0;
 
 /** Two words, low and high, per whole block. */
 export const hashes: Int32Array = new Int32Array(memory.buffer, HASHES, 2 * MOST_COUNT);
 
-/** Begins a new stream. All appended spans are of one body until the next call. */
+/** Begins a new stream. */
 export function begin(): void {
   size = 0;
   limit = MOST_BYTES;
-  backslash = -1;
 }
 
 export function sizeOf(): number {
@@ -106,84 +98,59 @@ export function putUnread(length: number): void {
   size += length;
 }
 
-/** Appends the text of the string that opens at `start`; returns the offset behind its closing quote. */
-export function putString(body: Buffer, start: number): number {
+/**
+ * Appends the text of the string `[start, end)`, quotes included.
+ * @param isPlain it has no escape with a shorter form
+ */
+export function putString(body: Buffer, start: number, end: number, isPlain: boolean): void {
   const from = start + 1;
-  if (size >= limit) return putRest(body, start, from);
-  // Roles, names and ids: a native search takes longer than they do.
-  const roomEnd = from + MOST_BYTES - size;
-  const shortEnd = Math.min(from + SHORT_BYTES, roomEnd, body.length);
-  for (let pos = from, to = size; pos < shortEnd; pos++, to++) {
-    const byte = body[pos] as number;
-    if (byte === QUOTE) {
-      size = to;
-      return pos + 1;
-    }
-    if (byte === BACKSLASH) break;
-    bytes[to] = byte;
+  const length = end - 1 - from;
+  if (size >= limit) {
+    size += length;
+  } else if (isPlain) {
+    const copied = Math.min(length, MOST_BYTES - size);
+    if (copied > SHORT_BYTES) body.copy(bytes, size, from, from + copied);
+    else for (let at = 0; at < copied; at++) bytes[size + at] = body[from + at] as number;
+    size += length;
+  } else {
+    putEscaped(body, from, end - 1);
   }
-  const quote = body.indexOf(QUOTE, from);
-  if (quote < 0) return body.length;
-  if (backslash < from || searchedFrom > from) {
-    searchedFrom = from;
-    backslash = body.indexOf(BACKSLASH, from);
-    if (backslash < 0) backslash = body.length;
-  }
-  if (backslash > quote) {
-    body.copy(bytes, size, from, Math.min(quote, roomEnd));
-    size += quote - from;
-    return quote + 1;
-  }
-  return putEscaped(body, start, quote);
 }
 
-/** The same for a string with escapes; `quote` is the first quote in it. */
-function putEscaped(body: Buffer, start: number, quote: number): number {
-  let from = start + 1;
+/** The same for the inside of a string, with a quote at `end`, that may have such escapes. */
+function putEscaped(body: Buffer, start: number, end: number): void {
+  let from = start;
   let to = size;
-  let length = Math.min((quote - from + STEP) & -STEP, CHUNK);
   for (let continued = 0; ; continued = 1) {
-    const end = Math.min(from + length, body.length);
-    body.copy(bytes, to, from, end);
-    const copied = end - from;
+    // With the quote, which ends the search.
+    const copied = Math.min(end + 1 - from, CHUNK);
+    body.copy(bytes, to, from, from + copied);
     const found = findEnd(to, to + copied, continued);
-    if (found < 0) return putRewritten(body, start);
+    if (found < 0) return putRewritten(body, start, end);
     from += found - to;
+    if (found < to + copied || found >= limit) {
+      size = found + end - from;
+      return;
+    }
     to = found;
-    if (from < end) {
-      size = found;
-      return from + 1;
-    }
-    if (to >= limit || from >= body.length) {
-      size = to;
-      return putRest(body, start, from);
-    }
-    length = Math.min(Math.max(to - size, FIRST_CHUNK) & -STEP, CHUNK);
   }
 }
 
-/** The same for a string with escapes that have shorter forms. */
-function putRewritten(body: Buffer, start: number): number {
-  let from = start + 1;
+/** The same for a string that has such escapes. */
+function putRewritten(body: Buffer, start: number, end: number): void {
+  let from = start;
   for (let length = FIRST_CHUNK; ; length = CHUNK) {
-    const end = Math.min(from + length, body.length);
-    body.copy(bytes, COPY, from, end);
-    size = copyString(COPY, size, COPY + (end - from) + (end === body.length ? TAIL : 0));
+    const copied = Math.min(end + 1 - from, length);
+    body.copy(bytes, COPY, from, from + copied);
+    const isLast = from + copied > end;
+    size = copyString(COPY, size, COPY + copied + (isLast ? TAIL : 0));
     from += words.getInt32(STOPPED, true) - COPY;
-    if (body[from] === QUOTE) return from + 1;
-    if (size >= limit || end === body.length) return putRest(body, start, from);
+    // A broken escape, which a scan may let pass, can hide the quote, or lead to an earlier one.
+    if (from >= end || size >= limit || body[from] === QUOTE) {
+      size += Math.max(end - from, 0);
+      return;
+    }
   }
-}
-
-/** Counts the rest, from `from` on, of the string that opens at `start`. */
-function putRest(body: Buffer, start: number, from: number): number {
-  let escape = from;
-  while (escape > start + 1 && body[escape - 1] === BACKSLASH) escape--;
-  // Behind an odd number of backslashes the first byte is escaped.
-  const quote = closingQuote(body, from + ((from - escape) & 1), body.length);
-  if (quote < 0) return body.length;
-  size += quote - from;
-  return quote + 1;
 }
 
 /** Appends the token at `id` as four bytes, low byte first. */

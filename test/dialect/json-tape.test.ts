@@ -262,3 +262,23 @@ t.test('writes large texts, and gives back what they took', (t) => {
   t.equal(first.toString(), json, 'what was taken stays');
   t.end();
 });
+
+t.test('a text is plain when it has no escape with a shorter form', (t) => {
+  const filler = 'x'.repeat(100);
+  for (const [value, isPlain] of [
+    ['a\\n\\"\\\\', true],
+    ['/', true],
+    ['\\/', false],
+    ['\\u00e9', false],
+    ['\\\\u00e9', true],
+  ] as const) {
+    for (const text of [`{"a":"${value}","b":"${filler}"}`, `{"b":"${filler}","a":["${value}"]}`]) {
+      tape.read(Buffer.from(text));
+      t.equal(tape.isPlain, isPlain, text);
+    }
+  }
+  // A key with escapes.
+  tape.read(Buffer.from(`{"\\n":"${filler}"}`));
+  t.equal(tape.isPlain, false);
+  t.end();
+});
