@@ -16,6 +16,7 @@ const QUOTE = 0x22;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
+const BACKSLASH = 0x5c;
 
 /** The values of the body that was scanned last. */
 export const bodyTape: JsonTape = new JsonTape(true);
@@ -165,8 +166,13 @@ export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody
     shifts.push((shifts.at(-1) as number) + value.byteLength - replaced);
   }
   const moved = (offset: number): number => offset + (shifts[placesBefore(places, offset)] as number);
+  const renamed = Buffer.concat(parts);
+  // What reads the values of the renamed body needs no scan of its own.
+  if (places.length === 2 && bodyTape.body === body && bodyTape.isWhole && !value.includes(BACKSLASH)) {
+    bodyTape.shift(renamed, places[1] as number, shifts[1] as number);
+  }
   return {
-    body: Buffer.concat(parts),
+    body: renamed,
     scan: {
       ...scan,
       model,

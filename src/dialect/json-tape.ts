@@ -102,6 +102,16 @@ export class JsonTape extends Spans {
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: invalidJson(body, rest).errors });
   }
 
+  /** `body` is the text that was read, with another scalar, which has no escapes, where one ended at `from`: all behind it is `by` bytes later. */
+  shift(body: Buffer, from: number, by: number): void {
+    const { count, words } = this;
+    for (let node = 0; node < count; node += NODE) {
+      if ((words[node] as number) >= from) words[node] = (words[node] as number) + by;
+      if ((words[node + 1] as number) >= from) words[node + 1] = (words[node + 1] as number) + by;
+    }
+    this.body = body;
+  }
+
   /** Forgets a text that turned out to be broken. */
   drop(): void {
     this.body = NO_BYTES;

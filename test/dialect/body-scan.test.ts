@@ -1,7 +1,8 @@
 // The JSON scanner compared with JSON.parse, one example of each validation error, and the number of prompts.
 import fc from 'fast-check';
 import t from 'tap';
-import { named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/body-scan.ts';
+import { bodyTape, named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/body-scan.ts';
+import { JsonTape } from '../../src/dialect/json-tape.ts';
 import { LONG } from '../support/long.ts';
 
 const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
@@ -375,6 +376,30 @@ t.test('another model is written where the model stands, and all that was found 
         throw new Error(`found elsewhere: ${body.toString()}`);
     }),
   );
+});
+
+t.test('the values of a body with one model are known when it is renamed, without another scan', async (t) => {
+  const member = fc.tuple(fc.constantFrom(...NAMES, 'other'), value).filter(([name]) => name !== 'model');
+  const contents = ({ count, isPlain, words }: JsonTape): string => `${isPlain} ${words.slice(0, count).join()}`;
+  fc.assert(
+    fc.property(fc.array(member), fc.array(member), fc.constantFrom('b', 'atlas-27b'), (before, after, name) => {
+      const textOf = (model: string): Buffer =>
+        Buffer.from(
+          `{ ${[...before, ['model', `"${model}"`], ...after].map(([key, raw]) => `"${key}":${raw}`).join()} }`,
+        );
+      const body = textOf('alias');
+      const scan = scanBody(body);
+      if (!scan.ok || !bodyTape.isWhole) return;
+      const renamed = named(body, scan, name);
+      t.equal(bodyTape.body, renamed.body);
+      const again = new JsonTape();
+      again.read(textOf(name));
+      if (contents(again) !== contents(bodyTape)) throw new Error(`values elsewhere: ${body.toString()}`);
+    }),
+  );
+  const scan = read('{"model":"alias"}');
+  named(Buffer.from('{"model":"alias"}'), scan, 'a"b');
+  t.not(bodyTape.body.toString(), '{"model":"a\\"b"}', 'a name with escapes is read again');
 });
 
 t.test('a body that names its model very often is renamed in one pass', async (t) => {
