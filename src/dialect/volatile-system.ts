@@ -1,94 +1,71 @@
 // The line `x-anthropic-billing-header: …` that Claude Code puts before its system text. It changes with every request, so that no KV
 // cache has the prompt behind it. The changes that take it out of a messages request leave all other bytes as they are.
 
-import { type ScannedBody, SPAN } from './body-scan.ts';
-import { scanMembers, skipSpace, skipValue } from './json-scan.ts';
-import { found, memberTable } from './member-table.ts';
+import { bodyTape as tape, type ScannedBody, SPAN } from './body-scan.ts';
+import { JsonTape, MAX_READ_VALUES } from './json-tape.ts';
 import { type BodyEdit, edited } from './output-limit.ts';
 
 const BEGINNING = Buffer.from('x-anthropic-billing-header:');
 
 /** The line is in the first block; those behind the first few are not looked at. */
 const MOST_BLOCKS = 8;
-/** The depth was checked with the body; reading needs a limit all the same. */
-const MAX_DEPTH = 65_536;
 
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
-const CLOSE_ARRAY = 0x5d;
-const OPEN_OBJECT = 0x7b;
-
-const BLOCK = memberTable(['text']);
 
 /**
  * Takes such a line out of `system`, a text or a list of blocks. A block that is nothing else goes.
- * @returns the same body where there is none
+ * @returns the same body where there is none, and where it has more values than a tape takes
  */
-export function withoutVolatileSystem(body: Buffer, { repeated, spans }: ScannedBody): Buffer {
-  const start = spans[SPAN.system] as number;
-  if (start < 0) return body;
+export function withoutVolatileSystem(body: Buffer, { spans, values }: ScannedBody): Buffer {
+  if ((spans[SPAN.system] as number) < 0 || values > MAX_READ_VALUES) return body;
+  tape.read(body);
   const edits: BodyEdit[] = [];
-  addEdits(body, start, spans[SPAN.system + 1] as number, edits);
-  for (let at = 0; repeated !== null && at < repeated.length; at += 3) {
-    if (repeated[at] === SPAN.system) addEdits(body, repeated[at + 1] as number, repeated[at + 2] as number, edits);
+  const end = tape.next(JsonTape.ROOT);
+  for (let key = tape.first(JsonTape.ROOT); key < end; key = tape.next(tape.valueOf(key))) {
+    if (tape.equals(key, 'system')) addEdits(body, tape.valueOf(key), edits);
   }
+  tape.release();
   return edited(body, edits);
 }
 
-function addEdits(body: Buffer, start: number, end: number, edits: BodyEdit[]): void {
-  if (body[start] === QUOTE) {
-    const lineEnd = endOfLine(body, start, end);
-    if (lineEnd > 0) edits.push({ start: start + 1, end: lineEnd, text: '' });
+function addEdits(body: Buffer, system: number, edits: BodyEdit[]): void {
+  if (tape.isString(system)) {
+    const lineEnd = endOfLine(body, system);
+    if (lineEnd > 0) edits.push({ start: tape.start(system) + 1, end: lineEnd, text: '' });
     return;
   }
-  if (body[start] !== OPEN_ARRAY) return;
+  if (!tape.isArray(system)) return;
   let keptEnd = -1;
   /** Where the blocks begin that go and have no kept one behind them yet. */
   let from = -1;
-  let pos = skipSpace(body, start + 1, end);
-  for (let count = 0; body[pos] !== CLOSE_ARRAY; count++) {
-    const blockStart = pos;
-    const isUnread = count === MOST_BLOCKS;
-    const text = isUnread ? null : textOf(body, blockStart, end);
-    const lineEnd = text === null ? 0 : endOfLine(body, text.start, text.end);
-    const isGone = text !== null && lineEnd === text.end - 1;
-    if (isGone) {
-      if (from < 0) from = blockStart;
-    } else {
-      if (from >= 0) edits.push({ start: from, end: blockStart, text: '' });
-      from = -1;
-      if (text !== null && lineEnd > 0) edits.push({ start: text.start + 1, end: lineEnd, text: '' });
-      if (isUnread) return;
+  let blockEnd = -1;
+  let count = 0;
+  const end = tape.next(system);
+  for (let block = tape.first(system); block < end; block = tape.next(block)) {
+    const isUnread = count++ === MOST_BLOCKS;
+    const text = isUnread ? JsonTape.NONE : tape.member(block, 'text');
+    const lineEnd = tape.isString(text) ? endOfLine(body, text) : 0;
+    blockEnd = tape.end(block);
+    if (lineEnd > 0 && lineEnd === tape.end(text) - 1) {
+      if (from < 0) from = tape.start(block);
+      continue;
     }
-    const blockEnd = skipValue(body, blockStart, end, 0, MAX_DEPTH);
-    if (!isGone) keptEnd = blockEnd;
-    pos = skipSpace(body, blockEnd, end);
-    if (body[pos] === COMMA) pos = skipSpace(body, pos + 1, end);
-    else if (isGone) edits.push({ start: keptEnd < 0 ? from : keptEnd, end: blockEnd, text: '' });
+    if (from >= 0) edits.push({ start: from, end: tape.start(block), text: '' });
+    from = -1;
+    if (lineEnd > 0) edits.push({ start: tape.start(text) + 1, end: lineEnd, text: '' });
+    if (isUnread) return;
+    keptEnd = blockEnd;
   }
-}
-
-interface Span {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** The text of a block, quotes included; null when it has none. */
-function textOf(body: Buffer, start: number, end: number): Span | null {
-  if (body[start] !== OPEN_OBJECT) return null;
-  const members = found(BLOCK);
-  scanMembers(body, start, end, BLOCK, members, MAX_DEPTH);
-  const [textStart = -1, textEnd = -1] = members.spans;
-  return textStart >= 0 && body[textStart] === QUOTE ? { start: textStart, end: textEnd } : null;
+  if (from >= 0) edits.push({ start: keptEnd < 0 ? from : keptEnd, end: blockEnd, text: '' });
 }
 
 /** Where the line at the beginning of a string ends, with the line ends behind it; 0 when that is another line. */
-function endOfLine(body: Buffer, start: number, end: number): number {
-  for (let at = 0; at < BEGINNING.length; at++) if (body[start + 1 + at] !== BEGINNING[at]) return 0;
-  let pos = start + 1 + BEGINNING.length;
-  while (pos < end - 1 && lineEndAt(body, pos) === 0) pos += body[pos] === BACKSLASH ? 2 : 1;
+function endOfLine(body: Buffer, text: number): number {
+  const start = tape.start(text) + 1;
+  const end = tape.end(text) - 1;
+  for (let at = 0; at < BEGINNING.length; at++) if (body[start + at] !== BEGINNING[at]) return 0;
+  let pos = start + BEGINNING.length;
+  while (pos < end && lineEndAt(body, pos) === 0) pos += body[pos] === BACKSLASH ? 2 : 1;
   for (let length = lineEndAt(body, pos); length > 0; length = lineEndAt(body, pos)) pos += length;
   return pos;
 }
