@@ -144,6 +144,7 @@ const inference: PaidEndpoint<InferenceInput> = {
     const { body, scan } = form === null ? scannedBody(path, deps.settings, sent) : { body: sent, scan: form.scan };
     const model = deployed ?? findModel(exchange, deps, scan.model);
     const read = form === null ? named(body, scan, model.id) : { body: renamedForm(body, form, model.id), scan };
+    if (read.body !== body) exchange.adoptBody(read.body);
     return { ...read, model, form, budget: null, native: null, origin: null, hosted: null };
   },
   prepares: ({ path }, { settings }) => settings.webSearchTool || dialectOf(path)?.name === 'responses',
@@ -431,6 +432,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
     this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
+    if (this.body !== body) exchange.adoptBody(this.body);
     if (dialect === undefined && form === null && isNativePath(path)) input.native ??= nativeRequest(path, body, scan);
     this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);
     this.candidates = new Candidates(model, deps.picker, deps.pickerSettings, this);

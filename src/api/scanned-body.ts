@@ -8,12 +8,11 @@ import type { ApiDeps } from './deps.ts';
 /** Paths whose bodies have the members of the messages dialect, `/v1/messages/count_tokens` included. */
 const MESSAGES_PATH = '/v1/messages';
 
-/** Throws 422 for what is no JSON object with a model. */
+/** Throws 422 for what is no JSON object with a model. `received` is not to be used any more: a shorter body is in its memory. */
 export function scannedBody(path: string, { limits, rewrite }: ApiDeps['settings'], received: Buffer): NamedBody {
   const scan = scanned(received, limits);
   if (!rewrite.volatileSystem || !usualPath(path).startsWith(MESSAGES_PATH)) return { body: received, scan };
-  const body = withoutVolatileSystem(received, scan);
-  return { body, scan: body === received ? scan : scanned(body, limits) };
+  return withoutVolatileSystem(received, scan);
 }
 
 function scanned(body: Buffer, { jsonDepth, jsonValues }: ApiDeps['settings']['limits']): ScannedBody {

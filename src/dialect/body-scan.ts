@@ -10,7 +10,7 @@ import {
   skipValue,
 } from './json-scan.ts';
 import { found, type Found, type MemberTable, memberTable } from './member-table.ts';
-import { JsonTape, TooManyValues } from './json-tape.ts';
+import { JsonTape, offsetWithout, type Range, TooManyValues } from './json-tape.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -86,7 +86,7 @@ export interface ScannedBody {
   readonly repeated: readonly number[] | null;
   /** Whether a nested key ends with `url`: an image, a video or a sound by its address. */
   readonly hasAddress: boolean;
-  /** Values and keys, the body itself included; of a renamed body, those of the one that came. */
+  /** Values and keys, the body itself included; of a renamed or shortened body, those of the one that came. */
   readonly values: number;
 }
 
@@ -193,6 +193,33 @@ function placesBefore(places: readonly number[], offset: number): number {
     else high = middle;
   }
   return low;
+}
+
+/**
+ * The body without these ranges, as `JsonTape.cut` has them, and its scan. It is in the memory of `body`, which is not to be used any more: a
+ * copy would be a block that the collector has to find.
+ */
+export function without(body: Buffer, scan: ScannedBody, ranges: readonly Range[]): NamedBody {
+  let to = 0;
+  let from = 0;
+  for (const { end, start } of [...ranges, { start: body.length, end: body.length }]) {
+    if (to < from) body.copyWithin(to, from, start);
+    to += start - from;
+    from = end;
+  }
+  const shorter = body.subarray(0, to);
+  if (bodyTape.body === body && bodyTape.isWhole) bodyTape.cut(shorter, ranges);
+  const moved = (offset: number): number => offsetWithout(ranges, offset);
+  const { repeated, spans, turns } = scan;
+  return {
+    body: shorter,
+    scan: {
+      ...scan,
+      spans: spans.map(moved),
+      turns: turns.map(moved),
+      repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
+    },
+  };
 }
 
 /** Type of the entry about a body with more than `maxValues`. */

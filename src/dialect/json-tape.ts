@@ -112,6 +112,38 @@ export class JsonTape extends Spans {
     this.body = body;
   }
 
+  /** `body` is the text that was read without these ranges, which are in order; in each are parts of one string, or whole values. */
+  cut(body: Buffer, ranges: readonly Range[]): void {
+    const { count, words } = this;
+    /** First node of each range, and the one behind its last. */
+    const gone: number[] = [];
+    let node = 0;
+    for (const { end, start } of ranges) {
+      while (node < count && (words[node] as number) < start) node += NODE;
+      gone.push(node);
+      while (node < count && (words[node] as number) < end) node += NODE;
+      gone.push(node);
+    }
+    let to = 0;
+    for (node = 0; node < count; node += NODE) {
+      let next = words[node + 2] as number;
+      let isGone = false;
+      for (let at = 0; at < gone.length; at += 2) {
+        const first = gone[at] as number;
+        const behind = gone[at + 1] as number;
+        isGone ||= node >= first && node < behind;
+        if ((words[node + 2] as number) >= behind) next -= behind - first;
+      }
+      if (isGone) continue;
+      words[to] = offsetWithout(ranges, words[node] as number);
+      words[to + 1] = offsetWithout(ranges, words[node + 1] as number);
+      words[to + 2] = next;
+      to += NODE;
+    }
+    this.count = to;
+    this.body = body;
+  }
+
   /** Forgets a text that turned out to be broken. */
   drop(): void {
     this.body = NO_BYTES;
@@ -259,6 +291,19 @@ export class JsonTape extends Spans {
     }
     return path;
   }
+}
+
+/** Bytes `[start, end)` of a text. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where an offset, which is in none of these ranges, is when they have been taken out. */
+export function offsetWithout(ranges: readonly Range[], offset: number): number {
+  let moved = offset;
+  for (const { end, start } of ranges) if (end <= offset) moved -= end - start;
+  return moved;
 }
 
 /** A text has more values than it may have. */

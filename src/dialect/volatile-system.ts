@@ -1,9 +1,8 @@
 // The line `x-anthropic-billing-header: …` that Claude Code puts before its system text. It changes with every request, so that no KV
 // cache has the prompt behind it. The changes that take it out of a messages request leave all other bytes as they are.
 
-import { bodyTape as tape, type ScannedBody, SPAN } from './body-scan.ts';
-import { JsonTape, MAX_READ_VALUES } from './json-tape.ts';
-import { type BodyEdit, edited } from './output-limit.ts';
+import { bodyTape as tape, type NamedBody, type ScannedBody, SPAN, without } from './body-scan.ts';
+import { JsonTape, MAX_READ_VALUES, type Range } from './json-tape.ts';
 
 const BEGINNING = Buffer.from('x-anthropic-billing-header:');
 
@@ -14,24 +13,27 @@ const BACKSLASH = 0x5c;
 
 /**
  * Takes such a line out of `system`, a text or a list of blocks. A block that is nothing else goes.
- * @returns the same body where there is none, and where it has more values than a tape takes
+ * @returns the same ones where there is none, and where it has more values than a tape takes. Otherwise the body is in the memory of `body`,
+ *   which is not to be used any more.
  */
-export function withoutVolatileSystem(body: Buffer, { spans, values }: ScannedBody): Buffer {
-  if ((spans[SPAN.system] as number) < 0 || values > MAX_READ_VALUES) return body;
+export function withoutVolatileSystem(body: Buffer, scan: ScannedBody): NamedBody {
+  if ((scan.spans[SPAN.system] as number) < 0 || scan.values > MAX_READ_VALUES) return { body, scan };
   tape.read(body);
-  const edits: BodyEdit[] = [];
+  const ranges: Range[] = [];
   const end = tape.next(JsonTape.ROOT);
   for (let key = tape.first(JsonTape.ROOT); key < end; key = tape.next(tape.valueOf(key))) {
-    if (tape.equals(key, 'system')) addEdits(body, tape.valueOf(key), edits);
+    if (tape.equals(key, 'system')) addRanges(body, tape.valueOf(key), ranges);
   }
+  const shorter = ranges.length === 0 ? { body, scan } : without(body, scan, ranges);
   tape.release();
-  return edited(body, edits);
+  return shorter;
 }
 
-function addEdits(body: Buffer, system: number, edits: BodyEdit[]): void {
+/** Adds what has to go, in order. */
+function addRanges(body: Buffer, system: number, ranges: Range[]): void {
   if (tape.isString(system)) {
     const lineEnd = endOfLine(body, system);
-    if (lineEnd > 0) edits.push({ start: tape.start(system) + 1, end: lineEnd, text: '' });
+    if (lineEnd > 0) ranges.push({ start: tape.start(system) + 1, end: lineEnd });
     return;
   }
   if (!tape.isArray(system)) return;
@@ -50,13 +52,13 @@ function addEdits(body: Buffer, system: number, edits: BodyEdit[]): void {
       if (from < 0) from = tape.start(block);
       continue;
     }
-    if (from >= 0) edits.push({ start: from, end: tape.start(block), text: '' });
+    if (from >= 0) ranges.push({ start: from, end: tape.start(block) });
     from = -1;
-    if (lineEnd > 0) edits.push({ start: tape.start(text) + 1, end: lineEnd, text: '' });
+    if (lineEnd > 0) ranges.push({ start: tape.start(text) + 1, end: lineEnd });
     if (isUnread) return;
     keptEnd = blockEnd;
   }
-  if (from >= 0) edits.push({ start: keptEnd < 0 ? from : keptEnd, end: blockEnd, text: '' });
+  if (from >= 0) ranges.push({ start: keptEnd < 0 ? from : keptEnd, end: blockEnd });
 }
 
 /** Where the line at the beginning of a string ends, with the line ends behind it; 0 when that is another line. */

@@ -141,6 +141,8 @@ export class Body {
   #reserved = 0;
   /** Bytes taken for what the gateway has put to the body. */
   #added = 0;
+  /** Other bodies that the gateway has made of this one; null: none. */
+  #made: Buffer[] | null = null;
   #length = 0;
   #error: HeadraceError | null = null;
   #done: BodyCallback | null = null;
@@ -253,6 +255,11 @@ export class Body {
     return true;
   }
 
+  /** Takes memory of a body that the gateway has made of this one, to be freed with it. */
+  adopt(made: Buffer): void {
+    (this.#made ??= []).push(made);
+  }
+
   /**
    * Returns the memory to the budget; to be called once, when the exchange is over. `isRead`: somebody may still read the body, so that its
    * memory is left to V8.
@@ -308,6 +315,8 @@ export class Body {
   /** Frees the memory that nobody reads. */
   #discard(): void {
     freeMemory(this.#bytes);
+    if (this.#made !== null) for (const made of this.#made) freeMemory(made);
+    this.#made = null;
   }
 
   #free(): void {

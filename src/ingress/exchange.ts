@@ -423,6 +423,11 @@ export abstract class Exchange implements RequestHead {
     }
   }
 
+  /** Takes the memory of a body that was made of the one that was read: what refers to it is empty when the exchange is over. See `bodyIsRead`. */
+  adoptBody(made: Buffer): void {
+    this.requestBody?.adopt(made);
+  }
+
   /** Sets the head of the response. `contentLength` is -1 when unknown: the body is then chunked. */
   start(status: number, headers: readonly string[], contentLength: number): void {
     if (this.committed || this.handedOver) return;

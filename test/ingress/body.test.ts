@@ -204,6 +204,21 @@ t.test('the memory of a large body is freed when it is over, unless somebody rea
     }
 });
 
+t.test('the memory of bodies that were made of it is freed with it', async (t) => {
+  for (const isRead of [false, true]) {
+    const body = new Body(new BodyBudget(2 ** 20), { ...LIMITS, maxBodyBytes: 100_000 }, 5, 0);
+    body.append(Buffer.from('hello'), true, 1);
+    t.same(outcome(body), { code: '', text: 'hello' });
+    const made = [Buffer.allocUnsafeSlow(20_000), Buffer.allocUnsafeSlow(30_000)];
+    for (const each of made) body.adopt(each);
+    body.release(isRead);
+    t.strictSame(
+      made.map(({ byteLength }) => byteLength),
+      isRead ? [20_000, 30_000] : [0, 0],
+    );
+  }
+});
+
 t.test('the memory of a large body that nobody got is freed: it failed, or its client has gone', async (t) => {
   for (const ends of [
     (body: Body): void => body.stall(),
