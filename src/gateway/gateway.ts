@@ -313,7 +313,8 @@ class RunningGateway implements ServedGateway {
   }
 
   async listen(): Promise<Listening> {
-    if (this.#listens && this.#closing === null) throw new Error('listen() has been called before');
+    if (this.#closing !== null) throw new HeadraceError('HR_DRAINING');
+    if (this.#listens) throw new Error('listen() has been called before');
     this.#listens = true;
     try {
       this.#publicUrl ??= addressUrl(await this.#control.listen());

@@ -314,6 +314,7 @@ for (const threads of [0, 1]) {
     t.equal((await fetch(`${url}/health`)).status, 200);
     await gateway.close();
     await t.rejects(fetch(`${url}/health`));
+    await t.rejects(gateway.listen(), { code: 'HR_DRAINING' }, 'though it has listened');
   });
 
   t.test(`a gateway with ${threads} threads may listen again on ports that were taken`, async (t) => {
