@@ -12,7 +12,7 @@ import { loadConfigText } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { parseAddress, printAddress } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
-import { attachEngine } from '../host/index.ts';
+import { KeyRefused, recogniseEngine } from '../host/index.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf, yesOrNo } from './options.ts';
 
@@ -127,21 +127,15 @@ function serverUrl(text: string): string {
 
 async function examine(url: string): Promise<Finding> {
   try {
-    const engine = await attachEngine({
-      url,
-      readyMs: 0,
-      questionMs: QUESTION_MS,
-      timeouts: { connectMs: QUESTION_MS },
-    });
-    const { kind, models, version } = engine.detected;
-    await engine.close();
+    const { kind, models, version } = await recogniseEngine(url, QUESTION_MS);
     const name = { 'llama-server': 'llama-server', vllm: 'vLLM', ollama: 'Ollama', openai: 'a server' }[kind];
     const ids = models.map(({ id }) => id).join(', ');
     return { url, models, sentence: `${url} is ${name}${version === null ? '' : ` ${version}`} with ${ids}` };
   } catch (error) {
-    // Without the time that was waited: it was none.
-    const { cause = error } = error as Error;
-    const reason = messageOf(cause).replace(/\.$/, '');
+    const reason =
+      error instanceof KeyRefused
+        ? `it needs a key (${error.status}), which is \`apiKey\` of a model`
+        : messageOf(error).replace(/\.$/, '');
     return { url, models: [], sentence: `${url} did not say its models: ${reason}. It is in the file as "my-model"` };
   }
 }

@@ -1,6 +1,6 @@
 // Public API of the model host: `createHost`, its settings, engines and faults. Re-exports only.
-export { attachEngine } from './attached/attached-engine.ts';
-export { describeEngine } from './attached/detect.ts';
+export { attachEngine, recogniseEngine } from './attached/attached-engine.ts';
+export { describeEngine, KeyRefused } from './attached/detect.ts';
 export type { Fault, FaultMatch, FaultPlan, FaultRule } from './faults.ts';
 export type { Planned } from './fleet.ts';
 export { FleetError, planFleet, startFleet } from './fleet.ts';

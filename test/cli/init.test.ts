@@ -1,6 +1,8 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { json } from '../support/fake-engine.ts';
+import { LLAMA_MODEL, startFakeLlamaServer } from '../support/fake-llama-server.ts';
 import { startFakeVllm, VLLM_MODEL } from '../support/fake-vllm.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { startHosts } from '../support/system.ts';
@@ -73,6 +75,24 @@ t.test('a server that does not answer is named with the reason, and stays in the
     /^http:\/\/127\.0\.0\.1:1 did not say its models: .*cannot be reached\. It is in the file as "my-model"\.$/m,
   );
   t.match(await run(t, 'check', '--config', file), 'my-model  http://127.0.0.1:1');
+});
+
+t.test('a server that lists its models without a key is recognised, one that needs a key is told so', async (t) => {
+  const [first, second] = await Promise.all([startFakeLlamaServer(), startFakeLlamaServer()]);
+  t.teardown(() => Promise.all([first.close(), second.close()]));
+  const refused = json({ error: { code: 401, message: 'Invalid API Key', type: 'authentication_error' } }, 401);
+  // As llama-server with --api-key: health and models are public.
+  for (const path of first.answers.keys()) {
+    if (path !== '/health' && path !== '/v1/models') first.answers.set(path, refused);
+  }
+  second.key = 'secret';
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const stdout = await run(t, 'init', '--yes', '--server', `${first.url},${second.url}`, '--config', file);
+  t.match(stdout, `${first.url} is llama-server with ${LLAMA_MODEL}.\n`);
+  t.match(
+    stdout,
+    `${second.url} did not say its models: it needs a key (401), which is \`apiKey\` of a model. It is in the file as "my-model".\n`,
+  );
 });
 
 t.test('asks three questions at a terminal', async (t) => {

@@ -18,7 +18,14 @@ import {
   NO_FIGURES,
 } from '../model-engine.ts';
 import { generate } from './attached-generation.ts';
-import { type AttachedEngineKind, type DetectedEngine, type DetectedModel, detectEngine } from './detect.ts';
+import {
+  type AttachedEngineKind,
+  type DetectedEngine,
+  type DetectedModel,
+  detectEngine,
+  recognise,
+  type RecognisedEngine,
+} from './detect.ts';
 import { type EngineTimeouts, AttachedEngineError } from './engine-dispatch.ts';
 import { type JsonObject, complaintOf, EngineHttp, failureOf, numberOf, objectOf } from './engine-http.ts';
 import { EngineMonitor } from './engine-monitor.ts';
@@ -74,6 +81,17 @@ const TIMEOUTS: EngineTimeouts = { connectMs: 10_000, firstMs: 3_600_000, idleMs
 
 /** How long an answer of the host waits for what the engine shows of itself. */
 const SHOW_MS = 2000;
+
+/** What answers at a URL, asked once, without a key and without a request for a model. Rejects with a message for operators. */
+export async function recogniseEngine(url: string, questionMs: number): Promise<RecognisedEngine> {
+  const timeouts = { ...TIMEOUTS, connectMs: questionMs };
+  const http = new EngineHttp({ url, apiKey: undefined, clock: systemClock, timeouts, maxConnections: 1 });
+  try {
+    return await recognise(http, questionMs);
+  } finally {
+    http.close();
+  }
+}
 
 /** Finds the engine, waiting while it loads, and attaches to it. Rejects with a message for operators. */
 export async function attachEngine(settings: AttachedSettings): Promise<AttachedEngine> {

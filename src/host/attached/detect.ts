@@ -42,6 +42,19 @@ export interface DetectedEngine {
   readonly dialects: ReadonlySet<string>;
 }
 
+/** What shows without a request for a model. */
+export type RecognisedEngine = Omit<DetectedEngine, 'canInfill' | 'canTokenize' | 'dialects'>;
+
+/** The engine wants a key, or another one. */
+export class KeyRefused extends Error {
+  readonly status: number;
+
+  constructor(url: string, status: number) {
+    super(`the engine at ${url} refuses the key of the host (${status})`);
+    this.status = status;
+  }
+}
+
 export interface DetectionSettings {
   readonly clock: Clock;
   /** All of the detection, waiting included; an engine may load for minutes. */
@@ -124,8 +137,26 @@ export function describeEngine(engine: DetectedEngine): string {
 }
 
 async function identify(http: EngineHttp, { questionMs }: DetectionSettings): Promise<DetectedEngine> {
+  const engine = await recognise(http, questionMs);
+  const probes = [...DIALECT_PATHS, '/infill', '/tokenize'];
+  const served = new Set<string>();
+  for (const [at, isServed] of (await Promise.all(probes.map((path) => serves(http, path, questionMs)))).entries()) {
+    if (isServed) served.add(probes[at]!);
+  }
+  const isLlama = engine.kind === 'llama-server';
+  return {
+    ...engine,
+    canInfill: isLlama && served.has('/infill'),
+    canTokenize: (isLlama || engine.kind === 'vllm') && served.has('/tokenize'),
+    dialects: new Set(DIALECT_PATHS.filter((path) => served.has(path))),
+  };
+}
+
+/** Asks once. Rejects with a message for operators. */
+export async function recognise(http: EngineHttp, questionMs: number): Promise<RecognisedEngine> {
+  const { url } = http;
   const needed = async (path: string): Promise<AttachedResponse> =>
-    refuseUnready(http.url, await http.ask(path, undefined, questionMs));
+    refuseUnready(url, await http.ask(path, undefined, questionMs));
   // What is late or refused is not there, as long as the engine answers at all.
   const shown = (path: string): Promise<AttachedResponse> =>
     http.ask(path, undefined, questionMs).catch(() => NOT_SHOWN);
@@ -146,26 +177,16 @@ async function identify(http: EngineHttp, { questionMs }: DetectionSettings): Pr
   const ollamaNumber = isLlama || isVllm ? null : versionOf(ollama);
   if (models.length === 0 && !isLlama && ollamaNumber === null) {
     const what = `/v1/models answered ${list.status}, /health ${health.status}`;
-    throw new Error(`${http.url} is no engine: ${what}`);
+    throw new Error(`${url} is no engine: ${what}`);
   }
   if (models.length === 0 && ollamaNumber !== null) throw new NotYet('it is Ollama and has no model yet');
-  const probes = [...DIALECT_PATHS, '/infill', '/tokenize'];
-  const served = new Set<string>();
-  for (const [at, isServed] of (await Promise.all(probes.map((path) => serves(http, path, questionMs)))).entries()) {
-    if (isServed) served.add(probes[at]!);
-  }
-  const known = {
-    url: http.url,
-    canTokenize: (isLlama || isVllm) && served.has('/tokenize'),
-    dialects: new Set(DIALECT_PATHS.filter((path) => served.has(path))),
-  };
-  if (isLlama) return { ...known, ...llamaOf(properties, models), canInfill: served.has('/infill') };
-  const rest = { slots: 0, isMultimodal: false, mediaMarker: DEFAULT_MARKER, canInfill: false };
-  if (isVllm) return { ...known, ...rest, models, kind: 'vllm', version: number };
-  if (ollamaNumber === null) return { ...known, ...rest, models, kind: 'openai', version: null };
+  if (isLlama) return { url, ...llamaOf(properties, models) };
+  const rest = { url, slots: 0, isMultimodal: false, mediaMarker: DEFAULT_MARKER };
+  if (isVllm) return { ...rest, models, kind: 'vllm', version: number };
+  if (ollamaNumber === null) return { ...rest, models, kind: 'openai', version: null };
   const loaded = loadedOf(await shown('/api/ps'));
   const sized = models.map((model) => ({ ...model, contextTokens: loaded.get(model.id) ?? model.contextTokens }));
-  return { ...known, ...rest, models: sized, kind: 'ollama', version: ollamaNumber };
+  return { ...rest, models: sized, kind: 'ollama', version: ollamaNumber };
 }
 
 const NOT_SHOWN: AttachedResponse = { status: 404, headers: {}, json: undefined, text: '' };
@@ -201,7 +222,7 @@ function refuseUnready(url: string, answer: AttachedResponse): AttachedResponse 
 
 function refuseKeyless(url: string, answer: AttachedResponse): AttachedResponse {
   const { status } = answer;
-  if (status === 401 || status === 403) throw new Error(`the engine at ${url} refuses the key of the host (${status})`);
+  if (status === 401 || status === 403) throw new KeyRefused(url, status);
   return answer;
 }
 
