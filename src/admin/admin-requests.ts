@@ -24,6 +24,7 @@ import {
   type UsageQuery,
   type WebhookDeliveryQuery,
   parseUsd,
+  printUsd,
 } from '../billing/index.ts';
 import { isPosition, MAX_AMOUNT } from '../billing/main-thread.ts';
 
@@ -195,14 +196,16 @@ function nameOf(text: string): string | undefined {
   return text.isWellFormed() && NAME.test(text) ? text : undefined;
 }
 
-const AMOUNT_WORDS = 'USD above 0 as a decimal with at most 12 digits behind the point, such as 25.00';
+const MOST_USD = printUsd(MAX_AMOUNT);
+
+const AMOUNT_WORDS = `USD above 0, at most ${MOST_USD}, as a decimal with at most 12 digits behind the point, such as 25.00`;
 
 function amountOf(text: string): Pico | undefined {
   const amount = parseUsd(text);
   return amount !== undefined && amount > 0n && amount <= MAX_AMOUNT ? amount : undefined;
 }
 
-const SIGNED_WORDS = 'USD above or below 0 as a decimal with at most 12 digits behind the point, such as -5.00';
+const SIGNED_WORDS = `USD above or below 0 by at most ${MOST_USD}, as a decimal with at most 12 digits behind the point, such as -5.00`;
 
 function signedAmountOf(text: string): Pico | undefined {
   const amount = parseUsd(text);
@@ -210,7 +213,7 @@ function signedAmountOf(text: string): Pico | undefined {
   return size !== undefined && size > 0n && size <= MAX_AMOUNT ? amount : undefined;
 }
 
-const LIMIT_WORDS = 'USD of 0 or more as a decimal, such as 100.00';
+const LIMIT_WORDS = `USD from 0 to ${MOST_USD} as a decimal, such as 100.00`;
 
 function limitOf(text: string): Pico | undefined {
   const amount = parseUsd(text);

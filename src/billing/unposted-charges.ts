@@ -3,6 +3,7 @@
 import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { RecurringProblem } from '../telemetry/recurring-problem.ts';
+import { printUsd } from './money.ts';
 import { type Charge, type HoldSettlement, type Ledger, LedgerError, type Usage } from './ledger/store.ts';
 
 /** What a thread spent for one account, key and model since its last report. Amounts in pico-USD. */
@@ -75,7 +76,7 @@ export class UnpostedCharges {
   takes({ account, amount }: ReportedCharge): boolean {
     const loss = this.#lossOf(amount);
     if (loss === null) return true;
-    this.#deps.onProblem(new Error(`${amount} pico-USD of account '${account}'`), `a charge is lost: ${loss}`);
+    this.#deps.onProblem(new Error(`${usdOf(amount)} of account '${account}'`), `a charge is lost: ${loss}`);
     return false;
   }
 
@@ -143,7 +144,7 @@ export class UnpostedCharges {
     const { account, amount, usage } = one.reported;
     this.#done(one);
     if (parked !== undefined) {
-      const what = `a charge of ${amount} pico-USD to account '${account}' is parked: the database refuses it`;
+      const what = `a charge of ${usdOf(amount)} to account '${account}' is parked: the database refuses it`;
       this.#deps.onProblem(new Error(parked), what);
       return;
     }
@@ -154,10 +155,7 @@ export class UnpostedCharges {
 
   #refused(one: UnpostedCharge, error: unknown): void {
     const { account, amount } = one.reported;
-    this.#deps.onProblem(
-      error,
-      `a charge of ${amount} pico-USD to account '${account}' is lost: the ledger refuses it`,
-    );
+    this.#deps.onProblem(error, `a charge of ${usdOf(amount)} to account '${account}' is lost: the ledger refuses it`);
     this.#done(one);
   }
 
@@ -174,6 +172,11 @@ export class UnpostedCharges {
     one.lease.unposted--;
     one.lease.version++;
   }
+}
+
+/** In USD, as `headrace credits adjust` takes it; what is no amount of whole pico-USD is shown as it is. */
+function usdOf(amount: number): string {
+  return Number.isSafeInteger(amount) ? `${printUsd(BigInt(amount))} USD` : `${amount} pico-USD`;
 }
 
 /** What the ledger refuses it will refuse again. */

@@ -519,7 +519,7 @@ t.test('a charge that the ledger refuses is dropped, and those of its batch are 
   manager.tell({ type: 'Charges', thread: 0, charges: [REPORT, { ...REPORT, amount: -1 }, REPORT] });
   await store.settle();
   t.equal(problems.length, 1);
-  t.match(problems[0], /a charge of -1 pico-USD to account 'a' is lost: the ledger refuses it/);
+  t.match(problems[0], /a charge of -0.000000000001 USD to account 'a' is lost: the ledger refuses it/);
   t.equal(valueOf(metrics, 'headrace_ledger_waiting'), 0);
   await store.advance(2000);
   t.equal(problems.length, 1, 'it is not tried again');
@@ -544,7 +544,7 @@ t.test('charges that wait for the ledger are one problem a minute, however many 
   t.equal(problems.length, 2);
   isFull = false;
   await store.advance(1000);
-  t.match(problems.slice(2), [/a charge of -1 pico-USD to account 'a' is lost/]);
+  t.match(problems.slice(2), [/a charge of -0.000000000001 USD to account 'a' is lost/]);
   t.match(await store.ledger.account('a'), { balance: 97n });
 });
 
@@ -631,5 +631,5 @@ t.test('a shutdown while the store is away ends, and says what is lost', async (
   t.equal(lost.length, 1);
   manager.tell({ type: 'Charges', thread: 0, charges: [REPORT] });
   await store.settle();
-  t.match(problems.at(-1), /a charge is lost: the ledger is closed: Error: 1 pico-USD of account 'a'/);
+  t.match(problems.at(-1), /a charge is lost: the ledger is closed: Error: 0.000000000001 USD of account 'a'/);
 });

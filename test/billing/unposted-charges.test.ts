@@ -77,7 +77,7 @@ t.test('what the ledger cannot take now is tried again, what it refuses is lost 
   const refusal: Outcome = { status: 'rejected', reason: new LedgerError('hold-unknown', 'no such lease') };
   calls[1]?.answer.resolve([POSTED, refusal]);
   await turn();
-  t.same(told, ['posted 1', "a charge of 1 pico-USD to account 'a' is lost: the ledger refuses it", 'answer']);
+  t.same(told, ['posted 1', "a charge of 0.000000000001 USD to account 'a' is lost: the ledger refuses it", 'answer']);
   t.equal(charges.size, 0);
 });
 

@@ -66,10 +66,10 @@ t.test('history pages backwards', async (t) => {
 t.test('refuses amounts that are no plain decimals above zero, and accounts that are not there', async (t) => {
   const { where, url } = storeFor(t);
   await (await ledgerOf(t, url)).createAccount({ id: 'acme' });
-  for (const amount of ['-5', '0', '1e3', '1,000', '0.1234567890123', '0x10']) {
+  for (const amount of ['-5', '0', '1e3', '1,000', '0.1234567890123', '0x10', '1152922']) {
     const { exit, stderr } = await runCli(t, ['credits', 'grant', 'acme', amount, ...where]);
     t.equal(exit.code, 1);
-    t.match(stderr, /^headrace: amount must be USD above 0 as a decimal/, amount);
+    t.match(stderr, /^headrace: amount must be USD above 0, at most 1152921\.504606846976, as a decimal/, amount);
   }
   for (const [args, sentence] of [
     [['grant', 'nobody', '1'], /^headrace: No account 'nobody'\n$/],

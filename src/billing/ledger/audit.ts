@@ -6,10 +6,11 @@
 
 import { Worker } from 'node:worker_threads';
 import { DAY_MS, dayOf } from '../days.ts';
+import { printUsd } from '../money.ts';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database, Dialect, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
-import type { AuditReport } from './store.ts';
+import type { AuditReport, Pico } from './store.ts';
 import { integer, PUT_AUDITED_DAYS, text, USAGE_SUMS } from './tables.ts';
 
 /** Problems shown for one check; the number of further ones is added. */
@@ -21,6 +22,8 @@ interface Check {
   describe(row: Row): string | undefined;
 }
 
+const usd = (amount: Pico): string => `${printUsd(amount)} USD`;
+
 const CHECKS: readonly Check[] = [
   {
     // Compared here and not in the query: a sum in halves has no form there that cannot overflow.
@@ -31,7 +34,7 @@ const CHECKS: readonly Check[] = [
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'in') - wide(row, 'out')];
       if (kept === total) return undefined;
-      return `Account '${text(row, 'id')}' has ${kept}, its movements add up to ${total}`;
+      return `Account '${text(row, 'id')}' has ${usd(kept)}, its movements add up to ${usd(total)}`;
     },
   },
   {
@@ -48,7 +51,7 @@ const CHECKS: readonly Check[] = [
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
       if (kept === total) return undefined;
-      return `Account '${text(row, 'id')}' holds ${kept}, its open holds add up to ${total}`;
+      return `Account '${text(row, 'id')}' holds ${usd(kept)}, its open holds add up to ${usd(total)}`;
     },
   },
   {
@@ -63,7 +66,7 @@ const CHECKS: readonly Check[] = [
           join movements m on m.id = 'payment:' || p.id where m.amount <> p.amount`,
     describe(row) {
       const [amount, posted] = [integer(row, 'amount'), integer(row, 'posted')];
-      return `Payment '${text(row, 'id')}' is ${amount}, and ${posted} was posted`;
+      return `Payment '${text(row, 'id')}' is ${usd(amount)}, and ${usd(posted)} was posted`;
     },
   },
   {
@@ -74,14 +77,14 @@ const CHECKS: readonly Check[] = [
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
       if (kept <= total) return undefined;
-      return `Account '${text(row, 'id')}' has ${kept} that expires, its grants add up to ${total}`;
+      return `Account '${text(row, 'id')}' has ${usd(kept)} that expires, its grants add up to ${usd(total)}`;
     },
   },
   {
     sql: 'select date_ms, amount, reason from parked_charges order by date_ms',
     describe(row) {
       const date = new Date(Number(row['date_ms'])).toISOString();
-      return `A charge of ${integer(row, 'amount')} of ${date} is parked: ${text(row, 'reason')}`;
+      return `A charge of ${usd(integer(row, 'amount'))} of ${date} is parked: ${text(row, 'reason')}`;
     },
   },
 ];
@@ -133,7 +136,7 @@ function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
           having ${USAGE_SUMS.map((column) => `sum(${column}) <> 0`).join(' or ')}`,
     describe(row) {
       const [account, day, model] = [text(row, 'account'), text(row, 'day'), text(row, 'model')];
-      const [used, charged] = [integer(row, 'used'), integer(row, 'charged')];
+      const [used, charged] = [usd(integer(row, 'used')), usd(integer(row, 'charged'))];
       return `Usage of '${account}' for '${model}' on ${day} is ${used} and differs from its charges, which add up to ${charged}`;
     },
   };
@@ -209,7 +212,7 @@ export async function readAudit(database: Database, { full, nowMs }: AuditOption
     const customers = (await sumOf(session, 'balance', 'accounts')) + (await sumOf(session, 'held', 'accounts'));
     const income = await sumOf(session, 'amount', 'usage_daily');
     const sum = customers + income - (await sumOf(session, 'amount', 'movements'));
-    if (sum !== 0n) problems.push(`All accounts add up to ${sum}, not to zero`);
+    if (sum !== 0n) problems.push(`All accounts add up to ${usd(sum)}, not to zero`);
     for (const check of CHECKS) problems.push(...(await problemsOf(session, check)));
     const used = await usageByDay(session);
     const audited = await auditedDays(session);
@@ -285,7 +288,7 @@ function withoutCharges(
   const wrong = [...used.values()].filter(
     (sums) => !there.has(monthOfDay(sums.day)) && !isSame(sums, audited.get(sums.day)),
   );
-  return wrong.map(({ amount, day }) => `Usage of ${day} is ${amount} and has no charges`).slice(0, SHOWN);
+  return wrong.map(({ amount, day }) => `Usage of ${day} is ${usd(amount)} and has no charges`).slice(0, SHOWN);
 }
 
 /** Records what was found sound; also charges that came late change the sums of their day. */

@@ -1,6 +1,7 @@
 // The commands of the ledger on holds, leases, charges and signed payments. Each is a pure step on the book, named by an
 // id that makes its repeat harmless. A payment's nonce is reserved once, and nothing leads away from `settled`.
 
+import { printUsd } from '../money.ts';
 import { type Book, type Command, paidOn } from './book.ts';
 import { chargeNumber } from './charges.ts';
 import {
@@ -23,7 +24,8 @@ import {
 /** Refuses amounts that no movement carries. */
 export function checkAmount(amount: Pico, lowest: Pico): void {
   if (amount >= lowest && amount <= MAX_AMOUNT) return;
-  throw new LedgerError('amount-invalid', `An amount of ${amount} pico-USD is not between ${lowest} and ${MAX_AMOUNT}`);
+  const [asked, least, most] = [amount, lowest, MAX_AMOUNT].map(printUsd);
+  throw new LedgerError('amount-invalid', `An amount of ${asked} USD is not between ${least} and ${most}`);
 }
 
 /** 9999-12-31T23:59:59.999Z. */

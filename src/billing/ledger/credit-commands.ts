@@ -2,6 +2,7 @@
 // on the account whose credit pays: the organisation of a member. What is spent of grants that expire is kept as one sum per
 // account and taken off the grants here, the first to expire first: charges do not read them.
 
+import { printUsd } from '../money.ts';
 import { ADJUSTMENTS, type Book, type Command, GRANTS, REFUNDS } from './book.ts';
 import { chargeOf } from './charges.ts';
 import { checkAmount, checkDate, isRepeat } from './commands.ts';
@@ -79,7 +80,8 @@ export function adjustCommand(adjustment: Adjustment): Command<{ repeated: boole
 }
 
 function short({ balance, creditLimit, held, id }: Account, amount: Pico): LedgerError {
-  const message = `${-amount} pico-USD cannot be taken from account '${id}': ${balance + creditLimit} are free, ${held} are on hold`;
+  const [asked, free, onHold] = [-amount, balance + creditLimit, held].map(printUsd);
+  const message = `${asked} USD cannot be taken from account '${id}': ${free} USD are free, ${onHold} USD are on hold`;
   return new LedgerError('credit-short', message);
 }
 
@@ -128,7 +130,7 @@ function refundable(book: Book, charge: string, charged: Pico, asked: Pico | und
   for (const { amount } of book.refundsOf(charge)) left -= amount;
   const amount = asked ?? left;
   if (amount <= left && amount > 0n) return amount;
-  throw new LedgerError('amount-invalid', `${left} pico-USD of charge '${charge}' can be given back`);
+  throw new LedgerError('amount-invalid', `${printUsd(left)} USD of charge '${charge}' can be given back`);
 }
 
 /** Takes back what is unspent and not on hold of grants of the account that have expired; answers with how much. */
