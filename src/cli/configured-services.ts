@@ -17,7 +17,14 @@ import { Discovery, readDiscoveryMap } from '../discovery/index.ts';
 import { BufferedClient, type BufferedRequest, type BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason, mayBePath, pathUnknown, statusReason } from '../routing/index.ts';
 import { probe } from '../routing/main-thread.ts';
-import { configureEngines, type Engine, EngineError, type EngineQuery, type EngineSpec } from '../search/index.ts';
+import {
+  configureEngines,
+  type Engine,
+  EngineError,
+  type EngineQuery,
+  type EngineSpec,
+  foldersOf,
+} from '../search/index.ts';
 
 /** What was found of one thing. */
 export interface Finding {
@@ -410,8 +417,7 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
         suggestions: [],
       };
     } catch (error) {
-      const found = error instanceof EngineError ? error.reason : messageOf(error);
-      return { result: 'wrong', found, latencyMs: null, suggestions: [] };
+      return { result: 'wrong', found: reasonOf(engine, error), latencyMs: null, suggestions: [] };
     }
   }
   const request = engine.request(query, undefined);
@@ -431,6 +437,15 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
     const found = error instanceof EngineError ? error.reason : 'invalid response';
     return outcomeOf('wrong', `${found}${status}`, answer);
   }
+}
+
+function reasonOf(engine: Engine, error: unknown): string {
+  if (!(error instanceof EngineError)) return messageOf(error);
+  const [folder] = foldersOf([{ workers: [engine] }]);
+  // All other answers of an index can be read.
+  return folder !== undefined && error.failure === 'invalid'
+    ? `the folder ${folder.path} cannot be read`
+    : error.reason;
 }
 
 /** A worker may stand before an engine that charges. */

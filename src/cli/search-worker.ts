@@ -1,8 +1,9 @@
 // `headrace search-worker`: serves one search engine to gateways that name it as an engine of kind `worker`.
 
 import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
-import { expandVariables, parseConfigText } from '../config/load.ts';
+import { engineFrom, expandVariables, parseConfigText } from '../config/load.ts';
 import { type Address, isLoopback, parseAddress, printAddress } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
@@ -110,7 +111,7 @@ async function secretOf(file: string | undefined, env: Environment): Promise<str
   return secret;
 }
 
-/** The engine of the options and of the file, which holds an entry of `search.engines`. */
+/** The engine of the options and of the file, which holds an entry of `search.engines`. Its path begins at the folder of the file. */
 async function engineOf(
   { engine, config, concurrency }: SearchWorkerOptions,
   env: Environment,
@@ -130,7 +131,7 @@ async function entryOf(file: string, env: Environment): Promise<Record<string, u
   const entry = expanded.value;
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
     throw new UsageError(`${file} must be a mapping of names to values`);
-  return entry as Record<string, unknown>;
+  return engineFrom(dirname(resolve(file)), entry as Record<string, unknown>);
 }
 
 async function readText(file: string): Promise<string> {

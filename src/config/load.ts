@@ -241,15 +241,15 @@ export function loadConfigText(text: string, filename: string, env: Environment 
   return { settings: Object.freeze({ ...settings, store }), sources };
 }
 
-/** The paths of engine modules and of discovery files begin where that of a store does. */
+/** The paths of engines and of discovery files begin where that of a store does. */
 function withPaths(resolution: Resolution, filename: string): Resolution {
   if ('mistakes' in resolution) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['search.engines'], filename);
-  const entries = Object.entries(settings.search.engines).map(([id, entry]) => {
-    if (!isPlain(entry) || entry['kind'] !== 'module' || typeof entry['path'] !== 'string') return [id, entry] as const;
-    return [id, freeze({ ...entry, path: resolve(folder, entry['path']) })] as const;
-  });
+  const entries = Object.entries(settings.search.engines).map(([id, entry]) => [
+    id,
+    isPlain(entry) ? freeze(engineFrom(folder, entry)) : entry,
+  ]);
   const search = Object.freeze({ ...settings.search, engines: Object.freeze(Object.fromEntries(entries)) });
   if (settings.discovery === null || typeof settings.discovery === 'string') {
     return { ...resolution, settings: Object.freeze({ ...settings, search }) };
@@ -259,6 +259,12 @@ function withPaths(resolution: Resolution, filename: string): Resolution {
     source.kind === 'file' ? { ...source, path: resolve(start, source.path) } : source,
   );
   return { ...resolution, settings: Object.freeze({ ...settings, search, discovery: freeze(discovery) }) };
+}
+
+/** An entry of an engine whose `path`, if it has one, begins at the folder. */
+export function engineFrom(folder: string, entry: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const { path } = entry;
+  return typeof path === 'string' ? { ...entry, path: resolve(folder, path) } : { ...entry };
 }
 
 /** Where a relative path of a store begins. */

@@ -84,7 +84,7 @@ export function configureEngines(
 }
 
 /** The folders that engines of kind `local` search. */
-export function foldersOf(engines: readonly EngineSpec[]): IndexedFolderSettings[] {
+export function foldersOf(engines: readonly Pick<EngineSpec, 'workers'>[]): IndexedFolderSettings[] {
   return engines.flatMap(({ workers }) => workers.flatMap((engine) => (isLocal(engine) ? [engine.folder] : [])));
 }
 

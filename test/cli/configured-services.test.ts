@@ -121,6 +121,7 @@ t.test('search engines are searched where that costs nothing', async (t) => {
         engine_b: { kind: 'searxng', url: searxng },
         engine_c: { kind: 'searxng', url: broken },
         engine_d: { kind: 'worker', url: 'http://127.0.0.1:1' },
+        engine_e: { kind: 'local', path: './nowhere' },
       },
     },
   });
@@ -131,6 +132,7 @@ t.test('search engines are searched where that costs nothing', async (t) => {
     { name: 'engine_b (searxng)', result: 'ok', found: 'a search had 1 hit' },
     { name: 'engine_c (searxng)', result: 'wrong', found: /503/ },
     { name: 'engine_d (worker)', result: 'wrong', found: 'connection refused' },
+    { name: 'engine_e (local)', result: 'wrong', found: /^the folder \/.*\/nowhere cannot be read$/ },
   ]);
 });
 

@@ -40,7 +40,7 @@ t.test('serves an engine with the settings of a file, filled in from the environ
 
 t.test('searches a folder that a file names along with the kind', async (t) => {
   const folder = files(t, { 'weir.md': '# The weir\n\nFish climb it.\n', '.engine.json': '' });
-  writeFileSync(`${folder}/.engine.json`, JSON.stringify({ kind: 'local', path: folder }));
+  writeFileSync(`${folder}/.engine.json`, JSON.stringify({ kind: 'local', path: '.' }));
   const cli = startCli(t, ['search-worker', '--port', '0', '--config', `${folder}/.engine.json`]);
   const [, url = ''] = await cli.shows(READY);
   await until('healthy', async () => (await fetch(`${url}/health`)).status === 200);

@@ -1,5 +1,5 @@
 import { deepStrictEqual as deepEqual } from 'node:assert';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import * as fc from 'fast-check';
@@ -12,6 +12,7 @@ import {
   resolveSetting,
   resolveSettings,
   type Mistake,
+  type Resolution,
 } from '../../src/config/load.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 import { configuredKeys } from '../../src/gateway/snapshot.ts';
@@ -56,6 +57,26 @@ t.test('settings are frozen at every depth', async (t) => {
   for (const part of [settings, settings.models, settings.models['atlas-27b']?.servers, settings.keys.static[0]]) {
     t.ok(Object.isFrozen(part));
   }
+});
+
+t.test('paths of engines begin at the folder of the file, in a variable at the working folder', (t) => {
+  const pathsOf = (resolution: Resolution): unknown[] =>
+    'settings' in resolution
+      ? Object.values(resolution.settings.search.engines).map((engine) => (engine as { path: string }).path)
+      : [resolution.mistakes];
+  const entries =
+    '{ a: { kind: local, path: ./texts }, b: { kind: module, path: b.js }, c: { kind: local, path: /c } }';
+  const file = '/etc/headrace/headrace.yaml';
+  t.same(pathsOf(loadConfigText(`search: { engines: ${entries} }`, file)), [
+    '/etc/headrace/texts',
+    '/etc/headrace/b.js',
+    '/c',
+  ]);
+  const [local] = pathsOf(
+    loadConfigText('', file, { HEADRACE_SEARCH_ENGINES: '{"a":{"kind":"local","path":"./texts"}}' }),
+  );
+  t.equal(local, resolve('texts'));
+  t.end();
 });
 
 t.test('sections and lists whose entries are commented out have their defaults', async (t) => {

@@ -90,7 +90,10 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
   ),
   local: engineKind(
     {
-      path: required(string(), 'Folder with Markdown, HTML, plain text and JSONL files.'),
+      path: required(
+        string(),
+        'Folder with Markdown, HTML, plain text and JSONL files, from the folder of the configuration file.',
+      ),
       baseUrl: optional(url(), 'URL under which the files of the folder can be reached.'),
       maxFiles: optional(integer({ min: 1 }), 'Largest number of files read.'),
       maxBytes: optional(bytes(), 'Largest size of all files together.'),
