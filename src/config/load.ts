@@ -304,6 +304,10 @@ function refuseLooseJson(text: string, filename: string): Mistake[] {
 
 const SYNTAX: Partial<Record<ErrorCode, string>> = {
   BAD_INDENT: 'is not indented like its neighbours, or a bracket before it is not closed',
+  BLOCK_AS_IMPLICIT_KEY:
+    'has a second name or a colon in its value: put quotes around the value, or the name on a line of its own',
+  BLOCK_IN_FLOW:
+    'has a colon in a value or an item with a dash within brackets: put quotes around the value, or leave the dash out',
   DUPLICATE_KEY: 'repeats a name of the same section',
   MISSING_CHAR: 'lacks a character, such as a closing quote or bracket',
   MULTILINE_IMPLICIT_KEY: 'has a name that goes over several lines, or lacks a closing quote',

@@ -298,7 +298,13 @@ t.test('syntax errors carry file, line and column', async (t) => {
     mistakes: [{ path: 'x.yaml:3:1', message: 'repeats a name of the same section' }],
   });
   t.match(parseConfigText('{"a": [1, 2', 'x.json'), { mistakes: [{ path: /^x\.json:1:\d+$/ }] });
-  t.match(parseConfigText('a: b: c', 'x.yaml'), { mistakes: [{ message: 'is not valid YAML or JSON here' }] });
+  t.match(parseConfigText('store: sqlite::memory:', 'x.yaml'), {
+    mistakes: [{ path: 'x.yaml:1:8', message: /colon in its value: put quotes around the value/ }],
+  });
+  t.match(parseConfigText('a: { store: sqlite::memory: }', 'x.yaml'), {
+    mistakes: [{ message: /^has a colon in a value/ }],
+  });
+  t.match(parseConfigText('a: &b &c d', 'x.yaml'), { mistakes: [{ message: 'is not valid YAML or JSON here' }] });
   t.match(parseConfigText('a: *b', 'x.yaml'), { mistakes: [{ path: 'x.yaml', message: /^holds an alias/ }] });
   t.match(loadConfigText('a: 1\n---\na: 2', 'x.yaml'), { mistakes: [{ message: /^begins a second document/ }] });
 });
