@@ -4,11 +4,13 @@ import type { Exchange } from './exchange.ts';
 
 /** Headers that a browser script may read beside the safelisted ones. */
 const EXPOSED =
-  'x-request-id, request-id, x-headrace-error, x-headrace-cache, x-headrace-cost, x-headrace-output-limit, x-headrace-stored, ' +
-  'x-headrace-translated, retry-after, ' +
+  'x-request-id, request-id, x-headrace-error, x-headrace-hint, x-headrace-cache, x-headrace-cost, x-headrace-output-limit, ' +
+  'x-headrace-stored, x-headrace-translated, x-headrace-estimate, x-headrace-affinity, mcp-session-id, retry-after, ' +
   'x-should-retry, server-timing, payment-required, payment-response, x-payment-response, retry-after-ms, ' +
   'x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, ' +
-  'x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens';
+  'x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, ' +
+  'anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, ' +
+  'anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
 
 const ALLOWED_METHODS = 'GET, HEAD, POST, DELETE, OPTIONS';
 

@@ -19,6 +19,27 @@ t.test('with * every origin is allowed, without credentials and without vary', a
   t.same(added(cors), {});
 });
 
+t.test('pages may read what the gateway says in headers', async (t) => {
+  const exposed = added(new Cors(['*']), 'https://a')['access-control-expose-headers']?.split(', ') ?? [];
+  const limits = ['requests', 'tokens'].flatMap((kind) =>
+    ['limit', 'remaining', 'reset'].flatMap((part) => [
+      `x-ratelimit-${part}-${kind}`,
+      `anthropic-ratelimit-${kind}-${part}`,
+    ]),
+  );
+  const said = [
+    ...['error', 'hint', 'cache', 'cost', 'output-limit', 'stored', 'translated', 'estimate', 'affinity'].map(
+      (name) => `x-headrace-${name}`,
+    ),
+    ...limits,
+    ...['mcp-session-id', 'server-timing', 'retry-after', 'retry-after-ms', 'x-should-retry'],
+  ];
+  t.same(
+    said.filter((name) => !exposed.includes(name)),
+    [],
+  );
+});
+
 t.test('a listed origin is named; every response varies by origin', async (t) => {
   const cors = new Cors(['https://a']);
   t.match(added(cors, 'https://a'), {
