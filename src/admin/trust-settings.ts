@@ -3,10 +3,8 @@
 import { readFileSync } from 'node:fs';
 import type { SigningKey } from '../billing/index.ts';
 import { readSigningKey, readTrustedKeys } from '../billing/main-thread.ts';
-import type { Mistake } from '../config/load.ts';
+import { KEY_FILE, type Mistake } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
-
-const FILE = 'file:';
 
 /** Everything that is wrong with the section. */
 export function trustMistakes({ signingKey, publicKey, gateway, token, announce }: Settings['trust']): Mistake[] {
@@ -28,8 +26,8 @@ export function trustMistakes({ signingKey, publicKey, gateway, token, announce 
 
 /** Reads `trust.signingKey`: the key itself, or `file:PATH`. Throws a readable message. */
 export function readConfiguredKey(text: string): SigningKey {
-  if (!text.startsWith(FILE)) return readSigningKey(text);
-  const path = text.slice(FILE.length);
+  if (!text.startsWith(KEY_FILE)) return readSigningKey(text);
+  const path = text.slice(KEY_FILE.length);
   let content: string;
   try {
     content = readFileSync(path, 'utf8');

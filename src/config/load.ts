@@ -232,8 +232,10 @@ function keepAddresses(document: Document): void {
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
   if ('mistakes' in parsed) return parsed;
-  const resolution = withPaths(resolveSettings(parsed.input, env, flags), filename);
-  if ('mistakes' in resolution || resolution.settings.store === null) return resolution;
+  const resolved = resolveSettings(parsed.input, env, flags);
+  if ('mistakes' in resolved) return resolved;
+  const resolution = withPaths(resolved, filename);
+  if (resolution.settings.store === null) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['store'], filename);
   if (folder === resolve()) return resolution;
@@ -241,24 +243,43 @@ export function loadConfigText(text: string, filename: string, env: Environment 
   return { settings: Object.freeze({ ...settings, store }), sources };
 }
 
-/** The paths of engines and of discovery files begin where that of a store does. */
-function withPaths(resolution: Resolution, filename: string): Resolution {
-  if ('mistakes' in resolution) return resolution;
-  const { settings, sources } = resolution;
+/** The paths of engines, of discovery files and of files of keys begin where that of a store does. */
+function withPaths({ settings, sources }: ResolvedSettings, filename: string): ResolvedSettings {
   const folder = storeFolder(sources['search.engines'], filename);
   const entries = Object.entries(settings.search.engines).map(([id, entry]) => [
     id,
     isPlain(entry) ? freeze(engineFrom(folder, entry)) : entry,
   ]);
   const search = Object.freeze({ ...settings.search, engines: Object.freeze(Object.fromEntries(entries)) });
-  if (settings.discovery === null || typeof settings.discovery === 'string') {
-    return { ...resolution, settings: Object.freeze({ ...settings, search }) };
-  }
+  const { file, signingKey } = settings.trust;
+  const trust = Object.freeze({
+    ...settings.trust,
+    file: file === null ? null : pathFrom(storeFolder(sources['trust.file'], filename), file),
+    signingKey: signingKey === null ? null : keyFrom(storeFolder(sources['trust.signingKey'], filename), signingKey),
+  });
   const start = storeFolder(sources['discovery'], filename);
-  const discovery = settings.discovery.map((source) =>
-    source.kind === 'file' ? { ...source, path: resolve(start, source.path) } : source,
-  );
-  return { ...resolution, settings: Object.freeze({ ...settings, search, discovery: freeze(discovery) }) };
+  const discovery =
+    settings.discovery === null || typeof settings.discovery === 'string'
+      ? settings.discovery
+      : freeze(
+          settings.discovery.map((source) =>
+            source.kind === 'file' ? { ...source, path: resolve(start, source.path) } : source,
+          ),
+        );
+  return { settings: Object.freeze({ ...settings, search, trust, discovery }), sources };
+}
+
+/** As it is written where it begins at the working folder anyway. */
+function pathFrom(folder: string, path: string): string {
+  return folder === resolve() ? path : resolve(folder, path);
+}
+
+/** Begins a signing key that is in a file. */
+export const KEY_FILE = 'file:';
+
+/** `file:PATH` with a path that begins at the folder; a key itself as it is. */
+function keyFrom(folder: string, key: string): string {
+  return key.startsWith(KEY_FILE) ? KEY_FILE + pathFrom(folder, key.slice(KEY_FILE.length)) : key;
 }
 
 /** An entry of an engine whose `path`, if it has one, begins at the folder. */

@@ -59,25 +59,34 @@ t.test('settings are frozen at every depth', async (t) => {
   }
 });
 
-t.test('paths of engines begin at the folder of the file, in a variable at the working folder', (t) => {
-  const pathsOf = (resolution: Resolution): unknown[] =>
-    'settings' in resolution
-      ? Object.values(resolution.settings.search.engines).map((engine) => (engine as { path: string }).path)
-      : [resolution.mistakes];
-  const entries =
-    '{ a: { kind: local, path: ./texts }, b: { kind: module, path: b.js }, c: { kind: local, path: /c } }';
-  const file = '/etc/headrace/headrace.yaml';
-  t.same(pathsOf(loadConfigText(`search: { engines: ${entries} }`, file)), [
-    '/etc/headrace/texts',
-    '/etc/headrace/b.js',
-    '/c',
-  ]);
-  const [local] = pathsOf(
-    loadConfigText('', file, { HEADRACE_SEARCH_ENGINES: '{"a":{"kind":"local","path":"./texts"}}' }),
-  );
-  t.equal(local, resolve('texts'));
-  t.end();
-});
+t.test(
+  'paths of engines and files of keys begin at the folder of the file, in a variable at the working folder',
+  (t) => {
+    const pathsOf = (resolution: Resolution): unknown[] =>
+      'settings' in resolution
+        ? Object.values(resolution.settings.search.engines).map((engine) => (engine as { path: string }).path)
+        : [resolution.mistakes];
+    const entries =
+      '{ a: { kind: local, path: ./texts }, b: { kind: module, path: b.js }, c: { kind: local, path: /c } }';
+    const file = '/etc/headrace/headrace.yaml';
+    t.same(pathsOf(loadConfigText(`search: { engines: ${entries} }`, file)), [
+      '/etc/headrace/texts',
+      '/etc/headrace/b.js',
+      '/c',
+    ]);
+    const [local] = pathsOf(
+      loadConfigText('', file, { HEADRACE_SEARCH_ENGINES: '{"a":{"kind":"local","path":"./texts"}}' }),
+    );
+    t.equal(local, resolve('texts'));
+    const trust = 'trust: { signingKey: "file:signing.pem", file: ./keys.json }';
+    const keys = { signingKey: 'file:/etc/headrace/signing.pem', file: '/etc/headrace/keys.json' };
+    t.match(loadConfigText(trust, file), { settings: { trust: keys } });
+    t.match(loadConfigText(trust, file, { HEADRACE_TRUST_FILE: 'keys.json' }), {
+      settings: { trust: { ...keys, file: 'keys.json' } },
+    });
+    t.end();
+  },
+);
 
 t.test('sections and lists whose entries are commented out have their defaults', async (t) => {
   const empty = loadConfigText('health:\nmodels:\nkeys:\n  static:\n', 'x.yaml');
