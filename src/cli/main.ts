@@ -156,8 +156,10 @@ const HELP_WIDTH = 118;
 export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
   try {
     if (argv[0] === 'help') refuseUnknown(argv[1]);
-    const program = await programFor(argv, io);
-    await program.parseAsync(argv.length === 0 ? ['--help'] : orderArguments(argv, program), { from: 'user' });
+    // Commander's own knows the first word only, not that of `keys create`.
+    const words = argv[0] === 'help' ? [...argv.slice(1), '--help'] : argv;
+    const program = await programFor(words, io);
+    await program.parseAsync(words.length === 0 ? ['--help'] : orderArguments(words, program), { from: 'user' });
     return io.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;

@@ -90,6 +90,7 @@ t.test('the help of serve tells of every setting', async (t) => {
   const text = await helpOf(t, 'serve', '--help');
   for (const { flag } of SETTINGS) t.ok(text.includes(`${flag} `), flag);
   t.equal(await helpOf(t, 'help', 'serve'), text);
+  t.equal(await helpOf(t, 'help', 'keys', 'create'), await helpOf(t, 'keys', 'create', '--help'));
 });
 
 t.test('help fits a narrow terminal', async (t) => {
