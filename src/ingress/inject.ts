@@ -5,7 +5,7 @@ import type { RequestHead } from './exchange.ts';
 
 /** A request to inject. */
 export interface InjectRequest {
-  /** Default GET, or POST when there is a body. */
+  /** In any case, as in node:http; default GET, or POST when there is a body. */
   readonly method?: string;
   /** Path with query. */
   readonly path: string;
@@ -99,13 +99,15 @@ export function inject(options: DetachedOptions, request: InjectRequest): Promis
   return new Promise((resolve, reject) => {
     if (typeof request !== 'object' || request === null) throw new TypeError('inject: the request must be an object');
     if (typeof request.path !== 'string') throw new TypeError('inject: path must be a string');
+    const { method = request.body === undefined ? 'GET' : 'POST' } = request;
+    if (typeof method !== 'string') throw new TypeError('inject: method must be a string');
     const signal = signalOf('inject', request);
     const { bytes, contentType } = encode(request.body);
     const headers = flatten(request.headers ?? {});
     if (contentType !== undefined && !headers.includes('content-type')) headers.push('content-type', contentType);
     const cut = request.path.indexOf('?');
     const head: RequestHead = {
-      method: request.method ?? (request.body === undefined ? 'GET' : 'POST'),
+      method: method.toUpperCase(),
       path: cut < 0 ? request.path : request.path.slice(0, cut),
       query: cut < 0 ? '' : request.path.slice(cut + 1),
       headers,

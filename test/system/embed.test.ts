@@ -223,6 +223,8 @@ t.test('an injected request that makes no sense is an error that says what', asy
   for (const nothing of [undefined, null, 5])
     await t.rejects(inject(nothing), { message: /^inject: the request must/ });
   for (const request of [{}, { path: 5 }]) await t.rejects(inject(request), { message: /^inject: path must be a/ });
+  await t.rejects(inject({ path: '/health', method: 5 }), { message: 'inject: method must be a string' });
+  t.match(await inject({ path: '/health', method: 'get' }), { status: 200 });
   const headers = { accept: 5 };
   await t.rejects(inject({ path: '/health', headers }), { message: 'inject: the header accept must be a string' });
   for (const body of [1n, () => 1])
