@@ -6,6 +6,7 @@ import { bodyTape, scanBody } from '../../src/dialect/body-scan.ts';
 import { JsonTape, MAX_READ_VALUES } from '../../src/dialect/json-tape.ts';
 import { JsonWriter } from '../../src/dialect/translation/json-writer.ts';
 import { HeadraceError } from '../../src/errors.ts';
+import { freedBlocks } from '../support/freed-blocks.ts';
 import { mutated, Random } from '../support/random.ts';
 import { randomJson, randomText, spelled } from './translation/json-texts.ts';
 
@@ -280,5 +281,21 @@ t.test('a text is plain when it has no escape with a shorter form', (t) => {
   // A key with escapes.
   tape.read(Buffer.from(`{"\\n":"${filler}"}`));
   t.equal(tape.isPlain, false);
+  t.end();
+});
+
+t.test('memory of texts that are given back is used again, the largest one; that of others is freed', (t) => {
+  const freed = freedBlocks(t);
+  const written = (bytes: number): Buffer => {
+    tape.read(Buffer.from(JSON.stringify('x'.repeat(bytes))));
+    out.begin();
+    out.value(JsonTape.ROOT);
+    return out.take();
+  };
+  const texts = [40_000, 100_000, 60_000, 300_000].map(written);
+  const sizes = texts.map(({ buffer }) => buffer.byteLength);
+  for (const text of texts) JsonWriter.give(text);
+  t.strictSame(freed.slice(-3), [sizes[0], sizes[2], sizes[3]], 'too small, or too large to be kept');
+  t.equal(written(90_000).buffer.byteLength, sizes[1]);
   t.end();
 });

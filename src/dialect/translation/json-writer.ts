@@ -1,6 +1,7 @@
 // A writer of JSON from texts of the program and from the values of a tape.
 
 import type { JsonTape } from '../json-tape.ts';
+import { freeMemory } from '../../net/large-memory.ts';
 import { ByteWriter } from './byte-writer.ts';
 
 const QUOTE = 0x22;
@@ -30,7 +31,7 @@ export function clearList(list: unknown[]): void {
 
 /** The memory of a text that nobody needs any more: to write new memory takes longer than to make what is written (measured). */
 let spare: Buffer | null = null;
-/** A larger text is given back to the system. */
+/** A larger one is given back to the system. */
 const MAX_SPARE_BYTES = 256 * 1024;
 const MIN_BYTES = 32 * 1024;
 
@@ -67,7 +68,11 @@ export class JsonWriter extends ByteWriter {
 
   /** Takes the memory of a text that `take` has returned, for the next one. Nobody may need the text any more. */
   static give({ buffer }: Buffer): void {
-    if (buffer.byteLength <= MAX_SPARE_BYTES) spare = Buffer.from(buffer as ArrayBuffer);
+    let unused: Buffer = Buffer.from(buffer as ArrayBuffer);
+    if (unused.length <= MAX_SPARE_BYTES && unused.length > (spare?.length ?? 0)) {
+      [spare, unused] = [unused, spare ?? NO_BYTES];
+    }
+    freeMemory(unused);
   }
 
   /** Takes back what was written behind the first `length` bytes. */
