@@ -61,6 +61,9 @@ const TRANSLATED: Block = ipaddr.parseCIDR('64:ff9b::/96');
 /** IPv4 addresses of sockets that serve both families (RFC 4291 §2.5.5.2): a connection to one is a connection by IPv4. */
 const MAPPED: Block = ipaddr.parseCIDR('::ffff:0:0/96');
 
+/** The first half of interface identifiers of ISATAP, with the bit for IPv4 addresses that are unique in the world and without. */
+const ISATAP: ReadonlySet<string> = new Set(['00005efe', '02005efe']);
+
 /** How long a name that failed is not looked up again. */
 const FAILED_MS = 5000;
 const MAX_FAILED = 4096;
@@ -91,8 +94,10 @@ export function createGuard({ allow, clock = systemClock, deny = [], lookup, por
     const address = parseAddress(text);
     if (address === null) return 'private address';
     const meant = embedded(TRANSLATED, address);
-    if (isDenied(address) || isDenied(meant) || isDenied(embedded(MAPPED, address))) return 'denied';
-    return isPublic(meant) || blocks.some((block) => contains(block, address)) ? null : 'private address';
+    const end = tunnelEnd(address);
+    if ([address, meant, end, embedded(MAPPED, address)].some((each) => isDenied(each))) return 'denied';
+    const isReachable = isPublic(meant) && (end === address || isPublic(end));
+    return isReachable || blocks.some((block) => contains(block, address)) ? null : 'private address';
   };
 
   const lookUp = async (hostname: string, signal: AbortSignal | undefined): Promise<readonly string[]> => {
@@ -229,6 +234,13 @@ function parseAddress(text: string): Address | null {
 function embedded(block: Block, address: Address): Address {
   if (!contains(block, address)) return address;
   return ipaddr.fromByteArray(address.toByteArray().slice(12)) as Address;
+}
+
+/** The IPv4 address to which ISATAP sends packets for an address (RFC 5214 §6.1); every other address itself. */
+function tunnelEnd(address: Address): Address {
+  const bytes = address.toByteArray();
+  const isTunnelled = bytes.length === 16 && ISATAP.has(Buffer.from(bytes.slice(8, 12)).toString('hex'));
+  return isTunnelled ? (ipaddr.fromByteArray(bytes.slice(12)) as Address) : address;
 }
 
 function isPublic(address: Address): boolean {

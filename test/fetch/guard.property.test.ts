@@ -67,6 +67,8 @@ const EMBEDDINGS: readonly ((address: number) => string)[] = [
   (address) => `64:ff9b::${hex(address)}`,
   (address) => `64:ff9b:1::${hex(address)}`,
   (address) => `2002:${hex(address)}::1`,
+  (address) => `2606:4700:1:2:0:5efe:${hex(address)}`,
+  (address) => `2606:4700:1:2:200:5efe:${octets(address).join('.')}`,
   (address) => `2001:0:${hex(address)}:8000:63bf:3fff:fdd2`,
 ];
 const embedded = fc
