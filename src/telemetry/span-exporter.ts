@@ -32,6 +32,8 @@ export interface SpanExporterOptions {
   readonly post: (body: string) => Promise<number>;
 }
 
+const OUTCOMES = ['exported', 'dropped', 'failed'] as const;
+
 export class SpanMetrics {
   readonly #spans = new Counters(
     'headrace_trace_spans_total',
@@ -39,7 +41,12 @@ export class SpanMetrics {
     ['outcome'],
   );
 
-  count(outcome: 'exported' | 'dropped' | 'failed', spans: number): void {
+  constructor() {
+    // From 0 on: Prometheus sees no increase in the first value of a series, and an alert waits for one.
+    for (const outcome of OUTCOMES) this.#spans.at(outcome);
+  }
+
+  count(outcome: (typeof OUTCOMES)[number], spans: number): void {
     this.#spans.at(outcome).value += spans;
   }
 

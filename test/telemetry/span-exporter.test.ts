@@ -114,7 +114,7 @@ t.test('a span and its child are sent as OTLP JSON after two seconds', async (t)
     ],
   });
   await answer(200);
-  t.same(await outcomes(), { exported: 2 });
+  t.same(await outcomes(), { exported: 2, dropped: 0, failed: 0 });
 });
 
 t.test('the sampled flag of the client decides for its trace, the sample share for all others', async (t) => {
@@ -132,7 +132,7 @@ t.test('spans are posted in batches, one post at a time; spans beyond the queue 
   for (let count = 0; count < 5000; count++) tracer.begin(undefined, 0)?.end();
   t.equal(bodies.length, 1, 'the collector has not answered');
   t.equal(JSON.parse(bodies[0] ?? '').resourceSpans[0].scopeSpans[0].spans.length, 512);
-  t.same(await outcomes(), { dropped: 5000 - 512 - 4096 });
+  t.same(await outcomes(), { exported: 0, dropped: 5000 - 512 - 4096, failed: 0 });
   const flushed = exporter.flush();
   await answer(new Error('gone'));
   await answer(503);
@@ -142,8 +142,9 @@ t.test('spans are posted in batches, one post at a time; spans beyond the queue 
   t.same(await outcomes(), { dropped: 392, failed: 1024, exported: 3584 });
 });
 
-t.test('an empty flush posts nothing', async (t) => {
-  const { bodies, exporter } = collector();
+t.test('an empty flush posts nothing, and what an alert counts shows as 0', async (t) => {
+  const { bodies, exporter, outcomes } = collector();
   await exporter.flush();
   t.equal(bodies.length, 0);
+  t.same(await outcomes(), { exported: 0, dropped: 0, failed: 0 });
 });
