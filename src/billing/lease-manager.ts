@@ -284,7 +284,7 @@ class LeaseManager {
         onOver: deps.onOver,
         onChange: () => this.#table.setFailing(problems.some(({ active }) => active)),
       });
-    this.#opens = recurring('the store does not open; it is tried again');
+    this.#opens = recurring('the store could not be opened; it is tried again');
     this.#leasing = recurring('credit could not be leased or given back');
     this.#returning = recurring('credit could not be given back; it returns when its lease ends');
     this.#renewals = recurring('leases could not be renewed');
@@ -392,6 +392,7 @@ class LeaseManager {
     openLedger().then(
       (ledger) => {
         this.#opening = false;
+        this.#opens.ended();
         this.#ledger = ledger;
         this.#renew();
         this.#charges.open(ledger);

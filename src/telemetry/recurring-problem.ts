@@ -55,7 +55,12 @@ export class RecurringProblem {
   }
 
   succeeded(): void {
-    if (this.#times === 0 || this.#options.clock().now() - this.#failedMs < QUIET_MS) return;
+    if (this.#options.clock().now() - this.#failedMs >= QUIET_MS) this.ended();
+  }
+
+  /** It is over for certain: its work is done once. */
+  ended(): void {
+    if (this.#times === 0) return;
     this.#options.onOver?.(`it works again: ${this.#what}, ${counted(this.#times, 'time')}`);
     this.#times = 0;
     this.#untold = 0;

@@ -551,7 +551,7 @@ t.test('charges that wait for the ledger are one problem a minute, however many 
 t.test('until the ledger opens credit is away and charges wait', async (t) => {
   const store = await openStore(t, 100n);
   let opens = 0;
-  const { manager, metrics, problems, threads } = await openGateway(store, {
+  const { manager, metrics, over, problems, threads } = await openGateway(store, {
     opening: async (ledger: Ledger) => {
       if (++opens < 3) throw away();
       return ledger;
@@ -565,7 +565,8 @@ t.test('until the ledger opens credit is away and charges wait', async (t) => {
   t.equal(valueOf(metrics, 'headrace_ledger_waiting'), 1);
   await store.advance(2000);
   t.equal(opens, 3);
-  t.equal(problems.filter((problem) => problem.startsWith('the store does not open; it is tried again')).length, 1);
+  t.equal(problems.filter((problem) => problem.startsWith('the store could not be opened')).length, 1);
+  t.same(over, ['it works again: the store could not be opened; it is tried again, 2 times']);
   t.equal(valueOf(metrics, 'headrace_ledger_waiting'), 0);
   t.match(await store.ledger.account('a'), { balance: 99n });
   t.same(await hold(leases, 10), { kind: 'reserved', amount: 10 });

@@ -30,6 +30,21 @@ t.test('a problem is told at once, then once a minute with its number, and when 
   t.same(told, ['full: two leases could not be renewed'], 'the next one is told at once');
 });
 
+t.test('the end of work that is done once is told at once', async (t) => {
+  const clock = createManualClock();
+  const told: string[] = [];
+  const problem = new RecurringProblem('the store could not be opened', {
+    clock: () => clock,
+    onProblem: () => undefined,
+    onOver: (what) => told.push(what),
+  });
+  problem.ended();
+  problem.failed('locked');
+  problem.ended();
+  t.same(told, ['it works again: the store could not be opened, 1 time']);
+  t.equal(problem.active, false);
+});
+
 t.test('a problem that alternates with successes is told once a minute', async (t) => {
   const clock = createManualClock();
   const told: string[] = [];
