@@ -6,7 +6,6 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { COMPILE_CACHE } from './compile-cache.ts';
 import { systemClock } from '../../src/actor/index.ts';
 import type { Overview } from '../../src/admin/overview.ts';
@@ -18,9 +17,9 @@ import type { ClusterNetwork, Place } from './cluster-network.ts';
 import { PRICING, USD } from './ledger-fixture.ts';
 import { postgresDatabase, type PostgresServer, startPostgres } from './postgres.ts';
 import { engineProgram } from './redis.ts';
+import { BIN } from './system-cli.ts';
 import { MODEL, until } from './system.ts';
 
-const BIN: string = fileURLToPath(new URL('../../../bin/headrace.js', import.meta.url));
 const SCHEMA: URL = new URL('../../../headrace.schema.json', import.meta.url);
 
 /** Credit of each account. */
