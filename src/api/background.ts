@@ -7,7 +7,7 @@ import { type DetachedExchange, startDetached } from '../ingress/detached-exchan
 import type { Exchange } from '../ingress/exchange.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
 import type { ApiDeps } from './deps.ts';
-import { HeldCharges } from './held-charges.ts';
+import { StoredCharges } from './held-charges.ts';
 
 /** As in ids of the official API: 24 bytes nobody guesses. */
 const ID_BYTES = 24;
@@ -34,7 +34,7 @@ export function startBackground(
   const queued = queuedResponse(key.id, exchange.model, Math.floor(epochMs() / 1000), body);
   const { maxBytes } = settings.responses;
   // Who polls gets nothing of an answer that has failed, whatever was written of it.
-  const charges = stream ? null : new HeldCharges();
+  const charges = stream ? null : new StoredCharges();
   const run: BackgroundResponse = new BackgroundResponse(
     { store: responses, clock, epochMs, maxBytes },
     { key, queued, hasEvents: stream },
@@ -49,8 +49,9 @@ export function startBackground(
         new EventFollower(exchange, { store: responses, dialect }, key, -1).followLive(run);
       },
       refused: (inner, answer) => passOn(exchange, inner, answer),
-      delivered: () => charges?.deliver(),
-      undelivered: () => charges?.end(),
+      ended: () => charges?.storing(),
+      delivered: () => charges?.stored(true),
+      undelivered: () => charges?.stored(false),
     },
   );
   const request = asForeground(body);

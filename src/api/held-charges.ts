@@ -42,3 +42,26 @@ export class HeldCharges implements PartCharges {
     this.#open.clear();
   }
 }
+
+/** Charges of a request whose answer is read from the store: decided when the store has taken it, which may be behind the end of the request. */
+export class StoredCharges extends HeldCharges {
+  #isStoring = false;
+  #hasEnded = false;
+
+  /** The answer is on its way to the store. */
+  storing(): void {
+    this.#isStoring = true;
+  }
+
+  /** Whether the store has taken the answer. */
+  stored(isTaken: boolean): void {
+    this.#isStoring = false;
+    if (isTaken) this.deliver();
+    if (!isTaken || this.#hasEnded) super.end();
+  }
+
+  override end(): void {
+    this.#hasEnded = true;
+    if (!this.#isStoring) super.end();
+  }
+}

@@ -368,6 +368,7 @@ export class DataPlane {
       exchange.settle();
       exchange.heldBy?.end();
     }
+    this.#responses?.close();
     this.#recorder?.flush();
     this.#leases?.close();
   }

@@ -18,6 +18,7 @@ import { HeadraceError } from '../errors.ts';
 import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { EventSplitter, splitEvents } from '../net/sse.ts';
+import { numberedEvent } from './numbered-event.ts';
 import { itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
@@ -37,6 +38,8 @@ export interface LiveFollower {
   comment(bytes: Buffer): void;
   /** Nothing more will come. */
   finish(): void;
+  /** It has stopped; how it ended is in the store. */
+  stopped(): void;
 }
 
 export interface BackgroundDeps {
@@ -55,13 +58,15 @@ export interface BackgroundRequest {
   readonly hasEvents: boolean;
 }
 
-/** What becomes of the request: exactly one of them is called, once. */
+/** What becomes of the request: `begun` or `refused` is called, once, and behind `begun` one of the last two, once. */
 export interface BackgroundHooks {
   /** It is admitted and stored: it runs from now on. */
   begun(): void;
   /** It was answered before that, with an error. */
   refused(exchange: DetachedExchange, body: Buffer): void;
-  /** It has ended with output that whoever polls it gets. */
+  /** It has ended by itself, and its end is on its way to the store. */
+  ended(): void;
+  /** The store has output that whoever polls it gets. */
   delivered(): void;
   /** It has ended without. */
   undelivered(): void;
@@ -265,38 +270,36 @@ export class BackgroundResponse implements ResponseSink {
     this.#state = 'ended';
     this.#flush();
     const { output, rest, status } = responsePartsOf(object) as ResponseParts;
-    if (type !== 'response.failed' || arrayItemsOf(Buffer.from(output)).length > 0) this.#hooks.delivered();
-    else this.#hooks.undelivered();
+    const hasOutput = type !== 'response.failed' || arrayItemsOf(Buffer.from(output)).length > 0;
     const { account, id } = this.#request.key;
-    this.#deps.store.end({ account, id, status: statusOf(status), output, response: rest, items: itemIdsIn(output) });
-    this.#finishFollowers();
+    const end = { account, id, status: statusOf(status), output, response: rest, items: itemIdsIn(output) };
+    this.#hooks.ended();
+    // A cancel may have come to the store before this, by another thread or another gateway.
+    this.#deps.store.end(end, (counts) => {
+      if (counts && hasOutput) this.#hooks.delivered();
+      else this.#hooks.undelivered();
+    });
+    for (const follower of this.#live) follower.finish();
+    this.#live.clear();
   }
 
-  /** Somebody has cancelled it; the store knows. */
+  /** It was cancelled, deleted or failed by somebody else; the store knows. */
   #cancelled(): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
     this.#hooks.undelivered();
     this.#flush();
     this.#deps.store.stopped(this.#request.key);
-    this.#finishFollowers();
-    this.#exchange?.leave();
-  }
-
-  #finishFollowers(): void {
-    for (const follower of this.#live) follower.finish();
+    for (const follower of this.#live) follower.stopped();
     this.#live.clear();
+    this.#exchange?.leave();
   }
 
   /** Sends an event with its number, and with this response object if it has one. `json`: its data; null: none yet. */
   #emit(type: string, json: Buffer | null, response: Buffer | null, isLast = false): void {
     const number = this.#number++;
     if (!this.#request.hasEvents) return;
-    const members: Record<string, string> = { sequence_number: String(number) };
-    if (json === null) members['type'] = JSON.stringify(type);
-    if (response !== null) members['response'] = response.toString();
-    const data = withMembers(json ?? Buffer.from('{}'), members);
-    const text = `event: ${type}\ndata: ${data.toString()}\n\n`;
+    const text = numberedEvent(type, json, number, response === null ? null : response.toString());
     const bytes = Buffer.from(text);
     for (const follower of this.#live) follower.push(bytes, number);
     // Beyond the bound only the last event is kept: it has the whole response.

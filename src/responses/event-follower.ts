@@ -65,6 +65,11 @@ export class EventFollower implements ExchangeListener, LiveFollower {
     this.#exchange.end();
   }
 
+  stopped(): void {
+    this.#run = null;
+    this.followStore();
+  }
+
   onWritable(): void {
     const resume = this.#onWritable;
     this.#onWritable = null;

@@ -15,6 +15,7 @@ import type {
 } from '../billing/index.ts';
 import { arrayItemsOf, itemNameOf, joinedResponse, withMembers } from '../dialect/index.ts';
 import type { ResponseMetrics } from '../telemetry/response-metrics.ts';
+import { numberedEvent } from './numbered-event.ts';
 
 /** One response of a conversation: JSON arrays of its input items and of its output items. */
 export interface ConversationPart {
@@ -45,10 +46,10 @@ export type Followed =
   | { readonly kind: 'unknown' | 'away' };
 
 /** What the thread of a background response is told. */
-export interface RunnerCommand {
-  readonly type: 'Cancel';
-  readonly key: ResponseKey;
-}
+export type RunnerCommand =
+  | { readonly type: 'Cancel'; readonly key: ResponseKey }
+  /** `counts`: the response has ended as the thread has said; not when it was ended before, or is gone, or could not be written. */
+  | { readonly type: 'Ended'; readonly key: ResponseKey; readonly counts: boolean };
 
 export type ResponseStoreCommand =
   /** A finished response that is about to be delivered. */
@@ -77,7 +78,7 @@ export type ResponseStoreCommand =
     }
   | { readonly type: 'Progress'; readonly key: ResponseKey; readonly response: string }
   | { readonly type: 'Events'; readonly events: ResponseEvents }
-  | { readonly type: 'End'; readonly end: ResponseEnd }
+  | { readonly type: 'End'; readonly end: ResponseEnd; readonly runner: Ref<RunnerCommand> }
   | { readonly type: 'Cancel'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
   | { readonly type: 'Follow'; readonly key: ResponseKey; readonly after: number; readonly replyTo: Ref<Followed> }
   | { readonly type: 'ThreadGone'; readonly thread: number }
@@ -254,7 +255,10 @@ class ResponseStore {
         this.#events(command.events);
         break;
       case 'End':
-        this.#end(command.end, this.#deps.holder, null);
+        this.#end(command.end, this.#deps.holder, null, (ended) => {
+          const { account, id } = command.end;
+          command.runner.tell({ type: 'Ended', key: { account, id }, counts: ended === true });
+        });
         break;
       case 'Cancel':
         this.#answer(command.replyTo, this.#cancel(command.key), 'away');
@@ -595,9 +599,14 @@ class ResponseStore {
   }
 
   /** `done` hears whether this was the end of it. */
-  #end(end: ResponseEnd, holder: string | null, done: ((ended: boolean | null) => void) | null): void {
+  #end(
+    end: ResponseEnd,
+    holder: string | null,
+    event: ResponseEvents | null,
+    done: (ended: boolean | null) => void,
+  ): void {
     const name = nameOf(end);
-    this.#add({ type: 'end', end, holder }, end.output.length + end.response.length, (ended) => {
+    this.#add({ type: 'end', end, holder, event }, end.output.length + end.response.length, (ended) => {
       const bytes = end.output.length + end.response.length;
       if (ended === true) {
         this.#deps.metrics.ended(end.status);
@@ -605,7 +614,7 @@ class ResponseStore {
       }
       this.#over(name);
       this.#wake(name);
-      done?.(ended);
+      done(ended);
     });
   }
 
@@ -620,7 +629,16 @@ class ResponseStore {
     if (found === undefined || !isRunning(found)) return;
     const error = JSON.stringify({ code: 'server_error', message: reason });
     const end = endOf(found, 'failed', { status: '"failed"', error });
-    await new Promise((resolve) => this.#end(end, holder, resolve));
+    const event = found.hasEvents ? await this.#failedEvent(end) : null;
+    await new Promise((resolve) => this.#end(end, holder, event, resolve));
+  }
+
+  /** The event behind those that the response has: else its stream would end as if all had come. */
+  async #failedEvent({ account, id, output, response }: ResponseEnd): Promise<ResponseEvents> {
+    const waiting = this.#pendingEvents.get(nameOf({ account, id })) ?? [];
+    const number = Math.max(await this.#records.lastEvent({ account, id }), waiting.at(-1)?.last ?? -1) + 1;
+    const data = numberedEvent('response.failed', null, number, responseOf({ output, response }).toString());
+    return { account, id, first: number, last: number, data };
   }
 
   async #cancel(key: ResponseKey): Promise<Found> {
@@ -628,7 +646,7 @@ class ResponseStore {
     if (found === null || found === 'away' || !isRunning(found)) return found;
     const end = endOf(found, 'cancelled', { status: '"cancelled"' });
     const run = this.#runs.get(nameOf(key));
-    await new Promise((resolve) => this.#end(end, null, resolve));
+    await new Promise((resolve) => this.#end(end, null, null, resolve));
     run?.runner.tell({ type: 'Cancel', key });
     return await this.#look(key);
   }

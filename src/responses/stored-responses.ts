@@ -26,13 +26,32 @@ export class StoredResponses {
   readonly #runner: Ref<RunnerCommand>;
   /** What is called when a background response of this thread is cancelled, by id and account. */
   readonly #cancels = new Map<string, () => void>();
+  /** What is called when the store has the end of one, or does not take it, by id and account. */
+  readonly #ends = new Map<string, (counts: boolean) => void>();
 
   constructor({ memory, ref, system, thread }: StoredResponsesDeps) {
     this.#store = ref;
     this.#full = new Int32Array(memory);
     this.#thread = thread;
-    const runner = (): ((command: RunnerCommand) => void) => (command) => this.#cancels.get(nameOf(command.key))?.();
+    const runner = (): ((command: RunnerCommand) => void) => (command) => this.#run(command);
     this.#runner = system.spawn<RunnerCommand>(runner, { name: `responses-${thread}` });
+  }
+
+  #run(command: RunnerCommand): void {
+    const name = nameOf(command.key);
+    if (command.type === 'Cancel') {
+      this.#cancels.get(name)?.();
+      return;
+    }
+    const told = this.#ends.get(name);
+    this.#ends.delete(name);
+    told?.(command.counts);
+  }
+
+  /** The thread ends, and hears no more of the store: what has ended here is taken as written. */
+  close(): void {
+    for (const told of this.#ends.values()) told(true);
+    this.#ends.clear();
   }
 
   /** Whether the store takes responses; false while too much waits for it. */
@@ -116,10 +135,15 @@ export class StoredResponses {
     this.#store.tell({ type: 'Events', events });
   }
 
-  /** A background response has ended. */
-  end(end: ResponseEnd): void {
-    this.#cancels.delete(nameOf(end));
-    this.#store.tell({ type: 'End', end });
+  /**
+   * A background response has ended. `told` is called once: with false when this end does not count, since somebody has cancelled or
+   * deleted the response before, or since the store did not take it.
+   */
+  end(end: ResponseEnd, told: (counts: boolean) => void): void {
+    const name = nameOf(end);
+    this.#cancels.delete(name);
+    this.#ends.set(name, told);
+    this.#store.tell({ type: 'End', end, runner: this.#runner });
   }
 
   /** A background response was cancelled and has stopped. */

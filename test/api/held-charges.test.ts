@@ -3,7 +3,7 @@
 
 import { randomInt } from 'node:crypto';
 import t from 'tap';
-import { HeldCharges } from '../../src/api/held-charges.ts';
+import { HeldCharges, StoredCharges } from '../../src/api/held-charges.ts';
 import { type CostRange, type Meter, paid, type RequestSettlement, unmeteredRange } from '../../src/api/pipeline.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
 import { hashKey, KeyTable, type LeaseCache, type Spending } from '../../src/billing/index.ts';
@@ -234,4 +234,30 @@ t.test('what a thread held between the parts of a request returns when it dies',
     void store.advance(1000);
   });
   t.match(whole, { kind: 'reserved', amount: CREDIT - 300 });
+});
+
+t.test('an answer that is read from the store is charged when the store has it, whatever ends first', async (t) => {
+  for (const isTaken of [true, false]) {
+    for (const isLate of [true, false]) {
+      const { deps, gateway, store } = await setUp(t);
+      const charges = new StoredCharges();
+      const exchange = new StubExchange('POST', ['authorization', 'Bearer good']);
+      exchange.heldBy = charges;
+      let settlement: RequestSettlement = null;
+      const range = { least: 1, most: 300, leastTokens: 1, mostTokens: 301 };
+      paid({ read: () => null, price: () => range, quote: () => null, run: (_, held) => void (settlement = held) })(
+        exchange,
+        deps,
+      );
+      (settlement as RequestSettlement)?.add(spendingOf(200));
+      charges.storing();
+      if (!isLate) charges.stored(isTaken);
+      exchange.end();
+      if (isLate) charges.stored(isTaken);
+      t.same(await gateway.shutDown(), []);
+      const [row] = await store.ledger.usage({ account: 'a', by: [] });
+      t.equal(row?.amount ?? 0n, isTaken ? 200n : 0n, `taken: ${isTaken}, late: ${isLate}`);
+      t.match(await store.ledger.account('a'), { balance: BigInt(CREDIT) - (isTaken ? 200n : 0n) });
+    }
+  }
 });

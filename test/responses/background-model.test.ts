@@ -66,13 +66,13 @@ t.test('every life of a background response ends once', async (t) => {
     const queued = Buffer.from('{"id":"resp_1","object":"response","status":"queued","error":null,"output":[]}');
     let exchange: DetachedExchange | undefined;
     let answers = 0;
-    let outcomes = 0;
+    const outcomes: string[] = [];
     const run = new BackgroundResponse(
       { store: own, clock, epochMs: () => 1e12, maxBytes: 1e6 },
       { key, queued, hasEvents: true },
       {
-        ...{ begun: () => answers++, refused: () => answers++ },
-        ...{ delivered: () => outcomes++, undelivered: () => outcomes++ },
+        ...{ begun: () => answers++, refused: () => answers++, ended: () => undefined },
+        ...{ delivered: () => outcomes.push('delivered'), undelivered: () => outcomes.push('undelivered') },
       },
     );
     const origin = { account: 'a', model: 'm', previous: null, input: () => '[]' };
@@ -160,6 +160,11 @@ t.test('every life of a background response ends once', async (t) => {
     const why = `${seed}: ${log.join(' ')}`;
     t.equal(answers, 1, `the client is answered once; ${why}`);
     t.ok(inner.endCause !== null, `nothing goes on to run; ${why}`);
+    t.equal(outcomes.length, 1, `its charge is decided once; ${why}`);
+    if (!removed) {
+      const isDelivered = found.status === 'completed' || found.status === 'incomplete' || found.output !== '[]';
+      t.equal(outcomes[0], isDelivered ? 'delivered' : 'undelivered', `charged is what can be polled; ${why}`);
+    }
     t.ok(removed ? log.includes('remove') : (RANK[found.status] ?? ENDED) === ENDED, why);
     for (const each of metrics) {
       const running = valuesOf(each.snapshot(), 'headrace_responses_background');

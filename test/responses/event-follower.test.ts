@@ -89,6 +89,16 @@ t.test('a client that reads too slowly is not waited for, and gets the rest from
   );
 });
 
+t.test('how a response ended that has stopped comes from the store', async (t) => {
+  const exchange = new SlowExchange('POST');
+  const follower = new EventFollower(exchange, { store: storeOf({ kept: 3, ended: true }), dialect }, KEY, -1);
+  follower.followLive(runOf().run);
+  follower.push(Buffer.from(eventOf(0)), 0);
+  follower.stopped();
+  while (exchange.endCause === null) await setImmediate();
+  t.same(exchange.numbers, [0, 1, 2, 3]);
+});
+
 t.test('a client that leaves is forgotten, and an error tells where to go on', async (t) => {
   const { followers, run } = runOf();
   const gone = new SlowExchange('POST');

@@ -60,6 +60,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     conversation: (key, most) => responses.conversation(key, most),
     outputsWith: (account, items, mostBytes) => responses.outputsWith(account, items, mostBytes),
     eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
+    lastEvent: (key) => responses.lastEvent(key),
     renew: (holder, leaseMs) => responses.renew(holder, leaseMs),
     lost: (limit) => responses.lost(limit),
     prune: () => responses.prune(),
@@ -199,11 +200,20 @@ t.test('a background response whose end the store has refused is failed', async 
   fixture.onApply = (changes) => {
     if (changes.some(isEnd) && failures-- > 0) throw new Error('connection lost');
   };
-  store.end({ account: 'a', id: 'lost', status: 'completed', output: '[]', response: '{}', items: [] });
+  const told: boolean[] = [];
+  const end = { account: 'a', id: 'lost', status: 'completed', output: '[]', response: '{}', items: [] } as const;
+  store.end(end, (counts) => told.push(counts));
   await settle(800);
+  t.same(told, [false]);
   t.match(problems.join(), /could not be stored; it is tried again/);
   t.match(await ask(store.find({ account: 'a', id: 'lost' })), { status: 'failed' });
   t.match(await ask(store.find({ account: 'a', id: 'long' })), { status: 'queued' });
+  store.end({ ...end, id: 'long' }, (counts) => told.push(counts));
+  await settle();
+  store.end({ ...end, id: 'long' }, (counts) => told.push(counts));
+  store.close();
+  await settle();
+  t.same(told, [false, true, true], 'a thread that ends hears nothing more');
 });
 
 t.test('the queue is bounded: first responses are not recorded any more, then they are dropped', async (t) => {

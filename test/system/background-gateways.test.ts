@@ -52,6 +52,27 @@ for (const shared of ['sqlite', 'postgres'] as const) {
   });
 }
 
+for (const follows of ['here', 'there']) {
+  t.test(`a follower hears that the gateway is gone, ${follows}`, async (t) => {
+    const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const { crn, id, url } = await running(t, { store }, true);
+    const other = (await startGateway(t, settingsOf([crn], { store }))).url;
+    await untilStatus(other, id, 'in_progress');
+    const path = `/v1/responses/${id}?stream=true`;
+    const followed = call(follows === 'here' ? url : other, path);
+    await execute('sqlite', store, 'update responses set lease_ms = 1');
+    t.match((await call(other, `/v1/responses/${id}`)).json, { status: 'failed' });
+    const events = eventsIn((await followed).text);
+    t.match(events.at(-1), { type: 'response.failed', response: { id, status: 'failed' } });
+    t.same(
+      events.map((event) => event.sequence_number),
+      events.map((_, at) => at),
+    );
+    t.same(eventsIn((await call(other, path)).text), events, 'and so does one that comes later');
+    t.equal((await call(other, `${path}&starting_after=${events.length - 1}`)).text, '');
+  });
+}
+
 t.test('a shutdown ends what runs as failed, and the store says so', async (t) => {
   const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
   const { crn, gateway, id } = await running(t, { store }, true);

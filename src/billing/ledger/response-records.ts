@@ -73,8 +73,13 @@ export type ResponseChange =
     }
   | { readonly type: 'events'; readonly events: ResponseEvents }
   | { readonly type: 'progress'; readonly key: ResponseKey; readonly holder: string; readonly response: string }
-  /** Done only while it runs. `holder`: and only by its holder. */
-  | { readonly type: 'end'; readonly end: ResponseEnd; readonly holder: string | null }
+  /** Done only while it runs. `holder`: and only by its holder. `event`: its last one, where it has not been written before. */
+  | {
+      readonly type: 'end';
+      readonly end: ResponseEnd;
+      readonly holder: string | null;
+      readonly event: ResponseEvents | null;
+    }
   /** Keeps the responses of a conversation for `ttlMs` from now on. */
   | { readonly type: 'touch'; readonly account: string; readonly ids: readonly string[]; readonly ttlMs: number }
   | { readonly type: 'delete'; readonly key: ResponseKey };
@@ -114,6 +119,8 @@ export interface ResponseRecords {
   outputsWith(account: string, items: readonly string[], mostBytes: number): Promise<string[] | null>;
   /** Events with a higher number, in order; at most so many rows. */
   eventsAfter(key: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]>;
+  /** Number of the last event; -1: there is none. */
+  lastEvent(key: ResponseKey): Promise<number>;
   /** Renews the leases of a holder; answers with the responses that still run. */
   renew(holder: string, leaseMs: number): Promise<ResponseKey[]>;
   /** Responses whose lease has run out. */
@@ -258,14 +265,12 @@ class StoredResponses implements ResponseRecords {
         return true;
       }
       case 'events': {
-        const { account, data, first, id, last } = change.events;
-        // Of a response that was deleted meanwhile nothing is kept.
-        const [row] = await session.all(`select id from responses where account = $1 and id = $2`, [account, id]);
+        const { account, id } = change.events;
+        // Nothing is kept of a response that was deleted meanwhile, and nothing behind the event with which others have failed it.
+        const sql = `select id from responses where account = $1 and id = $2 and status <> 'failed'`;
+        const [row] = await session.all(sql, [account, id]);
         if (row === undefined) return false;
-        const events = { account, response: id, first: BigInt(first), last: BigInt(last), data };
-        await session.write(INSERT_EVENTS, [events]);
-        const sql = 'update responses set bytes = bytes + $3 where account = $1 and id = $2';
-        await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
+        await this.#addEvents(session, change.events);
         return true;
       }
       case 'progress': {
@@ -284,6 +289,7 @@ class StoredResponses implements ResponseRecords {
         const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
         const added = itemRows(change.end, items);
         if (rows.length > 0 && added.length > 0) await session.write(INSERT_ITEMS, added);
+        if (rows.length > 0 && change.event !== null) await this.#addEvents(session, change.event);
         return rows.length > 0;
       }
       case 'touch': {
@@ -299,6 +305,13 @@ class StoredResponses implements ResponseRecords {
         return (await session.all(sql, [account, id])).length > 0;
       }
     }
+  }
+
+  async #addEvents(session: Session, { account, data, first, id, last }: ResponseEvents): Promise<void> {
+    const events = { account, response: id, first: BigInt(first), last: BigInt(last), data };
+    await session.write(INSERT_EVENTS, [events]);
+    const sql = 'update responses set bytes = bytes + $3 where account = $1 and id = $2';
+    await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
   }
 
   /** Adds responses; answers for each with whether its id was free and can be stored. */
@@ -423,6 +436,12 @@ class StoredResponses implements ResponseRecords {
       last: Number(integer(row, 'last')),
       data: text(row, 'data'),
     }));
+  }
+
+  async lastEvent({ account, id }: ResponseKey): Promise<number> {
+    const sql = 'select max(last) as last from response_events where account = $1 and response = $2';
+    const [row] = await this.#database.snapshot((session) => session.all(sql, [account, id]));
+    return Number(row?.['last'] ?? -1);
   }
 
   async renew(holder: string, leaseMs: number): Promise<ResponseKey[]> {

@@ -3,6 +3,7 @@
 import t from 'tap';
 import type {
   ResponseChange,
+  ResponseEvents,
   ResponseRecord,
   ResponseRecords,
   ResponseStatus,
@@ -144,10 +145,12 @@ for (const name of STORES) {
       id: string,
       status: Exclude<ResponseStatus, 'queued' | 'in_progress'>,
       holder: string | null,
+      event: ResponseEvents | null = null,
     ): ResponseChange => ({
       type: 'end',
       end: { account: 'a', id, status, output: '["done"]', response: '{"output":null}', items: ['msg_done'] },
       holder,
+      event,
     });
     t.same(await responses.apply([begin('b1')]), [true]);
     t.match(await other.find(key), { status: 'queued', hasEvents: true, isLost: false }, 'found by another gateway');
@@ -176,7 +179,17 @@ for (const name of STORES) {
     t.same(await responses.apply([begin('b2', -1)]), [true]);
     t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
     t.same(await other.lost(10), [{ account: 'a', id: 'b2' }]);
-    t.same(await other.apply([end('b2', 'failed', null), end('b2', 'failed', null)]), [true, false]);
+    const failed = { account: 'a', id: 'b2', first: 3, last: 3, data: 'failed' };
+    const failedAgain = { ...failed, data: 'failed again' };
+    t.same(await other.apply([end('b2', 'failed', null, failed), end('b2', 'failed', null, failedAgain)]), [
+      true,
+      false,
+    ]);
+    t.same(await responses.apply([{ type: 'events', events: { ...failed, first: 4, last: 4 } }]), [false]);
+    t.match(await responses.eventsAfter({ account: 'a', id: 'b2' }, -1, 9), [failed], 'the last event, once');
+    t.equal((await responses.eventsAfter({ account: 'a', id: 'b2' }, -1, 9)).length, 1);
+    t.same([await other.lastEvent({ account: 'a', id: 'b2' }), await other.lastEvent(key)], [3, 10]);
+    t.equal(await other.lastEvent({ account: 'a', id: 'b3' }), -1);
     t.same(await other.lost(10), []);
     t.equal(await responses.deleteAccount('a'), 2);
     t.same(await responses.apply([events(11, 12)]), [false], 'nothing is kept of what is deleted');
