@@ -201,6 +201,32 @@ const MATCH: Match = {
     join responses r using (account, id)`,
 };
 
+/** Locks responses that are there, in one order: gateways that lock the same ones in two orders would wait for each other. */
+const LOCK: Match = {
+  columns: ['account', 'id'],
+  sqlite: 'select account, id from responses where account = ? and id = ?',
+  postgres: `select account, id from responses where (account, id) in (select * from unnest($1::text[], $2::text[]))
+    order by account, id for update`,
+};
+
+/** Responses that a change expects to be there. */
+function keysOf(change: ResponseChange): readonly ResponseKey[] {
+  switch (change.type) {
+    case 'add':
+    case 'begin':
+      return [];
+    case 'events':
+      return [change.events];
+    case 'end':
+      return [change.end];
+    case 'touch':
+      return change.ids.map((id) => ({ account: change.account, id }));
+    case 'progress':
+    case 'delete':
+      return [change.key];
+  }
+}
+
 /** A response to add. */
 interface NewRow {
   readonly record: ResponseRecord;
@@ -237,6 +263,8 @@ class StoredResponses implements ResponseRecords {
   async apply(changes: readonly ResponseChange[]): Promise<readonly boolean[]> {
     if (changes.length === 0) return [];
     return await this.#database.transaction(async (session) => {
+      const keys = session.holdsWriteLock ? [] : changes.flatMap(keysOf).filter(({ id }) => isStorable(id));
+      if (keys.length > 1) await session.match(LOCK, keys.map(keyRow));
       const done: boolean[] = [];
       let added: NewRow[] = [];
       // Responses that follow each other are added together: a few statements, however many they are.
@@ -446,7 +474,12 @@ class StoredResponses implements ResponseRecords {
 
   async renew(holder: string, leaseMs: number): Promise<ResponseKey[]> {
     const sql = `update responses set lease_ms = ${this.#nowMs} + $1 where holder = $2 and ${RUNS} returning account, id`;
-    return (await this.#database.transaction((session) => session.all(sql, [BigInt(leaseMs), holder]))).map(keyOf);
+    const lock = `select id from responses where holder = $1 and ${RUNS} order by account, id for update`;
+    const rows = await this.#database.transaction(async (session) => {
+      if (!session.holdsWriteLock) await session.all(lock, [holder]);
+      return await session.all(sql, [BigInt(leaseMs), holder]);
+    });
+    return rows.map(keyOf);
   }
 
   async lost(limit: number): Promise<ResponseKey[]> {

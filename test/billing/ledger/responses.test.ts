@@ -196,3 +196,27 @@ for (const name of STORES) {
     t.same(await responses.eventsAfter(key, -1, 10), []);
   });
 }
+
+for (const name of STORES) {
+  t.test(`${name}: gateways that change the same responses do not wait for each other in a circle`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const { responses } = ledger;
+    const other = (await again()).responses;
+    const ids = Array.from({ length: 6 }, (_, at) => `b${at}`);
+    const begun = ids.map((id): ResponseChange => {
+      const queued = record(id, null, { status: 'queued', output: '[]', items: [] });
+      return { type: 'begin', record: queued, ttlMs: DAY_MS, holder: 'h', leaseMs: DAY_MS, hasEvents: true };
+    });
+    await responses.apply(begun);
+    const changed = (id: string): ResponseChange[] => [
+      { type: 'progress', key: { account: 'a', id }, holder: 'h', response: '{"output":null}' },
+      { type: 'touch', account: 'a', ids: [...ids].reverse(), ttlMs: DAY_MS },
+    ];
+    const forth = ids.flatMap(changed);
+    const back = [...ids].reverse().flatMap(changed);
+    for (let round = 0; round < 20; round++) {
+      await Promise.all([responses.apply(forth), other.apply(back), responses.renew('h', DAY_MS)]);
+    }
+    t.equal((await responses.renew('h', DAY_MS)).length, ids.length);
+  });
+}
