@@ -86,8 +86,11 @@ export const response: Endpoint = stored(async ({ exchange, key, query, response
     const subject = `'${key.id}' has no events: it was not made with both background and stream`;
     throw new HeadraceError('HR_RESPONSE_STATE', { subject });
   }
-  const after = Number(query.get('starting_after') ?? -1);
-  if (!Number.isSafeInteger(after)) throw invalid('starting_after', 'it should be the number of an event');
+  const given = query.get('starting_after') ?? '-1';
+  const after = Number(given);
+  // An empty value is no number, and would skip the first event.
+  if (given.trim() === '' || !Number.isSafeInteger(after))
+    throw invalid('starting_after', 'it should be the number of an event');
   const dialect = dialectOf('/v1/responses');
   if (!exchange.handedOver) new EventFollower(exchange, { store: responses, dialect }, key, after).followStore();
 });

@@ -131,7 +131,8 @@ t.test('a background stream is left, resumed and replayed', async (t) => {
   const all = eventsIn((await call(url, path)).text);
   t.same(all, [...begun.slice(0, 3), ...rest], 'the same again, of what is stored');
   t.same(eventsIn((await call(url, `${path}&starting_after=${all.length - 1}`)).text), []);
-  for (const after of ['x', '1e300', '1.5']) t.equal((await call(url, `${path}&starting_after=${after}`)).status, 422);
+  for (const after of ['', '%20', 'x', '1e300', '1.5'])
+    t.equal((await call(url, `${path}&starting_after=${after}`)).status, 422);
   t.equal((await call(url, path, {}, 'hr_two')).status, 404);
 });
 
