@@ -32,6 +32,8 @@ const ROUNDS = 5;
 const MOST_ROUNDS = 20;
 /** Searches and pages of one round that are run; a model that asks for more is told so. */
 const SEARCHES_PER_ROUND = 8;
+/** Calls of one round that are told of at all. A model that repeats itself to the end of its output makes thousands. */
+const CALLS_PER_ROUND = 64;
 /** No search begins later: an answer must end. */
 const SEARCH_DEADLINE_MS = 5 * 60_000;
 /** Engines cut longer queries, or refuse them. */
@@ -195,7 +197,9 @@ export class SearchLoop implements ChatBlocksListener {
     } else if (this.#kind === 'refusal') this.#writer.refusal(text);
     else {
       const call = this.#calls.at(-1);
-      if (call !== undefined) call.arguments += text;
+      if (call === undefined) return;
+      // Longer arguments of its own functions are not read.
+      if (!this.#isHosted(call.name) || call.arguments.length <= MAX_ARGUMENT_CHARS) call.arguments += text;
     }
   }
 
@@ -271,8 +275,8 @@ export class SearchLoop implements ChatBlocksListener {
   #next(): void {
     this.#count(this.#blocks.usage);
     const { pages, tool } = this.#request;
-    const own = this.#calls.filter(({ name }) => name === tool?.name || name === pages?.name);
-    const others = this.#calls.filter((call) => !own.includes(call));
+    const own = this.#calls.filter(({ name }) => this.#isHosted(name)).slice(0, CALLS_PER_ROUND);
+    const others = this.#calls.filter(({ name }) => !this.#isHosted(name));
     const reason = this.#blocks.finishReason;
     if (FAILURES.has(reason)) {
       this.#isOver = true;
@@ -297,6 +301,12 @@ export class SearchLoop implements ChatBlocksListener {
     );
     for (const { begins } of calls) this.#writer.step(begins);
     this.#run(calls, (answers) => this.#found(calls, answers, others));
+  }
+
+  /** Whether a function stands for a tool of the gateway. */
+  #isHosted(name: string): boolean {
+    const { pages, tool } = this.#request;
+    return name === tool?.name || name === pages?.name;
   }
 
   #searchOf({ arguments: args, name }: ClientCall, at: number, tool: SearchTool): Call {

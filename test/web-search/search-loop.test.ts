@@ -1,0 +1,54 @@
+// Rounds of a model that calls functions without end.
+
+import t from 'tap';
+import type { DialectName } from '../../src/dialect/index.ts';
+import { hostedRequestOf } from '../../src/web-search/hosted-request.ts';
+import { SearchLoop } from '../../src/web-search/index.ts';
+import { chunk, eventOf, finish } from '../support/scripted-chat.ts';
+
+type Json = Readonly<Record<string, unknown>>;
+
+const WEB_SEARCH = { type: 'web_search_20250305', name: 'web_search' };
+const USER = [{ role: 'user', content: 'How high is the mill?' }];
+const BODIES: readonly (readonly [DialectName, Json])[] = [
+  ['chat-completions', { messages: USER, web_search_options: {} }],
+  ['messages', { max_tokens: 100, messages: USER, tools: [WEB_SEARCH] }],
+  ['responses', { input: 'How high is the mill?', tools: [{ type: 'web_search' }] }],
+];
+
+for (const [dialect, body] of BODIES) {
+  t.test(`${dialect}: of very many calls of one round the first ones are told of`, async (t) => {
+    const request = hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', stream: true, ...body })), 0);
+    if (request === null) return t.fail('the request has no hosted tool');
+    const asked: Json[] = [];
+    let searches = 0;
+    let bytes = 0;
+    let ids = 0;
+    const loop = new SearchLoop(request, {
+      ask: (sent) => asked.push(JSON.parse(sent.toString()) as Json),
+      search: (_, done) =>
+        done(200, { results: [{ title: `${++searches}`, url: 'https://one.example/', snippet: '' }] }),
+      open: (_, done) => done(500, undefined),
+      output: (events) => (bytes += events.byteLength),
+      finished: () => t.fail('the model has not answered'),
+      failed: (error) => t.fail(error.message),
+      nowMs: () => 0,
+      epochMs: () => 0,
+      uniqueId: () => String(++ids),
+    });
+    loop.start();
+    for (let index = 0; index < 2000; index++) {
+      const { name } = request.tool ?? {};
+      const call = { index, id: `call_${index}`, type: 'function', function: { name, arguments: '{"query":"mill"}' } };
+      loop.events(Buffer.from(eventOf(chunk({ tool_calls: [call] }))));
+    }
+    loop.events(Buffer.from(eventOf(finish('tool_calls'))));
+    loop.events(Buffer.from('data: [DONE]\n\n'));
+    loop.roundEnded();
+    t.equal(searches, 8);
+    const [, second] = asked as [Json, { readonly messages: readonly { readonly tool_calls?: readonly Json[] }[] }];
+    t.equal(second.messages.length, USER.length + 1 + 64);
+    t.equal(second.messages[1]?.tool_calls?.length, 64);
+    t.ok(bytes < 200_000, `${bytes} bytes for the client`);
+  });
+}
