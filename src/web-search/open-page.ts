@@ -202,7 +202,9 @@ function isAllowed(url: string, { allowed, blocked }: PageTool): boolean {
 
 /** Whether an address is of a host or one of its subdomains, and begins with the path behind it, if any. */
 export function isUnder(url: string, place: string): boolean {
-  const { hostname = '', pathname = '' } = URL.parse(url) ?? {};
+  const { hostname: spelled = '', pathname = '' } = URL.parse(url) ?? {};
+  // A name with a dot at its end is the same name.
+  const hostname = spelled.replace(/\.$/, '');
   const at = place.indexOf('/');
   const host = at < 0 ? place : place.slice(0, at);
   const path = at < 0 ? '' : place.slice(at);

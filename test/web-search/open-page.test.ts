@@ -268,6 +268,14 @@ t.test('pages stay within the domains of the search, also behind a redirect', as
   const moved = play('responses', { input, tools }, { rounds: [[open(FOUND)], 'Done.'], page: [200, page] });
   t.match(moved.whole['output'], [{ status: 'failed', action: { type: 'open_page' } }]);
   t.same(moved.told, ['error: this page may not be opened.']);
+  const blocking = [{ type: 'web_search', filters: { blocked_domains: ['two.example'] } }];
+  const dotted = 'https://two.example./';
+  const { opened } = play(
+    'responses',
+    { input: `Read ${dotted}x`, tools: blocking },
+    { rounds: [[open(`${dotted}x`)], 'Done.'] },
+  );
+  t.same(opened, [], 'a dot at the end of a name makes no other domain of it');
 });
 
 t.test('why a page could not be read is told to the model, and is no error of the client', async (t) => {
