@@ -178,7 +178,7 @@ export class Host {
   #loadedAtMs = 0;
   #flapping: TimerHandle | undefined;
   /** Identifies the run of this host: its caches are empty when it begins. */
-  #instance = '';
+  #instance: string = randomUUID();
 
   /** @internal */
   constructor(settings: HostSettings) {
@@ -211,6 +211,7 @@ export class Host {
       maxTokens: engine.isPaced === true ? -1 : (settings.maxTokens ?? -1),
       systemPrompts: new SystemPrompts(settings.systemPrompt ?? 'account'),
       loading: () => this.#loading,
+      answerId: (request) => `${this.#run}-${request}`,
       healthDetails: () => this.#healthDetails(),
       live: () => this.#live.size,
     };
@@ -238,6 +239,12 @@ export class Host {
   /** The last requests, oldest first. */
   get requests(): readonly HostRequest[] {
     return this.#journal.entries;
+  }
+
+  /** Hosts with the same name and seed answer byte for byte alike. */
+  get #run(): string {
+    const { name } = this.#deps;
+    return this.#settings.seed === undefined ? `${name}-${this.#instance.slice(-12)}` : name;
   }
 
   get #loading(): boolean {

@@ -35,6 +35,8 @@ export interface RouteDeps {
   readonly maxTokens: number;
   readonly systemPrompts: SystemPrompts;
   loading(): boolean;
+  /** Part of the ids of an answer. Without a seed no answer of whichever host and run has it: gateways keep responses by their ids. */
+  answerId(request: number): string;
   /** What `/health` says besides its status. */
   healthDetails(): Json;
   /** Requests in progress. */
@@ -313,8 +315,8 @@ export function answerPost(
       const answered = (endpoint ?? server)!(request);
       return void answered?.catch((error: Error) => refuseError(reply, error));
     }
-    const { name, maxTokens, script } = deps;
-    const id = `${name}-${reply.entry.id}`;
+    const { maxTokens, script } = deps;
+    const id = deps.answerId(reply.entry.id);
     const request = {
       format,
       body,

@@ -162,6 +162,21 @@ t.test('the same prompt gets the same text from every host and dialect, another 
   t.not(await text(other!, 'hello'), said);
 });
 
+t.test('no two answers of hosts have the same ids, also behind a restart', async (t) => {
+  const hosts = [await started(t), await started(t)] as const;
+  const ids: unknown[] = [];
+  const ask = async (host: Host): Promise<void> => {
+    const response = await post(host, '/v1/responses', { model: 'm', input: 'hello' });
+    const { id, output } = (await response.json()) as { id: string; output: { id: string }[] };
+    ids.push(id, output[0]?.id);
+  };
+  for (const host of [hosts[0], hosts[1], hosts[0]]) await ask(host);
+  await hosts[0].kill();
+  await hosts[0].listen();
+  await ask(hosts[0]);
+  t.equal(new Set(ids).size, 8, ids.join(' '));
+});
+
 t.test('length: none named, named, natural end, ignore_eos, and the pace header', async (t) => {
   const host = await started(t, { maxTokens: 5, naturalTokens: 20 });
   const run = async (body: Json, sim = ''): Promise<[unknown, unknown]> => {
