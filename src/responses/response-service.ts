@@ -55,6 +55,7 @@ export class ResponseService {
       epochMs,
       metrics: this.#metrics,
       onProblem: (error, what) => log.error({ problem: messageOf(error) }, what),
+      onOver: (what) => log.info(what),
     });
     this.ref = system.spawn(behavior, { name: 'responses', mailbox: MAILBOX });
     this.#open(settings);

@@ -15,6 +15,7 @@ import type {
 } from '../billing/index.ts';
 import { arrayItemsOf, itemNameOf, joinedResponse, withMembers } from '../dialect/index.ts';
 import type { ResponseMetrics } from '../telemetry/response-metrics.ts';
+import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { numberedEvent } from './numbered-event.ts';
 
 /** One response of a conversation: JSON arrays of its input items and of its output items. */
@@ -110,6 +111,8 @@ export interface ResponseStoreDeps {
   readonly epochMs: () => number;
   readonly metrics: ResponseMetrics;
   readonly onProblem: (error: unknown, what: string) => void;
+  /** A problem that has come again and again is over. */
+  readonly onOver?: (what: string) => void;
 }
 
 /** Changes that wait for the store, in bytes. Beyond this, responses are answered and not stored. */
@@ -214,6 +217,8 @@ class ResponseStore {
   readonly #followers = new Map<string, Set<Follower>>();
   /** Bytes that accounts have added since they were measured. */
   readonly #grown = new Map<string, number>();
+  readonly #writes: RecurringProblem;
+  readonly #renewals: RecurringProblem;
 
   constructor(deps: ResponseStoreDeps, context: Context<ResponseStoreCommand>) {
     this.#deps = deps;
@@ -221,6 +226,11 @@ class ResponseStore {
     this.#clock = context.clock;
     this.#settings = deps.settings;
     this.#full = new Int32Array(deps.memory);
+    const { onOver, onProblem } = deps;
+    const recurring = (what: string): RecurringProblem =>
+      new RecurringProblem(what, { clock: () => this.#clock, onProblem, onOver });
+    this.#writes = recurring('responses could not be stored; it is tried again');
+    this.#renewals = recurring('background responses could not be renewed; it is tried again');
     this.#againMs = deps.isShared ? AGAIN_MS : AGAIN_ALONE_MS;
     context.timers.every('sweep', SWEEP_MS, { type: 'Sweep' });
     context.timers.every('renew', RENEW_MS, { type: 'Renew' });
@@ -384,8 +394,12 @@ class ResponseStore {
     this.#writing = ledger.responses
       .apply(batch.map(({ change }) => change))
       .then(
-        (changed) => this.#written(batch, changed),
-        (error: unknown) => this.#unwritten(ledger.responses, batch, error),
+        (changed) => {
+          this.#tries = 0;
+          this.#writes.succeeded();
+          this.#written(batch, changed);
+        },
+        () => this.#unwritten(ledger.responses, batch),
       )
       .finally(() => {
         this.#writing = null;
@@ -403,28 +417,36 @@ class ResponseStore {
     this.#noteFull();
   }
 
-  /** One change that the store refuses does not keep the others from it; a store that is away gets all of them again. */
-  async #unwritten(records: ResponseRecords, batch: readonly Waiting[], error: unknown): Promise<void> {
+  /** One change that the store refuses does not keep the others from it; a store that is away gets again what it did not take. */
+  async #unwritten(records: ResponseRecords, batch: readonly Waiting[]): Promise<void> {
     const changed: (boolean | null)[] = [];
+    let error: unknown;
+    /** Changes at the end of those so far that were refused by a store that may be away. */
+    let away = 0;
     for (const { change } of batch) {
+      if (away === AWAY_CHANGES) break;
       try {
         changed.push(...(await records.apply([change])));
-      } catch {
+        away = 0;
+      } catch (thrown) {
         changed.push(null);
+        error = thrown;
+        away = records.isAway(thrown) ? away + 1 : 0;
       }
     }
-    if (changed.every((each) => each === null)) {
-      this.#deps.onProblem(error, 'responses could not be stored; it is tried again');
-      // What is refused for what it contains would be tried for ever.
-      if (++this.#tries < MAX_TRIES) {
-        this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
-        return;
-      }
+    if (changed.length > away) this.#tries = 0;
+    if (away > 0 && ++this.#tries < MAX_TRIES) {
+      this.#writes.failed(error);
+      this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
+    } else {
+      this.#tries = 0;
+      away = 0;
     }
-    this.#tries = 0;
-    this.#written(batch, changed);
+    const judged = changed.length - away;
+    this.#written(batch.slice(0, judged), changed.slice(0, judged));
   }
 
+  /** Since the store took something. */
   #tries = 0;
 
   #grow(account: string, bytes: number): void {
@@ -531,7 +553,8 @@ class ResponseStore {
       return { ...record, isBackground: false, hasEvents: false, isLost: false };
     }
     const found = await this.#records.find(key);
-    if (found?.isLost !== true) return found ?? null;
+    // A lease of one's own that has run out, as while the store was away, is renewed.
+    if (found?.isLost !== true || this.#runs.has(nameOf(key))) return found ?? null;
     await this.#fail(key, null, GATEWAY_GONE);
     return (await this.#records.find(key)) ?? null;
   }
@@ -561,7 +584,7 @@ class ResponseStore {
     const { account, id } = record;
     let own = 0;
     for (const run of this.#runs.values()) if (run.key.account === account) own++;
-    const isFull = Atomics.load(this.#full, 0) === 1 || this.#deps.ledger() === null;
+    const isFull = Atomics.load(this.#full, 0) === 1 || this.#deps.ledger() === null || this.#tries > 0;
     if (isFull || own >= backgroundPerAccount || this.#runs.size >= background) {
       replyTo.tell(isFull ? 'away' : own >= backgroundPerAccount ? 'account' : 'gateway');
       return;
@@ -583,6 +606,8 @@ class ResponseStore {
   }
 
   #events(events: ResponseEvents): void {
+    // The last event has the whole response, and is in its end too.
+    if (this.#waitingBytes + events.data.length > MAX_WAITING_BYTES) return;
     const name = nameOf(events);
     const pending = this.#pendingEvents.get(name);
     if (pending === undefined) this.#pendingEvents.set(name, [events]);
@@ -702,6 +727,7 @@ class ResponseStore {
     );
     ledger.responses.renew(this.#deps.holder, LEASE_MS).then(
       (running) => {
+        this.#renewals.succeeded();
         const left = new Set(running.map(nameOf));
         for (const [name, { key, runner }] of before) {
           if (left.has(name) || begun.has(name) || this.#runs.get(name) !== before.get(name)) continue;
@@ -713,7 +739,7 @@ class ResponseStore {
           if (!before.has(nameOf(key)) && !this.#runs.has(nameOf(key))) this.#failRun(key, END_REFUSED);
         }
       },
-      (error: unknown) => this.#deps.onProblem(error, 'background responses could not be renewed; it is tried again'),
+      (error: unknown) => this.#renewals.failed(error),
     );
   }
 
@@ -722,7 +748,9 @@ class ResponseStore {
     if (ledger === null) return;
     const swept = async (): Promise<void> => {
       this.#deps.metrics.removed('expired', await ledger.responses.prune());
-      for (const key of await ledger.responses.lost(LOST_ROWS)) await this.#fail(key, null, GATEWAY_GONE);
+      for (const key of await ledger.responses.lost(LOST_ROWS)) {
+        if (!this.#runs.has(nameOf(key))) await this.#fail(key, null, GATEWAY_GONE);
+      }
     };
     swept().catch((error: unknown) => this.#deps.onProblem(error, 'old responses could not be removed'));
   }
@@ -744,8 +772,14 @@ const GATEWAY_GONE = 'The gateway that ran this response has ended';
 const END_REFUSED = 'The end of this response could not be stored';
 const THREAD_GONE = 'The thread that ran this response has ended';
 
-/** Tries of a batch that fails as a whole. */
-const MAX_TRIES = 5;
+/** Changes that a store refuses one after the other before it is taken for away. */
+const AWAY_CHANGES = 2;
+
+/**
+ * Tries of a store that is away, one a second at most: what waits is bounded. There is an end because a store may also refuse for ever
+ * what comes alone and is wrong in itself.
+ */
+const MAX_TRIES = 600;
 
 function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
   return status === 'queued' || status === 'in_progress';

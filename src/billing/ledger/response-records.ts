@@ -131,6 +131,8 @@ export interface ResponseRecords {
   evict(account: string, mostBytes: number): Promise<{ readonly removed: number; readonly bytes: number }>;
   /** Removes all responses of an account; answers with how many. */
   deleteAccount(account: string): Promise<number>;
+  /** Whether an error of `apply` says nothing about the changes: the store would refuse every other one, or the same one only now. */
+  isAway(error: unknown): boolean;
   /** Of all accounts, or of one. */
   counts(account?: string): Promise<ResponseCounts>;
 }
@@ -516,6 +518,10 @@ class StoredResponses implements ResponseRecords {
       removed += rows.length;
       if (rows.length < PRUNE_ROWS) return removed;
     }
+  }
+
+  isAway(error: unknown): boolean {
+    return this.#database.blame(error) !== 'command';
   }
 
   async counts(account?: string): Promise<ResponseCounts> {
