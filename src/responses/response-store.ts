@@ -55,8 +55,8 @@ export type RunnerCommand =
 export type ResponseStoreCommand =
   /** A finished response that is about to be delivered. */
   | { readonly type: 'Put'; readonly record: ResponseRecord }
-  /** It was not delivered after all. */
-  | { readonly type: 'Forget'; readonly key: ResponseKey }
+  /** It was not delivered after all. Another one with its id, of a server that gives ids twice, stays. */
+  | { readonly type: 'Forget'; readonly key: ResponseKey; readonly createdMs: number }
   /** Asks for the conversation that ends with `previous`, and for single items. */
   | {
       readonly type: 'Resolve';
@@ -242,7 +242,7 @@ class ResponseStore {
         this.#put(command.record);
         break;
       case 'Forget':
-        this.#forget(command.key);
+        this.#forget(command.key, command.createdMs);
         break;
       case 'Resolve':
         this.#answer(command.replyTo, this.#resolve(command), { kind: 'away' });
@@ -347,9 +347,10 @@ class ResponseStore {
     });
   }
 
-  #forget(key: ResponseKey): void {
-    this.#pending.delete(nameOf(key));
-    this.#add({ type: 'delete', key }, 0);
+  #forget(key: ResponseKey, createdMs: number): void {
+    const name = nameOf(key);
+    if (this.#pending.get(name)?.createdMs === createdMs) this.#pending.delete(name);
+    this.#add({ type: 'delete', key, createdMs }, 0);
   }
 
   /** Adds a change to the queue. `done` gets null when the store refused it for good. */
@@ -564,7 +565,7 @@ class ResponseStore {
     if (found === null) return 'unknown';
     this.#runs.get(nameOf(key))?.runner.tell({ type: 'Cancel', key });
     this.#pending.delete(nameOf(key));
-    const isDeleted = await this.#change({ type: 'delete', key });
+    const isDeleted = await this.#change({ type: 'delete', key, createdMs: null });
     if (isDeleted) this.#deps.metrics.removed('deleted', 1);
     return isDeleted ? 'deleted' : 'unknown';
   }

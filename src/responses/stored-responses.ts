@@ -65,8 +65,8 @@ export class StoredResponses {
   }
 
   /** The response was not delivered after all, or does not run. */
-  forget(key: ResponseKey): void {
-    this.#store.tell({ type: 'Forget', key });
+  forget({ account, createdMs, id }: Pick<ResponseRecord, 'account' | 'createdMs' | 'id'>): void {
+    this.#store.tell({ type: 'Forget', key: { account, id }, createdMs });
   }
 
   /** The items of a conversation and single ones. Rejects with 503 when the store does not answer. */
@@ -117,7 +117,7 @@ export class StoredResponses {
     const answer = await this.#ask(begin).catch((error: unknown) => {
       this.#cancels.delete(name);
       // It may yet be begun, and nobody would run it.
-      this.forget({ account: record.account, id: record.id });
+      this.forget(record);
       throw error;
     });
     if (answer === 'begun') return;

@@ -138,14 +138,28 @@ t.test('a conversation is found while all, some or none of it waits for the stor
 t.test('what was not delivered is not kept', async (t) => {
   const { ask, settle, store } = await startStore(t);
   store.put(record('r1'));
-  store.forget({ account: 'a', id: 'r1' });
+  store.forget(record('r1'));
   await settle();
   t.equal(await ask(store.find({ account: 'a', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
   store.put(record('r2'));
   await settle();
-  store.forget({ account: 'a', id: 'r2' });
+  store.forget(record('r2'));
   await settle();
   t.equal(await ask(store.find({ account: 'a', id: 'r2' })), 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('an undelivered response does not take another one of its id with it', async (t) => {
+  const { ask, settle, store } = await startStore(t);
+  store.put(record('r1'));
+  await settle();
+  const second = record('r1', null, { createdMs: 2, output: '["of a server that gives ids twice"]' });
+  store.put(second);
+  store.forget(second);
+  await settle();
+  t.match(await ask(store.find({ account: 'a', id: 'r1' })), { output: '["out r1"]' });
+  store.forget(record('r1'));
+  await settle();
+  t.equal(await ask(store.find({ account: 'a', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
 });
 
 t.test('one response that the store refuses does not keep others from it', async (t) => {

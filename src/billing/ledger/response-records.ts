@@ -82,7 +82,8 @@ export type ResponseChange =
     }
   /** Keeps the responses of a conversation for `ttlMs` from now on. */
   | { readonly type: 'touch'; readonly account: string; readonly ids: readonly string[]; readonly ttlMs: number }
-  | { readonly type: 'delete'; readonly key: ResponseKey };
+  /** `createdMs`: only the one of that moment; null: whichever has the id. */
+  | { readonly type: 'delete'; readonly key: ResponseKey; readonly createdMs: number | null };
 
 /** One response of a conversation. */
 export interface ConversationLink {
@@ -331,8 +332,11 @@ class StoredResponses implements ResponseRecords {
       case 'delete': {
         const { account, id } = change.key;
         if (!isStorable(id)) return false;
-        const sql = 'delete from responses where account = $1 and id = $2 returning id';
-        return (await session.all(sql, [account, id])).length > 0;
+        const { createdMs } = change;
+        const ofMoment = createdMs === null ? '' : ' and created_ms = $3';
+        const sql = `delete from responses where account = $1 and id = $2${ofMoment} returning id`;
+        const values = [account, id, ...(createdMs === null ? [] : [BigInt(createdMs)])];
+        return (await session.all(sql, values)).length > 0;
       }
     }
   }

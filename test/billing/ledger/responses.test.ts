@@ -41,7 +41,7 @@ for (const name of STORES) {
     const { responses } = ledger;
     const odd = record('r\0', null);
     const changes = [add(odd), add(record('r1', null, { items: ['msg\0', 'msg_1'], model: 'm\0' }))];
-    t.same(await responses.apply([...changes, { type: 'delete', key: odd }]), [false, true, false]);
+    t.same(await responses.apply([...changes, { type: 'delete', key: odd, createdMs: null }]), [false, true, false]);
     t.equal(await responses.find(odd), undefined);
     t.match(await responses.find(record('r1')), { model: 'm' });
     t.same(await linksOf(responses, 'r\0'), []);
@@ -93,8 +93,10 @@ for (const name of STORES) {
       hasEvents: false,
     });
     t.equal(await responses.find({ account: 'b', id: 'r3' }), undefined);
-    t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [true]);
-    t.same(await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r2' } }]), [false]);
+    const key = { account: 'a', id: 'r2' };
+    t.same(await responses.apply([{ type: 'delete', key, createdMs: START_MS + 1 }]), [false], 'of another moment');
+    t.same(await responses.apply([{ type: 'delete', key, createdMs: START_MS }]), [true]);
+    t.same(await responses.apply([{ type: 'delete', key, createdMs: null }]), [false]);
     t.same(await linksOf(responses, 'r3'), ['r3'], 'what is before a deleted link is not reached');
     t.same(await responses.outputsWith('a', ['msg_r2'], 1000), [], 'its items are gone with it');
     t.equal(await responses.deleteAccount('a'), 2);
