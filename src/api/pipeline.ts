@@ -453,6 +453,7 @@ class AccountSettlement implements Settlement, PartCharge {
     this.held -= rest;
     this.#waiting = due;
     if (rest > 0) leases.cancel(this.payer, rest);
+    limits.leave(this.limits);
     limits.lower(this.limits, cost);
     const tokens = due.reduce((sum, { completionTokens, promptTokens }) => sum + promptTokens + completionTokens, 0);
     limits.lowerTokens(this.limits, tokens);

@@ -239,7 +239,7 @@ t.test('what a thread held between the parts of a request returns when it dies',
 t.test('an answer that is read from the store is charged when the store has it, whatever ends first', async (t) => {
   for (const isTaken of [true, false]) {
     for (const isLate of [true, false]) {
-      const { deps, gateway, store } = await setUp(t);
+      const { deps, gateway, limiter, store } = await setUp(t);
       const charges = new StoredCharges();
       const exchange = new StubExchange('POST', ['authorization', 'Bearer good']);
       exchange.heldBy = charges;
@@ -253,7 +253,9 @@ t.test('an answer that is read from the store is charged when the store has it, 
       charges.storing();
       if (!isLate) charges.stored(isTaken);
       exchange.end();
+      t.equal(leftOf(limiter).running, 1, 'it runs no more');
       if (isLate) charges.stored(isTaken);
+      t.equal(leftOf(limiter).running, 1);
       t.same(await gateway.shutDown(), []);
       const [row] = await store.ledger.usage({ account: 'a', by: [] });
       t.equal(row?.amount ?? 0n, isTaken ? 200n : 0n, `taken: ${isTaken}, late: ${isLate}`);

@@ -202,6 +202,14 @@ export class KeyLimiter {
     reservation.tokens = tokens;
   }
 
+  /** A request runs no more, before its reservation ends: others may have its place. */
+  leave(reservation: LimitReservation): void {
+    const { allowance, bucket } = reservation;
+    if (allowance?.cell == null || allowance.isPart === true) return;
+    this.#table.settleKey(allowance.cell, bucket, Infinity, 0);
+    reservation.allowance = { ...allowance, isPart: true };
+  }
+
   /**
    * Ends a reservation with what the request has taken; to be called exactly once. Money counts for the budgets of the moment, which
    * may have changed since.
