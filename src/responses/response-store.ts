@@ -585,7 +585,7 @@ class ResponseStore {
     const { account, id } = record;
     let own = 0;
     for (const run of this.#runs.values()) if (run.key.account === account) own++;
-    const isFull = Atomics.load(this.#full, 0) === 1 || this.#deps.ledger() === null || this.#tries > 0;
+    const isFull = Atomics.load(this.#full, 0) === 1 || this.#deps.ledger() === null || this.#tries > BRIEF_TRIES;
     if (isFull || own >= backgroundPerAccount || this.#runs.size >= background) {
       replyTo.tell(isFull ? 'away' : own >= backgroundPerAccount ? 'account' : 'gateway');
       return;
@@ -775,6 +775,9 @@ const THREAD_GONE = 'The thread that ran this response has ended';
 
 /** Changes that a store refuses one after the other before it is taken for away. */
 const AWAY_CHANGES = 2;
+
+/** After more tries background responses are refused at once: they could not begin before the store is back. */
+const BRIEF_TRIES = 3;
 
 /**
  * Tries of a store that is away, one a second at most: what waits is bounded. There is an end because a store may also refuse for ever
