@@ -23,12 +23,12 @@ interface Loops {
 const { memory, scan } = instantiate<Loops>(JSON_SCAN_WASM);
 const text = new Uint8Array(memory.buffer);
 const textView = new DataView(memory.buffer);
-const flags = new Uint8Array(memory.buffer, 0x102000, 2);
+const flags = new Uint8Array(memory.buffer, 0x402000, 2);
 
 const TEXT = 0x40;
 /** A copy into the module costs more than it saves for shorter objects, and has no room for longer ones. */
 const LEAST_BYTES = 64;
-const MOST_BYTES = 1024 * 1024;
+const MOST_BYTES = 4 * 1024 * 1024;
 const MOST_LEVELS = 512;
 /** Numbers of so many digits are below 2^53. */
 const SAFE_DIGITS = 15;
@@ -38,8 +38,8 @@ const NODE_BYTES = 4 * NODE;
 
 /** Nodes of a tape in the memory of the module, which has two. */
 const MODULE_NODES = 65_536;
-const BODY_TAPE = 0x103000;
-const OTHER_TAPE = 0x1c3000;
+const BODY_TAPE = 0x403000;
+const OTHER_TAPE = 0x4c3000;
 
 /**
  * The spans of the values of one text, in the order of the text, with each key of an object as a node before its value. One that is full

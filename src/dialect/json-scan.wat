@@ -2,17 +2,17 @@
 ;; up, and json-scan.ts reads the text again and knows what is wrong with it. `npm run wasm` compiles this file to json-scan-wasm.ts.
 
 (module
-  ;; 0x000040: the text, up to 1 MiB, a zero byte behind it, and room for loads that pass the end.
-  ;; 0x101000: a node and an opening bracket for each open container, up to 512. 0x102000: 1 if a nested key ends with `url`.
-  ;; 0x102001: 1 if a string has an escape with a shorter form, `\u` or `\/`.
-  ;; 0x102100: by character, 1 for those that may follow a backslash.
-  ;; 0x103000 and 0x1c3000: two tapes of 65,536 nodes: start, end, and the index of the word behind the subtree.
-  (memory (export "memory") 41 41)
+  ;; 0x000040: the text, up to 4 MiB, a zero byte behind it, and room for loads that pass the end.
+  ;; 0x401000: a node and an opening bracket for each open container, up to 512. 0x402000: 1 if a nested key ends with `url`.
+  ;; 0x402001: 1 if a string has an escape with a shorter form, `\u` or `\/`.
+  ;; 0x402100: by character, 1 for those that may follow a backslash.
+  ;; 0x403000 and 0x4c3000: two tapes of 65,536 nodes: start, end, and the index of the word behind the subtree.
+  (memory (export "memory") 89 89)
 
-  (data (i32.const 0x102122) "\01") ;; "
-  (data (i32.const 0x10212f) "\01") ;; /
-  (data (i32.const 0x10215c) "\01") ;; \
-  (data (i32.const 0x102162) "\01\00\00\00\01\00\00\00\00\00\00\00\01\00\00\00\01\00\01\01") ;; b f n r t u
+  (data (i32.const 0x402122) "\01") ;; "
+  (data (i32.const 0x40212f) "\01") ;; /
+  (data (i32.const 0x40215c) "\01") ;; \
+  (data (i32.const 0x402162) "\01\00\00\00\01\00\00\00\00\00\00\00\01\00\00\00\01\00\01\01") ;; b f n r t u
 
   ;; Whether the last string has a backslash.
   (global $escaped (mut i32) (i32.const 0))
@@ -62,7 +62,7 @@
       (if (i32.ne (local.get $byte) (i32.const 0x5c)) (then (return (i32.const 0))))
       (global.set $escaped (i32.const 1))
       (local.set $byte (i32.load8_u offset=1 (local.get $at)))
-      (if (i32.eqz (i32.load8_u offset=0x102100 (local.get $byte))) (then (return (i32.const 0))))
+      (if (i32.eqz (i32.load8_u offset=0x402100 (local.get $byte))) (then (return (i32.const 0))))
       (local.set $at (i32.add (local.get $at) (i32.const 2)))
       (if (i32.eq (local.get $byte) (i32.const 0x2f)) (then (global.set $long (i32.const 1))))
       (br_if $next (i32.ne (local.get $byte) (i32.const 0x75)))
@@ -190,8 +190,8 @@
             (local.set $at (i32.add (local.get $at) (i32.const 1)))
             (br $ended)))
         (local.set $open (local.get $byte))
-        (i32.store offset=0x101000 (local.get $level) (local.get $node))
-        (i32.store offset=0x101004 (local.get $level) (local.get $open))
+        (i32.store offset=0x401000 (local.get $level) (local.get $node))
+        (i32.store offset=0x401004 (local.get $level) (local.get $open))
         (local.set $level (i32.add (local.get $level) (i32.const 8)))
         (br $value))
       (loop $closed
@@ -199,8 +199,8 @@
         (i32.store offset=8 (local.get $node) (i32.shr_u (i32.sub (local.get $to) (local.get $tape)) (i32.const 2)))
         (if (i32.eqz (local.get $level))
           (then
-            (i32.store8 (i32.const 0x102000) (local.get $isAddress))
-            (i32.store8 (i32.const 0x102001) (global.get $long))
+            (i32.store8 (i32.const 0x402000) (local.get $isAddress))
+            (i32.store8 (i32.const 0x402001) (global.get $long))
             (return (local.get $at))))
         (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
         (local.set $byte (i32.load8_u (local.get $at)))
@@ -212,10 +212,10 @@
         ;; A closing bracket is its opening bracket plus two.
         (if (i32.ne (local.get $byte) (i32.add (local.get $open) (i32.const 2))) (then (return (i32.const 0))))
         (local.set $level (i32.sub (local.get $level) (i32.const 8)))
-        (local.set $node (i32.load offset=0x101000 (local.get $level)))
+        (local.set $node (i32.load offset=0x401000 (local.get $level)))
         (local.set $open
           (if (result i32) (local.get $level)
-            (then (i32.load offset=0x100ffc (local.get $level)))
+            (then (i32.load offset=0x400ffc (local.get $level)))
             (else (i32.const 0))))
         (br $closed)))
     (unreachable)))

@@ -22,7 +22,7 @@ const KEPT_NODES = 65_536;
  */
 export const MAX_READ_VALUES: number = 256 * 1024;
 /** A longer text is not kept after use. */
-const MAX_KEPT_BYTES = 1024 * 1024;
+const MAX_KEPT_BYTES = 4 * 1024 * 1024;
 
 /** No such node. */
 const NONE = -1;

@@ -123,7 +123,7 @@ t.test('the module gives up at what it has no room for', (t) => {
   t.equal(byModule(deep(MAX_DEPTH + 1)), undefined, 'one more');
   t.equal(byModule(deep(600), 1000), undefined, 'more levels than it has room for');
   t.equal(byModule(Buffer.from('[1]')), undefined, 'a text that is not worth the copy');
-  t.equal(byModule(Buffer.from(`["${'x'.repeat(1024 * 1024)}"]`)), undefined, 'a text of more than 1 MiB');
+  t.equal(byModule(Buffer.from(`["${'x'.repeat(4 * 1024 * 1024)}"]`)), undefined, 'a text of more than 4 MiB');
   const nodes = (count: number): Buffer => Buffer.from(`[${Array.from({ length: count }, () => '1').join(',')}]`);
   t.equal(byModule(nodes(65_000))?.words.length, 65_001 * NODE, 'nearly as many values as a tape has');
   t.equal(byModule(nodes(66_000)), undefined, 'more values than a tape has');
