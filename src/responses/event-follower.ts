@@ -1,16 +1,20 @@
 // A client that reads the events of a background response: those that are kept, in order and from any number on, and those to come. One
 // that runs in this thread is followed live for as long as the client reads fast enough; everything else comes from the store.
 
-import type { ResponseKey } from '../billing/index.ts';
+import type { ResponseEvents, ResponseKey } from '../billing/index.ts';
 import { type Dialect, errorEvent } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { splitEvents } from '../net/sse.ts';
 import type { BackgroundResponse, LiveFollower } from './background-response.ts';
+import { numberedEvent } from './numbered-event.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
 const HEADERS: readonly string[] = ['content-type', 'text/event-stream; charset=utf-8', 'cache-control', 'no-cache'];
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+const DATA = '\ndata: ';
+/** Bytes behind the data of an event. */
+const LINE_ENDS = 2;
 
 export interface FollowerDeps {
   readonly store: Pick<StoredResponses, 'follow'>;
@@ -89,8 +93,9 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   async #pull(): Promise<void> {
     while (!this.#exchange.handedOver) {
       const { batches, ended } = await this.#deps.store.follow(this.#key, this.#last);
-      if (ended && batches.length === 0) {
-        this.#exchange.end();
+      if (ended) {
+        const end = batches.at(-1);
+        this.#exchange.end(end === undefined ? undefined : this.#endOf(end));
         return;
       }
       let isFree = batches.length > 0 || this.#exchange.write(KEEP_ALIVE);
@@ -107,6 +112,13 @@ export class EventFollower implements ExchangeListener, LiveFollower {
         });
       }
     }
+  }
+
+  /** The last event of these, as the next one of the client. */
+  #endOf({ data }: ResponseEvents): Buffer {
+    const event = splitEvents(Buffer.from(data)).at(-1) as Buffer;
+    const json = event.subarray(event.indexOf(DATA) + DATA.length, -LINE_ENDS);
+    return Buffer.from(numberedEvent('response.failed', json, this.#last + 1, null));
   }
 
   /** The client hears that the stream is not complete: it may go on behind the last number. */

@@ -41,7 +41,7 @@ export type Found = StoredResponse | null | 'away';
 
 export type Begun = 'begun' | 'account' | 'gateway' | 'away';
 
-/** What a follower of events gets; `ended`: nothing will come behind them. */
+/** What a follower of events gets. `ended`: nothing will come behind them, and the last one, if there is any, is the end that is kept before. */
 export type Followed =
   | { readonly kind: 'events'; readonly batches: readonly ResponseEvents[]; readonly ended: boolean }
   | { readonly kind: 'unknown' | 'away' };
@@ -688,10 +688,20 @@ class ResponseStore {
       const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
       if (stored.length > 0) return { kind: 'events', batches: stored, ended: false };
       if (pending.length > 0) return { kind: 'events', batches: pending, ended: false };
-      if (!isRunning(found)) return { kind: 'events', batches: [], ended: true };
+      if (!isRunning(found)) return { kind: 'events', batches: await this.#failedBefore(found, after), ended: true };
       if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], ended: false };
       await this.#next(name, untilMs);
     }
+  }
+
+  /**
+   * The last events of a response that others have failed while its gateway had events that it could not write: a client that has got those
+   * is behind the end that is kept.
+   */
+  async #failedBefore(found: StoredResponse, after: number): Promise<readonly ResponseEvents[]> {
+    if (found.status !== 'failed') return [];
+    const last = await this.#records.lastEvent(found);
+    return last >= 0 && last < after ? await this.#records.eventsAfter(found, last - 1, 1) : [];
   }
 
   /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause. */

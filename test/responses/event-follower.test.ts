@@ -64,6 +64,20 @@ t.test('events are read from any number on to the end', async (t) => {
   t.equal(exchange.answered['content-type'], 'text/event-stream; charset=utf-8');
 });
 
+t.test('a client with more events than are kept gets the end that is kept, as its next event', async (t) => {
+  const exchange = new SlowExchange('POST');
+  const data = `${eventOf(1)}event: response.failed\ndata: {"type":"response.failed","sequence_number":2,"response":{"id":"r"}}\n\n`;
+  const end: Batches = { kind: 'events', batches: [{ ...KEY, first: 1, last: 2, data }], ended: true };
+  const { run } = runOf();
+  const follower = new EventFollower(exchange, { store: { follow: async () => end }, dialect }, KEY, -1);
+  follower.followLive(run);
+  for (let number = 0; number < 6; number++) follower.push(Buffer.from(eventOf(number)), number);
+  follower.stopped();
+  while (exchange.endCause === null) await setImmediate();
+  t.same(exchange.numbers, [0, 1, 2, 3, 4, 5, 6]);
+  t.match(exchange.body, /event: response\.failed\ndata: \{[^\n]*"response":\{"id":"r"\}[^\n]*\}\n\n$/);
+});
+
 t.test('a client that reads too slowly is not waited for, and gets the rest from the store', async (t) => {
   const exchange = new SlowExchange('POST');
   const state = { kept: 0, ended: false };

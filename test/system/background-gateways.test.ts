@@ -68,8 +68,17 @@ for (const follows of ['here', 'there']) {
       events.map((event) => event.sequence_number),
       events.map((_, at) => at),
     );
-    t.same(eventsIn((await call(other, path)).text), events, 'and so does one that comes later');
-    t.equal((await call(other, `${path}&starting_after=${events.length - 1}`)).text, '');
+    const later = eventsIn((await call(other, path)).text);
+    t.match(
+      later.at(-1),
+      { type: 'response.failed', response: { id, status: 'failed' } },
+      'so does one that comes later',
+    );
+    t.same(later.slice(0, -1), events.slice(0, later.length - 1), 'and gets the same events, as far as they are kept');
+    t.equal((await call(other, `${path}&starting_after=${later.length - 1}`)).text, '');
+    const [end, ...more] = eventsIn((await call(other, `${path}&starting_after=50`)).text);
+    t.match(end, { type: 'response.failed', sequence_number: 51 }, 'and one that has more events than are kept');
+    t.same(more, []);
   });
 }
 
