@@ -113,6 +113,12 @@ function sumOf(all: readonly Counts[]): Counts {
   return all.reduce<Counts>((sum, each) => [sum[0] + each[0], sum[1] + each[1], sum[2] + each[2]], [0, 0, 0]);
 }
 
+/** Requests that the metrics have counted. */
+function requestsIn(metrics: string): number {
+  const counted = metrics.matchAll(/^headrace_requests_total\{(?!endpoint="\/health").* (\d+)$/gm);
+  return [...counted].reduce((sum, [, number]) => sum + Number(number), 0);
+}
+
 async function logged(adminUrl: string): Promise<LoggedRequest[]> {
   const rows: LoggedRequest[] = [];
   let before = '';
@@ -162,8 +168,14 @@ async function play(t: Test, threads: number, stores: boolean): Promise<void> {
     const { data } = (await (await fetch(`${adminUrl}/requests/live`)).json()) as { data: unknown[] };
     return data.length === 0;
   });
-  const rows = await logged(adminUrl as string);
-  const text = await (await fetch(`${adminUrl}/metrics`)).text();
+  let rows: LoggedRequest[] = [];
+  let text = '';
+  // The log holds back what has ended in the last milliseconds: the clocks of threads differ.
+  await until('the log has all requests', async () => {
+    rows = await logged(adminUrl as string);
+    text = await (await fetch(`${adminUrl}/metrics`)).text();
+    return rows.length === requestsIn(text);
+  });
   isOpen = false;
   await gateway.close();
   for (const kind of KINDS) {
