@@ -173,13 +173,18 @@ export function named(body: Buffer, scan: ScannedBody, model: string): NamedBody
   }
   return {
     body: renamed,
-    scan: {
-      ...scan,
-      model,
-      spans: spans.map(moved),
-      turns: scan.turns.map(moved),
-      repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
-    },
+    scan: { ...movedScan(scan, moved), model },
+  };
+}
+
+/** The scan of a body whose values stand elsewhere. */
+function movedScan(scan: ScannedBody, moved: (offset: number) => number): ScannedBody {
+  const { repeated, spans, turns } = scan;
+  return {
+    ...scan,
+    spans: spans.map(moved),
+    turns: turns.map(moved),
+    repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
   };
 }
 
@@ -209,17 +214,7 @@ export function without(body: Buffer, scan: ScannedBody, ranges: readonly Range[
   }
   const shorter = body.subarray(0, to);
   if (bodyTape.body === body && bodyTape.isWhole) bodyTape.cut(shorter, ranges);
-  const moved = (offset: number): number => offsetWithout(ranges, offset);
-  const { repeated, spans, turns } = scan;
-  return {
-    body: shorter,
-    scan: {
-      ...scan,
-      spans: spans.map(moved),
-      turns: turns.map(moved),
-      repeated: repeated === null ? null : repeated.map((each, at) => (at % 3 === 0 ? each : moved(each))),
-    },
-  };
+  return { body: shorter, scan: movedScan(scan, (offset) => offsetWithout(ranges, offset)) };
 }
 
 /** Type of the entry about a body with more than `maxValues`. */
@@ -272,14 +267,15 @@ function modelName(body: Buffer, start: number, end: number): string | undefined
   const length = end - start - 2;
   const place = (31 * length + 7 * (body[start + 1] as number) + (body[end - 2] as number)) & (MODELS.length - 1);
   const kept = MODELS[place];
-  if (kept !== undefined && isAscii(body, start + 1, length, kept)) return kept;
+  if (kept !== undefined && isText(body, start + 1, length, kept)) return kept;
   const name = readString(body, start, end);
   // As V8 keeps property names.
   if (name?.length === length && length <= MAX_KEPT_NAME) [MODELS[place]] = Object.keys({ [name]: null });
   return name;
 }
 
-function isAscii(body: Buffer, start: number, length: number, text: string): boolean {
+/** Whether these bytes are a text of ASCII. */
+function isText(body: Buffer, start: number, length: number, text: string): boolean {
   if (text.length !== length) return false;
   for (let at = 0; at < length; at++) if (body[start + at] !== text.charCodeAt(at)) return false;
   return true;

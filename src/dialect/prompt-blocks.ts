@@ -200,7 +200,8 @@ export function promptBlocks(
   if (dialect.name === 'llama' && images >= 0) {
     putMemberAt(body, images, spans[SPAN.image_data + 1] as number, putAttachments);
   }
-  tape.release();
+  bodyTape.release();
+  promptTape.release();
   text = NO_BYTES;
   blocks.bytes = sizeOf();
   blocks.count = chainBlocks();

@@ -41,8 +41,6 @@ const ATTACHMENT_BYTES = 4096;
 
 /** Most bytes that are copied at a time; the memory has as much room behind the stream. */
 const CHUNK = 64 * 1024;
-/** First bytes that are copied to be rewritten. */
-const FIRST_CHUNK = 1024;
 /** A native copy costs about as much as this many bytes one by one. */
 const SHORT_BYTES = 12;
 /** `copyString` stops so many bytes before the end. */
@@ -139,8 +137,9 @@ function putEscaped(body: Buffer, start: number, end: number): void {
 /** The same for a string that has such escapes. */
 function putRewritten(body: Buffer, start: number, end: number): void {
   let from = start;
-  for (let length = FIRST_CHUNK; ; length = CHUNK) {
-    const copied = Math.min(end + 1 - from, length);
+  for (;;) {
+    // It writes so many bytes at a time, the last ones beyond what it has copied, and the room behind the stream has no more.
+    const copied = Math.min(end + 1 - from, CHUNK - TAIL);
     body.copy(bytes, COPY, from, from + copied);
     const isLast = from + copied > end;
     size = copyString(COPY, size, COPY + copied + (isLast ? TAIL : 0));

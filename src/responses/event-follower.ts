@@ -5,16 +5,13 @@ import type { ResponseEvents, ResponseKey } from '../billing/index.ts';
 import { type Dialect, errorEvent } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
-import { splitEvents } from '../net/sse.ts';
+import { parseEvents, splitEvents } from '../net/sse.ts';
 import type { BackgroundResponse, LiveFollower } from './background-response.ts';
 import { numberedEvent } from './numbered-event.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
 const HEADERS: readonly string[] = ['content-type', 'text/event-stream; charset=utf-8', 'cache-control', 'no-cache'];
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
-const DATA = '\ndata: ';
-/** Bytes behind the data of an event. */
-const LINE_ENDS = 2;
 
 export interface FollowerDeps {
   readonly store: Pick<StoredResponses, 'follow'>;
@@ -116,8 +113,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
 
   /** The last event of these, as the next one of the client. */
   #endOf({ data }: ResponseEvents): Buffer {
-    const event = splitEvents(Buffer.from(data)).at(-1) as Buffer;
-    const json = event.subarray(event.indexOf(DATA) + DATA.length, -LINE_ENDS);
+    const json = Buffer.from(parseEvents(data).at(-1)?.data ?? '{}');
     return Buffer.from(numberedEvent('response.failed', json, this.#last + 1, null));
   }
 
