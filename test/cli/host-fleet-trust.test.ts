@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { runCli, startCli } from '../support/cli.ts';
-import { settlePort } from '../../src/ingress/server.ts';
+import { freePort } from '../support/free-port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';
 
@@ -14,7 +14,7 @@ const SECOND = 'hr_second';
 const OTHER = 'boreal-2b';
 
 t.test('every host of a fleet takes the keys of the gateway and registers itself', async (t) => {
-  const adminPort = (await settlePort({ host: '127.0.0.1', port: 0 })).port;
+  const adminPort = await freePort();
   const settings = (keys: readonly string[]): object => trustedGateway(adminPort, keys);
   const plan = {
     defaults: { profile: 'even', speed: 100 },

@@ -4,17 +4,14 @@
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import { startCli } from '../support/cli.ts';
-import { settlePort } from '../../src/ingress/server.ts';
+import { freePort } from '../support/free-port.ts';
 import { chat, KEY, MODEL, until } from '../support/system.ts';
 import { hostTrust, trustedGateway } from '../support/trust.ts';
 
 const SECOND = 'hr_second';
 
 t.test('a host takes the keys of its gateway, and goes when it is told to', async (t) => {
-  const [adminPort, hostPort] = [
-    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
-    (await settlePort({ host: '127.0.0.1', port: 0 })).port,
-  ];
+  const [adminPort, hostPort] = [await freePort(), await freePort()];
   const settings = (keys: readonly string[]): object => trustedGateway(adminPort, keys);
   const trust = hostTrust(adminPort, `http://127.0.0.1:${hostPort}`);
   const folder = t.testdir({

@@ -8,12 +8,10 @@ import { faultsOf, runScenario, SHORT } from './scenarios.ts';
 
 t.test('three gateways under load survive one fault after the other', { timeout: 240_000 }, async (t) => {
   const network = loopbackNetwork();
+  t.teardown(() => network.close());
   const postgres = await startDatabase(network);
   const cluster = await Cluster.start({ network, postgres, folder: t.testdir(), ...SHORT.options });
-  t.teardown(async () => {
-    await cluster.close();
-    await network.close();
-  });
+  t.teardown(() => cluster.close());
   const result = await runScenario(SHORT, cluster, { beforeMs: 1500, afterMs: 500 });
   t.comment(`${result.sent} requests, ${result.lost} lost in flight, recovered within ${result.recoveryMs} ms`);
   t.same(faultsOf(result), []);

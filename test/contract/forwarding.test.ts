@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { type Opened, CHAT, GOOD, KEY, MODEL, open, SERVER_ADAPTERS, SOCKETS } from '../support/server-adapter.ts';
 import type { ServerAdapterName } from '../support/server-adapter.ts';
 import { loadable } from '../support/uws.ts';
-import { settlePort } from '../../src/ingress/server.ts';
+import { freePort } from '../support/free-port.ts';
 import { head } from '../support/server-adapter-wire.ts';
 import { answer, type RawCrn, rawCrn } from '../support/upstream-crn.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
@@ -171,7 +171,7 @@ for (const adapter of loadable(['uws', 'node'] as const)) {
     t.equal(posts().length, 1);
 
     // Two gateways, each of which is the only CRN of the other.
-    const ports = await Promise.all([1, 2].map(async () => (await settlePort({ host: '127.0.0.1', port: 0 })).port));
+    const ports = await Promise.all([freePort(), freePort()]);
     const [one, two] = await Promise.all(
       ports.map((port, index) => {
         const models = { [MODEL]: { servers: [`http://127.0.0.1:${ports[1 - index]}`] } };

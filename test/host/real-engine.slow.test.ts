@@ -2,7 +2,6 @@
 // llama-server nothing is tested, and the output says so; with HEADRACE_TEST_REAL_ENGINE=required that is a failure.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
@@ -12,6 +11,7 @@ import { createGateway } from '../../src/gateway/gateway.ts';
 import { type AttachedEngine, attachEngine } from '../../src/host/attached/attached-engine.ts';
 import { describeEngine } from '../../src/host/attached/detect.ts';
 import { type Host, createHost } from '../../src/host/index.ts';
+import { freePort } from '../support/free-port.ts';
 import { settingsFor, until } from '../support/system.ts';
 import { type Answer, dataOf } from './llama/ask.ts';
 
@@ -31,14 +31,6 @@ interface Server {
   kill(): Promise<void>;
   /** Starts it again on the same port. */
   start(): Promise<void>;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
 }
 
 async function isWell(url: string): Promise<boolean> {

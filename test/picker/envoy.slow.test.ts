@@ -3,12 +3,12 @@
 
 import { spawn } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import type { Host } from '../../src/host/index.ts';
 import { startPicker, type Picker } from '../support/data-plane.ts';
+import { freePort } from '../support/free-port.ts';
 import { chat, MODEL, readStream, startHosts, until } from '../support/system.ts';
 
 const GIVEN = process.env['HEADRACE_TEST_ENVOY'];
@@ -77,14 +77,6 @@ function configuration(port: number, pickerPort: number, { request, response }: 
       ],
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return port;
 }
 
 const DUPLEX: Modes = { request: 'FULL_DUPLEX_STREAMED', response: 'FULL_DUPLEX_STREAMED' };

@@ -4,7 +4,7 @@
 
 import { execFileSync, spawn } from 'node:child_process';
 import { createServer, connect, type Server, type Socket } from 'node:net';
-import { freePort } from './postgres.ts';
+import { freePort } from './free-port.ts';
 
 /** The parts that have an address. */
 const PLACES: readonly string[] = [

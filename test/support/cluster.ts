@@ -188,15 +188,6 @@ async function overviewOf({ address, adminPort }: GatewayService): Promise<Overv
   return answer?.status === 200 ? (JSON.parse(answer.text) as Overview) : null;
 }
 
-interface Parts {
-  readonly network: ClusterNetwork;
-  readonly gateways: readonly GatewayService[];
-  readonly hosts: readonly Service[];
-  readonly engine: Service;
-  readonly postgres: PostgresServer;
-  readonly ledger: Ledger;
-}
-
 export class Cluster implements Parts {
   readonly network: ClusterNetwork;
   readonly gateways: readonly GatewayService[];
@@ -216,7 +207,7 @@ export class Cluster implements Parts {
     } = parts);
   }
 
-  /** Starts everything but PostgreSQL, and waits until all gateways are ready. */
+  /** Starts everything but PostgreSQL, and waits until all gateways are ready; what it has started ends if one is not. */
   static async start(options: ClusterOptions): Promise<Cluster> {
     const { network, folder, postgres, settings, delayed = false, clocks = [] } = options;
     mkdirSync(folder, { recursive: true });
@@ -234,7 +225,6 @@ export class Cluster implements Parts {
       address: enginePlace.address,
       port: enginePort,
     };
-    engine.program.start();
     const engineAt = await network.engineAt(enginePort, delayed);
 
     const hosts = await Promise.all(
@@ -247,16 +237,8 @@ export class Cluster implements Parts {
         return { program: program(name, place, [process.execPath, BIN, ...args]), address: place.address, port };
       }),
     );
-    for (const host of hosts) host.program.start();
 
     const store = await postgresDatabase(postgres.url);
-    const dateMs = (): number => Date.now();
-    const ledger = await openLedger(store, { clock: systemClock, dateMs, lingerMs: 0 });
-    for (const { account, key, limits } of CUSTOMERS) {
-      await ledger.createAccount({ id: account });
-      await ledger.createKey({ id: `key-of-${account}`, hash: hashKey(key), prefix: key, account, limits });
-      await ledger.grant({ id: `grant-${account}`, account, amount: GRANT });
-    }
 
     const gateways = await Promise.all(
       [1, 2, 3].map(async (index): Promise<GatewayService> => {
@@ -297,11 +279,28 @@ export class Cluster implements Parts {
     );
     if (clocks.some((ahead) => ahead !== 0) && !existsSync(FAKETIME))
       throw new Error('Clocks that differ need libfaketime: install the Debian package faketime.');
+    const dateMs = (): number => Date.now();
+    const ledger = await openLedger(store, { clock: systemClock, dateMs, lingerMs: 0 });
     const cluster = new Cluster({ network, gateways, hosts, engine, postgres, ledger });
-    await Promise.all(hosts.map((host) => cluster.ready(host)));
-    for (const gateway of gateways) gateway.program.start();
-    await Promise.all(gateways.map((gateway) => cluster.ready(gateway)));
+    try {
+      await cluster.#start();
+    } catch (error) {
+      await cluster.close();
+      throw error;
+    }
     return cluster;
+  }
+
+  async #start(): Promise<void> {
+    for (const { program } of [this.engine, ...this.hosts]) program.start();
+    for (const { account, key, limits } of CUSTOMERS) {
+      await this.ledger.createAccount({ id: account });
+      await this.ledger.createKey({ id: `key-of-${account}`, hash: hashKey(key), prefix: key, account, limits });
+      await this.ledger.grant({ id: `grant-${account}`, account, amount: GRANT });
+    }
+    await Promise.all(this.hosts.map((host) => this.ready(host)));
+    for (const { program } of this.gateways) program.start();
+    await Promise.all(this.gateways.map((gateway) => this.ready(gateway)));
   }
 
   /** Waits until a service answers 200 to /health. */

@@ -15,10 +15,9 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { messageOf } from '../../src/errors.ts';
+import { freePort } from './free-port.ts';
 
 /** Where Debian keeps the servers of each version. */
 const DEBIAN_HOME = '/usr/lib/postgresql';
@@ -50,16 +49,6 @@ function run(program: string, args: readonly string[], prefix: readonly string[]
   });
 }
 
-/** A port of loopback that is free now. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === 'string') throw new Error('No free port');
-  return address.port;
-}
-
 /** A server of one's own, for tests that stop it. */
 export interface PostgresServer {
   /** Of its database `postgres`. It stays the same over stops and starts. */
@@ -89,7 +78,7 @@ export async function startPostgres(place?: PostgresPlace): Promise<PostgresServ
   const data = join(home, 'data');
   const log = join(home, 'log');
   const { address, prefix } = place ?? { address: '127.0.0.1', prefix: [] };
-  let port = place?.port ?? 0;
+  const port = place?.port ?? (await freePort());
   run(join(bin, 'initdb'), ['-D', data, '-U', 'headrace', '--auth=trust', '-E', 'UTF8', '--locale=C', '--no-sync']);
   if (place !== undefined) appendFileSync(join(data, 'pg_hba.conf'), 'host all all samenet trust\n');
   // The machine does not fail in a test, only processes do: nothing has to reach the disk.
@@ -117,15 +106,7 @@ export async function startPostgres(place?: PostgresPlace): Promise<PostgresServ
       rmSync(home, { recursive: true, force: true });
     }
   });
-  // Somebody else may take a port before the server does.
-  for (let tries = 1; running === undefined; tries++) {
-    if (place === undefined) port = await freePort();
-    try {
-      start();
-    } catch (error) {
-      if (place !== undefined || tries === 5 || !/Address already in use/.test(messageOf(error))) throw error;
-    }
-  }
+  start();
   return {
     url: `postgres://headrace@${address}:${port}/postgres`,
     stop,

@@ -15,6 +15,7 @@ import {
   type SearchInput,
   type SettingsInput,
 } from '../../src/index.ts';
+import { freePort } from '../support/free-port.ts';
 import { serving } from '../support/serving.ts';
 import { chat, KEY, MODEL, readStream, settingsFor, startHosts } from '../support/system.ts';
 
@@ -31,15 +32,6 @@ function urlOf(t: Test, server: Server): string {
     server.closeAllConnections();
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-/** A port of the loopback interface that nothing listens on. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** What a mounted gateway must do below `base`. */

@@ -6,7 +6,7 @@ import { chat, readStream, SERVERS, settingsFor, startHosts, until } from '../su
 import { startCli, type Cli } from '../support/system-cli.ts';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { settlePort } from '../../src/ingress/server.ts';
+import { freePort } from '../support/free-port.ts';
 
 /** With it Linux hands connections that wait for a listener which closes to the other listeners of the port. */
 const MIGRATION = '/proc/sys/net/ipv4/tcp_migrate_req';
@@ -28,11 +28,10 @@ for (const server of SERVERS) {
   t.test(`${server}: a gateway takes over a port without a refused or broken request`, async (t) => {
     const isMigrating = migrates(t);
     const hosts = await startHosts(t);
-    const { port } = await settlePort({ host: '127.0.0.1', port: 0 });
-    const admin = await settlePort({ host: '127.0.0.1', port: 0 });
+    const [port, adminPort] = [await freePort(), await freePort()];
     const file = join(t.testdir(), 'headrace.json');
     const settings = settingsFor(hosts, {
-      ...{ listen: `127.0.0.1:${port}`, admin: `127.0.0.1:${admin.port}`, sharePort: true, threads: 2, server },
+      ...{ listen: `127.0.0.1:${port}`, admin: `127.0.0.1:${adminPort}`, sharePort: true, threads: 2, server },
       log: { level: 'info' },
       timeouts: { unready: '300ms', drain: '10s' },
     });
@@ -78,7 +77,7 @@ for (const server of SERVERS) {
     else t.ok(wrong.length < 5 && wrong.every((reason) => reason instanceof Error), `${wrong.length} were reset`);
     t.match(await readStream(await held), { status: 200, complete: true }, 'a stream of the old one came to its end');
     await until('the new one has the admin port', () =>
-      fetch(`http://127.0.0.1:${admin.port}/health`).then(
+      fetch(`http://127.0.0.1:${adminPort}/health`).then(
         (response) => response.ok,
         () => false,
       ),

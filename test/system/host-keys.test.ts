@@ -10,6 +10,7 @@ import { type Gateway, createGateway } from '../../src/gateway/gateway.ts';
 import { HostTrust, MAX_PUSH_BYTES } from '../../src/host/host-trust.ts';
 import { Registration } from '../../src/host/registration.ts';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
+import { freePort } from '../support/free-port.ts';
 import { startServe } from '../support/system-cli.ts';
 import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
 import t, { type Test } from 'tap';
@@ -60,8 +61,8 @@ async function startHost(t: Test, options: HostOptions = {}): Promise<SmallHost>
       res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     });
   });
-  await listen(server, 0);
-  const { port } = server.address() as AddressInfo;
+  const port = await freePort();
+  await listen(server, port);
   const url = `http://127.0.0.1:${port}`;
   const registration = new Registration(
     { gateway: gateway ?? 'http://127.0.0.1:9', token: TOKEN, name, url, models: [MODEL] },
