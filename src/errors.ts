@@ -302,19 +302,19 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorEntry>> = {
     retryable: true,
     detail: 'Too many pages of this account are waiting; it may fetch {} at the same time',
   },
-  HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may send {} requests a minute' },
-  HR_KEY_TOKENS: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} tokens a minute' },
+  HR_KEY_RATE: { status: 429, source: 'client', retryable: true, detail: 'This key may send {} a minute' },
+  HR_KEY_TOKENS: { status: 429, source: 'client', retryable: true, detail: 'This key may use {} a minute' },
   HR_KEY_TOO_LARGE: {
     status: 429,
     source: 'client',
     retryable: false,
-    detail: 'The request alone exceeds the {} tokens that this key may use a minute',
+    detail: 'The request alone exceeds the {} that this key may use a minute',
   },
   HR_KEY_RUNNING: {
     status: 429,
     source: 'client',
     retryable: true,
-    detail: 'This key may have {} requests under way at the same time',
+    detail: 'This key may have {} under way at the same time',
   },
   HR_KEY_SPENT: { status: 402, source: 'client', retryable: false, detail: 'Budget used up: {}' },
   HR_BUDGET_HELD: {

@@ -1,4 +1,5 @@
-// Other spellings of the interface's paths, as clients make them from a base URL without `/v1`, with `/v1` twice, or in the form of Azure.
+// Other spellings of the interface's paths, as clients make them from a base URL without `/v1`, with `/v1` twice, or in the form of Azure,
+// or with a slash at the end.
 // Asked only for paths that are no endpoint. No path of the contract is among them: `POST /completions` stays the llama-style completion.
 
 /** One spelling: the beginning of a path or the whole of it, and what stands for it. */
@@ -17,6 +18,13 @@ interface PathAlias {
 export const PATH_ALIASES: readonly PathAlias[] = [
   // A base URL with `/v1` in an SDK that adds `/v1` itself, as those of Anthropic do.
   { sent: '/v1/v1/…', meant: '/v1/…', from: /^\/v1(?=\/v1\/)/, to: '' },
+  // Servers of Python redirect such requests.
+  {
+    sent: '/v1/chat/completions/ and other endpoints of models with a slash at the end',
+    meant: 'the same without it',
+    from: /^(\/v1\/(?:chat\/completions|completions|embeddings|messages|messages\/count_tokens|models|responses))\/$/,
+    to: '$1',
+  },
   // Azure: the model is the deployment; all else is as below `/v1`. The query `api-version` has no meaning here.
   {
     sent: '/openai/deployments/MODEL/…',
@@ -66,7 +74,7 @@ export interface AliasedPath {
 
 /** Undefined for a path that stands for itself. `isSdk` is asked at most once. */
 export function aliasedPath(path: string, isSdk: () => boolean): AliasedPath | undefined {
-  if (path.startsWith('/v1/') && !path.startsWith('/v1/v1/')) return undefined;
+  if (path.startsWith('/v1/') && !path.startsWith('/v1/v1/') && !path.endsWith('/')) return undefined;
   for (const { forSdks = false, from, to } of PATH_ALIASES) {
     const match = from.exec(path);
     if (match === null) continue;

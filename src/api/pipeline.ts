@@ -24,6 +24,7 @@ import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Billing, Endpoint, Settlement } from './deps.ts';
 import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
+import { counted } from '../config/units.ts';
 import { holdPayment, type PaymentSettlement, type Quote, requestDigest } from './payment.ts';
 import { refuse } from './refuse.ts';
 
@@ -516,12 +517,13 @@ function creditError(reserved: Exclude<Reserved, { kind: 'reserved' }>, amount: 
   return new HeadraceError('HR_CREDIT_SHORT', { subject });
 }
 
-const LIMIT_CODES = {
-  running: 'HR_KEY_RUNNING',
-  requests: 'HR_KEY_RATE',
-  tokens: 'HR_KEY_TOKENS',
-  size: 'HR_KEY_TOO_LARGE',
-} as const satisfies Record<string, ErrorCode>;
+/** The error of each limit of a key, and what is limited. */
+const LIMIT_ERRORS = {
+  running: ['HR_KEY_RUNNING', 'request'],
+  requests: ['HR_KEY_RATE', 'request'],
+  tokens: ['HR_KEY_TOKENS', 'token'],
+  size: ['HR_KEY_TOO_LARGE', 'token'],
+} as const satisfies Record<string, readonly [code: ErrorCode, noun: string]>;
 
 function limitError(exceeded: Exceeded, family: 'openai' | 'anthropic', nowMs: number): HeadraceError {
   switch (exceeded.kind) {
@@ -535,7 +537,8 @@ function limitError(exceeded: Exceeded, family: 'openai' | 'anthropic', nowMs: n
     }
     default: {
       const headers = refusalHeaders(exceeded, family, nowMs);
-      return new HeadraceError(LIMIT_CODES[exceeded.kind], { subject: String(exceeded.limit), headers });
+      const [code, noun] = LIMIT_ERRORS[exceeded.kind];
+      return new HeadraceError(code, { subject: counted(exceeded.limit, noun), headers });
     }
   }
 }

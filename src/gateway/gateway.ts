@@ -179,6 +179,8 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
     return resolved({ ...EMBEDDED, ...given });
   };
   const { settings, sources } = resolve(input);
+  if (options.onFatal !== undefined && typeof options.onFatal !== 'function')
+    throw new ConfigError([{ path: 'onFatal', message: 'must be a function' }]);
   return new RunningGateway(settings, { ...options, sources }, resolve);
 }
 

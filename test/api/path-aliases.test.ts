@@ -12,6 +12,11 @@ t.test('paths without a version, with two, and those of Azure', async (t) => {
     t.equal(of(`/v1/v1/${path}`), `/v1/${path}`);
     t.equal(of(`/openai/v1/${path}`), `/v1/${path}`);
   }
+  for (const path of ['chat/completions', 'messages', 'messages/count_tokens', 'responses', 'models']) {
+    t.equal(of(`/v1/${path}/`), `/v1/${path}`);
+    t.equal(of(`/v1/${path}//`), undefined);
+  }
+  t.equal(of('/v1/rerank/'), undefined);
   t.equal(of('/models'), '/v1/models');
   t.equal(of('/models/org/name'), '/v1/models/org/name');
   t.equal(of('/openai/models'), '/v1/models');

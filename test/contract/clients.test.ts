@@ -48,7 +48,12 @@ for (const adapter of SERVER_ADAPTERS) {
 
   t.test(`${adapter}: other spellings of paths reach their endpoint`, async (t) => {
     const { ask, host } = await open(t, adapter);
-    for (const path of ['/chat/completions', '/v1/v1/chat/completions', '/openai/v1/chat/completions']) {
+    for (const path of [
+      '/chat/completions',
+      '/v1/v1/chat/completions',
+      '/openai/v1/chat/completions',
+      '/v1/chat/completions/',
+    ]) {
       t.equal((await ask({ path, headers: GOOD, body: CHAT })).status, 200, path);
       t.equal((await host.nextRequest()).path, '/v1/chat/completions', path);
     }

@@ -298,6 +298,7 @@ t.test('key limits answer 429 with retry-after, and 402 when the monthly limit i
   await endow(fixture.ledger, USD, { requestsPerMinute: 2 });
   await endow(fixture.ledger, USD, { monthlySpend: '200000000' }, 'thrifty');
   await endow(fixture.ledger, USD, { tokensPerMinute: 400 }, 'terse');
+  await endow(fixture.ledger, USD, { requestsPerMinute: 1 }, 'rare');
   await known(fixture, 'hr_terse');
   const statuses = [];
   for (let request = 0; request < 3; request++) statuses.push((await chat(fixture.url, KEYED)).status);
@@ -305,6 +306,10 @@ t.test('key limits answer 429 with retry-after, and 402 when the monthly limit i
   const limited = await chat(fixture.url, KEYED);
   t.equal(limited.status, 429);
   t.equal(limited.headers.get('x-headrace-error'), 'HR_KEY_RATE');
+  t.match(await limited.text(), /This key may send 2 requests a minute/);
+  const rare = { headers: bearer('hr_rare') };
+  t.equal((await chat(fixture.url, rare)).status, 200);
+  t.match(await (await chat(fixture.url, rare)).text(), /This key may send 1 request a minute/);
   t.match(Number(limited.headers.get('retry-after')), Number);
   for (const [key, status, code] of [
     ['hr_thrifty', 402, 'HR_KEY_SPENT'],

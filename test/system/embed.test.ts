@@ -11,6 +11,7 @@ import {
   ConfigError,
   createGateway,
   type Gateway,
+  type GatewayOptions,
   type InjectRequest,
   type SearchInput,
   type SettingsInput,
@@ -208,6 +209,12 @@ for (const wrong of [5, null, undefined, [], new Map(), 'headrace.yaml'] as unkn
     t.match(gateway.crns(), [{ model: MODEL }], 'the running settings stay');
   });
 }
+
+t.test('onFatal must be a function', (t) => {
+  const options = { onFatal: 'exit' } as unknown as GatewayOptions;
+  t.throws(() => createGateway({}, options), { name: 'ConfigError', message: /onFatal: must be a function/ });
+  t.end();
+});
 
 t.test('an injected request that makes no sense is an error that says what', async (t) => {
   const gateway = await startGateway(t);
