@@ -17,6 +17,7 @@ import { type RequestFailure, RequestParser } from '../net/http1-request-parser.
 import { IntrusiveSet } from '../net/intrusive-set.ts';
 import { writeLatin1 } from '../net/latin1.ts';
 import { SocketWriter } from '../net/socket-writer.ts';
+import { type BatchedWriter, writeBatch } from '../net/write-batch.ts';
 import { readInto, WriteProgress } from './accepted-socket.ts';
 import { Body, type BodyCallback } from './body.ts';
 import { type EndCause, Exchange, type RequestHead } from './exchange.ts';
@@ -61,8 +62,8 @@ const MAX_ZEROS = 4;
 /** All sockets of a thread read into this buffer, one after the other. */
 const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
 
-/** Responses up to this size are put together in one buffer that is used again and again. */
-const SCRATCH_BYTES = 16 * 1024;
+/** Messages up to this size are put together in the memory of the batch. */
+const SMALL_BYTES = 16 * 1024;
 
 /** Longest text that is written character by character. */
 const SHORT_TEXT = 12;
@@ -249,7 +250,7 @@ function withHeaders(text: string, headers: readonly string[]): string {
 }
 
 /** One connection: its socket, its parser, and the exchange that is served. */
-class Connection implements Expirable, SocketConnection, WaitingRequest {
+class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingRequest {
   /** @internal Index in the set of connections. */
   slot = -1;
   readonly server: Http1Server;
@@ -285,6 +286,8 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
   #lingerEndMs = 0;
   #droppedBytes = 0;
   #probes = 0;
+  /** Bytes that leave at the end of the turn. */
+  #batched: Buffer | null = null;
   /** The exchange waits until the queue of the socket is empty. */
   #blocked = false;
   /** The client is to be probed when what waits for it has left. */
@@ -343,19 +346,56 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
     const length = prefix.length + body.byteLength + suffix.length;
     if (length === 0) return true;
+    if (length > SMALL_BYTES || this.#writer.queuedBytes > 0 || !writeBatch.hasRoom(length)) {
+      this.#writeBatched();
+      const bytes = Buffer.allocUnsafe(length);
+      writeParts(bytes, 0, prefix, body, suffix);
+      return this.#write(bytes);
+    }
+    const { memory, used } = writeBatch;
+    const end = writeParts(memory, used, prefix, body, suffix);
+    if (!writeBatch.collects()) return this.#write(memory.subarray(used, end));
+    writeBatch.used = end;
+    const before = this.#batched;
+    if (before !== null && before.buffer === memory.buffer && before.byteOffset + before.byteLength === used) {
+      this.#batched = memory.subarray(before.byteOffset, end);
+    } else {
+      this.#writeBatched();
+      this.#batched = memory.subarray(used, end);
+      writeBatch.add(this);
+    }
+    return true;
+  }
+
+  /** @internal */
+  sendBatched(): void {
+    try {
+      this.#writeBatched();
+      const exchange = this.#exchange;
+      if (exchange?.handedOver === true) this.flush(exchange);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** Writes what waits for the end of the turn. */
+  #writeBatched(): void {
+    const batched = this.#batched;
+    if (batched === null) return;
+    this.#batched = null;
+    this.#write(batched);
+    // Nobody was asked to wait.
+    this.#blocked = false;
+  }
+
+  /** False when the client has to read first. */
+  #write(bytes: Buffer): boolean {
     const writer = this.#writer;
     const wasEmpty = writer.queuedBytes === 0;
-    const reuses = wasEmpty && length <= SCRATCH_BYTES;
-    const { scratch } = this.server;
-    const bytes = reuses ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
-    const bodyAt = prefix === '' ? 0 : writeText(bytes, prefix, 0);
-    bytes.set(body, bodyAt);
-    if (suffix !== '') writeText(bytes, suffix, bodyAt + body.byteLength);
     // A socket that is closed takes nothing.
     const queued = writer.write(bytes);
     if (queued === 0 || !writer.isOpen) return true;
-    // The socket still needs the memory.
-    if (reuses) this.server.scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+    if (bytes.buffer === writeBatch.memory.buffer) writeBatch.giveAway();
     if (wasEmpty || this.#timing !== 'write') this.#watchProgress();
     this.#blocked = queued >= QUEUE_BYTES;
     return !this.#blocked;
@@ -363,15 +403,22 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 
   /** Ends an exchange, whose last byte has been given to the socket, when the kernel has it. */
   flush(exchange: Http1Exchange): void {
+    // A request behind it needs not wait.
+    if (this.#unread !== null || this.#consuming) this.#writeBatched();
     // A write that failed at once: `close` follows and ends the exchange.
-    if (!this.#writer.isOpen) return;
+    if (!this.#writer.isOpen || this.#batched !== null) return;
     if (this.#writer.queuedBytes === 0) exchange.over('delivered');
   }
 
   /** Closes the connection at once. `resets`: so that the client sees that something is missing. */
   break(resets: boolean): void {
-    if (resets) this.#socket.resetAndDestroy();
-    else this.#socket.destroy();
+    this.#shut(resets ? 'resetAndDestroy' : 'destroy');
+  }
+
+  /** Closes the socket behind what was sent. */
+  #shut(how: 'destroy' | 'end' | 'resetAndDestroy'): void {
+    this.#writeBatched();
+    this.#socket[how]();
   }
 
   /** Answers a handshake; from now on all bytes are frames. Null for HTTP/1.0, and for a client that sends no more. */
@@ -405,12 +452,12 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 
   /** @internal */
   endSide(): void {
-    this.#socket.end();
+    this.#shut('end');
   }
 
   /** @internal */
   cut(): void {
-    this.#socket.destroy();
+    this.#shut('destroy');
   }
 
   /** @internal */
@@ -485,7 +532,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 
   /** Ends the connection and its exchange at once. */
   abort(): void {
-    this.#socket.destroy();
+    this.#shut('destroy');
     this.#exchange?.over('broken');
   }
 
@@ -500,7 +547,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
       this.#drop(length);
     } else if (this.#closesBehind) {
       this.#droppedBytes += length;
-      if (this.#droppedBytes > LINGER_BYTES) this.#socket.destroy();
+      if (this.#droppedBytes > LINGER_BYTES) this.#shut('destroy');
     } else if (this.#unread !== null) {
       this.#unread = Buffer.concat([this.#unread, bytes.subarray(0, length)]);
     } else {
@@ -660,7 +707,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
       if (body === null || !body.wanted || body.settled) return;
       if (this.#parser.expectContinue && !this.#continued && !body.begun) {
         this.#continued = true;
-        this.#writer.write(CONTINUE);
+        this.send('', CONTINUE, '');
       }
     }
     this.#time('body', this.server.options.limits.bodyIdleMs);
@@ -680,7 +727,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
     if (exchange === null) {
       if (this.#unread === null) this.#finish();
     } else if ((this.#parser.state === 'body' && this.#unread === null) || this.#parser.minor === 0) {
-      this.#socket.destroy();
+      this.#shut('destroy');
       exchange.over('gone');
     } else {
       this.#probeWhenFlushed();
@@ -689,8 +736,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 
   /** Closes a connection on which nothing is served and whose client sends no more. */
   #finish(): void {
-    if (this.#isBetween || this.#lingering) this.#socket.end();
-    else this.#socket.destroy();
+    this.#shut(this.#isBetween || this.#lingering ? 'end' : 'destroy');
   }
 
   /** Whether nothing of a further request has been parsed. */
@@ -744,7 +790,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
     if (this.#socket.bytesWritten > this.#bytesBefore) {
       this.#probe();
     } else {
-      this.#socket.destroy();
+      this.#shut('destroy');
       this.#exchange?.over('gone');
     }
   }
@@ -767,6 +813,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
     this.#deadline.clear();
     this.#timing = 'none';
     this.#unread = null;
+    this.#batched = null;
     this.server.forget(this);
     this.#webSocket?.closed();
     this.#exchange?.over('gone');
@@ -779,7 +826,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
     this.#unread = null;
     this.#lingerEndMs = clock.now() + LINGER_MS;
     this.#time('linger', LINGER_IDLE_MS);
-    this.#socket.end();
+    this.#shut('end');
     if (!this.#paused) return;
     this.#paused = false;
     this.#socket.resume();
@@ -787,8 +834,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
 
   #drop(length: number): void {
     this.#droppedBytes += length;
-    if (this.#droppedBytes > LINGER_BYTES || this.server.options.clock.now() > this.#lingerEndMs)
-      this.#socket.destroy();
+    if (this.#droppedBytes > LINGER_BYTES || this.server.options.clock.now() > this.#lingerEndMs) this.#shut('destroy');
     else this.#time('linger', LINGER_IDLE_MS);
   }
 
@@ -826,7 +872,7 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
         this.#checkSilence();
         break;
       case 'linger':
-        this.#socket.destroy();
+        this.#shut('destroy');
     }
   }
 
@@ -856,10 +902,18 @@ class Connection implements Expirable, SocketConnection, WaitingRequest {
       this.#deadline.set(progress.intervalMs(limits.clientIdleMs));
     } else {
       // A reset frees what the kernel holds for the client.
-      this.#socket.resetAndDestroy();
+      this.#shut('resetAndDestroy');
       this.#exchange?.over('gone');
     }
   }
+}
+
+/** Writes text, bytes and text; returns the offset behind them. */
+function writeParts(bytes: Buffer, start: number, prefix: string, body: Uint8Array, suffix: string): number {
+  const bodyAt = prefix === '' ? start : writeText(bytes, prefix, start);
+  bytes.set(body, bodyAt);
+  const bodyEnd = bodyAt + body.byteLength;
+  return suffix === '' ? bodyEnd : writeText(bytes, suffix, bodyEnd);
 }
 
 /** Writes one byte per character; returns the offset behind them. The frame of a chunk costs less in a loop than as a native call. */
@@ -903,8 +957,6 @@ class Http1Server implements Server {
   readonly deadlines: DeadlineQueue;
   readonly turns = new RequestTurns();
   draining = false;
-  /** Where small responses are put together. */
-  scratch: Buffer = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   readonly #net: NetServer;
   readonly #connections = new IntrusiveSet<'slot', Connection>('slot');
   readonly #counts: ConnectionCounts;

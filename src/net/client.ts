@@ -8,6 +8,7 @@ import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
 import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
+import { type BatchedWriter, writeBatch } from './write-batch.ts';
 import { type NameCache, type NameWaiter, type ServerName, systemNames } from './name-cache.ts';
 
 /** A request to send. */
@@ -52,8 +53,8 @@ export interface DispatchHandler {
  * - `connect`: no connection could be opened: name, address, port or certificate.
  *
  * After it was sent:
- * - `stale`: a kept connection closed before any byte of the answer, less than 500 ms after the request was sent: most likely
- *   the server closed the idle connection at that moment.
+ * - `stale`: a kept connection closed before any byte of the answer, less than 500 ms after the request was sent, or just before that: most
+ *   likely the server closed the idle connection at that moment.
  * - `reset`: the connection closed before the head of the response was complete, in any other case.
  * - `malformed`: the response breaks RFC 9112.
  * - `truncated`: the connection closed after the head of the response, before its end.
@@ -184,7 +185,7 @@ interface Message {
 }
 
 /** One connection. `pause`, `resume` and `abort` have no effect unless the request of that handler is in progress on it. */
-export class Connection implements NameWaiter {
+export class Connection implements BatchedWriter, NameWaiter {
   /** Responses before the present one. */
   served = 0;
   /** When the present request was sent, by the clock of the pool, in milliseconds. */
@@ -202,7 +203,7 @@ export class Connection implements NameWaiter {
   /** Made when the connection is open. */
   #writer: SocketWriter | null = null;
   #handler: DispatchHandler | null;
-  /** The request, while the connection is being opened. */
+  /** The request, while the connection is being opened, and while it waits for the end of the turn. */
   #unsent: Message | null = null;
   #toHead = false;
   /** A byte has come since the request was sent. */
@@ -325,7 +326,27 @@ export class Connection implements NameWaiter {
   send(options: DispatchOptions, handler: DispatchHandler, head: string, nowMs: number): void {
     this.#handler = handler;
     this.#toHead = options.method === 'HEAD';
-    this.#write(messageOf(options, head), nowMs);
+    const message = messageOf(options, head);
+    if (writeBatch.collects()) {
+      this.#unsent = message;
+      writeBatch.add(this);
+    } else {
+      this.#write(message, nowMs);
+    }
+  }
+
+  /** @internal Sends a request that has waited for the end of the turn, unless the connection was closed meanwhile. */
+  sendBatched(): void {
+    const message = this.#unsent;
+    const handler = this.#handler;
+    if (message === null || handler === null) return;
+    this.#unsent = null;
+    try {
+      this.#write(message, this.#pool.settings.clock.now());
+    } catch (error) {
+      if (this.#handler !== handler) throw error;
+      this.#fail('internal', error);
+    }
   }
 
   /** @internal Closes the socket at once, without a callback. */
@@ -351,9 +372,13 @@ export class Connection implements NameWaiter {
   /** Delivers the first `length` bytes of the read buffer. */
   #receive(length: number): void {
     const handler = this.#handler;
+    // Unrequested bytes would be taken for the response to the next request.
     if (handler === null) {
-      // Unrequested bytes would be taken for the response to the next request.
       this.close();
+      return;
+    }
+    if (this.#unsent !== null) {
+      this.#fail(this.#closedFault());
       return;
     }
     this.#heard = true;
@@ -408,7 +433,7 @@ export class Connection implements NameWaiter {
 
   /** @internal False while a part of the request is unsent: a response may overtake it, and the rest would precede the next request. */
   get isSent(): boolean {
-    return this.#socket !== null && this.#writer?.queuedBytes === 0 && this.#writer.isOpen;
+    return this.#socket !== null && this.#unsent === null && this.#writer?.queuedBytes === 0 && this.#writer.isOpen;
   }
 
   #fail(fault: DispatchFault, cause?: unknown): void {
@@ -432,7 +457,11 @@ export class Connection implements NameWaiter {
       this.close();
       return;
     }
-    if (this.#unsent === null) this.#parser.end();
+    if (this.#unsent !== null) {
+      this.#fail(this.#closedFault());
+      return;
+    }
+    this.#parser.end();
     this.#settle();
   }
 
@@ -450,7 +479,7 @@ export class Connection implements NameWaiter {
 
   /** What the close of the connection means for the request in progress. */
   #closedFault(): DispatchFault {
-    if (this.#unsent !== null) return 'connect';
+    if (this.#unsent !== null) return this.#writer === null ? 'connect' : 'stale';
     if (this.#parser.state !== 'head') return 'truncated';
     const isStale = this.served > 0 && !this.#heard && this.#pool.settings.clock.now() - this.sentMs < STALE_MS;
     return isStale ? 'stale' : 'reset';
@@ -520,7 +549,8 @@ export class ConnectionPool {
 
   /**
    * Sends a request on the idle connection that was used last, else on a new one; on a new one in any case when `fresh`. Returns
-   * the connection, or null when the request has ended already. May call `onRequestSent` or `onResponseError` before it returns.
+   * the connection, or null when the request has ended already. May call `onRequestSent` or `onResponseError` before it returns; on an idle
+   * connection the request is sent in this turn of the event loop.
    */
   dispatch(options: DispatchOptions, handler: DispatchHandler, fresh = false): Connection | null {
     const head = this.#head(options);

@@ -137,7 +137,7 @@ t.test('a path that only one server could serve is refused with its reason, what
   for (const { path, reason } of UNSERVED_PATHS) {
     for (const [method, below] of [
       ['GET', '/abc'],
-      ['GET', '/'],
+      ['GET', '/abc/'],
       ['POST', '/abc/def'],
       ['DELETE', '/abc'],
     ] as const) {

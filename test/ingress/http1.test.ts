@@ -11,6 +11,7 @@ import type { EndCause, Exchange, ExchangeHandler } from '../../src/ingress/exch
 import { createHttp1Server } from '../../src/ingress/http1.ts';
 import { respondError } from '../../src/ingress/respond.ts';
 import type { ConnectionCounts, Server, ServerLimits } from '../../src/ingress/server.ts';
+import { startBatching } from '../support/batching.ts';
 import { dial, head, type Wire } from '../support/server-adapter-wire.ts';
 
 interface Served {
@@ -365,6 +366,79 @@ t.test('pipelined requests are answered in order, bodies and slow ones included'
   const texts = [await wire.answer(), await wire.answer(), await wire.answer()].map((answer) => answer.text());
   t.same(texts, ['one', 'body', 'three']);
   t.same(kept.ends, ['delivered', 'delivered', 'delivered']);
+});
+
+t.test('responses that wait for the end of their turn', async (t) => {
+  const kept = new Kept();
+  const { dial } = await serve(t, kept.handler);
+  const opened = async (requests = 1): Promise<[Wire, Exchange]> => {
+    const wire = dial();
+    const index = kept.exchanges.length;
+    await wire.send(GET.repeat(requests));
+    return [wire, await kept.exchange(index)];
+  };
+
+  await t.test('arrive whole and in order, small and large ones of one connection', async (t) => {
+    const [wire] = await opened(3);
+    await startBatching();
+    const texts = ['small', 'large'.repeat(20_000), 'last'];
+    for (const [index, text] of texts.entries()) (await kept.exchange(index)).respond(200, [], Buffer.from(text));
+    for (const text of texts) t.equal((await wire.answer()).text(), text);
+  });
+
+  await t.test('leave in one write when they have several pieces', async (t) => {
+    const [wire, exchange] = await opened();
+    const pieces: string[] = [];
+    wire.socket.on('data', (piece: Buffer) => pieces.push(piece.toString('latin1')));
+    await startBatching();
+    exchange.start(200, [], -1);
+    for (const piece of ['a', 'b', 'c']) exchange.write(Buffer.from(piece));
+    t.same(pieces, []);
+    await wire.shows('\r\nc\r\n');
+    t.match(pieces, [/chunked\r\n[^]*\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n$/]);
+  });
+
+  await t.test('keep their pieces in order beside those of another connection', async (t) => {
+    const [[wire, exchange], [other, otherExchange]] = [await opened(), await opened()];
+    await startBatching();
+    for (const each of [exchange, otherExchange]) each.start(200, [], 4);
+    for (const piece of ['ab', 'cd']) {
+      exchange.write(Buffer.from(piece));
+      otherExchange.write(Buffer.from(piece.toUpperCase()));
+    }
+    for (const each of [exchange, otherExchange]) each.end();
+    t.same([(await wire.answer()).text(), (await other.answer()).text()], ['abcd', 'ABCD']);
+  });
+
+  await t.test('arrive when the connection is closed in the same turn', async (t) => {
+    const [wire, exchange] = await opened();
+    await startBatching();
+    exchange.start(200, [], -1);
+    exchange.write(Buffer.from('begun'));
+    exchange.destroy();
+    await wire.shows('begun');
+    t.equal(await wire.ended, 'fin');
+    t.equal(exchange.endCause, 'broken');
+  });
+
+  await t.test('are no burden when the client has gone', async (t) => {
+    const [wire, exchange] = await opened();
+    await startBatching();
+    exchange.start(200, [], -1);
+    exchange.write(Buffer.from('begun'));
+    wire.socket.resetAndDestroy();
+    await until(() => exchange.endCause !== null);
+    t.equal(exchange.endCause, 'gone');
+  });
+
+  await t.test('more than the memory of a batch takes', async (t) => {
+    const served: (readonly [Wire, Exchange])[] = [];
+    while (served.length < 20) served.push(await opened());
+    await startBatching();
+    const text = 'x'.repeat(9000);
+    for (const [, exchange] of served) exchange.respond(200, [], Buffer.from(text));
+    for (const [wire] of served) t.equal((await wire.answer()).text(), text);
+  });
 });
 
 t.test('requests of a connection that differ in their length alone share what is read of their headers', async (t) => {

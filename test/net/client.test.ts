@@ -17,6 +17,7 @@ import {
 } from '../../src/net/client.ts';
 import { NameCache } from '../../src/net/name-cache.ts';
 import { CERTIFICATE, KEY } from '../support/certificate.ts';
+import { startBatching } from '../support/batching.ts';
 import { answer, chunk, chunkedHead, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
 
 /** Records the calls of a handler, in order. */
@@ -560,6 +561,51 @@ t.test(
     t.equal(crn.requests.length, 2 * scripts.length, 'nothing was sent twice');
   },
 );
+
+t.test('requests that wait for the end of their turn', async (t) => {
+  const crn = await rawCrn(t, ({ body, socket }) => socket.write(answer('200 OK', body.toString())));
+  const b = new Bench(t, crn.url);
+  /** Asks on idle connections, with nothing sent yet. */
+  const asked = async (...bodies: string[]): Promise<Recorder[]> => {
+    await Promise.all(bodies.map(() => b.get()));
+    await turn();
+    await startBatching();
+    const recorders = bodies.map((body) => b.ask({ body: Buffer.from(body) }));
+    for (const { calls } of recorders) t.same(calls, []);
+    return recorders;
+  };
+
+  await t.test('are answered, each with its own answer', async (t) => {
+    const recorders = await asked('a', 'b'.repeat(20_000), 'c');
+    for (const { over } of recorders) await over;
+    t.same(
+      recorders.map(({ text }) => text),
+      ['a', 'b'.repeat(20_000), 'c'],
+    );
+    for (const { calls } of recorders) t.same(calls, ['sent', 'head', 'data', 'end']);
+  });
+
+  await t.test('are not sent when they end before', async (t) => {
+    const [recorder] = await asked('ended');
+    recorder!.connection?.abort(recorder!);
+    for (let i = 0; i < 20; i++) await turn();
+    t.same([recorder!.calls, crn.requests.some(({ body }) => body.toString() === 'ended')], [[], false]);
+  });
+
+  for (const [what, act] of [
+    ['closes the connection', (socket) => socket.destroy()],
+    ['ends it', (socket) => socket.end()],
+    ['sends what nobody has asked for', (socket) => socket.write(answer('200 OK', 'stray'))],
+  ] as const satisfies [string, (socket: Socket) => unknown][]) {
+    await t.test(`are stale, and not sent, when the server ${what}`, async (t) => {
+      const [recorder] = await asked(what);
+      act(crn.requests.at(-1)!.socket);
+      await recorder!.over;
+      t.same([recorder!.calls, faultOf(recorder!)], [['error'], 'stale']);
+      t.notOk(crn.requests.some(({ body }) => body.toString() === what));
+    });
+  }
+});
 
 t.test('a new connection that closes at once is reset', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.resetAndDestroy());
