@@ -70,11 +70,12 @@ const MODEL = 'm';
 export class LimitGateway {
   readonly manager: SliceManager;
   isAlive = true;
+  /** Its clock is so far from the engine's. */
+  skewMs: number;
   readonly name: string;
   readonly #network: LimitNetwork;
   readonly #bounds: KeyBoundsOf;
   readonly #limiter: KeyLimiter;
-  readonly #skewMs: number;
   readonly #waiting = new Map<number, (use: SliceUse) => void>();
   readonly #store: SliceStore;
   readonly table: LimitTable;
@@ -82,12 +83,11 @@ export class LimitGateway {
   /** Requests that have waited. */
   waits = 0;
 
-  /** `skewMs`: its clock is so far from the engine's. */
   constructor(network: LimitNetwork, name: string, bounds: KeyBoundsOf, skewMs: number, budget: Budget | null = null) {
     this.#network = network;
     this.name = name;
     this.#bounds = bounds;
-    this.#skewMs = skewMs;
+    this.skewMs = skewMs;
     const memory = createLimitMemory(2, 1);
     this.table = new LimitTable(memory, 0);
     this.manager = new SliceManager({
@@ -125,7 +125,7 @@ export class LimitGateway {
   }
 
   get epochMs(): number {
-    return this.#network.engineNowMs + this.#skewMs;
+    return this.#network.engineNowMs + this.skewMs;
   }
 
   connect(): void {

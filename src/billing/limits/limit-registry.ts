@@ -185,7 +185,10 @@ export class LimitRegistry {
     for (const { id, period } of this.#finder.budgetsOf({ account, lineage, allowance: null }, model)) {
       const entry = this.#budgets.get(id);
       const number = periodOf(period, dateMs);
-      if (entry === undefined || number < entry.posted.period) continue;
+      if (entry === undefined) continue;
+      // Charges of a period that has ended. One that has not begun is from before the clock was set back.
+      const hasBegun = entry.posted.period <= periodOf(period, this.#deps.epochMs());
+      if (number < entry.posted.period && hasBegun) continue;
       if (entry.posted.period === number) entry.posted.amount += Number(amount);
       else entry.posted = { period: number, amount: Number(amount) };
     }
@@ -261,7 +264,7 @@ export class LimitRegistry {
       if (cell === null) continue;
       for (const threshold of ['soft', 'hard'] as const) {
         const period = this.#table.crossedIn(cell, threshold);
-        if (period <= entry[threshold]) continue;
+        if (period === 0 || period === entry[threshold]) continue;
         entry[threshold] = period;
         this.#deps.onCrossed(this.#event(entry.budget, cell, threshold, period));
       }

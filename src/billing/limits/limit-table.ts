@@ -36,6 +36,9 @@
 //
 // Window. A request counts for its own bucket and the 30 after it: for more than 60 s and at most 62 s. So no minute, wherever it
 // begins, has more than the limit, and whatever a window of 62 s would admit is admitted.
+//
+// Clock. A wall clock that is set back by less than a window leaves a row in its newest bucket. One that is set back further begins
+// the window anew: a row that is ahead by a window counts as empty until its thread uses it again.
 
 /** Shared memory of a table, and its sizes. */
 export interface LimitMemory {
@@ -57,6 +60,9 @@ export const BUCKET_MS = 2000;
 
 /** Buckets that a request counts for: 60 s and the one under way. */
 export const WINDOW_BUCKETS = 31;
+
+/** The longest time for which requests are refused without being asked for. */
+export const MAX_HOLD_MS = 100;
 
 /** Buckets that siblings are told of as one. */
 const PART_BUCKETS = 4;
@@ -317,7 +323,7 @@ export class LimitTable {
   lowerTokens(cell: LimitCell, bucket: number, tokens: number): void {
     const ints = this.#ints;
     const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
-    if (ints[own + GENERATION] !== cell.generation || (ints[own + LAST] as number) - bucket >= RING) return;
+    if (ints[own + GENERATION] !== cell.generation || !this.#has(own, bucket)) return;
     const slot = own + (bucket & MASK);
     ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - tokens;
   }
@@ -328,7 +334,7 @@ export class LimitTable {
     const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
     if (ints[own + GENERATION] !== cell.generation) return;
     if (!isPart) ints[own + RUNNING] = (ints[own + RUNNING] as number) - 1;
-    if (reserved === Infinity || (ints[own + LAST] as number) - bucket >= RING) return;
+    if (reserved === Infinity || !this.#has(own, bucket)) return;
     const slot = own + (bucket & MASK);
     const settled = ints[slot + SETTLED] as number;
     const added = Math.min(used, MAX_TOKENS - settled);
@@ -664,8 +670,7 @@ export class LimitTable {
       // The quotas have lapsed since the request was told to go on.
       return requestsPerMinute !== undefined ? 'requests' : tokensPerMinute !== undefined ? 'tokens' : 'running';
     }
-    const until = ints[start + FULL_UNTIL] as number;
-    if (until === 0 || ((until - (nowMs | 0)) | 0) <= 0) return 'slice';
+    if (!isHeld(ints[start + FULL_UNTIL] as number, nowMs)) return 'slice';
     const kind = ints[start + FULL_KIND] as number;
     if (kind === 2) return wanted >= (ints[start + FULL_TOKENS] as number) ? 'tokens' : 'slice';
     return kind === 0 ? 'running' : 'requests';
@@ -705,9 +710,7 @@ export class LimitTable {
     nowMs: number,
     use: SliceUse,
   ): BudgetVerdict {
-    const until = this.#ints[start * 2 + BUDGET_FULL_UNTIL] as number;
-    const isFull = until !== 0 && ((until - (nowMs | 0)) | 0) > 0;
-    if (use === 'direct' && !isFull) return 'slice';
+    if (use === 'direct' && !isHeld(this.#ints[start * 2 + BUDGET_FULL_UNTIL] as number, nowMs)) return 'slice';
     const spent = this.#sumBudget(start, generation, period, SPENT);
     if (spent + least > limit) return 'spent';
     // Less than `most` only where the budget does not have more, as without slices.
@@ -740,7 +743,13 @@ export class LimitTable {
     return this.#budgetStart + cell.index * this.#budgetFloats + HEAD_FLOATS + this.#thread * ROW_FLOATS;
   }
 
-  /** Readies the own row for a bucket. Answers with the bucket to count in: a clock that goes back stays in the newest. */
+  /** Whether the ring of a row has the bucket: it left with time, or with a clock that was set back. */
+  #has(row: number, bucket: number): boolean {
+    const age = (this.#ints[row + LAST] as number) - bucket;
+    return age >= 0 && age < RING;
+  }
+
+  /** Readies the own row for a bucket. Answers with the bucket to count in: a clock that goes back a little stays in the newest. */
   #advance(own: number, lock: number, generation: number, bucket: number): number {
     const ints = this.#ints;
     if (ints[own + GENERATION] !== generation) {
@@ -753,8 +762,9 @@ export class LimitTable {
       return bucket;
     }
     const last = ints[own + LAST] as number;
-    if (last >= bucket) return last;
-    for (let each = Math.max(last + 1, bucket - MASK); each <= bucket; each++) {
+    const isAhead = last - bucket >= WINDOW_BUCKETS;
+    if (last >= bucket && !isAhead) return last;
+    for (let each = isAhead ? bucket - MASK : Math.max(last + 1, bucket - MASK); each <= bucket; each++) {
       const slot = own + (each & MASK);
       ints[slot + REQUESTS] = 0;
       ints[slot + TOKENS] = 0;
@@ -775,6 +785,7 @@ export class LimitTable {
       if (ints[row + GENERATION] !== generation) continue;
       running += ints[row + RUNNING] as number;
       const last = ints[row + LAST] as number;
+      if (last - bucket >= WINDOW_BUCKETS) continue;
       for (let each = Math.max(bucket - WINDOW_BUCKETS + 1, last - MASK); each <= last; each++) {
         const slot = row + (each & MASK);
         requests += ints[slot + REQUESTS] as number;
@@ -810,7 +821,10 @@ export class LimitTable {
     this.resetMs = newest * BUCKET_MS;
   }
 
-  /** Readies the own row for a period: what is reserved stays, what was spent in an earlier one goes. */
+  /**
+   * Readies the own row for a period: what is reserved stays, what was spent in another one goes. That is a later one after the clock was
+   * set back, whose spending must not count again when it comes.
+   */
   #beginPeriod(own: number, start: number, generation: number, period: number): void {
     const floats = this.#floats;
     if (floats[own + GENERATION] !== generation) {
@@ -821,7 +835,7 @@ export class LimitTable {
       floats[own + PERIOD] = period;
       Atomics.add(this.#ints, start * 2, 0);
       floats[own + GENERATION] = generation;
-    } else if ((floats[own + PERIOD] as number) < period) {
+    } else if (floats[own + PERIOD] !== period) {
       const spent = floats[own + SPENT] as number;
       // Between these steps too much counts as reserved, never too little.
       floats[own + SPENT] = 0;
@@ -858,4 +872,10 @@ export class LimitTable {
   #unlock(word: number): void {
     Atomics.compareExchange(this.#ints, word, this.#owner, 0);
   }
+}
+
+/** Whether siblings have left nothing lately. An end that is further away is from before the clock was set back. */
+function isHeld(untilMs: number, nowMs: number): boolean {
+  const leftMs = (untilMs - (nowMs | 0)) | 0;
+  return untilMs !== 0 && leftMs > 0 && leftMs <= MAX_HOLD_MS;
 }

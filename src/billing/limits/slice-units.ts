@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { type Budget, periodOf } from './budgets.ts';
-import { BUCKET_MS, type LimitCell, type LimitTable, MAX_TOKENS, type WindowPart } from './limit-table.ts';
+import { BUCKET_MS, type LimitCell, type LimitTable, MAX_HOLD_MS, MAX_TOKENS, type WindowPart } from './limit-table.ts';
 import type { SliceGrant } from './slice-store.ts';
 
 /** Resources of a key. A budget has one, money. */
@@ -11,7 +11,6 @@ export const RUNNING = 0;
 export const REQUESTS = 1;
 const TOKENS = 2;
 
-const HOLD_MS = 100;
 const HOLD_RUNNING_MS = 20;
 
 /** A request that waits until slices have what it needs. */
@@ -157,7 +156,7 @@ export class KeyUnit extends SliceUnit {
 
   refuse(resource: number, first: number, nowMs: number): void {
     const { resetMs = 0, retryMs = 0 } = this.grant ?? {};
-    const longest = resource === RUNNING ? HOLD_RUNNING_MS : HOLD_MS;
+    const longest = resource === RUNNING ? HOLD_RUNNING_MS : MAX_HOLD_MS;
     const holdMs = resource === RUNNING || retryMs === 0 ? longest : Math.min(longest, retryMs);
     this.#table.refuseKey(this.cell, resource, resource === TOKENS ? first : 0, {
       ...{ nowMs, holdMs, resetMs },
@@ -244,11 +243,11 @@ export class BudgetUnit extends SliceUnit {
   }
 
   refuse(_resource: number, _first: number, nowMs: number): void {
-    this.#table.refuseBudget(this.cell, nowMs + HOLD_MS);
+    this.#table.refuseBudget(this.cell, nowMs + MAX_HOLD_MS);
   }
 
   #begin(period: number): void {
-    if (period <= this.#period) return;
+    if (period === this.#period) return;
     this.#period = period;
     this.#ledger = 0;
     this.#posted = 0;

@@ -147,6 +147,59 @@ t.test('a settlement after the request has left the window changes nothing', asy
   t.match(limiter.admit(payer, 'm', tokens(1), late), { kind: 'tokens' });
 });
 
+t.test('a clock that is set back by an hour begins the minute anew, for all threads', async (t) => {
+  const shared = memory();
+  const [limiter, other] = [new KeyLimiter(shared, 0), new KeyLimiter(shared, 1)];
+  const payer = payerWith({ requestsPerMinute: 4, tokensPerMinute: 100 });
+  const under = reserved(limiter.admit(payer, 'm', tokens(50), START));
+  for (let count = 0; count < 3; count++) reserved(other.admit(payer, 'm', tokens(1), START));
+  t.match(other.admit(payer, 'm', tokens(1), START), { kind: 'requests' });
+  const earlier = START - 3_600_000;
+  for (let count = 0; count < 2; count++) {
+    for (const each of [other, limiter]) reserved(each.admit(payer, 'm', tokens(25), earlier));
+  }
+  limiter.settle(under, payer, 'm', 10, 0, earlier);
+  t.match(
+    limiter.stateOf(payer, earlier),
+    [{ remaining: 0 }, { remaining: 0 }],
+    'a request from before is in no bucket',
+  );
+  for (const each of [limiter, other]) {
+    t.match(each.admit(payer, 'm', tokens(1), earlier), { kind: 'requests', retryMs: 62_000 });
+  }
+  for (const each of [limiter, other]) reserved(each.admit(payer, 'm', tokens(25), earlier + 62_000));
+});
+
+t.test('a clock that is set back by less than a minute never admits more than the limit', async (t) => {
+  const shared = memory();
+  const [limiter, other] = [new KeyLimiter(shared, 0), new KeyLimiter(shared, 1)];
+  const payer = payerWith({ requestsPerMinute: 4 });
+  const earlier = START - 58_000;
+  for (const [each, nowMs] of [
+    [limiter, START],
+    [limiter, earlier],
+    [other, earlier],
+    [other, earlier],
+  ] as const) {
+    reserved(each.admit(payer, 'm', NOTHING, nowMs));
+  }
+  for (const each of [limiter, other]) t.match(each.admit(payer, 'm', NOTHING, earlier), { kind: 'requests' });
+});
+
+t.test('what is spent while the clock is a month ahead does not count when that month comes', async (t) => {
+  const limiter = new KeyLimiter(memory(), 0);
+  limiter.updateBudgets({ reset: true, put: [budget()], drop: [] });
+  const payer: LimitedPayer = { account: 'acme', lineage: null, allowance: null };
+  const spend = (amount: number, nowMs: number): void => {
+    limiter.settle(reserved(limiter.admit(payer, 'm', money(amount), nowMs)), payer, 'm', 0, amount, nowMs);
+  };
+  const december = START + 120_000;
+  spend(100, START);
+  spend(100, december);
+  spend(900, START + 1000);
+  t.equal(reserved(limiter.admit(payer, 'm', money(1000), december)).amount, 1000);
+});
+
 t.test('a budget is reserved, settled with the truth, and begins anew with the period', async (t) => {
   const shared = memory();
   const limiter = new KeyLimiter(shared, 0);

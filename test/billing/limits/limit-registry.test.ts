@@ -142,6 +142,31 @@ t.test('spending of other gateways counts, and own spending counts once', async 
   t.equal(registry.spent('b'), 1000);
 });
 
+t.test('after the clock was a day ahead, own spending counts once and a threshold is reported', async (t) => {
+  const fixture = new Fixture();
+  const { events, registry } = fixture;
+  let ledger = 0n;
+  fixture.rows = () => [{ account: 'a', key: '', model: 'm', amount: ledger }];
+  registry.putBudget(budgetOf({ soft: 500n }));
+  await fixture.read();
+  fixture.nowMs += DAY_MS;
+  t.equal(fixture.spend(ACCOUNT, 600), 'spent it');
+  fixture.posted(600);
+  registry.report();
+  fixture.nowMs = START;
+  await fixture.read();
+  t.equal(fixture.spend(ACCOUNT, 600), 'spent it');
+  fixture.posted(600);
+  ledger = 600n;
+  await fixture.read();
+  registry.report();
+  t.equal(registry.spent('b'), 600);
+  t.match(events, [
+    { threshold: 'soft', startsMs: Date.UTC(2026, 10, 19) },
+    { threshold: 'soft', startsMs: Date.UTC(2026, 10, 18) },
+  ]);
+});
+
 t.test('what was settled before a budget began, and posted after it, counts', async (t) => {
   const fixture = new Fixture();
   const { registry } = fixture;

@@ -251,6 +251,21 @@ t.test('the slices of a gateway that dies count until they lapse, and then no mo
   t.equal(ledger.within(30_000).length, 320, 'later all of the limit belongs to the living');
 });
 
+t.test('a gateway whose clock is set back an hour admits what the limit has left', async (t) => {
+  const { ledger, network } = networkOf(6);
+  const gateways = ['a', 'b'].map((name) => new LimitGateway(network, name, { ...FREE, requestsPerMinute: 20 }, 0));
+  const flood = async (): Promise<void> => {
+    for (let count = 0; count < 30; count++) for (const gateway of gateways) ledger.ask(gateway);
+    await network.advance(200);
+  };
+  await flood();
+  t.equal(ledger.admitted.length, 20);
+  await network.advance(300_000);
+  for (const gateway of gateways) gateway.skewMs = -3_600_000;
+  await flood();
+  t.equal(ledger.within(1000).length, 20);
+});
+
 t.test('one key that is flooded does not make another wait', async (t) => {
   const { ledger, network } = networkOf(5);
   const gateway = new LimitGateway(network, 'a', { ...FREE, requestsPerMinute: 10 }, 0);
@@ -324,3 +339,22 @@ t.test(
     }
   },
 );
+
+t.test('a budget is admitted again when the clock of a gateway was a day ahead', async (t) => {
+  const { network } = networkOf(7);
+  const gateway = new LimitGateway(network, 'a', FREE, 0, BUDGET);
+  const verdicts: string[] = [];
+  const spend = async (): Promise<void> => {
+    gateway.request({ least: 1e9, most: 1e9, leastTokens: 0, mostTokens: 0 }, (admission) => {
+      verdicts.push(admission.kind);
+      if (admission.kind === 'reserved') gateway.settle(admission, 0, 1e9);
+    });
+    await network.advance(100);
+  };
+  await spend();
+  gateway.skewMs = 86_400_000;
+  await spend();
+  gateway.skewMs = 0;
+  await spend();
+  t.same(verdicts, ['reserved', 'reserved', 'reserved']);
+});
