@@ -18,8 +18,9 @@ import { readConfiguredKey } from './trust-settings.ts';
 export interface HostRoutesOptions {
   readonly settings: Settings;
   readonly client: BufferedClient;
-  /** The clock of the process, which counts from 1970. */
   readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
   readonly random: () => number;
   readonly log: Log;
   /** `registered` answers something else than before. */
@@ -48,7 +49,7 @@ export class HostRoutes {
 
   /** Throws a sentence when the signing key cannot be read. */
   constructor(options: HostRoutesOptions) {
-    const { settings, client, clock, random, log, onChange } = options;
+    const { settings, client, clock, epochMs, random, log, onChange } = options;
     this.#options = options;
     this.#isGood = bearerGuard(settings.trust.token);
     this.#signingKey = signingKeyOf(settings, log);
@@ -64,7 +65,7 @@ export class HostRoutes {
             {
               clock,
               random,
-              wallMs: () => clock.now(),
+              wallMs: epochMs,
               log,
               send: (request, timeoutMs, maxBytes) => client.send(request, AbortSignal.timeout(timeoutMs), maxBytes),
             },

@@ -127,7 +127,7 @@ export class KeyDistribution {
   snapshot(): Buffer | null {
     // The host has just started, maybe at the address of a host without support: all are asked again.
     for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
-    if (this.#signed === null || this.#deps.wallMs() - this.#signed.atMs >= REUSE_MS) this.#sign();
+    if (this.#signed === null || Math.abs(this.#deps.wallMs() - this.#signed.atMs) >= REUSE_MS) this.#sign();
     return this.#signed?.body ?? null;
   }
 
@@ -158,6 +158,11 @@ export class KeyDistribution {
     const content = { version: nextVersion(this.#version, nowMs), issuedAtMs: Math.floor(nowMs), keys: this.#keys };
     try {
       this.#signed = { body: signSnapshot(content, this.#settings.signingKey), version: content.version, atMs: nowMs };
+      if (content.version < this.#version) {
+        // The clock was set back: versions are counted anew.
+        this.#changedAt = content.version;
+        for (const host of this.#hosts.values()) host.held = 0;
+      }
       this.#version = content.version;
     } catch (error) {
       // Hosts keep what they have: better the old keys than none.

@@ -133,10 +133,11 @@ export function readTrustedKeys(text: string): TrustedKey[] {
 
 /**
  * The version after `last`, in a count that follows the date: it keeps growing when a gateway restarts, or when a second
- * one signs with the same key, as long as their clocks agree.
+ * one signs with the same key, as long as their clocks agree. It is less than `last` when the clock was set back so far that no host
+ * would take a later one.
  */
 export function nextVersion(last: number, nowMs: number): number {
-  return Math.max(last + 1, Math.floor(nowMs));
+  return last > nowMs + MAX_SKEW_MS ? Math.floor(nowMs) : Math.max(last + 1, Math.floor(nowMs));
 }
 
 /** Signs a snapshot. Keys are put in order, so that the same keys are the same text. Throws `SnapshotError` `oversize`. */

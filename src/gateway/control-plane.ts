@@ -169,7 +169,10 @@ export class ControlPlane {
       onSnapshot: (from, bytes, elapsedMs) =>
         log.info({ from, bytes, elapsedMs: Math.round(elapsedMs) }, 'block index taken over from another gateway'),
     });
-    this.hosts = new HostRoutes({ ...options, client: this.#client, onChange: () => this.#configureCrns() });
+    this.hosts = new HostRoutes({
+      ...{ settings, client: this.#client, clock, epochMs: systemEpochMs, random, log },
+      onChange: () => this.#configureCrns(),
+    });
     this.#system = createSystem({
       name: 'headrace',
       clock,

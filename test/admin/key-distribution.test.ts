@@ -20,6 +20,8 @@ interface Call extends BufferedRequest {
 /** Hosts that answer as `respond` says: a status, a status and a body, or null for no connection. */
 interface Scene {
   readonly clock: ManualClock;
+  /** What the wall clock is ahead of `clock`. */
+  aheadMs: number;
   readonly calls: Call[];
   readonly problems: object[];
   readonly distribution: KeyDistribution;
@@ -41,6 +43,7 @@ function setUp(t: { teardown: (end: () => void) => void }, intervalMs = 30_000):
   const clock = createManualClock(START);
   const scene: Scene = {
     clock,
+    aheadMs: 0,
     calls: [],
     problems: [],
     respond: takesAll,
@@ -49,7 +52,7 @@ function setUp(t: { teardown: (end: () => void) => void }, intervalMs = 30_000):
       {
         clock,
         random: () => 0.5,
-        wallMs: () => clock.now(),
+        wallMs: () => clock.now() + scene.aheadMs,
         log: {
           info: () => {},
           warn: (fields: object) => scene.problems.push(fields),
@@ -236,6 +239,32 @@ t.test('a version too far in the future is ignored', async (t) => {
   scene.respond = takesAll;
   await scene.advance(60_000);
   t.same(scene.accounts('http://liar'), ['a'], 'verified against the clock');
+});
+
+t.test('hosts get the keys again as soon as a clock that was an hour ahead is set back', async (t) => {
+  const scene = setUp(t);
+  let held = 0;
+  scene.respond = ({ method, body }) => {
+    if (method === 'GET') return SUBSCRIBED;
+    try {
+      held = verifySnapshot(body as Buffer, { trusted: TRUSTED, nowMs: scene.clock.now(), held }).version;
+      return [200, {}];
+    } catch {
+      return [409, { version: held }];
+    }
+  };
+  scene.aheadMs = 3_600_000;
+  scene.distribution.configure([A], ['http://one']);
+  await scene.advance(1000);
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'behind' }]);
+  scene.aheadMs = 0;
+  const asked = scene.distribution.snapshot();
+  t.equal(
+    verifySnapshot(asked as Buffer, { trusted: TRUSTED, nowMs: scene.clock.now(), held }).issuedAtMs,
+    START + 1000,
+  );
+  await scene.advance(31_000);
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'current' }]);
 });
 
 t.test('a host that is replaced by one without support is asked again', async (t) => {

@@ -185,6 +185,7 @@ t.test('versions grow with the date, and when the date does not', async (t) => {
   t.equal(nextVersion(0, NOW), NOW);
   t.equal(nextVersion(NOW, NOW), NOW + 1);
   t.equal(nextVersion(NOW + 5, NOW), NOW + 6, 'the clock was set back');
+  t.equal(nextVersion(NOW + 60_001, NOW), NOW, 'it was set back so far that no host would take a later version');
 });
 
 t.test('signing keys are read as PEM and as the bytes of the seed', async (t) => {

@@ -1,0 +1,36 @@
+// Routes of model hosts on the admin listener: the key snapshot for hosts that ask.
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { HostRoutes } from '../../src/admin/host-routes.ts';
+import { readTrustedKeys, verifySnapshot } from '../../src/billing/main-thread.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import { createLog } from '../../src/telemetry/log.ts';
+import type { BufferedClient } from '../../src/net/buffered-client.ts';
+
+const resolved = resolveSettings({ trust: { token: 'secret-of-the-hosts' } });
+if ('mistakes' in resolved) throw new Error(JSON.stringify(resolved.mistakes));
+const { settings } = resolved;
+
+t.test('a snapshot has the date of the wall clock, however far the clock of the process is from it', (t) => {
+  const [clock, nowMs] = [createManualClock(Date.UTC(2026, 10, 22)), Date.UTC(2026, 10, 23)];
+  const routes = new HostRoutes({
+    settings,
+    client: {} as BufferedClient,
+    clock,
+    epochMs: () => nowMs,
+    random: () => 0.5,
+    log: createLog('silent'),
+    onChange: () => undefined,
+  });
+  t.teardown(() => routes.close());
+  let body: Buffer = Buffer.alloc(0);
+  const res = { writeHead: () => res, end: (bytes: Buffer) => (body = bytes) } as unknown as ServerResponse;
+  const req = { method: 'GET', headers: { authorization: 'Bearer secret-of-the-hosts' } } as IncomingMessage;
+  routes.configure(settings, [], []);
+  t.ok(routes.answer(req, res, '/keys/snapshot', new URLSearchParams()));
+  const trusted = readTrustedKeys(routes.status().publicKey ?? '');
+  t.equal(verifySnapshot(body, { trusted, nowMs, held: 0 }).issuedAtMs, nowMs);
+  t.end();
+});
