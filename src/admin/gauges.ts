@@ -1,6 +1,6 @@
 // Metrics and status of CRNs, search engines and the process, as the control plane knows them.
 
-import { systemEpochMs as epochMs } from '../actor/index.ts';
+import type { Clock } from '../actor/index.ts';
 import type { ApiDeps } from '../api/deps.ts';
 import { type DialectWord, dialectWords } from '../config/dialect-bits.ts';
 import {
@@ -87,11 +87,17 @@ export class Gauges {
   readonly #process = new ProcessMetrics();
   readonly #cells: EngineCells;
   readonly #engines: EngineBoard;
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #epochMs: () => number;
+  /** By the clock: ejections and suspensions do not follow the date. */
   readonly #ejectedUntilMs = new Map<string, number>();
   readonly #probes = new Map<string, ProbeStatus>();
 
-  constructor(cells: EngineCells) {
+  /** `clock`: that of health actors and engines. `epochMs`: milliseconds since 1970. */
+  constructor(cells: EngineCells, clock: Pick<Clock, 'now'>, epochMs: () => number) {
     this.#cells = cells;
+    this.#clock = clock;
+    this.#epochMs = epochMs;
     this.#engines = new EngineBoard(cells.memory);
   }
 
@@ -99,7 +105,7 @@ export class Gauges {
   note(event: CrnEvent): void {
     if (event.type === 'ejected') {
       this.#crns.ejected(event.url, event.failure);
-      this.#ejectedUntilMs.set(event.url, epochMs() + event.forMs);
+      this.#ejectedUntilMs.set(event.url, this.#clock.now() + event.forMs);
     } else if (event.type === 'restarted') {
       this.#crns.restarted(event.url);
     } else if (event.type === 'returned' || (event.type === 'probed' && !event.ejected)) {
@@ -110,7 +116,7 @@ export class Gauges {
   /** A round of probes of a CRN is over. */
   probed(url: string, result: ProbeResult): void {
     const latencyMs = Math.round(result.latencyMs * 10) / 10;
-    this.#probes.set(url, { ...result, latencyMs, dateMs: epochMs() });
+    this.#probes.set(url, { ...result, latencyMs, dateMs: this.#epochMs() });
   }
 
   /** The last probe of each CRN, by base URL. */
@@ -127,13 +133,17 @@ export class Gauges {
   ejections(crns: readonly CrnStatus[]): ReadonlyMap<string, number> {
     const urls = new Set(crns.map(({ url }) => url));
     for (const url of this.#ejectedUntilMs.keys()) if (!urls.has(url)) this.#ejectedUntilMs.delete(url);
-    return new Map(this.#ejectedUntilMs);
+    return new Map(Array.from(this.#ejectedUntilMs, ([url, untilMs]) => [url, this.#dateOf(untilMs)]));
   }
 
   /** These engines with the end of their suspension in milliseconds since 1970; 0 without one. */
   engines(ids: readonly string[]): (readonly [id: string, suspendedUntilMs: number])[] {
     const cells = this.#cells.of(ids);
-    return ids.map((id) => [id, this.#engines.suspendedUntilMs(cells[id] ?? 0)] as const);
+    return ids.map((id) => [id, this.#dateOf(this.#engines.suspendedUntilMs(cells[id] ?? 0))] as const);
+  }
+
+  #dateOf(clockMs: number): number {
+    return clockMs === 0 ? 0 : clockMs - this.#clock.now() + this.#epochMs();
   }
 
   /** The present metrics. `engines`: ids of the configured ones. */
@@ -143,7 +153,7 @@ export class Gauges {
     blocks: BlockIndex,
     caches: readonly CacheNumbers[],
   ): MetricsSnapshot {
-    const nowMs = epochMs();
+    const nowMs = this.#epochMs();
     const suspended = this.engines(engines).map(([id, untilMs]) => [id, untilMs > nowMs] as const);
     this.#crns.set(
       crns.map(({ url, ...numbers }) => ({ crn: url, ...numbers })),

@@ -4,6 +4,7 @@
 // GET / and the files of the page (dashboard-files.ts)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../actor/index.ts';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import type { ActResult } from '../cluster/index.ts';
@@ -35,9 +36,10 @@ export interface OverviewRoutesOptions {
   readonly tokens: AdminTokens;
   /** Where acts are recorded; null without a ledger that is open: they are in the log alone then. */
   readonly acts: () => Ledger['adminActs'] | null;
+  readonly clock: Pick<Clock, 'now'>;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
-  /** When the process began, in milliseconds since 1970. */
+  /** When the process began, by the clock. */
   readonly startedMs: number;
   /** Base URL of the public port; null while it does not listen. */
   readonly publicUrl: () => string | null;
@@ -58,7 +60,7 @@ export interface OverviewRoutesOptions {
 class Fresh<T> {
   readonly #ask: () => Promise<T>;
   readonly #freshMs: number;
-  #dateMs = -Infinity;
+  #readMs = -Infinity;
   #value: Promise<T> | null = null;
 
   constructor(freshMs: number, ask: () => Promise<T>) {
@@ -67,8 +69,8 @@ class Fresh<T> {
   }
 
   get(nowMs: number): Promise<T> {
-    if (this.#value === null || nowMs - this.#dateMs >= this.#freshMs) {
-      this.#dateMs = nowMs;
+    if (this.#value === null || nowMs - this.#readMs >= this.#freshMs) {
+      this.#readMs = nowMs;
       this.#value = this.#ask();
     }
     return this.#value;
@@ -131,7 +133,7 @@ export class OverviewRoutes {
 
   async #respondOverview(res: ServerResponse, headers: Readonly<Record<string, string>>): Promise<void> {
     try {
-      const overview = await this.#overview.get(this.#options.epochMs());
+      const overview = await this.#overview.get(this.#options.clock.now());
       respondJson(res, 200, overview, { 'cache-control': 'no-store', ...headers });
     } catch (error) {
       this.#overview.forget();
@@ -140,13 +142,12 @@ export class OverviewRoutes {
   }
 
   async #build(): Promise<Overview> {
-    const { epochMs, history, startedMs, parts, publicUrl, reload, version } = this.#options;
-    const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(epochMs())]);
+    const { clock, epochMs, history, startedMs, parts, publicUrl, reload, version } = this.#options;
+    const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(clock.now())]);
     history.take(gathered.planes.map(({ totals }) => totals));
-    const dateMs = epochMs();
     return buildOverview(gathered, {
-      dateMs,
-      uptimeMs: dateMs - startedMs,
+      dateMs: epochMs(),
+      uptimeMs: clock.now() - startedMs,
       version,
       orders: this.#options.tokens.any,
       reloadable: reload !== null,

@@ -94,7 +94,7 @@ export class ControlPlane {
   readonly #feedback: CacheFeedback;
   readonly #kvEvents: KvEvents;
   readonly #engines = new EngineCells();
-  readonly #gauges = new Gauges(this.#engines);
+  readonly #gauges: Gauges;
   readonly #watch = new ThreadWatch();
   readonly #crnLog: CrnLog;
   readonly #cluster: GatewayCluster;
@@ -144,6 +144,7 @@ export class ControlPlane {
     this.#address = settings.listen;
     this.#memory = createBoardMemory(SERVER_CELLS, MEMBER_CELLS, threads + 1, settings.routing.indexBytes);
     this.#board = new Board(this.#memory, 0);
+    this.#gauges = new Gauges(this.#engines, clock, systemEpochMs);
     this.#blockIndex = new BlockIndex(this.#memory.blocks);
     this.#crnLog = new CrnLog(log, clock);
     this.#feedback = new CacheFeedback(this.#memory, this.#blockIndex);

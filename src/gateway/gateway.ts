@@ -481,6 +481,7 @@ function openOverview(
     version: packageVersion(),
     tokens,
     acts: () => control.ledger?.adminActs ?? null,
+    clock: systemClock,
     epochMs: systemEpochMs,
     startedMs: performance.timeOrigin,
     publicUrl,

@@ -94,8 +94,7 @@ export class Observer {
       const signal = AbortSignal.timeout(EXPORT_TIMEOUT_MS);
       return (await this.#client.send(request, signal, EXPORT_ANSWER_BYTES)).status;
     };
-    const resource = { serviceName, thread, epochOffsetMs: epochMs() - clock.now() };
-    return new SpanExporter({ clock, resource, post }, this.#spans);
+    return new SpanExporter({ clock, epochMs, resource: { serviceName, thread }, post }, this.#spans);
   }
 }
 

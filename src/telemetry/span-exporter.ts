@@ -21,12 +21,13 @@ interface Resource {
   readonly serviceName: string;
   /** Number of the thread. */
   readonly thread: number;
-  /** What the clock of the spans shows plus this is milliseconds since 1970. */
-  readonly epochOffsetMs: number;
 }
 
 export interface SpanExporterOptions {
+  /** The clock of the spans. */
   readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly epochMs: () => number;
   readonly resource: Resource;
   /** Posts a body; resolves with the status of the answer, rejects when there is none. */
   readonly post: (body: string) => Promise<number>;
@@ -101,7 +102,8 @@ export class SpanExporter {
 
   async #taken(batch: readonly Span[]): Promise<boolean> {
     try {
-      const status = await this.#options.post(encodeSpans(batch, this.#options.resource));
+      const { clock, epochMs, post, resource } = this.#options;
+      const status = await post(encodeSpans(batch, resource, epochMs() - clock.now()));
       return status >= 200 && status < 300;
     } catch {
       // Counted as failed; a log line for each would repeat the metric.
@@ -114,9 +116,9 @@ export class SpanExporter {
  * The body of an OTLP/HTTP export request (opentelemetry-proto, `ExportTraceServiceRequest`): ids in hex, 64-bit numbers as
  * decimal strings.
  */
-function encodeSpans(spans: readonly Span[], { serviceName, thread, epochOffsetMs }: Resource): string {
+function encodeSpans(spans: readonly Span[], { serviceName, thread }: Resource, offsetMs: number): string {
   const resource = { attributes: [pair('service.name', serviceName), pair('headrace.thread', thread)] };
-  const encoded = spans.map((span) => encodeSpan(span, epochOffsetMs));
+  const encoded = spans.map((span) => encodeSpan(span, offsetMs));
   return JSON.stringify({
     resourceSpans: [{ resource, scopeSpans: [{ scope: { name: 'headrace' }, spans: encoded }] }],
   });

@@ -4,6 +4,7 @@
 import { chargeId, chargeNumber } from '../../src/billing/ledger/charges.ts';
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
+import { systemClock } from '../../src/actor/index.ts';
 import { hashKey, type Ledger } from '../../src/billing/index.ts';
 import { AccountRoutes } from '../../src/admin/account-routes.ts';
 import { type AdminRole, AdminTokens, isAllowed } from '../../src/admin/admin-tokens.ts';
@@ -52,6 +53,7 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     version: '1',
     tokens: TOKENS,
     acts: () => ledger.adminActs,
+    clock: systemClock,
     epochMs: () => START_MS,
     startedMs: START_MS,
     publicUrl: () => null,

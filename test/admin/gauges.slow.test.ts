@@ -1,6 +1,7 @@
 // The numbers of the admin listener that only a whole gateway has: each is caused, then read.
 
 import t, { type Test } from 'tap';
+import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { EngineCells } from '../../src/search/engine-board.ts';
 import { Gauges } from '../../src/admin/gauges.ts';
@@ -159,7 +160,7 @@ const ASKER = { account: 'acme', query: 'rivers' };
 t.test('an engine is suspended until its time has come', async (t) => {
   const engines = new EngineCells();
   const board = new EngineBoard(engines.memory);
-  const gauges = new Gauges(engines);
+  const gauges = new Gauges(engines, systemClock, systemEpochMs);
   const blockIndex = new BlockIndex(createBlockIndexMemory(MIN_INDEX_BYTES, 1));
   const cells = engines.of(['engine_gone', 'engine_a', 'engine_b', 'engine_c']);
   const nowMs = performance.timeOrigin + performance.now();
@@ -179,7 +180,9 @@ t.test('caches are shown as routing judges them; what is not known is absent', a
     { ...cache, crn: 'http://a', bytesPerS: 2000 },
     { ...cache, crn: 'http://b', bytesPerS: null },
   ];
-  const series = seriesOf(metricsText([new Gauges(new EngineCells()).snapshot([], [], blockIndex, caches)]));
+  const series = seriesOf(
+    metricsText([new Gauges(new EngineCells(), systemClock, systemEpochMs).snapshot([], [], blockIndex, caches)]),
+  );
   t.equal(series.get('headrace_locality_capacity_bytes{crn="http://a",model="m"}'), 1024);
   t.equal(series.get('headrace_locality_backlog_bytes{crn="http://b",model="m"}'), 512);
   t.equal(series.get('headrace_locality_prefill_bytes_per_second{crn="http://a",model="m"}'), 2000);
@@ -194,7 +197,9 @@ t.test('the memory of the block index is shown by what its entries are worth', a
   blockIndex.enter(0, hashes, 100);
   blockIndex.enter(1, hashes, 60);
   blockIndex.clear(1);
-  const series = seriesOf(metricsText([new Gauges(new EngineCells()).snapshot([], [], blockIndex, [])]));
+  const series = seriesOf(
+    metricsText([new Gauges(new EngineCells(), systemClock, systemEpochMs).snapshot([], [], blockIndex, [])]),
+  );
   t.equal(series.get('headrace_locality_index_bytes{state="held"}'), 800);
   t.equal(series.get('headrace_locality_index_bytes{state="stale"}'), 480);
   t.equal(series.get('headrace_locality_index_bytes{state="free"}'), MIN_INDEX_BYTES - 1280);

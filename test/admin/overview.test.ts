@@ -1,8 +1,12 @@
 // What one document costs: with thousands of models and servers, not more than a few readings of each number.
 
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { OverviewRoutes, type OverviewRoutesOptions } from '../../src/admin/overview-routes.ts';
 import { buildOverview, type OverviewParts } from '../../src/admin/overview.ts';
 import type { RecentFigures } from '../../src/admin/history.ts';
+import { NO_FIGURES } from '../support/metric-values.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 import type { ValueFamily } from '../../src/telemetry/series.ts';
 
@@ -71,3 +75,33 @@ t.test('a number is read a few times, however many models and servers there are'
   const numbers = families.reduce((sum, { values }) => sum + values.length, 0);
   t.ok(reads.count < 10 * numbers, `${reads.count} readings of ${numbers} numbers`);
 });
+
+t.test(
+  'a wall clock that is set back neither keeps an old document nor shortens the time since the start',
+  async (t) => {
+    const clock = createManualClock(5000);
+    let [dateMs, stage] = [Date.UTC(2026, 10, 22), 'starting'];
+    const parts = {
+      ...{ crns: [], caches: [], planes: [], ejectedUntilMs: new Map(), kvEvents: new Map(), engines: [], pages: [] },
+      ...{ accounts: null, responses: [], cluster: null, discovery: [] },
+    };
+    const routes = new OverviewRoutes({
+      ...{ version: '1', tokens: { any: false }, clock, epochMs: () => dateMs, startedMs: 1000, publicUrl: () => null },
+      parts: async () => ({ ...parts, stage }),
+      ...{ history: { take: () => {}, recent: () => NO_FIGURES }, spentOn: async () => null, reload: null },
+    } as unknown as OverviewRoutesOptions);
+    const read = (): Promise<Record<string, unknown>> =>
+      new Promise((resolve) => {
+        const res = {
+          writeHead: () => res,
+          end: (body: string) => resolve(JSON.parse(body) as Record<string, unknown>),
+        } as unknown as ServerResponse;
+        routes.answer({ method: 'GET', headers: {} } as IncomingMessage, res, '/overview');
+      });
+    t.match(await read(), { dateMs, uptimeMs: 4000, stage: 'starting' });
+    dateMs -= 3_600_000;
+    stage = 'ready';
+    clock.advance(2000);
+    t.match(await read(), { dateMs, uptimeMs: 6000, stage: 'ready' });
+  },
+);

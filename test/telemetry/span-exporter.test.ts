@@ -11,6 +11,8 @@ const PARENT = '00f067aa0ba902b7';
 
 interface Collector {
   readonly clock: ManualClock;
+  /** What the wall clock is ahead of it. */
+  readonly wall: { aheadMs: number };
   readonly bodies: string[];
   readonly exporter: SpanExporter;
   readonly tracer: Tracer;
@@ -30,10 +32,12 @@ function collector(sample = 1, random: () => number = () => 0.5): Collector {
     posts.push(posted);
     return posted.promise;
   };
-  const resource = { serviceName: 'tests', thread: 2, epochOffsetMs: 1_700_000_000_000 };
-  const exporter = new SpanExporter({ clock, resource, post }, metrics);
+  const wall = { aheadMs: 1_700_000_000_000 };
+  const epochMs = (): number => clock.now() + wall.aheadMs;
+  const exporter = new SpanExporter({ clock, epochMs, resource: { serviceName: 'tests', thread: 2 }, post }, metrics);
   return {
     clock,
+    wall,
     bodies,
     exporter,
     tracer: new Tracer({ now: () => clock.now(), random, sample, sink: (span) => exporter.add(span) }),
@@ -125,6 +129,21 @@ t.test('the sampled flag of the client decides for its trace, the sample share f
   const often = collector(0.75).tracer;
   t.match(often.begin(undefined, 0), { traceId: '80'.repeat(16), parentId: '' });
   t.equal(often.begin(`00-${TRACE}-${PARENT}-00`, 0), null);
+});
+
+t.test('the dates of spans follow a wall clock that is set', async (t) => {
+  const { answer, bodies, clock, exporter, tracer, wall } = collector();
+  const dates: number[] = [];
+  for (const jumpMs of [0, 3_600_000]) {
+    wall.aheadMs += jumpMs;
+    tracer.begin('', clock.now())?.end();
+    const flushed = exporter.flush();
+    await answer(200);
+    await flushed;
+    const [span] = JSON.parse(bodies.at(-1) ?? '').resourceSpans[0].scopeSpans[0].spans;
+    dates.push(Number(span.endTimeUnixNano) / 1e6);
+  }
+  t.equal((dates[1] as number) - (dates[0] as number), 3_600_000);
 });
 
 t.test('spans are posted in batches, one post at a time; spans beyond the queue are dropped and counted', async (t) => {
