@@ -138,7 +138,8 @@ export class WebhookSender {
       clock,
       timeoutMs,
       firstByteTimeoutMs: timeoutMs,
-      connections: CONCURRENCY,
+      // Endpoints may have one origin: those that do not answer must not keep others waiting for a connection.
+      connections: CONCURRENCY * Math.max(ports.length, 1),
     });
   }
 

@@ -196,6 +196,25 @@ for (const name of STORES) {
     t.notMatch(sending.lines.join(), 'laptop');
   });
 
+  t.test(`${name}: an endpoint that does not answer keeps no other one of its host waiting`, async (t) => {
+    const store = await open(t, name);
+    const { answers, received, url } = await startReceiver(t);
+    for (let count = 0; count < 4; count++) answers.push(() => undefined);
+    const sending = startSender(t, store, {
+      endpoints: {
+        hangs: { url, secret: SECRET, events: ['key.created'] },
+        works: { url, secret: SECRET, events: ['key.disabled'] },
+      },
+    });
+    for (let count = 0; count < 4; count++) await makeKey(store.ledger, `k${count}`);
+    await working('as many as an endpoint gets at once', sending, () => received.length === 4);
+    await store.ledger.disableKey('k0');
+    await working('the other endpoint has its message', sending, async () => {
+      return (await store.ledger.webhooks.list({ state: 'delivered' })).length === 1;
+    });
+    t.match(JSON.parse(received[4]?.body ?? ''), { type: 'key.disabled' });
+  });
+
   t.test(`${name}: a message is given up after its last pause, or when the receiver is gone`, async (t) => {
     const store = await open(t, name);
     const [failing, gone] = [await startReceiver(t), await startReceiver(t)];
