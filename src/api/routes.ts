@@ -41,7 +41,7 @@ import {
 } from './responses.ts';
 import { responseSocket } from './response-socket.ts';
 import { search, searchSchemaOf } from './search.ts';
-import { unservedReason } from './unserved-paths.ts';
+import { controlReason, unservedReason } from './unserved-paths.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 
 /** A public endpoint. `/svc` and `/aggregator` in its path stand for the configured prefixes. */
@@ -546,6 +546,8 @@ export class Router {
     const fault = pathFault(path);
     if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
     this.#served(path);
+    const reason = controlReason(path);
+    if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
     return this.#catchAll;
   }
 

@@ -1,6 +1,6 @@
 // Paths of the OpenAI and Anthropic interfaces that a gateway before several servers cannot serve, each with the reason. What such a
-// request makes would be known to one server alone, and the next request could reach another one. And paths of products of whose
-// interfaces the gateway has a part.
+// request makes would be known to one server alone, and the next request could reach another one. Paths of products of whose
+// interfaces the gateway has a part. And paths that administer model servers, which the gateway's credential may permit, but no client.
 
 import { type Product, productOf } from '../compat/index.ts';
 
@@ -52,6 +52,43 @@ export const UNSERVED_PATHS: readonly UnservedPath[] = [
   },
 ];
 
+/**
+ * Paths of model servers that change the server for all who use it, or read what is not for clients. With all paths below them, and
+ * below `/v1` too: a base URL may end with it.
+ */
+export const CONTROL_PATHS: readonly { readonly servers: string; readonly paths: readonly string[] }[] = [
+  {
+    servers: 'llama-server, LM Studio',
+    paths: ['/api/v1/models', '/lora-adapters', '/models/load', '/models/unload', '/props', '/slots'],
+  },
+  { servers: 'Ollama', paths: ['/api/blobs', '/api/copy', '/api/create', '/api/delete', '/api/pull', '/api/push'] },
+  {
+    servers: 'vLLM, SGLang',
+    paths: ['/load_lora_adapter', '/start_profile', '/stop_profile', '/unload_lora_adapter'],
+  },
+  {
+    servers: 'vLLM',
+    paths: [
+      ...['/collective_rpc', '/init_weight_transfer_engine', '/pause', '/reset_encoder_cache', '/reset_mm_cache'],
+      ...['/reset_prefix_cache', '/resume', '/scale_elastic_ep', '/sleep', '/update_weights', '/wake_up'],
+    ],
+  },
+  {
+    servers: 'SGLang',
+    paths: [
+      ...['/abort_request', '/attach_hicache_storage_backend', '/clear_hicache_storage_backend', '/close_session'],
+      ...['/configure_logging', '/continue_generation', '/destroy_weights_update_group'],
+      ...['/detach_hicache_storage_backend', '/dump_expert_distribution_record', '/flush_cache', '/freeze_gc'],
+      ...['/get_weights_by_name', '/init_weights_send_group_for_remote_instance', '/init_weights_update_group'],
+      ...['/load_lora_adapter_from_tensors', '/open_session', '/pause_generation', '/release_memory_occupation'],
+      ...['/resume_memory_occupation', '/send_weights_to_remote_instance', '/set_internal_state', '/slow_down'],
+      ...['/start_expert_distribution_record', '/stop_expert_distribution_record', '/update_weight_version'],
+      ...['/update_weights_from_disk', '/update_weights_from_distributed', '/update_weights_from_ipc'],
+      ...['/update_weights_from_tensor', '/weights_checker'],
+    ],
+  },
+];
+
 /** What there is of the interfaces of other products: nothing else below their paths is served. */
 const PRODUCT_REASONS: Readonly<Record<Product, string>> = {
   tavily: 'of Tavily there are POST /tavily/search and /tavily/extract',
@@ -61,6 +98,20 @@ const PRODUCT_REASONS: Readonly<Record<Product, string>> = {
 };
 
 const BY_PATH: ReadonlyMap<string, string> = new Map(UNSERVED_PATHS.map(({ path, reason }) => [path, reason]));
+
+const CONTROLS: ReadonlySet<string> = new Set(CONTROL_PATHS.flatMap(({ paths }) => paths));
+
+/** Why a POST to `path` does not pass to a server; undefined for all other paths. The path is read as a server may read it. */
+export function controlReason(path: string): string | undefined {
+  const read = path
+    .replaceAll(/%([\da-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+    .replaceAll(/;[^/]*/g, '')
+    .replace(/^\/v1(?=\/)/, '');
+  for (let end = read.length; end > 0; end = read.lastIndexOf('/', end - 1)) {
+    if (CONTROLS.has(read.slice(0, end))) return 'it administers model servers; call the server itself';
+  }
+  return undefined;
+}
 
 /** Why `path` is not served; undefined for all other paths. Slashes at the end do not matter. */
 export function unservedReason(path: string): string | undefined {

@@ -8,7 +8,7 @@ import { packageVersion } from '../../src/config/env.ts';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { PATH_ALIASES } from '../../src/api/path-aliases.ts';
 import { ROUTES } from '../../src/api/routes.ts';
-import { UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
+import { CONTROL_PATHS, UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
 import { settingsTable } from '../../src/config/describe.ts';
 import { SETTINGS } from '../../src/config/settings.ts';
 import type { Table } from '../../src/dialect/translation/field-table.ts';
@@ -316,6 +316,13 @@ function unservedPaths(): string {
   );
 }
 
+function controlPaths(): string {
+  return table(
+    ['Servers', 'POST'],
+    CONTROL_PATHS.map(({ paths, servers }) => [servers, paths.map((path) => `\`${path}\``).join(', ')]),
+  );
+}
+
 /** Page and name of every generated part. */
 /** What happens to the fields of a request that is translated: a table for each kind of object. */
 function fields(tables: readonly Table[]): string {
@@ -349,6 +356,7 @@ const PARTS: readonly { readonly page: string; readonly name: string; readonly w
   { page: 'docs/other-paths.md', name: 'other-paths', write: otherPaths },
   { page: 'docs/other-paths.md', name: 'path-aliases', write: pathAliases },
   { page: 'docs/other-paths.md', name: 'unserved-paths', write: unservedPaths },
+  { page: 'docs/other-paths.md', name: 'control-paths', write: controlPaths },
   { page: 'docs/kubernetes.md', name: 'values', write: helmValues },
   { page: 'docs/metrics.md', name: 'metrics', write: metrics },
   { page: 'docs/search-engines.md', name: 'engines', write: engines },

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
+import { CONTROL_PATHS, UNSERVED_PATHS } from '../../src/api/unserved-paths.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { OTHER_PATHS } from '../support/openai-paths.ts';
@@ -158,6 +158,29 @@ t.test('a path that only one server could serve is refused with its reason, what
     t.notMatch(await (await fetch(url + path)).text(), 'not served', path);
   }
   t.equal(crns[0]?.received.length, 0);
+});
+
+t.test('a path that administers model servers does not pass, however it is written', async (t) => {
+  const { crns, url } = await open(t, 1);
+  const paths = CONTROL_PATHS.flatMap((each) => each.paths);
+  const spellings = [
+    '/slots/0?action=erase',
+    '/v1/v1/slots/0',
+    '/%73lots%2f0',
+    '/slots;a=b/0',
+    '/%73lots/%ff',
+    '/models/load',
+  ];
+  for (const path of [...paths, ...paths.map((each) => `/v1${each}/`), ...spellings]) {
+    const response = await fetch(url + path, { method: 'POST', body: '{"model":"whisper-1"}' });
+    t.equal(response.status, 404, path);
+    t.equal(response.headers.get('x-headrace-error'), 'HR_ROUTE_UNSERVED', path);
+    t.match(await response.json(), { detail: /it administers model servers/ });
+  }
+  t.equal(crns[0]?.received.length, 0);
+  for (const path of ['/slot', '/slotsa', '/v1/sleepy', '/a/slots']) {
+    t.equal((await post(url + path, 'application/json', Buffer.from('{"model":"whisper-1"}'))).status, 200, path);
+  }
 });
 
 t.test('a WebSocket to /v1/realtime is refused with the reason', async (t) => {
