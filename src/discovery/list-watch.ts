@@ -187,7 +187,7 @@ class ListWatch<Item> {
   }
 
   #listed({ objects, version }: List): void {
-    this.#backoff.reset();
+    // The waits stay as long as they are until a watch has lasted: a list whose version no watch takes would be read again at once.
     this.#items.clear();
     for (const object of objects) this.#put(object);
     this.#version = version;

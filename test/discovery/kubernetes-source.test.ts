@@ -243,6 +243,23 @@ t.test('a version that is too old begins with a new list, and is no failure', as
   }
 });
 
+t.test('a list whose version no watch takes is read again less and less', async (t) => {
+  const api = await serve(t);
+  api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
+  for (let n = 0; n < 3; n++) api.refusals.push({ watch: true, status: 410 });
+  const run = start(t, api);
+  const { clock } = run.test;
+  const startMs = clock.now();
+  while (api.watches === 0) {
+    await new Promise((resolve) => void setImmediate(resolve));
+    // The timers of connections are longer.
+    if (clock.nextDueMs - clock.now() <= 2000) await run.turn();
+  }
+  const waitedMs = clock.now() - startMs;
+  t.ok(waitedMs >= 1750, `${waitedMs} ms: half of 500, 1,000 and 2,000 at least`);
+  t.same(run.urls, ONE);
+});
+
 t.test('an object that was deleted while the version was too old is gone after the new list', async (t) => {
   const api = await serve(t);
   api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
