@@ -149,8 +149,8 @@ export class DataPlane {
   readonly #reporter: Reporter;
   readonly #metrics = new Metrics();
   readonly #recent = new Recent(epochMs);
-  /** Differs from that of a plane which served as this thread before. */
-  readonly #generation: number = epochMs();
+  /** Greater than that of a plane which served as this thread before: no date, which could be set back. */
+  readonly #generation: number;
   #reports = 0;
   readonly #threadMetrics: ThreadMetrics;
   /** The same for the overview: each reading begins the next interval, so that every reader needs its own. */
@@ -211,6 +211,7 @@ export class DataPlane {
       clock,
       random: options.random,
     };
+    this.#generation = clock.now();
     this.#tokenCounter = new TokenCounter(this.#counting, () => clock.now());
     this.#reporter = new Reporter(this.#board, clock, options.tellOutcome);
     this.#threadMetrics = new ThreadMetrics(thread, options.system, clock);
