@@ -100,6 +100,8 @@ export class BillingService {
   #maintenance: ReturnType<Clock['setTimeout']> | null = null;
   #ledger: Ledger | null = null;
   #loaded = false;
+  /** The date by which keys were last found valid or expired. */
+  #dateMs = 0;
   #closed = false;
 
   constructor(options: BillingServiceOptions) {
@@ -326,6 +328,7 @@ export class BillingService {
   }
 
   async #readKeys(ledger: Ledger): Promise<void> {
+    this.#dateMs = this.#options.epochMs();
     const stored = await ledger.listKeys();
     const budgets = await ledger.budgets.list();
     const gone = new Set([...this.#keys.keys(), ...this.#unread.keys()]);
@@ -420,9 +423,14 @@ export class BillingService {
     };
   }
 
-  /** Brings in what other gateways have spent, now and regularly; and forgets keys that have expired. */
+  /**
+   * Brings in what other gateways have spent, now and regularly; and forgets keys that have expired. When the wall clock was set back,
+   * some of those that were forgotten are valid.
+   */
   async #readSpending(ledger: Ledger): Promise<void> {
     const { epochMs, log, tell } = this.#options;
+    if (epochMs() < this.#dateMs) this.#readAll(ledger);
+    this.#dateMs = epochMs();
     try {
       await this.#limits.read((query) => ledger.budgets.spending(query), false);
     } catch (error) {

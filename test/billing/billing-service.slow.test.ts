@@ -46,7 +46,7 @@ interface Running extends TestSystem {
 }
 
 /** A billing service over the store, and its one thread. */
-async function openService(url: string): Promise<Running> {
+async function openService(url: string, epochMs: () => number = systemEpochMs): Promise<Running> {
   const test = createTestSystem();
   const { clock, system } = test;
   const resolution = resolveSettings({ store: url });
@@ -55,7 +55,7 @@ async function openService(url: string): Promise<Running> {
   const told: BillingUpdate[] = [];
   const note = (fields: Record<string, unknown>, text: string): void => void lines.push({ fields, text });
   const service = new BillingService({
-    ...{ system, clock, settings: resolution.settings, threads: 1, epochMs: systemEpochMs },
+    ...{ system, clock, settings: resolution.settings, threads: 1, epochMs },
     log: { debug: note, info: note, warn: note, error: note } as unknown as Log,
     tell: (update) => void told.push(update),
     onKeys: () => undefined,
@@ -63,7 +63,7 @@ async function openService(url: string): Promise<Running> {
   await until(test, () => service.loaded);
   const leases = new LeaseCache({
     ...{ system, clock, leaseManager: service.leaseManager, memory: service.leaseMemory, thread: 0 },
-    ...{ epochMs: systemEpochMs, flushMs: 250, leasePico: 5e10 },
+    ...{ epochMs, flushMs: 250, leasePico: 5e10 },
   });
   return { ...test, service, leases, lines, told };
 }
@@ -167,6 +167,31 @@ t.test('a key that a sibling calls revoked is refused at once; the store has the
   await ledger.disableKey('key-1');
   await until(running, () => service.keys().length === 0);
   t.same(revoked, [hash], 'siblings are told');
+});
+
+t.test('keys that had expired by a clock that was a day ahead are back when it is set', async (t) => {
+  const url = `sqlite:${t.testdir()}/store.db`;
+  const ledger = await openTestLedger(url);
+  t.teardown(() => ledger.close());
+  await ledger.createAccount({ id: 'a' });
+  const nowMs = systemEpochMs();
+  await ledger.createKey({
+    ...{ id: 'k', hash: 'h', prefix: 'p', account: 'a', label: '' },
+    expiresMs: nowMs + 3_600_000,
+  });
+  let aheadMs = 0;
+  const running = await openService(url, () => nowMs + aheadMs);
+  const { service, system } = running;
+  t.teardown(async () => {
+    await service.close();
+    await system.terminate();
+  });
+  t.equal(service.keys().length, 1);
+  aheadMs = 86_400_000;
+  await until(running, () => service.keys().length === 0);
+  aheadMs = 0;
+  await until(running, () => service.keys().length === 1);
+  t.match(running.told.at(-1), { type: 'Keys', change: { reset: true, put: [{ hash: 'h' }] } });
 });
 
 t.test('a key is revoked before it is known what was spent of keys that came with it', async (t) => {
