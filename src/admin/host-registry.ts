@@ -80,6 +80,9 @@ interface Entry {
   probe: TimerHandle | null;
 }
 
+/** A timer that is later says that this process stood still, and has not read what hosts have announced meanwhile. */
+const STALL_MS = 1000;
+
 export class HostRegistry {
   #settings: HostRegistrySettings;
   readonly #deps: HostRegistryDeps;
@@ -162,9 +165,15 @@ export class HostRegistry {
 
   #expiryOf(name: string): TimerHandle {
     const { ttlMs } = this.#settings;
-    return this.#deps.clock.setTimeout(() => {
+    const { clock } = this.#deps;
+    const dueMs = clock.now() + ttlMs;
+    return clock.setTimeout(() => {
       const entry = this.#entries.get(name);
       if (entry === undefined) return;
+      if (clock.now() - dueMs > STALL_MS) {
+        entry.expiry = this.#expiryOf(name);
+        return;
+      }
       this.#drop(name, entry);
       this.#deps.log.warn({ host: name, url: entry.announced.url, silentMs: ttlMs }, 'host has fallen silent');
     }, ttlMs);

@@ -166,6 +166,31 @@ t.test('a host stays while it renews its registration, and is removed when it st
   t.equal(scene.changes(), 2);
 });
 
+t.test(
+  'hosts stay when the gateway itself stood still, and are removed if they do not announce themselves then',
+  async (t) => {
+    const manual = createManualClock();
+    let stoodStillMs = 0;
+    const clock = { ...manual, now: () => manual.now() + stoodStillMs };
+    const registry = new HostRegistry(SETTINGS, {
+      clock,
+      log: { info: () => {}, warn: () => {} },
+      onChange: () => {},
+      probe: async () => 200,
+    });
+    t.teardown(() => registry.close());
+    registry.announce(host('one'));
+    await new Promise((resolve) => void setImmediate(resolve));
+    stoodStillMs = 40_000;
+    manual.advance(30_000);
+    t.equal(registry.found.size, 1);
+    manual.advance(29_999);
+    t.equal(registry.found.size, 1);
+    manual.advance(1);
+    t.equal(registry.found.size, 0);
+  },
+);
+
 t.test('a host that deregisters is removed at once, also in the middle of a probe', async (t) => {
   const scene = setUp();
   scene.registry.announce(host('one'));
