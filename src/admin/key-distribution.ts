@@ -91,6 +91,8 @@ export class KeyDistribution {
   #keys: readonly SnapshotKey[] = [];
   #fingerprint = '';
   #signed: Signed | null = null;
+  /** Whether a host has asked for it: that host would refuse the same version as a repeat. */
+  #isHandedOut = false;
   #version = 0;
   /** Version of the last snapshot whose keys differ from the one before. */
   #changedAt = 0;
@@ -128,6 +130,7 @@ export class KeyDistribution {
     // The host has just started, maybe at the address of a host without support: all are asked again.
     for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
     if (this.#signed === null || Math.abs(this.#deps.wallMs() - this.#signed.atMs) >= REUSE_MS) this.#sign();
+    this.#isHandedOut = true;
     return this.#signed?.body ?? null;
   }
 
@@ -164,6 +167,7 @@ export class KeyDistribution {
         for (const host of this.#hosts.values()) host.held = 0;
       }
       this.#version = content.version;
+      this.#isHandedOut = false;
     } catch (error) {
       // Hosts keep what they have: better the old keys than none.
       this.#deps.log.error({ keys: this.#keys.length, problem: messageOf(error) }, 'keys cannot be distributed');
@@ -226,7 +230,9 @@ export class KeyDistribution {
   /** Asks if need be, then pushes. Throws when the host gave no usable answer: it is visited again. */
   async #serve(host: Host): Promise<void> {
     if (host.state !== 'supported') await this.#ask(host);
-    if (host.state !== 'supported' || this.#signed === null) return;
+    if (host.state !== 'supported') return;
+    if (this.#isHandedOut) this.#sign();
+    if (this.#signed === null) return;
     const { version, body } = this.#signed;
     const headers = { 'content-type': SNAPSHOT_TYPE, accept: 'application/json', 'user-agent': 'headrace' };
     const answer = await this.#send({ method: 'POST', url: this.#endpoint(host), headers, body });

@@ -231,6 +231,22 @@ t.test('a host that holds a later version gets a still later one', async (t) => 
   t.equal(held, START + 20_001);
 });
 
+t.test('a host that has asked for the keys and then registers is pushed a later version', async (t) => {
+  const scene = setUp(t);
+  scene.distribution.configure([A], []);
+  const asked = scene.distribution.snapshot() as Buffer;
+  let { version: held } = verifySnapshot(asked, { trusted: TRUSTED, nowMs: START, held: 0 });
+  scene.respond = ({ method, body }) => {
+    if (method === 'GET') return SUBSCRIBED;
+    held = verifySnapshot(body as Buffer, { trusted: TRUSTED, nowMs: START, held }).version;
+    return [200, {}];
+  };
+  scene.distribution.configure([A], ['http://one']);
+  await scene.turn();
+  t.match(scene.distribution.status(), [{ state: 'current' }]);
+  t.same(scene.problems, []);
+});
+
 t.test('a version too far in the future is ignored', async (t) => {
   const scene = setUp(t);
   scene.respond = ({ method }) => (method === 'GET' ? SUBSCRIBED : [409, { version: Number.MAX_SAFE_INTEGER }]);
