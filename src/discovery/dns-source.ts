@@ -112,6 +112,8 @@ class DnsSource {
   }
 
   #failed(problem: string): void {
+    // Nobody said meanwhile that there are none.
+    this.#absentSinceMs = null;
     this.#deps.onFailure(problem);
     this.#askAgain(this.#backoff.next());
   }

@@ -130,6 +130,23 @@ t.test('a name without records keeps its last servers for half a minute', async 
   }
 });
 
+t.test('the time in which name servers fail is none without records', async (t) => {
+  const { run, server } = await start(t, {}, (zone) => zone.set(NAME, [{ type: 'A', data: '10.0.0.1', ttl: 1 }]));
+  t.same(await run.next(), ['m http://10.0.0.1:8000']);
+  server.zone.set(NAME, 'NXDOMAIN');
+  await run.turn();
+  t.match(await run.next(), /has no records/);
+  server.zone.set(NAME, 'SERVFAIL');
+  for (let passedMs = 0; passedMs < 60_000; ) {
+    passedMs += await run.turn();
+    t.match(await run.next(), /SERVFAIL/);
+  }
+  server.zone.set(NAME, 'NXDOMAIN');
+  await run.turn();
+  t.match(await run.next(), /has no records; its last servers stay/);
+  t.same(run.urls, ['m http://10.0.0.1:8000']);
+});
+
 t.test('a name without records at the start has no servers', async (t) => {
   const { run } = await start(t);
   t.same(await run.next(), []);
