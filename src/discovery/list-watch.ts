@@ -61,6 +61,8 @@ const WATCH_S = 120;
 const SILENT_MS = 15_000;
 /** A watch that ends sooner is tried again with a wait. */
 const SHORT_WATCH_MS = 1000;
+/** The longest wait that an API server may ask for: pages of proxies ask for hours, in which pods come and go. */
+const LONGEST_ASKED_MS = 60_000;
 /** Changes within this time are told together. */
 const TOGETHER_MS = 20;
 
@@ -76,7 +78,7 @@ class Problem extends Error {
   constructor(message: string, consequence: Consequence = 'again', retryAfterMs = 0) {
     super(message);
     this.consequence = consequence;
-    this.retryAfterMs = retryAfterMs;
+    this.retryAfterMs = Math.min(retryAfterMs, LONGEST_ASKED_MS);
   }
 }
 

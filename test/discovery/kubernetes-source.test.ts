@@ -342,6 +342,22 @@ t.test('an API server that asks to wait is waited for', async (t) => {
   t.equal(run.test.clock.now() - startMs, 4020);
 });
 
+t.test('an API server that asks to wait for an hour is asked again after a minute', async (t) => {
+  const api = await serve(t);
+  api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
+  api.refusals.push({ watch: false, status: 503, retryAfter: 3600 });
+  const run = start(t, api);
+  t.match(await run.next(), /answered 503/);
+  const { clock } = run.test;
+  const startMs = clock.now();
+  while (run.urls.length === 0) {
+    await new Promise((resolve) => void setImmediate(resolve));
+    if (clock.nextDueMs - startMs <= 60_000) await run.turn();
+  }
+  t.equal(clock.now() - startMs, 60_000);
+  t.same(run.urls, ONE);
+});
+
 t.test('what was found stays while the API server refuses', async (t) => {
   const api = await serve(t);
   api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
