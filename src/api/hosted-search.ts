@@ -255,6 +255,11 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     this.#refuse(status, [], this.#translated(status, Buffer.from(JSON.stringify(body))));
   }
 
+  tooLong(): void {
+    // Another try would end as this one.
+    this.broken('HR_ANSWER_UNTRANSLATABLE');
+  }
+
   /** Whole events of the round. False: the client has to read first. */
   events(piece: Buffer): boolean {
     this.#noteHead();
@@ -324,7 +329,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     }
     this.#wholeBytes += events.byteLength;
     if (this.#wholeBytes <= MAX_WHOLE_BYTES) this.#whole.push(Buffer.from(events));
-    else this.broken('HR_ANSWER_UNTRANSLATABLE');
+    else this.tooLong();
   }
 
   #start(): void {
@@ -401,13 +406,12 @@ class Round implements ResponseSink {
     if (!this.#streams) {
       this.#bytes += bytes.byteLength;
       if (this.#bytes <= MAX_WHOLE_BYTES) this.#parts.push(Buffer.from(bytes));
-      // Another try would end as this one.
-      else this.#run.broken('HR_ANSWER_UNTRANSLATABLE');
+      else this.#run.tooLong();
       return true;
     }
     const whole = this.#splitter.push(bytes);
     if (this.#splitter.midEvent) {
-      this.#run.broken('HR_ANSWER_UNTRANSLATABLE');
+      this.#run.tooLong();
       return true;
     }
     return whole === undefined || this.#run.events(whole);

@@ -43,6 +43,11 @@ const MAX_SHOWN_URL_CHARS = 2048;
 /** Most bytes of arguments of the function that are read. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
 
+/** Most bytes of texts and calls of one round, which are kept to its end. */
+const ROUND_BYTES = 16 * 1024 * 1024;
+/** What a call takes beside its texts. */
+const CALL_BYTES = 256;
+
 /** Finish reasons of an answer that is none. */
 const FAILURES: ReadonlySet<string> = new Set(['error', 'abort']);
 
@@ -69,6 +74,8 @@ export interface LoopIo {
   finished(): void;
   /** The model broke off. `writer` can say it where the answer has begun. */
   failed(error: ServerError, writer: AnswerWriter): void;
+  /** A round is longer than what is kept of one. */
+  tooLong(): void;
   nowMs(): number;
   /** The time of day in milliseconds since 1970. */
   epochMs(): number;
@@ -125,6 +132,7 @@ export class SearchLoop implements ChatBlocksListener {
   #calls: ClientCall[] = [];
   #choice: Members = {};
   #hasEnded = false;
+  #roundBytes = 0;
 
   constructor(request: HostedRequest, io: LoopIo) {
     this.#request = request;
@@ -141,7 +149,9 @@ export class SearchLoop implements ChatBlocksListener {
 
   /** Whole events of the model's answer. */
   events(piece: Buffer): void {
-    if (!this.#isOver) this.#blocks.read(piece);
+    if (this.#isOver) return;
+    this.#blocks.read(piece);
+    if (this.#roundBytes > ROUND_BYTES && !this.#isOver) this.#io.tooLong();
   }
 
   /** The model's answer has ended. */
@@ -179,14 +189,17 @@ export class SearchLoop implements ChatBlocksListener {
 
   /** @internal */
   onBlock(kind: BlockKind, call: { readonly id: string; readonly name: string } | null): void {
-    if (kind === 'call' && call !== null) this.#calls.push({ id: call.id, name: call.name, arguments: '' });
     this.#kind = kind;
+    if (kind !== 'call' || call === null) return;
+    this.#calls.push({ id: call.id, name: call.name, arguments: '' });
+    this.#roundBytes += CALL_BYTES + call.id.length + call.name.length;
   }
 
   #kind: BlockKind = 'text';
 
   /** @internal */
   onText(bytes: Buffer, start: number, end: number): void {
+    this.#roundBytes += end - start;
     const text = JSON.parse(`"${bytes.toString('utf8', start, end)}"`) as string;
     if (this.#kind === 'text') {
       this.#text += text;
@@ -233,6 +246,7 @@ export class SearchLoop implements ChatBlocksListener {
     this.#calls = [];
     this.#choice = {};
     this.#hasEnded = false;
+    this.#roundBytes = 0;
     const body: Members = {
       ...rest,
       ...this.#limits(),

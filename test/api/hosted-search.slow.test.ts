@@ -165,6 +165,25 @@ t.test("errors of the gateway behind a search have the gateway's form", async (t
   }
 });
 
+t.test('a stream breaks off when a round is longer than what is kept of one', async (t) => {
+  const hosted = await shared();
+  const part = 'x'.repeat(1_000_000);
+  const kinds: readonly Json[] = [
+    { content: part },
+    { reasoning_content: part },
+    { tool_calls: [{ index: 0, id: 'call_0', type: 'function', function: { name: 'read', arguments: part } }] },
+  ];
+  for (const delta of kinds) {
+    const parts = Array.from({ length: 20 }, () => chunk(delta));
+    hosted.chat.play(searches('mill'), chatStream(...parts, finish('stop')));
+    const ask = { messages: hi, web_search_options: {}, tools: [READ], stream: true };
+    const answer = await (await hosted.post('/v1/chat/completions', ask)).text();
+    const kind = Object.keys(delta)[0] as string;
+    t.match(answer.slice(-500), /"error":\{"message":"The answer of the server cannot be translated/, kind);
+    t.ok(answer.length < 18_000_000, kind);
+  }
+});
+
 t.test('without the setting, and for models whose servers have the tool, requests go on as they are', async (t) => {
   const off = await startHosted(root, { ...OPTIONS, webSearchTool: false });
   off.chat.play(says('Hello.'));

@@ -51,6 +51,9 @@ function play(dialect: DialectName, body: Json, { found = FOUND, page = [200, PA
     failed: (error) => {
       throw new Error(error.message);
     },
+    tooLong: () => {
+      throw new Error('a round is too long');
+    },
     nowMs: () => 0,
     epochMs: () => 0,
     uniqueId: () => String(++ids),

@@ -32,6 +32,7 @@ for (const [dialect, body] of BODIES) {
       output: (events) => (bytes += events.byteLength),
       finished: () => t.fail('the model has not answered'),
       failed: (error) => t.fail(error.message),
+      tooLong: () => t.fail('the round is too long'),
       nowMs: () => 0,
       epochMs: () => 0,
       uniqueId: () => String(++ids),
