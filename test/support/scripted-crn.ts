@@ -346,7 +346,8 @@ class Answer {
       }
       case '/v1/responses': {
         const type = 'response.completed';
-        return this.#event(type, { type, response: { output: [], ...usage } });
+        // Without an id it would be no response.
+        return this.#event(type, { type, response: { id: `resp_${this.#id}`, output: [], ...usage } });
       }
       case '/v1/messages':
         return (
