@@ -212,6 +212,9 @@ const LOCK: Match = {
     order by account, id for update`,
 };
 
+/** Leaves out what is locked: who removes old responses, in their order, waits for nobody. Later there is another round. */
+const SKIPPING = 'for update skip locked';
+
 /** Responses that a change expects to be there. */
 function keysOf(change: ResponseChange): readonly ResponseKey[] {
   switch (change.type) {
@@ -252,6 +255,12 @@ function isStorable(name: string): boolean {
 
 function itemRows({ account, id }: ResponseKey, items: readonly string[]): Row[] {
   return items.filter(isStorable).map((item) => ({ account, item, response: id }));
+}
+
+/** Rows by their account, and this column. */
+function inOrder(rows: readonly Row[], column: string): Row[] {
+  const nameIn = (row: Row): string => `${text(row, 'account')}\n${text(row, column)}`;
+  return [...rows].sort((one, other) => (nameIn(one) < nameIn(other) ? -1 : 1));
 }
 
 class StoredResponses implements ResponseRecords {
@@ -319,7 +328,7 @@ class StoredResponses implements ResponseRecords {
           where account = $1 and id = $2 and ${RUNS}${ofHolder} returning id`;
         const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
         const added = itemRows(change.end, items);
-        if (rows.length > 0 && added.length > 0) await session.write(INSERT_ITEMS, added);
+        if (rows.length > 0 && added.length > 0) await session.write(INSERT_ITEMS, inOrder(added, 'item'));
         if (rows.length > 0 && change.event !== null) await this.#addEvents(session, change.event);
         return rows.length > 0;
       }
@@ -366,12 +375,16 @@ class StoredResponses implements ResponseRecords {
     });
     const fresh = added.filter((_, at) => isNew[at]);
     if (fresh.length === 0) return isNew;
+    // In one order too: another gateway may add the same ids, of a server that gives them twice.
     await session.write(
       INSERT,
-      fresh.map((row) => this.#rowOf(row)),
+      inOrder(
+        fresh.map((row) => this.#rowOf(row)),
+        'id',
+      ),
     );
     const items = fresh.flatMap(({ record }) => itemRows(record, record.items));
-    if (items.length > 0) await session.write(INSERT_ITEMS, items);
+    if (items.length > 0) await session.write(INSERT_ITEMS, inOrder(items, 'item'));
     return isNew;
   }
 
@@ -494,7 +507,7 @@ class StoredResponses implements ResponseRecords {
   }
 
   async prune(): Promise<number> {
-    return await this.#deleteRounds('where expires_ms <= $1 order by expires_ms', [BigInt(this.#dateMs())]);
+    return await this.#deleteRounds('where expires_ms <= $1 order by expires_ms', [BigInt(this.#dateMs())], SKIPPING);
   }
 
   async evict(account: string, mostBytes: number): Promise<{ removed: number; bytes: number }> {
@@ -505,20 +518,21 @@ class StoredResponses implements ResponseRecords {
     const old = `where account = $1 and not ${RUNS} and id in (select id from
       (select id, sum(bytes) over (order by created_ms desc, id desc) as newer from responses where account = $1) as sums
       where newer > $2)`;
-    const removed = await this.#deleteRounds(old, [account, BigInt(mostBytes)]);
+    const removed = await this.#deleteRounds(old, [account, BigInt(mostBytes)], SKIPPING);
     const [after] = await this.#database.snapshot((session) => session.all(sum, [account]));
     return { removed, bytes: Number(after?.['bytes'] ?? 0) };
   }
 
   deleteAccount(account: string): Promise<number> {
-    return this.#deleteRounds('where account = $1', [account]);
+    return this.#deleteRounds('where account = $1 order by account, id', [account], 'for update');
   }
 
-  async #deleteRounds(where: string, values: readonly Cell[]): Promise<number> {
-    const sql = `delete from responses where (account, id) in
-      (select account, id from responses ${where} limit ${PRUNE_ROWS}) returning id`;
+  async #deleteRounds(where: string, values: readonly Cell[], lock: string): Promise<number> {
+    const sql = (session: Session): string => `with old as materialized
+        (select account, id from responses ${where} limit ${PRUNE_ROWS} ${session.holdsWriteLock ? '' : lock})
+      delete from responses where (account, id) in (select account, id from old) returning id`;
     for (let removed = 0; ;) {
-      const rows = await this.#database.transaction((session) => session.all(sql, values));
+      const rows = await this.#database.transaction((session) => session.all(sql(session), values));
       removed += rows.length;
       if (rows.length < PRUNE_ROWS) return removed;
     }

@@ -222,3 +222,24 @@ for (const name of STORES) {
     t.equal((await responses.renew('h', DAY_MS)).length, ids.length);
   });
 }
+
+for (const name of STORES) {
+  t.test(`${name}: who adds, changes and removes the same responses does not wait in a circle`, async (t) => {
+    const { ledger, again, pass } = await openStore(t, name);
+    const { responses } = ledger;
+    const other = (await again()).responses;
+    const ids = Array.from({ length: 400 }, (_, at) => `r${at}`).sort();
+    // The oldest ones are the last ones by their ids.
+    const added = ids.map((id, at) => add(record(id, null, { createdMs: START_MS - at }), DAY_MS - at));
+    const touch: ResponseChange = { type: 'touch', account: 'a', ids, ttlMs: DAY_MS };
+    for (let round = 0; round < 5; round++) {
+      for (const remove of [() => other.evict('a', 0), () => other.prune(), () => other.deleteAccount('a')]) {
+        await Promise.all([responses.apply(added), other.apply([...added].reverse())]);
+        pass(DAY_MS);
+        await Promise.all([remove(), responses.apply([touch])]);
+        await responses.deleteAccount('a');
+      }
+    }
+    t.equal((await responses.counts()).responses, 0);
+  });
+}
