@@ -274,6 +274,27 @@ t.test('a background response whose end the store has refused is failed', async 
   t.same(told, [false, true, true], 'a thread that ends hears nothing more');
 });
 
+t.test('a background response begins and ends although the answers to both commits are lost', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, count, ledger, settle, store } = fixture;
+  const loseNext = (): void => {
+    fixture.onApply = async (changes) => {
+      fixture.onApply = null;
+      await ledger.responses.apply(changes);
+      throw away();
+    };
+  };
+  loseNext();
+  t.equal(await ask(store.begin(queued('b1'), false, () => undefined).then(() => 'begun')), 'begun');
+  const told: boolean[] = [];
+  const end = { account: 'a', id: 'b1', status: 'completed', output: '[]', response: '{}', items: [] } as const;
+  loseNext();
+  store.end(end, (counts) => told.push(counts));
+  await settle(100);
+  t.same(told, [true], 'so that it is charged');
+  t.equal(count('headrace_responses_background_total', 'completed'), 1);
+});
+
 t.test('the queue is bounded: first responses are not recorded any more, then they are dropped', async (t) => {
   const fixture = await startStore(t);
   const { count, settle, store } = fixture;

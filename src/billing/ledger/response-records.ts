@@ -73,7 +73,10 @@ export type ResponseChange =
     }
   | { readonly type: 'events'; readonly events: ResponseEvents }
   | { readonly type: 'progress'; readonly key: ResponseKey; readonly holder: string; readonly response: string }
-  /** Done only while it runs. `holder`: and only by its holder. `event`: its last one, where it has not been written before. */
+  /**
+   * Done only while it runs. `holder`: and only by its holder, whose repeat of a change that was made counts as made. `event`: the last
+   * event, where it has not been written before.
+   */
   | {
       readonly type: 'end';
       readonly end: ResponseEnd;
@@ -298,10 +301,15 @@ class StoredResponses implements ResponseRecords {
     switch (change.type) {
       case 'begin': {
         const { hasEvents, holder, leaseMs, record, ttlMs } = change;
+        const { account, id } = record;
         const [isNew] = await this.#insert(session, [{ record, ttlMs, holder, hasEvents }]);
-        if (isNew !== true) return false;
+        if (isNew !== true) {
+          // A repeat, where the answer to the commit was lost.
+          const own = `select id from responses where account = $1 and id = $2 and holder = $3 and ${RUNS}`;
+          return (await session.all(own, [account, id, holder])).length > 0;
+        }
         const sql = `update responses set lease_ms = ${this.#nowMs} + $3 where account = $1 and id = $2`;
-        await session.all(sql, [record.account, record.id, BigInt(leaseMs)]);
+        await session.all(sql, [account, id, BigInt(leaseMs)]);
         return true;
       }
       case 'events': {
@@ -327,10 +335,17 @@ class StoredResponses implements ResponseRecords {
         const sql = `update responses set status = $3, output = $4, response = $5, bytes = bytes + $6, lease_ms = null
           where account = $1 and id = $2 and ${RUNS}${ofHolder} returning id`;
         const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
+        if (rows.length === 0) {
+          if (change.holder === null) return false;
+          // A repeat, where the answer to the commit was lost.
+          const same = `select id from responses where account = $1 and id = $2 and status = $3 and output = $4 and response = $5
+            and holder = $6`;
+          return (await session.all(same, [...values, change.holder])).length > 0;
+        }
         const added = itemRows(change.end, items);
-        if (rows.length > 0 && added.length > 0) await session.write(INSERT_ITEMS, inOrder(added, 'item'));
-        if (rows.length > 0 && change.event !== null) await this.#addEvents(session, change.event);
-        return rows.length > 0;
+        if (added.length > 0) await session.write(INSERT_ITEMS, inOrder(added, 'item'));
+        if (change.event !== null) await this.#addEvents(session, change.event);
+        return true;
       }
       case 'touch': {
         const { account, ids, ttlMs } = change;

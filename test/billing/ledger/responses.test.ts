@@ -197,6 +197,30 @@ for (const name of STORES) {
     t.same(await responses.apply([events(11, 12)]), [false], 'nothing is kept of what is deleted');
     t.same(await responses.eventsAfter(key, -1, 10), []);
   });
+
+  t.test(`${name}: what its gateway repeats counts, as where the answer to a commit was lost`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const { responses } = ledger;
+    const queued = record('b1', null, { status: 'queued', output: '[]', items: [] });
+    const begin = (holder: string): ResponseChange => ({
+      ...{ type: 'begin', record: queued, ttlMs: DAY_MS, holder, leaseMs: DAY_MS, hasEvents: true },
+    });
+    t.same(await responses.apply([begin('h')]), [true]);
+    t.same(await responses.apply([begin('h')]), [true]);
+    t.same(await (await again()).responses.apply([begin('other')]), [false], 'of another one the id is taken');
+    const end = (output: string, holder: string | null): ResponseChange => ({
+      type: 'end',
+      end: { account: 'a', id: 'b1', status: 'completed', output, response: '{"output":null}', items: [] },
+      ...{ holder, event: null },
+    });
+    t.same(await responses.apply([end('["done"]', 'h')]), [true]);
+    t.same(await responses.apply([end('["done"]', 'h')]), [true]);
+    const others = [end('["other"]', 'h'), end('["done"]', 'other'), end('["done"]', null)];
+    t.same(await responses.apply(others), [false, false, false], 'another end does not');
+    t.same(await responses.apply([begin('h')]), [false]);
+    const { bytes } = await responses.counts();
+    t.equal(bytes, Buffer.byteLength('["in b1"][]{"id":"b1","output":null}["done"]{"output":null}'));
+  });
 }
 
 for (const name of STORES) {
