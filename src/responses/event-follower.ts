@@ -113,8 +113,8 @@ export class EventFollower implements ExchangeListener, LiveFollower {
 
   /** The last event of these, as the next one of the client. */
   #endOf({ data }: ResponseEvents): Buffer {
-    const json = Buffer.from(parseEvents(data).at(-1)?.data ?? '{}');
-    return Buffer.from(numberedEvent('response.failed', json, this.#last + 1, null));
+    const { data: json = '{}', event = '' } = parseEvents(data).at(-1) ?? {};
+    return Buffer.from(numberedEvent(event, Buffer.from(json), this.#last + 1, null));
   }
 
   /** The client hears that the stream is not complete: it may go on behind the last number. */

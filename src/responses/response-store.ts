@@ -628,7 +628,7 @@ class ResponseStore {
   #end(
     end: ResponseEnd,
     holder: string | null,
-    event: ResponseEvents | null,
+    event: ((number: number) => string) | null,
     done: (ended: boolean | null) => void,
   ): void {
     const name = nameOf(end);
@@ -655,16 +655,13 @@ class ResponseStore {
     if (found === undefined || !isRunning(found)) return;
     const error = JSON.stringify({ code: 'server_error', message: reason });
     const end = endOf(found, 'failed', { status: '"failed"', error });
-    const event = found.hasEvents ? await this.#failedEvent(end) : null;
-    await new Promise((resolve) => this.#end(end, holder, event, resolve));
+    await this.#stop(found, end, holder, 'response.failed');
   }
 
-  /** The event behind those that the response has: else its stream would end as if all had come. */
-  async #failedEvent({ account, id, output, response }: ResponseEnd): Promise<ResponseEvents> {
-    const waiting = this.#pendingEvents.get(nameOf({ account, id })) ?? [];
-    const number = Math.max(await this.#records.lastEvent({ account, id }), waiting.at(-1)?.last ?? -1) + 1;
-    const data = numberedEvent('response.failed', null, number, responseOf({ output, response }).toString());
-    return { account, id, first: number, last: number, data };
+  /** The event is behind those that the response has: else its stream would end as if all had come. */
+  async #stop({ hasEvents }: StoredResponse, end: ResponseEnd, holder: string | null, type: string): Promise<void> {
+    const event = (number: number): string => numberedEvent(type, null, number, responseOf(end).toString());
+    await new Promise((resolve) => this.#end(end, holder, hasEvents ? event : null, resolve));
   }
 
   async #cancel(key: ResponseKey): Promise<Found> {
@@ -672,7 +669,8 @@ class ResponseStore {
     if (found === null || found === 'away' || !isRunning(found)) return found;
     const end = endOf(found, 'cancelled', { status: '"cancelled"' });
     const run = this.#runs.get(nameOf(key));
-    await new Promise((resolve) => this.#end(end, null, null, resolve));
+    // Official clients know of three events that end a response, and none of them is for this.
+    await this.#stop(found, end, null, 'response.incomplete');
     run?.runner.tell({ type: 'Cancel', key });
     return await this.#look(key);
   }
@@ -688,18 +686,18 @@ class ResponseStore {
       const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
       if (stored.length > 0) return { kind: 'events', batches: stored, ended: false };
       if (pending.length > 0) return { kind: 'events', batches: pending, ended: false };
-      if (!isRunning(found)) return { kind: 'events', batches: await this.#failedBefore(found, after), ended: true };
+      if (!isRunning(found)) return { kind: 'events', batches: await this.#stoppedBefore(found, after), ended: true };
       if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], ended: false };
       await this.#next(name, untilMs);
     }
   }
 
   /**
-   * The last events of a response that others have failed while its gateway had events that it could not write: a client that has got those
+   * The last events of a response that others have ended while its gateway had events that were not written: a client that has got those
    * is behind the end that is kept.
    */
-  async #failedBefore(found: StoredResponse, after: number): Promise<readonly ResponseEvents[]> {
-    if (found.status !== 'failed') return [];
+  async #stoppedBefore(found: StoredResponse, after: number): Promise<readonly ResponseEvents[]> {
+    if (found.status !== 'failed' && found.status !== 'cancelled') return [];
     const last = await this.#records.lastEvent(found);
     return last >= 0 && last < after ? await this.#records.eventsAfter(found, last - 1, 1) : [];
   }

@@ -188,6 +188,8 @@ t.test('every life of a background response ends once', async (t) => {
       t.equal(JSON.parse(found.response).status, found.status, why);
       t.equal(JSON.parse(found.response).id, 'resp_1', why);
       if (found.status === 'completed') t.match(batches.at(-1)?.data, /event: response\.completed\n/, why);
+      if (found.status === 'cancelled')
+        t.match(batches.at(-1)?.data, /^event: response\.incomplete\n.*"cancelled"/, why);
     }
     await system.terminate();
     await ledger.close();

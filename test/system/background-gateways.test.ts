@@ -32,7 +32,14 @@ for (const shared of ['sqlite', 'postgres'] as const) {
     const cancelled = await call(other, `/v1/responses/${second}/cancel`, { method: 'POST' });
     t.match(cancelled.json, { status: 'cancelled' });
     await until('the gateway that runs it stops', () => crn.left() === 1);
-    t.equal((await follows).status, 200, 'the stream ends');
+    const isEnd = { type: 'response.incomplete', response: { id: second, status: 'cancelled' } };
+    t.match(eventsIn((await follows).text).at(-1), isEnd, 'the stream says so at its end');
+    const { text } = await call(url, `/v1/responses/${second}?stream=true`);
+    t.match(eventsIn(text).at(-1), isEnd, 'for those who come later too');
+    t.same(
+      eventsIn(text).map((event) => event.sequence_number),
+      eventsIn(text).map((_, at) => at),
+    );
     t.equal(await statusOf(url, second), 'cancelled');
   });
 }

@@ -75,13 +75,13 @@ export type ResponseChange =
   | { readonly type: 'progress'; readonly key: ResponseKey; readonly holder: string; readonly response: string }
   /**
    * Done only while it runs. `holder`: and only by its holder, whose repeat of a change that was made counts as made. `event`: the last
-   * event, where it has not been written before.
+   * event, where it has not been written before, with the number that it is given.
    */
   | {
       readonly type: 'end';
       readonly end: ResponseEnd;
       readonly holder: string | null;
-      readonly event: ResponseEvents | null;
+      readonly event: ((number: number) => string) | null;
     }
   /** Keeps the responses of a conversation for `ttlMs` from now on. */
   | { readonly type: 'touch'; readonly account: string; readonly ids: readonly string[]; readonly ttlMs: number }
@@ -142,6 +142,9 @@ export interface ResponseRecords {
 }
 
 const RUNS = "status in ('queued', 'in_progress')";
+
+/** Others have ended it: its last event is theirs. */
+const STOPPED = "status in ('failed', 'cancelled')";
 
 /** PostgreSQL has no text with it. A name that holds it is of nothing that is stored. */
 const NUL = '\0';
@@ -313,13 +316,8 @@ class StoredResponses implements ResponseRecords {
         return true;
       }
       case 'events': {
-        const { account, id } = change.events;
-        // Nothing is kept of a response that was deleted meanwhile, and nothing behind the event with which others have failed it.
-        const sql = `select id from responses where account = $1 and id = $2 and status <> 'failed'`;
-        const [row] = await session.all(sql, [account, id]);
-        if (row === undefined) return false;
-        await this.#addEvents(session, change.events);
-        return true;
+        // Nothing is kept of a response that was deleted meanwhile, and nothing behind the event with which others have ended it.
+        return await this.#addEvents(session, change.events, `not ${STOPPED}`);
       }
       case 'progress': {
         const { holder, key, response } = change;
@@ -344,7 +342,11 @@ class StoredResponses implements ResponseRecords {
         }
         const added = itemRows(change.end, items);
         if (added.length > 0) await session.write(INSERT_ITEMS, inOrder(added, 'item'));
-        if (change.event !== null) await this.#addEvents(session, change.event);
+        if (change.event !== null) {
+          const number = (await this.#lastEvent(session, change.end)) + 1;
+          const event = { account, id, first: number, last: number, data: change.event(number) };
+          await this.#addEvents(session, event, 'true');
+        }
         return true;
       }
       case 'touch': {
@@ -365,11 +367,17 @@ class StoredResponses implements ResponseRecords {
     }
   }
 
-  async #addEvents(session: Session, { account, data, first, id, last }: ResponseEvents): Promise<void> {
-    const events = { account, response: id, first: BigInt(first), last: BigInt(last), data };
-    await session.write(INSERT_EVENTS, [events]);
-    const sql = 'update responses set bytes = bytes + $3 where account = $1 and id = $2';
-    await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
+  /** Locks the response first: the number of a last event is the next one until its transaction ends. */
+  async #addEvents(
+    session: Session,
+    { account, data, first, id, last }: ResponseEvents,
+    condition: string,
+  ): Promise<boolean> {
+    const sql = `update responses set bytes = bytes + $3 where account = $1 and id = $2 and ${condition} returning id`;
+    const [row] = await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
+    if (row === undefined) return false;
+    await session.write(INSERT_EVENTS, [{ account, response: id, first: BigInt(first), last: BigInt(last), data }]);
+    return true;
   }
 
   /** Adds responses; answers for each with whether its id was free and can be stored. */
@@ -500,9 +508,13 @@ class StoredResponses implements ResponseRecords {
     }));
   }
 
-  async lastEvent({ account, id }: ResponseKey): Promise<number> {
+  async lastEvent(key: ResponseKey): Promise<number> {
+    return await this.#database.snapshot((session) => this.#lastEvent(session, key));
+  }
+
+  async #lastEvent(session: Session, { account, id }: ResponseKey): Promise<number> {
     const sql = 'select max(last) as last from response_events where account = $1 and response = $2';
-    const [row] = await this.#database.snapshot((session) => session.all(sql, [account, id]));
+    const [row] = await session.all(sql, [account, id]);
     return Number(row?.['last'] ?? -1);
   }
 

@@ -3,7 +3,6 @@
 import t from 'tap';
 import type {
   ResponseChange,
-  ResponseEvents,
   ResponseRecord,
   ResponseRecords,
   ResponseStatus,
@@ -147,7 +146,7 @@ for (const name of STORES) {
       id: string,
       status: Exclude<ResponseStatus, 'queued' | 'in_progress'>,
       holder: string | null,
-      event: ResponseEvents | null = null,
+      event: ((number: number) => string) | null = null,
     ): ResponseChange => ({
       type: 'end',
       end: { account: 'a', id, status, output: '["done"]', response: '{"output":null}', items: ['msg_done'] },
@@ -160,9 +159,9 @@ for (const name of STORES) {
     t.same(await responses.renew('someone else', DAY_MS), []);
     t.same(await other.apply([end('b1', 'completed', 'another holder')]), [false]);
     t.same(await responses.apply([{ type: 'progress', key, holder: 'h', response: '{"output":null,"x":1}' }]), [true]);
-    const events = (first: number, last: number): ResponseChange => ({
+    const events = (first: number, last: number, id = 'b1'): ResponseChange => ({
       type: 'events',
-      events: { account: 'a', id: 'b1', first, last, data: `${first}-${last}` },
+      events: { account: 'a', id, first, last, data: `${first}-${last}` },
     });
     t.same(await responses.apply([events(0, 4), events(5, 9), events(10, 10)]), [true, true, true]);
     t.same(
@@ -176,20 +175,19 @@ for (const name of STORES) {
     );
     t.same(await other.apply([end('b1', 'cancelled', null)]), [true], 'cancelled elsewhere');
     t.same(await responses.apply([end('b1', 'completed', 'h')]), [false], 'the cancel holds');
+    t.same(await responses.apply([events(11, 12)]), [false], 'nothing comes behind it');
     t.match(await responses.find(key), { status: 'cancelled', output: '["done"]' });
     t.same(await responses.renew('h', DAY_MS), []);
     t.same(await responses.apply([begin('b2', -1)]), [true]);
     t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
     t.same(await other.lost(10), [{ account: 'a', id: 'b2' }]);
-    const failed = { account: 'a', id: 'b2', first: 3, last: 3, data: 'failed' };
-    const failedAgain = { ...failed, data: 'failed again' };
-    t.same(await other.apply([end('b2', 'failed', null, failed), end('b2', 'failed', null, failedAgain)]), [
-      true,
-      false,
-    ]);
-    t.same(await responses.apply([{ type: 'events', events: { ...failed, first: 4, last: 4 } }]), [false]);
-    t.match(await responses.eventsAfter({ account: 'a', id: 'b2' }, -1, 9), [failed], 'the last event, once');
-    t.equal((await responses.eventsAfter({ account: 'a', id: 'b2' }, -1, 9)).length, 1);
+    await responses.apply([events(0, 2, 'b2')]);
+    const fail = end('b2', 'failed', null, (number) => `failed ${number}`);
+    t.same(await other.apply([fail, fail]), [true, false]);
+    t.same(await responses.apply([events(4, 4, 'b2')]), [false]);
+    const last = { account: 'a', id: 'b2', first: 3, last: 3, data: 'failed 3' };
+    t.match(await responses.eventsAfter({ account: 'a', id: 'b2' }, 2, 9), [last], 'the last event, once');
+    t.equal((await responses.eventsAfter({ account: 'a', id: 'b2' }, 2, 9)).length, 1);
     t.same([await other.lastEvent({ account: 'a', id: 'b2' }), await other.lastEvent(key)], [3, 10]);
     t.equal(await other.lastEvent({ account: 'a', id: 'b3' }), -1);
     t.same(await other.lost(10), []);
@@ -248,6 +246,31 @@ for (const name of STORES) {
 }
 
 for (const name of STORES) {
+  t.test(`${name}: the last event of a cancel is behind all that are kept`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const { responses } = ledger;
+    const other = (await again()).responses;
+    for (let round = 0; round < 20; round++) {
+      const id = `b${round}`;
+      const queued = record(id, null, { status: 'queued', output: '[]', items: [] });
+      await responses.apply([
+        { type: 'begin', record: queued, ttlMs: DAY_MS, holder: 'h', leaseMs: DAY_MS, hasEvents: true },
+      ]);
+      const runs = async (): Promise<void> => {
+        for (let first = 0; ; first += 2) {
+          const events = { account: 'a', id, first, last: first + 1, data: `${first} ${first + 1} ` };
+          if (!(await responses.apply([{ type: 'events', events }]))[0]) return;
+        }
+      };
+      const end = { account: 'a', id, status: 'cancelled', output: '[]', response: '{}', items: [] } as const;
+      const event = (number: number): string => `${number}!`;
+      await Promise.all([runs(), other.apply([{ type: 'end', end, holder: null, event }])]);
+      const data = (await responses.eventsAfter(end, -1, 1000)).map((events) => events.data).join('');
+      const last = Number(/(\d+)!$/.exec(data)?.[1]);
+      t.equal(data, `${Array.from({ length: last + 1 }, (_, at) => at).join(' ')}!`);
+    }
+  });
+
   t.test(`${name}: who adds, changes and removes the same responses does not wait in a circle`, async (t) => {
     const { ledger, again, pass } = await openStore(t, name);
     const { responses } = ledger;
