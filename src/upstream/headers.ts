@@ -316,10 +316,23 @@ const RATE_LIMITS = ['requests', 'tokens'].flatMap((kind) =>
   ]),
 );
 
+/** What is between the client and one gateway: a CRN may be a gateway too, with prices, limits and a store of its own. */
+const OF_GATEWAY = [
+  'payment-required',
+  'payment-response',
+  'x-headrace-affinity',
+  'x-headrace-cost',
+  'x-headrace-output-limit',
+  'x-headrace-stored',
+  'x-headrace-translated',
+  'x-payment-response',
+];
+
 /** Framing, headers that the gateway writes itself, the CRN's CORS policy, and what tells of the CRN or leads to it. */
 const RESPONSE_DROPPED: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   ...RATE_LIMITS,
+  ...OF_GATEWAY,
   'alt-svc',
   'content-length',
   'date',

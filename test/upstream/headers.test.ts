@@ -217,3 +217,12 @@ t.test('what a CRN says of its own rate limits is not passed on; when to come ag
   ];
   t.same(responseHead(429, fields).headers, ['retry-after', '7']);
 });
+
+t.test('what a CRN that is a gateway says for itself is not passed on; why it refused is', async (t) => {
+  const names = [
+    ...['affinity', 'cost', 'output-limit', 'stored', 'translated'].map((name) => `x-headrace-${name}`),
+    ...['payment-required', 'payment-response', 'x-payment-response'],
+  ];
+  const fields = [...names.flatMap((name) => [name, '1']), 'x-headrace-error', 'HR_ROUTE_UNKNOWN_MODEL'];
+  t.same(responseHead(404, fields).headers, ['x-headrace-error', 'HR_ROUTE_UNKNOWN_MODEL']);
+});
