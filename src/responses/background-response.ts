@@ -97,6 +97,8 @@ export class BackgroundResponse implements ResponseSink {
   /** An answer that is no stream. */
   #parts: Buffer[] = [];
   #partBytes = 0;
+  /** An event, or an answer that is no stream, was longer than what is kept. */
+  #isTooLong = false;
   #number = 0;
   #batch: { readonly first: number; last: number; data: string } | null = null;
   #keptBytes = 0;
@@ -168,6 +170,7 @@ export class BackgroundResponse implements ResponseSink {
       return true;
     }
     const whole = this.#splitter.push(bytes);
+    this.#isTooLong ||= this.#splitter.midEvent;
     if (whole === undefined) return true;
     for (const event of splitEvents(whole)) {
       if (this.#isRunning) this.#event(event);
@@ -184,7 +187,8 @@ export class BackgroundResponse implements ResponseSink {
     }
     if (this.#state === 'ended') return;
     const { status = 0 } = this.#exchange ?? {};
-    if (status === OK && !this.#streams) this.#finish('response.completed', body);
+    if (status === OK && this.#isTooLong) this.#failAsTooLarge();
+    else if (status === OK && !this.#streams) this.#finish('response.completed', body);
     else if (status === OK) this.#failWith('HR_STREAM_TRUNCATED');
     else this.#fail('server_error', messageIn(body) ?? `The server answered with status ${status}`);
   }
@@ -208,6 +212,7 @@ export class BackgroundResponse implements ResponseSink {
     const most = this.#exchange?.status === OK ? this.#deps.maxBytes : REFUSAL_BYTES;
     this.#partBytes += bytes.byteLength;
     if (this.#partBytes <= most) this.#parts.push(bytes);
+    else this.#isTooLong = true;
   }
 
   #event(bytes: Buffer): void {
@@ -249,7 +254,7 @@ export class BackgroundResponse implements ResponseSink {
     }
     const object = this.#own(response);
     if (object.byteLength > this.#deps.maxBytes) {
-      this.#fail('response_too_large', `The response is larger than ${this.#deps.maxBytes} bytes`);
+      this.#failAsTooLarge();
       return;
     }
     this.#over(type, object);
@@ -257,6 +262,10 @@ export class BackgroundResponse implements ResponseSink {
 
   #failWith(code: 'HR_STREAM_BROKEN' | 'HR_STREAM_TRUNCATED'): void {
     this.#fail('server_error', new HeadraceError(code).message);
+  }
+
+  #failAsTooLarge(): void {
+    this.#fail('response_too_large', `The response is larger than ${this.#deps.maxBytes} bytes`);
   }
 
   #fail(code: string, message: string): void {

@@ -149,6 +149,19 @@ t.test('events beyond the bound are not kept, but for the last one', async (t) =
   t.equal(kept.at(-1)?.sequence_number, 10);
 });
 
+t.test('a response beyond the bound fails, and says so, whether its last event comes whole or in parts', async (t) => {
+  const crn = await startResponseCrn(t);
+  for (const heldEventBytes of ['1MiB', '16KiB']) {
+    const settings = settingsOf([crn], { responses: { maxBytes: '64KiB' }, limits: { heldEventBytes } });
+    const { url } = await startGateway(t, settings);
+    for (const stream of [false, true]) {
+      const id = idOf(await create(url, { input: 'long 2000', background: true, stream }));
+      const { json } = await untilStatus(url, id, 'failed');
+      t.match(json['error'], { code: 'response_too_large' }, `${heldEventBytes}, ${stream ? 'streamed' : 'polled'}`);
+    }
+  }
+});
+
 t.test('a client that reads slowly delays nothing, and gets every event', async (t) => {
   const crn = await startResponseCrn(t);
   const { gateway, url } = await startGateway(t, settingsOf([crn]));
