@@ -334,7 +334,10 @@ class ResponseStore {
       this.#deps.metrics.notStored('overflow');
       return;
     }
-    if (this.#pending.has(name)) return;
+    if (this.#pending.has(name)) {
+      this.#deps.metrics.notStored('taken');
+      return;
+    }
     this.#pending.set(name, record);
     this.#add({ type: 'add', record, ttlMs: this.#settings.ttlMs }, bytes, (added) => {
       if (this.#pending.get(name) === record) this.#pending.delete(name);

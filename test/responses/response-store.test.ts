@@ -176,6 +176,10 @@ t.test('one response that the store refuses does not keep others from it', async
   store.put(record('r1'));
   await settle();
   t.equal(count('headrace_responses_not_stored_total', 'taken'), 1, 'an id is given once');
+  store.put(record('r3'));
+  store.put(record('r3'));
+  await settle();
+  t.equal(count('headrace_responses_not_stored_total', 'taken'), 2, 'also while the first one waits');
 });
 
 t.test('a store that is away is tried again; reads say so', async (t) => {
