@@ -2,7 +2,7 @@
 // that runs in this thread is followed live for as long as the client reads fast enough; everything else comes from the store.
 
 import type { ResponseEvents, ResponseKey } from '../billing/index.ts';
-import { type Dialect, errorEvent } from '../dialect/index.ts';
+import { type Dialect, endingEventIn, errorEvent } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { parseEvents, splitEvents } from '../net/sse.ts';
@@ -24,6 +24,8 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   readonly #key: ResponseKey;
   /** Number of the last event that was written. */
   #last: number;
+  /** That event, where it came before it was kept: the store may have another one with its number. */
+  #lastUnkept: Buffer | null = null;
   /** The response is followed live; null: by the store. */
   #run: BackgroundResponse | null = null;
   #onWritable: (() => void) | null = null;
@@ -51,6 +53,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
 
   push(event: Buffer, number: number): void {
     this.#last = number;
+    this.#lastUnkept = event;
     if (this.#exchange.write(event) || this.#exchange.handedOver) return;
     // The response does not wait for a client that reads slowly.
     this.#run?.unfollow(this);
@@ -89,10 +92,10 @@ export class EventFollower implements ExchangeListener, LiveFollower {
 
   async #pull(): Promise<void> {
     while (!this.#exchange.handedOver) {
-      const { batches, ended } = await this.#deps.store.follow(this.#key, this.#last);
+      const { batches, ended, kept } = await this.#deps.store.follow(this.#key, this.#last);
       if (ended) {
         const end = batches.at(-1);
-        this.#exchange.end(end === undefined ? undefined : this.#endOf(end));
+        this.#exchange.end(end === undefined || this.#has(end) ? undefined : this.#endOf(end));
         return;
       }
       let isFree = batches.length > 0 || this.#exchange.write(KEEP_ALIVE);
@@ -100,6 +103,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
         for (const [at, event] of splitEvents(Buffer.from(data)).entries()) {
           if (first + at <= this.#last) continue;
           this.#last = first + at;
+          this.#lastUnkept = kept ? null : event;
           isFree = this.#exchange.write(event);
         }
       }
@@ -109,6 +113,11 @@ export class EventFollower implements ExchangeListener, LiveFollower {
         });
       }
     }
+  }
+
+  /** Whether the client has the last event of these, which is not behind its own. */
+  #has({ last }: ResponseEvents): boolean {
+    return last === this.#last && (this.#lastUnkept === null || endingEventIn(this.#lastUnkept) >= 0);
   }
 
   /** The last event of these, as the next one of the client. */

@@ -41,9 +41,17 @@ export type Found = StoredResponse | null | 'away';
 
 export type Begun = 'begun' | 'account' | 'gateway' | 'away';
 
-/** What a follower of events gets. `ended`: nothing will come behind them, and the last one, if there is any, is the end that is kept before. */
+/**
+ * What a follower of events gets. `kept`: they are in the store; others may yet be refused. `ended`: nothing will come behind them, and the
+ * last one, if there is any, is the end that is kept, not behind `after`.
+ */
 export type Followed =
-  | { readonly kind: 'events'; readonly batches: readonly ResponseEvents[]; readonly ended: boolean }
+  | {
+      readonly kind: 'events';
+      readonly batches: readonly ResponseEvents[];
+      readonly kept: boolean;
+      readonly ended: boolean;
+    }
   | { readonly kind: 'unknown' | 'away' };
 
 /** What the thread of a background response is told. */
@@ -687,22 +695,25 @@ class ResponseStore {
       const found = await this.#look(key);
       if (found === null) return { kind: 'unknown' };
       const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
-      if (stored.length > 0) return { kind: 'events', batches: stored, ended: false };
-      if (pending.length > 0) return { kind: 'events', batches: pending, ended: false };
-      if (!isRunning(found)) return { kind: 'events', batches: await this.#stoppedBefore(found, after), ended: true };
-      if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], ended: false };
+      if (stored.length > 0) return { kind: 'events', batches: stored, kept: true, ended: false };
+      // What still waits of a response that others have ended will be refused.
+      if (!isRunning(found)) {
+        return { kind: 'events', batches: await this.#stoppedBefore(found, after), kept: true, ended: true };
+      }
+      if (pending.length > 0) return { kind: 'events', batches: pending, kept: false, ended: false };
+      if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], kept: true, ended: false };
       await this.#next(name, untilMs);
     }
   }
 
   /**
    * The last events of a response that others have ended while its gateway had events that were not written: a client that has got those
-   * is behind the end that is kept.
+   * has the number of the end that is kept, or a later one.
    */
   async #stoppedBefore(found: StoredResponse, after: number): Promise<readonly ResponseEvents[]> {
     if (found.status !== 'failed' && found.status !== 'cancelled') return [];
     const last = await this.#records.lastEvent(found);
-    return last >= 0 && last < after ? await this.#records.eventsAfter(found, last - 1, 1) : [];
+    return last >= 0 && last <= after ? await this.#records.eventsAfter(found, last - 1, 1) : [];
   }
 
   /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause. */

@@ -37,9 +37,14 @@ function storeOf(state: { kept: number; ended: boolean }): { follow: () => Promi
     // Batches of four, which begin before the event that is asked for.
     const first = Math.floor((after + 1) / 4) * 4;
     const last = Math.min(first + 3, state.kept);
-    if (last <= after) return { kind: 'events', batches: [], ended: state.ended };
+    if (last <= after) return { kind: 'events', batches: [], kept: true, ended: state.ended };
     const numbers = Array.from({ length: last - first + 1 }, (_each, at) => first + at);
-    return { kind: 'events', batches: [{ ...KEY, first, last, data: numbers.map(eventOf).join('') }], ended: false };
+    return {
+      kind: 'events',
+      batches: [{ ...KEY, first, last, data: numbers.map(eventOf).join('') }],
+      kept: true,
+      ended: false,
+    };
   };
   return { follow: follow as () => Promise<Batches>, asked };
 }
@@ -64,18 +69,68 @@ t.test('events are read from any number on to the end', async (t) => {
   t.equal(exchange.answered['content-type'], 'text/event-stream; charset=utf-8');
 });
 
-t.test('a client with more events than are kept gets the end that is kept, as its next event', async (t) => {
-  const exchange = new SlowExchange('POST');
-  const data = `${eventOf(1)}event: response.failed\ndata: {"type":"response.failed","sequence_number":2,"response":{"id":"r"}}\n\n`;
-  const end: Batches = { kind: 'events', batches: [{ ...KEY, first: 1, last: 2, data }], ended: true };
-  const { run } = runOf();
-  const follower = new EventFollower(exchange, { store: { follow: async () => end }, dialect }, KEY, -1);
-  follower.followLive(run);
-  for (let number = 0; number < 6; number++) follower.push(Buffer.from(eventOf(number)), number);
-  follower.stopped();
+/** A store of a response that others have ended with event 2. */
+const STOPPED: Batches = {
+  kind: 'events',
+  batches: [
+    {
+      ...{ ...KEY, first: 1, last: 2 },
+      data: `${eventOf(1)}event: response.failed\ndata: {"type":"response.failed","sequence_number":2,"response":{"id":"r"}}\n\n`,
+    },
+  ],
+  kept: true,
+  ended: true,
+};
+
+for (const live of [3, 6]) {
+  t.test(`a client with ${live} events, more than are kept, gets the end that is kept as its next event`, async (t) => {
+    const exchange = new SlowExchange('POST');
+    const follower = new EventFollower(exchange, { store: { follow: async () => STOPPED }, dialect }, KEY, -1);
+    follower.followLive(runOf().run);
+    for (let number = 0; number < live; number++) follower.push(Buffer.from(eventOf(number)), number);
+    follower.stopped();
+    while (exchange.endCause === null) await setImmediate();
+    t.same(
+      exchange.numbers,
+      Array.from({ length: live + 1 }, (_, at) => at),
+    );
+    t.match(exchange.body, /event: response\.failed\ndata: \{[^\n]*"response":\{"id":"r"\}[^\n]*\}\n\n$/);
+  });
+}
+
+t.test('a client with an event that the store then refuses gets the end in the place of the next one', async (t) => {
+  const exchange = new SlowExchange('GET');
+  const waiting: Batches = {
+    ...{ kind: 'events', kept: false, ended: false },
+    batches: [{ ...KEY, first: 0, last: 2, data: [0, 1, 2].map(eventOf).join('') }],
+  };
+  const answers = [waiting, STOPPED];
+  const follow = async (): Promise<Batches> => answers.shift() ?? STOPPED;
+  new EventFollower(exchange, { store: { follow }, dialect }, KEY, -1).followStore();
   while (exchange.endCause === null) await setImmediate();
-  t.same(exchange.numbers, [0, 1, 2, 3, 4, 5, 6]);
-  t.match(exchange.body, /event: response\.failed\ndata: \{[^\n]*"response":\{"id":"r"\}[^\n]*\}\n\n$/);
+  t.same(exchange.numbers, [0, 1, 2, 3]);
+  t.match(exchange.body, /event: response\.failed\n/);
+});
+
+t.test('a client that has the end does not get it again', async (t) => {
+  const resumed = new SlowExchange('GET');
+  new EventFollower(resumed, { store: { follow: async () => STOPPED }, dialect }, KEY, 2).followStore();
+  while (resumed.endCause === null) await setImmediate();
+  t.equal(resumed.body, '');
+  const live = new SlowExchange('POST');
+  const follower = new EventFollower(live, { store: { follow: async () => STOPPED }, dialect }, KEY, 1);
+  follower.followLive(runOf().run);
+  live.full = true;
+  follower.push(
+    Buffer.from(
+      'event: response.failed\ndata: {"type":"response.failed","sequence_number":2,"response":{"id":"r"}}\n\n',
+    ),
+    2,
+  );
+  live.full = false;
+  follower.onWritable();
+  while (live.endCause === null) await setImmediate();
+  t.same(live.numbers, [2]);
 });
 
 t.test('a client that reads too slowly is not waited for, and gets the rest from the store', async (t) => {

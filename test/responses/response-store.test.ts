@@ -299,6 +299,25 @@ t.test('a background response begins and ends although the answers to both commi
   t.equal(count('headrace_responses_background_total', 'completed'), 1);
 });
 
+t.test('events that wait behind the end that others gave a response are given to nobody', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  const events = (first: number, last: number): void => store.events({ ...key, first, last, data: `${first}-${last}` });
+  await ask(store.begin(queued('b1'), true, () => undefined));
+  events(0, 1);
+  await settle();
+  const end = { ...key, status: 'cancelled', output: '[]', response: '{}', items: [] } as const;
+  await ledger.responses.apply([{ type: 'end', end, holder: null, event: (number) => `end ${number}` }]);
+  let free: (() => void) | undefined;
+  fixture.onApply = () => new Promise<void>((resolve) => (free = resolve));
+  events(2, 3);
+  const last = { first: 2, last: 2, data: 'end 2' };
+  t.match(await ask(store.follow(key, 1)), { batches: [last], kept: true, ended: false });
+  t.match(await ask(store.follow(key, 2)), { batches: [last], kept: true, ended: true });
+  free?.();
+});
+
 t.test('the queue is bounded: first responses are not recorded any more, then they are dropped', async (t) => {
   const fixture = await startStore(t);
   const { count, settle, store } = fixture;
