@@ -124,6 +124,8 @@ class NodeExchange extends Exchange implements Expirable {
     const { abandoned = false, stalled = false } = this.requestBody ?? {};
     if (this.#draining() || abandoned || stalled) headers.push('connection', 'close');
     this.#res.writeHead(this.status, headers);
+    // Behind another response node:http would put this head before a `100 Continue` that waits too, and the body behind it.
+    if (this.#res.socket === null) this.#res.flushHeaders();
   }
 
   /** What is mounted before has set of the headers that are lists, of which `writeHead` would keep the gateway's own values only. */

@@ -1,6 +1,7 @@
 // The listener for servers of node:http: exchanges end when the response has left, and slow readers have their time.
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
@@ -121,4 +122,31 @@ t.test('the timer of a response keeps no process alive', async (t) => {
   wire.leave();
   t.ok(set > 0);
   t.equal(unreferenced, set);
+});
+
+t.test('100 Continue comes before the response that it belongs to, behind another one', async (t) => {
+  const limits = {
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ connections: 10, headerBytes: 16_384 },
+  };
+  const handler = (exchange: Exchange): void => exchange.respond(200, [], Buffer.from(exchange.path));
+  const clock = createManualClock();
+  const server = createServer(createNodeListener({ handler, clock, limits, budget: new BodyBudget(1e6) }));
+  t.teardown(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const second = head('POST', '/two', {
+    host: 'x',
+    expect: '100-continue',
+    'content-length': '3',
+    connection: 'close',
+  });
+  socket.end(`${GET}${second}abc`);
+  t.match(
+    await text(socket),
+    /^HTTP\/1\.1 200 [^]*\r\n\r\n\/HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 [^]*\r\n\r\n\/two$/,
+  );
 });
