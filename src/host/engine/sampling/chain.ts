@@ -29,8 +29,7 @@ export interface SamplerChain {
 export function createChain(options: SamplingOptions, random: Random): SamplerChain {
   const { temperature, nProbs } = options;
   const mirostat = temperature > 0 ? createMirostat(options) : null;
-  const minKeep = Math.max(1, options.minKeep);
-  const need = neededPlaces(options, minKeep);
+  const need = neededPlaces(options);
   let ranked: Int32Array = new Int32Array(0);
   let place = 0;
 
@@ -43,11 +42,11 @@ export function createChain(options: SamplingOptions, random: Random): SamplerCh
       applyTemperature(candidates, temperature);
       return mirostat.choose(candidates, random);
     }
-    topK(candidates, options.topK, minKeep);
-    tailFree(candidates, options.tfsZ, minKeep);
-    typical(candidates, options.typicalP, minKeep);
-    topP(candidates, options.topP, minKeep);
-    minP(candidates, options.minP, minKeep);
+    topK(candidates, options.topK);
+    tailFree(candidates, options.tfsZ);
+    typical(candidates, options.typicalP);
+    topP(candidates, options.topP);
+    minP(candidates, options.minP);
     applyTemperature(candidates, temperature);
     candidates.softmax();
     return candidates.draw(random());
@@ -67,11 +66,10 @@ export function createChain(options: SamplingOptions, random: Random): SamplerCh
 }
 
 /** Places of the ranked list that can affect the result under these options. */
-function neededPlaces(options: SamplingOptions, minKeep: number): number {
-  const { temperature, topK, mirostat, nProbs } = options;
+function neededPlaces({ temperature, topK, mirostat, nProbs }: SamplingOptions): number {
   if (temperature <= 0) return nProbs > 0 ? Infinity : 1;
   if (mirostat !== 0 || topK <= 0) return Infinity;
-  return Math.max(topK, minKeep, nProbs);
+  return Math.max(topK, nProbs);
 }
 
 function report({ ids, p, size }: TokenCandidates, ranked: Int32Array, nProbs: number): TokenProbability[] {

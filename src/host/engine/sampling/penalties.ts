@@ -11,20 +11,17 @@ export type Penalties = (candidates: TokenCandidates) => void;
  * `penalizeNl: false` spares.
  */
 export function createPenalties(options: SamplingOptions, context: TokenContext, newline: number): Penalties | null {
-  const { repeatPenalty, frequencyPenalty, presencePenalty, repeatLastN, penalizeNl, penaltyPrompt } = options;
+  const { repeatPenalty, frequencyPenalty, presencePenalty, repeatLastN, penalizeNl } = options;
   if (repeatLastN === 0 || (repeatPenalty === 1 && frequencyPenalty === 0 && presencePenalty === 0)) return null;
   const last = repeatLastN < 0 ? Infinity : repeatLastN;
-  const first = penaltyPrompt === null ? 0 : context.promptLength;
 
   const penalized = (logit: number, times: number): number =>
     (logit <= 0 ? logit * repeatPenalty : logit / repeatPenalty) - times * frequencyPenalty - presencePenalty;
 
   return (candidates) => {
     const { ids, logits, floor, counts, size } = candidates;
-    const before = penaltyPrompt === null ? null : lastOf(penaltyPrompt, last - (context.length - first));
-    const from = Math.max(first, context.length - last);
+    const from = Math.max(0, context.length - last);
     for (let at = from; at < context.length; at++) counts[context.at(at)]!++;
-    if (before !== null) for (const token of before) counts[token]!++;
     if (!penalizeNl) counts[newline] = 0;
     for (let at = 0; at < size; at++) {
       const id = ids[at]!;
@@ -43,15 +40,8 @@ export function createPenalties(options: SamplingOptions, context: TokenContext,
     const isFlat = floor === -Infinity || penalized(floor, 1) === floor;
     if (isFlat && frequencyPenalty === 0) {
       for (let at = from; at < context.length; at++) counts[context.at(at)] = 0;
-      if (before !== null) for (const token of before) counts[token] = 0;
       return;
     }
     for (let at = from; at < context.length; at++) sink(context.at(at));
-    before?.forEach(sink);
   };
-}
-
-/** The last `count` tokens; none when it is not above 0. */
-function lastOf(tokens: Int32Array, count: number): Int32Array {
-  return count <= 0 ? tokens.subarray(0, 0) : count >= tokens.length ? tokens : tokens.subarray(-count);
 }

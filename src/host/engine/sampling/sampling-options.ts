@@ -25,8 +25,6 @@ export const DEFAULT_SAMPLING = {
   presencePenalty: 0,
   /** Taken from the logit of a token for every time it was seen. */
   frequencyPenalty: 0,
-  /** Tokens that take the place of the prompt when penalties count; null: the prompt. */
-  penaltyPrompt: null as Int32Array | null,
   /** 0 off, 1 Mirostat, 2 Mirostat 2.0; replaces all truncations when on and the temperature is above 0. */
   mirostat: 0 as 0 | 1 | 2,
   /** Target surprise in bits. */
@@ -41,8 +39,6 @@ export const DEFAULT_SAMPLING = {
   nProbs: 0,
   /** Most likely tokens to list with the log probabilities of the model alone; null: those are not kept. */
   logProbs: null as number | null,
-  /** Least number of tokens every truncation keeps. 0 works as 1. */
-  minKeep: 0,
 };
 
 export type SamplingOptions = Readonly<typeof DEFAULT_SAMPLING>;
