@@ -15,23 +15,23 @@ export interface SchedulerSettings {
   readonly clock: Clock;
   /** Durations of the steps. Default: what the formula of the profile says. */
   readonly times?: StepTimes;
-  /** Memory in place of the one that the profile describes. */
+  /** Memory in place of the one that the profile describes; benchmarks look into theirs. */
   readonly cache?: PrefixCache;
   /** Is told of changes of the profile's memory, which has KV blocks then. */
   readonly observer?: BlockObserver | undefined;
-  /** Steps made in one go when late, before other work of the process gets its turn; default 4. */
-  readonly catchUpSteps?: number;
   /** Sequences in a step above which tokens leave in pairs, for jobs that allow it; default 512. */
   readonly pairAbove?: number;
-  /** Engine milliseconds behind which the schedule is given up and begins anew; default 1000. */
-  readonly mostBehindMs?: number;
 }
+
+/** Steps made in one go when late, before other work of the process gets its turn. */
+const CATCH_UP_STEPS = 4;
+
+/** Engine time behind which the schedule is given up and begins anew. */
+const MOST_BEHIND_US = 1_000_000;
 
 export class Scheduler {
   readonly profile: Profile;
   readonly #clock: Clock;
-  readonly #catchUpSteps: number;
-  readonly #mostBehindUs: number;
   readonly #pairAbove: number;
   readonly #cache: PrefixCache;
   readonly #times: StepTimes;
@@ -56,12 +56,10 @@ export class Scheduler {
 
   /** Throws a RangeError for a profile that makes no sense. */
   constructor(settings: SchedulerSettings) {
-    const { profile, clock, times, cache, observer, catchUpSteps = 4, mostBehindMs = 1000, pairAbove = 512 } = settings;
+    const { profile, clock, times, cache, observer, pairAbove = 512 } = settings;
     checkProfile(profile);
     this.profile = profile;
     this.#clock = clock;
-    this.#catchUpSteps = catchUpSteps;
-    this.#mostBehindUs = mostBehindMs * 1000;
     this.#pairAbove = pairAbove;
     this.#cache = cache ?? createCache(profile, observer);
     this.#times = times ?? new StepTimes(profile, { seed: null });
@@ -161,7 +159,7 @@ export class Scheduler {
       this.#finish();
       if (this.#isPaced && this.#restsFor()) break;
       this.#begin(this.#nextStartUs(nowUs));
-      if (!this.#isInStep || (this.#stepUs > 0 && (this.#isPaced || steps >= this.#catchUpSteps))) break;
+      if (!this.#isInStep || (this.#stepUs > 0 && (this.#isPaced || steps >= CATCH_UP_STEPS))) break;
       nowUs = this.#nowUs();
       if (this.#endUs > nowUs) break;
     }
@@ -171,7 +169,7 @@ export class Scheduler {
   /** A stream with constant pace goes on at its pace when it was late, and does not catch up. */
   #nextStartUs(nowUs: number): number {
     if (this.#isPaced) return Math.max(this.#endUs, nowUs - this.profile.stepUs);
-    return this.#behindUs > this.#mostBehindUs ? nowUs : this.#endUs;
+    return this.#behindUs > MOST_BEHIND_US ? nowUs : this.#endUs;
   }
 
   /** Whether the client has to take what it got before the next step begins. */
