@@ -88,7 +88,6 @@ export class HostTrust {
   readonly maxBodyBytes: number = MAX_PUSH_BYTES;
   readonly #settings: TrustSettings;
   readonly #deps: TrustDeps;
-  readonly #first: PromiseWithResolvers<void> = Promise.withResolvers();
   #ring: KeyTable;
   #snapshot: KeySnapshot | null = null;
   /** When the next key of the snapshot expires, as `wallMs`. */
@@ -114,11 +113,6 @@ export class HostTrust {
   /** True once there is a snapshot; before that, keys cannot be checked. */
   get ready(): boolean {
     return this.#snapshot !== null;
-  }
-
-  /** Resolves when `ready` becomes true. */
-  get whenReady(): Promise<void> {
-    return this.#first.promise;
   }
 
   /** Judges a key as presented; undefined is none. */
@@ -194,7 +188,6 @@ export class HostTrust {
   #hold(snapshot: KeySnapshot): void {
     this.#snapshot = snapshot;
     this.#admitKeys();
-    this.#first.resolve();
   }
 
   #admitKeys(): void {

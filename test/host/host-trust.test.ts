@@ -81,7 +81,6 @@ t.test('knows no key before the first snapshot, and the keys of the last one aft
     body: { status: 'taken', version: START, keys: 2 },
   });
   t.equal(trust.ready, true);
-  await trust.whenReady;
   t.match(trust.check('one'), { kind: 'good', account: 'one' });
   trust.answer('POST', snapshot(START + 1, ['two']));
   t.same(trust.check('one'), { kind: 'bad' }, 'revoked, although it was seen as good before');
