@@ -153,9 +153,14 @@ export class InvalidOptions extends Error {
   }
 }
 
-/** One option whose value has the right type and makes no sense all the same. */
-export function invalidOption(option: string, message: string): InvalidOptions {
-  return new InvalidOptions([{ loc: ['body', option], msg: `Value error, ${message}`, type: 'value_error' }]);
+/** The entry of an option whose value has the right type and makes no sense all the same; `at` leads to the part of it. */
+export function valueError(option: string, message: string, ...at: readonly (string | number)[]): ValidationEntry {
+  return { loc: ['body', option, ...at], msg: `Value error, ${message}`, type: 'value_error' };
+}
+
+/** One such option. */
+export function invalidOption(option: string, message: string, ...at: readonly (string | number)[]): InvalidOptions {
+  return new InvalidOptions([valueError(option, message, ...at)]);
 }
 
 const NUMBER: Schema = { type: 'number' };
@@ -287,8 +292,7 @@ function withOneName(sent: Record<string, unknown>, entries: ValidationEntry[]):
     delete given[alias];
     if (given[name] === undefined) given[name] = value;
     else if (given[name] !== value) {
-      const msg = `Value error, it is the same option as ${name}, which says ${JSON.stringify(given[name])}`;
-      entries.push({ loc: ['body', alias], msg, type: 'value_error' });
+      entries.push(valueError(alias, `it is the same option as ${name}, which says ${JSON.stringify(given[name])}`));
     }
   }
   // A stop may be one text, as OpenAI's API writes it.
@@ -307,11 +311,9 @@ function othersOf(given: Record<string, unknown>): Readonly<Record<string, unkno
 
 /** Throws InvalidOptions with every option that is none of the interface, for engines that know no others. */
 export function refuseOthers({ others }: CompletionOptions, kind: string): void {
-  const entries = Object.keys(others).map((name) => ({
-    loc: ['body', name],
-    msg: `Value error, the engine of this host (${kind}) does not know this option`,
-    type: 'value_error',
-  }));
+  const entries = Object.keys(others).map((name) =>
+    valueError(name, `the engine of this host (${kind}) does not know this option`),
+  );
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
@@ -323,6 +325,16 @@ export function refuseBeyond({ n_probs, slot_id }: CompletionOptions, slots: num
   if (n_probs > MAX_PROBS) throw invalidOption('n_probs', `this host lists at most ${MAX_PROBS} tokens`);
   if (slot_id >= slots)
     throw invalidOption('slot_id', `there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`);
+}
+
+/** Throws InvalidOptions with every number in a member of the body that is no token of a vocabulary of this size. */
+export function refuseUnknownTokens(name: string, parts: readonly PromptPart[], size: number): void {
+  const entries: ValidationEntry[] = [];
+  parts.forEach((part, at) => {
+    if (typeof part !== 'number' || part < size) return;
+    entries.push({ loc: ['body', name, at], msg: `Input should be less than ${size}`, type: 'less_than' });
+  });
+  if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
 function readPrompt(value: unknown, entries: ValidationEntry[]): string | PromptPart[] {

@@ -1,7 +1,7 @@
 // An engine that is another server: llama-server, vLLM or any OpenAI-compatible one. Requests of compatible dialects are
 // passed through; llama-style requests are translated both ways, and options the server does not support are refused by name.
 import { type Clock, systemClock } from '../../actor/index.ts';
-import { InvalidOptions, invalidOption } from '../completion-options.ts';
+import { invalidOption } from '../completion-options.ts';
 import {
   type CompletionEnd,
   type EngineFigures,
@@ -207,9 +207,7 @@ export class AttachedEngine implements ModelEngine {
     const words = content ?? prompt;
     if (status === 200 && typeof words === 'string') return words;
     if (status >= 500 || status === 401 || status === 403) throw failureOf(status, text);
-    throw new InvalidOptions([
-      { loc: ['body', 'tokens'], msg: `Value error, ${complaintOf(status, text)}`, type: 'value_error' },
-    ]);
+    throw invalidOption('tokens', complaintOf(status, text));
   }
 
   props(): EngineProps {
@@ -314,8 +312,7 @@ export class AttachedEngine implements ModelEngine {
 
   #needTokenizer(member: string): void {
     if (this.detected.canTokenize) return;
-    const msg = `Value error, the engine behind this host (${this.kind}) shows nothing of its tokens`;
-    throw new InvalidOptions([{ loc: ['body', member], msg, type: 'value_error' }]);
+    throw invalidOption(member, `the engine behind this host (${this.kind}) shows nothing of its tokens`);
   }
 
   /** Marks the engine as failed at once: the next health check may be far away. */

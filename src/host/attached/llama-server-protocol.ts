@@ -7,6 +7,7 @@ import {
   type PromptPart,
   invalidOption,
   InvalidOptions,
+  valueError,
 } from '../completion-options.ts';
 import {
   type CompletionEnd,
@@ -217,10 +218,7 @@ function checkImages(parts: readonly PromptPart[], images: readonly ImageData[])
   }
   const entries = [...parts.join('').matchAll(IMAGE_MARK)]
     .filter(([, id]) => !images.some((image) => image.id === Number(id)))
-    .map(([mark]) => {
-      const msg = `Value error, there is no image data for ${mark}`;
-      return { loc: ['body', 'image_data'], msg, type: 'value_error' };
-    });
+    .map(([mark]) => valueError('image_data', `there is no image data for ${mark}`));
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 

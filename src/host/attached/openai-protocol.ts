@@ -1,6 +1,6 @@
 // Llama-style completions in the protocol of /v1/completions, with the extensions of vLLM where the engine is vLLM. Stop
 // strings are matched here for engines that do not report which one was met.
-import { type CompletionOptions, type PromptPart, invalidOption, InvalidOptions } from '../completion-options.ts';
+import { type CompletionOptions, type PromptPart, invalidOption } from '../completion-options.ts';
 import { type CompletionEnd, type StopReason, type Task, type TokenReport, BLANK_END } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
@@ -204,14 +204,12 @@ function refuseMixed(parts: readonly PromptPart[]): void {
 /** Biases by token as an object. Throws InvalidOptions for those by text, and for those these engines would cut. */
 function biasesOf(given: unknown): JsonObject {
   const pairs = Array.isArray(given) ? (given as [unknown, unknown][]) : Object.entries(given as object);
-  const mistake = (at: number, msg: string): InvalidOptions =>
-    new InvalidOptions([{ loc: ['body', 'logit_bias', at], msg: `Value error, ${msg}`, type: 'value_error' }]);
   return Object.fromEntries(
     pairs.map(([token, bias], at) => {
       if (!/^\d+$/.test(String(token)))
-        throw mistake(at, 'the engine behind this host takes biases by token, not by text');
+        throw invalidOption('logit_bias', 'the engine behind this host takes biases by token, not by text', at);
       if (typeof bias === 'number' && Math.abs(bias) > 100) {
-        throw mistake(at, 'the engine behind this host takes biases from -100 to 100');
+        throw invalidOption('logit_bias', 'the engine behind this host takes biases from -100 to 100', at);
       }
       return [String(token), bias === false ? FORBIDDEN_BIAS : bias];
     }),

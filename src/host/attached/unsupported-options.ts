@@ -2,7 +2,7 @@
 // (docs/interface.md, section 12) or a value that turns it off; anything else is refused with status 422 before the request
 // is sent.
 import type { ValidationEntry } from '../../errors.ts';
-import { type CompletionOptions, DEFAULT_OPTIONS, InvalidOptions } from '../completion-options.ts';
+import { type CompletionOptions, DEFAULT_OPTIONS, InvalidOptions, valueError } from '../completion-options.ts';
 import type { DetectedEngine, AttachedEngineKind } from './detect.ts';
 
 type OptionName = keyof CompletionOptions;
@@ -60,12 +60,10 @@ function isAccepted(name: OptionName, value: unknown): boolean {
 
 function entryOf({ kind }: DetectedEngine, name: OptionName): ValidationEntry {
   const only = JSON.stringify(DEFAULT_OPTIONS[name]);
-  const msg = `Value error, the engine behind this host (${kind}) has no ${name}; only ${only} is accepted`;
-  return { loc: ['body', name], msg, type: 'value_error' };
+  return valueError(name, `the engine behind this host (${kind}) has no ${name}; only ${only} is accepted`);
 }
 
 function slotMistakes({ kind, slots }: DetectedEngine, { slot_id }: CompletionOptions): ValidationEntry[] {
   if (kind !== 'llama-server' || slot_id < slots) return [];
-  const msg = `Value error, there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`;
-  return [{ loc: ['body', 'slot_id'], msg, type: 'value_error' }];
+  return [valueError('slot_id', `there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`)];
 }

@@ -1,6 +1,6 @@
 // Builds the prompt tokens of a request: special tokens, system prompt, images. The tokens of the first turns of a
 // conversation do not depend on later ones, so that they are found in the prefix cache.
-import { type ImageData, type PromptPart, InvalidOptions } from '../completion-options.ts';
+import { type ImageData, type PromptPart, invalidOption, refuseUnknownTokens } from '../completion-options.ts';
 import type { Prompt, Turn } from '../model-engine.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
 import { type Vocabulary, SPECIAL } from './model/vocabulary.ts';
@@ -69,19 +69,11 @@ function addParts(
   images: readonly ImageData[],
   deps: PromptDeps,
 ): void {
-  parts.forEach((part, at) => {
+  refuseUnknownTokens('prompt', parts, deps.vocabulary.size);
+  for (const part of parts) {
     if (typeof part === 'string') addText(tokens, part, images, deps);
-    else if (part < deps.vocabulary.size) tokens.push(part);
-    else throw new InvalidOptions([tokenMistake(['body', 'prompt', at], deps.vocabulary.size)]);
-  });
-}
-
-/** The entry for a number that is no token of a vocabulary. */
-export function tokenMistake(
-  loc: (string | number)[],
-  size: number,
-): { loc: (string | number)[]; msg: string; type: string } {
-  return { loc, msg: `Input should be less than ${size}`, type: 'less_than' };
+    else tokens.push(part);
+  }
 }
 
 function addText(tokens: number[], text: string, images: readonly ImageData[], deps: PromptDeps): void {
@@ -89,10 +81,7 @@ function addText(tokens: number[], text: string, images: readonly ImageData[], d
   let from = 0;
   for (const mark of text.matchAll(IMAGE_MARK)) {
     const image = images.find(({ id }) => id === Number(mark[1]));
-    if (image === undefined) {
-      const msg = `Value error, there is no image data for ${mark[0]}`;
-      throw new InvalidOptions([{ loc: ['body', 'image_data'], msg, type: 'value_error' }]);
-    }
+    if (image === undefined) throw invalidOption('image_data', `there is no image data for ${mark[0]}`);
     push(tokens, deps.tokenizer.tokenize(text.slice(from, mark.index)));
     push(tokens, imageTokens(image, deps.vocabulary));
     from = mark.index + mark[0].length;

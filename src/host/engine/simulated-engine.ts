@@ -2,7 +2,7 @@
 // request has a scheduler of its own, with steps of a constant length, and words in place of the language model. The same seed, name
 // and arrivals give the same answers at the same times.
 import { type Clock, type TimerHandle, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
-import { type CompletionOptions, invalidOption, InvalidOptions, refuseBeyond } from '../completion-options.ts';
+import { type CompletionOptions, invalidOption, refuseBeyond, refuseUnknownTokens } from '../completion-options.ts';
 import {
   type EngineFigures,
   type EngineProps,
@@ -26,7 +26,7 @@ import { countTokens, seedOf, WORD_VOCABULARY, WordChain } from './model/word-ch
 import { type PacedSettings, pacedLength } from './pace.ts';
 import { type Profile, pacedProfile } from './profile.ts';
 import { type ProfileName, DEFAULT_PROFILE, PROFILES } from './profiles.ts';
-import { promptTokens, tokenMistake } from './prompt-tokens.ts';
+import { promptTokens } from './prompt-tokens.ts';
 import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
 import { readLogitBias } from './sampling/logit-bias.ts';
 import { FixedTokens } from './sampling/fixed-tokens.ts';
@@ -263,10 +263,7 @@ class SimulatedEngine implements ModelEngine {
 
   detokenize(model: string, tokens: readonly number[]): string {
     const { vocabulary, tokenizer } = this.#of(model).model;
-    const wrong = tokens.flatMap((token, at) =>
-      token < vocabulary.size ? [] : [tokenMistake(['body', 'tokens', at], vocabulary.size)],
-    );
-    if (wrong.length > 0) throw new InvalidOptions(wrong);
+    refuseUnknownTokens('tokens', tokens, vocabulary.size);
     return tokenizer.detokenize(tokens);
   }
 

@@ -1,6 +1,6 @@
 // An engine that runs a GGUF file in this process: checks the file, loads the optional package, then the model.
 import { type Clock, systemClock, systemRandom } from '../../actor/index.ts';
-import { refuseBeyond } from '../completion-options.ts';
+import { refuseBeyond, refuseUnknownTokens } from '../completion-options.ts';
 import { chooseSeed } from '../engine/sampling/random.ts';
 import {
   type CompletionEnd,
@@ -26,7 +26,7 @@ import {
   loadLlamaModule,
 } from './binding.ts';
 import { type GgufHeader, readGgufHeader } from './gguf-header.ts';
-import { type PromptTokens, promptOf, tokenMistakes } from './gguf-prompt.ts';
+import { type PromptTokens, promptOf } from './gguf-prompt.ts';
 import { GgufRun } from './gguf-run.ts';
 import { biasOf, MISSING_OPTIONS, refuseUnsupported } from './gguf-sampling.ts';
 import { SequencePool } from './sequence-pool.ts';
@@ -172,8 +172,7 @@ export class GgufEngine implements ModelEngine {
 
   detokenize(_model: string, tokens: readonly number[]): string {
     const { model, header } = this.#loaded;
-    const mistakes = tokenMistakes(tokens, header.vocabularySize, 'tokens');
-    if (mistakes !== null) throw mistakes;
+    refuseUnknownTokens('tokens', tokens, header.vocabularySize);
     return model.detokenize(tokens, true);
   }
 

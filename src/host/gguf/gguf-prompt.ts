@@ -1,5 +1,5 @@
 // Builds the prompt tokens of a request for a model in this process, with its chat template and infill tokens.
-import { type PromptPart, invalidOption, InvalidOptions } from '../completion-options.ts';
+import { type PromptPart, invalidOption, refuseUnknownTokens } from '../completion-options.ts';
 import type { Prompt, Turn } from '../model-engine.ts';
 import type { LlamaModel, LlamaModule, TemplateText, Token } from './binding.ts';
 export interface GgufPromptDeps {
@@ -36,19 +36,8 @@ export function promptOf(prompt: Prompt, deps: GgufPromptDeps): PromptTokens {
   return { tokens: all, systemTokens: systemTokens.length, turnEnds };
 }
 
-/** The entries for numbers that are no tokens. */
-export function tokenMistakes(tokens: readonly unknown[], size: number, member: string): InvalidOptions | null {
-  const entries = tokens.flatMap((token, at) =>
-    typeof token === 'number' && token >= size
-      ? [{ loc: ['body', member, at], msg: `Input should be less than ${size}`, type: 'less_than' }]
-      : [],
-  );
-  return entries.length === 0 ? null : new InvalidOptions(entries);
-}
-
 function partTokens(parts: readonly PromptPart[], { model, vocabularySize }: GgufPromptDeps): Token[] {
-  const mistakes = tokenMistakes(parts, vocabularySize, 'prompt');
-  if (mistakes !== null) throw mistakes;
+  refuseUnknownTokens('prompt', parts, vocabularySize);
   const tokens: Token[] = [];
   for (const [at, part] of parts.entries()) {
     if (typeof part === 'number') tokens.push(part);

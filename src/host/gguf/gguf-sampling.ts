@@ -1,6 +1,5 @@
 // Completion options as options of `node-llama-cpp`; options it does not support are refused by name.
-import type { ValidationEntry } from '../../errors.ts';
-import { type CompletionOptions, invalidOption, InvalidOptions } from '../completion-options.ts';
+import { type CompletionOptions, invalidOption, InvalidOptions, valueError } from '../completion-options.ts';
 import { parseGrammar } from '../engine/grammar/gbnf.ts';
 import type { EvaluateOptions, LlamaModule, LlamaModel, Token, TokenBias } from './binding.ts';
 
@@ -17,10 +16,9 @@ const IS_ASKED: Readonly<Record<(typeof MISSING_OPTIONS)[number], (options: Comp
 
 /** Throws InvalidOptions with every option that the sampler has no counterpart for, and for what is no grammar. */
 export function refuseUnsupported(options: CompletionOptions): void {
-  const entries: ValidationEntry[] = MISSING_OPTIONS.filter((name) => IS_ASKED[name](options)).map((name) => {
-    const msg = `Value error, the engine behind this host (gguf) has no ${name}`;
-    return { loc: ['body', name], msg, type: 'value_error' };
-  });
+  const entries = MISSING_OPTIONS.filter((name) => IS_ASKED[name](options)).map((name) =>
+    valueError(name, `the engine behind this host (gguf) has no ${name}`),
+  );
   if (entries.length > 0) throw new InvalidOptions(entries);
   if (options.grammar === '') return;
   try {
@@ -76,8 +74,8 @@ export function biasOf(
       // Tokens that do not exist have no effect, as before.
       if (token >= vocabularySize) continue;
       if (model.isEogToken(token)) {
-        const msg = `Value error, the engine behind this host (gguf) cannot bias token ${token}, which ends a text`;
-        throw new InvalidOptions([{ loc: ['body', 'logit_bias', at], msg, type: 'value_error' }]);
+        const message = `the engine behind this host (gguf) cannot bias token ${token}, which ends a text`;
+        throw invalidOption('logit_bias', message, at);
       }
       bias.set(token, value === false ? 'never' : { logit: value as number });
     }
