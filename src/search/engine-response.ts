@@ -76,8 +76,7 @@ export function refuse(response: EngineResponse): void {
   if (status >= 200 && status < 300) return;
   if (status === 401 || status === 403) throw new EngineError('denied');
   if (REJECTED.has(status)) throw new EngineError('rejected');
-  const retryAfterMs = retryAfter(response);
-  const options = { status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  const options = { status, retryAfterMs: retryAfter(response) };
   if (status === 402) throw new EngineError('quota', options);
   throw new EngineError(status === 429 ? 'rate limited' : 'http', options);
 }

@@ -195,7 +195,11 @@ export class EngineError extends Error {
   /** `status` is named in the reason of `http` failures. */
   constructor(
     failure: EngineFailure,
-    options: { readonly status?: number; readonly retryAfterMs?: number; readonly ofAccount?: boolean } = {},
+    options: {
+      readonly status?: number;
+      readonly retryAfterMs?: number | undefined;
+      readonly ofAccount?: boolean;
+    } = {},
   ) {
     super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure]);
     this.failure = failure;

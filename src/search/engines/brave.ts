@@ -118,10 +118,8 @@ function refuseEnvelope(response: EngineResponse): void {
   const code = asText(error['code']);
   const status = asCount(error['status']) ?? response.status;
   if (/TOKEN|SUBSCRIPTION|AUTH/.test(code)) throw new EngineError('denied');
-  if (status === 429 && usedUp(response, asRecord(error['meta']))) {
-    const retryAfterMs = retryAfter(response);
-    throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
-  }
+  if (status === 429 && usedUp(response, asRecord(error['meta'])))
+    throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
   refuse({ ...response, status });
   throw new EngineError('invalid');
 }

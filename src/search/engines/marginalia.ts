@@ -44,10 +44,8 @@ export function marginalia(settings: MarginaliaSettings): HttpEngine {
       return { method: 'GET', url: `${url}/search?${parameters.toString()}`, headers };
     },
     parse(response, context) {
-      if (response.status === 429 && /^\s*daily/i.test(response.body.toString('utf8', 0, 100))) {
-        const retryAfterMs = retryAfter(response);
-        throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
-      }
+      if (response.status === 429 && /^\s*daily/i.test(response.body.toString('utf8', 0, 100)))
+        throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
       refuse(response);
       const body = jsonBody(response);
       const list = listOf(body, 'results');

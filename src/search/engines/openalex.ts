@@ -106,8 +106,7 @@ function refuseSpent(response: EngineResponse): void {
   const remaining = asCount(response.headers['x-ratelimit-remaining']);
   const required = asCount(response.headers['x-ratelimit-credits-required']) ?? 1;
   if (response.status !== 429 || remaining === undefined || remaining >= required) return;
-  const retryAfterMs = retryAfter(response);
-  throw new EngineError('quota', retryAfterMs === undefined ? {} : { retryAfterMs });
+  throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
 }
 
 /** The text of `{ word: [positions] }`. */

@@ -162,10 +162,8 @@ function pagePath(title: string): string {
 
 /** The error codes of MediaWiki that are not about the query. */
 function failure(code: string, response: EngineResponse): EngineError {
-  if (/^(?:ratelimited|maxlag|cirrussearch-too-busy-error|concurrency-limit)/.test(code)) {
-    const retryAfterMs = retryAfter(response);
-    return new EngineError('rate limited', retryAfterMs === undefined ? {} : { retryAfterMs });
-  }
+  if (/^(?:ratelimited|maxlag|cirrussearch-too-busy-error|concurrency-limit)/.test(code))
+    return new EngineError('rate limited', { retryAfterMs: retryAfter(response) });
   if (/^(?:readapidenied|permissiondenied|blocked|autoblocked)/.test(code)) return new EngineError('denied');
   if (code === '' || /^internal_api_error|backend|readonly/.test(code)) return new EngineError('invalid');
   return new EngineError('rejected');

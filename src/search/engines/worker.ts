@@ -110,7 +110,7 @@ const DETAILS: Readonly<Record<string, EngineFailure>> = {
 /** The failure of a worker's engine, with the reason that clients of a search read. */
 class RelayedError extends EngineError {
   constructor(failure: EngineFailure, reason: string, retryAfterMs?: number, ofAccount = false) {
-    super(failure, { ofAccount, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) });
+    super(failure, { ofAccount, retryAfterMs });
     this.message = reason;
   }
 }
