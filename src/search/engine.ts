@@ -183,6 +183,13 @@ const REASONS: Readonly<Record<Exclude<EngineFailure, 'http'>, string>> = {
   unresponsive: 'no engine of the instance answered',
 };
 
+interface EngineErrorOptions {
+  /** Named in the reason of `http` failures. */
+  readonly status?: number;
+  readonly retryAfterMs?: number | undefined;
+  readonly ofAccount?: boolean;
+}
+
 /** A failure that an engine recognised. Never carries text of the service. */
 export class EngineError extends Error {
   override readonly name = 'EngineError';
@@ -192,15 +199,7 @@ export class EngineError extends Error {
   /** Only the account of the search was refused: it says nothing about the engine. Default false. */
   readonly ofAccount: boolean;
 
-  /** `status` is named in the reason of `http` failures. */
-  constructor(
-    failure: EngineFailure,
-    options: {
-      readonly status?: number;
-      readonly retryAfterMs?: number | undefined;
-      readonly ofAccount?: boolean;
-    } = {},
-  ) {
+  constructor(failure: EngineFailure, options: EngineErrorOptions = {}) {
     super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure]);
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
@@ -210,5 +209,13 @@ export class EngineError extends Error {
   /** Short and stable, for `meta.engine_errors`. */
   get reason(): string {
     return this.message;
+  }
+}
+
+/** A failure whose reason is in other words than those of its kind. They must be as short and stable. */
+export class ReasonedError extends EngineError {
+  constructor(failure: EngineFailure, reason: string, options?: EngineErrorOptions) {
+    super(failure, options);
+    this.message = reason;
   }
 }

@@ -14,6 +14,7 @@ import {
   type EngineResponse,
   type FilterName,
   type HttpEngine,
+  ReasonedError,
   SEARCH_TYPES,
   type SearchType,
 } from '../engine.ts';
@@ -107,24 +108,16 @@ const DETAILS: Readonly<Record<string, EngineFailure>> = {
   timeout: 'http',
 };
 
-/** The failure of a worker's engine, with the reason that clients of a search read. */
-class RelayedError extends EngineError {
-  constructor(failure: EngineFailure, reason: string, retryAfterMs?: number, ofAccount = false) {
-    super(failure, { ofAccount, retryAfterMs });
-    this.message = reason;
-  }
-}
-
 /** Throws the failure whose `detail` is a reason of the protocol; any other text is ignored. */
 function relay(response: EngineResponse, type: SearchType): void {
   if (response.status < 400 || response.body.length > MAX_DETAIL_BYTES) return;
   const detail = detailOf(response);
-  if (detail === `unsupported search_type '${type}'`) throw new RelayedError('rejected', detail);
+  if (detail === `unsupported search_type '${type}'`) throw new ReasonedError('rejected', detail);
   const failure = Object.hasOwn(DETAILS, detail) ? DETAILS[detail] : undefined;
   const ofAccount = response.headers[SCOPE_HEADER] === 'account';
-  if (failure !== undefined) throw new RelayedError(failure, detail, retryAfter(response), ofAccount);
-  if (ofAccount && response.status === 429)
-    throw new RelayedError('rate limited', 'rate limited', retryAfter(response), true);
+  const options = { retryAfterMs: retryAfter(response), ofAccount };
+  if (failure !== undefined) throw new ReasonedError(failure, detail, options);
+  if (ofAccount && response.status === 429) throw new EngineError('rate limited', options);
 }
 
 function detailOf(response: EngineResponse): string {

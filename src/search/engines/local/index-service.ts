@@ -1,7 +1,7 @@
 // The indexes of folders for all threads of a gateway: the actor before the index thread, and the client that threads ask it by.
 
 import { ask, type Behavior, MailboxFullError, type Ref, type System, TerminatedError } from '../../../actor/index.ts';
-import { EngineError, type EngineFailure, type EngineHit, type EngineQuery } from '../../engine.ts';
+import { EngineError, type EngineFailure, type EngineHit, type EngineQuery, ReasonedError } from '../../engine.ts';
 import type { IndexedFolderSettings, LocalIndexes } from '../local.ts';
 import { IndexThread, MAX_QUERIES } from './index-thread.ts';
 
@@ -27,13 +27,6 @@ const MAILBOX = { capacity: 4 * MAX_QUERIES, overflow: 'drop-new' } as const;
 
 /** Longer than any search. */
 const TIMEOUT_MS = 120_000;
-
-class IndexReplyError extends EngineError {
-  constructor({ failure, reason }: { readonly failure: EngineFailure; readonly reason: string }) {
-    super(failure);
-    this.message = reason;
-  }
-}
 
 function indexes(thread: IndexThread): Behavior<IndexesCommand> {
   return () => {
@@ -101,10 +94,10 @@ export class IndexClient implements LocalIndexes {
       const reply = await ask<IndexesCommand, IndexReply>(this.#indexes, message, { timeoutMs: TIMEOUT_MS });
       signal.throwIfAborted();
       if ('hits' in reply) return reply.hits;
-      throw new IndexReplyError(reply);
+      throw new ReasonedError(reply.failure, reply.reason);
     } catch (error) {
-      if (error instanceof MailboxFullError) throw new IndexReplyError({ failure: 'rejected', reason: 'index busy' });
-      if (error instanceof TerminatedError) throw new IndexReplyError({ failure: 'rejected', reason: 'cancelled' });
+      if (error instanceof MailboxFullError) throw new ReasonedError('rejected', 'index busy');
+      if (error instanceof TerminatedError) throw new ReasonedError('rejected', 'cancelled');
       throw error;
     } finally {
       signal.removeEventListener('abort', leave);

@@ -3,7 +3,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock, type TimerHandle } from '../../../actor/index.ts';
-import { EngineError, type EngineFailure, type EngineHit, type EngineQuery } from '../../engine.ts';
+import { EngineError, type EngineFailure, type EngineHit, type EngineQuery, ReasonedError } from '../../engine.ts';
 import type { IndexedFolderSettings, LocalIndexes } from '../local.ts';
 
 /** To the thread. */
@@ -47,14 +47,6 @@ const STUCK_MS = 10_000;
 const FIRST_RESTART_MS = 100;
 const MAX_RESTART_MS = 5000;
 
-/** Why a query was not answered; the reason is read by clients. */
-class IndexError extends EngineError {
-  constructor(failure: EngineFailure, reason: string) {
-    super(failure);
-    this.message = reason;
-  }
-}
-
 interface Pending {
   readonly id: number;
   readonly folder: Folder;
@@ -96,8 +88,8 @@ export class IndexThread implements LocalIndexes {
   find(settings: IndexedFolderSettings, query: EngineQuery, signal: AbortSignal): Promise<readonly EngineHit[]> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      if (this.#closed) throw new IndexError('rejected', 'cancelled');
-      if (this.#pending.size >= MAX_QUERIES) throw new IndexError('rejected', 'index busy');
+      if (this.#closed) throw new ReasonedError('rejected', 'cancelled');
+      if (this.#pending.size >= MAX_QUERIES) throw new ReasonedError('rejected', 'index busy');
       const folder = this.#folder(settings);
       const pending: Pending = {
         id: ++this.#lastId,
@@ -134,7 +126,7 @@ export class IndexThread implements LocalIndexes {
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of [this.#restart, this.#watch]) if (timer !== null) this.#clock.clearTimeout(timer);
-    this.#fail(new IndexError('rejected', 'cancelled'));
+    this.#fail(new ReasonedError('rejected', 'cancelled'));
     await this.#worker?.terminate();
   }
 
@@ -236,7 +228,7 @@ export class IndexThread implements LocalIndexes {
       if (pending.folder.waiting.has(pending)) continue;
       this.#pending.delete(pending.id);
       pending.folder.running--;
-      pending.reject(new IndexError('http', `index ended: ${reason}`));
+      pending.reject(new ReasonedError('http', `index ended: ${reason}`));
     }
     this.#rest();
     const waitMs = Math.min(FIRST_RESTART_MS * 2 ** this.#ends++, MAX_RESTART_MS);
