@@ -30,7 +30,7 @@ import { type HitFields, hits } from '../hit.ts';
 import { withSites } from './site-operators.ts';
 
 export interface BraveSettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://api.search.brave.com/res/v1`. */
   readonly url?: string;
   /** Two letters; default the service's choice. */
@@ -175,10 +175,8 @@ function languageOf({ country, language = '' }: SearchFilters): string {
   return OTHER_LANGUAGES[language] ?? language;
 }
 
-/** Brave Search. Throws when `apiKey` is missing. */
 export function brave(settings: BraveSettings): HttpEngine {
   const { apiKey, url = 'https://api.search.brave.com/res/v1', country, language, safeSearch } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = { accept: 'application/json', 'x-subscription-token': apiKey };
   return {
     kind: 'brave',

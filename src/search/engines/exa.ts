@@ -8,7 +8,7 @@ import { appliedDates, appliedFilters } from '../filter-plan.ts';
 import { hits, siteOf } from '../hit.ts';
 
 export interface ExaSettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://api.exa.ai`. */
   readonly url?: string;
   /** How Exa searches: `auto` (default), `fast`, `instant`, `deep`. */
@@ -49,10 +49,8 @@ function authorsOf(author: unknown): readonly string[] | undefined {
   return names.every((name) => /\S\s+\S/.test(name)) ? names : [text];
 }
 
-/** Exa. Throws when `apiKey` is missing. */
 export function exa(settings: ExaSettings): HttpEngine {
   const { apiKey, url = 'https://api.exa.ai', mode = 'auto' } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = { accept: 'application/json', 'content-type': 'application/json', 'x-api-key': apiKey };
   return {
     kind: 'exa',

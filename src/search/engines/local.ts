@@ -57,12 +57,11 @@ export interface LocalEngine extends InProcessEngine {
   readonly folder: IndexedFolderSettings;
 }
 
-/** Makes the engine. Throws without `path` and for a `baseUrl` that is none. */
 export function local(settings: LocalSettings, deps: LocalDeps = {}): LocalEngine {
-  if (!settings.path) throw new Error('needs path');
+  const { path, baseUrl = 'http://local.invalid/' } = settings;
   const folder: IndexedFolderSettings = {
-    path: settings.path,
-    baseUrl: folderUrl(settings.baseUrl ?? 'http://local.invalid/'),
+    path,
+    baseUrl: baseUrl.endsWith('/') ? baseUrl : `${baseUrl}/`,
     maxFiles: settings.maxFiles ?? 10_000,
     maxBytes: settings.maxBytes ?? 32 * 2 ** 20,
     rescanMs: settings.rescanMs ?? 2000,
@@ -80,10 +79,4 @@ export function local(settings: LocalSettings, deps: LocalDeps = {}): LocalEngin
       return indexes.find(folder, query, signal);
     },
   };
-}
-
-function folderUrl(written: string): string {
-  const url = URL.parse(written.endsWith('/') ? written : `${written}/`);
-  if (url === null || !/^https?:$/.test(url.protocol)) throw new Error('needs an http or https URL as baseUrl');
-  return url.href;
 }

@@ -7,7 +7,7 @@ import { appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface MarginaliaSettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://api2.marginalia-search.com`. */
   readonly url?: string;
 }
@@ -21,10 +21,8 @@ function pageSize(maxResults: number): number {
   return Math.max(SMALLEST_PAGE, maxResults);
 }
 
-/** Marginalia. Throws when `apiKey` is missing. */
 export function marginalia(settings: MarginaliaSettings): HttpEngine {
   const { apiKey, url = 'https://api2.marginalia-search.com' } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = { accept: 'application/json', 'api-key': apiKey };
   return {
     kind: 'marginalia',

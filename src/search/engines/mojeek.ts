@@ -7,7 +7,7 @@ import { appliedDates, appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface MojeekSettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://api.mojeek.com`. */
   readonly url?: string;
   /** Language to prefer, as `EN`. */
@@ -46,10 +46,8 @@ function pageSize(maxResults: number): number {
   return Math.max(SMALLEST_PAGE, maxResults);
 }
 
-/** Mojeek. Throws when `apiKey` is missing. */
 export function mojeek(settings: MojeekSettings): HttpEngine {
   const { apiKey, url = 'https://api.mojeek.com', language } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = { accept: 'application/json' };
   return {
     kind: 'mojeek',

@@ -16,7 +16,7 @@ import { type HitFields, hits } from '../hit.ts';
 
 export interface SearxngSettings {
   /** Base URL of the instance, without a slash at its end. */
-  readonly url?: string;
+  readonly url: string;
   /** Sent as `authorization: Bearer`, for instances behind an authenticating proxy. */
   readonly apiKey?: string;
   /** Names of the instance's engines to ask; default those of the category. */
@@ -92,10 +92,8 @@ function work(result: Readonly<Record<string, unknown>>): Partial<HitFields> {
   };
 }
 
-/** A SearXNG instance. Throws when `url` is missing. */
 export function searxng(settings: SearxngSettings): HttpEngine {
   const { url, apiKey, engines = [], language } = settings;
-  if (!url) throw new Error('needs url');
   const headers = { accept: 'application/json', ...(apiKey ? { authorization: `Bearer ${apiKey}` } : {}) };
   return {
     kind: 'searxng',

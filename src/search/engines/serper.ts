@@ -17,7 +17,7 @@ import { type HitFields, hits } from '../hit.ts';
 import { withSites } from './site-operators.ts';
 
 export interface SerperSettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://google.serper.dev`. */
   readonly url?: string;
   /** Country of the search, two letters. */
@@ -133,10 +133,8 @@ function pageSize({ maxResults, page = 1 }: EngineQuery): number {
   return page > 1 ? SMALLEST_PAGE : Math.max(SMALLEST_PAGE, maxResults);
 }
 
-/** Serper. Throws when `apiKey` is missing. */
 export function serper(settings: SerperSettings): HttpEngine {
   const { apiKey, url = 'https://google.serper.dev', country, language } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = { accept: 'application/json', 'content-type': 'application/json', 'x-api-key': apiKey };
   return {
     kind: 'serper',

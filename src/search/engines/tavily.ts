@@ -8,7 +8,7 @@ import { appliedFilters } from '../filter-plan.ts';
 import { hits, siteOf } from '../hit.ts';
 
 export interface TavilySettings {
-  readonly apiKey?: string;
+  readonly apiKey: string;
   /** Base URL; default `https://api.tavily.com`. */
   readonly url?: string;
   /** `basic` (default, one credit) or `advanced` (two). */
@@ -44,10 +44,8 @@ function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
   };
 }
 
-/** Tavily. Throws when `apiKey` is missing. */
 export function tavily(settings: TavilySettings): HttpEngine {
   const { apiKey, url = 'https://api.tavily.com', depth = 'basic' } = settings;
-  if (!apiKey) throw new Error('needs apiKey');
   const headers = {
     accept: 'application/json',
     'content-type': 'application/json',

@@ -24,7 +24,7 @@ import { JsonMembers } from '../json-members.ts';
 
 export interface WorkerSettings {
   /** Base URL, without a slash at its end. */
-  readonly url?: string;
+  readonly url: string;
   /** Name of the engine the worker is asked for: the id of the engine in the configuration. Default `default`. */
   readonly engine?: string;
   /** Shared secret, sent as `authorization: Bearer`. */
@@ -156,10 +156,8 @@ function fieldsOf(result: Readonly<Record<string, unknown>>, nowMs: number): Hit
   return fields;
 }
 
-/** A worker. Throws when `url` is missing. */
 export function worker(settings: WorkerSettings): HttpEngine {
   const { url, engine = 'default', secret, types = SEARCH_TYPES } = settings;
-  if (!url) throw new Error('needs url');
   const headers = {
     accept: 'application/msgpack, application/json',
     'content-type': 'application/json',

@@ -24,8 +24,13 @@ t.test('there are seventeen kinds, each makes an engine of its own name', async 
 
 t.test('every kind refuses to be made without what it needs', async (t) => {
   for (const [kind, least] of Object.entries(LEAST)) {
-    for (const name of Object.keys(least)) t.throws(() => createEngine(kind), { message: `${kind} needs ${name}` });
+    for (const name of Object.keys(least)) {
+      t.throws(() => createEngine(kind), { message: `${kind} needs ${name}` });
+      t.throws(() => createEngine(kind, { ...least, [name]: '' }), { message: new RegExp(`^${name} must `) });
+    }
   }
+  t.throws(() => createEngine('local', { path: '.', baseUrl: 'docs' }), { message: /^baseUrl must be a URL/ });
+  t.throws(() => createEngine('local', { path: '.', baseUrl: 'file:///docs' }), { message: /^baseUrl must be a URL/ });
 });
 
 t.test('settings reach the factory as the program uses them', async (t) => {

@@ -284,12 +284,6 @@ t.test('hostile files cost little and break nothing', async (t) => {
   t.ok(process.cpuUsage(started).user < 5_000_000, `${process.cpuUsage(started).user / 1e6} s`);
 });
 
-t.test('settings that cannot work are refused', async (t) => {
-  t.throws(() => local({ path: '' }), { message: 'needs path' });
-  t.throws(() => local({ path: '.', baseUrl: 'docs' }), { message: /baseUrl/ });
-  t.throws(() => local({ path: '.', baseUrl: 'file:///docs' }), { message: /baseUrl/ });
-});
-
 t.test('slow queries of one account do not keep those of another waiting', async (t) => {
   const running: { readonly query: string; readonly end: (hits: readonly EngineHit[]) => void }[] = [];
   const indexes: LocalIndexes = {
