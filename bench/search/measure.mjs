@@ -40,10 +40,10 @@ export function judge({ grades, lists }, order) {
   return { ndcg: ndcg(gradesShown, all), mrr: reciprocalRank(gradesShown), duplicates: duplicates / DEPTH };
 }
 
-/** The methods of the table. `merge` and `comparisonKey` are the gateway's. */
-export function methodsOf({ comparisonKey, merge }) {
+/** The methods of the table. `merge` and `pageKey` are the gateway's. */
+export function methodsOf({ pageKey, merge }) {
   const keyed = (method) => (lists) =>
-    method(lists.map((list) => list.map((hit) => ({ ...hit, key: comparisonKey(hit.url) }))));
+    method(lists.map((list) => list.map((hit) => ({ ...hit, key: pageKey(hit.url) }))));
   return {
     ours: (lists) => {
       const ids = new Map(lists.flatMap((list) => list.map(({ id, url }) => [url, id])));
@@ -62,12 +62,12 @@ export function methodsOf({ comparisonKey, merge }) {
 }
 
 /** Pages that got one key although they differ, and pages with more keys than one, among all hits of a query. */
-export function keyMistakes({ lists }, comparisonKey) {
+export function keyMistakes({ lists }, pageKey) {
   const idsOf = new Map();
   const keysOf = new Map();
   for (const { id, url } of lists.flat()) {
     if (id < 0) continue;
-    const key = comparisonKey(url);
+    const key = pageKey(url);
     idsOf.set(key, (idsOf.get(key) ?? new Set()).add(id));
     keysOf.set(id, (keysOf.get(id) ?? new Set()).add(key));
   }
@@ -97,7 +97,7 @@ export function measureAll(gateway, { queries, seed = 1, sets = SETS }) {
           judge(judged, (lists) => lists[at]),
         ),
       );
-      const { falseMerges, missedMerges } = keyMistakes(judged, gateway.comparisonKey);
+      const { falseMerges, missedMerges } = keyMistakes(judged, gateway.pageKey);
       mistakes.falseMerges += falseMerges;
       mistakes.missedMerges += missedMerges;
     }

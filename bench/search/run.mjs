@@ -19,9 +19,9 @@ useOwnNode(ROOT);
 const TREC_HITS = 20;
 
 const load = (file) => import(pathToFileURL(join(ROOT, 'dist', file)).href);
-const { comparisonKey } = await load('src/search/canonical-url.js');
+const { pageKey } = await load('src/search/canonical-url.js');
 const { merge } = await load('src/search/merge.js');
-const gateway = { comparisonKey, merge };
+const gateway = { pageKey, merge };
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,

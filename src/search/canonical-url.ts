@@ -1,6 +1,6 @@
 // Canonical URLs: a key that all spellings of the address of one page share. For comparison only, never shown to clients.
-// Only what servers do not distinguish is removed: the case of a path and parameters not known as tracking stay. Both
-// functions take any text, never throw and are idempotent. The rules are listed in docs/search.md.
+// Only what servers do not distinguish is removed: the case of a path and parameters not known as tracking stay. The
+// functions take any text and never throw; the canonical form of a canonical form is itself. The rules are listed in docs/search.md.
 
 /** The parts of a normalised URL: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
 export interface Address {
@@ -29,16 +29,6 @@ export function canonicalUrl(url: string): string {
   return address === undefined ? text : write(address);
 }
 
-/**
- * Identity of a page: `doi:…`, `arxiv:…` or `pmid:…` of a scholarly work, whichever page shows it, else the canonical
- * URL. `comparisonKey(canonicalUrl(url))` and `comparisonKey(comparisonKey(url))` equal `comparisonKey(url)`.
- */
-export function comparisonKey(url: string): string {
-  const text = url.trim();
-  const plain = plainAddress(text);
-  return plain === undefined ? readKey(text) : SCHEME + plain;
-}
-
 /** Whether both are addresses of one page, which the pages of one work need not be. */
 export function isSamePage(one: string, other: string): boolean {
   const text = one.trim();
@@ -49,7 +39,10 @@ export function isSamePage(one: string, other: string): boolean {
   return canonicalUrl(text) === canonicalUrl(otherText);
 }
 
-/** The same as `comparisonKey` without the scheme: equal for equal pages, and a part of the URL where that is plain, which takes little memory. */
+/**
+ * Identity of a page: `doi:…`, `arxiv:…` or `pmid:…` of a scholarly work, whichever page shows it, else the canonical URL without its
+ * scheme, which is a part of the URL where that is plain and takes little memory then.
+ */
 export function pageKey(url: string): string {
   const text = url.trim();
   const plain = plainAddress(text);

@@ -1,6 +1,6 @@
 // A small run of bench/search: exact figures for one seed, and what must hold for any.
 import t from 'tap';
-import { comparisonKey } from '../../src/search/canonical-url.ts';
+import { pageKey } from '../../src/search/canonical-url.ts';
 import { merge } from '../../src/search/merge.ts';
 import { benchModule } from './modules.ts';
 
@@ -52,7 +52,7 @@ t.test('the measures are those of the literature', async (t) => {
 });
 
 t.test('merging is as good as it was', async (t) => {
-  const table = measureAll({ comparisonKey, merge }, { queries: 20, seed: 1 });
+  const table = measureAll({ pageKey, merge }, { queries: 20, seed: 1 });
   const ours = Object.entries(table).map(([set, { methods }]) => [set, (methods['ours']?.ndcg ?? 0).toFixed(3)]);
   t.strictSame(Object.fromEntries(ours), EXPECTED);
   for (const [set, { falseMerges, methods, missedMerges }] of Object.entries(table)) {
@@ -64,7 +64,7 @@ t.test('merging is as good as it was', async (t) => {
 });
 
 t.test('a seed gives the same figures', async (t) => {
-  const table = measureAll({ comparisonKey, merge }, { queries: 3, seed: 5 });
-  const again = measureAll({ comparisonKey, merge }, { queries: 3, seed: 5 });
+  const table = measureAll({ pageKey, merge }, { queries: 3, seed: 5 });
+  const again = measureAll({ pageKey, merge }, { queries: 3, seed: 5 });
   t.strictSame(again, table);
 });

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { keySteps } from '../../src/search/canonical-rules.ts';
-import { comparisonKey, TRACKING } from '../../src/search/canonical-url.ts';
+import { pageKey, TRACKING } from '../../src/search/canonical-url.ts';
 
 const page = readFileSync(new URL('../../../docs/search.md', import.meta.url), 'utf8');
 const section = /## Which addresses are one page\n([^]*?)\n## |## Which addresses are one page\n([^]*)$/.exec(page);
@@ -23,7 +23,7 @@ t.test('what is documented as one page has one key', async (t) => {
   t.ok(merged.length >= 25);
   for (const [rule, one, other] of merged) {
     t.not(one, other);
-    t.equal(comparisonKey(one), comparisonKey(other), rule);
+    t.equal(pageKey(one), pageKey(other), rule);
     t.ok(keySteps(one, 'web').rules.includes(rule.replaceAll('`', '')), `${rule} is named`);
   }
 });
@@ -36,7 +36,7 @@ t.test('no rule is named for an address that is in the form already', async (t) 
 t.test('what is documented as kept apart is', async (t) => {
   const apart = rows('Is not the page');
   t.ok(apart.length >= 15);
-  for (const [rule, one, other] of apart) t.not(comparisonKey(one), comparisonKey(other), rule);
+  for (const [rule, one, other] of apart) t.not(pageKey(one), pageKey(other), rule);
 });
 
 t.test('the tracking parameters are those of the code', async (t) => {
@@ -45,6 +45,6 @@ t.test('the tracking parameters are those of the code', async (t) => {
   const quoted = (part: string): string[] => [...part.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
   t.strictSame(quoted(names).toSorted(), [...TRACKING].toSorted());
   for (const name of [...quoted(names), ...quoted(prefixes).map((prefix) => `${prefix}x`)])
-    t.equal(comparisonKey(`https://example.com/a?${name}=1`), 'https://example.com/a', name);
+    t.equal(pageKey(`https://example.com/a?${name}=1`), 'example.com/a', name);
   t.equal(quoted(prefixes).length, 9);
 });

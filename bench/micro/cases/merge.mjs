@@ -26,7 +26,7 @@ const URLS = {
 
 /** The cases of this file: see `../measure.mjs`. */
 export async function cases(load) {
-  const { comparisonKey } = await load('src/search/canonical-url.js');
+  const { pageKey } = await load('src/search/canonical-url.js');
   const { merge } = await load('src/search/merge.js');
   const lists = (count) =>
     Array.from({ length: ENGINES }, (_, engine) => ({ engine: `e${engine}`, hits: hits(engine, count) }));
@@ -34,6 +34,6 @@ export async function cases(load) {
     const all = lists(count);
     return [`merge, ${ENGINES} x ${count} hits`, () => merge(all, { searchType: 'web' })];
   });
-  const comparing = Object.entries(URLS).map(([name, url]) => [`comparisonKey, ${name}`, () => comparisonKey(url)]);
+  const comparing = Object.entries(URLS).map(([name, url]) => [`pageKey, ${name}`, () => pageKey(url)]);
   return Object.fromEntries([...merging, ...comparing]);
 }
