@@ -4,6 +4,7 @@
 // gateways taken over, as if all had one board: an answer that any of them had ends what failed before it.
 
 import { SharedSignal } from '../net/shared-signal.ts';
+import { mix } from '../routing/index.ts';
 import type { EngineFailure, RateLimit } from './engine.ts';
 
 /** Engines that the shared memory has places for. */
@@ -463,15 +464,9 @@ function hashOf(text: string): bigint {
     high = Math.imul(high ^ code, 0x01000193);
     low = Math.imul(low ^ (code + i), 0x85ebca6b);
   }
-  const hash = (BigInt(mixed(high) >>> 1) << 31n) | BigInt(mixed(low) >>> 1);
+  // Short texts differ in few bits before.
+  const hash = (BigInt(mix(high) >>> 1) << 31n) | BigInt(mix(low) >>> 1);
   return hash === 0n ? 1n : hash;
-}
-
-/** The finalizer of MurmurHash3: short texts differ in few bits before. */
-function mixed(hash: number): number {
-  const once = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  const twice = Math.imul(once ^ (once >>> 13), 0xc2b2ae35);
-  return twice ^ (twice >>> 16);
 }
 
 function bitsIn(mask: bigint): number {
