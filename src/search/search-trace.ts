@@ -83,36 +83,23 @@ export interface TracedPage {
   readonly score: number;
 }
 
-interface EngineNotes {
-  elapsedMs: number | null;
-  weight: number;
-  report: EngineReport | null;
-  readonly dropped: Map<EngineHit, string>;
-}
-
 export class SearchTrace {
-  readonly #engines = new Map<string, EngineNotes>();
-  /** Engines in the order of the request. */
-  readonly #order = new Set<string>();
+  /** From the begin of the search to the report of an engine. */
+  readonly #elapsedMs = new Map<string, number>();
+  /** What the search is answered with, in the order of the request. */
+  readonly #answers = new Map<string, { readonly report: EngineReport; readonly weight: number }>();
   #pages: ExplainedPage[] = [];
   #places = new Map<EngineHit, { place: number; fate: HitFate }>();
   #rankOffset = 0;
 
   /** An engine has reported. */
   reported(report: EngineReport, elapsedMs: number): void {
-    this.#of(report.engine).elapsedMs = elapsedMs;
+    this.#elapsedMs.set(report.engine, elapsedMs);
   }
 
   /** The search is answered with this report of an engine. */
   answered(report: EngineReport, weight: number): void {
-    this.#order.add(report.engine);
-    Object.assign(this.#of(report.engine), { report, weight });
-    if ('dropped' in report) for (const [hit, reason] of report.dropped) this.dropped(report.engine, hit, reason);
-  }
-
-  /** A filter took a hit out of the list of an engine. `reason`: short, for people. */
-  dropped(engine: string, hit: EngineHit, reason: string): void {
-    this.#of(engine).dropped.set(hit, reason);
+    this.#answers.set(report.engine, { report, weight });
   }
 
   /** The merged pages, best first. */
@@ -127,30 +114,18 @@ export class SearchTrace {
   }
 
   explanation(): SearchExplanation {
-    const engines = Array.from(this.#order, (engine): ExplainedEngine => {
-      const { dropped, elapsedMs, report, weight } = this.#of(engine);
-      const answered = report !== null && 'hits' in report ? report : null;
-      const hits = (answered?.hits ?? []).map((hit, index): ExplainedHit => {
+    const engines = Array.from(this.#answers, ([engine, { report, weight }]): ExplainedEngine => {
+      const about = { engine, weight, elapsedMs: this.#elapsedMs.get(engine) ?? null };
+      if ('reason' in report) return { ...about, reason: report.reason, note: null, calls: 0, hits: [] };
+      const hits = report.hits.map((hit, index): ExplainedHit => {
         const { fate, place } = this.#places.get(hit) ?? { fate: 'repeated' as const, place: null };
-        const reason = dropped.get(hit) ?? null;
-        return { rank: index + 1, hit, fate: reason === null ? fate : 'dropped', reason, place };
+        return { rank: index + 1, hit, fate, reason: null, place };
       });
-      for (const [hit, reason] of dropped) {
-        if (!answered?.hits.includes(hit)) hits.push({ rank: 0, hit, fate: 'dropped', reason, place: null });
-      }
-      const reason = report !== null && 'reason' in report ? report.reason : null;
-      return { engine, weight, reason, note: answered?.note ?? null, elapsedMs, calls: answered?.calls ?? 0, hits };
+      for (const [hit, reason] of report.dropped ?? [])
+        hits.push({ rank: 0, hit, fate: 'dropped', reason, place: null });
+      return { ...about, reason: null, note: report.note ?? null, calls: report.calls, hits };
     });
     return { engines, pages: this.#pages, rankOffset: this.#rankOffset };
-  }
-
-  #of(engine: string): EngineNotes {
-    let notes = this.#engines.get(engine);
-    if (notes === undefined) {
-      notes = { elapsedMs: null, weight: 1, report: null, dropped: new Map() };
-      this.#engines.set(engine, notes);
-    }
-    return notes;
   }
 }
 
