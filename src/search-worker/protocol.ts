@@ -7,13 +7,13 @@ import {
   type EngineHit,
   type EngineQuery,
   type EngineReport,
+  FILTER_NAMES,
   SAFE_SEARCH,
   SCOPE_HEADER,
   SEARCH_TYPES,
   type SearchFilters,
   type SearchType,
   TIME_RANGES,
-  WORKER_FILTERS,
 } from '../search/index.ts';
 
 /** An answer without results: `{"detail": …}`. */
@@ -111,7 +111,7 @@ const FILTERS: Readonly<Record<keyof SearchFilters, readonly [(value: unknown) =
 function readFilters(members: Readonly<Record<string, unknown>>): SearchFilters | null {
   const filters: Record<string, unknown> = {};
   for (const [name, [isValid, says]] of Object.entries(FILTERS)) {
-    const member = WORKER_FILTERS[name as keyof SearchFilters];
+    const member = FILTER_NAMES[name as keyof SearchFilters];
     const value = members[member];
     if (value === undefined || value === null) continue;
     if (!isValid(value)) throw invalid(`${member} must be ${says}`);

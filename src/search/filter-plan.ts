@@ -3,7 +3,7 @@
 
 import { canonicalUrl } from './canonical-url.ts';
 import type { EngineFilters, EngineHit, EngineQuery, FilterName, FilterSupport } from './engine.ts';
-import type { DateRange, SearchFilters } from './filters.ts';
+import { type DateRange, FILTER_NAMES, type SearchFilters } from './filters.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -15,12 +15,6 @@ const MOST_HITS = 100;
 
 /** Hits asked for in place of one where the gateway leaves out what an engine cannot. */
 const SPARE = 5;
-
-/** Filters whose names differ in the interface. */
-const WIRE_NAMES: Readonly<Partial<Record<FilterName, string>>> = {
-  timeRange: 'time_range',
-  safeSearch: 'safe_search',
-};
 
 /** Filters that cannot be applied to hits. */
 const ONLY_BY_ENGINES = ['language', 'country', 'safeSearch'] as const;
@@ -153,7 +147,7 @@ export class FilterPlan {
   readonly #nowMs: number;
   readonly #isAllowed: ((url: string) => boolean) | null;
   readonly #isTimed: boolean;
-  readonly #missing: readonly FilterName[];
+  readonly #missing: readonly (keyof SearchFilters)[];
 
   constructor(query: EngineQuery, support: EngineFilters | undefined, nowMs: number) {
     const { filters = {}, maxResults, page = 1, ...rest } = query;
@@ -208,14 +202,14 @@ export class FilterPlan {
   notApplied(hits: readonly EngineHit[], unobserved: readonly FilterName[]): string[] {
     if (hits.length === 0) return [];
     const { safeSearch, timeRange } = this.#filters;
-    const names = new Set<FilterName>(this.#missing);
+    const names = new Set<keyof SearchFilters>(this.#missing);
     for (const name of ONLY_BY_ENGINES) {
       const isAsked = this.#filters[name] !== undefined && !(name === 'safeSearch' && safeSearch === 'off');
       if (isAsked && unobserved.includes(name)) names.add(name);
     }
     const isTimed = this.#isTimed && !unobserved.includes('timeRange');
     if (timeRange !== undefined && !isTimed && hits.some((hit) => this.#isWithin(hit) === null)) names.add('timeRange');
-    return Array.from(names, (name) => WIRE_NAMES[name] ?? name);
+    return Array.from(names, (name) => FILTER_NAMES[name]);
   }
 
   #reasonAgainst(hit: EngineHit): string | null {

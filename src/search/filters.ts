@@ -22,3 +22,13 @@ export interface SearchFilters {
   readonly country?: string;
   readonly safeSearch?: (typeof SAFE_SEARCH)[number];
 }
+
+/** The names of the filters in the interface, and in the protocol of search workers. */
+export const FILTER_NAMES: Readonly<Record<keyof SearchFilters, string>> = {
+  timeRange: 'time_range',
+  includeDomains: 'include_domains',
+  excludeDomains: 'exclude_domains',
+  language: 'language',
+  country: 'country',
+  safeSearch: 'safe_search',
+};

@@ -22,7 +22,7 @@ export {
 export { createEngineMemory, EngineBoard, EngineCells, type EngineStanding } from './engine-board.ts';
 export { claimTrial, type TrialCommand } from './engine-trials.ts';
 export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
-export { type DateRange, SAFE_SEARCH, type SearchFilters, TIME_RANGES } from './filters.ts';
+export { type DateRange, FILTER_NAMES, SAFE_SEARCH, type SearchFilters, TIME_RANGES } from './filters.ts';
 export { createEngine } from './engines/kinds.ts';
 export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';
 export { IndexThread } from './engines/local/index-thread.ts';
@@ -37,4 +37,4 @@ export {
   SearchService,
   type SearchWatcher,
 } from './search-service.ts';
-export { ACCOUNT_HEADER, SCOPE_HEADER, WORKER_FILTERS } from './engines/worker.ts';
+export { ACCOUNT_HEADER, SCOPE_HEADER } from './engines/worker.ts';

@@ -17,13 +17,13 @@ import {
   type EngineQuery,
   type EngineRequest,
   type EngineResponse,
-  type FilterName,
   type FilterSupport,
   type ParseContext,
   type RateLimit,
   SEARCH_TYPES,
   type SearchType,
 } from '../engine.ts';
+import { FILTER_NAMES } from '../filters.ts';
 import { hits } from '../hit.ts';
 
 /** What a module is given beside its options. */
@@ -282,9 +282,7 @@ function readHits(found: unknown, { maxResults }: EngineQuery, nowMs: number): E
   }));
 }
 
-const FILTER_NAMES: ReadonlySet<string> = new Set<FilterName>([
-  ...(['timeRange', 'includeDomains', 'excludeDomains', 'language', 'country', 'safeSearch', 'page'] as const),
-]);
+const DECLARABLE: ReadonlySet<string> = new Set([...Object.keys(FILTER_NAMES), 'page']);
 
 /** What an engine of somebody's own says of itself, as plain data; or what of it is wrong. */
 export function readDeclared(
@@ -318,7 +316,7 @@ function readFilters(filters: unknown): EngineFilters | undefined {
   if (typeof filters !== 'object' || filters === null || Array.isArray(filters)) return undefined;
   const read: Record<string, FilterSupport> = {};
   for (const [name, support] of Object.entries(filters)) {
-    if (!FILTER_NAMES.has(name) || typeof support !== 'object' || support === null) return undefined;
+    if (!DECLARABLE.has(name) || typeof support !== 'object' || support === null) return undefined;
     const { except, moot, most, needs, prefers, types, values } = support as Readonly<Record<string, unknown>>;
     const areKnown =
       (types === undefined || areTypes(types)) &&

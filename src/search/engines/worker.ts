@@ -18,7 +18,7 @@ import {
   SEARCH_TYPES,
   type SearchType,
 } from '../engine.ts';
-import type { SearchFilters } from '../filters.ts';
+import { FILTER_NAMES, type SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
 import { JsonMembers } from '../json-members.ts';
 
@@ -57,16 +57,6 @@ const MEMBERS = new JsonMembers(
   ].flatMap((names) => names.split(' ')),
 );
 
-/** The filters of a search by their names in the protocol. */
-export const WORKER_FILTERS: Readonly<Record<keyof SearchFilters, string>> = {
-  timeRange: 'time_range',
-  includeDomains: 'include_domains',
-  excludeDomains: 'exclude_domains',
-  language: 'language',
-  country: 'country',
-  safeSearch: 'safe_search',
-};
-
 /** What the engine of a worker applies is known by its answer. */
 const FILTERS: EngineFilters = {
   ...{ timeRange: {}, includeDomains: {}, excludeDomains: {}, language: {}, country: {}, safeSearch: {}, page: {} },
@@ -75,7 +65,7 @@ const FILTERS: EngineFilters = {
 /** The filters and the page of a query in the protocol. */
 function filterMembers({ filters = {}, page }: EngineQuery): Readonly<Record<string, unknown>> {
   const members: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(filters)) members[WORKER_FILTERS[name as keyof SearchFilters]] = value;
+  for (const [name, value] of Object.entries(filters)) members[FILTER_NAMES[name as keyof SearchFilters]] = value;
   return page === undefined ? members : { ...members, page };
 }
 
@@ -83,7 +73,7 @@ function filterMembers({ filters = {}, page }: EngineQuery): Readonly<Record<str
 function notAppliedOf(answer: Readonly<Record<string, unknown>>, { filters = {} }: EngineQuery): FilterName[] {
   const names = Object.keys(filters) as (keyof SearchFilters)[];
   const { not_applied: notApplied } = answer;
-  return Array.isArray(notApplied) ? names.filter((name) => notApplied.includes(WORKER_FILTERS[name])) : names;
+  return Array.isArray(notApplied) ? names.filter((name) => notApplied.includes(FILTER_NAMES[name])) : names;
 }
 
 /** State of the second request to a worker that knows no pages: it is asked for those before, too. */
