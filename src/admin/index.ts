@@ -40,6 +40,7 @@ export {
   printCsv,
   printJsonLines,
   printTable,
+  textColumn,
   visible,
 } from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';

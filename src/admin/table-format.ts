@@ -91,6 +91,11 @@ function widthOf(text: string): number {
 
 type Cell = string | number | boolean | null;
 
+/** A column that is no number and stands in tables, too. */
+export function textColumn<Row>(head: string, cell: Column<Row>['cell']): Column<Row> {
+  return { head, cell, isNumber: false, csvOnly: false };
+}
+
 /** Fields of a row by name; a name that begins with `#` is a number, one that ends with `+` is for CSV only. */
 function fields<Row extends object>(names: string): Column<Row>[] {
   return names.split(' ').map((spec) => {
@@ -131,9 +136,7 @@ export const DELIVERY_COLUMNS: readonly Column<DeliveryView>[] = fields(
 export const ACT_COLUMNS: readonly Column<ActView>[] = [
   ...fields<ActView>('#seq date actor role via+ action subject outcome'),
   ...(['request', 'before', 'after'] as const).map((name) => ({
-    head: name,
-    cell: (act: ActView) => (act[name] === null ? null : JSON.stringify(act[name])),
-    isNumber: false,
+    ...textColumn(name, (act: ActView) => (act[name] === null ? null : JSON.stringify(act[name]))),
     csvOnly: name !== 'request',
   })),
 ];

@@ -3,7 +3,7 @@
 
 import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
-import { type Column, printTable, visible } from '../admin/index.ts';
+import { type Column, printTable, textColumn, visible } from '../admin/index.ts';
 import { explain } from '../config/describe.ts';
 import { loadConfigFile } from '../config/load.ts';
 import { counted } from '../config/units.ts';
@@ -77,16 +77,12 @@ async function withProgress<T>(io: CliIo, work: (note: (done: number, all: numbe
 }
 
 const COLUMNS: readonly Column<Finding>[] = [
-  column('WHAT', ({ what }) => what),
-  column('NAME', ({ name }) => name),
-  column('RESULT', ({ result }) => result),
-  column('TIME', ({ latencyMs }) => (latencyMs === null ? '–' : `${Math.round(latencyMs)} ms`)),
-  column('FOUND', ({ found }) => found),
+  textColumn('WHAT', ({ what }) => what),
+  textColumn('NAME', ({ name }) => name),
+  textColumn('RESULT', ({ result }) => result),
+  textColumn('TIME', ({ latencyMs }) => (latencyMs === null ? '–' : `${Math.round(latencyMs)} ms`)),
+  textColumn('FOUND', ({ found }) => found),
 ];
-
-function column(head: string, cell: (finding: Finding) => string): Column<Finding> {
-  return { head, cell, isNumber: false, csvOnly: false };
-}
 
 function findingsText(findings: readonly Finding[]): string {
   if (findings.length === 0) return 'Nothing to ask.\n';

@@ -2,7 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { type Column, numberText, printTable } from '../admin/index.ts';
+import { type Column, numberText, printTable, textColumn } from '../admin/index.ts';
 import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
@@ -183,7 +183,7 @@ function columnsOf({ chosen, crns, promptBytes }: RequestExplanation): readonly 
   ];
   return cells
     .filter(([head]) => (head !== 'WEIGHT' || isWeighted) && (head !== 'SIBLINGS' || hasSiblings))
-    .map(([head, cell]) => ({ head, cell, isNumber: false, csvOnly: false }));
+    .map(([head, cell]) => textColumn(head, cell));
 }
 
 function bytesText(bytes: number): string {

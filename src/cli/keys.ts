@@ -1,15 +1,12 @@
 // `headrace keys`: creates, lists, edits, disables and rotates the API keys of accounts. A key is printed once, when it is created.
 
 import type { Command } from 'commander';
-import { type Column, KEY_COLUMNS, LISTS, type NewKeyView, type RotationView } from '../admin/index.ts';
+import { type Column, KEY_COLUMNS, LISTS, type NewKeyView, type RotationView, textColumn } from '../admin/index.ts';
 import { counted } from '../config/units.ts';
 import { addAccountOptions, addPageOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const NEW_KEY_COLUMNS: readonly Column<NewKeyView>[] = [
-  { head: 'key', cell: ({ key }) => key, isNumber: false, csvOnly: false },
-  ...KEY_COLUMNS,
-];
+const NEW_KEY_COLUMNS: readonly Column<NewKeyView>[] = [textColumn('key', ({ key }) => key), ...KEY_COLUMNS];
 
 const DESCRIPTION = `API keys of accounts. A key is shown once, when it is created; the store keeps its SHA-256 and its first
 characters. Running gateways apply a change within about a second.`;

@@ -4,7 +4,6 @@
 import type { Command } from 'commander';
 import { systemClock } from '../actor/index.ts';
 import {
-  type Column,
   type ClusterOverview,
   type CrnOverview,
   durationText,
@@ -14,6 +13,7 @@ import {
   printTable,
   type Rates,
   ratesBetween,
+  textColumn,
   timeText,
 } from '../admin/index.ts';
 import { counted } from '../config/units.ts';
@@ -245,7 +245,7 @@ function rateText(perS: number | undefined): string {
 /** A table below a blank line; nothing without rows. */
 function tableOf<Row>(cells: readonly Cell<Row>[], rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
-  const columns = cells.map(([head, cell]): Column<Row> => ({ head, cell, isNumber: false, csvOnly: false }));
+  const columns = cells.map(([head, cell]) => textColumn(head, cell));
   return ['', ...printTable(columns, rows).trimEnd().split('\n')];
 }
 
