@@ -117,7 +117,8 @@ const DAY = /^\d{4}-\d\d-\d\d$/;
 const DAY_LENGTH = '2030-01-31'.length;
 const DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?(?:Z|[+-]\d\d:\d\d))?$/;
 
-const DIMENSIONS: readonly UsageDimension[] = ['account', 'key', 'model', 'day'];
+/** By which usage may be summed. */
+export const USAGE_DIMENSIONS: readonly UsageDimension[] = ['account', 'key', 'model', 'day'];
 
 /** Reads fields one by one and gathers what is wrong. */
 class FieldReader {
@@ -578,13 +579,17 @@ export function readAuditQuery(fields: Fields): { readonly full: boolean } {
 /** Fields: by, from, to, account, key, model, limit, cursor. */
 export function readUsageQuery(fields: Fields): UsageQuery {
   const reader = new FieldReader(fields, 'query', ['by', 'from', 'to', 'account', 'key', 'model', 'limit', 'cursor']);
-  const by = reader.text('by', `each at most once of ${DIMENSIONS.join(', ')}, separated by commas`, dimensionsOf);
+  const by = reader.text(
+    'by',
+    `each at most once of ${USAGE_DIMENSIONS.join(', ')}, separated by commas`,
+    dimensionsOf,
+  );
   const [fromDay, toDay] = ['from', 'to'].map((name) => reader.text(name, 'a day, such as 2030-01-31', dayFrom));
   if (fromDay !== undefined && toDay !== undefined && fromDay > toDay) reader.refuse('to', 'must not be before from');
   const filters = readNames(reader, 'account', 'key', 'model');
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
-  const after = reader.text('cursor', CURSOR_WORDS, (text) => usageCursorOf(text, by ?? DIMENSIONS));
-  return reader.end({ by: by ?? DIMENSIONS, limit, ...given({ after, fromDay, toDay }), ...filters });
+  const after = reader.text('cursor', CURSOR_WORDS, (text) => usageCursorOf(text, by ?? USAGE_DIMENSIONS));
+  return reader.end({ by: by ?? USAGE_DIMENSIONS, limit, ...given({ after, fromDay, toDay }), ...filters });
 }
 
 /** Cursor behind a row of usage: its dimensions, as base64url of JSON. */
@@ -605,6 +610,6 @@ function usageCursorOf(text: string, by: readonly UsageDimension[]): string[] | 
 /** An empty text asks for one row of totals. */
 function dimensionsOf(text: string): UsageDimension[] | undefined {
   const names = text === '' ? [] : text.split(',');
-  const known = names.every((name): name is UsageDimension => (DIMENSIONS as readonly string[]).includes(name));
+  const known = names.every((name): name is UsageDimension => (USAGE_DIMENSIONS as readonly string[]).includes(name));
   return known && new Set(names).size === names.length ? (names as UsageDimension[]) : undefined;
 }

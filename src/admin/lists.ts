@@ -1,6 +1,7 @@
 // The lists of the admin interface: how their rows are printed, and the cursor behind a row, by which the next page is asked for.
 
-import { type Fields, MOST_ROWS, paymentCursor, usageCursor } from './admin-requests.ts';
+import type { UsageDimension } from '../billing/index.ts';
+import { type Fields, MOST_ROWS, paymentCursor, USAGE_DIMENSIONS, usageCursor } from './admin-requests.ts';
 import {
   ACCOUNT_COLUMNS,
   ACT_COLUMNS,
@@ -14,18 +15,7 @@ import {
   REQUEST_COLUMNS,
   usageColumns,
 } from './table-format.ts';
-import type {
-  AccountView,
-  ActView,
-  BudgetView,
-  DeliveryView,
-  KeyView,
-  MovementView,
-  OpenGrantView,
-  PaymentView,
-  RequestView,
-  UsageView,
-} from './views.ts';
+import type { UsageView } from './views.ts';
 
 export interface List<Row> {
   /** Rows of a page whose `limit` is not given. */
@@ -39,13 +29,10 @@ export interface List<Row> {
 /** The default of the ledger. */
 const MOVEMENTS = 50;
 
-type Dimension = 'account' | 'key' | 'model' | 'day';
-const DIMENSIONS: readonly Dimension[] = ['account', 'key', 'model', 'day'];
-
 /** Those of a valid query. */
-function dimensionsOf({ by }: Fields): readonly Dimension[] {
-  if (typeof by !== 'string') return DIMENSIONS;
-  return by.split(',').filter((name): name is Dimension => name !== '');
+function dimensionsOf({ by }: Fields): readonly UsageDimension[] {
+  if (typeof by !== 'string') return USAGE_DIMENSIONS;
+  return by.split(',').filter((name): name is UsageDimension => name !== '');
 }
 
 function fixed<Row>(
@@ -57,18 +44,18 @@ function fixed<Row>(
 }
 
 export const LISTS = {
-  accounts: fixed<AccountView>(ACCOUNT_COLUMNS, ({ id }) => id),
-  keys: fixed<KeyView>(KEY_COLUMNS, ({ id }) => id),
-  budgets: fixed<BudgetView>(BUDGET_COLUMNS, ({ id }) => id),
-  openGrants: fixed<OpenGrantView>(OPEN_GRANT_COLUMNS, () => null),
-  history: fixed<MovementView>(MOVEMENT_COLUMNS, ({ seq }) => seq, MOVEMENTS),
-  requests: fixed<RequestView>(REQUEST_COLUMNS, ({ id }) => id),
-  acts: fixed<ActView>(ACT_COLUMNS, ({ seq }) => seq),
-  payments: fixed<PaymentView>(PAYMENT_COLUMNS, ({ changed_at, id }) => paymentCursor(changed_at, id)),
-  deliveries: fixed<DeliveryView>(DELIVERY_COLUMNS, ({ endpoint, message }) => `${message} ${endpoint}`),
+  accounts: fixed(ACCOUNT_COLUMNS, ({ id }) => id),
+  keys: fixed(KEY_COLUMNS, ({ id }) => id),
+  budgets: fixed(BUDGET_COLUMNS, ({ id }) => id),
+  openGrants: fixed(OPEN_GRANT_COLUMNS, () => null),
+  history: fixed(MOVEMENT_COLUMNS, ({ seq }) => seq, MOVEMENTS),
+  requests: fixed(REQUEST_COLUMNS, ({ id }) => id),
+  acts: fixed(ACT_COLUMNS, ({ seq }) => seq),
+  payments: fixed(PAYMENT_COLUMNS, ({ changed_at, id }) => paymentCursor(changed_at, id)),
+  deliveries: fixed(DELIVERY_COLUMNS, ({ endpoint, message }) => `${message} ${endpoint}`),
   usage: {
     limit: MOST_ROWS,
-    columns: (fields: Fields) => usageColumns(dimensionsOf(fields).join(',')),
+    columns: (fields: Fields) => usageColumns(dimensionsOf(fields)),
     // A row of totals is the only one.
     cursor: (row: UsageView, fields: Fields) =>
       fields['by'] === '' ? null : usageCursor(dimensionsOf(fields).map((name) => row[name] ?? '')),

@@ -169,7 +169,7 @@ export const MOVEMENT_COLUMNS: readonly Column<MovementView>[] = [
 
 const USAGE_SUMS = '#requests #estimated #input_tokens #cached_tokens #output_tokens #amount_usd #amount_credits';
 
-/** @param by names of the dimensions, separated by commas, as the question had them */
-export function usageColumns(by = 'account,key,model,day'): readonly Column<UsageView>[] {
-  return fields([...by.split(',').filter((name) => name !== ''), USAGE_SUMS].join(' '));
+/** The dimensions that were asked for, and the sums. */
+export function usageColumns(dimensions: readonly string[]): readonly Column<UsageView>[] {
+  return fields([...dimensions, USAGE_SUMS].join(' '));
 }

@@ -1,7 +1,7 @@
 // `headrace accounts`: accounts with their credit limits, organisations and thresholds.
 
 import type { Command } from 'commander';
-import { ACCOUNT_TERMS_COLUMNS, type List, LISTS, RESPONSES_COLUMNS } from '../admin/index.ts';
+import { ACCOUNT_TERMS_COLUMNS, LISTS, RESPONSES_COLUMNS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -21,10 +21,7 @@ export function configureAccounts(command: Command, io: CliIo): void {
   const list = command.command('list').description('lists accounts');
   list.option('--organisation <id>', 'only the members of this organisation').action(async () => {
     const fields = pick(list, 'organisation', 'limit', 'cursor');
-    const shown: List<Parameters<typeof LISTS.accounts.cursor>[0]> = {
-      ...LISTS.accounts,
-      columns: () => ACCOUNT_TERMS_COLUMNS,
-    };
+    const shown = { ...LISTS.accounts, columns: () => ACCOUNT_TERMS_COLUMNS };
     await runList(list, io, shown, fields, (adminService, asked) => adminService.listAccounts(asked));
   });
   addPageOptions(list);
