@@ -227,11 +227,19 @@ const NONE = 'none';
 const EXPIRY_WORDS = 'a time from now, such as 30d, or a date in the future, such as 2030-01-31';
 
 /** A duration needs its unit here: `30` may be meant as days. */
+function durationOf(text: string): number | undefined {
+  return /[a-z]$/i.test(text) ? parseDuration(text) : undefined;
+}
+
 function expiryOf(text: string, nowMs: number): number | undefined {
   const dateMs = dateOf(text);
-  const durationMs = /[a-z]$/i.test(text) ? parseDuration(text) : undefined;
-  const lifeMs = dateMs === undefined ? durationMs : dateMs - nowMs;
+  const lifeMs = dateMs === undefined ? durationOf(text) : dateMs - nowMs;
   return lifeMs !== undefined && lifeMs > 0 && lifeMs <= MAX_LIFE_MS ? nowMs + lifeMs : undefined;
+}
+
+/** How a text that is one of these words is described and read. */
+function oneOf<Word extends string>(words: readonly Word[]): [must: string, read: (text: string) => Word | undefined] {
+  return [`one of ${words.join(', ')}`, (text) => words.find((word) => word === text)];
 }
 
 function dayFrom(text: string): string | undefined {
@@ -306,9 +314,7 @@ export function readBudgetRequest(fields: Fields): Omit<NewBudget, 'id'> {
   );
   if (account === null && key === null && model === null)
     reader.refuse('account', 'or key or model is required', 'missing');
-  const period = reader.required('period', `one of ${BUDGET_PERIODS.join(', ')}`, (text) =>
-    BUDGET_PERIODS.find((each) => each === text),
-  );
+  const period = reader.required('period', ...oneOf(BUDGET_PERIODS));
   const limit = reader.required('limit', AMOUNT_WORDS, amountOf) ?? 0n;
   const soft = reader.text('alert', ALERT_WORDS, (text) => partOf(text, limit)) ?? null;
   if (soft !== null && (soft > limit || soft === 0n)) reader.refuse('alert', 'must be above 0 and at most the limit');
@@ -320,7 +326,7 @@ export function readRotationRequest(fields: Fields, nowMs: number): RotationRequ
   const reader = new FieldReader(fields, 'body', ['grace', 'expires']);
   const graceMs =
     reader.text('grace', 'a time of at most 366 days with its unit, such as 24h or 0s', (text) => {
-      const durationMs = /[a-z]$/i.test(text) ? parseDuration(text) : undefined;
+      const durationMs = durationOf(text);
       return durationMs !== undefined && durationMs <= MAX_GRACE_MS ? durationMs : undefined;
     }) ?? GRACE_MS;
   return reader.end({ graceMs, expiresMs: reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) });
@@ -387,18 +393,21 @@ function cursorOf(text: string): string | undefined {
   return text.length > 0 && text.length <= 2048 && text.isWellFormed() && !text.includes('\0') ? text : undefined;
 }
 
-/** Reads `limit` and `cursor`, which all lists have. */
-function readPage(reader: FieldReader): PageQuery {
+/** Reads `limit` and `cursor`, which all lists have; `place` reads the place that a cursor stands for. */
+function readPage<Place>(
+  reader: FieldReader,
+  place: (cursor: string) => Place | undefined,
+): { readonly limit: number; readonly after?: Place } {
   const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
-  const after = reader.text('cursor', CURSOR_WORDS, cursorOf);
-  return { limit, ...given({ after }) };
+  const after = reader.text('cursor', CURSOR_WORDS, place);
+  return after === undefined ? { limit } : { limit, after };
 }
 
 /** Fields: organisation, limit, cursor. */
 export function readAccountQuery(fields: Fields): PageQuery & { readonly organisation?: string } {
   const reader = new FieldReader(fields, 'query', ['organisation', 'limit', 'cursor']);
   const organisation = reader.text('organisation', NAME_WORDS, nameOf);
-  return reader.end({ ...readPage(reader), ...given({ organisation }) });
+  return reader.end({ ...readPage(reader, cursorOf), ...given({ organisation }) });
 }
 
 /** A date, or the beginning of a day in UTC. */
@@ -430,7 +439,7 @@ function readNames<Name extends string>(reader: FieldReader, ...names: readonly 
 /** Fields: account, key, model, from, to, limit, cursor. */
 export function readRequestQuery(fields: Fields): RequestRecordQuery {
   const reader = new FieldReader(fields, 'query', ['account', 'key', 'model', 'from', 'to', 'limit', 'cursor']);
-  const { after, limit } = readPage(reader);
+  const { after, limit } = readPage(reader, cursorOf);
   const filters = { ...readNames(reader, 'account', 'key', 'model'), ...readDates(reader) };
   return reader.end({ ...filters, ...given({ limit, before: after }) });
 }
@@ -466,9 +475,7 @@ export function readLogQuery(fields: Fields): LogQuery {
   const [before, after] = [place('before'), place('after')];
   if (before !== null && after !== null) reader.refuse('after', 'must not stand beside before');
   const status = reader.text('status', STATUS_WORDS, statusesOf);
-  const slowerThanMs = reader.text('slowerThan', 'a duration with its unit, such as 2s or 500ms', (value) =>
-    /[a-z]$/i.test(value) ? parseDuration(value) : undefined,
-  );
+  const slowerThanMs = reader.text('slowerThan', 'a duration with its unit, such as 2s or 500ms', durationOf);
   return reader.end({
     limit: reader.integer('limit', 1, MOST_LOG_ROWS) ?? LOG_ROWS,
     ...{ before, after, upToUs: Infinity },
@@ -493,8 +500,7 @@ function statusesOf(text: string): Statuses | undefined {
 /** Fields: actor, action, subject, from, to, limit, cursor. */
 export function readActQuery(fields: Fields): AdminActQuery {
   const reader = new FieldReader(fields, 'query', ['actor', 'action', 'subject', 'from', 'to', 'limit', 'cursor']);
-  const { limit } = readPage(reader);
-  const before = reader.text('cursor', CURSOR_WORDS, (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined));
+  const { after: before, limit } = readPage(reader, (text) => (/^\d{1,18}$/.test(text) ? BigInt(text) : undefined));
   const filters = { ...readNames(reader, 'actor', 'action', 'subject'), ...readDates(reader) };
   return reader.end({ ...filters, ...given({ limit, before }) });
 }
@@ -504,10 +510,8 @@ const DELIVERY_STATES = ['pending', 'delivered', 'failed'] as const;
 /** Fields: endpoint, state, limit, cursor. */
 export function readDeliveryQuery(fields: Fields): WebhookDeliveryQuery {
   const reader = new FieldReader(fields, 'query', ['endpoint', 'state', 'limit', 'cursor']);
-  const { after, limit } = readPage(reader);
-  const state = reader.text('state', `one of ${DELIVERY_STATES.join(', ')}`, (text) =>
-    DELIVERY_STATES.find((each) => each === text),
-  );
+  const { after, limit } = readPage(reader, cursorOf);
+  const state = reader.text('state', ...oneOf(DELIVERY_STATES));
   return reader.end({ ...readNames(reader, 'endpoint'), ...given({ state, limit, before: after }) });
 }
 
@@ -522,14 +526,11 @@ export function paymentCursor(changedAt: string, id: string): string {
 /** Fields: state, payer, limit, cursor. Without a state: those whose outcome is not known. */
 export function readPaymentQuery(fields: Fields): PaymentQuery {
   const reader = new FieldReader(fields, 'query', ['state', 'payer', 'limit', 'cursor']);
-  const state = reader.text('state', `one of ${PAYMENT_STATES.join(', ')}`, (text) =>
-    PAYMENT_STATES.find((each) => each === text),
-  );
+  const state = reader.text('state', ...oneOf(PAYMENT_STATES));
   const payer = reader.text('payer', 'an address, 0x and 40 hexadecimal digits', (text) =>
     ADDRESS.test(text) ? text.toLowerCase() : undefined,
   );
-  const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
-  const before = reader.text('cursor', CURSOR_WORDS, (text) => {
+  const { after: before, limit } = readPage(reader, (text) => {
     const [, changedMs, id] = /^(\d{1,15}) (\S{1,300})$/.exec(text) ?? [];
     return id === undefined ? undefined : { changedMs: Number(changedMs), id };
   });
@@ -566,7 +567,7 @@ export function readRedelivery(fields: Fields): string {
 export function readKeyQuery(fields: Fields): { readonly account: string | undefined; readonly page: PageQuery } {
   const reader = new FieldReader(fields, 'query', ['account', 'limit', 'cursor']);
   const account = reader.text('account', NAME_WORDS, nameOf);
-  return reader.end({ account, page: readPage(reader) });
+  return reader.end({ account, page: readPage(reader, cursorOf) });
 }
 
 /** Fields: full. */
@@ -587,9 +588,8 @@ export function readUsageQuery(fields: Fields): UsageQuery {
   const [fromDay, toDay] = ['from', 'to'].map((name) => reader.text(name, 'a day, such as 2030-01-31', dayFrom));
   if (fromDay !== undefined && toDay !== undefined && fromDay > toDay) reader.refuse('to', 'must not be before from');
   const filters = readNames(reader, 'account', 'key', 'model');
-  const limit = reader.integer('limit', 1, MOST_ROWS) ?? MOST_ROWS;
-  const after = reader.text('cursor', CURSOR_WORDS, (text) => usageCursorOf(text, by ?? USAGE_DIMENSIONS));
-  return reader.end({ by: by ?? USAGE_DIMENSIONS, limit, ...given({ after, fromDay, toDay }), ...filters });
+  const page = readPage(reader, (text) => usageCursorOf(text, by ?? USAGE_DIMENSIONS));
+  return reader.end({ by: by ?? USAGE_DIMENSIONS, ...page, ...given({ fromDay, toDay }), ...filters });
 }
 
 /** Cursor behind a row of usage: its dimensions, as base64url of JSON. */
