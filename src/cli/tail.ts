@@ -1,7 +1,6 @@
 // `headrace tail`: the request log of a running gateway, one line for each request as it ends.
 
 import type { Command } from 'commander';
-import { systemClock } from '../actor/index.ts';
 import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
@@ -9,13 +8,11 @@ import type { LoggedRequest } from '../telemetry/request-ring.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
 import { adminJson, askAdmin } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
+import { startWatch } from './watch.ts';
 
-const EVERY_MS = 1000;
 const ASKING = { timeoutMs: 10_000, maxBytes: 16 * 1024 * 1024 };
 /** Most rows of one answer. */
 const MOST = 500;
-
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 const DESCRIPTION = `Prints the requests that a running gateway has served, from its request log in memory: the last ones, and then each
 as it ends, until Ctrl-C. The filters add up. Records that are kept in the store are another list: see headrace
@@ -76,7 +73,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
   const filters = filtersOf(options);
   const log = adminUrl(options.admin, '/requests/log');
   const client = new BufferedClient(1);
-  const ended = endOf(io);
+  const watch = startWatch(io);
   const print = (rows: readonly LoggedRequest[]): void => {
     for (const row of rows) io.stdout.write(`${json ? JSON.stringify(row) : lineOf(row)}\n`);
   };
@@ -89,10 +86,10 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
     print(Number(lines) === 0 ? [] : data.toReversed());
     // Without a row to go on from, all that is new is behind the beginning of time.
     let place = data[0]?.cursor ?? '0-0-0';
-    while (!once && !ended.isOver) {
-      await Promise.race([ended.promise, pause()]);
+    while (!once && !watch.isOver) {
+      await watch.pause();
       let next: string | null = place;
-      while (next !== null && !ended.isOver) {
+      while (next !== null && !watch.isOver) {
         const page: LogPage = await read({ limit: String(MOST), after: next });
         print(page.data);
         place = page.data.at(-1)?.cursor ?? place;
@@ -103,7 +100,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
     io.stderr.write(`headrace: ${options.admin}: ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {
-    ended.close();
+    watch.close();
     client.close();
   }
 }
@@ -167,31 +164,6 @@ async function readPage(
 interface Mistake {
   readonly loc: readonly string[];
   readonly msg: string;
-}
-
-/** A signal, or that nobody reads the output any more. */
-function endOf(io: CliIo): { readonly promise: Promise<void>; readonly isOver: boolean; close(): void } {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  let isOver = false;
-  const end = (): void => {
-    isOver = true;
-    resolve();
-  };
-  for (const signal of SIGNALS) io.events.on(signal, end);
-  io.stdout.on('error', end);
-  return {
-    promise,
-    get isOver() {
-      return isOver;
-    },
-    close: () => {
-      for (const signal of SIGNALS) io.events.off(signal, end);
-    },
-  };
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => systemClock.setTimeout(resolve, EVERY_MS));
 }
 
 /** A request on one line: when, what came of it, how long it took, for whom, where, and its id. */

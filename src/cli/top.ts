@@ -2,7 +2,6 @@
 // alternate screen, which is left at the end; any other output gets plain text.
 
 import type { Command } from 'commander';
-import { systemClock } from '../actor/index.ts';
 import {
   type ClusterOverview,
   type CrnOverview,
@@ -22,14 +21,12 @@ import { adminOption, adminUrl } from './admin-address.ts';
 import { adminJson, askAdmin } from './admin-request.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { CliIo } from './io.ts';
+import { startWatch, type Watch } from './watch.ts';
 
-const EVERY_MS = 1000;
 const ASKING = { timeoutMs: 5000, maxBytes: 64 * 1024 * 1024 };
 
 /** Errors on a screen. */
 const MAX_ERRORS = 8;
-
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** In raw mode Ctrl-C and Ctrl-D are characters. */
 const LAST_KEYS: ReadonlySet<string> = new Set(['q', 'Q', '\u0003', '\u0004']);
@@ -56,43 +53,37 @@ export function configureTop(command: Command, io: CliIo): void {
 async function top(address: string, once: boolean, io: CliIo): Promise<void> {
   const url = adminUrl(address, '/overview');
   const client = new BufferedClient(1);
-  const view = io.stdout.isTTY === true && !once ? new TerminalView(io) : new PlainView(io);
+  const watch = startWatch(io);
+  const view = io.stdout.isTTY === true && !once ? new TerminalView(io, () => watch.end()) : new PlainView(io);
   try {
-    await watch(() => readOverview(client, url), view, once);
+    await renew(() => readOverview(client, url), view, watch, once);
     view.close();
   } catch (error) {
     view.close();
     io.stderr.write(`headrace: ${url} ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {
+    watch.close();
     client.close();
   }
 }
 
 interface View {
-  /** Resolves at q, at a signal, and when nobody reads the output any more. */
-  readonly ended: Promise<void>;
   show(lines: readonly string[]): void;
   close(): void;
 }
 
-async function watch(read: () => Promise<Overview>, view: View, once: boolean): Promise<void> {
-  let running = true;
-  void view.ended.then(() => (running = false));
+async function renew(read: () => Promise<Overview>, view: View, watch: Watch, once: boolean): Promise<void> {
   let before = await read();
   if (!once) view.show(screenLines(before, null));
-  while (running) {
-    await Promise.race([view.ended, pause()]);
-    if (!running) return;
+  for (;;) {
+    await watch.pause();
+    if (watch.isOver) return;
     const overview = await read();
     view.show(screenLines(overview, ratesBetween(before, overview)));
     if (once) return;
     before = overview;
   }
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => systemClock.setTimeout(resolve, EVERY_MS));
 }
 
 async function readOverview(client: BufferedClient, url: string): Promise<Overview> {
@@ -105,35 +96,27 @@ async function readOverview(client: BufferedClient, url: string): Promise<Overvi
 }
 
 class PlainView implements View {
-  readonly #ended: PromiseWithResolvers<void> = Promise.withResolvers();
-  readonly ended: Promise<void> = this.#ended.promise;
   readonly #io: CliIo;
 
   constructor(io: CliIo) {
     this.#io = io;
-    for (const signal of SIGNALS) io.events.on(signal, this.#ended.resolve);
-    // `headrace top | head`: the reader has left.
-    io.stdout.on('error', this.#ended.resolve);
   }
 
   show(lines: readonly string[]): void {
     this.#io.stdout.write(`${lines.join('\n')}\n\n`);
   }
 
-  close(): void {
-    for (const signal of SIGNALS) this.#io.events.off(signal, this.#ended.resolve);
-  }
+  close(): void {}
 }
 
 class TerminalView implements View {
-  readonly #ended: PromiseWithResolvers<void> = Promise.withResolvers();
-  readonly ended: Promise<void> = this.#ended.promise;
   readonly #io: CliIo;
+  readonly #onQuit: () => void;
   #lines: readonly string[] = [];
 
-  constructor(io: CliIo) {
+  constructor(io: CliIo, onQuit: () => void) {
     this.#io = io;
-    for (const signal of SIGNALS) io.events.on(signal, this.#ended.resolve);
+    this.#onQuit = onQuit;
     io.stdout.write(ENTER);
     io.stdout.on('resize', this.#draw);
     if (io.stdin.isTTY !== true) return;
@@ -147,8 +130,7 @@ class TerminalView implements View {
   }
 
   close(): void {
-    const { events, stdin, stdout } = this.#io;
-    for (const signal of SIGNALS) events.off(signal, this.#ended.resolve);
+    const { stdin, stdout } = this.#io;
     stdout.off('resize', this.#draw);
     stdout.write(LEAVE);
     if (stdin.isTTY !== true) return;
@@ -158,7 +140,7 @@ class TerminalView implements View {
   }
 
   readonly #onKeys = (keys: Buffer | string): void => {
-    if (Array.from(keys.toString()).some((key) => LAST_KEYS.has(key))) this.#ended.resolve();
+    if (Array.from(keys.toString()).some((key) => LAST_KEYS.has(key))) this.#onQuit();
   };
 
   readonly #draw = (): void => {
