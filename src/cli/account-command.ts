@@ -3,7 +3,6 @@
 
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
@@ -24,11 +23,12 @@ import {
 import type { Ledger } from '../billing/index.ts';
 import { inspectStore, LedgerError, openLedger } from '../billing/main-thread.ts';
 import { systemClock, systemEpochMs } from '../actor/index.ts';
-import { parseConfigText, resolveSetting, storeFolder } from '../config/load.ts';
+import { resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
+import { readMapping } from './input-file.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
 
@@ -270,7 +270,7 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
 
 /** Only the store is read of a file: an operator need not have the variables that the rest of it names. */
 async function storeUrl(store: string | undefined, file: string | undefined, env: Environment): Promise<string> {
-  const input = file === undefined ? {} : await readInput(file);
+  const input = file === undefined ? {} : await readMapping(file);
   const resolution = resolveSetting('store', input, env, { store });
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   if (typeof resolution.value === 'string') {
@@ -286,15 +286,4 @@ async function storeUrl(store: string | undefined, file: string | undefined, env
     return url;
   }
   throw new UsageError('the configuration keeps no accounts: its store is null');
-}
-
-async function readInput(file: string): Promise<unknown> {
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
-  });
-  const parsed = parseConfigText(text, file);
-  if ('mistakes' in parsed) throw new UsageError(sentenceOf(parsed.mistakes));
-  const { input } = parsed;
-  if (typeof input === 'object' && input !== null && !Array.isArray(input)) return input;
-  throw new UsageError(`${file} must be a mapping of names to values`);
 }

@@ -2,7 +2,7 @@
 // error, reports into files. The first Ctrl-C ends the run and reports what there is, the second ends at once.
 
 import { createWriteStream, type WriteStream } from 'node:fs';
-import { appendFile, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Command } from 'commander';
 import { createSeededRandom, systemClock } from '../actor/index.ts';
@@ -25,6 +25,7 @@ import {
   workloadOf,
 } from '../load/index.ts';
 import { addBenchOptions, type BenchOptions, type BenchPlan, planBench, syntheticOf } from './bench-options.ts';
+import { readText } from './input-file.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 /** How often a terminal is renewed, and how often a plain line is written elsewhere. */
@@ -82,10 +83,7 @@ async function makeWorkload(options: BenchOptions, file: string, io: CliIo): Pro
 async function workloadFor(options: BenchOptions, { run, synthetic }: BenchPlan): Promise<Workload> {
   const { outputTokens, seed, workload: file } = options;
   if (file === undefined) return syntheticWorkload({ ...synthetic, seed });
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
-  });
-  const workload = workloadOf(text, basename(file), outputTokens?.most ?? RECORDED_OUTPUT_TOKENS);
+  const workload = workloadOf(await readText(file), basename(file), outputTokens?.most ?? RECORDED_OUTPUT_TOKENS);
   if (run.arrivals.kind === 'trace' && !workload.isTimed) {
     throw new UsageError(`${file} has no time stamps for --arrivals trace`);
   }

@@ -1,9 +1,8 @@
 // `headrace host`: a model host with the simulated engine or a real one, or a fleet of simulated hosts.
 
-import { readFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Settings } from '../config/settings.ts';
-import { loadConfigFile, parseConfigText } from '../config/load.ts';
+import { loadConfigFile } from '../config/load.ts';
 import type {
   Host,
   HostSettings,
@@ -28,8 +27,9 @@ import {
   SYSTEM_PROMPT_SCOPES,
 } from '../host/index.ts';
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
+import { readDocument } from './input-file.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
-import { durationMs, numberFromZero, port, positiveNumber, sentenceOf, wholeNumber, yesOrNo } from './options.ts';
+import { durationMs, numberFromZero, port, positiveNumber, wholeNumber, yesOrNo } from './options.ts';
 import { type RealEngineOptions, startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -223,16 +223,6 @@ function kvEventsOf(options: HostOptions): KvEventSettings | undefined {
   if (replay !== undefined || topic !== undefined)
     throw new UsageError('--kv-events-replay and --kv-events-topic need --kv-events');
   return undefined;
-}
-
-/** The value of a YAML or JSON file. */
-async function readDocument(file: string): Promise<unknown> {
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new UsageError(`${file} cannot be read (${error.code ?? 'unknown reason'})`);
-  });
-  const parsed = parseConfigText(text, file);
-  if ('input' in parsed) return parsed.input;
-  throw new UsageError(sentenceOf(parsed.mistakes));
 }
 
 async function readScript(file: string): Promise<Script> {

@@ -1,14 +1,14 @@
 // `headrace search-worker`: serves one search engine to gateways that name it as an engine of kind `worker`.
 
-import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
-import { engineFrom, expandVariables, parseConfigText } from '../config/load.ts';
+import { engineFrom, expandVariables } from '../config/load.ts';
 import { type Address, isLoopback, parseAddress, printAddress } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { createSearchWorker, type SearchWorker, type SearchWorkerSettings } from '../search-worker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { watchExceptions } from './exceptions.ts';
+import { readMapping, readText } from './input-file.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { durationMs, port, sentenceOf, wholeNumber } from './options.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -124,21 +124,7 @@ async function engineOf(
 }
 
 async function entryOf(file: string, env: Environment): Promise<Record<string, unknown>> {
-  const parsed = parseConfigText(await readText(file), file);
-  if ('mistakes' in parsed) throw new UsageError(sentenceOf(parsed.mistakes));
-  const expanded = expandVariables(parsed.input, env);
+  const expanded = expandVariables(await readMapping(file), env);
   if ('mistakes' in expanded) throw new UsageError(`${file}: ${sentenceOf(expanded.mistakes)}`);
-  const entry = expanded.value;
-  if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
-    throw new UsageError(`${file} must be a mapping of names to values`);
-  return engineFrom(dirname(resolve(file)), entry as Record<string, unknown>);
-}
-
-async function readText(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UsageError(`${file} cannot be read (${code ?? 'unknown reason'})`);
-  }
+  return engineFrom(dirname(resolve(file)), expanded.value as Record<string, unknown>);
 }
