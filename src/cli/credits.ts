@@ -1,12 +1,9 @@
 // `headrace credits`: grants credit, shows balances and movements. Amounts are USD, shown in credits, too.
 
 import type { Command } from 'commander';
-import { ACCOUNT_COLUMNS, GRANT_COLUMNS, LISTS, MOVEMENT_COLUMNS } from '../admin/index.ts';
+import { ACCOUNT_COLUMNS, GRANT_COLUMNS, LISTS, MOVEMENT_COLUMNS, nextCursor } from '../admin/index.ts';
 import { addAccountOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
-
-/** Movements of a page unless --limit says otherwise: the default of the admin interface. */
-const DEFAULT_LIMIT = 50;
 
 const DESCRIPTION = `Credit of accounts. Amounts are USD as plain decimals with at most 12 digits behind the point, shown in USD and in
 credits: 1 USD is 1,000,000 credits.`;
@@ -102,14 +99,14 @@ export function configureCredits(command: Command, io: CliIo): void {
   const history = command.command('history').description('shows grants, payments and charges, the newest first');
   history
     .argument('<account>')
-    .option('--limit <n>', `most movements, default ${DEFAULT_LIMIT}, at most 1000`)
+    .option('--limit <n>', `most movements, default ${LISTS.history.limit}, at most 1000`)
     .option('--before <seq>', 'only those before this one: the next page')
-    .action(async (account: string, { limit }: { limit?: string }) =>
+    .action(async (account: string) =>
       runAction(history, io, async (adminService) => {
-        const movements = await adminService.history(account, pick(history, 'limit', 'before'));
-        const oldest = movements.at(-1);
-        const mayHaveMore = movements.length >= Number(limit ?? DEFAULT_LIMIT);
-        const note = mayHaveMore && oldest !== undefined ? `\nolder ones: --before ${oldest.seq}\n` : '';
+        const fields = pick(history, 'limit', 'before');
+        const movements = await adminService.history(account, fields);
+        const oldest = nextCursor(LISTS.history, movements, fields);
+        const note = oldest === null ? '' : `\nolder ones: --before ${oldest}\n`;
         return answer(movements, MOVEMENT_COLUMNS, { note });
       }),
     );
