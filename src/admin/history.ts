@@ -242,7 +242,7 @@ function crnRow({ counts, gauges, seconds, steps }: Sums): (number | null)[] {
 }
 
 /** A part of a whole; null of nothing. */
-function shareOf(part: number, whole: number): number | null {
+export function shareOf(part: number, whole: number): number | null {
   return whole <= 0 ? null : part / whole;
 }
 

@@ -8,7 +8,7 @@ import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import { isError, type MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { Labels } from '../telemetry/series.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
-import type { RecentFigures } from './history.ts';
+import { type RecentFigures, shareOf } from './history.ts';
 import type { CrnStatus, ProbeStatus } from './gauges.ts';
 import { type CrnFailure, MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
 
@@ -357,11 +357,6 @@ function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
     busyMs: numbers.sum('headrace_thread_busy_seconds_total') * 1000,
     heapBytes: numbers.sum('headrace_thread_heap_bytes'),
   };
-}
-
-/** A part of a whole; null of nothing. */
-function shareOf(part: number, whole: number): number | null {
-  return whole === 0 ? null : part / whole;
 }
 
 function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
