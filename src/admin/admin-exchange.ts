@@ -36,6 +36,11 @@ export function refusesMethod(
   return true;
 }
 
+/** Whether the client takes gzip: names it, and not with a weight of 0 (RFC 9110, section 12.5.3). */
+export function takesGzip({ headers }: IncomingMessage): boolean {
+  return /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '');
+}
+
 /** Answers 401 where an admin token is missing or unknown. */
 export function askForToken(res: ServerResponse): void {
   respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });

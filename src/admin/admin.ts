@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { gzip, type ZlibOptions } from 'node:zlib';
 import { metricsProtobuf, metricsText, prefersProtobuf, PROTOBUF_TYPE, TEXT_TYPE } from '../telemetry/exposition.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { respond, respondJson } from './admin-exchange.ts';
+import { respond, respondJson, takesGzip } from './admin-exchange.ts';
 import { PageGuard, type PageGuardOptions } from './page-guard.ts';
 import { type Address, ListenError } from '../ingress/server.ts';
 
@@ -89,14 +89,12 @@ function answer(
   }
 }
 
-async function respondMetrics({ headers }: IncomingMessage, res: ServerResponse, deps: AdminDeps): Promise<void> {
+async function respondMetrics(req: IncomingMessage, res: ServerResponse, deps: AdminDeps): Promise<void> {
   try {
     const snapshots = await deps.metrics();
-    const isProtobuf = prefersProtobuf(headers.accept);
+    const isProtobuf = prefersProtobuf(req.headers.accept);
     const body = isProtobuf ? metricsProtobuf(snapshots) : Buffer.from(metricsText(snapshots));
-    const isZipped =
-      body.length >= MIN_ZIPPED_BYTES &&
-      /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(headers['accept-encoding'] ?? '');
+    const isZipped = body.length >= MIN_ZIPPED_BYTES && takesGzip(req);
     respond(res, 200, isProtobuf ? PROTOBUF_TYPE : TEXT_TYPE, isZipped ? await zip(body, ZIP) : body, {
       vary: 'accept, accept-encoding',
       ...(isZipped && { 'content-encoding': 'gzip' }),

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { refusesMethod, respondJson } from './admin-exchange.ts';
+import { refusesMethod, respondJson, takesGzip } from './admin-exchange.ts';
 
 const FOLDER = new URL('./dashboard/', import.meta.url);
 
@@ -71,7 +71,7 @@ export class DashboardFiles {
       res.writeHead(304, headers).end();
       return true;
     }
-    const isGzip = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(String(req.headers['accept-encoding'] ?? ''));
+    const isGzip = takesGzip(req);
     const body = isGzip ? gzipped : plain;
     res.writeHead(200, {
       ...headers,

@@ -80,6 +80,8 @@ t.test('metrics come in the format and the coding that the scraper prefers', asy
   t.equal(plain.headers['content-encoding'], undefined);
   const zipped = await scrape(url, { 'accept-encoding': 'gzip' });
   t.equal(zipped.headers['content-encoding'], 'gzip');
+  const upper = await scrape(url, { 'accept-encoding': 'GZIP' });
+  t.equal(upper.headers['content-encoding'], 'gzip', 'names of codings have no case');
   t.match(zipped.headers.vary, /accept-encoding/);
   t.equal(gunzipSync(zipped.body).toString(), plain.body.toString());
   t.equal((await scrape(url, { 'accept-encoding': 'gzip;q=0, br' })).headers['content-encoding'], undefined);
