@@ -168,7 +168,7 @@ export class SearchService {
       (flight) => {
         const isKept = account !== null && flight.isKept;
         const sharing = isKept ? this.#sharingOf(query, account, caller) : null;
-        return this.#start(query, flight, caller, isKept, sharing, trace);
+        return this.#start({ query, flight, caller, isKept, sharing, trace });
       },
       caller,
     );
@@ -220,68 +220,81 @@ export class SearchService {
     return { shared, key, lifetimeMs, group: caller };
   }
 
-  #start(
-    query: SearchQuery,
-    flight: Flight<SearchOutcome, SearchWork>,
-    caller: string,
-    isKept: boolean,
-    sharing: Sharing | null,
-    trace: SearchTrace | undefined,
-  ): SearchWork {
-    const { clock } = this.#deps;
-    const acceptedMs = clock.now();
+  /** Takes the answer of another gateway, or searches with a place. */
+  #start(search: Search): SearchWork {
+    const { caller, flight, query, sharing } = search;
     const work = new SearchWork(flight);
-    const begin = (): Coordinator => {
-      const engines = this.#engines;
-      const startedMs = clock.now();
-      const outcomeOf = (reports: readonly EngineReport[]): AnsweredSearch =>
-        outcome(query, engines, reports, clock.now() - acceptedMs, trace);
-      const share = ({ answer }: AnsweredSearch, foundMs: number): void => {
-        if (sharing === null || answer.meta.engines_used.length === 0) return;
-        const { group, key, lifetimeMs, shared } = sharing;
-        shared.set('search', key, JSON.stringify(answer), lifetimeMs - (clock.now() - foundMs), group);
-      };
-      let paid: AnsweredSearch['units'] = new Map();
-      work.started(startedMs + this.#timeoutMs);
-      return new Coordinator({
-        ...{ query, engines, clock, account: caller, keepsLate: isKept, trace },
-        deadlineMs: startedMs + this.#timeoutMs,
-        softDeadlineMs: startedMs + this.#softTimeoutMs,
-        onReport: (report, reports) => {
-          work.tell(() => progressOf(report, reports, query, engines));
-        },
-        onDone: (reports) => {
-          this.#late.add(work);
-          const found = outcomeOf(reports);
-          paid = found.units;
-          const keep = isKept && isWhole(found);
-          flight.land(found, keep);
-          if (keep) share(found, clock.now());
-        },
-        onEnd: (reports) => {
-          this.#late.delete(work);
-          work.end();
-          const found = reports === null || !isKept ? null : outcomeOf(reports);
-          if (found === null || !isWhole(found)) return;
-          const foundMs = clock.now();
-          // Shared once it has been paid: two gateways must not charge for the same.
-          flight.keep({ ...found, late: new LateUnits(found.units, paid, () => share(found, foundMs)) });
-        },
-      });
-    };
-    const search = (): void => work.wait((onTurn) => this.#places.request(caller, onTurn), begin);
+    const acceptedMs = this.#deps.clock.now();
+    const begin = (): Coordinator => this.#coordinator(search, work, acceptedMs);
+    const wait = (): void => work.wait((onTurn) => this.#places.request(caller, onTurn), begin);
     if (sharing === null) {
-      search();
+      wait();
       return work;
     }
     const { key, lifetimeMs, shared } = sharing;
     const read = (bytes: Buffer): SearchAnswer | null => readAnswer(bytes, query);
     shared.get('search', key, read, (answer, remainingMs) => {
-      if (answer === null) search();
+      if (answer === null) wait();
       else flight.landCached({ answer, units: NO_UNITS, late: null }, Math.min(remainingMs, lifetimeMs));
     });
     return work;
   }
+
+  /** The engines of a search that has its place, and what becomes of their answers. */
+  #coordinator(search: Search, work: SearchWork, acceptedMs: number): Coordinator {
+    const { caller, flight, isKept, query, sharing, trace } = search;
+    const { clock } = this.#deps;
+    const engines = this.#engines;
+    const startedMs = clock.now();
+    const deadlineMs = startedMs + this.#timeoutMs;
+    const outcomeOf = (reports: readonly EngineReport[]): AnsweredSearch =>
+      outcome(query, engines, reports, clock.now() - acceptedMs, trace);
+    let paid: AnsweredSearch['units'] = new Map();
+    work.started(deadlineMs);
+    return new Coordinator({
+      ...{ query, engines, clock, account: caller, keepsLate: isKept, trace, deadlineMs },
+      softDeadlineMs: startedMs + this.#softTimeoutMs,
+      onReport: (report, reports) => {
+        work.tell(() => progressOf(report, reports, query, engines));
+      },
+      onDone: (reports) => {
+        this.#late.add(work);
+        const found = outcomeOf(reports);
+        paid = found.units;
+        const keep = isKept && isWhole(found);
+        flight.land(found, keep);
+        if (keep) share(sharing, found, 0);
+      },
+      onEnd: (reports) => {
+        this.#late.delete(work);
+        work.end();
+        const found = reports === null || !isKept ? null : outcomeOf(reports);
+        if (found === null || !isWhole(found)) return;
+        const foundMs = clock.now();
+        // Shared once it has been paid: two gateways must not charge for the same.
+        const onPaid = (): void => share(sharing, found, clock.now() - foundMs);
+        flight.keep({ ...found, late: new LateUnits(found.units, paid, onPaid) });
+      },
+    });
+  }
+}
+
+/** A search that no other one answers. */
+interface Search {
+  readonly query: SearchQuery;
+  readonly flight: Flight<SearchOutcome, SearchWork>;
+  readonly caller: string;
+  /** Whether its answer is kept for equal searches. */
+  readonly isKept: boolean;
+  readonly sharing: Sharing | null;
+  readonly trace: SearchTrace | undefined;
+}
+
+/** Gives an answer that is so old to the other gateways. */
+function share(sharing: Sharing | null, { answer }: AnsweredSearch, ageMs: number): void {
+  if (sharing === null || answer.meta.engines_used.length === 0) return;
+  const { group, key, lifetimeMs, shared } = sharing;
+  shared.set('search', key, JSON.stringify(answer), lifetimeMs - ageMs, group);
 }
 
 /** Equal for equal searches of an owner. */
