@@ -5,7 +5,7 @@ import type { SourceStatus } from '../../../discovery/index.ts';
 import { countText, durationText, plural } from '../format.ts';
 import { Section } from './page.tsx';
 import { Standing } from './standing.tsx';
-import { type Column, Table } from './table.tsx';
+import { type Column, figure, Table } from './table.tsx';
 
 const COLUMNS: readonly Column<SourceStatus>[] = [
   {
@@ -33,15 +33,9 @@ const COLUMNS: readonly Column<SourceStatus>[] = [
     ),
     sort: ({ state }) => state,
   },
-  { name: 'Servers', numeric: true, cell: ({ servers }) => countText(servers), sort: ({ servers }) => servers },
-  { name: 'Models', numeric: true, cell: ({ models }) => countText(models), sort: ({ models }) => models },
-  {
-    name: 'Changes',
-    title: 'Answers that differed from the one before, since the start',
-    numeric: true,
-    cell: ({ changes }) => countText(changes),
-    sort: ({ changes }) => changes,
-  },
+  figure('Servers', ({ servers }) => servers, countText),
+  figure('Models', ({ models }) => models, countText),
+  figure('Changes', ({ changes }) => changes, countText, 'Answers that differed from the one before, since the start'),
   {
     name: 'Failures',
     title: 'Tries that failed since the start; what was found before stays',

@@ -5,7 +5,7 @@ import type { ClusterOverview, GatewayOverview } from '../../overview.ts';
 import { countText, durationText, plural, rateText } from '../format.ts';
 import { Section } from './page.tsx';
 import { Standing } from './standing.tsx';
-import { type Column, Table } from './table.tsx';
+import { type Column, figure, Table } from './table.tsx';
 
 const COLUMNS: readonly Column<GatewayOverview>[] = [
   {
@@ -24,14 +24,9 @@ const COLUMNS: readonly Column<GatewayOverview>[] = [
     sort: ({ stage }) => stage,
   },
   { name: 'Version', cell: ({ version }) => version, sort: ({ version }) => version },
-  { name: 'In flight', numeric: true, cell: ({ inFlight }) => countText(inFlight), sort: ({ inFlight }) => inFlight },
-  {
-    name: 'Requests per second',
-    numeric: true,
-    cell: ({ requestsPerS }) => rateText(requestsPerS),
-    sort: ({ requestsPerS }) => requestsPerS,
-  },
-  { name: 'Up for', numeric: true, cell: ({ uptimeMs }) => durationText(uptimeMs), sort: ({ uptimeMs }) => uptimeMs },
+  figure('In flight', ({ inFlight }) => inFlight, countText),
+  figure('Requests per second', ({ requestsPerS }) => requestsPerS, rateText),
+  figure('Up for', ({ uptimeMs }) => uptimeMs, durationText),
   {
     name: 'Last heard',
     title: 'Time since the last message of the gateway',

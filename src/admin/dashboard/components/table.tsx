@@ -18,6 +18,16 @@ export interface Column<Row> {
   readonly class?: string;
 }
 
+/** A column of figures that sorts by them. */
+export function figure<Row, Value extends number | null>(
+  name: string,
+  of: (row: Row) => Value,
+  print: (value: Value) => string,
+  title?: string,
+): Column<Row> {
+  return { name, numeric: true, cell: (row) => print(of(row)), sort: of, ...(title !== undefined && { title }) };
+}
+
 export interface TableProps<Row> {
   /** Says what the rows are; read out by screen readers, shown when `showCaption` is set. */
   readonly caption: string;

@@ -44,7 +44,7 @@ import { Chart } from '../components/chart.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { StackedBars } from '../components/stacked-bars.tsx';
 import { Loading, Problem } from '../components/states.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { Facts } from '../components/tile.tsx';
 import { countText, plural, usdText } from '../format.ts';
 import { href } from '../router.ts';
@@ -265,11 +265,11 @@ const GRANT_COLUMNS: readonly Column<OpenGrantView>[] = [
 const USAGE_COLUMNS: readonly Column<UsageView>[] = [
   { name: 'Day', cell: ({ day }) => day, sort: ({ day }) => day ?? null },
   { name: 'Model', cell: ({ model }) => model, sort: ({ model }) => model ?? null },
-  { name: 'Requests', numeric: true, cell: (row) => countText(row.requests), sort: (row) => row.requests },
-  { name: 'Estimated', numeric: true, cell: (row) => countText(row.estimated), sort: (row) => row.estimated },
-  { name: 'Input', numeric: true, cell: (row) => countText(row.input_tokens), sort: (row) => row.input_tokens },
-  { name: 'Cached', numeric: true, cell: (row) => countText(row.cached_tokens), sort: (row) => row.cached_tokens },
-  { name: 'Output', numeric: true, cell: (row) => countText(row.output_tokens), sort: (row) => row.output_tokens },
+  figure('Requests', (row) => row.requests, countText),
+  figure('Estimated', (row) => row.estimated, countText),
+  figure('Input', (row) => row.input_tokens, countText),
+  figure('Cached', (row) => row.cached_tokens, countText),
+  figure('Output', (row) => row.output_tokens, countText),
   { name: 'USD', numeric: true, cell: (row) => row.amount_usd, sort: (row) => Number(row.amount_usd) },
 ];
 

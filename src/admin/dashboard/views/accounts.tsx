@@ -21,7 +21,7 @@ import {
 import { AccountLink, actionColumn, Actions, LimitShare, ListTable, RefreshButton } from '../accounts/parts.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Sparkline } from '../components/sparkline.tsx';
-import type { Column } from '../components/table.tsx';
+import { type Column, figure } from '../components/table.tsx';
 import { countText, latencyText } from '../format.ts';
 import { RequestId } from '../requests.tsx';
 import { navigate } from '../router.ts';
@@ -192,13 +192,8 @@ const REQUEST_COLUMNS: readonly Column<RequestView>[] = [
     sort: (one) => one.input_tokens + one.output_tokens,
   },
   { name: 'USD', numeric: true, cell: (one) => one.cost_usd, sort: (one) => Number(one.cost_usd) },
-  { name: 'Duration', numeric: true, cell: (one) => latencyText(one.duration_ms), sort: (one) => one.duration_ms },
-  {
-    name: 'First byte',
-    numeric: true,
-    cell: (one) => latencyText(one.first_byte_ms),
-    sort: (one) => one.first_byte_ms,
-  },
+  figure('Duration', (one) => one.duration_ms, latencyText),
+  figure('First byte', (one) => one.first_byte_ms, latencyText),
   actionColumn(
     (one) => one.request_id,
     [{ name: 'Refund', role: 'owner', action: refundRequest, applies: (one) => picoOf(one.cost_usd) > 0n }],

@@ -6,7 +6,7 @@ import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { Bar, Sparkline } from '../components/sparkline.tsx';
 import { Standing } from '../components/standing.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { CrnButtons, useActionNote } from '../crn-actions.tsx';
 import { capacityOf, firstByteOf, modelsOf, prefillOf, standingOf } from '../crns.ts';
 import type { CrnOverview, Overview } from '../../overview.ts';
@@ -50,7 +50,7 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ word }) => word,
   },
-  { name: 'In flight', numeric: true, cell: ({ crn }) => countText(crn.inFlight), sort: ({ crn }) => crn.inFlight },
+  figure('In flight', ({ crn }) => crn.inFlight, countText),
   {
     name: 'Attempts/s',
     numeric: true,
@@ -62,13 +62,7 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: lastAttempts,
   },
-  {
-    name: 'First byte',
-    title: 'Moving average by which CRNs are picked',
-    numeric: true,
-    cell: ({ crn }) => latencyText(firstByteOf(crn)),
-    sort: ({ crn }) => firstByteOf(crn),
-  },
+  figure('First byte', ({ crn }) => firstByteOf(crn), latencyText, 'Moving average by which CRNs are picked'),
   {
     name: 'Failures',
     title: 'Failed attempts since the start, and the requests that left it for another CRN',
@@ -94,13 +88,7 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ crn }) => crn.reportedHit,
   },
-  {
-    name: 'Cache size',
-    title: 'Bytes of prompts that its cache is expected to hold',
-    numeric: true,
-    cell: ({ crn }) => bytesText(capacityOf(crn)),
-    sort: ({ crn }) => capacityOf(crn),
-  },
+  figure('Cache size', ({ crn }) => capacityOf(crn), bytesText, 'Bytes of prompts that its cache is expected to hold'),
   {
     name: 'Backlog',
     title: 'Bytes of prompts that wait for prefill, and how many it prefills in a second',

@@ -4,7 +4,7 @@ import type { VNode } from 'preact';
 import { Bar } from '../components/sparkline.tsx';
 import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import type { CrnOverview, ModelOverview } from '../../overview.ts';
 import { compactText, countText, latencyText, plural, rateText, shareText, usdText } from '../format.ts';
 import { href } from '../router.ts';
@@ -16,6 +16,25 @@ interface Row {
   readonly model: ModelOverview;
   readonly up: number;
   readonly crns: number;
+}
+
+function times(
+  name: string,
+  title: string,
+  of: (model: ModelOverview) => ModelOverview['recent']['latencyMs'],
+): Column<Row> {
+  return {
+    name,
+    title,
+    numeric: true,
+    cell: ({ model }) => (
+      <>
+        {latencyText(of(model).p50)}
+        <small>p99 {latencyText(of(model).p99)}</small>
+      </>
+    ),
+    sort: ({ model }) => of(model).p50,
+  };
 }
 
 const COLUMNS: readonly Column<Row>[] = [
@@ -33,12 +52,7 @@ const COLUMNS: readonly Column<Row>[] = [
       ),
     sort: ({ model: { model } }) => model,
   },
-  {
-    name: 'Requests/s',
-    numeric: true,
-    cell: ({ model: { recent } }) => rateText(recent.requestsPerS),
-    sort: ({ model: { recent } }) => recent.requestsPerS,
-  },
+  figure('Requests/s', ({ model: { recent } }) => recent.requestsPerS, rateText),
   {
     name: 'Errors/s',
     numeric: true,
@@ -47,30 +61,8 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ model: { recent } }) => recent.errorsPerS,
   },
-  {
-    name: 'Latency',
-    title: 'Median and 99th percentile',
-    numeric: true,
-    cell: ({ model: { recent } }) => (
-      <>
-        {latencyText(recent.latencyMs.p50)}
-        <small>p99 {latencyText(recent.latencyMs.p99)}</small>
-      </>
-    ),
-    sort: ({ model: { recent } }) => recent.latencyMs.p50,
-  },
-  {
-    name: 'First byte',
-    title: 'Of streams: median and 99th percentile',
-    numeric: true,
-    cell: ({ model: { recent } }) => (
-      <>
-        {latencyText(recent.firstByteMs.p50)}
-        <small>p99 {latencyText(recent.firstByteMs.p99)}</small>
-      </>
-    ),
-    sort: ({ model: { recent } }) => recent.firstByteMs.p50,
-  },
+  times('Latency', 'Median and 99th percentile', ({ recent }) => recent.latencyMs),
+  times('First byte', 'Of streams: median and 99th percentile', ({ recent }) => recent.firstByteMs),
   {
     name: 'Tokens/s',
     title: 'Of answers, and of prompts',
@@ -95,19 +87,8 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ model: { recent } }) => recent.cachedShare,
   },
-  {
-    name: 'USD/h',
-    numeric: true,
-    cell: ({ model: { recent } }) => usdText(recent.usdPerHour),
-    sort: ({ model: { recent } }) => recent.usdPerHour,
-  },
-  {
-    name: 'Waiting',
-    title: 'Requests that wait for a CRN with a short backlog',
-    numeric: true,
-    cell: ({ model }) => countText(model.waiting),
-    sort: ({ model }) => model.waiting,
-  },
+  figure('USD/h', ({ model: { recent } }) => recent.usdPerHour, usdText),
+  figure('Waiting', ({ model }) => model.waiting, countText, 'Requests that wait for a CRN with a short backlog'),
   {
     name: 'Requests',
     title: 'Since the start, with errors and failovers',

@@ -8,7 +8,7 @@ import { usePolled } from '../api.ts';
 import { TextInput } from '../components/choice.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Empty, Loading, Problem } from '../components/states.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { bytesText, clockText, countText, dateText, latencyText, NONE, plural, usdText } from '../format.ts';
 import { useOverview } from '../overview-poll.ts';
 import { filtersOf, useRequestLog } from '../request-log.ts';
@@ -27,7 +27,7 @@ interface LiveDocument {
 
 const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
   { name: 'Request', cell: ({ requestId }) => <RequestId id={requestId} short /> },
-  { name: 'Age', numeric: true, cell: ({ ageMs }) => latencyText(ageMs), sort: ({ ageMs }) => ageMs },
+  figure('Age', ({ ageMs }) => ageMs, latencyText),
   {
     name: 'Phase',
     cell: ({ lastFailure, phase }) => (
@@ -57,8 +57,8 @@ const LIVE_COLUMNS: readonly Column<LiveRequest>[] = [
   { name: 'Account', class: 'one-line', cell: ({ account }) => account ?? NONE, sort: ({ account }) => account },
   { name: 'CRN', class: 'one-line', cell: ({ crn }) => <CrnLink crn={crn} short />, sort: ({ crn }) => crn },
   { name: 'Attempts', numeric: true, cell: ({ attempts }) => attempts, sort: ({ attempts }) => attempts },
-  { name: 'In', numeric: true, cell: ({ bytesIn }) => bytesText(bytesIn), sort: ({ bytesIn }) => bytesIn },
-  { name: 'Out', numeric: true, cell: ({ bytesOut }) => bytesText(bytesOut), sort: ({ bytesOut }) => bytesOut },
+  figure('In', ({ bytesIn }) => bytesIn, bytesText),
+  figure('Out', ({ bytesOut }) => bytesOut, bytesText),
 ];
 
 const LOG_COLUMNS: readonly Column<LoggedRequest>[] = [

@@ -6,7 +6,7 @@ import { Live } from '../components/live.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Bar } from '../components/sparkline.tsx';
 import { Standing } from '../components/standing.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { countText, durationText, NONE, shareText } from '../format.ts';
 import { href } from '../router.ts';
@@ -35,8 +35,8 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ standing }) => standing,
   },
-  { name: 'Answered', numeric: true, cell: ({ answered }) => countText(answered), sort: ({ answered }) => answered },
-  { name: 'Failed', numeric: true, cell: ({ failed }) => countText(failed), sort: ({ failed }) => failed },
+  figure('Answered', ({ answered }) => answered, countText),
+  figure('Failed', ({ failed }) => failed, countText),
   {
     name: 'Success',
     numeric: true,
@@ -66,9 +66,9 @@ const TOOL_COLUMNS: readonly Column<ToolOverview>[] = [
     cell: ({ endpoint }) => <a href={href('/requests', { endpoint })}>{endpoint}</a>,
     sort: ({ endpoint }) => endpoint,
   },
-  { name: 'Answered', numeric: true, cell: ({ answered }) => countText(answered), sort: ({ answered }) => answered },
-  { name: 'Failed', numeric: true, cell: ({ failed }) => countText(failed), sort: ({ failed }) => failed },
-  { name: 'Client left', numeric: true, cell: ({ aborted }) => countText(aborted), sort: ({ aborted }) => aborted },
+  figure('Answered', ({ answered }) => answered, countText),
+  figure('Failed', ({ failed }) => failed, countText),
+  figure('Client left', ({ aborted }) => aborted, countText),
   {
     name: 'Success',
     numeric: true,

@@ -12,7 +12,7 @@ import { Page, Section } from '../components/page.tsx';
 import { StackedBars } from '../components/stacked-bars.tsx';
 import { Loading, Problem } from '../components/states.tsx';
 import { Bar } from '../components/sparkline.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { compactText, countText, shareText, usdText } from '../format.ts';
 import { route } from '../router.ts';
@@ -144,12 +144,6 @@ function Shown({ by, days, measure, rows }: ShownProps): VNode {
 
 function sumColumns(by: Dimension, total: bigint): readonly Column<Sums>[] {
   const share = ({ pico }: Sums): number => (total === 0n ? 0 : Number((pico * 10_000n) / total) / 10_000);
-  const count = (name: string, of: (sums: Sums) => number): Column<Sums> => ({
-    name,
-    numeric: true,
-    cell: (sums) => countText(of(sums)),
-    sort: of,
-  });
   return [
     {
       name: by.charAt(0).toUpperCase() + by.slice(1),
@@ -157,10 +151,10 @@ function sumColumns(by: Dimension, total: bigint): readonly Column<Sums>[] {
       cell: ({ name }) => (by === 'account' ? <AccountLink id={name} /> : name),
       sort: ({ name }) => name,
     },
-    count('Requests', ({ requests }) => requests),
-    count('Input', ({ input }) => input),
-    count('Cached', ({ cached }) => cached),
-    count('Output', ({ output }) => output),
+    figure('Requests', ({ requests }) => requests, countText),
+    figure('Input', ({ input }) => input, countText),
+    figure('Cached', ({ cached }) => cached, countText),
+    figure('Output', ({ output }) => output, countText),
     { name: 'USD', numeric: true, cell: ({ pico }) => usdOf(pico), sort: ({ pico }) => numberOf(pico) },
     {
       name: 'Share',

@@ -5,7 +5,7 @@ import type { ThreadOverview } from '../../overview.ts';
 import { Live } from '../components/live.tsx';
 import { Page } from '../components/page.tsx';
 import { Bar } from '../components/sparkline.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { bytesText, countText, latencyText, shareText } from '../format.ts';
 
 interface Row extends ThreadOverview {
@@ -34,27 +34,11 @@ const COLUMNS: readonly Column<Row>[] = [
     ),
     sort: ({ busy }) => busy,
   },
-  { name: 'In flight', numeric: true, cell: ({ inFlight }) => countText(inFlight), sort: ({ inFlight }) => inFlight },
-  {
-    name: 'Delay, median',
-    title: 'Delay of the event loop since the reading before',
-    numeric: true,
-    cell: ({ delayMs }) => latencyText(delayMs[0]),
-    sort: ({ delayMs }) => delayMs[0],
-  },
-  {
-    name: 'Delay, p99',
-    numeric: true,
-    cell: ({ delayMs }) => latencyText(delayMs[1]),
-    sort: ({ delayMs }) => delayMs[1],
-  },
-  {
-    name: 'Longest delay',
-    numeric: true,
-    cell: ({ delayMs }) => latencyText(delayMs[2]),
-    sort: ({ delayMs }) => delayMs[2],
-  },
-  { name: 'Heap', numeric: true, cell: ({ heapBytes }) => bytesText(heapBytes), sort: ({ heapBytes }) => heapBytes },
+  figure('In flight', ({ inFlight }) => inFlight, countText),
+  figure('Delay, median', ({ delayMs }) => delayMs[0], latencyText, 'Delay of the event loop since the reading before'),
+  figure('Delay, p99', ({ delayMs }) => delayMs[1], latencyText),
+  figure('Longest delay', ({ delayMs }) => delayMs[2], latencyText),
+  figure('Heap', ({ heapBytes }) => heapBytes, bytesText),
 ];
 
 export function ThreadsView(): VNode {

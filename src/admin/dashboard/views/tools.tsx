@@ -10,7 +10,7 @@ import { Page, Section } from '../components/page.tsx';
 import { Bar } from '../components/sparkline.tsx';
 import { type BarSeries, StackedBars } from '../components/stacked-bars.tsx';
 import { Loading, Problem } from '../components/states.tsx';
-import { type Column, Table } from '../components/table.tsx';
+import { type Column, figure, Table } from '../components/table.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { compactText, countText, NONE, plural, shareText, usdText } from '../format.ts';
 import { route } from '../router.ts';
@@ -192,8 +192,8 @@ const USD: Column<Sums> = {
 
 const ACCOUNT_COLUMNS: readonly Column<Sums>[] = [
   { name: 'Account', class: 'name', cell: ({ name }) => <AccountLink id={name} />, sort: ({ name }) => name },
-  { name: 'Engine answers', numeric: true, cell: ({ answers }) => countText(answers), sort: ({ answers }) => answers },
-  { name: 'Pages', numeric: true, cell: ({ pages }) => countText(pages), sort: ({ pages }) => pages },
+  figure('Engine answers', ({ answers }) => answers, countText),
+  figure('Pages', ({ pages }) => pages, countText),
   {
     name: 'Engines',
     cell: ({ engines }) => {
@@ -210,7 +210,7 @@ function sourceColumns(all: Sums | undefined): readonly Column<Sums>[] {
   const callsOf = ({ answers, pages }: Sums): number => answers + pages;
   return [
     { name: 'Engine', class: 'name', cell: ({ name }) => name, sort: ({ name }) => name },
-    { name: 'Calls', numeric: true, cell: (sums) => countText(callsOf(sums)), sort: callsOf },
+    figure('Calls', callsOf, countText),
     {
       name: 'Share',
       cell: (sums) => (

@@ -7,7 +7,7 @@ import { orDash, usePages, whenText } from '../accounts/ledger.ts';
 import { AccountLink, actionColumn, ListTable, RefreshButton } from '../accounts/parts.tsx';
 import { Page } from '../components/page.tsx';
 import { Standing } from '../components/standing.tsx';
-import type { Column } from '../components/table.tsx';
+import { type Column, figure } from '../components/table.tsx';
 import { countText } from '../format.ts';
 import { route, setQuery } from '../router.ts';
 import { useStore } from '../store.ts';
@@ -21,7 +21,7 @@ const COLUMNS: readonly Column<DeliveryView>[] = [
   { name: 'Account', class: 'name', cell: ({ account }) => <AccountLink id={account} /> },
   { name: 'Endpoint', cell: ({ endpoint }) => endpoint, sort: ({ endpoint }) => endpoint },
   { name: 'State', cell: ({ state }) => <Standing word={state} />, sort: ({ state }) => state },
-  { name: 'Attempts', numeric: true, cell: ({ attempts }) => countText(attempts), sort: ({ attempts }) => attempts },
+  figure('Attempts', ({ attempts }) => attempts, countText),
   { name: 'Result', class: 'name', cell: ({ result }) => orDash(result) },
   { name: 'Due', cell: (one) => whenText(one.due_at), sort: (one) => one.due_at },
   actionColumn(
