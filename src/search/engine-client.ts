@@ -6,6 +6,7 @@ import type { Clock } from '../actor/index.ts';
 import { TooLongError } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
 import { type FairEntry, FairQueue, RememberedTime } from '../routing/index.ts';
+import { checkedHits } from './checked-hits.ts';
 import type { CallFailure, EngineBoard, Permit } from './engine-board.ts';
 import {
   type Engine,
@@ -22,6 +23,7 @@ import {
 } from './engine.ts';
 import { type FilterPlan, planOf, reasonOf } from './filter-plan.ts';
 import { RateQueue } from './rate-queue.ts';
+import { WorkerPicker } from './worker-picker.ts';
 
 /** An engine as it is configured. */
 export interface EngineSpec {
@@ -438,7 +440,7 @@ export class EngineCall {
     } catch (error) {
       throw this.#unlessAborted(signal, error, sentMs);
     }
-    const found = checked(hits, this.#query.type);
+    const found = checkedHits(hits, this.#query.type);
     if (this.#plan === null) return { hits: found, calls: 1 };
     const dropped = new Map<EngineHit, string>();
     return { hits: this.#plan.keep(found, dropped), calls: 1, dropped };
@@ -514,7 +516,7 @@ export class EngineCall {
         response,
         this.#plan === null ? context : { ...context, wantsMore: this.#plan.leavesOut || this.#plan.skipped > 0 },
       );
-      const page = { hits: checked(hits, this.#query.type), next, ...(typeof note === 'string' && { note }) };
+      const page = { hits: checkedHits(hits, this.#query.type), next, ...(typeof note === 'string' && { note }) };
       return Array.isArray(notApplied) ? { ...page, notApplied } : page;
     } catch (error) {
       throw error instanceof EngineError ? error : new EngineError('invalid');
@@ -581,48 +583,6 @@ function transportError(cause: unknown): CallError {
     : new CallError('connection failed', 'connection', { cause });
 }
 
-/** Outside of the function: each use of a literal makes an object. */
-const WEB_URL = /^https?:/i;
-
-/** The hits, if they have what merging needs: engines may be of the embedder's own. */
-function checked(hits: unknown, type: SearchType): readonly EngineHit[] {
-  if (!Array.isArray(hits)) throw new EngineError('invalid');
-  for (const hit of hits as readonly unknown[]) {
-    const fields = (hit ?? {}) as Readonly<Record<string, unknown>>;
-    const { title, url, snippet } = fields;
-    const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
-    if (!hasTexts || !hasOptionalFields(fields) || !WEB_URL.test(url)) throw new EngineError('invalid');
-    if (type === 'academic' && !isWork(fields)) throw new EngineError('invalid');
-  }
-  return hits as readonly EngineHit[];
-}
-
-/** Whether the fields that a hit may lack are of their types, as far as they are there. */
-function hasOptionalFields(hit: Readonly<Record<string, unknown>>): boolean {
-  const { height, imageUrl, publishedAt, source, thumbnailUrl, width } = hit;
-  const areTexts = isOptionalText(publishedAt) && isOptionalText(source);
-  const areUrls = isOptionalText(imageUrl) && isOptionalText(thumbnailUrl);
-  return areTexts && areUrls && isOptionalSize(width) && isOptionalSize(height);
-}
-
-function isOptionalText(value: unknown): boolean {
-  return value === undefined || typeof value === 'string';
-}
-
-/** In pixels. */
-function isOptionalSize(value: unknown): boolean {
-  return value === undefined || (Number.isSafeInteger(value) && (value as number) >= 0);
-}
-
-/** Whether the fields of a scholarly work are of their types, as far as they are there. */
-function isWork({ authors, citations, doi, openAccessUrl, venue, year }: Readonly<Record<string, unknown>>): boolean {
-  const areTexts = [doi, openAccessUrl, venue].every((text) => text === undefined || typeof text === 'string');
-  const areNumbers = [citations, year].every((number) => number === undefined || Number.isSafeInteger(number));
-  const areNames =
-    authors === undefined || (Array.isArray(authors) && authors.every((name) => typeof name === 'string'));
-  return areTexts && areNumbers && areNames;
-}
-
 /** Settles as `work` does, or rejects with the reason of `signal` when that fires first: not all work heeds its signal. */
 function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -673,81 +633,5 @@ class Latencies {
     const { length } = this.#timesMs;
     if (length < LEAST_LATENCIES) return 0;
     return this.#timesMs.toSorted((a, b) => a - b)[Math.ceil(0.95 * length) - 1] as number;
-  }
-}
-
-const FIRST_BACKOFF_MS = 5000;
-const MAX_BACKOFF_MS = 120_000;
-
-interface WorkerState {
-  load: number;
-  /** In a row. */
-  failures: number;
-  backoffUntilMs: number;
-}
-
-/**
- * Picks the least busy of the workers that are well. One that failed is left out, twice as long after each failure in a
- * row; then one search at a time tries it.
- */
-class WorkerPicker {
-  readonly #workers: readonly WorkerState[];
-  readonly #clock: Clock;
-  readonly #random: () => number;
-
-  constructor(workers: number, clock: Clock, random: () => number) {
-    this.#workers = Array.from({ length: workers }, () => ({ load: 0, failures: 0, backoffUntilMs: 0 }));
-    this.#clock = clock;
-    this.#random = random;
-  }
-
-  /** The worker to ask, none of `except`; where none is well, the one that comes back first. -1: there is no other. */
-  pick(except: ReadonlySet<number>): number {
-    const nowMs = this.#clock.now();
-    const start = Math.floor(this.#random() * this.#workers.length);
-    let best = -1;
-    for (let i = 0; i < this.#workers.length; i++) {
-      const index = (start + i) % this.#workers.length;
-      if (!except.has(index) && (best < 0 || this.#isBetter(index, best, nowMs))) best = index;
-    }
-    // The search that picks a worker again after its failures tries it for all others.
-    if (best >= 0) this.#backOff(best, nowMs);
-    return best;
-  }
-
-  began(index: number): void {
-    this.#at(index).load++;
-  }
-
-  ended(index: number): void {
-    this.#at(index).load--;
-  }
-
-  succeeded(index: number): void {
-    const worker = this.#at(index);
-    worker.failures = 0;
-    worker.backoffUntilMs = 0;
-  }
-
-  failed(index: number): void {
-    this.#at(index).failures++;
-    this.#backOff(index, this.#clock.now());
-  }
-
-  #isBetter(index: number, than: number, nowMs: number): boolean {
-    const [one, other] = [this.#at(index), this.#at(than)];
-    const later = Math.max(one.backoffUntilMs, nowMs) - Math.max(other.backoffUntilMs, nowMs);
-    return later === 0 ? one.load < other.load : later < 0;
-  }
-
-  #backOff(index: number, nowMs: number): void {
-    const worker = this.#at(index);
-    if (worker.failures === 0) return;
-    const backoffMs = FIRST_BACKOFF_MS * 2 ** Math.min(worker.failures - 1, 30);
-    worker.backoffUntilMs = nowMs + Math.min(backoffMs, MAX_BACKOFF_MS);
-  }
-
-  #at(index: number): WorkerState {
-    return this.#workers[index] as WorkerState;
   }
 }
