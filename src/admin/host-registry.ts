@@ -6,6 +6,7 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DIALECT_WORDS } from '../config/dialect-bits.ts';
 import { LEAST_WEIGHT, MOST_WEIGHT } from '../config/settings.ts';
+import { httpUrl } from '../config/units.ts';
 import {
   type FoundModels,
   isModelName,
@@ -284,8 +285,8 @@ function readModelAliases(value: unknown, models: readonly string[]): ReadonlyMa
 }
 
 function baseUrl(text: string): string | null {
-  const url = text.length > MAX_URL_CHARS ? null : URL.parse(text);
-  if (url === null || !/^https?:$/.test(url.protocol)) return null;
+  const url = text.length > MAX_URL_CHARS ? null : httpUrl(text);
+  if (url === null) return null;
   if (url.username !== '' || url.password !== '' || /[?#\s]/.test(text)) return null;
   return url.href.replace(/\/+$/, '');
 }

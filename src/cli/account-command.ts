@@ -25,6 +25,7 @@ import { inspectStore, LedgerError, openLedger } from '../billing/main-thread.ts
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
+import { httpUrl } from '../config/units.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
@@ -255,9 +256,8 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
   if (store !== undefined || config !== undefined)
     throw new UsageError('--admin cannot be combined with --store or --config');
   if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
-  const url = URL.parse(admin);
-  if (url === null || !/^https?:$/.test(url.protocol))
-    throw new UsageError(`--admin takes the URL of an admin listener, such as ${DEFAULT_ADMIN}`);
+  const url = httpUrl(admin);
+  if (url === null) throw new UsageError(`--admin takes the URL of an admin listener, such as ${DEFAULT_ADMIN}`);
   const client = new BufferedClient(1);
   const adminService = createAdminClient({
     url: admin.replace(/\/+$/, ''),

@@ -1,6 +1,7 @@
 // Where the admin listener of a running gateway is, and who asks it, for the commands that do.
 
 import { Option } from 'commander';
+import { httpUrl } from '../config/units.ts';
 import { UsageError } from './io.ts';
 
 /** The address that a gateway listens on by default. */
@@ -22,8 +23,7 @@ export function tokenOption(): Option {
 
 /** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL. */
 export function adminUrl(address: string, path: string): string {
-  const admin = URL.parse(address);
-  if (admin === null || !/^https?:$/.test(admin.protocol))
-    throw new UsageError(`--admin takes a URL, such as ${DEFAULT_ADMIN}`);
+  const admin = httpUrl(address);
+  if (admin === null) throw new UsageError(`--admin takes a URL, such as ${DEFAULT_ADMIN}`);
   return admin.href.replace(/\/+$/, '') + path;
 }

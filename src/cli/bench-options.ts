@@ -1,6 +1,7 @@
 // The options of `headrace bench`: their declaration and help, and the run that they describe.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { httpUrl } from '../config/units.ts';
 import type { Arrivals, Condition, Length, Limits, RunSettings } from '../load/index.ts';
 import { LOAD_DIALECTS, readConditions, readLimits } from '../load/index.ts';
 import { UsageError } from './io.ts';
@@ -212,9 +213,8 @@ function arrivalsOf(options: BenchOptions): Arrivals {
 }
 
 function urlOf(address: string): URL {
-  const url = URL.parse(address);
-  if (url === null || !/^https?:$/.test(url.protocol))
-    throw new UsageError('the URL must begin with http:// or https://');
+  const url = httpUrl(address);
+  if (url === null) throw new UsageError('the URL must begin with http:// or https://');
   if (url.username !== '' || url.password !== '') throw new UsageError('the URL may hold no password; give --key');
   return url;
 }

@@ -10,7 +10,7 @@ import { stringify } from 'yaml';
 import { visible } from '../admin/index.ts';
 import { loadConfigText } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
-import { parseAddress, printAddress } from '../config/units.ts';
+import { httpUrl, parseAddress, printAddress } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { KeyRefused, recogniseEngine } from '../host/index.ts';
 import { type CliIo, UsageError } from './io.ts';
@@ -119,8 +119,8 @@ async function ask(options: InitOptions, io: CliIo): Promise<Answers> {
 
 /** The address of a server as the configuration takes it: a base URL of clients ends with a `/v1` too many. */
 function serverUrl(text: string): string {
-  const url = URL.parse(/^[a-z][a-z\d+.-]*:\/\//i.test(text) ? text : `http://${text}`);
-  if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`${text} is not the URL of a server`);
+  const url = httpUrl(/^[a-z][a-z\d+.-]*:\/\//i.test(text) ? text : `http://${text}`);
+  if (url === null) throw new UsageError(`${text} is not the URL of a server`);
   if (url.username !== '' || url.password !== '') throw new UsageError('the URL of a server must not hold a password');
   return `${url.origin}${url.pathname}`.replace(/(\/v1)?\/*$/, '');
 }

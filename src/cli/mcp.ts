@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { loadConfigFile } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
+import { httpUrl } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
@@ -110,8 +111,8 @@ async function readKey(file: string): Promise<string> {
 
 /** The endpoint of a running gateway. */
 function remote(url: string, key: string | undefined): SendMessage {
-  const base = URL.parse(url);
-  if (base === null || !/^https?:$/.test(base.protocol)) throw new UsageError('--url must be an http or https URL');
+  const base = httpUrl(url);
+  if (base === null) throw new UsageError('--url must be an http or https URL');
   if (!/\/mcp\/?$/.test(base.pathname)) base.pathname = `${base.pathname.replace(/\/$/, '')}/mcp`;
   const credentials = key === undefined || key === '' ? {} : { authorization: `Bearer ${key}` };
   return async (body, headers, signal) =>

@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import * as z from 'zod/mini';
 import {
   durationProblem,
+  httpUrl,
   MAX_DURATION_MS,
   parseAddress,
   parseBytes,
@@ -274,10 +275,8 @@ export function url({ base = false }: { readonly base?: boolean } = {}): ValueTy
 }
 
 function readUrl(raw: unknown, base: boolean): string | Problem {
-  const read = typeof raw === 'string' ? URL.parse(raw) : null;
-  if (read === null || !/^https?:$/.test(read.protocol)) {
-    return { problem: 'must be a URL that begins with http:// or https://' };
-  }
+  const read = typeof raw === 'string' ? httpUrl(raw) : null;
+  if (read === null) return { problem: 'must be a URL that begins with http:// or https://' };
   if (read.username !== '' || read.password !== '') return { problem: 'must not carry a user name or password' };
   if (read.hash !== '') return { problem: 'must not carry a fragment (#)' };
   if (base && read.href.includes('?')) return { problem: 'must be a base URL without a query (?)' };

@@ -1,6 +1,7 @@
 // Makes hits from fields as services send them. Every hit satisfies `EngineHit`, whatever comes in: plain text, absolute
 // http(s) URLs, no field that is undefined.
 
+import { httpUrl } from '../config/units.ts';
 import { asCount } from './engine-response.ts';
 import type { EngineHit } from './engine.ts';
 import { plainText } from './text.ts';
@@ -52,8 +53,8 @@ function webUrl(value: unknown): string | undefined {
   if (typeof value !== 'string' || value.length > MAX_URL) return undefined;
   if (PLAIN_URL.test(value)) return value;
   const given = value.trim();
-  const parsed = URL.parse(given);
-  if (parsed === null || !/^https?:$/.test(parsed.protocol)) return undefined;
+  const parsed = httpUrl(given);
+  if (parsed === null) return undefined;
   return /^https?:\/\/[^/\\]/i.test(given) && !/[\s\p{Cc}\p{Cs}]/u.test(given) ? given : parsed.href;
 }
 

@@ -1,6 +1,7 @@
 // HTTP access to an attached engine: base URL, API key, connections. Short requests are buffered, generations and relayed
 // requests are streamed. API keys of clients are never sent to the engine.
 import type { Clock } from '../../actor/index.ts';
+import { httpUrl } from '../../config/units.ts';
 import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
 import { ConnectionPool } from '../../net/client.ts';
 import { DeadlineQueue } from '../../net/deadline.ts';
@@ -47,8 +48,8 @@ export class EngineHttp {
   /** Throws when the URL is none or is neither http: nor https:. */
   constructor(settings: EngineHttpSettings) {
     const { url, clock, maxConnections } = settings;
-    const parsed = URL.parse(url);
-    if (parsed === null || !/^https?:$/.test(parsed.protocol)) throw new Error(`not the URL of an engine: ${url}`);
+    const parsed = httpUrl(url);
+    if (parsed === null) throw new Error(`not the URL of an engine: ${url}`);
     this.#origin = parsed.origin;
     this.#prefix = parsed.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.url = this.#origin + this.#prefix;

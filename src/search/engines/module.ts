@@ -6,6 +6,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { systemEpochMs } from '../../actor/index.ts';
+import { httpUrl } from '../../config/units.ts';
 import { isoDate } from '../dates.ts';
 import {
   type Engine,
@@ -261,8 +262,7 @@ function engineError(thrown: unknown): EngineError {
 /** A request that can be sent. Throws for anything else. */
 function readRequest(request: EngineRequest): EngineRequest {
   const { body, method, url } = request;
-  if ((method !== 'GET' && method !== 'POST') || !/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
-    throw new EngineError('invalid');
+  if ((method !== 'GET' && method !== 'POST') || httpUrl(url) === null) throw new EngineError('invalid');
   const fields = Object.entries(request.headers ?? {}).map(([name, value]): [string, string] => {
     if (typeof value !== 'string' || !/^[\w!#$%&'*+.^`|~-]+$/.test(name) || /[^\t\x20-\x7e\x80-\xff]/.test(value))
       throw new EngineError('invalid');
