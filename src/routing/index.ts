@@ -21,6 +21,7 @@ export type { KvEventStatus } from './kv-events.ts';
 export {
   type FoundModel,
   type FoundModels,
+  fnv1a,
   hashText,
   hostnamesOf,
   isModelName,

@@ -88,11 +88,16 @@ export function hostnamesOf({ models }: ModelTableData): ReadonlyMap<string, str
   return named;
 }
 
-/** 32-bit FNV-1a with a final mix. The same on every gateway, so that all choose the same CRN for a conversation. */
-export function hashText(text: string): number {
-  let hash = 0x811c9dc5;
+/** FNV-1a of 32 bits, with a sign. */
+export function fnv1a(text: string, seed = 0x811c9dc5): number {
+  let hash = seed;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return mix(hash);
+  return hash;
+}
+
+/** The same with a final mix. The same on every gateway, so that all choose the same CRN for a conversation. */
+export function hashText(text: string): number {
+  return mix(fnv1a(text));
 }
 
 /** Finaliser of MurmurHash3: every bit of the input affects every bit of the output. */

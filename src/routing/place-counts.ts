@@ -3,6 +3,7 @@
 
 import { randomInt } from 'node:crypto';
 import { SharedSignal } from '../net/shared-signal.ts';
+import { fnv1a } from './model-table.ts';
 
 /**
  * Counters of a row. Keys are spread over them by a hash with a secret seed: two that share one count as one elsewhere, and nobody can
@@ -58,9 +59,7 @@ export class PlaceCounts {
   /** The counter of a key at present. It must be kept for as long as it counts something. */
   cellOf(key: string): number {
     // The high bits of FNV-1a: the low ones depend on the low bits of the seed alone.
-    let hash = Atomics.load(this.#head, SEED);
-    for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193);
-    return hash >>> (32 - CELL_BITS);
+    return fnv1a(key, Atomics.load(this.#head, SEED)) >>> (32 - CELL_BITS);
   }
 
   add(cell: number, change: 1 | -1): void {

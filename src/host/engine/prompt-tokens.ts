@@ -1,5 +1,6 @@
 // Builds the prompt tokens of a request: special tokens, system prompt, images. The tokens of the first turns of a
 // conversation do not depend on later ones, so that they are found in the prefix cache.
+import { fnv1a } from '../../routing/index.ts';
 import { type ImageData, type PromptPart, invalidOption, refuseUnknownTokens } from '../completion-options.ts';
 import type { Prompt, Turn } from '../model-engine.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
@@ -91,8 +92,7 @@ function addText(tokens: number[], text: string, images: readonly ImageData[], d
 
 /** The simulated model sees an image as bytes that depend on all of its data. */
 function imageTokens({ data }: ImageData, { firstByte }: Vocabulary): Int32Array {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < data.length; at++) hash = Math.imul(hash ^ data.charCodeAt(at), 0x01000193);
+  let hash = fnv1a(data);
   return Int32Array.from({ length: IMAGE_TOKENS }, () => {
     hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) + 1;
     return firstByte + ((hash >>> 16) & 0xff);

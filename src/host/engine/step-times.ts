@@ -2,6 +2,7 @@
 // of its kind, plus rare stalls. Every step draws the same count of random numbers, so that the same seed and the same steps
 // give the same times.
 import { createSeededRandom } from '../../actor/index.ts';
+import { fnv1a } from '../../routing/index.ts';
 import { type Profile, stepDurationUs } from './profile.ts';
 
 /** Long steps vary less: 0.11 at 5.1 ms and 0.026 at 51.75 ms (profiles.ts) are on a line of this slope on logarithmic scales. */
@@ -91,10 +92,7 @@ export function normal(random: () => number): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** A seed for one purpose, from a seed and names (FNV-1a, 32 bits). */
+/** A seed for one purpose, from a seed and names. */
 export function derivedSeed(seed: number, ...names: readonly string[]): number {
-  const key = [seed, ...names].join('\0');
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < key.length; at++) hash = Math.imul(hash ^ key.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
+  return fnv1a([seed, ...names].join('\0')) >>> 0;
 }

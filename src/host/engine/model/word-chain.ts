@@ -1,6 +1,7 @@
 // Text of the `paced` profile: a bigram chain over one paragraph, walked by a seeded generator. One word is one token. The
 // same seed always gives the same words, and nothing of a prompt can appear in an answer.
 import { createSeededRandom } from '../../../actor/index.ts';
+import { fnv1a } from '../../../routing/index.ts';
 
 const PARAGRAPH = `The headrace leads the water from the river to the wheel, and the wheel turns the mill. When the water
 is high the miller opens the second gate, so that no wheel carries more than its share. A gate that sticks is closed and
@@ -24,14 +25,11 @@ const FOLLOWERS: readonly (readonly number[])[] = WORDS.map((word) =>
 /** Past this many characters only the two ends of a prompt are hashed, so that a long prompt costs no more. */
 const HASHED_CHARACTERS = 4096;
 
-/** 32-bit FNV-1a hash of the seed, the model and the prompt (its length and its two ends when it is long). */
+/** Hash of the seed, the model and the prompt (its length and its two ends when it is long). */
 export function seedOf(seed: number, model: string, prompt: string): number {
   const half = HASHED_CHARACTERS / 2;
   const ends = prompt.length > HASHED_CHARACTERS ? prompt.slice(0, half) + prompt.slice(-half) : prompt;
-  const key = `${seed} ${model} ${prompt.length} ${ends}`;
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < key.length; at++) hash = Math.imul(hash ^ key.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
+  return fnv1a(`${seed} ${model} ${prompt.length} ${ends}`) >>> 0;
 }
 
 /** The words as tokens: `at` is the word without, `at + WORDS.length` the word with a space before it. */
