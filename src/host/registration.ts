@@ -3,8 +3,8 @@
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
-import type { BufferedRequest } from '../net/buffered-client.ts';
 import type { Log } from '../telemetry/log.ts';
+import type { TrustDeps } from './host-trust.ts';
 
 export interface RegistrationSettings {
   /** Base URL of the gateway's admin listener. */
@@ -24,11 +24,7 @@ export interface RegistrationSettings {
 export interface RegistrationDeps {
   readonly clock: Clock;
   readonly random: () => number;
-  readonly send: (
-    request: BufferedRequest,
-    timeoutMs: number,
-    maxBytes: number,
-  ) => Promise<{ readonly status: number; readonly body: Buffer }>;
+  readonly send: TrustDeps['send'];
   /** Requests in flight. */
   readonly load: () => number;
   readonly log: Pick<Log, 'info' | 'warn'>;
