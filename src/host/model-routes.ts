@@ -157,7 +157,7 @@ export function answerGet(deps: RouteDeps, reply: Reply, account: string | null)
     const named = decode(path.slice(MODEL_PATH.length));
     const model = modelNamed(deps, named);
     if (model !== undefined) return reply.json(200, listed(model, deps));
-    return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+    return refuseModel(reply, named);
   }
   if (answerEngineGet(deps, reply, account)) return;
   const missing = (): void => refuseMethod(reply);
@@ -177,6 +177,10 @@ function refuseUnready({ engine }: RouteDeps, reply: Reply): void {
   reply.json(503, { status: code, error: { code: 503, message, type: 'unavailable_error' } }, { 'retry-after': '1' });
 }
 
+function refuseModel(reply: Reply, named: string): void {
+  refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+}
+
 /** A model in any case of letters. */
 function modelNamed({ models }: RouteDeps, name: string): string | undefined {
   return models.find((id) => id.toLowerCase() === name.toLowerCase());
@@ -190,7 +194,7 @@ function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void
     return reply.json(200, { status: 'ok', model, ...(instance !== undefined && { instance }) });
   }
   if (deps.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
-  refuse(reply, 404, `The model '${model}' does not exist`, 'model_not_found');
+  refuseModel(reply, model);
 }
 
 function decode(segment: string): string {
@@ -210,7 +214,7 @@ function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | null):
   if (endpoint !== undefined) {
     const named = query.get('model') ?? deps.models[0]!;
     const model = modelNamed(deps, named);
-    if (model === undefined) refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+    if (model === undefined) refuseModel(reply, named);
     else void endpoint({ engine, reply, model, account, systemPrompts, query });
     return true;
   }
@@ -272,7 +276,6 @@ export function answerPost(
   if (refuseDialect(deps, reply)) return;
   const { engine, systemPrompts } = deps;
   const path = pathOf(reply);
-  const isLenient = engine.isPaced === true;
   const endpoint = LLAMA_POSTS.get(path);
   const server = SERVER_POSTS.get(path);
   const format = FORMATS.get(path);
@@ -285,17 +288,12 @@ export function answerPost(
   }
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
   if (body === undefined) {
-    if (isLenient) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
+    if (engine.isPaced === true) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
     return refuseOptions(reply, NO_OBJECT);
   }
   const isLlama = isOwn || endpoint !== undefined || server !== undefined;
-  const named = body['model'] ?? (isLlama ? deps.models[0] : undefined);
-  if (typeof named !== 'string') {
-    if (isLenient) return refuse(reply, 400, 'model must be a text', 'invalid_request');
-    return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
-  }
-  const model = isLenient ? deps.models.find((id) => id === named) : modelNamed(deps, named);
-  if (model === undefined) return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+  const model = askedModel(deps, reply, body['model'] ?? (isLlama ? deps.models[0] : undefined));
+  if (model === undefined) return;
   if (engine.relay !== undefined && endpoint === undefined) return relay(engine.relay, reply, model, bytes);
   const system = systemPrompts.of(model, account).prompt;
   if (counted !== undefined) return countPrompt({ engine, reply, model, body, system }, counted);
@@ -336,6 +334,19 @@ export function answerPost(
   }
 }
 
+/** The model that a request asks for; undefined once the request was refused. */
+function askedModel(deps: RouteDeps, reply: Reply, named: unknown): string | undefined {
+  const isLenient = deps.engine.isPaced === true;
+  if (typeof named !== 'string') {
+    if (isLenient) refuse(reply, 400, 'model must be a text', 'invalid_request');
+    else refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
+    return undefined;
+  }
+  const model = isLenient ? deps.models.find((id) => id === named) : modelNamed(deps, named);
+  if (model === undefined) refuseModel(reply, named);
+  return model;
+}
+
 /**
  * What the header `x-headrace-sim` changes: the pace of a paced engine, of other simulated ones the length alone. Real engines
  * are not to be steered by it. Throws an Error for what it does not understand.
@@ -364,7 +375,7 @@ function answerLoad(deps: RouteDeps, reply: Reply, path: string, body: Json | un
   if (typeof named !== 'string') return refuseOptions(reply, named === undefined ? NO_MODEL : NO_TEXT_MODEL);
   const isLoaded = modelNamed(deps, named) !== undefined;
   if (!isLoaded && !deps.loadable.includes(named)) {
-    return refuse(reply, 404, `The model '${named}' does not exist`, 'model_not_found');
+    return refuseModel(reply, named);
   }
   if (path === LOAD_PATH && isLoaded) return reply.json(200, { success: true });
   refuse(reply, 501, 'the models of this host are loaded and unloaded by its operator', 'not_supported');
