@@ -5,10 +5,10 @@ import { resolveSettings } from '../config/load.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host, type Profile } from '../host/index.ts';
-import { startBrowser } from './demo-browser.ts';
-import { startEngines } from './demo-engines.ts';
+import { type DemoBrowser, startBrowser } from './demo-browser.ts';
+import { type DemoEngines, startEngines } from './demo-engines.ts';
 import { startDemoLoad } from './demo-load.ts';
-import { startSite } from './demo-site.ts';
+import { type DemoSite, startSite } from './demo-site.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { port, sentenceOf } from './options.ts';
 import { readRest, type Rest } from './setting-options.ts';
@@ -135,8 +135,47 @@ async function startHosts(): Promise<Map<string, Host[]>> {
   return hosts;
 }
 
+/** What the gateway of the demo has behind it. */
+interface Services {
+  /** By model. */
+  readonly hosts: ReadonlyMap<string, readonly Host[]>;
+  readonly search: DemoEngines;
+  readonly site: DemoSite;
+  readonly browser: DemoBrowser | null;
+}
+
+/** The gateway's configuration, as a file would hold it. */
+function configuration({ adminPort, port: publicPort }: DemoOptions, services: Services): unknown {
+  const { browser, hosts, search, site } = services;
+  const models = Object.entries(MODELS).map(([id, model]) => [
+    id,
+    { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
+  ]);
+  return {
+    listen: `127.0.0.1:${publicPort}`,
+    admin: `127.0.0.1:${adminPort}`,
+    threads: 1,
+    models: Object.fromEntries(models),
+    keys: { static: [{ key: KEY, account: 'demo' }] },
+    search: { engines: search.engines },
+    fetch: {
+      allow: ['127.0.0.1'],
+      ports: [80, 443, 8080, 8443, site.port],
+      renderer: { url: browser?.url ?? null },
+    },
+    store: 'sqlite::memory:',
+    costLog: { requests: 'all' },
+    log: { level: 'warn' },
+  };
+}
+
+function browserState(browser: DemoBrowser | null): Pages['browser'] {
+  if (browser === null) return 'absent';
+  return browser.isSandboxed ? 'sandboxed' : 'unsandboxed';
+}
+
 async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo): Promise<void> {
-  const { port: publicPort, adminPort, load = false } = options;
+  const { load = false } = options;
   let users: { stop(): void } | null = null;
   const starting = new AbortController();
   const stop = (): void => starting.abort();
@@ -146,16 +185,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
     options.browser ? startBrowser({ signal: starting.signal }) : null,
   ]);
   for (const signal of SIGNALS) io.events.off(signal, stop);
-  const pages: Pages = {
-    url: site.url,
-    browser: !options.browser
-      ? 'unwanted'
-      : browser === null
-        ? 'absent'
-        : browser.isSandboxed
-          ? 'sandboxed'
-          : 'unsandboxed',
-  };
+  const pages: Pages = { url: site.url, browser: options.browser ? browserState(browser) : 'unwanted' };
   const closeHosts = async (): Promise<void> => {
     const parts = [search, site, ...[...hosts.values()].flat(), ...(browser === null ? [] : [browser])];
     await Promise.all(parts.map((part) => part.close()));
@@ -164,30 +194,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
     await closeHosts();
     return;
   }
-  const models = Object.entries(MODELS).map(([id, model]) => [
-    id,
-    { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
-  ]);
-  const resolution = resolveSettings(
-    {
-      listen: `127.0.0.1:${publicPort}`,
-      admin: `127.0.0.1:${adminPort}`,
-      threads: 1,
-      models: Object.fromEntries(models),
-      keys: { static: [{ key: KEY, account: 'demo' }] },
-      search: { engines: search.engines },
-      fetch: {
-        allow: ['127.0.0.1'],
-        ports: [80, 443, 8080, 8443, site.port],
-        renderer: { url: browser?.url ?? null },
-      },
-      store: 'sqlite::memory:',
-      costLog: { requests: 'all' },
-      log: { level: 'warn' },
-    },
-    {},
-    overrides,
-  );
+  const resolution = resolveSettings(configuration(options, { hosts, search, site, browser }), {}, overrides);
   if ('mistakes' in resolution) {
     await closeHosts();
     throw new UsageError(sentenceOf(resolution.mistakes));
