@@ -126,7 +126,8 @@ export interface RateLimit {
   readonly perMs: number;
 }
 
-interface EngineAbout {
+/** What an engine says about itself. */
+export interface EngineAbout {
   /** Name of the kind, as in the configuration: `brave`. */
   readonly kind: string;
   /** Page that describes the API. */

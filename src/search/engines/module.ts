@@ -10,6 +10,7 @@ import { httpUrl } from '../../config/units.ts';
 import { isoDate } from '../dates.ts';
 import {
   type Engine,
+  type EngineAbout,
   EngineError,
   type EngineFailure,
   type EngineFilters,
@@ -61,19 +62,13 @@ export interface ModuleSettings {
 }
 
 /** What is known of a module that has been checked. Plain data. */
-export interface CheckedModule {
+export interface CheckedModule extends Omit<EngineAbout, 'ready'> {
   /** Absolute path of the file. */
   readonly path: string;
   /** Differs when the content of the file does. */
   readonly revision: string;
   /** As `createEngine` takes them. */
   readonly options: Readonly<Record<string, unknown>>;
-  readonly kind: string;
-  readonly documentation: string;
-  readonly types: readonly SearchType[];
-  readonly concurrency?: number;
-  readonly rates?: readonly RateLimit[];
-  readonly filters?: EngineFilters;
   /** Whether it has `request` and `parse`, not `search`. */
   readonly isHttp: boolean;
 }
