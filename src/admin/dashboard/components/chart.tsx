@@ -137,6 +137,89 @@ function lastIndex(values: readonly (number | null)[]): number {
   return values.findLastIndex((value) => value !== null && value !== undefined);
 }
 
+/** What a plot reads whenever it draws, and what it tells. */
+interface PlotSource {
+  readonly latest: { readonly current: ChartProps };
+  readonly group: { readonly current: Group | null };
+  /** With the index of a date; null when the cursor is gone. */
+  readonly onCursor: (index: number | null) => void;
+}
+
+function plotOptions(
+  color: (name: string) => string,
+  { group, latest, onCursor }: PlotSource,
+): Omit<uPlot.Options, 'width'> {
+  return {
+    height: HEIGHT,
+    padding: [8, 18, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      points: { size: 7, width: 2, fill: color('sheet') },
+      drag: { x: true, y: false, setScale: false },
+      ...(group.current !== null && {
+        sync: { key: group.current.key, scales: ['x', null] as [string, null] },
+      }),
+    },
+    scales: {
+      x: { time: true, range: () => rangeOf(latest.current, group.current?.zoom ?? null) },
+      y: { range: (_plot, _low, high) => [0, topOf(latest.current, high)] },
+    },
+    axes: [
+      {
+        stroke: color('quiet'),
+        font: AXIS_FONT,
+        size: 26,
+        space: 64,
+        values: timeLabels,
+        grid: { stroke: color('grid'), width: 1 },
+        ticks: { show: false },
+      },
+      {
+        stroke: color('quiet'),
+        font: AXIS_FONT,
+        size: 54,
+        gap: 6,
+        space: 32,
+        ...(latest.current.isBytes === true && { incrs: BINARY_STEPS }),
+        values: (_plot, splits) => splits.map((value) => axisText(latest.current.print(value))),
+        grid: { stroke: color('grid'), width: 1 },
+        ticks: { show: false },
+      },
+    ],
+    series: [
+      {},
+      ...latest.current.lines.map((line): uPlot.Series => {
+        const stroke = color(colorName(line.color));
+        return {
+          label: line.name,
+          stroke,
+          width: 1.6,
+          points: { show: true, size: 4, width: 0, fill: stroke, filter: lonePoints },
+          ...(line.dashed === true && { dash: [5, 4] }),
+          ...(line.filled === true && { fill: stroke.replace('rgb(', 'rgba(').replace(')', ', 0.12)') }),
+        };
+      }),
+    ],
+    hooks: {
+      setCursor: [(own) => onCursor(own.cursor.idx ?? null)],
+      setSelect: [
+        (own) => {
+          const { left, width } = own.select;
+          if (width < 8) return;
+          const [fromMs, toMs] = [left, left + width].map((x) => own.posToVal(x, 'x') * 1000);
+          own.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          if (fromMs !== undefined && toMs !== undefined) group.current?.setZoom({ fromMs, toMs });
+        },
+      ],
+    },
+  };
+}
+
+function widthOf(node: HTMLElement): number {
+  return Math.max(node.clientWidth, 100);
+}
+
 export function Chart(props: ChartProps): VNode {
   const { datesMs, empty = 'Nothing was measured in this range.', lines, note, print, title } = props;
   const group = useContext(GroupContext);
@@ -156,77 +239,11 @@ export function Chart(props: ChartProps): VNode {
   useLayoutEffect(() => {
     const node = holder.current;
     if (node === null || isEmpty) return undefined;
-    const color = colorsOf(node);
-    const options: uPlot.Options = {
-      width: Math.max(node.clientWidth, 100),
-      height: HEIGHT,
-      padding: [8, 18, 0, 0],
-      legend: { show: false },
-      cursor: {
-        y: false,
-        points: { size: 7, width: 2, fill: color('sheet') },
-        drag: { x: true, y: false, setScale: false },
-        ...(groupRef.current !== null && {
-          sync: { key: groupRef.current.key, scales: ['x', null] as [string, null] },
-        }),
-      },
-      scales: {
-        x: { time: true, range: () => rangeOf(latest.current, groupRef.current?.zoom ?? null) },
-        y: { range: (_plot, _low, high) => [0, topOf(latest.current, high)] },
-      },
-      axes: [
-        {
-          stroke: color('quiet'),
-          font: AXIS_FONT,
-          size: 26,
-          space: 64,
-          values: timeLabels,
-          grid: { stroke: color('grid'), width: 1 },
-          ticks: { show: false },
-        },
-        {
-          stroke: color('quiet'),
-          font: AXIS_FONT,
-          size: 54,
-          gap: 6,
-          space: 32,
-          ...(latest.current.isBytes === true && { incrs: BINARY_STEPS }),
-          values: (_plot, splits) => splits.map((value) => axisText(latest.current.print(value))),
-          grid: { stroke: color('grid'), width: 1 },
-          ticks: { show: false },
-        },
-      ],
-      series: [
-        {},
-        ...latest.current.lines.map((line): uPlot.Series => {
-          const stroke = color(colorName(line.color));
-          return {
-            label: line.name,
-            stroke,
-            width: 1.6,
-            points: { show: true, size: 4, width: 0, fill: stroke, filter: lonePoints },
-            ...(line.dashed === true && { dash: [5, 4] }),
-            ...(line.filled === true && { fill: stroke.replace('rgb(', 'rgba(').replace(')', ', 0.12)') }),
-          };
-        }),
-      ],
-      hooks: {
-        setCursor: [(own) => setCursor(own.cursor.idx ?? null)],
-        setSelect: [
-          (own) => {
-            const { left, width } = own.select;
-            if (width < 8) return;
-            const [fromMs, toMs] = [left, left + width].map((x) => own.posToVal(x, 'x') * 1000);
-            own.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-            if (fromMs !== undefined && toMs !== undefined) groupRef.current?.setZoom({ fromMs, toMs });
-          },
-        ],
-      },
-    };
-    const made = new uPlot(options, dataOf(latest.current), node);
+    const options = plotOptions(colorsOf(node), { latest, group: groupRef, onCursor: setCursor });
+    const made = new uPlot({ ...options, width: widthOf(node) }, dataOf(latest.current), node);
     plot.current = made;
     const observer = new ResizeObserver(() => {
-      const width = Math.max(node.clientWidth, 100);
+      const width = widthOf(node);
       if (width !== made.width) made.setSize({ width, height: HEIGHT });
     });
     observer.observe(node);

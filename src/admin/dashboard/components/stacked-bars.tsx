@@ -132,41 +132,7 @@ export function StackedBars(props: StackedBarsProps): VNode {
             <span>{days[Math.floor((days.length - 1) / 2)]}</span>
             <span>{days.at(-1)}</span>
           </div>
-          <details>
-            <summary>As a table</summary>
-            <div class="scroll-box" tabIndex={0} role="region" aria-label={`${title} as a table`}>
-              <table class="plain">
-                <thead>
-                  <tr>
-                    <th scope="col">Day</th>
-                    {series.map(({ name }) => (
-                      <th scope="col" class="numeric" key={name}>
-                        {name}
-                      </th>
-                    ))}
-                    <th scope="col" class="numeric">
-                      Sum
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {days.map((day, index) => (
-                    <tr key={day}>
-                      <th scope="row">{day}</th>
-                      {series.map(({ name, values }) => (
-                        <td class="numeric" key={name} data-label={name}>
-                          {print(values[index] ?? 0)}
-                        </td>
-                      ))}
-                      <td class="numeric" data-label="Sum">
-                        {print(sums[index] ?? 0)}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          </details>
+          <DayTable title={title} days={days} series={series} sums={sums} print={print} />
         </>
       )}
     </figure>
@@ -195,5 +161,51 @@ function DayBar({ count, index, isShown, series, top }: DayBarProps): VNode {
         return <rect key={name} class={colorOf(color)} x={x} width={width * BAR} y={HEIGHT - below} height={height} />;
       })}
     </g>
+  );
+}
+
+type DayTableProps = Pick<StackedBarsProps, 'days' | 'print' | 'series' | 'title'> & {
+  /** One for each day. */
+  readonly sums: readonly number[];
+};
+
+/** The figures of the bars, behind a line that opens them. */
+function DayTable({ days, print, series, sums, title }: DayTableProps): VNode {
+  return (
+    <details>
+      <summary>As a table</summary>
+      <div class="scroll-box" tabIndex={0} role="region" aria-label={`${title} as a table`}>
+        <table class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Day</th>
+              {series.map(({ name }) => (
+                <th scope="col" class="numeric" key={name}>
+                  {name}
+                </th>
+              ))}
+              <th scope="col" class="numeric">
+                Sum
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {days.map((day, index) => (
+              <tr key={day}>
+                <th scope="row">{day}</th>
+                {series.map(({ name, values }) => (
+                  <td class="numeric" key={name} data-label={name}>
+                    {print(values[index] ?? 0)}
+                  </td>
+                ))}
+                <td class="numeric" data-label="Sum">
+                  {print(sums[index] ?? 0)}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
   );
 }
