@@ -142,9 +142,9 @@ const ID_BYTES = 9;
 const PREFIX_LENGTH = 9;
 
 /** A key and what is stored of it. Its id is random. */
-function makeKey({ randomBytes }: AdminServiceDeps): { key: string; stored: Pick<NewKey, 'id' | 'hash' | 'prefix'> } {
-  const key = `hr_${randomBytes(KEY_BYTES).toString('base64url')}`;
-  const id = `key_${randomBytes(ID_BYTES).toString('hex')}`;
+function makeKey(deps: AdminServiceDeps): { key: string; stored: Pick<NewKey, 'id' | 'hash' | 'prefix'> } {
+  const key = `hr_${deps.randomBytes(KEY_BYTES).toString('base64url')}`;
+  const id = `key_${newId(deps)}`;
   return { key, stored: { id, hash: hashKey(key), prefix: key.slice(0, PREFIX_LENGTH) } };
 }
 
@@ -370,7 +370,7 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
       return await oneBudgetView(ledger, deps, budget);
     },
     async setBudget(fields) {
-      const id = `budget_${deps.randomBytes(ID_BYTES).toString('hex')}`;
+      const id = `budget_${newId(deps)}`;
       return await oneBudgetView(ledger, deps, await ledger.budgets.set({ id, ...readBudgetRequest(fields) }));
     },
     responses: async (account) => ({ account, ...(await ledger.responses.counts(account)) }),
