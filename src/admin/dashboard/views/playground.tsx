@@ -585,7 +585,6 @@ interface ComposerProps {
 }
 
 function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: ComposerProps): VNode {
-  const [address, setAddress] = useState('');
   const [problem, setProblem] = useState<string | null>(null);
   const file = useRef<HTMLInputElement>(null);
   const { images, text } = draft;
@@ -597,14 +596,11 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
     const added = await Promise.all(files.map(async (each) => ({ name: each.name, url: await dataUrl(each) })));
     setDraft({ text, images: [...images, ...added] });
   };
-  const addAddress = (): void => {
-    if (!/^https?:\/\//i.test(address.trim())) {
-      setProblem('The address of an image begins with http:// or https://');
-      return;
-    }
-    setProblem(null);
-    setDraft({ text, images: [...images, { name: address.trim(), url: address.trim() }] });
-    setAddress('');
+  const addAddress = (address: string): boolean => {
+    const isUrl = /^https?:\/\//i.test(address);
+    setProblem(isUrl ? null : 'The address of an image begins with http:// or https://');
+    if (isUrl) setDraft({ text, images: [...images, { name: address, url: address }] });
+    return isUrl;
   };
   const keyDown = (event: TargetedKeyboardEvent<HTMLTextAreaElement>): void => {
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
@@ -636,21 +632,10 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
         />
       </label>
       {images.length > 0 && (
-        <ul class="images" aria-label="Attached images">
-          {images.map((image, index) => (
-            <li key={index}>
-              <Thumbnail image={image} />
-              <span class="name">{image.name}</span>
-              <button
-                type="button"
-                aria-label={`Remove ${image.name}`}
-                onClick={() => setDraft({ text, images: images.filter((_, at) => at !== index) })}
-              >
-                Remove
-              </button>
-            </li>
-          ))}
-        </ul>
+        <AttachedImages
+          images={images}
+          remove={(index) => setDraft({ text, images: images.filter((_, at) => at !== index) })}
+        />
       )}
       {problem !== null && (
         <p class="refused" role="alert">
@@ -673,25 +658,7 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
         <button type="button" onClick={() => file.current?.click()}>
           Attach an image
         </button>
-        <span class="address">
-          <label>
-            <span class="hidden-label">Address of an image</span>
-            <input
-              type="url"
-              placeholder="https://… of an image"
-              value={address}
-              onInput={(event) => setAddress(event.currentTarget.value)}
-              onKeyDown={(event) => {
-                if (event.key !== 'Enter') return;
-                event.preventDefault();
-                addAddress();
-              }}
-            />
-          </label>
-          <button type="button" disabled={address.trim() === ''} onClick={addAddress}>
-            Add
-          </button>
-        </span>
+        <ImageAddress add={addAddress} />
         {stop === null ? (
           <button type="submit" class="main" disabled={isEmpty}>
             Send
@@ -703,6 +670,56 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
         )}
       </div>
     </form>
+  );
+}
+
+interface AttachedImagesProps {
+  readonly images: readonly AttachedImage[];
+  readonly remove: (index: number) => void;
+}
+
+function AttachedImages({ images, remove }: AttachedImagesProps): VNode {
+  return (
+    <ul class="images" aria-label="Attached images">
+      {images.map((image, index) => (
+        <li key={index}>
+          <Thumbnail image={image} />
+          <span class="name">{image.name}</span>
+          <button type="button" aria-label={`Remove ${image.name}`} onClick={() => remove(index)}>
+            Remove
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** `add` returns whether it took the address: one that it did not take stays in the field. */
+function ImageAddress({ add }: { readonly add: (address: string) => boolean }): VNode {
+  const [address, setAddress] = useState('');
+  const submit = (): void => {
+    if (add(address.trim())) setAddress('');
+  };
+  return (
+    <span class="address">
+      <label>
+        <span class="hidden-label">Address of an image</span>
+        <input
+          type="url"
+          placeholder="https://… of an image"
+          value={address}
+          onInput={(event) => setAddress(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== 'Enter') return;
+            event.preventDefault();
+            submit();
+          }}
+        />
+      </label>
+      <button type="button" disabled={address.trim() === ''} onClick={submit}>
+        Add
+      </button>
+    </span>
   );
 }
 
