@@ -1,7 +1,7 @@
-// Small messages that leave together. A write to a socket of the same machine wakes the process that waits for it: of a request of 1 KB this
-// is a fifth of the CPU time. What a turn of the event loop writes to several sockets wakes each process once if it is written at the end of
-// the turn, since the process is at work when the second message comes. A gateway with little to do gains nothing and would answer later:
-// there each message is written at once.
+// Small messages that leave together. A write to a socket of the same machine wakes the process that waits for it, within the system call.
+// What a turn of the event loop writes to several sockets wakes each process once if it is written at the end of the turn, since the process
+// is at work when the second message comes. A gateway with little to do gains nothing and would answer later: there each message is written
+// at once.
 
 /** Has bytes that wait for the end of the turn. */
 export interface BatchedWriter {
