@@ -137,7 +137,7 @@ t.test('the time in which name servers fail is none without records', async (t) 
   await run.turn();
   t.match(await run.next(), /has no records/);
   server.zone.set(NAME, 'SERVFAIL');
-  for (let passedMs = 0; passedMs < 60_000; ) {
+  for (let passedMs = 0; passedMs < 60_000;) {
     passedMs += await run.turn();
     t.match(await run.next(), /SERVFAIL/);
   }
