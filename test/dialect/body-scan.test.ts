@@ -380,7 +380,7 @@ t.test('another model is written where the model stands, and all that was found 
 
 t.test('the values of a body with one model are known when it is renamed, without another scan', async (t) => {
   const member = fc.tuple(fc.constantFrom(...NAMES, 'other'), value).filter(([name]) => name !== 'model');
-  const contents = ({ count, isPlain, words }: JsonTape): string => `${isPlain} ${words.slice(0, count).join()}`;
+  const contents = ({ count, words }: JsonTape): string => words.slice(0, count).join();
   fc.assert(
     fc.property(fc.array(member), fc.array(member), fc.constantFrom('b', 'atlas-27b'), (before, after, name) => {
       const textOf = (model: string): Buffer =>
@@ -395,6 +395,9 @@ t.test('the values of a body with one model are known when it is renamed, withou
       const again = new JsonTape();
       again.read(textOf(name));
       if (contents(again) !== contents(bodyTape)) throw new Error(`values elsewhere: ${body.toString()}`);
+      // Of short texts it is not known.
+      if (bodyTape.isPlain && /\\[u/]/.test(renamed.body.toString('latin1')))
+        throw new Error(`not plain: ${body.toString()}`);
     }),
   );
   const scan = read('{"model":"alias"}');
