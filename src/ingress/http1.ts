@@ -62,9 +62,6 @@ const MAX_ZEROS = 4;
 /** All sockets of a thread read into this buffer, one after the other. */
 const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
 
-/** Messages up to this size are put together in the memory of the batch. */
-const SMALL_BYTES = 16 * 1024;
-
 /** Longest text that is written character by character. */
 const SHORT_TEXT = 12;
 
@@ -346,7 +343,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   send(prefix: string, body: Uint8Array, suffix: string): boolean {
     const length = prefix.length + body.byteLength + suffix.length;
     if (length === 0) return true;
-    if (length > SMALL_BYTES || this.#writer.queuedBytes > 0 || !writeBatch.hasRoom(length)) {
+    if (this.#writer.queuedBytes > 0 || !writeBatch.hasRoom(length)) {
       this.#writeBatched();
       const bytes = Buffer.allocUnsafe(length);
       writeParts(bytes, 0, prefix, body, suffix);

@@ -15,8 +15,10 @@ const MOST_WRITERS = 32;
 const FEW = 8;
 /** Messages after which the ones of a turn are counted, and batches with few writers after which the next message is written at once. */
 const SAMPLE = 64;
-/** Memory for the messages of a batch. */
-const MEMORY_BYTES = 64 * 1024;
+/** Memory for the messages of a batch. All of it is kept for as long as a socket needs a part. */
+const MEMORY_BYTES = 16 * 1024;
+/** Bytes in it from which a batch leaves. */
+const FULL_BYTES = 12 * 1024;
 
 /** Of one thread. */
 export class WriteBatch {
@@ -43,16 +45,15 @@ export class WriteBatch {
     return this.#isBatching;
   }
 
-  /** `writer` may be added again before its `sendBatched` is called. */
+  /** `writer` has all that it is going to write: a full batch leaves at once. It may be added again before its `sendBatched` is called. */
   add(writer: BatchedWriter): void {
     this.#writers.push(writer);
-    if (this.#writers.length >= MOST_WRITERS) this.flush();
+    if (this.#writers.length >= MOST_WRITERS || this.used >= FULL_BYTES) this.flush();
     else if (!this.#isTurnEndSet) this.#atTurnEnd();
   }
 
-  /** Whether so many bytes fit into `memory` behind `used`. Writes what waits where they would not. */
+  /** Whether so many bytes fit into `memory` behind `used`. */
   hasRoom(bytes: number): boolean {
-    if (this.used + bytes > MEMORY_BYTES) this.flush();
     return this.used + bytes <= MEMORY_BYTES;
   }
 

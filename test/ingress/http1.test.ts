@@ -11,6 +11,7 @@ import type { EndCause, Exchange, ExchangeHandler } from '../../src/ingress/exch
 import { createHttp1Server } from '../../src/ingress/http1.ts';
 import { respondError } from '../../src/ingress/respond.ts';
 import type { ConnectionCounts, Server, ServerLimits } from '../../src/ingress/server.ts';
+import { writeBatch } from '../../src/net/write-batch.ts';
 import { startBatching } from '../support/batching.ts';
 import { dial, head, type Wire } from '../support/server-adapter-wire.ts';
 
@@ -371,15 +372,15 @@ t.test('pipelined requests are answered in order, bodies and slow ones included'
 t.test('responses that wait for the end of their turn', async (t) => {
   const kept = new Kept();
   const { dial } = await serve(t, kept.handler);
-  const opened = async (requests = 1): Promise<[Wire, Exchange]> => {
+  const opened = async (requests = GET): Promise<[Wire, Exchange]> => {
     const wire = dial();
     const index = kept.exchanges.length;
-    await wire.send(GET.repeat(requests));
+    await wire.send(requests);
     return [wire, await kept.exchange(index)];
   };
 
   await t.test('arrive whole and in order, small and large ones of one connection', async (t) => {
-    const [wire] = await opened(3);
+    const [wire] = await opened(GET + GET + GET);
     await startBatching();
     const texts = ['small', 'large'.repeat(20_000), 'last'];
     for (const [index, text] of texts.entries()) (await kept.exchange(index)).respond(200, [], Buffer.from(text));
@@ -419,6 +420,21 @@ t.test('responses that wait for the end of their turn', async (t) => {
     await wire.shows('begun');
     t.equal(await wire.ended, 'fin');
     t.equal(exchange.endCause, 'broken');
+  });
+
+  await t.test('end behind their last piece when that does not fit into the memory of a batch', async (t) => {
+    const [wire, exchange] = await opened(head('GET', '/', { host: 'x', connection: 'close' }));
+    const [, other] = await opened();
+    await startBatching();
+    for (const each of [exchange, other]) each.start(200, [], -1);
+    exchange.write(Buffer.from('begun'));
+    const last = 'x'.repeat(4000);
+    while (writeBatch.used + last.length < writeBatch.memory.byteLength) other.write(Buffer.alloc(1000));
+    exchange.end(Buffer.from(last));
+    t.equal((await wire.answer()).text(), `begun${last}`);
+    t.equal(await wire.ended, 'fin');
+    t.equal(exchange.endCause, 'delivered');
+    other.destroy();
   });
 
   await t.test('are no burden when the client has gone', async (t) => {
