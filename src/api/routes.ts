@@ -516,14 +516,8 @@ export class Router {
       exchange.respond(204, [...cors.preflight(exchange), 'allow', this.#allow(path)], new Uint8Array(0));
       return undefined;
     }
-    if (!METHODS.some((each) => this.#find(each, path) !== undefined)) this.#served(path);
+    if (!METHODS.some((each) => this.#find(each, path) !== undefined)) refuseUnserved(unservedReason(path));
     throw this.#refusal(path);
-  }
-
-  /** Throws for a path that no server may serve through the gateway, whatever the method. */
-  #served(path: string): void {
-    const reason = unservedReason(path);
-    if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
   }
 
   /** Gives the exchange the path that its path stands for. False where it stands for itself. */
@@ -545,9 +539,7 @@ export class Router {
     if (this.#exact.GET.has(path)) throw this.#refusal(path);
     const fault = pathFault(path);
     if (fault !== null) throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: fault });
-    this.#served(path);
-    const reason = controlReason(path);
-    if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
+    refuseUnserved(unservedReason(path) ?? controlReason(path));
     return this.#catchAll;
   }
 
@@ -557,7 +549,7 @@ export class Router {
     if (route !== undefined) return route;
     if (this.#unalias(exchange)) return this.#other(method, exchange);
     if (METHODS.some((other) => this.#find(other, path) !== undefined)) throw this.#refusal(path);
-    this.#served(path);
+    refuseUnserved(unservedReason(path));
     if (method === 'DELETE') throw this.#refusal(path);
     throw new HeadraceError('HR_ROUTE_NOT_FOUND');
   }
@@ -584,4 +576,9 @@ export class Router {
     );
     return [...(methods.length === 0 ? ['POST'] : methods), 'OPTIONS'].join(', ');
   }
+}
+
+/** Throws where a path has a reason not to be passed on. */
+function refuseUnserved(reason: string | undefined): void {
+  if (reason !== undefined) throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: reason });
 }
