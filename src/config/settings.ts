@@ -513,7 +513,7 @@ export const SCHEMA = section('General', {
     connections: setting(
       integer({ min: 1 }),
       65_536,
-      'Largest number of connections of clients, per thread; more are closed as they come.',
+      'Most connections of clients per thread, if descriptors suffice; more are closed as they come.',
     ),
     jsonDepth: setting(integer({ min: 1 }), 256, 'Deepest nesting of a JSON body.'),
     jsonValues: setting(

@@ -56,6 +56,7 @@ import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
 import { ThreadWatch } from './thread-watch.ts';
 import { viaName } from '../upstream/index.ts';
+import { clientConnections, openFileLimit } from './file-descriptors.ts';
 import { configuredKeys, mergeModels, type MergedModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
@@ -125,6 +126,7 @@ export class ControlPlane {
   /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   readonly #via = viaName();
+  readonly #openFiles = openFileLimit();
   #built = false;
   #settings: Settings;
   #crnsJudged = false;
@@ -358,6 +360,11 @@ export class ControlPlane {
   async listen(): Promise<Address> {
     this.#refuseDraining();
     const { threads, clock, log } = this.#options;
+    const connections = this.#clientConnections();
+    if (connections < this.#settings.limits.connections) {
+      const text = 'file descriptors allow fewer connections of clients, per thread, than limits.connections';
+      log.info({ connections, openFiles: this.#openFiles }, text);
+    }
     const { listen, sharePort } = this.#settings;
     // A single server binds port 0 itself, so that nothing can take the port in between.
     this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
@@ -499,12 +506,18 @@ export class ControlPlane {
       catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
+      clientConnections: this.#clientConnections(),
       probeReasons: this.#probeReasons,
       cluster: this.#cluster.status(),
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
       createdS: this.#options.createdS,
       via: this.#via,
     };
+  }
+
+  #clientConnections(): number {
+    const { connections } = this.#settings.limits;
+    return clientConnections(connections, this.#openFiles, Math.max(this.#options.threads, 1));
   }
 
   #configuredKeys(): KeyRecord[] {

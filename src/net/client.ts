@@ -49,7 +49,8 @@ export interface DispatchHandler {
 /**
  * Before the request is sent:
  * - `unsendable`: it may not be sent to any server; no connection was taken.
- * - `no connection free`: as many requests are in progress as the pool may have connections.
+ * - `no connection free`: as many requests are in progress as the pool may have connections, or this process can open no other one for want of
+ *   file descriptors or memory; `cause` is the error of the system then. It says nothing about the server.
  * - `connect`: no connection could be opened: name, address, port or certificate.
  *
  * After it was sent:
@@ -78,6 +79,15 @@ export class DispatchError extends Error {
     super(cause instanceof Error ? `${fault}: ${cause.message}` : fault, { cause });
     this.fault = fault;
   }
+}
+
+/** What the system says of a process or a machine that has no file descriptor or no memory left (connect(2), socket(2)). */
+const SHORTAGES: ReadonlySet<unknown> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
+
+/** What it means that a connection could not be opened. */
+function unconnectedFault(error: unknown): DispatchFault {
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  return SHORTAGES.has(code) ? 'no connection free' : 'connect';
 }
 
 /** A body below this is copied behind its head: one buffer, one write. Copies of larger ones would be memory outside V8's heap for each. */
@@ -262,7 +272,7 @@ export class Connection implements BatchedWriter, NameWaiter {
   /** @internal */
   onResolved(error: Error | null): void {
     if (error === null) this.#connect(this.#pool.addressesInTurn());
-    else this.#fail('connect', error);
+    else this.#fail(unconnectedFault(error), error);
   }
 
   /** Connects to the first address; to the others, one after the other, when that refuses or is silent. */
@@ -309,8 +319,10 @@ export class Connection implements BatchedWriter, NameWaiter {
     const closed = (error?: unknown): void => {
       const isOurs = socket === this.#socket;
       heard();
-      if (!isOpen && (isOurs || clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
+      const isShort = !isOpen && unconnectedFault(error) === 'no connection free';
+      if (!isOpen && !isShort && (isOurs || clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
       if (!isOurs) return;
+      if (isShort) return this.#fail('no connection free', error);
       if (isOpen || others.length === 0) this.#lost(error instanceof Error ? error : undefined);
       else this.#connect(others);
     };

@@ -11,7 +11,7 @@ import type { CacheFeedback } from './cache-feedback.ts';
 import { type CrnReport, NO_REPORT, ProcessIdentity } from './crn-report.ts';
 import { errorReason } from './failure-reason.ts';
 import type { Failure, Outcome, Verdict } from './outcome.ts';
-import { isRefused, type ProbeAnswer } from './probe.ts';
+import { isRefused, isUnsent, type ProbeAnswer } from './probe.ts';
 
 export interface HealthSettings {
   /** Time between two probes in milliseconds, spread by ±10 % so that CRNs are not probed in step. */
@@ -139,6 +139,8 @@ const MAX_PATIENCE = 6;
 
 /** No response to a probe. */
 interface Unanswered {
+  /** It never left this process, which says nothing about the CRN. */
+  readonly isUnsent: boolean;
   /** Nothing listens there: the process of the CRN has ended. */
   readonly isRefused: boolean;
   readonly reason: string;
@@ -229,8 +231,9 @@ class Crn {
   #roundReason: string | null = null;
   #roundFailed = false;
   #ejectionReason = '';
-  /** Whether a probe of this round has had a response, whatever its status. */
+  /** Whether a probe of this round has had a response, whatever its status, and whether one was not sent. */
   #heard = false;
+  #unsent = false;
   /** When the last rounds of probes without any response were sent; at most `fall`. */
   #silentSince: number[] = [];
   readonly #memory: CrnMemory;
@@ -268,6 +271,7 @@ class Crn {
     this.#openProbes = targets.length;
     this.#probeSentMs = this.#context.clock.now();
     this.#heard = false;
+    this.#unsent = false;
     this.#roundReason = null;
     this.#roundFailed = false;
     for (const model of targets) {
@@ -278,7 +282,10 @@ class Crn {
         (error) => ({
           type: 'Probed',
           model,
-          answer: { isRefused: isRefused(error), reason: errorReason(error, health.timeoutMs) },
+          answer: {
+            ...{ isUnsent: isUnsent(error), isRefused: isRefused(error) },
+            reason: errorReason(error, health.timeoutMs),
+          },
         }),
       );
     }
@@ -286,9 +293,13 @@ class Crn {
 
   probed(model: string | null, answer: ProbeAnswer | Unanswered): void {
     const status = 'status' in answer ? answer.status : null;
-    this.#noteProcess(answer);
-    for (const state of this.#members) {
-      if (model === null || state.model === model) this.#note(state, status, answer.reason);
+    if ('isUnsent' in answer && answer.isUnsent) {
+      this.#unsent = true;
+    } else {
+      this.#noteProcess(answer);
+      for (const state of this.#members) {
+        if (model === null || state.model === model) this.#note(state, status, answer.reason);
+      }
     }
     if (status !== null) this.#hear();
     this.#roundReason ??= answer.reason;
@@ -300,13 +311,13 @@ class Crn {
       reason: this.#roundReason,
       latencyMs: this.#context.clock.now() - this.#probeSentMs,
     });
-    if (!this.#heard) this.#noteSilence();
+    if (!this.#heard && !this.#unsent) this.#noteSilence();
     if (!this.#probed) {
       this.#probed = true;
       this.#deps.onEvent({ type: 'probed', url: this.#settings.url, ejected: this.#ejection !== 'none' });
     }
     this.#askForReport();
-    const unsettled = this.#members.some((state) => state.streak > 0);
+    const unsettled = this.#unsent || this.#members.some((state) => state.streak > 0);
     const spread = 0.9 + 0.2 * this.#context.random();
     const delayMs = this.#settings.health.intervalMs * spread * (unsettled ? FAST_SHARE : 1);
     this.#context.timers.once('probe', delayMs, { type: 'Probe' });

@@ -107,7 +107,9 @@ function timeoutReason(timeoutMs: number): string {
 function faultReason(fault: DispatchFault, cause: unknown): string {
   const { code } = (cause ?? {}) as { readonly code?: unknown };
   // What the socket says of a connection that was open adds nothing to the fault.
-  return fault === 'connect' && typeof code === 'string' ? codeReason(code) : FAULTS[fault];
+  return (fault === 'connect' || fault === 'no connection free') && typeof code === 'string'
+    ? codeReason(code)
+    : FAULTS[fault];
 }
 
 function codeReason(code: string): string {

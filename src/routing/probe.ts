@@ -53,6 +53,11 @@ function reasonOf(status: number, isLoading: boolean, url: string): string | nul
   return status === 202 ? `${reason}: the model is not loaded` : isLoading ? `${reason}: loading its model` : reason;
 }
 
+/** Whether a probe could not be sent for want of a connection of this process, such as a file descriptor. */
+export function isUnsent(error: unknown): boolean {
+  return error instanceof DispatchError && error.fault === 'no connection free';
+}
+
 /** Whether nothing listened where a probe went: the process of the CRN has ended. */
 export function isRefused(error: unknown): boolean {
   const cause = error instanceof DispatchError ? (error.cause as { readonly code?: unknown } | undefined) : undefined;

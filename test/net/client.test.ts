@@ -1,7 +1,10 @@
 // Connections and their pool against scripted servers on real sockets, and compared with undici.
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTls, type TLSSocket } from 'node:tls';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import t from 'tap';
@@ -123,9 +126,23 @@ class Bench {
   }
 }
 
+const run = promisify(execFile);
+
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 const faultOf = ({ error }: Recorder): string | undefined => error?.fault;
+
+t.test('a process without a free file descriptor blames no server', async (t) => {
+  const crns = await Promise.all([1, 2].map(() => rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'ok')))));
+  const child = fileURLToPath(new URL('client-descriptors-child.js', import.meta.url));
+  const command = `ulimit -n 48; exec "$0" "$@"`;
+  const { stdout } = await run('sh', ['-c', command, process.execPath, child, ...crns.map(({ url }) => url)]);
+  t.equal(
+    stdout,
+    '200, 200, no connection free: EMFILE, 200',
+    'an open connection is of use, a new one is not possible',
+  );
+});
 
 t.test('sends heads and bodies as given, on one connection', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'hi', 'X-A: caf\xe9')));

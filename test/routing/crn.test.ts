@@ -15,6 +15,7 @@ import {
   type OverrideResult,
 } from '../../src/routing/crn.ts';
 import type { ProbeAnswer } from '../../src/routing/probe.ts';
+import { DispatchError } from '../../src/net/client.ts';
 import { answerOf, silentDeps } from '../support/crn-deps.ts';
 
 const URL = 'http://crn';
@@ -54,7 +55,7 @@ class Fixture {
   readonly ref: Ref<CrnCommand>;
   /** What `isDrained` returns. */
   drained: boolean;
-  /** The status of a probe of a URL, or 0 for no response. */
+  /** The status of a probe of a URL, 0 for no response, or -1 where it could not be sent. */
   answer: (url: string) => number | Promise<number> = () => 200;
 
   constructor(options: Options = {}) {
@@ -87,6 +88,7 @@ class Fixture {
     this.probes.push({ url, atMs: this.test.clock.now() });
     const status = await this.answer(url);
     if (status === 0) throw new Error('no response');
+    if (status < 0) throw new DispatchError('no connection free');
     return answerOf(status);
   }
 
@@ -228,6 +230,22 @@ t.test('after a bad probe, and after a failed request, the next probe comes soon
   const count = fixture.probes.length;
   await fixture.outcome('failed');
   t.equal(fixture.probes.length, count + 1);
+});
+
+t.test('probes that could not be sent say nothing about a CRN, and are repeated soon', async (t) => {
+  const fixture = new Fixture();
+  await fixture.settle();
+  fixture.answer = () => -1;
+  for (let probe = 0; probe < 6; probe++) await fixture.nextProbe();
+  t.equal(fixture.standing, up, 'it is not taken down');
+  t.equal(fixture.board.unreachableSinceMs(0), 0, 'its running requests go on');
+  const [before, last] = fixture.probes.slice(-2).map(({ atMs }) => atMs) as [number, number];
+  t.ok(last - before < 0.5 * HEALTH.intervalMs, `${last - before} ms`);
+  fixture.answer = () => 0;
+  await fixture.nextProbe();
+  t.equal(fixture.standing, up);
+  await fixture.nextProbe();
+  t.equal(fixture.standing, down, 'probes without a response count as ever');
 });
 
 t.test('failed requests do not start concurrent probes', async (t) => {

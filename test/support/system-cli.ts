@@ -50,14 +50,20 @@ export interface CliOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Flags for Node itself. */
   readonly execArgv?: readonly string[];
+  /** Most files that it may have open. */
+  readonly openFiles?: number;
   /** Another start file than the command. */
   readonly script?: string;
 }
 
 /** Starts `headrace ARGS`. It is killed at the end of the test if it still runs. */
 export function startCli(t: Test, args: readonly string[], options: CliOptions = {}): SpawnedCli {
-  const { env, execArgv = [], script = BIN } = options;
-  const child = spawn(process.execPath, [...execArgv, script, ...args], {
+  const { env, execArgv = [], openFiles, script = BIN } = options;
+  const command = [process.execPath, ...execArgv, script, ...args];
+  // Node.js has no call that sets limits.
+  const limit = openFiles === undefined ? [] : ['sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`];
+  const [file = '', ...rest] = [...limit, ...command];
+  const child = spawn(file, rest, {
     env: { ...COMPILE_CACHE, PATH: process.env['PATH'] ?? '', HEADRACE_STORE: 'sqlite::memory:', ...env },
     // With an IPC channel the command would not re-execute itself, as it does for users.
     stdio: script === BIN ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'pipe', 'pipe', 'ipc'],
