@@ -22,13 +22,33 @@ const ORIGIN_MS = performance.timeOrigin;
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /**
+ * A timer whose callback runs behind the reads of its turn of the event loop. A thread that stood still, for want of CPU time or because its
+ * process was stopped, finds all its timers due: what has come meanwhile is read first, so that nobody is taken for silent.
+ */
+class SystemTimer {
+  readonly #timeout: NodeJS.Timeout;
+  #immediate: NodeJS.Immediate | undefined;
+
+  constructor(callback: () => void, delayMs: number) {
+    this.#timeout = setTimeout(() => {
+      this.#immediate = setImmediate(callback);
+    }, delayMs);
+  }
+
+  clear(): void {
+    clearTimeout(this.#timeout);
+    clearImmediate(this.#immediate);
+  }
+}
+
+/**
  * The clock of the process. Its timers keep the process alive (they are not unref'd): a system with a periodic timer
  * lives until `terminate()`, and awaiting an answer with a deadline always ends.
  */
 export const systemClock: Clock = {
   now: () => ORIGIN_MS + performance.now(),
-  setTimeout: (callback, delayMs) => setTimeout(callback, Math.min(Math.ceil(delayMs), MAX_DELAY_MS)),
-  clearTimeout: (handle) => clearTimeout(handle as NodeJS.Timeout),
+  setTimeout: (callback, delayMs) => new SystemTimer(callback, Math.min(Math.ceil(delayMs), MAX_DELAY_MS)),
+  clearTimeout: (handle) => (handle as SystemTimer).clear(),
 };
 
 /**

@@ -226,7 +226,8 @@ class Call implements DispatchHandler {
     this.start(true);
   }
 
-  readonly #leave = (): void => this.fail(this.#call.signal.reason as Error);
+  /** A thread that stood still may find its time over and the response unread: that is read first. */
+  readonly #leave = (): void => void setImmediate(() => this.fail(this.#call.signal.reason as Error));
 
   fail(error: Error): void {
     if (this.#done) return;

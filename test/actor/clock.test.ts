@@ -1,5 +1,7 @@
 // The manual clock moves only when told and runs timers in the order of real time; the system clock is monotonic.
 
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import t from 'tap';
 import { createManualClock, systemClock } from '../../src/actor/clock.ts';
 
@@ -56,4 +58,27 @@ t.test('the system clock is monotonic and its timers are never early', async (t)
   t.ok(systemClock.now() - startMs >= 2.2 - 1, 'within the resolution of the platform');
   const handle = systemClock.setTimeout(() => t.fail('it was cleared'), 1);
   systemClock.clearTimeout(handle);
+});
+
+t.test('timers of a thread that stood still run behind the reads of what has come meanwhile', async (t) => {
+  const server = createServer((socket) => socket.on('data', () => undefined)).listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const [[socket]] = await Promise.all([once(server, 'connection'), once(client, 'connect')]);
+  const seen: string[] = [];
+  client.on('data', () => seen.push('read'));
+  const passed = new Promise<void>((resolve) => {
+    systemClock.setTimeout(() => {
+      seen.push('timer');
+      resolve();
+    }, 5);
+  });
+  const other = systemClock.setTimeout(() => seen.push('cleared'), 5);
+  client.on('data', () => systemClock.clearTimeout(other));
+  socket.end('x');
+  const untilMs = systemClock.now() + 20;
+  while (systemClock.now() < untilMs);
+  await passed;
+  t.same(seen, ['read', 'timer'], 'a timer that is cleared by what was read does not run');
 });
