@@ -139,6 +139,7 @@ const inference: PaidEndpoint<InferenceInput> = {
     if (isTyped && formType === null && !fields.isJson) throw notJson(path, contentType);
     const deployed = exchange.deployment === '' ? null : findModel(exchange, deps, exchange.deployment);
     const sent = deployed === null ? received : withModel(received, deployed, formType, deps.settings);
+    if (sent !== received) exchange.adoptBody(sent);
     const form = formType === null ? null : scanForm(sent, formType);
     if (form?.ok === false) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
     const { body, scan } = form === null ? scannedBody(path, deps.settings, sent) : { body: sent, scan: form.scan };
@@ -389,6 +390,9 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const limit = budget === null || settlement === null ? undefined : outputLimit(budget, settlement);
     const edits =
       limit === undefined ? NO_EDITS : (input.native?.edits(limit) ?? limitEdits(dialect, body, scan, limit));
+    this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
+    // Before anybody refers to this request: there may be no memory for it.
+    if (this.body !== body) exchange.adoptBody(this.body);
     this.#settlement = settlement;
     this.#budget = budget;
     this.#limit = limit;
@@ -431,8 +435,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     });
     this.model = model.id;
     this.path = query === '' ? path : `${path}?${query}`;
-    this.body = edited(body, asking === undefined ? edits : [asking, ...edits]);
-    if (this.body !== body) exchange.adoptBody(this.body);
     if (dialect === undefined && form === null && isNativePath(path)) input.native ??= nativeRequest(path, body, scan);
     this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);
     this.candidates = new Candidates(model, deps.picker, deps.pickerSettings, this);
@@ -467,7 +469,9 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
     const translation = this.#translation;
     if (translation === undefined || this.#translated !== null || this.isUntranslatable) return this.#translated;
     try {
-      this.#translated = translatedForm(this, translation, this.#exchange.continues);
+      const translated = translatedForm(this, translation, this.#exchange.continues);
+      this.#exchange.reserveBody(translated.body.byteLength);
+      this.#translated = translated;
     } catch (thrown) {
       this.untranslatable =
         thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });

@@ -139,9 +139,9 @@ export class Body {
   #bytes: Buffer = NO_BYTES;
   /** Bytes taken from the budget for `#bytes`. */
   #reserved = 0;
-  /** Bytes taken for what the gateway has put to the body. */
+  /** Bytes taken for other bodies that the gateway has made of this one, in whole units. */
   #added = 0;
-  /** Other bodies that the gateway has made of this one; null: none. */
+  /** Those of them that are freed with this one; null: none. */
   #made: Buffer[] | null = null;
   #length = 0;
   #error: HeadraceError | null = null;
@@ -248,14 +248,14 @@ export class Body {
     });
   }
 
-  /** Takes memory for a longer body that the gateway makes of this one, once. False when there is not so much left. */
+  /** Takes memory for another body that the gateway makes of this one. False when there is not so much left. */
   reserveAdded(bytes: number): boolean {
-    if (this.#added > 0 || !this.#budget.take(bytes, this.#keyless)) return false;
-    this.#added = bytes;
+    if (!this.#budget.take(bytes, this.#keyless)) return false;
+    this.#added += Math.ceil(bytes / UNIT_BYTES) * UNIT_BYTES;
     return true;
   }
 
-  /** Takes memory of a body that the gateway has made of this one, to be freed with it. */
+  /** Frees a body that the gateway has made of this one together with it. */
   adopt(made: Buffer): void {
     (this.#made ??= []).push(made);
   }

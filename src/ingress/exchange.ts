@@ -4,6 +4,7 @@
 
 import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
+import { freeMemory } from '../net/large-memory.ts';
 import type { FailedAttempt, RequestTexts } from '../telemetry/request-ring.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
@@ -414,17 +415,25 @@ export abstract class Exchange implements RequestHead {
   }
 
   /**
-   * Takes memory for a longer body that the gateway makes of the one that was read, until the exchange is over. To be called once; throws
-   * 503 when there is not so much left.
+   * Takes memory for another body that the gateway makes of the one that was read, until the exchange is over. Throws 503 when there is not
+   * so much left.
    */
   reserveBody(bytes: number): void {
-    if (this.requestBody?.reserveAdded(bytes) === false) {
-      throw new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' });
-    }
+    if (this.endCause !== null || this.requestBody?.reserveAdded(bytes) !== false) return;
+    throw new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' });
   }
 
-  /** Takes the memory of a body that was made of the one that was read: what refers to it is empty when the exchange is over. See `bodyIsRead`. */
+  /**
+   * As `reserveBody`, for a body that nobody else keeps: what refers to it is empty when the exchange is over, or when this throws. See
+   * `bodyIsRead`.
+   */
   adoptBody(made: Buffer): void {
+    try {
+      this.reserveBody(made.byteLength);
+    } catch (error) {
+      freeMemory(made);
+      throw error;
+    }
     this.requestBody?.adopt(made);
   }
 
