@@ -8,18 +8,22 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { promisify } from 'node:util';
-import { gzip, type ZlibOptions } from 'node:zlib';
-import { metricsProtobuf, metricsText, prefersProtobuf, PROTOBUF_TYPE, TEXT_TYPE } from '../telemetry/exposition.ts';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createGzip } from 'node:zlib';
+import { systemClock } from '../actor/index.ts';
+import { prefersProtobuf, PROTOBUF_TYPE, protobufPieces, TEXT_TYPE, textPieces } from '../telemetry/exposition.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { respond, respondJson, takesGzip } from './admin-exchange.ts';
+import { respondJson, takesGzip } from './admin-exchange.ts';
 import { PageGuard, type PageGuardOptions } from './page-guard.ts';
 import { type Address, ListenError } from '../ingress/server.ts';
 
 /** Names of buckets repeat, so that a scrape shrinks to a tenth and less at the lowest level already. */
-const ZIP = { level: 1 };
-const MIN_ZIPPED_BYTES = 1024;
-const zip = promisify(gzip) as (body: Buffer, options: ZlibOptions) => Promise<Buffer>;
+const ZIP = { level: 1, chunkSize: 64 * 1024 };
+
+/** Metrics of thousands of models take seconds to write: after this time others have their turn, in milliseconds. */
+const TURN_MS = 5;
 
 /** A running admin listener. */
 export interface Admin {
@@ -93,15 +97,33 @@ async function respondMetrics(req: IncomingMessage, res: ServerResponse, deps: A
   try {
     const snapshots = await deps.metrics();
     const isProtobuf = prefersProtobuf(req.headers.accept);
-    const body = isProtobuf ? metricsProtobuf(snapshots) : Buffer.from(metricsText(snapshots));
-    const isZipped = body.length >= MIN_ZIPPED_BYTES && takesGzip(req);
-    respond(res, 200, isProtobuf ? PROTOBUF_TYPE : TEXT_TYPE, isZipped ? await zip(body, ZIP) : body, {
+    const isZipped = takesGzip(req);
+    const body = Readable.from(inTurns(isProtobuf ? protobufPieces(snapshots) : textPieces(snapshots)));
+    res.writeHead(200, {
+      'content-type': isProtobuf ? PROTOBUF_TYPE : TEXT_TYPE,
       vary: 'accept, accept-encoding',
       ...(isZipped && { 'content-encoding': 'gzip' }),
     });
+    await (isZipped ? pipeline(body, createGzip(ZIP), res) : pipeline(body, res));
   } catch (error) {
-    respondJson(res, 500, { detail: String(error) });
+    // Of a response that has begun the pipeline has closed the connection.
+    if (!res.headersSent) respondJson(res, 500, { detail: String(error) });
   }
+}
+
+/** What comes of the pieces in some milliseconds, in a turn of the event loop of its own. */
+async function* inTurns(pieces: Iterable<string | Uint8Array>): AsyncGenerator<Buffer> {
+  let made: Uint8Array[] = [];
+  let beganMs = systemClock.now();
+  for (const piece of pieces) {
+    if (piece.length > 0) made.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
+    if (systemClock.now() - beganMs < TURN_MS) continue;
+    if (made.length > 0) yield Buffer.concat(made);
+    made = [];
+    await nextTurn();
+    beganMs = systemClock.now();
+  }
+  yield Buffer.concat(made);
 }
 
 function closeServer(server: Server): void {

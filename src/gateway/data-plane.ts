@@ -62,7 +62,7 @@ import {
 } from '../routing/index.ts';
 import { claimTrial, configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
 import { type CancelCommand, Cancellations } from '../mcp/index.ts';
-import { Metrics, type MetricsSnapshot, type RequestCells } from '../telemetry/metrics.ts';
+import { Metrics, type MetricsPart, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
@@ -413,20 +413,25 @@ export class DataPlane {
     await this.#observer.flush();
   }
 
-  metrics(): MetricsSnapshot {
-    this.#metrics.inFlight(this.#exchanges.size);
-    this.#metrics.connections(this.connections);
-    this.#metrics.retryBudgets(this.#budgets);
-    this.#metrics.searches(this.#search.load);
+  /** A part of the metrics, counted from 0: one family, and at last all that have few series. */
+  metrics(part: number): MetricsPart {
+    if (part === 0) {
+      this.#metrics.inFlight(this.#exchanges.size);
+      this.#metrics.connections(this.connections);
+      this.#metrics.retryBudgets(this.#budgets);
+      this.#metrics.searches(this.#search.load);
+    }
+    const family = this.#metrics.family(part);
+    if (family !== undefined) return { families: [family], isLast: false };
     const shared = this.#shared?.isOn === true ? lookupMetrics(this.#shared.counts) : [];
-    return [...this.#metrics.snapshot(), ...this.#threadMetrics.snapshot(), ...this.#observer.metrics(), ...shared];
+    return { families: [...this.#threadMetrics.snapshot(), ...this.#observer.metrics(), ...shared], isLast: true };
   }
 
   /** This thread's part of the overview. */
   report(): PlaneReport {
     this.#metrics.inFlight(this.#exchanges.size);
     this.#metrics.connections(this.connections);
-    const metrics = [...this.#metrics.snapshot(), ...this.#overviewMetrics.snapshot()];
+    const metrics = [...this.#metrics.withoutTimes(), ...this.#overviewMetrics.snapshot()];
     return { thread: this.#options.thread, metrics, recent: this.#recent.report(), totals: this.totals() };
   }
 

@@ -6,7 +6,8 @@ import type { ClusterStatus } from '../api/deps.ts';
 import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { CancelCommand } from '../mcp/index.ts';
-import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { FamilyJson } from '../telemetry/series.ts';
+import type { MetricsPart, MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { BillingUpdate } from '../billing/index.ts';
@@ -41,7 +42,7 @@ export type IngressCommand =
   | { readonly type: 'Idle' }
   | { readonly type: 'DrainTimeout' }
   | { readonly type: 'CutTimeout' }
-  | { readonly type: 'Metrics'; readonly replyTo: Ref<MetricsSnapshot> }
+  | { readonly type: 'Metrics'; readonly part: number; readonly replyTo: Ref<MetricsPart> }
   | { readonly type: 'Report'; readonly replyTo: Ref<PlaneReport> }
   | { readonly type: 'Live'; readonly replyTo: Ref<LivePart> }
   | { readonly type: 'Log'; readonly query: LogQuery; readonly replyTo: Ref<LogPart> }
@@ -120,7 +121,7 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           close();
           break;
         case 'Metrics':
-          command.replyTo.tell(plane.metrics());
+          command.replyTo.tell(plane.metrics(command.part));
           break;
         case 'Report':
           command.replyTo.tell(plane.report());
@@ -170,8 +171,21 @@ export function askMetrics<M>(
   wrap: (command: IngressCommand) => M,
   timeoutMs: number,
 ): Promise<MetricsSnapshot | null> {
-  const answer = ask<M, MetricsSnapshot>(ref, (replyTo) => wrap({ type: 'Metrics', replyTo }), { timeoutMs });
-  return answer.catch(() => null);
+  return allParts((part) => {
+    const answer = ask<M, MetricsPart>(ref, (replyTo) => wrap({ type: 'Metrics', part, replyTo }), { timeoutMs });
+    return answer.catch(() => null);
+  });
+}
+
+/** Reads one part of the metrics after the other; null when one does not come. */
+export async function allParts(read: (part: number) => Promise<MetricsPart | null>): Promise<MetricsSnapshot | null> {
+  const all: FamilyJson[] = [];
+  for (let part = 0; ; part++) {
+    const answer = await read(part);
+    if (answer === null) return null;
+    all.push(...answer.families);
+    if (answer.isLast) return all;
+  }
 }
 
 /** Asks an ingress for its part of the overview; null when it does not answer in time. */

@@ -1,5 +1,6 @@
 // The present state of the gateway for `/metrics`, `/status` and `/overview`, gathered from all threads. Read-only.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
@@ -26,7 +27,7 @@ import {
   type OverviewParts,
   statusOf,
 } from '../admin/index.ts';
-import { askExplain, askMetrics, askReport, askRequests } from './ingress.ts';
+import { allParts, askExplain, askMetrics, askReport, askRequests } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 import type { ThreadWatch } from './thread-watch.ts';
 
@@ -92,8 +93,9 @@ export class Readings {
       this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
+    const ofLocal = await allParts((part) => nextTurn(local.metrics(part)));
     const own = [
-      ...[local.metrics(), pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
+      ...[ofLocal ?? [], pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
       ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
     const asked = threads.map((ref, at) => watch.read(at + 1, () => askMetrics(ref, passOn, TIMEOUT_MS)));

@@ -29,31 +29,52 @@ interface Histogram {
   sum: number;
 }
 
-/** The families of several threads by name, in the order in which they come. */
-function merge(snapshots: readonly MetricsSnapshot[]): Iterable<Family> {
-  const families = new Map<string, Family>();
-  for (const head of snapshots.flat()) {
-    let family = families.get(head.name);
-    if (family === undefined) {
-      family = { head, values: new Map(), histograms: new Map() };
-      families.set(head.name, family);
-    }
+/** Nothing is to be written yet: others may have their turn. */
+const PAUSE = '';
+
+/** Histograms that are added between two pauses: a millisecond and less. */
+const MERGED_AT_ONCE = 256;
+
+/** What is written of each family of several threads, in the order in which they come. Families are merged one by one. */
+function* written<Piece>(
+  snapshots: readonly MetricsSnapshot[],
+  write: (family: Family) => Iterable<Piece>,
+): Generator<Piece | typeof PAUSE> {
+  const heads = Map.groupBy(snapshots.flat(), ({ name }) => name);
+  for (const ofName of heads.values()) yield* write(yield* merged(ofName));
+}
+
+/** One family of all threads. */
+function* merged(heads: readonly FamilyJson[]): Generator<typeof PAUSE, Family> {
+  const family: Family = { head: heads[0] as FamilyJson, values: new Map(), histograms: new Map() };
+  let added = 0;
+  for (const head of heads) {
     if (head.type === 'histogram') {
-      for (const histogram of head.values) addHistogram(family, histogram);
+      for (const histogram of head.values) {
+        addHistogram(family, histogram);
+        if (++added % MERGED_AT_ONCE === 0) yield PAUSE;
+      }
     } else {
       for (const { labels, value } of head.values) addValue(family, labels, value, head.aggregator === 'sum');
+      yield PAUSE;
     }
   }
-  return families.values();
+  return family;
 }
 
 /** One snapshot of several threads. */
 export function summed(snapshots: readonly MetricsSnapshot[]): MetricsSnapshot {
-  return Array.from(merge(snapshots), ({ head, histograms, values }): FamilyJson => {
-    if (head.type !== 'histogram') return { ...head, values: [...values.values()] };
-    const sums = Array.from(histograms.values(), ({ counts, labels, sum }) => ({ ...trimCounts(counts), labels, sum }));
-    return { ...head, values: sums };
-  });
+  return [
+    ...written(snapshots, ({ head, histograms, values }): [FamilyJson] => {
+      if (head.type !== 'histogram') return [{ ...head, values: [...values.values()] }];
+      const sums = Array.from(histograms.values(), ({ counts, labels, sum }) => ({
+        ...trimCounts(counts),
+        labels,
+        sum,
+      }));
+      return [{ ...head, values: sums }];
+    }),
+  ].filter((piece) => piece !== PAUSE);
 }
 
 function keyOf(labels: Labels): string {
@@ -82,18 +103,21 @@ function addHistogram({ histograms }: Family, { labels, sum, ...counts }: Histog
 
 /** Merges the metrics of threads into one Prometheus text. */
 export function metricsText(snapshots: readonly MetricsSnapshot[]): string {
-  const lines: string[] = [];
-  for (const { head, histograms, values } of merge(snapshots)) {
-    const { name, type } = head;
-    lines.push(
-      `# HELP ${name} ${head.help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}`,
-      `# TYPE ${name} ${type}`,
-    );
-    for (const { labels, value } of values.values()) lines.push(`${name}${bracesOf(labelText(labels))} ${text(value)}`);
-    if (head.type === 'histogram')
-      for (const histogram of histograms.values()) pushHistogram(lines, name, classicOf(head.bounds), histogram);
-  }
-  return `${lines.join('\n')}\n`;
+  return [...textPieces(snapshots)].join('');
+}
+
+/** The same text in pieces of up to a few dozen kilobytes. Each takes less than a millisecond to make, and may be empty. */
+export function textPieces(snapshots: readonly MetricsSnapshot[]): Iterable<string> {
+  return written(snapshots, familyText);
+}
+
+function* familyText({ head, histograms, values }: Family): Generator<string> {
+  const { name, type } = head;
+  yield `# HELP ${name} ${head.help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${type}\n`;
+  for (const { labels, value } of values.values()) yield `${name}${bracesOf(labelText(labels))} ${text(value)}\n`;
+  if (head.type !== 'histogram') return;
+  const classic = classicOf(head.bounds);
+  for (const histogram of histograms.values()) yield histogramText(name, classic, histogram);
 }
 
 /** A bucket and its upper bound as text. */
@@ -113,19 +137,19 @@ function classicOf({ from, perDoubling, to }: Bounds): Classic {
   return classic;
 }
 
-function pushHistogram(lines: string[], name: string, classic: Classic, { counts, labels, sum }: Histogram): void {
+function histogramText(name: string, classic: Classic, { counts, labels, sum }: Histogram): string {
   const own = labelText(labels);
   const rest = own === '' ? '' : `,${own}`;
+  let lines = '';
   let below = 0;
   let next = 0;
   for (const [bucket, bound] of classic) {
     for (; next <= bucket; next++) below += counts[next] as number;
-    lines.push(`${name}_bucket{le="${bound}"${rest}} ${below}`);
+    lines += `${name}_bucket{le="${bound}"${rest}} ${below}\n`;
   }
   for (; next < counts.length; next++) below += counts[next] as number;
   const braces = bracesOf(own);
-  lines.push(`${name}_bucket{le="+Inf"${rest}} ${below}`, `${name}_sum${braces} ${text(sum)}`);
-  lines.push(`${name}_count${braces} ${below}`);
+  return `${lines}${name}_bucket{le="+Inf"${rest}} ${below}\n${name}_sum${braces} ${text(sum)}\n${name}_count${braces} ${below}\n`;
 }
 
 function bracesOf(labels: string): string {
@@ -170,33 +194,40 @@ const TYPE = { counter: 0, gauge: 1, histogram: 4 } as const;
 /** Field of a `Metric` by type. */
 const METRIC_FIELD = { gauge: 2, counter: 3, histogram: 7 } as const;
 
-/** Merges the metrics of threads into length-delimited messages `MetricFamily`. */
-export function metricsProtobuf(snapshots: readonly MetricsSnapshot[]): Buffer {
-  const writer = new ProtobufWriter();
-  for (const { head, histograms, values } of merge(snapshots)) {
-    if (values.size === 0 && histograms.size === 0) continue;
-    const { help, name, type } = head;
-    writer.delimited((family) => {
-      family.string(1, name);
-      family.string(2, help);
-      family.varint(3, TYPE[type]);
-      for (const { labels, value } of values.values()) {
-        family.message(4, (metric) => {
-          writeLabels(metric, labels);
-          metric.message(METRIC_FIELD[type], (message) => message.double(1, value));
-        });
-      }
-      if (head.type !== 'histogram') return;
-      const classic = classicOf(head.bounds);
-      for (const histogram of histograms.values()) {
-        family.message(4, (metric) => {
-          writeLabels(metric, histogram.labels);
-          metric.message(METRIC_FIELD.histogram, (message) => writeHistogram(message, histogram, classic));
-        });
-      }
+/** Merges the metrics of threads into length-delimited messages `MetricFamily`, in pieces as `textPieces` does. */
+export function protobufPieces(snapshots: readonly MetricsSnapshot[]): Iterable<Uint8Array | ''> {
+  return written(snapshots, familyMessage);
+}
+
+function* familyMessage({ head, histograms, values }: Family): Generator<Uint8Array | ''> {
+  if (values.size === 0 && histograms.size === 0) return;
+  const { help, name, type } = head;
+  const family = new ProtobufWriter();
+  family.string(1, name);
+  family.string(2, help);
+  family.varint(3, TYPE[type]);
+  for (const { labels, value } of values.values()) {
+    family.message(4, (metric) => {
+      writeLabels(metric, labels);
+      metric.message(METRIC_FIELD[type], (message) => message.double(1, value));
     });
+    yield PAUSE;
   }
-  return writer.bytes();
+  if (head.type === 'histogram') {
+    const classic = classicOf(head.bounds);
+    for (const histogram of histograms.values()) {
+      family.message(4, (metric) => {
+        writeLabels(metric, histogram.labels);
+        metric.message(METRIC_FIELD.histogram, (message) => writeHistogram(message, histogram, classic));
+      });
+      yield PAUSE;
+    }
+  }
+  const bytes = family.bytes();
+  const length = new ProtobufWriter();
+  length.length(bytes.byteLength);
+  yield length.bytes();
+  yield bytes;
 }
 
 function writeLabels(metric: ProtobufWriter, labels: Labels): void {

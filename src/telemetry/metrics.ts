@@ -18,6 +18,13 @@ import { CRN_COUNTS, MODEL_COUNTS, type ModelTotals, type ThreadTotals } from '.
 /** Metrics of one thread; can be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
 
+/** A part of the metrics of a thread: all of them would take it too long for one turn of its event loop. */
+export interface MetricsPart {
+  readonly families: MetricsSnapshot;
+  /** No part follows. */
+  readonly isLast: boolean;
+}
+
 /** From 1 ms, a cached token list, to 512 s, a long generation. Neighbours differ by 9 %. */
 const DURATIONS: Bounds = { from: -10, to: 9, perDoubling: 8 };
 
@@ -509,6 +516,16 @@ export class Metrics {
 
   snapshot(): MetricsSnapshot {
     return this.#families.json();
+  }
+
+  /** Without the times of requests, most of all that is counted, which `totals` has. */
+  withoutTimes(): MetricsSnapshot {
+    return this.#families.json(Object.values(this.#histograms));
+  }
+
+  /** One family, counted from 0; undefined behind the last one. */
+  family(at: number): FamilyJson | undefined {
+    return this.#families.one(at);
   }
 }
 

@@ -60,9 +60,9 @@ export class ProtobufWriter {
     this.#delimit(() => write(this));
   }
 
-  /** A message behind its length, without a field: one of a stream. */
-  delimited(write: (message: ProtobufWriter) => void): void {
-    this.#delimit(() => write(this));
+  /** The length of a message that follows without a field: one of a stream. */
+  length(bytes: number): void {
+    this.#varint(bytes);
   }
 
   /** Writes what `write` writes behind its length, which is known afterwards: it moves up by the bytes that the length takes. */

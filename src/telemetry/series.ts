@@ -257,8 +257,13 @@ export class Families {
     for (const family of this.#all) family.clear();
   }
 
-  json(): readonly FamilyJson[] {
-    return this.#all.map((family) => family.json());
+  json(except: readonly (Counters | Histograms)[] = []): readonly FamilyJson[] {
+    return this.#all.filter((family) => !except.includes(family)).map((family) => family.json());
+  }
+
+  /** One family, counted from 0; undefined behind the last one. */
+  one(at: number): FamilyJson | undefined {
+    return this.#all[at]?.json();
   }
 
   #add<Family extends Counters | Histograms>(family: Family): Family {

@@ -239,5 +239,5 @@ t.test('the time of a wait is told apart from that of the gateway', async (t) =>
   const all = await drain(plane, answers);
   t.match(all[0]?.headers['server-timing'], /^gateway;dur=[\d.]+, upstream;dur=3\d\d/);
   t.match(all[1]?.headers['server-timing'], /^gateway;dur=0\.000, held;dur=3\d\d\.\d+, upstream;dur=/);
-  t.match(valuesOf(plane.plane.metrics(), 'headrace_held_seconds'), [{ value: 1 }]);
+  t.match(valuesOf(plane.plane.report().metrics, 'headrace_held_seconds'), [{ value: 1 }]);
 });

@@ -134,7 +134,7 @@ export class ControlledPlane {
   /** Requests that wait, and how waits have ended, as metrics say it. */
   get held(): Readonly<Record<string, number>> {
     const found: Record<string, number> = {};
-    const metrics = this.plane.metrics();
+    const { metrics } = this.plane.report();
     const [waiting] = valuesOf(metrics, 'headrace_held_requests');
     if (waiting !== undefined) found['waiting'] = waiting.value;
     for (const { labels, value } of valuesOf(metrics, 'headrace_held_requests_total')) {

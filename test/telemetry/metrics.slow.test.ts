@@ -2,7 +2,7 @@
 // series of its own.
 
 import t from 'tap';
-import { metricsText } from '../../src/telemetry/exposition.ts';
+import { metricsText, protobufPieces, textPieces } from '../../src/telemetry/exposition.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 import { chat, KEY, MODEL, readStream, startHosts, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
@@ -14,6 +14,30 @@ function seriesOf(text: string): Map<string, number> {
     lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
   );
 }
+
+t.test('metrics of many models are made in small pieces', (t) => {
+  const threads = [new Metrics(), new Metrics()];
+  for (const metrics of threads) {
+    for (let model = 0; model < 1000; model++) {
+      const cells = metrics.of('/v1/chat/completions', `model-${model}`);
+      cells.count(200, '');
+      cells.duration.observe(0.04);
+    }
+  }
+  const snapshots = threads.map((metrics) => metrics.snapshot());
+  const pieces = [...textPieces(snapshots)];
+  t.equal(pieces.join(''), metricsText(snapshots));
+  t.ok(Math.max(...pieces.map((piece) => piece.length)) < 32 * 1024);
+  t.equal(pieces.filter((piece) => piece.includes('_duration_seconds_count{')).length, 1000, 'each series is one');
+  t.ok(
+    pieces.some((piece) => piece === ''),
+    'others have their turn while threads are added up',
+  );
+  // The length of a message stands before it, so that each is whole.
+  const messages = [...protobufPieces(snapshots)];
+  t.ok(messages.filter((piece) => piece === '').length > 2000);
+  t.end();
+});
 
 t.test('sums counters, buckets and gauges over threads', async (t) => {
   const threads = [new Metrics(), new Metrics()];
