@@ -147,6 +147,8 @@ const QUESTIONS_AT_ONCE = 8;
 /** What was asked about an open payment. */
 interface Inquiry {
   readonly asked: number;
+  /** When that was: a wall clock that is before it was set back, and says nothing about `nextMs`. */
+  readonly askedMs: number;
   readonly nextMs: number;
   /** When the facilitator last said that its nonce is unused; 0: never. */
   readonly unusedMs: number;
@@ -161,7 +163,7 @@ const LAST_S = 253_402_214_400;
 /** Of the purpose of a payment that buys credits; others pay for one request. */
 export const PURCHASE = 'credits:';
 
-const NOT_ASKED: Inquiry = { asked: 0, nextMs: 0, unusedMs: 0 };
+const NOT_ASKED: Inquiry = { asked: 0, askedMs: 0, nextMs: 0, unusedMs: 0 };
 
 export class Settlements {
   readonly deps: SettlementDeps;
@@ -304,12 +306,15 @@ export class Settlements {
   isAbandoned({ changedMs, id }: Payment): boolean {
     const { dateMs, settings } = this.deps;
     const { graceMs = GRACE_MS } = settings;
-    return (this.#own.has(id) || changedMs + graceMs <= dateMs()) && !this.isBusy(id);
+    // A date in the future is of a clock that was ahead, and has been set back or died since.
+    return (this.#own.has(id) || Math.abs(dateMs() - changedMs) >= graceMs) && !this.isBusy(id);
   }
 
   /** Milliseconds until the outcome of a payment may be known: until this process asks next. */
   waitMs(id: string): number {
-    return Math.max(0, (this.#inquiries.get(id)?.nextMs ?? 0) - this.deps.dateMs());
+    const { askedMs, nextMs } = this.#inquiries.get(id) ?? NOT_ASKED;
+    const nowMs = this.deps.dateMs();
+    return nowMs < askedMs ? 0 : Math.max(0, nextMs - nowMs);
   }
 
   /** When the next question about a payment of this process is due, in milliseconds since 1970; Infinity: none is open. */
@@ -384,7 +389,9 @@ export class Settlements {
       const delayMs = backoffMs(REPEAT_BACKOFF, repeat + 1, random);
       await new Promise<void>((resolve) => void clock.setTimeout(resolve, delayMs));
     }
-    this.#inquiries.set(id, { asked: 1, nextMs: dateMs() + backoffMs(QUESTION_BACKOFF, 1, random), unusedMs: 0 });
+    const askedMs = dateMs();
+    const nextMs = askedMs + backoffMs(QUESTION_BACKOFF, 1, random);
+    this.#inquiries.set(id, { asked: 1, askedMs, nextMs, unusedMs: 0 });
     return { kind: 'open' };
   }
 
@@ -399,9 +406,10 @@ export class Settlements {
     const submission = submissionOf(payment);
     if (submission === undefined) return { kind: 'open' };
     const { asked, unusedMs } = this.#inquiries.get(id) ?? NOT_ASKED;
-    const isLate = dateMs() > validUntilMs + AFTERMATH_MS;
+    const askedMs = dateMs();
+    const isLate = askedMs > validUntilMs + AFTERMATH_MS;
     const pauseMs = isLate ? LATE_QUESTION_MS : backoffMs(QUESTION_BACKOFF, asked + 1, random);
-    this.#inquiries.set(id, { asked: asked + 1, nextMs: dateMs() + pauseMs, unusedMs });
+    this.#inquiries.set(id, { asked: asked + 1, askedMs, nextMs: askedMs + pauseMs, unusedMs });
     const outcome = await this.#findOut(payment, submission);
     if (outcome.kind !== 'settled') return outcome;
     const posting = { id, account: submission.account, usage: null, charged: null, receipt: outcome.receipt };
@@ -557,7 +565,11 @@ export class Settlements {
 
 /** Whether a gateway has taken the money for a request that it still serves: it posts the payment itself, as charge or as credit. */
 export function isServed(payment: Payment, nowMs: number): boolean {
-  return payment.state === 'submitted' && submissionOf(payment)?.moved === true && payment.changedMs + GRACE_MS > nowMs;
+  return (
+    payment.state === 'submitted' &&
+    submissionOf(payment)?.moved === true &&
+    Math.abs(nowMs - payment.changedMs) < GRACE_MS
+  );
 }
 
 /** What an operator has seen on the chain: the transaction that moved the money, or null when none did. */
@@ -614,13 +626,16 @@ function transferIn({ body, sentMs, transaction }: Submission, nowMs: number): S
   const { paymentPayload, paymentRequirements } = JSON.parse(body) as SubmittedBody;
   const { from, nonce, to, validBefore, value } = paymentPayload.payload.authorization;
   const validBeforeS = Number(validBefore);
+  const dateS = sentMs === undefined ? Infinity : Math.floor(sentMs / 1000);
+  // A date behind the validity is of a clock that was ahead: the logs would be looked for behind the transfer.
+  const sentS = dateS < validBeforeS ? dateS : Math.min(validBeforeS, Math.floor(nowMs / 1000)) - OLDEST_S;
   return {
     asset: paymentRequirements.asset.toLowerCase(),
     payer: from,
     payTo: to,
     nonce,
     value: BigInt(value),
-    sentS: sentMs === undefined ? Math.min(validBeforeS, nowMs / 1000) - OLDEST_S : Math.floor(sentMs / 1000),
+    sentS,
     validBeforeS,
     transaction: transaction ?? null,
   };

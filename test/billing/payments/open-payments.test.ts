@@ -28,6 +28,8 @@ const PRICE = CALL_UNITS * PICO_PER_UNIT;
 /** Longer than a settlement takes anywhere, by clocks that are a minute apart. */
 const GRACE_MS = 151_000;
 
+const HOUR_MS = 3_600_000;
+
 async function creditOf({ ledger, payer }: PaymentFixture): Promise<bigint> {
   return (await ledger.account(payer.address))?.balance ?? 0n;
 }
@@ -96,6 +98,42 @@ for (const repeats of ['answered', 'refused'] as const) {
     }
   });
 }
+
+t.test('a payment is asked about at once when the wall clock is set back', async (t) => {
+  const { fixture, header } = await leaveOpen(t, 'cut', { repeats: 'answered' });
+  const { paymentProcessor } = fixture;
+  fixture.setClock(-3 * HOUR_MS);
+  t.match(await paymentProcessor.recover(), { posted: 1, open: 0 });
+  t.equal(word(await paymentProcessor.begin(call(header))), 'ticket');
+  t.equal(await creditOf(fixture), 0n, 'held for the repeat');
+  t.equal(await balances(fixture), CALL_UNITS);
+});
+
+t.test('a payment of a process that died with its clock hours ahead is asked about at once', async (t) => {
+  const { fixture, other } = await leaveOpen(t, 'cut', { repeats: 'answered' });
+  t.match(await other.recover(), { posted: 0, open: 1 });
+  fixture.setClock(-3 * HOUR_MS);
+  t.match(await other.recover(), { posted: 1, open: 0 });
+  t.equal(await creditOf(fixture), PRICE);
+  t.equal(await balances(fixture), CALL_UNITS);
+});
+
+t.test('money is found on the chain when the wall clock was hours ahead as it was sent', async (t) => {
+  for (const fault of MOVED) {
+    const fixture = await openPaymentFixture(t, { settleTimeoutMs: 200, rpc: true, repeats: 'refused' });
+    const { chain, facilitator, paymentProcessor } = fixture;
+    const begun = await paymentProcessor.begin(call(fixture.header(CALL_UNITS)));
+    if (begun.kind !== 'ticket') throw new Error(word(begun));
+    fixture.setClock(2 * HOUR_MS);
+    facilitator.faults.push({ path: '/settle', fault });
+    chain.faults.push({ method: 'eth_call', fault: 'error' });
+    t.equal(word(await paymentProcessor.settle(begun.ticket)), 'HR_PAYMENT_PENDING', fault);
+    fixture.pass(30_000);
+    t.match(await paymentProcessor.recover(), { posted: 1, open: 0 });
+    t.equal(await creditOf(fixture), PRICE);
+    t.equal(await balances(fixture), CALL_UNITS);
+  }
+});
 
 t.test('a transaction that fails, and one that is mined late, are told apart while the client waits', async (t) => {
   for (const [fault, answer] of [

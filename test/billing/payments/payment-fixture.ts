@@ -96,6 +96,8 @@ export interface PaymentFixture {
   readonly paymentProcessor: TestProcessor;
   readonly url: string;
   pass(ms: number): void;
+  /** Sets the wall clock of the processors, and not that of the chain. */
+  setClock(ms: number): void;
   /** Another processor on the same store and facilitator, as another process has it. `change`: of its ledger. */
   other(settings?: Settings, change?: (ledger: Ledger) => Ledger): Promise<TestProcessor>;
   /** A header for an offer of so many units, by `payer` unless another one is given. */
@@ -122,6 +124,7 @@ export async function openPaymentFixture(
   const opened = await openStore(t, store);
   const { ledger, url } = opened;
   let passedMs = 0;
+  let aheadMs = 0;
   const nowS = (): number => START_S + Math.floor(passedMs / 1000);
   const node = await new TestChain(nowS).listen();
   const facilitator = await new TestFacilitator({ nowS, chain: node, ...options }).listen();
@@ -138,7 +141,7 @@ export async function openPaymentFixture(
       client.close();
       chain?.close();
     });
-    const dateMs = (): number => START_MS + passedMs;
+    const dateMs = (): number => START_MS + passedMs + aheadMs;
     const more = with_ === undefined ? {} : { settings: with_ };
     return TestProcessor.start({ ledger: over, facilitator: client, chain, merchant: MERCHANT, dateMs, ...more });
   };
@@ -153,6 +156,10 @@ export async function openPaymentFixture(
     other: async (more = settings, change = (one) => one) => open(change(await opened.again()), more),
     pass(ms) {
       passedMs += ms;
+      opened.pass(ms);
+    },
+    setClock(ms) {
+      aheadMs += ms;
       opened.pass(ms);
     },
     header: (units, { payer: by = payer, ...wish } = {}) =>
