@@ -73,6 +73,9 @@ const FAN_OUT = 500;
 
 const LEASE = 'webhooks';
 
+/** A lease that ends later is of a process whose clock was ahead, and which may have died since. Clocks differ by a minute at most. */
+const LONGEST_LEASE_MS = 300_000;
+
 const INSERT_EVENTS = insertion(
   {
     name: 'webhook_events',
@@ -116,8 +119,8 @@ async function lead(database: Database, holder: string, nowMs: number, untilMs: 
     const rows = await session.all(
       `insert into process_leases (name, holder, until_ms) values ($1, $2, $3)
        on conflict (name) do update set holder = excluded.holder, until_ms = excluded.until_ms
-       where process_leases.holder = $2 or process_leases.until_ms <= $4 returning holder`,
-      [LEASE, holder, BigInt(untilMs), BigInt(nowMs)],
+       where process_leases.holder = $2 or process_leases.until_ms <= $4 or process_leases.until_ms > $5 returning holder`,
+      [LEASE, holder, BigInt(untilMs), BigInt(nowMs), BigInt(nowMs + LONGEST_LEASE_MS)],
     );
     return rows.length > 0;
   });

@@ -168,6 +168,18 @@ for (const name of STORES) {
     t.equal(await ledger.webhooks.lead('one', START_MS + 3000), true);
   });
 
+  t.test(`${name}: a lease of a process whose clock was hours ahead keeps nobody from sending`, async (t) => {
+    const { ledger, again, pass } = await openStore(t, name);
+    const other = await again();
+    pass(3 * 3_600_000);
+    t.equal(await ledger.webhooks.lead('one', START_MS + 3 * 3_600_000 + 30_000), true);
+    pass(-3 * 3_600_000);
+    t.equal(await other.webhooks.lead('two', START_MS + 30_000), true);
+    // A minute ahead is no reason.
+    t.equal(await other.webhooks.lead('two', START_MS + 90_000), true);
+    t.equal(await ledger.webhooks.lead('one', START_MS + 30_000), false);
+  });
+
   t.test(`${name}: events of keys and low balances come with what they tell`, async (t) => {
     const { ledger, again } = await openStore(t, name);
     const { webhooks } = ledger;
