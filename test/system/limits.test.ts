@@ -40,10 +40,12 @@ t.test('80 requests at once over 4 threads stay within the limits of the key and
   const fixture = await startLedgerFixture(t, { settings: { threads: 4 } });
   await endow(fixture.ledger, USD, { requestsPerMinute: 30, runningRequests: 9 });
   await known(fixture);
+  // The first request waits for credit from the ledger, on a busy machine in vain: 503, while it keeps a place of the nine.
+  await until('credit is leased', async () => (await statusOf(fixture)) === 200);
   const answers = await Promise.all(Array.from({ length: 80 }, () => chat(fixture.url, KEYED)));
   const codes = await Promise.all(answers.map(code));
   const served = codes.filter((each) => each === null).length;
-  t.ok(served >= 1 && served <= 30, `${served} served`);
+  t.ok(served >= 1 && served <= 29, `${served} served, ${[...new Set(codes)].join()}`);
   t.ok(codes.every((each) => [null, 'HR_KEY_RUNNING', 'HR_KEY_RATE'].includes(each)));
   await until('exactly the limit is served', async () => {
     const more = await Promise.all(Array.from({ length: 4 }, () => chat(fixture.url, KEYED)));
