@@ -5,7 +5,6 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { AGENTS, TASK } from '../agents/agents.mjs';
@@ -14,6 +13,7 @@ import { readCommand } from '../lib/flags.mjs';
 import { useOwnNode } from '../lib/own-node.mjs';
 import { temporaryFolder } from '../lib/process.mjs';
 import { progress, tableText } from '../lib/report.mjs';
+import { freePort } from '../peers/free-port.mjs';
 
 const TIMEOUT_MS = 120_000;
 const MODEL = 'atlas-27b';
@@ -412,13 +412,4 @@ async function askWebui({ program }, { home, key, kind, model, prompt, url }) {
     end();
     process.off('exit', end);
   }
-}
-
-function freePort() {
-  return new Promise((resolved) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolved(port));
-    });
-  });
 }

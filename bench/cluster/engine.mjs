@@ -1,10 +1,10 @@
 // An engine for a benchmark: redis-server or valkey-server on a free port of loopback, without persistence, stopped by its process id.
 
-import { connect, createServer } from 'node:net';
-import { once } from 'node:events';
+import { connect } from 'node:net';
 import { gatewaySettings } from '../lib/gateway.mjs';
 import { isInstalled, startChild } from '../lib/process.mjs';
 import { LOAD_CORE } from '../lib/cores.mjs';
+import { freePort } from '../peers/free-port.mjs';
 
 /** The token of the admin listener of gateways here: benchmarks ask there what a gateway knows. */
 export const ADMIN_TOKEN = 'bench-admin-token-0123456789abcdef';
@@ -24,15 +24,6 @@ export async function startEngine({ core = LOAD_CORE } = {}) {
   const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--daemonize', 'no'];
   const { child } = await startChild({ name: command, command, args, core, ready: /Ready to accept connections/ });
   return { child, port, url: `redis://127.0.0.1:${port}` };
-}
-
-async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Figures of `INFO` by name, as text. */
