@@ -41,11 +41,6 @@ import { checksummed } from './typed-data.ts';
 export interface PaymentProcessorSettings extends SettlementSettings {
   /** Largest purchase. Default 1,000 USD. */
   readonly maxPurchase?: Pico;
-  /** Validity asked of signatures, in seconds. Defaults 300 for purchases and 900 for requests. */
-  readonly purchaseTimeoutS?: number;
-  readonly callTimeoutS?: number;
-  /** Longest pause between two recovery rounds. Default 15,000 ms. */
-  readonly recoveryPeriodMs?: number;
   /** Requests under way that are not paid yet: of all payers, default 256, and of one that has paid for as many before, default 8. */
   readonly unpaid?: number;
   readonly unpaidPerPayer?: number;
@@ -95,8 +90,12 @@ const PENDING_S = 5;
 const MAX_PENDING_S = 30;
 
 const MAX_PURCHASE = 1000n * PICO_PER_USD;
+
+/** Validity asked of the signatures of purchases, and of those of requests. */
 const PURCHASE_TIMEOUT_S = 300;
 const CALL_TIMEOUT_S = 900;
+
+/** Longest pause between two recovery rounds. */
 const RECOVERY_PERIOD_MS = 15_000;
 
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
@@ -380,9 +379,8 @@ class PaymentProcessor {
   /** The next round comes regularly, and earlier when a payment of this process is due. */
   #planRound(): void {
     if (!this.#recovers) return;
-    const { recoveryPeriodMs = RECOVERY_PERIOD_MS } = this.#settings;
     const plan = (settlements: Settlements): void => {
-      const delayMs = Math.min(settlements.nextDueMs - this.#deps.dateMs(), recoveryPeriodMs);
+      const delayMs = Math.min(settlements.nextDueMs - this.#deps.dateMs(), RECOVERY_PERIOD_MS);
       this.#context.timers.once('recover', Math.max(delayMs, 0), { type: 'Recover', replyTo: null });
     };
     this.#opened.then(plan, ignore);
@@ -409,7 +407,7 @@ class PaymentProcessor {
 
   async #sell(settlements: Settlements, request: PurchaseRequest): Promise<PurchaseAnswer> {
     const amount = purchaseAmount(request.amount);
-    const { maxPurchase = MAX_PURCHASE, purchaseTimeoutS: timeoutS = PURCHASE_TIMEOUT_S } = this.#settings;
+    const { maxPurchase = MAX_PURCHASE } = this.#settings;
     if (amount === undefined || amount > maxPurchase) {
       const subject = `an amount is above 0 and at most ${maxPurchase / PICO_PER_USD} USD`;
       return refused('HR_PAYMENT_AMOUNT', subject);
@@ -418,7 +416,7 @@ class PaymentProcessor {
     if (account === undefined) return refused('HR_PAYMENT_ADDRESS');
     const units = unitsFor(amount, this.#deps.merchant.asset);
     const description = `${amount / PICO_PER_CREDIT} credits for ${account}`;
-    const terms = { units, resource: request.resource, description, timeoutS };
+    const terms = { units, resource: request.resource, description, timeoutS: PURCHASE_TIMEOUT_S };
     if (request.payment === undefined) return this.#offer(terms);
     const read = await this.#read(settlements, request.payment);
     if ('kind' in read) return this.#unpaid(read, terms);
@@ -491,8 +489,8 @@ class PaymentProcessor {
   /** Judges the payment of a request without a key and reserves it. */
   async #accept(settlements: Settlements, request: CallRequest): Promise<Accepted | Offered | Refused> {
     const { description, payment, price, resource } = request;
-    const { callTimeoutS: timeoutS = CALL_TIMEOUT_S } = this.#settings;
-    const terms = { units: unitsFor(price, this.#deps.merchant.asset), resource, description, timeoutS };
+    const units = unitsFor(price, this.#deps.merchant.asset);
+    const terms = { units, resource, description, timeoutS: CALL_TIMEOUT_S };
     if (payment === undefined) return this.#offer(terms);
     const read = await this.#read(settlements, payment);
     if ('kind' in read) return this.#unpaid(read, terms);

@@ -16,8 +16,6 @@ import { decodePayment, PaymentFormatError, type SignedPayment } from './signed-
 export interface SettlementSettings {
   /** Repeats of an unanswered settlement while its client waits. Default 4. */
   readonly repeats?: number;
-  /** No repeat begins later than this after the first request. Default 20,000 ms. */
-  readonly patienceMs?: number;
   /**
    * Age from which a payment that another process has submitted counts as abandoned; more than a settlement takes anywhere, where
    * the clocks of processes are a minute apart. Default 150,000 ms. Payments of this process are asked about at once.
@@ -117,6 +115,7 @@ export interface RecoveryRound {
 }
 
 const REPEATS = 4;
+/** No repeat begins later than this after the first request. */
 const PATIENCE_MS = 20_000;
 const GRACE_MS = 150_000;
 
@@ -366,7 +365,7 @@ export class Settlements {
   /** Lets the facilitator move the money. An unanswered request is repeated: the chain takes a nonce once. */
   async #take({ id, network, payer, submission: draft }: Reserved): Promise<Outcome> {
     const { clock, dateMs, facilitator, random, settings } = this.deps;
-    const { patienceMs = PATIENCE_MS, repeats = REPEATS } = settings;
+    const { repeats = REPEATS } = settings;
     let submission: Submission = { ...draft, sentMs: dateMs() };
     if (!(await this.#submit(id, submission))) return await this.#gone(id);
     this.#own.add(id);
@@ -385,7 +384,7 @@ export class Settlements {
       if (seen.kind === 'moved') return settledBy(seen.transaction, { network, payer });
       const reason = reasonAgainst(seen);
       if (reason !== undefined) return await this.#close(id, reason);
-      if (repeat >= repeats || clock.now() - startMs >= patienceMs) break;
+      if (repeat >= repeats || clock.now() - startMs >= PATIENCE_MS) break;
       const delayMs = backoffMs(REPEAT_BACKOFF, repeat + 1, random);
       await new Promise<void>((resolve) => void clock.setTimeout(resolve, delayMs));
     }
