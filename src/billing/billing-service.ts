@@ -20,9 +20,10 @@ import { type SliceCommand, SliceManager } from './limits/slice-manager.ts';
 import { openLedger } from './ledger/ledger.ts';
 import { printUsd } from './money.ts';
 import { picoPerCall, usdText } from './prices.ts';
-import { ask, type Clock, type Ref, type System } from '../actor/index.ts';
+import { ask, type Clock, type Ref, type System, type TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
+import { TimerSet } from '../net/timer-set.ts';
 import type { Log } from '../telemetry/log.ts';
 import { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -92,12 +93,12 @@ export class BillingService {
   readonly #unread = new Map<string, KeyRecord>();
   /** Hashes of the keys of the configuration. */
   #configured: ReadonlySet<string> = new Set();
-  readonly #timers = new Set<ReturnType<Clock['setTimeout']>>();
+  readonly #timers: TimerSet;
   /** Called with the hash of each key that the store has revoked while it was known here. */
   onRevoked: ((hash: string) => void) | null = null;
   #retention: Settings['retention'];
   /** Of the next audit. */
-  #maintenance: ReturnType<Clock['setTimeout']> | null = null;
+  #maintenance: TimerHandle | null = null;
   #ledger: Ledger | null = null;
   #loaded = false;
   /** The date by which keys were last found valid or expired. */
@@ -108,6 +109,7 @@ export class BillingService {
     this.#options = options;
     this.#retention = options.settings.retention;
     const { clock, epochMs, log, settings, system, tell, threads } = options;
+    this.#timers = new TimerSet(clock);
     this.leaseMemory = createLeaseMemory(threads);
     this.limitMemory = createLimitMemory(threads);
     this.#reader = new StoreReader({
@@ -230,8 +232,7 @@ export class BillingService {
    */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const timer of this.#timers) this.#options.clock.clearTimeout(timer);
-    if (this.#maintenance !== null) this.#options.clock.clearTimeout(this.#maintenance);
+    this.#timers.cancelAll();
     this.#opened.promise.catch(() => undefined);
     if (this.#ledger === null) this.#opened.reject(new Error('the gateway has closed'));
     await this.slices.close();
@@ -445,12 +446,12 @@ export class BillingService {
 
   /** Audits the ledger and removes what is too old. Gateways that share a store repeat little: audited days are not read again. */
   #maintain(ledger: Ledger): void {
-    const { clock, epochMs, log } = this.#options;
+    const { epochMs, log } = this.#options;
     const { auditMs } = this.#retention;
-    if (this.#maintenance !== null) clock.clearTimeout(this.#maintenance);
+    if (this.#maintenance !== null) this.#timers.cancel(this.#maintenance);
     this.#maintenance = null;
     if (auditMs === null || this.#closed) return;
-    this.#maintenance = clock.setTimeout(() => {
+    this.#maintenance = this.#timers.after(auditMs, () => {
       this.#maintenance = null;
       const maintained = async (): Promise<void> => {
         const { chargesMs } = this.#retention;
@@ -467,7 +468,7 @@ export class BillingService {
           // Another interval may have been set meanwhile.
           if (this.#maintenance === null) this.#maintain(ledger);
         });
-    }, auditMs);
+    });
   }
 
   #reportBudgets(): void {
@@ -497,12 +498,7 @@ export class BillingService {
   }
 
   #later(delayMs: number, run: () => void): void {
-    if (this.#closed) return;
-    const timer = this.#options.clock.setTimeout(() => {
-      this.#timers.delete(timer);
-      run();
-    }, delayMs);
-    this.#timers.add(timer);
+    if (!this.#closed) this.#timers.after(delayMs, run);
   }
 }
 

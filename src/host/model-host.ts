@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
+import { TimerSet } from '../net/timer-set.ts';
 import { tooDeepAt } from '../config/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
@@ -162,7 +163,7 @@ function engineOf(settings: HostSettings, observer: BlockObserver | undefined): 
 export class Host {
   readonly #settings: HostSettings;
   readonly #clock: Clock;
-  readonly #timers = new Set<TimerHandle>();
+  readonly #timers: TimerSet;
   readonly #journal: Journal;
   readonly #deps: RouteDeps;
   readonly #server: Server;
@@ -189,6 +190,7 @@ export class Host {
     this.#hostname = listen.slice(0, colon);
     this.#port = Number(listen.slice(colon + 1));
     this.#clock = settings.clock ?? systemClock;
+    this.#timers = new TimerSet(this.#clock);
     this.#journal = new Journal(settings.journalEntries ?? 1000);
     this.#accounts = new Map(
       (settings.keys ?? []).map((each) => (typeof each === 'string' ? [each, each] : [each.key, each.account])),
@@ -304,7 +306,7 @@ export class Host {
    */
   async setFault(plan: FaultPlan | null): Promise<void> {
     this.#faults = new FaultSchedule(plan);
-    if (this.#flapping !== undefined) this.#clock.clearTimeout(this.#flapping);
+    if (this.#flapping !== undefined) this.#timers.cancel(this.#flapping);
     if (!this.#started) return;
     this.#flap(true);
     if (this.#faults.refusesConnections) this.#server.close();
@@ -315,7 +317,7 @@ export class Host {
   #flap(isUp: boolean): void {
     const { flapMs } = this.#faults;
     if (flapMs === undefined) return;
-    this.#flapping = this.#after(flapMs, () => {
+    this.#flapping = this.#timers.after(flapMs, () => {
       if (!this.#started) return;
       if (!isUp) return void this.#bind().then(() => this.#flap(true));
       this.#server.close();
@@ -344,22 +346,11 @@ export class Host {
 
   async #stop(): Promise<void> {
     this.#server.closeAllConnections();
-    for (const timer of this.#timers) this.#clock.clearTimeout(timer);
-    this.#timers.clear();
+    this.#timers.cancelAll();
     await this.#deps.engine.close();
     await this.#kvEvents?.close();
     const replies = [...this.#live];
     await Promise.all(replies.map((reply) => reply.entry.whenClosed()));
-  }
-
-  /** Calls back after `ms`, unless the host has closed. */
-  #after(ms: number, run: () => void): TimerHandle {
-    const timer = this.#clock.setTimeout(() => {
-      this.#timers.delete(timer);
-      run();
-    }, ms);
-    this.#timers.add(timer);
-    return timer;
   }
 
   #bind(): Promise<void> {
@@ -455,7 +446,7 @@ export class Host {
     if (refused === true || reset === true) return reply.reset();
     if (hang === true) return reply.hold();
     if (slowHeadersMs === undefined) return this.#answer(reply, account, body, bytes);
-    this.#after(slowHeadersMs, () => this.#answer(reply, account, body, bytes));
+    this.#timers.after(slowHeadersMs, () => this.#answer(reply, account, body, bytes));
   }
 
   #answer(reply: Reply, account: string | null, body: Json | undefined, bytes: Buffer): void {

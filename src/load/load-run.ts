@@ -1,6 +1,7 @@
 // Runs a load: sends the requests of the workload at the times of the arrivals, and reports a sample for each response. In an
 // open loop the intended send times are fixed before the run and do not depend on the system under test.
-import type { Clock, TimerHandle } from '../actor/index.ts';
+import type { Clock } from '../actor/index.ts';
+import { TimerSet } from '../net/timer-set.ts';
 import { type Arrivals, timetable, userStartMs } from './arrivals.ts';
 import type { LoadResponse, Sender } from './load-client.ts';
 import { type RequestSettings, loadRequest } from './load-request.ts';
@@ -58,7 +59,7 @@ export class LoadRun {
   endMs = 0;
   readonly #settings: RunSettings;
   readonly #deps: RunDeps;
-  readonly #timers = new Set<TimerHandle>();
+  readonly #timers: TimerSet;
   readonly #ended = Promise.withResolvers<void>();
   #measured = 0;
   #conversations = 0;
@@ -71,17 +72,18 @@ export class LoadRun {
   constructor(settings: RunSettings, deps: RunDeps) {
     this.#settings = settings;
     this.#deps = deps;
+    this.#timers = new TimerSet(deps.clock);
   }
 
   /** Runs to the end of the plan, or until `stop`. */
   async run(): Promise<void> {
     const { arrivals, warmUpMs, durationMs } = this.#settings;
     this.startMs = this.#deps.clock.now();
-    if (durationMs !== Infinity) this.#after(warmUpMs + durationMs, () => this.#sendNoMore());
+    if (durationMs !== Infinity) this.#timers.after(warmUpMs + durationMs, () => this.#sendNoMore());
     if (arrivals.kind === 'closed') {
       for (let user = 0; user < arrivals.users; user++) {
         this.#busy++;
-        this.#after(userStartMs(arrivals, user), () => this.#nextScript());
+        this.#timers.after(userStartMs(arrivals, user), () => this.#nextScript());
       }
     } else {
       this.#open(arrivals);
@@ -100,8 +102,7 @@ export class LoadRun {
   #end(): void {
     this.#isOver = true;
     this.endMs = this.#deps.clock.now();
-    for (const timer of this.#timers) this.#deps.clock.clearTimeout(timer);
-    this.#timers.clear();
+    this.#timers.cancelAll();
     this.#deps.sender.close();
     this.#ended.resolve();
   }
@@ -111,7 +112,7 @@ export class LoadRun {
     this.#isSending = false;
     this.#answeredMs = this.#deps.clock.now();
     if (this.inFlight === 0) this.#end();
-    else this.#after(this.#settings.graceMs, () => this.#cut());
+    else this.#timers.after(this.#settings.graceMs, () => this.#cut());
   }
 
   /** Requests that had no answer in time have failed. The wait for them does not count in the rates. */
@@ -120,15 +121,6 @@ export class LoadRun {
     this.#deps.sender.close();
     this.stop();
     this.endMs = endMs;
-  }
-
-  #after(delayMs: number, run: () => void): void {
-    const { clock } = this.#deps;
-    const timer = clock.setTimeout(() => {
-      this.#timers.delete(timer);
-      run();
-    }, delayMs);
-    this.#timers.add(timer);
   }
 
   /** Continues a user of a closed loop with the next conversation, or ends it. */
@@ -156,7 +148,7 @@ export class LoadRun {
         if (script !== undefined) dueMs = this.startMs + dueOf(script.atMs);
       }
       if (script === undefined || !this.#isSending) this.#leave();
-      else this.#after(dueMs - clock.now(), arrive);
+      else this.#timers.after(dueMs - clock.now(), arrive);
     };
     arrive();
   }
@@ -204,13 +196,13 @@ export class LoadRun {
       // A failed conversation is not continued: its answer is unknown.
       if (isLast || answer.outcome !== 'ok') return this.#afterTurn(answer, then);
       const nextMs = clock.now() + this.#settings.thinkMs;
-      this.#after(this.#settings.thinkMs, () => this.#turn(conversation, nextMs, then));
+      this.#timers.after(this.#settings.thinkMs, () => this.#turn(conversation, nextMs, then));
     });
   }
 
   /** A user whose request could not even be sent would ask again without end in the same millisecond. */
   #afterTurn(answer: LoadResponse, then: () => void): void {
-    if (answer.status === 0) this.#after(RETRY_MS, then);
+    if (answer.status === 0) this.#timers.after(RETRY_MS, then);
     else then();
   }
 

@@ -1,7 +1,8 @@
 // The simulated engine: for each model a language model and a scheduler whose steps all requests share. With the profile `paced` each
 // request has a scheduler of its own, with steps of a constant length, and words in place of the language model. The same seed, name
 // and arrivals give the same answers at the same times.
-import { type Clock, type TimerHandle, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
+import { type Clock, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
+import { TimerSet } from '../../net/timer-set.ts';
 import { type CompletionOptions, invalidOption, refuseBeyond, refuseUnknownTokens } from '../completion-options.ts';
 import {
   type EngineFigures,
@@ -194,7 +195,7 @@ class SimulatedEngine implements ModelEngine {
   /** Schedulers of requests with a constant pace. */
   readonly #paced = new Set<Scheduler>();
   /** Timers of requests that are on their way, and of the model that loads. */
-  readonly #timers = new Set<TimerHandle>();
+  readonly #timers: TimerSet;
   #isLoading = false;
   #isClosed = false;
   readonly #timings = new TimingsLog(KEPT_TIMINGS);
@@ -217,6 +218,7 @@ class SimulatedEngine implements ModelEngine {
     this.#loadMs = coldStart ? (this.#profile.coldStart?.loadMs ?? 0) : 0;
     this.#clock =
       speed === 'virtual' ? createVirtualClock(setImmediate) : speed === 1 ? clock : createSpedClock(clock, speed);
+    this.#timers = new TimerSet(this.#clock);
     const { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens } = { ...DEFAULT_PACE, ...pace };
     this.#pace = { timeToFirstTokenMs, interTokenMs, maxTokens, naturalTokens };
     this.isPaced = deps.profile === 'paced';
@@ -236,7 +238,7 @@ class SimulatedEngine implements ModelEngine {
     if (this.#isClosed) for (const loaded of this.#loaded.values()) loaded.restart();
     this.#isClosed = false;
     this.#isLoading = this.#loadMs > 0;
-    if (this.#isLoading) this.#after(this.#loadMs, () => void (this.#isLoading = false));
+    if (this.#isLoading) this.#timers.after(this.#loadMs, () => void (this.#isLoading = false));
   }
 
   contextTokens(): number {
@@ -356,8 +358,7 @@ class SimulatedEngine implements ModelEngine {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const timer of this.#timers) this.#clock.clearTimeout(timer);
-    this.#timers.clear();
+    this.#timers.cancelAll();
     for (const { scheduler } of this.#loaded.values()) scheduler.close();
     for (const scheduler of this.#paced) scheduler.close();
   }
@@ -404,13 +405,14 @@ class SimulatedEngine implements ModelEngine {
       this.#timings.add(timingsId, timed.timings);
       job = timed.job;
     }
-    const travel = this.#networkMs === 0 ? null : this.#after(this.#travelMs(), () => this.#arrive(scheduler, job));
+    const travel =
+      this.#networkMs === 0 ? null : this.#timers.after(this.#travelMs(), () => this.#arrive(scheduler, job));
     if (travel === null) this.#arrive(scheduler, job);
     return {
       cancel: () => {
         session.cancel();
-        if (travel !== null && this.#timers.delete(travel)) this.#clock.clearTimeout(travel);
-        else if (scheduler.profile.isPaced === true) scheduler.close();
+        if (travel !== null && this.#timers.cancel(travel)) return;
+        if (scheduler.profile.isPaced === true) scheduler.close();
         else scheduler.cancel(job);
       },
     };
@@ -425,15 +427,6 @@ class SimulatedEngine implements ModelEngine {
   #travelMs(): number {
     const delayMs = this.#networkMs * Math.exp(NETWORK_SPREAD * normal(this.#network));
     return this.#network() < LOST_SHARE ? delayMs + RETRANSMISSION_MS : delayMs;
-  }
-
-  #after(ms: number, run: () => void): TimerHandle {
-    const timer = this.#clock.setTimeout(() => {
-      this.#timers.delete(timer);
-      run();
-    }, ms);
-    this.#timers.add(timer);
-    return timer;
   }
 
   #started({ slots }: Loaded, slotId: number, tokens: number): void {
