@@ -15,7 +15,7 @@ import type { Ledger, LedgerRefusal } from '../billing/index.ts';
 import { LedgerError } from '../billing/main-thread.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
-import { askForToken, readJson, refusesMethod, respond, respondJson } from './admin-exchange.ts';
+import { authenticate, readJson, refusesMethod, respond, respondJson } from './admin-exchange.ts';
 
 /** Fits a request with the longest texts allowed. */
 const MAX_REQUEST_BYTES = 16 * 1024;
@@ -72,16 +72,10 @@ export class AccountRoutes {
   /** Answers a request to one of its paths on the admin listener; false when the path is none of them. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (!OWN.test(path)) return false;
-    const identity = this.#options.tokens.identify(req.headers.authorization);
-    if (!this.#options.tokens.any) {
-      respondJson(res, 403, { detail: 'accounts are not served here: adminToken is not set' });
-    } else if (identity === null) {
-      askForToken(res);
-    } else if (path === '/whoami') {
-      respondJson(res, 200, identity, PRIVATE);
-    } else {
-      void this.#serve(req, res, path, query, identity);
-    }
+    const identity = authenticate(req, res, this.#options.tokens, 'accounts are not served here');
+    if (identity === null) return true;
+    if (path === '/whoami') respondJson(res, 200, identity, PRIVATE);
+    else void this.#serve(req, res, path, query, identity);
     return true;
   }
 

@@ -1,6 +1,7 @@
 // Helpers of the admin endpoints: JSON answers, small bodies, and the check of a token in constant time.
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { AdminIdentity, AdminTokens } from './admin-tokens.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
 import { readIncoming } from '../net/incoming-body.ts';
 
@@ -44,6 +45,19 @@ export function takesGzip({ headers }: IncomingMessage): boolean {
 /** Answers 401 where an admin token is missing or unknown. */
 export function askForToken(res: ServerResponse): void {
   respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+}
+
+/** Who sends a request. Null when it has been answered: 403 with `refusal` where no admin token is set, else 401. */
+export function authenticate(
+  req: IncomingMessage,
+  res: ServerResponse,
+  tokens: AdminTokens,
+  refusal: string,
+): AdminIdentity | null {
+  const identity = tokens.identify(req.headers.authorization);
+  if (!tokens.any) respondJson(res, 403, { detail: `${refusal}: adminToken is not set` });
+  else if (identity === null) askForToken(res);
+  return identity;
 }
 
 /** Resolves with the JSON value of a body, or with the reason why there is none. */

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../errors.ts';
 import { readIncoming } from '../net/incoming-body.ts';
-import { askForToken, refusesMethod, respond, respondJson } from './admin-exchange.ts';
+import { authenticate, refusesMethod, respond, respondJson } from './admin-exchange.ts';
 import { type AdminTokens, isAllowed } from './admin-tokens.ts';
 
 const PATH = '/explain';
@@ -62,15 +62,12 @@ export class ExplainRoutes {
   /** Answers a request to its path; false for any other path. */
   answer(req: IncomingMessage, res: ServerResponse, path: string, query: URLSearchParams): boolean {
     if (path !== PATH) return false;
-    const identity = this.#options.tokens.identify(req.headers.authorization);
-    const asked = query.get('path') ?? DEFAULT_PATH;
     if (refusesMethod(req, res, 'POST')) return true;
-    if (!this.#options.tokens.any) {
-      respondJson(res, 403, { detail: 'requests are not explained here: adminToken is not set' });
-    } else if (identity === null) {
+    const identity = authenticate(req, res, this.#options.tokens, 'requests are not explained here');
+    if (identity === null) return true;
+    const asked = query.get('path') ?? DEFAULT_PATH;
+    if (!MADE.has(asked)) {
       // Every role includes that of a viewer.
-      askForToken(res);
-    } else if (!MADE.has(asked)) {
       void this.#explain(req, res, asked, query);
     } else if (!isAllowed(identity.role, 'operator')) {
       respondJson(res, 403, { detail: 'searches and fetches are explained to the role operator and above' });

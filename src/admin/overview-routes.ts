@@ -11,7 +11,7 @@ import type { ActResult } from '../cluster/index.ts';
 import type { CrnOverride } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import { dayOf, type Ledger } from '../billing/index.ts';
-import { askForToken, readJson, refusesMethod, respondJson } from './admin-exchange.ts';
+import { authenticate, readJson, refusesMethod, respondJson } from './admin-exchange.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { DashboardFiles } from './dashboard-files.ts';
 import type { History } from './history.ts';
@@ -110,21 +110,15 @@ export class OverviewRoutes {
     const isAction = ACTIONS.has(path);
     if (!isAction && !DOCUMENTS.has(path)) return false;
     if (refusesMethod(req, res, ...(isAction ? ['POST'] : ['GET', 'HEAD']))) return true;
-    if (DOCUMENTS.has(path)) {
-      void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
-    } else if (!this.#options.tokens.any) {
-      respondJson(res, 403, { detail: 'admin actions are disabled: adminToken is not set' });
-    } else {
-      this.#authorize(req, res, path);
-    }
+    if (isAction) this.#authorize(req, res, path);
+    else void this.#respondOverview(res, path === '/house' ? DEPRECATED : {});
     return true;
   }
 
   #authorize(req: IncomingMessage, res: ServerResponse, path: string): void {
-    const identity = this.#options.tokens.identify(req.headers.authorization);
-    if (identity === null) {
-      askForToken(res);
-    } else if (!isAllowed(identity.role, 'operator')) {
+    const identity = authenticate(req, res, this.#options.tokens, 'admin actions are disabled');
+    if (identity === null) return;
+    if (!isAllowed(identity.role, 'operator')) {
       respondJson(res, 403, { detail: `the role ${identity.role} may not do this: it takes operator` });
     } else {
       void this.#act(req, res, path, identity);
