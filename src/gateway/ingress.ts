@@ -165,18 +165,6 @@ export async function createServer(
   return createUwsServer(options);
 }
 
-/** Asks an ingress for its metrics; null when it does not answer in time. `wrap` addresses it. */
-export function askMetrics<M>(
-  ref: Ref<M>,
-  wrap: (command: IngressCommand) => M,
-  timeoutMs: number,
-): Promise<MetricsSnapshot | null> {
-  return allParts((part) => {
-    const answer = ask<M, MetricsPart>(ref, (replyTo) => wrap({ type: 'Metrics', part, replyTo }), { timeoutMs });
-    return answer.catch(() => null);
-  });
-}
-
 /** Reads one part of the metrics after the other; null when one does not come. */
 export async function allParts(read: (part: number) => Promise<MetricsPart | null>): Promise<MetricsSnapshot | null> {
   const all: FamilyJson[] = [];
@@ -186,35 +174,6 @@ export async function allParts(read: (part: number) => Promise<MetricsPart | nul
     all.push(...answer.families);
     if (answer.isLast) return all;
   }
-}
-
-/** Asks an ingress for its part of the overview; null when it does not answer in time. */
-export function askReport<M>(
-  ref: Ref<M>,
-  wrap: (command: IngressCommand) => M,
-  timeoutMs: number,
-): Promise<PlaneReport | null> {
-  const answer = ask<M, PlaneReport>(ref, (replyTo) => wrap({ type: 'Report', replyTo }), { timeoutMs });
-  return answer.catch(() => null);
-}
-
-/** Asks an ingress for its requests; null when it does not answer in time. */
-export function askRequests<M, Answer>(
-  ref: Ref<M>,
-  message: (replyTo: Ref<Answer>) => M,
-  timeoutMs: number,
-): Promise<Answer | null> {
-  return ask<M, Answer>(ref, message, { timeoutMs }).catch(() => null);
-}
-
-/** Asks an ingress where a request would go; rejects when it does not answer in time. */
-export function askExplain<M>(
-  ref: Ref<M>,
-  wrap: (command: IngressCommand) => M,
-  request: ExplainRequest,
-  timeoutMs: number,
-): Promise<ExplainAnswer> {
-  return ask<M, ExplainAnswer>(ref, (replyTo) => wrap({ type: 'Explain', request, replyTo }), { timeoutMs });
 }
 
 /** Asks an ingress to drain; resolves with the requests it had to cut off. */

@@ -1,7 +1,7 @@
 // The present state of the gateway for `/metrics`, `/status` and `/overview`, gathered from all threads. Read-only.
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Ref } from '../actor/index.ts';
+import { ask, type Ref } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEventStatus, ModelTableData } from '../routing/index.ts';
@@ -25,9 +25,10 @@ import {
   type KvEventOverview,
   type LivePart,
   type OverviewParts,
+  type PlaneReport,
   statusOf,
 } from '../admin/index.ts';
-import { allParts, askExplain, askMetrics, askReport, askRequests } from './ingress.ts';
+import { allParts, type IngressCommand } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 import type { ThreadWatch } from './thread-watch.ts';
 
@@ -98,7 +99,9 @@ export class Readings {
       ...[ofLocal ?? [], pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
       ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
-    const asked = threads.map((ref, at) => watch.read(at + 1, () => askMetrics(ref, passOn, TIMEOUT_MS)));
+    const asked = threads.map((ref, at) =>
+      watch.read(at + 1, () => allParts((part) => answerOf(ref, (replyTo) => ({ type: 'Metrics', part, replyTo })))),
+    );
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
     const ofThreads = await Promise.all(asked);
     return [...own, ofControl, watch.metrics(threads.length, local.deps.clock.now()), ...ofThreads];
@@ -109,9 +112,7 @@ export class Readings {
     const { local, now } = this.#sources;
     const { table } = now();
     const asked = await Promise.all(
-      this.#answering().map((ref) =>
-        askRequests<ThreadCommand, ThreadTotals>(ref, (replyTo) => passOn({ type: 'Totals', replyTo }), TIMEOUT_MS),
-      ),
+      this.#answering().map((ref) => answerOf<ThreadTotals>(ref, (replyTo) => ({ type: 'Totals', replyTo }))),
     );
     return {
       threads: [local.totals(), ...asked.filter((totals) => totals !== null)],
@@ -125,14 +126,14 @@ export class Readings {
     const { local, now } = this.#sources;
     const { settings } = now();
     const [thread] = this.#answering();
-    return thread === undefined
-      ? local.explain(request)
-      : askExplain(thread, passOn, request, explainTimeoutMs(request.path, settings));
+    if (thread === undefined) return local.explain(request);
+    const timeoutMs = explainTimeoutMs(request.path, settings);
+    return ask(thread, (replyTo) => passOn({ type: 'Explain', request, replyTo }), { timeoutMs });
   }
 
   /** Requests under way, by thread. */
   live(): Promise<Gathered<LivePart>> {
-    return this.#gather(this.#sources.local.live(), (replyTo) => passOn({ type: 'Live', replyTo }));
+    return this.#gather(this.#sources.local.live(), (replyTo) => ({ type: 'Live', replyTo }));
   }
 
   /** Rows of the request log, by thread. */
@@ -141,16 +142,16 @@ export class Readings {
     // A thread alone has its rows in the order of their ends.
     const upToUs = now().threads.length === 0 ? Infinity : (local.deps.clock.now() - CLOCK_SKEW_MS) * 1000;
     const query = { ...asked, upToUs };
-    return this.#gather(local.log(query), (replyTo) => passOn({ type: 'Log', query, replyTo }));
+    return this.#gather(local.log(query), (replyTo) => ({ type: 'Log', query, replyTo }));
   }
 
   /** Rows of a request id or of a cursor, by thread. */
   logEntries(id: string): Promise<Gathered<LogEntry[]>> {
-    return this.#gather(this.#sources.local.logEntries(id), (replyTo) => passOn({ type: 'LogEntry', id, replyTo }));
+    return this.#gather(this.#sources.local.logEntries(id), (replyTo) => ({ type: 'LogEntry', id, replyTo }));
   }
 
-  async #gather<Part>(own: Part, message: (replyTo: Ref<Part>) => ThreadCommand): Promise<Gathered<Part>> {
-    const asked = this.#answering().map((ref) => askRequests(ref, message, TIMEOUT_MS));
+  async #gather<Part>(own: Part, command: (replyTo: Ref<Part>) => IngressCommand): Promise<Gathered<Part>> {
+    const asked = this.#answering().map((ref) => answerOf(ref, command));
     const parts = (await Promise.all(asked)).filter((part) => part !== null);
     return { parts: [own, ...parts], missing: this.#sources.now().threads.length - parts.length };
   }
@@ -159,7 +160,9 @@ export class Readings {
   async overview(): Promise<OverviewParts> {
     const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses } = this.#sources;
     const { settings, stage } = now();
-    const asked = await Promise.all(this.#answering().map((ref) => askReport(ref, passOn, TIMEOUT_MS)));
+    const asked = await Promise.all(
+      this.#answering().map((ref) => answerOf<PlaneReport>(ref, (replyTo) => ({ type: 'Report', replyTo }))),
+    );
     const crns = this.crns();
     return {
       stage,
@@ -176,6 +179,15 @@ export class Readings {
       discovery: discovery.status(),
     };
   }
+}
+
+/** The answer of an ingress thread to a command; null when it does not come in time. */
+function answerOf<Answer>(
+  thread: Ref<ThreadCommand>,
+  command: (replyTo: Ref<Answer>) => IngressCommand,
+): Promise<Answer | null> {
+  const answer = ask<ThreadCommand, Answer>(thread, (replyTo) => passOn(command(replyTo)), { timeoutMs: TIMEOUT_MS });
+  return answer.catch(() => null);
 }
 
 /** A search and a fetch are explained by making them. A search may wait for its place as long as it may take. */
