@@ -276,13 +276,17 @@ export class ControlPlane {
   /** A client has cancelled a call that another thread has, or another gateway. */
   #cancelled(digest: string): void {
     this.local.cancelled({ type: 'Cancel', digest });
-    for (const ref of this.#threads) ref.tell(passOn({ type: 'Cancel', digest }));
+    this.#tellThreads({ type: 'Cancel', digest });
+  }
+
+  #tellThreads(command: IngressCommand): void {
+    for (const ref of this.#threads) ref.tell(passOn(command));
   }
 
   #noteCluster(status: ClusterStatus): void {
     this.#caches.enable(status.enabled);
     this.local.noteCluster(status);
-    for (const ref of this.#threads) ref.tell(passOn({ type: 'Cluster', status }));
+    this.#tellThreads({ type: 'Cluster', status });
   }
 
   #spawnRegistry(): Ref<CrnRegistryCommand> {
@@ -326,7 +330,7 @@ export class ControlPlane {
     if (reason === null) this.#probeReasons.delete(url);
     else this.#probeReasons.set(url, reason);
     this.local.noteProbe(url, reason);
-    for (const ref of this.#threads) ref.tell(passOn({ type: 'Probed', url, reason }));
+    this.#tellThreads({ type: 'Probed', url, reason });
   }
 
   /** What was noted of CRNs that are in no table any more. */
@@ -528,7 +532,7 @@ export class ControlPlane {
   #publish(): void {
     const snapshot = this.#snapshot();
     this.local.configure(snapshot);
-    for (const ref of this.#threads) ref.tell(passOn({ type: 'Configure', snapshot }));
+    this.#tellThreads({ type: 'Configure', snapshot });
   }
 
   #openBilling(settings: Settings): BillingService | null {
@@ -545,7 +549,7 @@ export class ControlPlane {
         // Before there is a data plane, the limits of configured keys get their places.
         if (!this.#built) return;
         this.local.updateBilling(update);
-        for (const ref of this.#threads) ref.tell(passOn({ type: 'Billing', update }));
+        this.#tellThreads({ type: 'Billing', update });
       },
       onKeys: () => {
         this.#configureCrns();
