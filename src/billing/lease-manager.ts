@@ -523,11 +523,7 @@ class LeaseManager {
       .catch((error: unknown) => {
         this.#leasing.failed(error);
         metrics.refill('away');
-        this.#refuseSome(
-          lease,
-          () => true,
-          () => ({ kind: 'away' }),
-        );
+        this.#refuseAll(lease);
         // Nobody knows whether it was done: the next renewal tells.
         this.#timers.once('renew', RETRY_MS, { type: 'Renew' });
       })
@@ -574,6 +570,12 @@ class LeaseManager {
     }
     lease.waiters = left;
     this.#table.setWaiting(lease.cell, left.length);
+  }
+
+  /** The ledger cannot be asked. */
+  #refuseAll(lease: Lease): void {
+    for (const waiter of lease.waiters.splice(0)) this.#refuse(waiter, { kind: 'away' });
+    this.#table.setWaiting(lease.cell, 0);
   }
 
   /** Leases what the requests that wait need, or finds that they have to wait, or cannot be served. */
@@ -991,11 +993,7 @@ class LeaseManager {
     this.#timers.cancel('sweep');
     for (const lease of this.#leases.values()) {
       if (lease.closing === null) this.#table.close(lease.cell);
-      this.#refuseSome(
-        lease,
-        () => true,
-        () => ({ kind: 'away' }),
-      );
+      this.#refuseAll(lease);
     }
   }
 
