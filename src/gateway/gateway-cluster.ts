@@ -159,8 +159,10 @@ export class GatewayCluster {
 
   #readLater(): void {
     this.#timer = this.#deps.clock.setTimeout(() => {
+      this.#timer = null;
       void this.#readLoad().finally(() => {
-        if (!this.#closed && this.#service.enabled) this.#readLater();
+        // Settings that came meanwhile may have begun anew.
+        if (this.#timer === null && !this.#closed && this.#service.enabled) this.#readLater();
       });
     }, LOAD_MS);
   }
