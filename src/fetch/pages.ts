@@ -24,7 +24,8 @@ import {
   PlaceCounts,
   type Turn,
 } from '../routing/index.ts';
-import { type MetricsSnapshot, PageMetrics } from '../telemetry/metrics.ts';
+import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { PageMetrics } from '../telemetry/page-metrics.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type CleaningPool, createCleaningPool } from './cleaning-pool.ts';
 import { createDownloader, type Downloader, type Validators } from './download.ts';

@@ -35,7 +35,7 @@ const FIRST_BYTES: Bounds = { from: -10, to: 7, perDoubling: 8 };
 const GAPS: Bounds = { from: -10, to: 5, perDoubling: 8 };
 
 /** Of what is asked less often and has a limit in seconds: 4 ms to 64 s. Neighbours differ by 19 %. */
-const COARSE: Bounds = { from: -8, to: 6, perDoubling: 4 };
+export const COARSE: Bounds = { from: -8, to: 6, perDoubling: 4 };
 
 /** As long as routing remembers a CRN that has left; requests that run there have ended mostly. */
 const GONE_MS = 5 * 60_000;
@@ -526,129 +526,5 @@ export class Metrics {
   /** One family, counted from 0; undefined behind the last one. */
   family(at: number): FamilyJson | undefined {
     return this.#families.one(at);
-  }
-}
-
-/** Present state of the cleaning pool. */
-export interface CleanerNumbers {
-  readonly threads: number;
-  readonly running: number;
-  readonly queued: number;
-  /** Threads replaced since the start. */
-  readonly replaced: number;
-  /** Pages refused since the start because too many waited. */
-  readonly refused: number;
-}
-
-export interface RendererNumbers {
-  readonly running: number;
-  readonly queued: number;
-  readonly isConnected: boolean;
-  /** Connections since the start. */
-  readonly connects: number;
-  /** Requests of pages since the start, and those of them that were refused. */
-  readonly requests: number;
-  readonly refused: number;
-}
-
-/** Pages that wait for their turn, and those refused since the start, by what they would have waited for. */
-export interface PageWaits {
-  readonly running: number;
-  /** For a place of their account. */
-  readonly waiting: number;
-  /** For a slot of their host. */
-  readonly waitingForHost: number;
-  readonly refusedOfAccount: number;
-  readonly refusedInAll: number;
-  readonly refusedForHost: number;
-}
-
-/** Metrics of the actor that fetches pages. */
-export class PageMetrics {
-  readonly #families = new Families();
-  readonly #pages = this.#families.histogram(
-    'headrace_fetch_page_duration_seconds',
-    'Time of a page from request to clean text, by outcome: fetched, cached, shared, or a code of the error table',
-    ['outcome'],
-    COARSE,
-  );
-  readonly #cleaners = this.#families.gauge(
-    'headrace_fetch_cleaners',
-    'The cleaning pool: threads, pages being cleaned, pages waiting',
-    ['state'],
-  );
-  readonly #replaced = this.#families.counter(
-    'headrace_fetch_cleaners_replaced_total',
-    'Cleaner threads replaced: past a limit of time or memory, crashed, or after their number of pages',
-  );
-
-  readonly #waits = this.#families.gauge(
-    'headrace_fetch_pages',
-    'Pages under way: running, waiting for a place of their account, waiting for their host',
-    ['state'],
-  );
-  readonly #refused = this.#families.counter(
-    'headrace_fetch_refused_total',
-    'Pages refused because too many waited: of their account, of all, for a host, for a cleaner',
-    ['reason'],
-  );
-
-  readonly #rendered = this.#families.histogram(
-    'headrace_fetch_rendered_duration_seconds',
-    'Time of a page in the browser, waiting included, by outcome: shown, left, or a code of the error table',
-    ['outcome'],
-    COARSE,
-  );
-  readonly #renderer = this.#families.gauge(
-    'headrace_fetch_renderer',
-    'The browser: pages in it, pages waiting, and whether it is connected',
-    ['state'],
-  );
-  readonly #connects = this.#families.counter(
-    'headrace_fetch_renderer_connects_total',
-    'Connections to the browser that were opened',
-  );
-  readonly #requests = this.#families.counter(
-    'headrace_fetch_renderer_requests_total',
-    'Requests of pages in the browser, by result: sent, or refused by the guard or a limit',
-    ['result'],
-  );
-
-  rendered(outcome: string, elapsedMs: number): void {
-    this.#rendered.at(outcome).observe(elapsedMs / 1000);
-  }
-
-  renderer({ connects, isConnected, queued, refused, requests, running }: RendererNumbers): void {
-    this.#renderer.at('running').value = running;
-    this.#renderer.at('queued').value = queued;
-    this.#renderer.at('connected').value = isConnected ? 1 : 0;
-    this.#connects.at().value = connects;
-    this.#requests.at('sent').value = requests - refused;
-    this.#requests.at('refused').value = refused;
-  }
-
-  page(outcome: string, elapsedMs: number): void {
-    this.#pages.at(outcome).observe(elapsedMs / 1000);
-  }
-
-  waits(waits: PageWaits): void {
-    this.#waits.at('running').value = waits.running;
-    this.#waits.at('waiting').value = waits.waiting;
-    this.#waits.at('waiting_for_host').value = waits.waitingForHost;
-    this.#refused.at('account').value = waits.refusedOfAccount;
-    this.#refused.at('total').value = waits.refusedInAll;
-    this.#refused.at('host').value = waits.refusedForHost;
-  }
-
-  cleaners({ threads, running, queued, refused, replaced }: CleanerNumbers): void {
-    this.#refused.at('cleaner').value = refused;
-    this.#cleaners.at('threads').value = threads;
-    this.#cleaners.at('running').value = running;
-    this.#cleaners.at('queued').value = queued;
-    this.#replaced.at().value = replaced;
-  }
-
-  snapshot(): MetricsSnapshot {
-    return this.#families.json();
   }
 }
