@@ -182,8 +182,8 @@ class Pages {
       const sharing = flight.isKept && trace === undefined ? this.#sharingOf(account, request) : null;
       const read = (shared: KeptPage | null): void => {
         const before = own?.validators == null ? shared : own;
-        const onTurn = (turn: Turn): void =>
-          this.#begin(turn, account, request, { flight: pageFlight, before, sharing, trace });
+        const reading: Reading = { account, request, flight: pageFlight, before, sharing, trace };
+        const onTurn = (turn: Turn): void => this.#begin(turn, reading);
         pageFlight.hold(() => this.#deps.places.request(account, onTurn));
       };
       if (sharing === null) read(null);
@@ -203,12 +203,13 @@ class Pages {
     return new Sharing(shared, this.#clock, this.#guard, this.#settings, cacheTtlMs, account, request);
   }
 
-  #begin(turn: Turn, account: string, request: PageRequest, reading: Reading): void {
-    if (turn === 'place') void this.#read(account, request, reading);
+  #begin(turn: Turn, reading: Reading): void {
+    if (turn === 'place') void this.#read(reading);
     else reading.flight.fail(refusalOf(turn, this.#settings));
   }
 
-  async #read(account: string, request: PageRequest, { before, flight, sharing, trace }: Reading): Promise<void> {
+  async #read(reading: Reading): Promise<void> {
+    const { account, before, flight, request, trace } = reading;
     const { alsoHtml = false, format, url } = request;
     const include = extrasOf(request);
     try {
@@ -222,14 +223,8 @@ class Pages {
       const now = { fetched_at: new Date(this.#deps.epochMs()).toISOString() };
       if ('unchanged' in found) {
         const page = { ...(before as KeptPage).page, ...now };
-        this.#end(
-          flight,
-          { page, readMs: this.#clock.now(), validators: given, isUnchanged: true },
-          found.noStore,
-          request,
-          account,
-          sharing,
-        );
+        const result = { page, readMs: this.#clock.now(), validators: given, isUnchanged: true };
+        this.#end(reading, result, found.noStore);
         return;
       }
       const { noStore, validators = null, ...download } = found;
@@ -239,8 +234,8 @@ class Pages {
       const clean = await pool.read({ ...download, ...options }, account, flight.signal);
       const plain: Rendering = { page: clean, url: download.url, isRendered: false, isFinal: true };
       const isOfScripts = needsBrowser && (this.#settings.renderer.when === 'always' || isSparse(clean));
-      const kept = (reading: Rendering): KeptPage => {
-        const page = { ...readPageOf(reading), ...now };
+      const kept = (rendering: Rendering): KeptPage => {
+        const page = { ...readPageOf(rendering), ...now };
         // That the document is unchanged does not mean that what its scripts show is.
         return { page, readMs: this.#clock.now(), validators: isOfScripts ? null : validators, isUnchanged: false };
       };
@@ -252,21 +247,14 @@ class Pages {
       trace?.cleaned(best.page.explanation);
       // What an operator reads to have it explained leaves the cache as it is.
       if (trace !== undefined) flight.end(kept(best), false);
-      else this.#end(flight, kept(best), noStore || !best.isFinal, request, account, sharing);
+      else this.#end(reading, kept(best), noStore || !best.isFinal);
     } catch (error) {
       flight.fail(error);
     }
   }
 
   /** Answers with a page that was read. What may not be kept takes the place of what was kept before. */
-  #end(
-    flight: PageFlight,
-    result: KeptPage,
-    noStore: boolean,
-    request: PageRequest,
-    account: string,
-    sharing: Sharing | null,
-  ): void {
+  #end({ account, flight, request, sharing }: Reading, result: KeptPage, noStore: boolean): void {
     if (noStore) this.#cache.forget(keyOf(request, account));
     flight.end(result, !noStore);
     if (!noStore) sharing?.share(result);
@@ -275,6 +263,8 @@ class Pages {
 
 /** A page that is being read. */
 interface Reading {
+  readonly account: string;
+  readonly request: PageRequest;
   readonly flight: PageFlight;
   /** What was kept, too old for the request; null: nothing. */
   readonly before: KeptPage | null;
