@@ -11,6 +11,7 @@ import { MAX_SKEW_MS, nextVersion, signSnapshot, SNAPSHOT_TYPE } from '../billin
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
+import { jsonObjectOf } from '../net/json-object.ts';
 import type { Log } from '../telemetry/log.ts';
 
 export interface KeyDistributionSettings {
@@ -286,19 +287,11 @@ export class KeyDistribution {
 }
 
 function readTrusted(body: Buffer): string[] | null {
-  const { trusted } = readObject(body);
+  const { trusted } = jsonObjectOf(body);
   return Array.isArray(trusted) && trusted.every((id) => typeof id === 'string') ? trusted : null;
 }
 
 function readVersion(body: Buffer): number {
-  const { version } = readObject(body);
+  const { version } = jsonObjectOf(body);
   return Number.isSafeInteger(version) ? (version as number) : 0;
-}
-
-function readObject(body: Buffer): Record<string, unknown> {
-  try {
-    return (JSON.parse(body.toString()) ?? {}) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }

@@ -3,6 +3,7 @@
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
+import { jsonObjectOf } from '../net/json-object.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { TrustDeps } from './host-trust.ts';
 
@@ -94,7 +95,7 @@ export class Registration {
         events,
         ...details,
       });
-      const { ttl_ms: ttlMs, detail } = readObject(body);
+      const { ttl_ms: ttlMs, detail } = jsonObjectOf(body);
       if (status !== 200 && status !== 201) throw new Error(`it answered ${status}: ${String(detail)}`);
       if (!this.#registered && !this.#left) log.info({ gateway: this.#settings.gateway, name }, 'registered');
       this.#registered = true;
@@ -135,12 +136,4 @@ function serverMembers(
     ...(weight !== 1 && { weight }),
     ...(own.length > 0 && { aliases: Object.fromEntries(own) }),
   };
-}
-
-function readObject(body: Buffer): Record<string, unknown> {
-  try {
-    return (JSON.parse(body.toString()) ?? {}) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
 }
