@@ -25,12 +25,7 @@ import { hashText, type Member, type Model, type ModelTableData, type ServerDeta
 export interface ModelSpec {
   readonly id: string;
   readonly aliases?: readonly string[];
-  /** A string is a base URL. */
-  readonly servers: readonly (string | ServerDetails)[];
-}
-
-/** A model whose servers have cells on the board; each URL is there once. */
-interface FittingModel extends ModelSpec {
+  /** The last one of a URL holds. */
   readonly servers: readonly ServerDetails[];
 }
 
@@ -205,14 +200,13 @@ class CrnRegistry {
     this.#checkProbed();
   }
 
-  /** The models without the CRNs that the board has no cells for; those are reported at once. */
-  #fit(given: readonly ModelSpec[]): readonly FittingModel[] {
+  /** The models with each URL once, and without the CRNs that the board has no cells for; those are reported at once. */
+  #fit(given: readonly ModelSpec[]): readonly ModelSpec[] {
     const urls = new Set<string>();
     const leftOut: { readonly url: string; readonly model: string }[] = [];
     let members = 0;
     const fitting = given.map((spec) => {
-      const details = spec.servers.map((server) => (typeof server === 'string' ? { url: server } : server));
-      const servers = [...new Map(details.map((server) => [server.url, server])).values()].filter(({ url }) => {
+      const servers = [...new Map(spec.servers.map((server) => [server.url, server])).values()].filter(({ url }) => {
         const fits = members < this.#deps.memory.members && (urls.has(url) || urls.size < this.#deps.memory.servers);
         if (fits) {
           urls.add(url);
@@ -458,7 +452,7 @@ interface WantedServer {
   readonly instance: string;
 }
 
-function serversByUrl(specs: readonly FittingModel[]): Map<string, WantedServer> {
+function serversByUrl(specs: readonly ModelSpec[]): Map<string, WantedServer> {
   const byUrl = new Map<string, { models: string[]; instance: string }>();
   for (const spec of specs) {
     for (const { instance, url } of spec.servers) {

@@ -126,11 +126,13 @@ t.test(
   async (t) => {
     const fixture = new Fixture();
     const server = { url: 'http://x', apiKey: 'own', weight: 2.5, dialects: ['chat', 'messages'] } as const;
-    await fixture.configureSpecs([{ id: 'a', aliases: ['GPT-5'], servers: ['http://y', server] }]);
+    await fixture.configureSpecs([{ id: 'a', aliases: ['GPT-5'], servers: [{ url: 'http://y' }, server] }]);
     t.match(fixture.member('a', 'http://y'), { apiKey: undefined, weight: 1, dialects: 0 });
     t.match(fixture.member('gpt-5', 'http://x'), { apiKey: 'own', weight: 2.5, dialects: 9 });
     const before = fixture.member('a', 'http://x').member;
-    await fixture.configureSpecs([{ id: 'a', servers: ['http://y', { ...server, weight: 1, dialects: 'auto' }] }]);
+    await fixture.configureSpecs([
+      { id: 'a', servers: [{ url: 'http://y' }, { ...server, weight: 1, dialects: 'auto' }] },
+    ]);
     t.match(fixture.member('a', 'http://x'), { member: before, weight: 1, dialects: 0 }, 'a change keeps its cells');
     t.equal(fixture.table.find('gpt-5'), undefined);
   },

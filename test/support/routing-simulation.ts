@@ -136,7 +136,7 @@ export class Simulation {
 
   /** Starts the actors and waits until every CRN is up and its slow start over. */
   async start(): Promise<void> {
-    const servers = this.scripts.map((_, at) => `http://10.0.0.${at}:8000`);
+    const servers = this.scripts.map((_, at) => ({ url: `http://10.0.0.${at}:8000` }));
     this.#registry.tell({ type: 'Configure', models: [{ id: 'm', servers }], settings: SETTINGS });
     await this.test.settle();
     await this.test.advance(20_000);
