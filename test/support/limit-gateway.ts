@@ -162,13 +162,11 @@ export class LimitGateway {
     this.#limiter.settle(reservation, payer, MODEL, tokens, amount, this.epochMs);
   }
 
-  #told({ ids, use }: SliceNotice): void {
+  #told({ id, use }: SliceNotice): void {
     if (!this.isAlive) return;
-    for (const id of ids) {
-      const go = this.#waiting.get(id);
-      this.#waiting.delete(id);
-      go?.(use);
-    }
+    const go = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    go?.(use);
   }
 
   #lag(): Promise<void> {

@@ -49,9 +49,11 @@ export class SliceClient {
   constructor(deps: SliceClientDeps) {
     this.#deps = deps;
     const { manager, system, thread } = deps;
-    const replyTo = system.spawn<SliceNotice>(() => (notice) => {
-      for (let at = 0; at < notice.ids.length; at++) this.#end(notice.ids[at] as number, notice.use);
-    });
+    const replyTo = system.spawn<SliceNotice>(
+      () =>
+        ({ id, use }) =>
+          this.#end(id, use),
+    );
     manager.tell({ type: 'Join', thread, replyTo });
   }
 

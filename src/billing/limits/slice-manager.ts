@@ -59,9 +59,9 @@ export type SliceCommand =
   | { readonly type: 'Wait'; readonly thread: number; readonly id: number; readonly need: SliceNeed }
   | { readonly type: 'Leave'; readonly thread: number; readonly id: number };
 
-/** To a thread: its waiting requests of these ids are to be admitted in this way. */
+/** To a thread: its waiting request of this id is to be admitted in this way. */
 export interface SliceNotice {
-  readonly ids: readonly number[];
+  readonly id: number;
   readonly use: SliceUse;
 }
 
@@ -673,7 +673,7 @@ export class SliceManager {
   #answer(waiter: SliceWaiter, use: SliceUse): void {
     if (waiter.isOver) return;
     this.#end(waiter);
-    this.#threads.get(waiter.thread)?.tell({ ids: [waiter.id], use });
+    this.#threads.get(waiter.thread)?.tell({ id: waiter.id, use });
   }
 
   #end(waiter: SliceWaiter): void {

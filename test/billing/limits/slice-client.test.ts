@@ -21,7 +21,7 @@ function openClient(answers: boolean): { readonly client: SliceClient; readonly 
   } as unknown as System;
   const manager = {
     tell: (command: SliceCommand) => {
-      if (answers && command.type === 'Wait') port1.postMessage({ ids: [command.id], use: 'granted' });
+      if (answers && command.type === 'Wait') port1.postMessage({ id: command.id, use: 'granted' });
     },
   } as unknown as Ref<SliceCommand>;
   const client = new SliceClient({ system, manager, thread: 1, clock: systemClock, waitMs: WAIT_MS });
