@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Behavior, Clock } from '../actor/index.ts';
 import type { EngineBoard, EngineSpec, EngineStanding, RateLimit, TrialCommand } from '../search/index.ts';
-import { Alarm } from './alarm.ts';
+import { Alarm } from '../net/alarm.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
 export interface EngineStandingsDeps {

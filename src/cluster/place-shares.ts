@@ -5,7 +5,7 @@ import { randomInt } from 'node:crypto';
 import type { Clock } from '../actor/index.ts';
 import type { SharedSignal } from '../net/shared-signal.ts';
 import { PLACE_CELLS, PlaceTotals } from '../routing/index.ts';
-import { Alarm } from './alarm.ts';
+import { Alarm } from '../net/alarm.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
 export interface PlaceSharesDeps {

@@ -6,7 +6,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type BlockIndex, mix, type PlacementRing } from '../routing/index.ts';
-import { Alarm } from './alarm.ts';
+import { Alarm } from '../net/alarm.ts';
 import type { ClusterLink, Sibling } from './link.ts';
 import type { PlacementExchange } from './placement-exchange.ts';
 import { applySnapshot, SnapshotReader } from './placement-snapshot.ts';

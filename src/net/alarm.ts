@@ -4,12 +4,12 @@ import type { Clock, TimerHandle } from '../actor/index.ts';
 
 export class Alarm {
   readonly #clock: Clock;
-  readonly #ring: () => void;
+  readonly #ring: (dueMs: number) => void;
   #timer: TimerHandle | null = null;
   #dueMs = Infinity;
 
-  /** `ring` is called once for each time that was set, unless an earlier one was. */
-  constructor(clock: Clock, ring: () => void) {
+  /** `ring` is called with each time that was set, once it has come, unless an earlier one was. */
+  constructor(clock: Clock, ring: (dueMs: number) => void) {
     this.#clock = clock;
     this.#ring = ring;
   }
@@ -23,7 +23,7 @@ export class Alarm {
       () => {
         this.#timer = null;
         this.#dueMs = Infinity;
-        this.#ring();
+        this.#ring(dueMs);
       },
       Math.max(dueMs - this.#clock.now(), 0),
     );

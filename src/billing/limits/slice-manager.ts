@@ -35,6 +35,7 @@
 
 import type { Clock, Ref, TimerHandle } from '../../actor/index.ts';
 import { messageOf } from '../../errors.ts';
+import { Alarm } from '../../net/alarm.ts';
 import type { Budget } from './budgets.ts';
 import { BUCKET_MS, type LimitCell, type LimitTable, type SliceUse } from './limit-table.ts';
 import type { SliceNeed } from './slice-client.ts';
@@ -126,12 +127,12 @@ export class SliceManager {
   #calls = 0;
   #sentMs = -Infinity;
   #sweptMs = 0;
-  #timer: TimerHandle | null = null;
-  #timerMs = Infinity;
+  readonly #alarm: Alarm;
 
   constructor(deps: SliceManagerDeps) {
     this.#deps = deps;
     this.#waitMs = deps.waitMs ?? SLICE_WAIT_MS;
+    this.#alarm = new Alarm(deps.clock, (dueMs) => this.#tick(dueMs));
   }
 
   /** How limits are counted: by this process alone, alone because the engine does not answer, or together with siblings. */
@@ -298,9 +299,7 @@ export class SliceManager {
     const before = this.#mode;
     const round = ++this.#round;
     this.#mode = mode;
-    if (this.#timer !== null) clock.clearTimeout(this.#timer);
-    this.#timer = null;
-    this.#timerMs = Infinity;
+    this.#alarm.clear();
     this.#calls = 0;
     for (const unit of [...this.#keys.values(), ...this.#budgets.values()]) {
       unit.free();
@@ -372,17 +371,7 @@ export class SliceManager {
 
   /** Looks after everything within so long. */
   #wake(delayMs: number): void {
-    const { clock } = this.#deps;
-    if (this.#mode !== 'shared') return;
-    const dueMs = clock.now() + delayMs;
-    if (this.#timer !== null && this.#timerMs <= dueMs) return;
-    if (this.#timer !== null) clock.clearTimeout(this.#timer);
-    this.#timerMs = dueMs;
-    this.#timer = clock.setTimeout(() => {
-      this.#timer = null;
-      this.#timerMs = Infinity;
-      this.#tick(dueMs);
-    }, delayMs);
+    if (this.#mode === 'shared') this.#alarm.setBy(this.#deps.clock.now() + delayMs);
   }
 
   #tick(dueMs: number): void {
