@@ -74,6 +74,12 @@ export function webhookSignature(secrets: string, id: string, timestampS: number
     .join(' ');
 }
 
+/** What the endpoints of the present settings are reached by. */
+interface Connection {
+  readonly client: GuardedClient;
+  readonly guard: ReturnType<typeof createGuard>;
+}
+
 type Outcome = Parameters<Ledger['webhooks']['attempted']>[1];
 
 export class WebhookSender {
@@ -81,8 +87,7 @@ export class WebhookSender {
   readonly #inFlight = new Map<string, Promise<void>>();
   readonly #closing = new AbortController();
   #settings: WebhookSettings;
-  #client: GuardedClient | null = null;
-  #guard: ReturnType<typeof createGuard> | null = null;
+  #connection: Connection;
   #timer: TimerHandle | null = null;
   #ticking: Promise<void> | null = null;
   readonly #ticks: RecurringProblem;
@@ -100,7 +105,7 @@ export class WebhookSender {
       onProblem: (error, what) => log.warn({ problem: messageOf(error) }, what),
       onOver: (what) => log.info(what),
     });
-    this.#open();
+    this.#connection = this.#open();
     this.#arm();
   }
 
@@ -108,9 +113,9 @@ export class WebhookSender {
   configure(settings: WebhookSettings): void {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
     this.#settings = settings;
-    const before = this.#client;
-    this.#open();
-    void Promise.allSettled(this.#inFlight.values()).then(() => before?.close());
+    const { client } = this.#connection;
+    this.#connection = this.#open();
+    void Promise.allSettled(this.#inFlight.values()).then(() => client.close());
   }
 
   /** Ends deliveries under way, which another process repeats, and gives the lease up. */
@@ -119,7 +124,7 @@ export class WebhookSender {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer);
     await this.#ticking;
     await Promise.allSettled(this.#inFlight.values());
-    await this.#client?.close();
+    await this.#connection.client.close();
     if (this.#leads)
       await this.#options
         .ledger()
@@ -127,20 +132,21 @@ export class WebhookSender {
         .catch(() => undefined);
   }
 
-  #open(): void {
+  #open(): Connection {
     const { allow, endpoints, timeoutMs } = this.#settings;
     const { clock } = this.#options;
     // An endpoint may be on any port: operators name it, not strangers.
     const ports = Object.values(endpoints).map(({ url }) => portOf(new URL(url)));
-    this.#guard = createGuard({ allow, ports });
-    this.#client = new GuardedClient({
-      guard: this.#guard,
+    const guard = createGuard({ allow, ports });
+    const client = new GuardedClient({
+      guard,
       clock,
       timeoutMs,
       firstByteTimeoutMs: timeoutMs,
       // Endpoints may have one origin: those that do not answer must not keep others waiting for a connection.
       connections: CONCURRENCY * Math.max(ports.length, 1),
     });
+    return { client, guard };
   }
 
   #arm(): void {
@@ -224,8 +230,8 @@ export class WebhookSender {
   async #attempt(delivery: WebhookDelivery): Promise<Outcome | null> {
     const { epochMs } = this.#options;
     const endpoint = this.#settings.endpoints[delivery.endpoint];
-    const [client, guard] = [this.#client, this.#guard];
-    if (endpoint === undefined || client === null || guard === null) return null;
+    const { client, guard } = this.#connection;
+    if (endpoint === undefined) return null;
     const { message, type } = delivery;
     const data = { account: delivery.account, ...delivery.data };
     const body = JSON.stringify({ type, timestamp: new Date(delivery.dateMs).toISOString(), data });
