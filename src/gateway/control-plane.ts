@@ -56,7 +56,7 @@ import { GatewayCluster } from './gateway-cluster.ts';
 import { Readings } from './readings.ts';
 import { ThreadWatch } from './thread-watch.ts';
 import { viaName } from '../upstream/index.ts';
-import { clientConnections, openFileLimit } from './file-descriptors.ts';
+import { processLimits, withinProcess } from './process-limits.ts';
 import { configuredKeys, mergeModels, type MergedModels, type Snapshot, withoutKeys } from './snapshot.ts';
 
 /** Cells on the board: CRNs, and models on CRNs. */
@@ -126,7 +126,7 @@ export class ControlPlane {
   /** Called with the messages of each thread while `listen` waits for its first start. */
   readonly #starting = new Map<number, (message: ThreadMessage) => void>();
   readonly #via = viaName();
-  readonly #openFiles = openFileLimit();
+  readonly #processLimits = processLimits();
   #built = false;
   #settings: Settings;
   #crnsJudged = false;
@@ -364,11 +364,7 @@ export class ControlPlane {
   async listen(): Promise<Address> {
     this.#refuseDraining();
     const { threads, clock, log } = this.#options;
-    const connections = this.#clientConnections();
-    if (connections < this.#settings.limits.connections) {
-      const text = 'file descriptors allow fewer connections of clients, per thread, than limits.connections';
-      log.info({ connections, openFiles: this.#openFiles }, text);
-    }
+    this.#logLimits();
     const { listen, sharePort } = this.#settings;
     // A single server binds port 0 itself, so that nothing can take the port in between.
     this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
@@ -505,12 +501,11 @@ export class ControlPlane {
 
   #snapshot(): Snapshot {
     return {
-      settings: withoutKeys(this.#settings),
+      settings: { ...withoutKeys(this.#settings), limits: this.#limits() },
       table: this.#table,
       catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
-      clientConnections: this.#clientConnections(),
       probeReasons: this.#probeReasons,
       cluster: this.#cluster.status(),
       engineCells: this.#engines.of(Object.keys(this.#settings.search.engines)),
@@ -519,9 +514,23 @@ export class ControlPlane {
     };
   }
 
-  #clientConnections(): number {
-    const { connections } = this.#settings.limits;
-    return clientConnections(connections, this.#openFiles, Math.max(this.#options.threads, 1));
+  #limits(): Settings['limits'] {
+    return withinProcess(this.#settings.limits, this.#processLimits, Math.max(this.#options.threads, 1));
+  }
+
+  /** Tells which limits the process cannot keep to. */
+  #logLimits(): void {
+    const { files, memoryBytes } = this.#processLimits;
+    const { bufferedBytes, connections } = this.#settings.limits;
+    const applied = this.#limits();
+    if (applied.connections < connections) {
+      const text = 'file descriptors allow fewer connections of clients, per thread, than limits.connections';
+      this.#options.log.info({ connections: applied.connections, openFiles: files }, text);
+    }
+    if (applied.bufferedBytes < bufferedBytes) {
+      const text = 'memory allows fewer bytes of bodies than limits.bufferedBytes';
+      this.#options.log.info({ bufferedBytes: applied.bufferedBytes, memoryBytes }, text);
+    }
   }
 
   #configuredKeys(): KeyRecord[] {

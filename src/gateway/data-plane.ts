@@ -278,8 +278,8 @@ export class DataPlane {
     this.#responses = responses === null ? null : new StoredResponses({ system, ...responses, thread });
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.budget = new BodyBudget(0, options.bodyMemory, thread);
-    const { headerBytes } = snapshot.settings.limits;
-    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections: 0, headerBytes };
+    const { connections, headerBytes } = snapshot.settings.limits;
+    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections, headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#cancellations = new Cancellations(options.tellCancelled);
@@ -663,12 +663,12 @@ export class DataPlane {
     this.#search.configure({ ...limits, engines: configured.engines });
   }
 
-  #bound({ clientConnections, settings: { limits, timeouts } }: Snapshot): void {
+  #bound({ settings: { limits, timeouts } }: Snapshot): void {
     this.budget.limitBytes = limits.bufferedBytes;
     this.limits.maxBodyBytes = limits.bodyBytes;
     this.limits.bodyIdleMs = timeouts.bodyMs;
     this.limits.clientIdleMs = timeouts.clientIdleMs;
-    this.limits.connections = clientConnections;
+    this.limits.connections = limits.connections;
   }
 
   /** What was learnt of the models outlives a change of other settings. */

@@ -15,14 +15,12 @@ import type {
 } from '../routing/index.ts';
 
 export interface Snapshot {
-  /** `keys.static` is empty here: data planes get hashes. */
+  /** `keys.static` is empty here: data planes get hashes. `limits` are within those of the process. */
   readonly settings: Settings;
   readonly table: ModelTableData;
   readonly catalog: readonly CatalogModel[];
   readonly keys: readonly KeyRecord[];
   readonly stage: Stage;
-  /** Connections of clients that a thread may have: `limits.connections`, or fewer where file descriptors are few. */
-  readonly clientConnections: number;
   /** Why the last probe of a CRN failed, in plain words, by base URL; CRNs whose probe was good are left out. */
   readonly probeReasons: ReadonlyMap<string, string>;
   readonly cluster: ClusterStatus;

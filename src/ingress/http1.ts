@@ -610,7 +610,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
       while (at < length && !this.#lingering) {
         if (this.#isBetween) {
           if (this.#exchange !== null) return at;
-          if (!this.server.turns.mayBegin(this)) {
+          if (!this.server.turns.mayBegin(this, length - at)) {
             this.#waits = true;
             // Behind another request it counts from the end of that one.
             if (at > 0) this.#readMs = this.server.options.clock.now();

@@ -12,13 +12,13 @@ class Caller {
   readonly begun: string[] = [];
 
   /** Asks for a request, and again when it is called, until it may begin. */
-  ask(name: string, then?: () => unknown): void {
-    const request: WaitingRequest = { beginRequest: () => this.#ask(request, name, then) };
-    this.#ask(request, name, then);
+  ask(name: string, then?: () => unknown, bytes = 1000): void {
+    const request: WaitingRequest = { beginRequest: () => this.#ask(request, name, then, bytes) };
+    this.#ask(request, name, then, bytes);
   }
 
-  #ask(request: WaitingRequest, name: string, then?: () => unknown): void {
-    if (!this.turns.mayBegin(request)) return;
+  #ask(request: WaitingRequest, name: string, then: (() => unknown) | undefined, bytes: number): void {
+    if (!this.turns.mayBegin(request, bytes)) return;
     this.begun.push(name);
     then?.();
   }
@@ -67,7 +67,7 @@ t.test('a connection with many requests has what others leave of a turn', async 
 t.test('a request that is gone when it is called holds up nobody', async (t) => {
   const caller = new Caller();
   caller.askMany(PER_TURN, 'early');
-  for (let i = 0; i < 2 * PER_TURN; i++) caller.turns.mayBegin({ beginRequest: () => undefined });
+  for (let i = 0; i < 2 * PER_TURN; i++) caller.turns.mayBegin({ beginRequest: () => undefined }, 1000);
   caller.ask('behind them');
   for (let i = 0; i < 3; i++) await endOfTurn();
   t.same(caller.begun.slice(PER_TURN), ['behind them']);
@@ -84,4 +84,20 @@ t.test('while nothing waits there is no end of a turn to wait for', async (t) =>
   t.equal(caller.begun.length, PER_TURN, 'it waits');
   await endOfTurn();
   t.equal(caller.begun.at(-1), 'counted with them', 'for the end of this turn');
+});
+
+t.test('few bytes wait: a request that finds more begins at once', async (t) => {
+  const caller = new Caller();
+  const [largeBytes, waiting] = [64 * 1024, 64];
+  let asked = 0;
+  for (let round = 0; round < 3; round++) {
+    caller.askMany(PER_TURN, 'early');
+    const before = caller.begun.length;
+    for (let i = 0; i < 2 * waiting; i++) caller.ask('large', undefined, largeBytes);
+    const begun = caller.begun.slice(before).filter((name) => name === 'large').length;
+    // Some of the first ones may wait too.
+    t.ok(begun === waiting || begun === waiting + 1, `all but 4 MiB begin: ${begun}`);
+    asked += PER_TURN + 2 * waiting;
+    while (caller.begun.length < asked) await endOfTurn();
+  }
 });

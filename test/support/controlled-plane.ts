@@ -124,7 +124,6 @@ export class ControlledPlane {
     const models = hasModel ? [{ id: MODEL, members: this.members, budget: 0 }] : [];
     return {
       probeReasons: new Map(),
-      clientConnections: 65_536,
       cluster: { enabled: false, connected: false, gateways: 1 },
       ...{ settings, table: { version: 1, models }, catalog: [], keys: [], stage: 'ready', engineCells: {} },
       ...{ createdS: 0, via: 'headrace-0' },
