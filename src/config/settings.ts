@@ -509,7 +509,11 @@ export const SCHEMA = section('General', {
   limits: section('Limits', {
     bodyBytes: setting(bytes(), '100MiB', 'Largest request body.'),
     headerBytes: setting(bytes({ min: 1024 }), '16KiB', 'Largest head of a request.', RESTART),
-    bufferedBytes: setting(bytes(), '1GiB', 'Memory that waiting bodies and answers may take in the process.'),
+    bufferedBytes: setting(
+      bytes(),
+      '1GiB',
+      'Memory that waiting bodies and answers may take in the process, if there is as much.',
+    ),
     connections: setting(
       integer({ min: 1 }),
       65_536,

@@ -13,6 +13,7 @@ import type { Settings } from '../config/settings.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { CleanJob, CleanPage } from '../extract/index.ts';
 import { FairQueue, RememberedTime } from '../routing/index.ts';
+import type { CleanerNumbers } from '../telemetry/page-metrics.ts';
 
 /** Pages from this size are heavy, and PDFs of any size. Below it the most hostile markup known takes about a tenth of a second. */
 export const HEAVY_BYTES: number = 256 * 1024;
@@ -68,18 +69,6 @@ export type CleanResult =
       readonly cause?: string;
     };
 
-export interface CleaningStats {
-  /** Running threads, starting ones included. */
-  readonly threads: number;
-  /** Pages in a thread, including those whose client has left. */
-  readonly running: number;
-  readonly queued: number;
-  /** Threads that ended because a page exceeded a limit or crashed them. */
-  readonly replaced: number;
-  /** Pages that were refused because too many waited. */
-  readonly refused: number;
-}
-
 export interface CleaningPool {
   /**
    * Clean text of a page, in turns of `account`. Fails with `HR_FETCH_BUSY` when the queue is full, `HR_FETCH_LIMIT` when the account
@@ -90,7 +79,7 @@ export interface CleaningPool {
   read(job: CleanJob, account: string, signal: AbortSignal): Promise<CleanedPage>;
   /** Applies to later pages. Where the threads change, new ones take over once they have started. */
   configure(settings: Settings['fetch']): void;
-  stats(): CleaningStats;
+  stats(): CleanerNumbers;
   /** Fails all pages with `HR_DRAINING`. Resolves when the threads have ended. */
   close(): Promise<void>;
 }
@@ -159,7 +148,7 @@ class LanePool implements CleaningPool {
     this.#heavy.configure(settings);
   }
 
-  stats(): CleaningStats {
+  stats(): CleanerNumbers {
     const light = this.#light.stats();
     const heavy = this.#heavy.stats();
     return {
@@ -230,7 +219,7 @@ class Lane implements CleaningPool {
     if (!this.#closed) this.#renew();
   }
 
-  stats(): CleaningStats {
+  stats(): CleanerNumbers {
     let threads = 0;
     for (const { piscina } of this.#generations) threads += piscina.threads.length;
     return {

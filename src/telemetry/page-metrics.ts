@@ -5,22 +5,26 @@ import { Families } from './series.ts';
 
 /** Present state of the cleaning pool. */
 export interface CleanerNumbers {
+  /** Running threads, starting ones included. */
   readonly threads: number;
+  /** Pages in a thread, those whose client has left included. */
   readonly running: number;
   readonly queued: number;
-  /** Threads replaced since the start. */
+  /** Threads that ended since the start because a page exceeded a limit or crashed them. */
   readonly replaced: number;
   /** Pages refused since the start because too many waited. */
   readonly refused: number;
 }
 
+/** Present state of the browser. */
 export interface RendererNumbers {
+  /** Pages in the browser, those whose tabs are being closed included. */
   readonly running: number;
   readonly queued: number;
   readonly isConnected: boolean;
   /** Connections since the start. */
   readonly connects: number;
-  /** Requests of pages since the start, and those of them that were refused. */
+  /** Requests of pages since the start, and those that were refused: by the guard, or past the limits of a page. */
   readonly requests: number;
   readonly refused: number;
 }

@@ -5,6 +5,7 @@ import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
+import { DispatchError } from '../../src/net/client.ts';
 import { NameCache } from '../../src/net/name-cache.ts';
 import { attemptReason, errorReason, type FailedAttempt } from '../../src/routing/failure-reason.ts';
 import { probe } from '../../src/routing/probe.ts';
@@ -47,6 +48,13 @@ async function reasonOf(
     (error: unknown) => errorReason(error, timeoutMs),
   );
 }
+
+t.test('a connection that this process cannot open is told from one that the settings do not allow', (t) => {
+  const none = 'no connection free';
+  t.equal(errorReason(new DispatchError(none, { code: 'EMFILE' }), TIMEOUT_MS), 'no file descriptor left');
+  t.equal(errorReason(new DispatchError(none), TIMEOUT_MS), 'no connection free (limits.connectionsPerServer)');
+  t.end();
+});
 
 t.test('a status is named with its path, and a query is never repeated', async (t) => {
   let status = 200;

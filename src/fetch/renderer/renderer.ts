@@ -6,6 +6,7 @@ import type { Clock } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import { HeadraceError } from '../../errors.ts';
 import { type Place, TurnQueue, type TurnLimits } from '../../routing/index.ts';
+import type { RendererNumbers } from '../../telemetry/page-metrics.ts';
 import { isChallengePage } from '../challenge.ts';
 import type { Visit } from '../download.ts';
 import { abortable } from '../guarded-connector.ts';
@@ -36,18 +37,6 @@ export interface RenderedPage {
   readonly isSettled: boolean;
 }
 
-export interface RendererStats {
-  /** Pages in the browser, those included whose tabs are being closed. */
-  readonly running: number;
-  readonly queued: number;
-  readonly isConnected: boolean;
-  /** Connections to the browser since the start. */
-  readonly connects: number;
-  /** Requests of pages since the start, and those that were refused: by the guard, or past the limits of a page. */
-  readonly requests: number;
-  readonly refused: number;
-}
-
 export interface Renderer {
   /**
    * Shows a page in the browser. Rejects with `HR_FETCH_RENDERER` when the browser cannot be used, with the errors of a fetch when the
@@ -55,7 +44,7 @@ export interface Renderer {
    */
   render(job: RenderJob, signal: AbortSignal): Promise<RenderedPage>;
   configure(settings: Settings['fetch']): void;
-  stats(): RendererStats;
+  stats(): RendererNumbers;
   /** Ends all pages, the connection and the proxy. */
   close(): void;
 }
@@ -128,7 +117,7 @@ class BrowserRenderer implements Renderer {
     }
   }
 
-  stats(): RendererStats {
+  stats(): RendererNumbers {
     return {
       running: this.#turns.taken,
       queued: this.#turns.waiting,
