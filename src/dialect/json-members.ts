@@ -11,9 +11,9 @@ export function chosenMembers(body: Buffer, table: MemberTable, more = ''): stri
   const members = found(table);
   scanMembers(body, skipSpace(body, 0, body.length), body.length, table, members, MAX_DEPTH);
   const texts: string[] = [];
-  for (const [name, { at }] of table.byName) {
-    const start = members.spans[at] as number;
-    if (start >= 0) texts.push(`"${name}":${body.toString('utf8', start, members.spans[at + 1])}`);
+  for (const [place, name] of table.names.entries()) {
+    const [start = -1, end] = members.spans.slice(2 * place);
+    if (start >= 0) texts.push(`"${name}":${body.toString('utf8', start, end)}`);
   }
   return `{${[...texts, ...(more === '' ? [] : [more])].join(',')}}`;
 }

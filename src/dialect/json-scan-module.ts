@@ -1,28 +1,28 @@
 // The scan of JSON by the WebAssembly module of json-scan.wat, which reads texts without surprises, and what is taken from the tape that it
 // leaves. Any other text is read by json-scan.ts.
 
-import { JSON_SCAN_WASM } from './json-scan-wasm.ts';
-import { type Found, MAX_ELEMENTS, type Member, type MemberTable, setMember } from './member-table.ts';
-import { instantiate, IS_LITTLE_ENDIAN } from './wasm.ts';
+import { scanner } from './json-names.ts';
+import { type Found, MAX_ELEMENTS, type MemberTable, setMember } from './member-table.ts';
+import { IS_LITTLE_ENDIAN } from './wasm.ts';
 
 const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
 
 const NO_ELEMENTS: readonly number[] = Array.from({ length: 2 * MAX_ELEMENTS }, () => 0);
 
-/** Words per node of a tape: start and end of its span, and the node behind its subtree. */
-export const NODE = 3;
+/** Words per node of a tape. The first one is the start of its span. */
+export const NODE = 4;
+/** The word with the end of its span. */
+export const END = 1;
+/** The one with the node behind its subtree. */
+export const NEXT = 2;
+/** The one with the id of the name that it is (`json-names.ts`), if it is a string; else 0, or `UNREAD`. */
+export const NAME = 3;
+/** Nobody has looked: JavaScript reads names where they are asked for. */
+export const UNREAD = -1;
 
-/** What json-scan.wat exports. */
-interface Loops {
-  readonly memory: { readonly buffer: ArrayBuffer };
-  /** Returns the address behind the value at `TEXT`, or 0 when json-scan.ts has to read the text. */
-  readonly scan: (base: number, tape: number, room: number, levels: number) => number;
-}
-
-const { memory, scan } = instantiate<Loops>(JSON_SCAN_WASM);
+const { memory, scan } = scanner;
 const text = new Uint8Array(memory.buffer);
-const textView = new DataView(memory.buffer);
 const flags = new Uint8Array(memory.buffer, 0x402000, 2);
 
 const TEXT = 0x40;
@@ -39,7 +39,7 @@ const NODE_BYTES = 4 * NODE;
 /** Nodes of a tape in the memory of the module, which has two. */
 const MODULE_NODES = 65_536;
 const BODY_TAPE = 0x403000;
-const OTHER_TAPE = 0x4c3000;
+const OTHER_TAPE = 0x503000;
 
 /**
  * The spans of the values of one text, in the order of the text, with each key of an object as a node before its value. One that is full
@@ -100,7 +100,7 @@ export function readByModule(body: Buffer, start: number, end: number, maxDepth:
     lastRead = body;
   } else {
     if (spans.words !== moduleWords) spans.words = moduleWords;
-    spans.count = moduleWords[2] as number;
+    spans.count = moduleWords[NEXT] as number;
     spans.hasAddress = flags[0] === 1;
     spans.isPlain = flags[1] === 0;
   }
@@ -109,14 +109,14 @@ export function readByModule(body: Buffer, start: number, end: number, maxDepth:
 
 /** Takes the members of the object that the module has left on `tape`. */
 export function takeMembers(body: Buffer, tape: Int32Array, table: MemberTable, into: Found): void {
-  const count = tape[2] as number;
-  const base = (tape[0] as number) - TEXT;
-  for (let key = NODE; key < count; key = tape[key + NODE + 2] as number) {
-    const member = readMember((tape[key] as number) - base, (tape[key + 1] as number) - base, table);
-    if (member === undefined) continue;
+  const { elements, places } = table;
+  const count = tape[NEXT] as number;
+  for (let key = NODE; key < count; key = tape[key + NODE + NEXT] as number) {
+    const place = places[tape[key + NAME] as number] as number;
+    if (place < 0) continue;
     const value = key + NODE;
-    if (member.elements) into.elements = firstElements(tape, value, body);
-    setMember(into, member, tape[value] as number, tape[value + 1] as number);
+    if (elements[place] === true) into.elements = firstElements(tape, value, body);
+    setMember(into, place, tape[value] as number, tape[value + END] as number);
   }
 }
 
@@ -130,8 +130,8 @@ export function takeMembers(body: Buffer, tape: Int32Array, table: MemberTable, 
 export function scannedNumbers(body: Buffer, start: number, table: MemberTable): Record<string, unknown> | undefined {
   if (body !== lastRead || body[start] !== OPEN_OBJECT) return undefined;
   const tape = UNUSED.moduleWords;
-  const count = tape[2] as number;
-  for (let key = NODE; key < count; key = tape[key + NODE + 2] as number) {
+  const count = tape[NEXT] as number;
+  for (let key = NODE; key < count; key = tape[key + NODE + NEXT] as number) {
     if (tape[key + NODE] === start) return numbersAt(tape, key + NODE, table, 2);
   }
   return undefined;
@@ -140,16 +140,16 @@ export function scannedNumbers(body: Buffer, start: number, table: MemberTable):
 function numbersAt(tape: Int32Array, object: number, table: MemberTable, levels: number): Record<string, unknown> {
   const numbers: Record<string, unknown> = {};
   const base = (tape[0] as number) - TEXT;
-  const end = tape[object + 2] as number;
-  for (let key = object + NODE; key < end; key = tape[key + NODE + 2] as number) {
-    const member = readMember((tape[key] as number) - base, (tape[key + 1] as number) - base, table);
-    if (member === undefined) continue;
+  const end = tape[object + NEXT] as number;
+  for (let key = object + NODE; key < end; key = tape[key + NODE + NEXT] as number) {
+    const place = table.places[tape[key + NAME] as number] as number;
+    if (place < 0) continue;
     const value = key + NODE;
     const at = (tape[value] as number) - base;
-    numbers[member.name] =
+    numbers[table.names[place] as string] =
       text[at] === OPEN_OBJECT && levels > 1
         ? numbersAt(tape, value, table, levels - 1)
-        : numberAt(at, (tape[value + 1] as number) - base);
+        : numberAt(at, (tape[value + END] as number) - base);
   }
   return numbers;
 }
@@ -169,38 +169,16 @@ function otherNumber(start: number, end: number): number {
   return /^[\d-]/.test(written) ? Number(written) : Number.NaN;
 }
 
-/** The member whose key the module has read at these addresses. It gives up at keys with escapes. */
-function readMember(start: number, end: number, { byLength }: MemberTable): Member | undefined {
-  const length = end - start - 2;
-  const candidates = length < byLength.length ? byLength[length] : undefined;
-  if (candidates === undefined) return undefined;
-  for (let i = 0; i < candidates.length; i++) {
-    const candidate = candidates[i] as Member;
-    if (isKey(candidate, start + 1, length)) return candidate;
-  }
-  return undefined;
-}
-
-function isKey({ key, words }: Member, start: number, length: number): boolean {
-  const last = words.length - 1;
-  if (last < 0) {
-    for (let at = 0; at < length; at++) if (text[start + at] !== key[at]) return false;
-    return true;
-  }
-  for (let at = 0; at < last; at++) if (textView.getInt32(start + 4 * at, true) !== words[at]) return false;
-  return textView.getInt32(start + length - 4, true) === words[last];
-}
-
 /** The spans of the first elements of a value on a tape; none when it is no array. */
 function firstElements(tape: Int32Array, value: number, body: Buffer): number[] {
-  const last = body[tape[value] as number] === OPEN_ARRAY ? (tape[value + 2] as number) : 0;
+  const last = body[tape[value] as number] === OPEN_ARRAY ? (tape[value + NEXT] as number) : 0;
   let count = 0;
-  for (let at = value + NODE; at < last && count < MAX_ELEMENTS; at = tape[at + 2] as number) count++;
+  for (let at = value + NODE; at < last && count < MAX_ELEMENTS; at = tape[at + NEXT] as number) count++;
   // An array that grows is allocated twice.
   const elements = NO_ELEMENTS.slice(0, 2 * count);
-  for (let i = 0, at = value + NODE; i < 2 * count; i += 2, at = tape[at + 2] as number) {
+  for (let i = 0, at = value + NODE; i < 2 * count; i += 2, at = tape[at + NEXT] as number) {
     elements[i] = tape[at] as number;
-    elements[i + 1] = tape[at + 1] as number;
+    elements[i + 1] = tape[at + END] as number;
   }
   return elements;
 }

@@ -3,8 +3,9 @@
 // the first 16 bytes of a string that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
 
 import type { ValidationEntry } from '../errors.ts';
-import { NODE, readByModule, type Spans, takeMembers, UNUSED } from './json-scan-module.ts';
-import { type Found, MAX_ELEMENTS, type Member, type MemberTable, setMember } from './member-table.ts';
+import { readName } from './json-names.ts';
+import { END, NAME, NEXT, NODE, readByModule, type Spans, takeMembers, UNREAD, UNUSED } from './json-scan-module.ts';
+import { type Found, MAX_ELEMENTS, type MemberTable, setMember } from './member-table.ts';
 
 // Positions are byte offsets. A function that meets broken JSON returns `~offset` of the offending byte, which is negative.
 
@@ -72,18 +73,19 @@ export function scanMembers(
     pos = skipString(body, pos, end, end);
     if (pos < 0) return pos;
     endNode(spans, key, pos);
-    const member = memberOf(body, keyStart, pos, table);
+    const place = table.places[readName(body, keyStart, pos)] as number;
+    const hasElements = place >= 0 && table.elements[place] === true;
     pos = skipSpace(body, pos, end);
     if (pos >= end || body[pos] !== COLON) return ~pos;
     pos = skipSpace(body, pos + 1, end);
     const valueStart = pos;
-    if (member?.elements) into.elements.length = 0;
+    if (hasElements) into.elements.length = 0;
     pos =
-      member?.elements && pos < end && body[pos] === OPEN_ARRAY
+      hasElements && pos < end && body[pos] === OPEN_ARRAY
         ? skipElements(body, pos, end, into.elements, maxDepth, spans)
         : skipValue(body, pos, end, 1, maxDepth, spans);
     if (pos < 0) return pos;
-    if (member !== undefined) setMember(into, member, valueStart, pos);
+    if (place >= 0) setMember(into, place, valueStart, pos);
     pos = skipSpace(body, pos, end);
     const next = pos < end ? (body[pos] as number) : 0;
     if (next === OPEN_OBJECT + TO_CLOSING) return endNode(spans, object, pos + 1);
@@ -96,14 +98,15 @@ function beginNode(spans: Spans, start: number): number {
   if (spans.count + 2 * NODE > spans.words.length) spans.extend();
   const node = spans.count;
   spans.words[node] = start;
+  spans.words[node + NAME] = UNREAD;
   spans.count = node + NODE;
   return node;
 }
 
 /** Returns `end`. */
 function endNode(spans: Spans, node: number, end: number): number {
-  spans.words[node + 1] = end;
-  spans.words[node + 2] = spans.count;
+  spans.words[node + END] = end;
+  spans.words[node + NEXT] = spans.count;
   return end;
 }
 
@@ -139,6 +142,7 @@ export function skipValue(
     const node = count;
     count += NODE;
     words[node] = pos;
+    words[node + NAME] = UNREAD;
     const first = pos < end ? (body[pos] as number) : 0;
     if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
       if (depth >= maxDepth) return ~pos;
@@ -158,8 +162,8 @@ export function skipValue(
       pos = first === QUOTE ? skipString(body, pos, end, STRICT_BYTES) : skipScalar(body, pos, end, first);
       if (pos < 0) return pos;
     }
-    words[node + 1] = pos;
-    words[node + 2] = count;
+    words[node + END] = pos;
+    words[node + NEXT] = count;
 
     while (depth > outer) {
       while (pos < end && IS_SPACE[body[pos] as number] === 1) pos++;
@@ -175,8 +179,8 @@ export function skipValue(
       if (next !== container + TO_CLOSING) return ~pos;
       pos++;
       const closed = nodes[--depth] as number;
-      words[closed + 1] = pos;
-      words[closed + 2] = count;
+      words[closed + END] = pos;
+      words[closed + NEXT] = count;
     }
     if (depth === outer) {
       spans.count = count;
@@ -191,9 +195,10 @@ function skipKey(body: Buffer, start: number, end: number, spans: Spans): number
   let pos = skipString(body, start, end, STRICT_BYTES);
   if (pos < 0) return pos;
   words[count] = start;
-  words[count + 1] = pos;
+  words[count + END] = pos;
+  words[count + NAME] = UNREAD;
+  words[count + NEXT] = count + NODE;
   count += NODE;
-  words[count - 1] = count;
   const last = body[pos - 2] as number;
   const mayBeAddress = (last === 0x6c && (body[pos - 3] === 0x72 || body[pos - 3] === 0x32)) || (last | 0x20) === 0x63;
   if (mayBeAddress) spans.hasAddress ||= isAddressKey(body, start, pos);
@@ -256,27 +261,6 @@ function parseString(body: Buffer, start: number, end: number): string | undefin
   } catch {
     return undefined;
   }
-}
-
-/** The member whose key is the string `[keyStart, keyEnd)`, however that is written. */
-export function memberOf(body: Buffer, keyStart: number, keyEnd: number, table: MemberTable): Member | undefined {
-  const length = keyEnd - keyStart - 2;
-  const candidates = length < table.byLength.length ? table.byLength[length] : undefined;
-  if (candidates !== undefined) {
-    const first = body[keyStart + 1];
-    for (let index = 0; index < candidates.length; index++) {
-      const candidate = candidates[index] as Member;
-      if (candidate.first !== first) continue;
-      const { key } = candidate;
-      let at = 1;
-      while (at < length && body[keyStart + 1 + at] === key[at]) at++;
-      if (at === length) return candidate;
-    }
-  }
-  for (let pos = keyStart + 1; pos < keyEnd - 1; pos++) {
-    if (body[pos] === BACKSLASH) return table.byName.get(parseString(body, keyStart, keyEnd) ?? '');
-  }
-  return undefined;
 }
 
 function skipElements(

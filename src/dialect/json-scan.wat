@@ -6,8 +6,11 @@
   ;; 0x401000: a node and an opening bracket for each open container, up to 512. 0x402000: 1 if a nested key ends with `url`.
   ;; 0x402001: 1 if a string has an escape with a shorter form, `\u` or `\/`.
   ;; 0x402100: by character, 1 for those that may follow a backslash.
-  ;; 0x403000 and 0x4c3000: two tapes of 65,536 nodes: start, end, and the index of the word behind the subtree.
-  (memory (export "memory") 89 89)
+  ;; 0x403000 and 0x503000: two tapes of 65,536 nodes: start, end, the index of the word behind the subtree, and of a string the id of the
+  ;; name that it is: 0 when it is none, -1 when it has escapes and has to be read.
+  ;; 0x603000: 512 names by their ids from 1 on, of up to 48 bytes and zeros behind them; the last byte of the 64 is the length.
+  ;; 0x60b000: a hash table of 2,048 ids of two bytes; 0 is an empty place.
+  (memory (export "memory") 97 97)
 
   (data (i32.const 0x402122) "\01") ;; "
   (data (i32.const 0x40212f) "\01") ;; /
@@ -76,6 +79,75 @@
       (br $next))
     (unreachable))
 
+  ;; The place where the search for a name in the hash table begins. $first and $last: eight bytes of it each, which may overlap.
+  (func $place (param $first i64) (param $last i64) (param $length i32) (result i32)
+    (i32.wrap_i64
+      (i64.shr_u
+        (i64.mul
+          (i64.add
+            (i64.mul (local.get $first) (i64.const 0x9e3779b97f4a7c15))
+            (i64.add (local.get $last) (i64.extend_i32_u (local.get $length))))
+          (i64.const 0xd6e8feb86659fd93))
+        (i64.const 53))))
+
+  ;; The first eight bytes of a string, with zeros behind a shorter one.
+  (func $first (param $start i32) (param $length i32) (result i64)
+    (if (i32.ge_u (local.get $length) (i32.const 8)) (then (return (i64.load (local.get $start)))))
+    (i64.and
+      (i64.load (local.get $start))
+      (i64.shr_u (i64.const -1) (i64.extend_i32_u (i32.sub (i32.const 64) (i32.shl (local.get $length) (i32.const 3)))))))
+
+  ;; The id of the name that the string of $length bytes is; 0 if it is none.
+  (func $name (param $start i32) (param $length i32) (result i32)
+    (local $first i64) (local $last i64) (local $tail i32) (local $place i32) (local $id i32) (local $entry i32) (local $at i32)
+    (if (i32.ge_u (i32.sub (local.get $length) (i32.const 1)) (i32.const 48)) (then (return (i32.const 0))))
+    (local.set $first (call $first (local.get $start) (local.get $length)))
+    (local.set $last (local.get $first))
+    (if (i32.gt_u (local.get $length) (i32.const 8))
+      (then
+        (local.set $tail (i32.sub (local.get $length) (i32.const 8)))
+        (local.set $last (i64.load (i32.add (local.get $start) (local.get $tail))))))
+    (local.set $place (call $place (local.get $first) (local.get $last) (local.get $length)))
+    (loop $next
+      (local.set $id (i32.load16_u offset=0x60b000 (i32.shl (local.get $place) (i32.const 1))))
+      (if (i32.eqz (local.get $id)) (then (return (i32.const 0))))
+      (local.set $entry (i32.add (i32.const 0x603000) (i32.shl (local.get $id) (i32.const 6))))
+      (local.set $place (i32.and (i32.add (local.get $place) (i32.const 1)) (i32.const 2047)))
+      (br_if $next (i32.ne (i32.load8_u offset=63 (local.get $entry)) (local.get $length)))
+      (br_if $next (i64.ne (i64.load (local.get $entry)) (local.get $first)))
+      (br_if $next (i64.ne (i64.load (i32.add (local.get $entry) (local.get $tail))) (local.get $last)))
+      (local.set $at (i32.const 8))
+      (block $same
+        (loop $middle
+          (br_if $same (i32.ge_u (local.get $at) (local.get $tail)))
+          (br_if $next
+            (i64.ne
+              (i64.load (i32.add (local.get $start) (local.get $at)))
+              (i64.load (i32.add (local.get $entry) (local.get $at)))))
+          (local.set $at (i32.add (local.get $at) (i32.const 8)))
+          (br $middle)))
+      (return (local.get $id)))
+    (unreachable))
+
+  ;; Adds the name that was written to the entry of $id.
+  (func (export "add") (param $id i32)
+    (local $entry i32) (local $length i32) (local $first i64) (local $last i64) (local $place i32)
+    (local.set $entry (i32.add (i32.const 0x603000) (i32.shl (local.get $id) (i32.const 6))))
+    (local.set $length (i32.load8_u offset=63 (local.get $entry)))
+    (local.set $first (call $first (local.get $entry) (local.get $length)))
+    (local.set $last (local.get $first))
+    (if (i32.gt_u (local.get $length) (i32.const 8))
+      (then
+        (local.set $last
+          (i64.load (i32.add (local.get $entry) (i32.sub (local.get $length) (i32.const 8)))))))
+    (local.set $place (call $place (local.get $first) (local.get $last) (local.get $length)))
+    (loop $next
+      (if (i32.load16_u offset=0x60b000 (i32.shl (local.get $place) (i32.const 1)))
+        (then
+          (local.set $place (i32.and (i32.add (local.get $place) (i32.const 1)) (i32.const 2047)))
+          (br $next))))
+    (i32.store16 offset=0x60b000 (i32.shl (local.get $place) (i32.const 1)) (local.get $id)))
+
   ;; Behind the digits from $at on; 0 if there are none.
   (func $digits (param $at i32) (result i32)
     (local $start i32)
@@ -132,7 +204,8 @@
   ;; @param $levels bytes of the most open containers, eight for each
   ;; @returns the address behind the value; 0 if it gives up
   (func (export "scan") (param $base i32) (param $tape i32) (param $room i32) (param $levels i32) (result i32)
-    (local $at i32) (local $to i32) (local $node i32) (local $level i32) (local $open i32) (local $byte i32) (local $isAddress i32)
+    (local $at i32) (local $to i32) (local $node i32) (local $level i32) (local $open i32) (local $byte i32) (local $start i32)
+    (local $isAddress i32)
     (global.set $long (i32.const 0))
     (local.set $at (i32.const 0x40))
     (local.set $to (local.get $tape))
@@ -142,7 +215,8 @@
         (then
           (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x22)) (then (return (i32.const 0))))
           (i32.store (local.get $to) (i32.add (local.get $at) (local.get $base)))
-          (local.set $at (call $string (i32.add (local.get $at) (i32.const 1))))
+          (local.set $start (i32.add (local.get $at) (i32.const 1)))
+          (local.set $at (call $string (local.get $start)))
           ;; A key that is written with escapes is rare.
           (if (i32.or (i32.eqz (local.get $at)) (global.get $escaped)) (then (return (i32.const 0))))
           (if (i32.gt_u (local.get $level) (i32.const 8))
@@ -155,11 +229,12 @@
                       (i32.shr_u (i32.load (i32.sub (local.get $at) (i32.const 4))) (i32.const 8))
                       (i32.const 0x20))
                     (i32.const 0x6c7275))))))
+          (i32.store offset=12 (local.get $to) (call $name (local.get $start) (i32.sub (local.get $at) (local.get $start))))
           (local.set $at (i32.add (local.get $at) (i32.const 1)))
           (i32.store offset=4 (local.get $to) (i32.add (local.get $at) (local.get $base)))
-          (local.set $to (i32.add (local.get $to) (i32.const 12)))
+          (local.set $to (i32.add (local.get $to) (i32.const 16)))
           (i32.store
-            (i32.sub (local.get $to) (i32.const 4))
+            (i32.sub (local.get $to) (i32.const 8))
             (i32.shr_u (i32.sub (local.get $to) (local.get $tape)) (i32.const 2)))
           (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))
           (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x3a)) (then (return (i32.const 0))))
@@ -167,13 +242,19 @@
           (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20)) (then (local.set $at (call $space (local.get $at)))))))
       (local.set $node (local.get $to))
       (i32.store (local.get $node) (i32.add (local.get $at) (local.get $base)))
-      (local.set $to (i32.add (local.get $to) (i32.const 12)))
+      (i32.store offset=12 (local.get $node) (i32.const 0))
+      (local.set $to (i32.add (local.get $to) (i32.const 16)))
       (local.set $byte (i32.load8_u (local.get $at)))
       (block $ended
         (if (i32.eq (local.get $byte) (i32.const 0x22))
           (then
-            (local.set $at (call $string (i32.add (local.get $at) (i32.const 1))))
+            (local.set $start (i32.add (local.get $at) (i32.const 1)))
+            (local.set $at (call $string (local.get $start)))
             (if (i32.eqz (local.get $at)) (then (return (i32.const 0))))
+            (i32.store offset=12 (local.get $node)
+              (if (result i32) (global.get $escaped)
+                (then (i32.const -1))
+                (else (call $name (local.get $start) (i32.sub (local.get $at) (local.get $start))))))
             (local.set $at (i32.add (local.get $at) (i32.const 1)))
             (br $ended)))
         ;; `[` and `{` differ in bit 5 alone.

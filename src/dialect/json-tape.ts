@@ -2,12 +2,12 @@
 // and numbers never reformatted on the way. Accepts what `scanBody` accepts.
 
 import { HeadraceError } from '../errors.ts';
+import { readName } from './json-names.ts';
 import { invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
-import { NODE, readByModule, Spans } from './json-scan-module.ts';
+import { END, NAME, NEXT, NODE, readByModule, Spans, UNREAD } from './json-scan-module.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
-const BACKSLASH = 0x5c;
 const OPEN_OBJECT = 0x7b;
 
 /** The depth was checked with the body; reading needs a limit all the same. */
@@ -107,7 +107,8 @@ export class JsonTape extends Spans {
     const { count, words } = this;
     for (let node = 0; node < count; node += NODE) {
       if ((words[node] as number) >= from) words[node] = (words[node] as number) + by;
-      if ((words[node + 1] as number) >= from) words[node + 1] = (words[node + 1] as number) + by;
+      if (words[node + END] === from) words[node + NAME] = UNREAD;
+      if ((words[node + END] as number) >= from) words[node + END] = (words[node + END] as number) + by;
     }
     this.body = body;
   }
@@ -126,18 +127,22 @@ export class JsonTape extends Spans {
     }
     let to = 0;
     for (node = 0; node < count; node += NODE) {
-      let next = words[node + 2] as number;
+      let next = words[node + NEXT] as number;
       let isGone = false;
       for (let at = 0; at < gone.length; at += 2) {
         const first = gone[at] as number;
         const behind = gone[at + 1] as number;
         isGone ||= node >= first && node < behind;
-        if ((words[node + 2] as number) >= behind) next -= behind - first;
+        if ((words[node + NEXT] as number) >= behind) next -= behind - first;
       }
       if (isGone) continue;
-      words[to] = offsetWithout(ranges, words[node] as number);
-      words[to + 1] = offsetWithout(ranges, words[node + 1] as number);
-      words[to + 2] = next;
+      const start = words[node] as number;
+      const end = words[node + END] as number;
+      const name = words[node + NAME] as number;
+      words[to] = offsetWithout(ranges, start);
+      words[to + END] = offsetWithout(ranges, end);
+      words[to + NEXT] = next;
+      words[to + NAME] = (words[to + END] as number) - (words[to] as number) === end - start ? name : UNREAD;
       to += NODE;
     }
     this.count = to;
@@ -161,12 +166,12 @@ export class JsonTape extends Spans {
   }
 
   end(node: number): number {
-    return this.words[node + 1] as number;
+    return this.words[node + END] as number;
   }
 
   /** The node behind a value and all that is in it. */
   next(node: number): number {
-    return this.words[node + 2] as number;
+    return this.words[node + NEXT] as number;
   }
 
   /** The first item of a list, or the first key of an object; equals `next(node)` when there is none. */
@@ -177,6 +182,11 @@ export class JsonTape extends Spans {
   /** The value of the member with this key. */
   override valueOf(key: number): number {
     return key + NODE;
+  }
+
+  /** The key of the member with this value. */
+  keyOf(value: number): number {
+    return value - NODE;
   }
 
   /** The first byte of a value, which tells its type; 0 of `NONE`, so that questions about it are answered with false. */
@@ -224,33 +234,28 @@ export class JsonTape extends Spans {
     }
   }
 
-  /** The value of the last member `name` (ASCII) of an object; `NONE` without one, and when `object` is none. */
-  member(object: number, name: string): number {
-    let value: number = NONE;
-    if (!this.isObject(object)) return value;
-    const { words } = this;
-    const { length } = name;
-    const end = words[object + 2] as number;
-    for (let key = object + NODE; key < end; key = words[key + NODE + 2] as number) {
-      // An ASCII letter that is escaped takes five bytes more.
-      const more = (words[key + 1] as number) - (words[key] as number) - 2 - length;
-      if (more === 0 || (more > 0 && more % 5 === 0)) {
-        if (this.equals(key, name)) value = key + NODE;
-      }
-    }
-    return value;
+  /** The id of the name that a string is (`json-names.ts`), however it is written; 0 for any other value, and for `NONE`. */
+  name(node: number): number {
+    if (node < 0) return 0;
+    const id = this.words[node + NAME] as number;
+    return id >= 0 ? id : this.#readName(node);
   }
 
-  /** Whether the value is the string `text` (ASCII), however it is written. */
-  equals(node: number, text: string): boolean {
-    if (!this.isString(node)) return false;
-    const { body } = this;
-    const start = this.start(node);
-    const length = this.end(node) - start - 2;
-    let at = 0;
-    while (at < length && body[start + 1 + at] === text.charCodeAt(at)) at++;
-    if (at === length) return at === text.length;
-    return body[start + 1 + at] === BACKSLASH && this.string(node) === text;
+  #readName(node: number): number {
+    const id = this.isString(node) ? readName(this.body, this.start(node), this.end(node)) : 0;
+    this.words[node + NAME] = id;
+    return id;
+  }
+
+  /** The value of the last member of an object whose key has this id; `NONE` without one, and when `object` is none. */
+  member(object: number, name: number): number {
+    let value: number = NONE;
+    if (!this.isObject(object)) return value;
+    const end = this.next(object);
+    for (let key = object + NODE; key < end; key = this.next(key + NODE)) {
+      if (this.name(key) === name) value = key + NODE;
+    }
+    return value;
   }
 
   /** The text of a string; undefined for other values, and for strings that JSON.parse would refuse. */

@@ -1,5 +1,7 @@
 // Members of JSON objects to look for, and where a scan has found them.
 
+import { placesById } from './json-names.ts';
+
 /** Most leading elements of an array member that are remembered; conversations seldom have more system messages. */
 export const MAX_ELEMENTS = 8;
 
@@ -7,23 +9,11 @@ export const MAX_ELEMENTS = 8;
 export interface MemberTable {
   /** The spans of an object that has none of the members. */
   readonly absent: readonly number[];
-  /** The keys by their length in bytes. */
-  readonly byLength: readonly (readonly Member[] | undefined)[];
-  /** The keys as text, for keys that are written with escapes. */
-  readonly byName: ReadonlyMap<string, Member>;
-}
-
-/** One of them. */
-export interface Member {
-  readonly name: string;
-  readonly key: Uint8Array;
-  /** Its first byte, by which most others are told. */
-  readonly first: number | undefined;
-  /** The key as numbers of four bytes, the last ones of which overlap the others; empty for a key of less. */
-  readonly words: readonly number[];
-  /** Index of the span's start in `Found.spans`; its end is the next item. */
-  readonly at: number;
-  readonly elements: boolean;
+  readonly names: readonly string[];
+  /** By id of a name (`json-names.ts`) its index in `names`; -1 where it is none of them. */
+  readonly places: Int8Array;
+  /** Whether the first elements of each are remembered. */
+  readonly elements: readonly boolean[];
 }
 
 /** Result of `scanMembers`. */
@@ -36,29 +26,14 @@ export interface Found {
   repeated: number[] | null;
 }
 
-/** Prepares a search for `names` (ASCII keys). For those also in `elements`, the first array elements are remembered. */
+/** Prepares a search for `names`, which are as `nameId` takes them. For those also in `elements`, the first array elements are remembered. */
 export function memberTable(names: readonly string[], elements: readonly string[] = []): MemberTable {
-  const byLength: Member[][] = [];
-  const byName = new Map<string, Member>();
-  for (const [index, name] of names.entries()) {
-    const bytes = Buffer.from(name, 'latin1');
-    const key = new Uint8Array(bytes);
-    const member = {
-      ...{ name, key, first: key[0], words: wordsOf(bytes) },
-      ...{ at: 2 * index, elements: elements.includes(name) },
-    };
-    (byLength[name.length] ??= []).push(member);
-    byName.set(name, member);
-  }
-  return { absent: names.flatMap(() => [-1, -1]), byLength: Array.from(byLength), byName };
-}
-
-function wordsOf(key: Buffer): number[] {
-  if (key.length < 4) return [];
-  const words: number[] = [];
-  for (let at = 0; at + 4 < key.length; at += 4) words.push(key.readInt32LE(at));
-  words.push(key.readInt32LE(key.length - 4));
-  return words;
+  return {
+    absent: names.flatMap(() => [-1, -1]),
+    names,
+    places: placesById(names),
+    elements: names.map((name) => elements.includes(name)),
+  };
 }
 
 /** An empty result for `table`. */
@@ -66,9 +41,10 @@ export function found(table: MemberTable): Found {
   return { spans: table.absent.slice(), elements: [], repeated: null };
 }
 
-/** Notes where the value of a member stands; one that was found before is repeated. */
-export function setMember(into: Found, { at }: Member, start: number, end: number): void {
+/** Notes where the value of the member at `place` in the table stands; one that was found before is repeated. */
+export function setMember(into: Found, place: number, start: number, end: number): void {
   const { spans } = into;
+  const at = 2 * place;
   const before = spans[at] as number;
   if (before >= 0) (into.repeated ??= []).push(at, before, spans[at + 1] as number);
   spans[at] = start;

@@ -5,6 +5,7 @@
 import type { Dialect } from './dialect.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { skipSpace, skipValue } from './json-scan.ts';
+import { nameIds, placesById } from './json-names.ts';
 import { JsonTape, MAX_READ_VALUES } from './json-tape.ts';
 import {
   begin,
@@ -82,7 +83,6 @@ const KIND = {
 type Kind = (typeof KIND)[keyof typeof KIND];
 
 interface Key {
-  readonly name: Buffer;
   /** Members count in the order of their places, in whichever order they stand. */
   readonly place: number;
   readonly kind: Kind;
@@ -120,19 +120,9 @@ function placeOf(name: string): number {
   return PLACES.findIndex(([names]) => names.includes(name));
 }
 
-const KEYS: readonly Key[] = PLACES.flatMap(([names, kind], place) =>
-  names.map((name) => ({ name: Buffer.from(name, 'latin1'), place, kind })),
-);
-const KEYS_BY_NAME: ReadonlyMap<string, Key> = new Map(KEYS.map((key) => [key.name.toString(), key]));
-const LONGEST_KEY = Math.max(...KEYS.map(({ name }) => name.length));
-/** The keys by their length and the low bits of their first letter. */
-const KEY_SLOTS: readonly (readonly Key[])[] = Array.from({ length: (LONGEST_KEY + 1) << 5 }, (_, slot) =>
-  KEYS.filter(({ name }) => keySlot(name.length, name[0] as number) === slot),
-);
-
-function keySlot(length: number, first: number): number {
-  return (length << 5) | (first & 31);
-}
+const KEYS: readonly Key[] = PLACES.flatMap(([names, kind], place) => names.map(() => ({ place, kind })));
+const KEY_PLACES = placesById(PLACES.flatMap(([names]) => names));
+const NAME = nameIds('prompt_string', 'multimodal_data');
 
 /** Lines that clients put before a text and change with every request; up to the end of the line they do not count. */
 const VOLATILE_LINES = [
@@ -382,9 +372,11 @@ function putObject(node: number, levels: number, isMessage: boolean, isSource: b
   let isKnown = false;
   const end = tape.next(node);
   for (let key = tape.first(node); key < end; key = tape.next(tape.valueOf(key))) {
-    const known = knownKey(key);
+    const at = KEY_PLACES[tape.name(key)] as number;
+    if (at < 0) continue;
+    const known = KEYS[at] as Key;
     // The ids of items are the server's; those of calls are in the prompt.
-    if (known === undefined || (isMessage && known.place === ID_PLACE)) continue;
+    if (isMessage && known.place === ID_PLACE) continue;
     isKnown = true;
     const isData = isSource && known.place === 0;
     if (known.place > 0 || isData) {
@@ -394,26 +386,6 @@ function putObject(node: number, levels: number, isMessage: boolean, isSource: b
   memberCount = base;
   // Of another kind, such as a reference to an item that the server has.
   if (!isKnown) putValue(text, tape.start(node), tape.end(node), 1);
-}
-
-/** The key at a node, if it is known. */
-function knownKey(node: number): Key | undefined {
-  const start = tape.start(node) + 1;
-  const length = tape.end(node) - start - 1;
-  if (length <= LONGEST_KEY) {
-    const keys = KEY_SLOTS[keySlot(length, text[start] as number)] as readonly Key[];
-    for (let at = 0; at < keys.length; at++) {
-      const key = keys[at] as Key;
-      if (startsWith(text, start, key.name)) return key;
-    }
-  }
-  // Keys of a plain text have no escapes.
-  return tape.isPlain || !hasEscape(start, start + length) ? undefined : KEYS_BY_NAME.get(tape.string(node) ?? '');
-}
-
-function hasEscape(start: number, end: number): boolean {
-  for (let at = start; at < end; at++) if (text[at] === BACKSLASH) return true;
-  return false;
 }
 
 /** Appends a value at its place among the members of the object that began with member `base`. */
@@ -582,10 +554,10 @@ const promptTape = new JsonTape();
 function putPromptObject(body: Buffer, start: number, end: number): void {
   if (!isReadable) return putUnread(end - start);
   read(promptTape, body.subarray(start, end));
-  const prompt = tape.member(JsonTape.ROOT, 'prompt_string');
+  const prompt = tape.member(JsonTape.ROOT, NAME.prompt_string);
   if (prompt < 0) return putWhole(JsonTape.ROOT);
   putScalar(prompt);
-  putAttachments(tape.member(JsonTape.ROOT, 'multimodal_data'));
+  putAttachments(tape.member(JsonTape.ROOT, NAME.multimodal_data));
 }
 
 /** Appends a list of attachments: strings of base64, or objects with one as `data`. */

@@ -5,6 +5,7 @@ import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
 import { readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
+import { nameIds } from './json-names.ts';
 import { JsonTape } from './json-tape.ts';
 
 const QUOTE = 0x22;
@@ -162,6 +163,7 @@ export interface StateFields {
 
 /** The type of an item that stands for one which the gateway may have. */
 export const ITEM_REFERENCE = 'item_reference';
+const NAME = nameIds('input', 'type', ITEM_REFERENCE);
 
 /** What a scanned request says about the keeping of its response. */
 export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): StateFields {
@@ -176,10 +178,10 @@ export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): Sta
 /** Read from the tape of the body where that is still there: a search through all of its bytes takes longer. */
 function mayHaveReferences(body: Buffer): boolean {
   if (bodyTape.body !== body || !bodyTape.isWhole) return body.includes(ITEM_REFERENCE);
-  const input = bodyTape.member(JsonTape.ROOT, 'input');
+  const input = bodyTape.member(JsonTape.ROOT, NAME.input);
   const end = bodyTape.next(input);
   for (let item = bodyTape.first(input); item < end; item = bodyTape.next(item)) {
-    if (bodyTape.equals(bodyTape.member(item, 'type'), ITEM_REFERENCE)) return true;
+    if (bodyTape.name(bodyTape.member(item, NAME.type)) === NAME[ITEM_REFERENCE]) return true;
   }
   return false;
 }

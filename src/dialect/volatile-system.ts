@@ -2,6 +2,7 @@
 // cache has the prompt behind it. The changes that take it out of a messages request leave all other bytes as they are.
 
 import { bodyTape as tape, type NamedBody, type ScannedBody, SPAN, without } from './body-scan.ts';
+import { nameIds } from './json-names.ts';
 import { JsonTape, MAX_READ_VALUES, type Range } from './json-tape.ts';
 
 const BEGINNING = Buffer.from('x-anthropic-billing-header:');
@@ -10,6 +11,7 @@ const BEGINNING = Buffer.from('x-anthropic-billing-header:');
 const MOST_BLOCKS = 8;
 
 const BACKSLASH = 0x5c;
+const NAME = nameIds('system', 'text');
 
 /**
  * Takes such a line out of `system`, a text or a list of blocks. A block that is nothing else goes.
@@ -22,7 +24,7 @@ export function withoutVolatileSystem(body: Buffer, scan: ScannedBody): NamedBod
   const ranges: Range[] = [];
   const end = tape.next(JsonTape.ROOT);
   for (let key = tape.first(JsonTape.ROOT); key < end; key = tape.next(tape.valueOf(key))) {
-    if (tape.equals(key, 'system')) addRanges(body, tape.valueOf(key), ranges);
+    if (tape.name(key) === NAME.system) addRanges(body, tape.valueOf(key), ranges);
   }
   const shorter = ranges.length === 0 ? { body, scan } : without(body, scan, ranges);
   tape.release();
@@ -45,7 +47,7 @@ function addRanges(body: Buffer, system: number, ranges: Range[]): void {
   const end = tape.next(system);
   for (let block = tape.first(system); block < end; block = tape.next(block)) {
     const isUnread = count++ === MOST_BLOCKS;
-    const text = isUnread ? JsonTape.NONE : tape.member(block, 'text');
+    const text = isUnread ? JsonTape.NONE : tape.member(block, NAME.text);
     const lineEnd = tape.isString(text) ? endOfLine(body, text) : 0;
     blockEnd = tape.end(block);
     if (lineEnd > 0 && lineEnd === tape.end(text) - 1) {

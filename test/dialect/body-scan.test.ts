@@ -4,6 +4,7 @@ import t from 'tap';
 import { bodyTape, named, promptsIn, scanBody, type ScannedBody, SPAN } from '../../src/dialect/body-scan.ts';
 import { JsonTape } from '../../src/dialect/json-tape.ts';
 import { LONG } from '../support/long.ts';
+import { nodesOf } from '../support/tape-nodes.ts';
 
 const NAMES = Object.keys(SPAN) as (keyof typeof SPAN)[];
 
@@ -380,25 +381,29 @@ t.test('another model is written where the model stands, and all that was found 
 
 t.test('the values of a body with one model are known when it is renamed, without another scan', async (t) => {
   const member = fc.tuple(fc.constantFrom(...NAMES, 'other'), value).filter(([name]) => name !== 'model');
-  const contents = ({ count, words }: JsonTape): string => words.slice(0, count).join();
   fc.assert(
-    fc.property(fc.array(member), fc.array(member), fc.constantFrom('b', 'atlas-27b'), (before, after, name) => {
-      const textOf = (model: string): Buffer =>
-        Buffer.from(
-          `{ ${[...before, ['model', `"${model}"`], ...after].map(([key, raw]) => `"${key}":${raw}`).join()} }`,
-        );
-      const body = textOf('alias');
-      const scan = scanBody(body);
-      if (!scan.ok || !bodyTape.isWhole) return;
-      const renamed = named(body, scan, name);
-      t.equal(bodyTape.body, renamed.body);
-      const again = new JsonTape();
-      again.read(textOf(name));
-      if (contents(again) !== contents(bodyTape)) throw new Error(`values elsewhere: ${body.toString()}`);
-      // Of short texts it is not known.
-      if (bodyTape.isPlain && /\\[u/]/.test(renamed.body.toString('latin1')))
-        throw new Error(`not plain: ${body.toString()}`);
-    }),
+    fc.property(
+      fc.array(member),
+      fc.array(member),
+      fc.constantFrom('b', 'atlas-27b', 'stream'),
+      (before, after, name) => {
+        const textOf = (model: string): Buffer =>
+          Buffer.from(
+            `{ ${[...before, ['model', `"${model}"`], ...after].map(([key, raw]) => `"${key}":${raw}`).join()} }`,
+          );
+        const body = textOf('alias');
+        const scan = scanBody(body);
+        if (!scan.ok || !bodyTape.isWhole) return;
+        const renamed = named(body, scan, name);
+        t.equal(bodyTape.body, renamed.body);
+        const again = new JsonTape();
+        again.read(textOf(name));
+        if (nodesOf(again).join() !== nodesOf(bodyTape).join()) throw new Error(`values elsewhere: ${body.toString()}`);
+        // Of short texts it is not known.
+        if (bodyTape.isPlain && /\\[u/]/.test(renamed.body.toString('latin1')))
+          throw new Error(`not plain: ${body.toString()}`);
+      },
+    ),
   );
   const scan = read('{"model":"alias"}');
   named(Buffer.from('{"model":"alias"}'), scan, 'a"b');

@@ -2,14 +2,17 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { scanMembers, skipValue } from '../../src/dialect/json-scan.ts';
-import { NODE, readByModule, scannedNumbers, Spans } from '../../src/dialect/json-scan-module.ts';
+import { nameId, readName } from '../../src/dialect/json-names.ts';
+import { NAME, NODE, readByModule, scannedNumbers, Spans } from '../../src/dialect/json-scan-module.ts';
 import { found, memberTable } from '../../src/dialect/member-table.ts';
 import { mutated, Random } from '../support/random.ts';
 import { randomJson } from './translation/json-texts.ts';
 
 const MAX_DEPTH = 64;
-const WORDS = 3 * 4096;
+const WORDS = NODE * 4096;
 const USAGE = memberTable(['usage']);
+
+const QUOTE = 0x22;
 
 interface Read {
   readonly end: number;
@@ -17,18 +20,28 @@ interface Read {
   readonly hasAddress: boolean;
 }
 
+/** The words of a tape, with the names of strings that have not been looked at. */
+function wordsOf({ count, words }: Spans, text: Buffer): number[] {
+  const all = [...words.slice(0, count)];
+  for (let node = 0; node < count; node += NODE) {
+    const [start = 0, end = 0] = all.slice(node);
+    if (all[node + NAME] === -1) all[node + NAME] = text[start] === QUOTE ? readName(text, start, end) : 0;
+  }
+  return all;
+}
+
 /** What JavaScript reads; undefined when it refuses the text. */
 function byJavaScript(text: Buffer, maxDepth = MAX_DEPTH): Read | undefined {
   const spans = new Spans(WORDS, true);
   const end = skipValue(text, 0, text.length, 0, maxDepth, spans);
-  return end < 0 ? undefined : { end, words: [...spans.words.slice(0, spans.count)], hasAddress: spans.hasAddress };
+  return end < 0 ? undefined : { end, words: wordsOf(spans, text), hasAddress: spans.hasAddress };
 }
 
 /** What the module reads; undefined when it gives up. */
 function byModule(text: Buffer, maxDepth = MAX_DEPTH): Read | undefined {
   const spans = new Spans(WORDS, true);
   const end = readByModule(text, 0, text.length, maxDepth, spans);
-  return end === 0 ? undefined : { end, words: [...spans.words.slice(0, spans.count)], hasAddress: spans.hasAddress };
+  return end === 0 ? undefined : { end, words: wordsOf(spans, text), hasAddress: spans.hasAddress };
 }
 
 /** A list, so that all keys are nested ones, and long enough for the module. */
@@ -64,6 +77,41 @@ t.test('the module takes no text that JavaScript refuses, and reads mutated ones
       t.strictSame(read, expected, JSON.stringify(text.toString()));
   }
   t.ok(taken > 100, `some mutations leave valid JSON: ${taken}`);
+  t.end();
+});
+
+t.test('strings that are names have their ids, and no others', (t) => {
+  // Other tests have none of these names.
+  const letters = '~!#$%&()*+-./0123456789:;<=>?@[]^_`{|}ABCDEFGHIJ';
+  const names = Array.from({ length: 48 }, (_, at) => letters.slice(0, at + 1));
+  const ids = new Map(names.map((name) => [name, nameId(name)]));
+  t.equal(new Set(ids.values()).size, 48);
+  t.equal(nameId('~'), ids.get('~'), 'a name is known once');
+  t.throws(() => nameId(''), RangeError);
+  t.throws(() => nameId(`${letters},`), RangeError, 'a name of 49 characters');
+  let known = 0;
+  for (const name of names) {
+    const others = [name.slice(1), `${name},`, `${name.slice(0, -1)},`, `,${name.slice(1)}`];
+    for (let at = 0; at < name.length; at++) others.push(`${name.slice(0, at)},${name.slice(at + 1)}`);
+    for (const text of [name, ...others]) {
+      for (const json of [listOf(JSON.stringify(text)), listOf(`{${JSON.stringify(text)}:1}`)]) {
+        const read = byModule(Buffer.from(json));
+        const place = json.startsWith('[{') ? 2 * NODE : NODE;
+        const id = read?.words[place + NAME];
+        if (id !== (ids.get(text) ?? 0)) t.equal(id, ids.get(text), json);
+        if (id !== 0) known++;
+        const own = byJavaScript(Buffer.from(json));
+        if (own?.words[place + NAME] !== id) t.strictSame(read, own, json);
+      }
+    }
+  }
+  t.equal(known, 96);
+  const escaped = Buffer.from(listOf(String.raw`["\u007e!","\u007e,","~!\n"]`));
+  t.strictSame(
+    [2, 3, 4].map((node) => byModule(escaped)?.words[node * NODE + NAME]),
+    [ids.get('~!'), 0, 0],
+    'however a name is written',
+  );
   t.end();
 });
 

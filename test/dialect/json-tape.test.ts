@@ -3,12 +3,17 @@ import assert from 'node:assert/strict';
 import t from 'tap';
 import { bodyTape, scanBody } from '../../src/dialect/body-scan.ts';
 
+import { nameIds } from '../../src/dialect/json-names.ts';
 import { JsonTape, MAX_READ_VALUES } from '../../src/dialect/json-tape.ts';
 import { JsonWriter } from '../../src/dialect/translation/json-writer.ts';
 import { HeadraceError } from '../../src/errors.ts';
 import { freedBlocks } from '../support/freed-blocks.ts';
 import { mutated, Random } from '../support/random.ts';
+import { nodesOf } from '../support/tape-nodes.ts';
 import { randomJson, randomText, spelled } from './translation/json-texts.ts';
+
+// Known before texts are read.
+const NAME = nameIds('a', 'b', 'c', 'd', 'e', 'f', 'n', 'none', 'text', 'texts', 'type');
 
 const tape = new JsonTape();
 const out = new JsonWriter(tape);
@@ -72,13 +77,6 @@ function onlyLongStringsAreBroken(text: Buffer): boolean {
   return parsed(Buffer.from(shortened)) !== undefined;
 }
 
-function spans(read: JsonTape): number[] {
-  const all: number[] = [];
-  const end = read.next(JsonTape.ROOT);
-  for (let node = JsonTape.ROOT; node < end; node += 3) all.push(read.start(node), read.end(node), read.next(node));
-  return all;
-}
-
 t.test('a scan of a body leaves the same as reading it, and it is not read again', (t) => {
   const random = new Random(2);
   for (let round = 0; round < 2000; round++) {
@@ -87,10 +85,10 @@ t.test('a scan of a body leaves the same as reading it, and it is not read again
     const body = Buffer.from(` { ${members.join(' ,')} }`);
     tape.read(body);
     assert(scanBody(body).ok);
-    assert.deepEqual(spans(bodyTape), spans(tape), body.toString());
+    assert.deepEqual(nodesOf(bodyTape), nodesOf(tape), body.toString());
     body.fill(0);
     bodyTape.read(body);
-    assert.deepEqual(spans(bodyTape), spans(tape));
+    assert.deepEqual(nodesOf(bodyTape), nodesOf(tape));
   }
   const broken = Buffer.from('{"model":"m"} x');
   scanBody(broken);
@@ -104,9 +102,9 @@ t.test('a body of very many values is scanned without keeping them, and read whe
   const scan = scanBody(wide);
   t.ok(scan.ok && scan.model === 'm' && scan.turns.length === 4);
   bodyTape.read(wide);
-  t.equal(bodyTape.string(bodyTape.first(bodyTape.member(JsonTape.ROOT, 'texts'))), '0');
+  t.equal(bodyTape.string(bodyTape.first(bodyTape.member(JsonTape.ROOT, NAME.texts))), '0');
   tape.read(wide);
-  t.strictSame(spans(bodyTape), spans(tape));
+  t.strictSame(nodesOf(bodyTape), nodesOf(tape));
   bodyTape.release();
   tape.release();
   const large = Buffer.from(JSON.stringify({ model: 'm', text: 'x'.repeat(4 * 1024 * 1024) }));
@@ -178,19 +176,19 @@ t.test('refuses what has more values than are read one by one, and goes on', (t)
 t.test('finds members by name in any spelling, the last of duplicates', (t) => {
   const json = String.raw`{"a":1,"type":"x","\u0074ype":"t\u0065xt","A":2,"n":null,"e":[],"f":{"a":3}}`;
   tape.read(Buffer.from(json));
-  const at = (name: string): number => tape.member(JsonTape.ROOT, name);
-  t.ok(tape.equals(at('type'), 'text'));
-  t.notOk(tape.equals(at('type'), 'texts'));
-  t.notOk(tape.equals(at('a'), '1'), 'a number is no string');
+  const at = (name: keyof typeof NAME): number => tape.member(JsonTape.ROOT, NAME[name]);
+  t.equal(tape.name(at('type')), NAME.text);
+  t.not(tape.name(at('type')), NAME.texts);
+  t.equal(tape.name(at('a')), 0, 'a number is no string');
   t.equal(tape.number(at('a')), 1);
   t.ok(Number.isNaN(tape.number(at('type'))));
   t.ok(Number.isNaN(tape.number(at('none'))));
   t.equal(tape.string(at('a')), undefined);
   t.equal(tape.string(at('none')), undefined);
   t.equal(at('b'), JsonTape.NONE);
-  t.equal(tape.member(at('a'), 'a'), JsonTape.NONE, 'a number has no members');
-  t.equal(tape.member(JsonTape.NONE, 'a'), JsonTape.NONE);
-  t.equal(tape.number(tape.member(at('f'), 'a')), 3);
+  t.equal(tape.member(at('a'), NAME.a), JsonTape.NONE, 'a number has no members');
+  t.equal(tape.member(JsonTape.NONE, NAME.a), JsonTape.NONE);
+  t.equal(tape.number(tape.member(at('f'), NAME.a)), 3);
   t.ok(tape.isEmpty(at('n')) && tape.isEmpty(at('e')));
   t.notOk(tape.isEmpty(at('f')) || tape.isEmpty(at('a')) || tape.isEmpty(at('type')));
   t.end();
@@ -198,16 +196,16 @@ t.test('finds members by name in any spelling, the last of duplicates', (t) => {
 
 t.test('says where a value is', (t) => {
   tape.read(Buffer.from('{"a":[{},{"b":1,"c":[2,3]}],"d":4}'));
-  const list = tape.member(JsonTape.ROOT, 'a');
+  const list = tape.member(JsonTape.ROOT, NAME.a);
   const inner = tape.next(tape.first(list));
-  const items = tape.member(inner, 'c');
+  const items = tape.member(inner, NAME.c);
   t.strictSame(tape.path(JsonTape.ROOT), []);
   t.strictSame(tape.path(JsonTape.NONE), []);
   t.strictSame(tape.path(list), ['a']);
   t.strictSame(tape.path(inner), ['a', 1]);
-  t.strictSame(tape.path(tape.member(inner, 'b')), ['a', 1, 'b']);
+  t.strictSame(tape.path(tape.member(inner, NAME.b)), ['a', 1, 'b']);
   t.strictSame(tape.path(tape.next(tape.first(items))), ['a', 1, 'c', 1]);
-  t.strictSame(tape.path(tape.member(JsonTape.ROOT, 'd')), ['d']);
+  t.strictSame(tape.path(tape.member(JsonTape.ROOT, NAME.d)), ['d']);
   t.end();
 });
 
@@ -215,17 +213,17 @@ t.test('writes values as they were written, and commas between members and items
   tape.read(Buffer.from(String.raw`{ "a" : [ 1.0, "\u0041" ], "b":"x\ny", "c":{} }`));
   out.begin();
   out.latin1('{');
-  out.carry('"list":', tape.member(JsonTape.ROOT, 'a'));
+  out.carry('"list":', tape.member(JsonTape.ROOT, NAME.a));
   out.member(tape.first(JsonTape.ROOT));
   out.next('"text":"<');
-  out.inside(tape.member(JsonTape.ROOT, 'b'));
+  out.inside(tape.member(JsonTape.ROOT, NAME.b));
   out.latin1('>"');
   const { length } = out;
   out.next('"gone":1');
   out.takeBack(length);
   out.next('"flag":true');
   out.next('"items":[');
-  out.item(tape.member(JsonTape.ROOT, 'c'));
+  out.item(tape.member(JsonTape.ROOT, NAME.c));
   out.next('0]}');
   const expected = String.raw`{"list":[ 1.0, "\u0041" ],"a" : [ 1.0, "\u0041" ],"text":"<x\ny>","flag":true,"items":[{},0]}`;
   t.equal(out.take().toString(), expected);

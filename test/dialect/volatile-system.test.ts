@@ -5,6 +5,7 @@ import { bodyTape, scanBody, type ScannedBody } from '../../src/dialect/body-sca
 import { withoutVolatileSystem } from '../../src/dialect/volatile-system.ts';
 import { Random } from '../support/random.ts';
 import { randomJson, randomText, spelled } from './translation/json-texts.ts';
+import { nodesOf } from '../support/tape-nodes.ts';
 
 const LINE = 'x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=0a1b2;';
 
@@ -16,14 +17,10 @@ function without(json: string): string {
   if (text === json) t.equal(cleaned.body, body, 'a body without the line is not copied');
   assert.equal(cleaned.body.buffer, body.buffer, 'no memory is taken');
   assert.equal(bodyTape.body, cleaned.body);
-  const values = contents(bodyTape);
+  const nodes = nodesOf(bodyTape);
   assert.deepEqual({ ...(scanBody(Buffer.from(text)) as ScannedBody), values: scan.values }, cleaned.scan, json);
-  assert.equal(contents(bodyTape), values, json);
+  assert.deepEqual(nodesOf(bodyTape), nodes, json);
   return text;
-}
-
-function contents({ count, words }: typeof bodyTape): string {
-  return words.slice(0, count).join();
 }
 
 const body = (system: string): string => `{ "model":"m", "system": ${system} ,"messages":[] }`;

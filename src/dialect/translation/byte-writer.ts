@@ -4,8 +4,8 @@
 import { writeLatin1 } from '../../net/latin1.ts';
 
 /** Native calls cost about as much as so many bytes one by one (measured). */
-const SHORT_COPY = 8;
-const SHORT_TEXT = 4;
+const SHORT_COPY = 24;
+const SHORT_TEXT = 24;
 const ZERO = 0x30;
 
 export class ByteWriter {

@@ -2,8 +2,7 @@
 // says what happens to the field and writes it; docs/dialects.md is made from the same rows.
 
 import { HeadraceError } from '../../errors.ts';
-import { memberOf } from '../json-scan.ts';
-import { type MemberTable, memberTable } from '../member-table.ts';
+import { nameId, placesById } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { jsonKey, type JsonWriter } from './json-writer.ts';
 
@@ -78,7 +77,7 @@ export function untranslatable(tape: JsonTape, node: number, note: string): Head
 
 /** The error of a request that cannot be carried because of the type of the object at `node`. */
 export function untranslatableType(tape: JsonTape, node: number, note: string): HeadraceError {
-  const type = tape.member(node, 'type');
+  const type = tape.member(node, TYPE);
   if (type < 0) return untranslatable(tape, node, note);
   return untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
 }
@@ -96,7 +95,7 @@ export class FieldTable implements Table {
   readonly others: Others;
   readonly ofTypes = false;
   readonly #deps: TableDeps;
-  readonly #names: MemberTable;
+  readonly #places: Int8Array;
   readonly #writers: readonly (FieldWriter | null)[];
   readonly #absent: readonly number[];
 
@@ -105,7 +104,7 @@ export class FieldTable implements Table {
     this.fields = fields;
     this.others = others;
     this.#deps = deps;
-    this.#names = memberTable(fields.map(({ name }) => name));
+    this.#places = placesById(fields.map(({ name }) => name));
     this.#writers = fields.map((field) => writerOf(deps, field));
     this.#absent = fields.map(() => JsonTape.NONE);
   }
@@ -146,11 +145,11 @@ export class FieldTable implements Table {
   }
 
   #indexOf(key: number): number {
-    const { tape } = this.#deps;
-    const member = memberOf(tape.body, tape.start(key), tape.end(key), this.#names);
-    return member === undefined ? -1 : member.at / 2;
+    return this.#places[this.#deps.tape.name(key)] as number;
   }
 }
+
+const TYPE = nameId('type');
 
 /** A longer type is cut in the error about it. */
 const MOST_TYPE_CHARS = 64;
@@ -162,7 +161,7 @@ export class TypeTable implements Table {
   readonly others: Others;
   readonly ofTypes = true;
   readonly #deps: TableDeps;
-  readonly #names: MemberTable;
+  readonly #places: Int8Array;
   readonly #byBeginning: readonly Field[];
 
   constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
@@ -170,8 +169,8 @@ export class TypeTable implements Table {
     this.fields = fields;
     this.others = others;
     this.#deps = deps;
-    this.#names = memberTable(fields.map(({ name }) => name));
     this.#byBeginning = fields.filter(({ name }) => name.endsWith('*'));
+    this.#places = placesById(fields.map(({ name }) => name));
   }
 
   /** The row of a type, by which the row of an object can be known. */
@@ -182,10 +181,10 @@ export class TypeTable implements Table {
   /** The row of the object at `object`; undefined when its type has none. */
   find(object: number): Field | undefined {
     const { tape } = this.#deps;
-    const type = tape.member(object, 'type');
+    const type = tape.member(object, TYPE);
     if (type < 0 || !tape.isString(type)) return undefined;
-    const named = memberOf(tape.body, tape.start(type), tape.end(type), this.#names);
-    if (named !== undefined) return this.fields[named.at / 2];
+    const place = this.#places[tape.name(type)] as number;
+    if (place >= 0) return this.fields[place];
     if (this.#byBeginning.length === 0) return undefined;
     const text = tape.string(type) ?? '';
     return this.#byBeginning.find(({ name }) => text.startsWith(name.slice(0, -1)));
@@ -208,10 +207,11 @@ export class TypeTable implements Table {
   }
 }
 
-function writerOf({ out, tape }: TableDeps, { action, note, to, write }: Field): FieldWriter | null {
+function writerOf({ out, tape }: TableDeps, { action, name, note, to, write }: Field): FieldWriter | null {
   if (write !== undefined) return write;
   const key = jsonKey(to.slice(to.lastIndexOf('.') + 1));
-  const carry: FieldWriter = (value) => out.carry(key, value);
+  const carry: FieldWriter =
+    key === jsonKey(name) ? (value) => out.member(tape.keyOf(value)) : (value) => out.carry(key, value);
   const refuse: FieldWriter = (value) => {
     if (!tape.isEmpty(value)) throw untranslatable(tape, value, note);
   };

@@ -2,6 +2,7 @@
 // happens to them, and what writes them.
 
 import { bodyTape as tape } from '../body-scan.ts';
+import { nameIds } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
 import {
@@ -23,6 +24,45 @@ import type { AnswerTranslator } from './translation.ts';
 const out = new JsonWriter(tape);
 const deps = { tape, out };
 const { NONE, ROOT } = JsonTape;
+const NAME = nameIds(
+  'any',
+  'auto',
+  'budget_tokens',
+  'chat_template_kwargs',
+  'content',
+  'context',
+  'data',
+  'effort',
+  'enable_thinking',
+  'enabled',
+  'format',
+  'include_usage',
+  'input',
+  'is_error',
+  'media_type',
+  'name',
+  'none',
+  'output_config',
+  'parallel_tool_calls',
+  'reasoning_effort',
+  'response_format',
+  'schema',
+  'source',
+  'standard_only',
+  'stop',
+  'stream',
+  'stream_options',
+  'strict',
+  'system',
+  'text',
+  'thinking',
+  'title',
+  'tool',
+  'tools',
+  'type',
+  'url',
+  'user',
+);
 
 /** A request of the messages dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
 export class MessagesRequest extends ChatRequest {
@@ -64,7 +104,7 @@ const CACHE_CONTROL = dropped('cache_control', 'Servers cache what prompts have 
 const FILE = refused('file', 'A file by its id is known to the vendor of the API alone; send its content.');
 const NOT_TEXT = 'Chat servers read documents as text only; send the text of the document.';
 const NO_CITATIONS = refused('citations', 'Chat servers do not cite.', (citations) => {
-  if (tape.isTrue(tape.member(citations, 'enabled')))
+  if (tape.isTrue(tape.member(citations, NAME.enabled)))
     throw untranslatable(tape, citations, 'Chat servers do not cite.');
 });
 
@@ -90,11 +130,11 @@ const IMAGE_SOURCE = new TypeTable(
   [
     carried('base64', 'content[].image_url.url', 'A data URL of `media_type` and `data`.', (source) => {
       out.latin1('data:');
-      inside(tape.member(source, 'media_type'));
+      inside(tape.member(source, NAME.media_type));
       out.latin1(';base64,');
-      inside(tape.member(source, 'data'));
+      inside(tape.member(source, NAME.data));
     }),
-    carried('url', 'content[].image_url.url', 'Its `url`.', (source) => inside(tape.member(source, 'url'))),
+    carried('url', 'content[].image_url.url', 'Its `url`.', (source) => inside(tape.member(source, NAME.url))),
     FILE,
   ],
   { action: 'refused', note: 'Chat servers take images by their address or as base64.' },
@@ -116,7 +156,7 @@ const IMAGE = new FieldTable(
   PASSES,
 );
 
-const HEADINGS = ['title', 'context'];
+const HEADINGS = [NAME.title, NAME.context];
 
 /** Writes title and context of a document, each on a line of its own, as the beginning of a text. */
 function writeHeadings(document: number): void {
@@ -141,10 +181,10 @@ const DOCUMENT_SOURCE = new TypeTable(
   'content[] (document).source',
   [
     carried('text', 'content[].text', 'Its `data`.', (source, document) => {
-      writeDocumentText(document, tape.member(source, 'data'));
+      writeDocumentText(document, tape.member(source, NAME.data));
     }),
     carried('content', 'content[]', 'Its `content`: a text, or texts and images.', (source, document) => {
-      const content = tape.member(source, 'content');
+      const content = tape.member(source, NAME.content);
       const hasHeadings = HEADINGS.some((name) => tape.isString(tape.member(document, name)));
       if (hasHeadings || !tape.isArray(content)) writeDocumentText(document, content);
       forEachItem(content, writePart);
@@ -172,7 +212,7 @@ const DOCUMENT = new FieldTable(
 
 function writeDocument(document: number): void {
   DOCUMENT.write(document);
-  const source = tape.member(document, 'source');
+  const source = tape.member(document, NAME.source);
   if (source < 0) throw untranslatable(tape, document, NOT_TEXT);
   DOCUMENT_SOURCE.write(source, document);
 }
@@ -194,11 +234,11 @@ const SEARCH_RESULT = new FieldTable(
 function writeSearchResult(result: number): void {
   SEARCH_RESULT.write(result);
   out.next(TEXT_PART);
-  inside(tape.member(result, 'title'));
+  inside(tape.member(result, NAME.title));
   out.latin1('\\n');
-  inside(tape.member(result, 'source'));
+  inside(tape.member(result, NAME.source));
   out.latin1('"}');
-  forEachItem(tape.member(result, 'content'), writePart);
+  forEachItem(tape.member(result, NAME.content), writePart);
 }
 
 /** The parts that are being written are in a result of a tool, whose images are collected for a message of the user. */
@@ -258,7 +298,7 @@ function writePart(part: number): void {
 
 /** The text of a part that says nothing else; `NONE` of any other part. `row`: that of the part. */
 function plainText(part: number, row: Field | undefined): number {
-  return row === TEXT_ROW && !TEXT.hasOthers(part) ? tape.member(part, 'text') : NONE;
+  return row === TEXT_ROW && !TEXT.hasOthers(part) ? tape.member(part, NAME.text) : NONE;
 }
 
 // Messages.
@@ -274,7 +314,7 @@ const CALL = new FieldTable(
       out.next('"function":{');
       out.carry('"name":', name);
       out.next('"arguments":"');
-      const input = tape.member(call, 'input');
+      const input = tape.member(call, NAME.input);
       if (input >= 0) out.quoted(input);
       else out.latin1('{}');
       out.latin1('"}');
@@ -308,8 +348,8 @@ const RESULT = new FieldTable(
 
 /** Writes a result of a tool as a message. Its images are added to `images`. */
 function writeResult(result: number): void {
-  const content = tape.member(result, 'content');
-  const isError = tape.isTrue(tape.member(result, 'is_error'));
+  const content = tape.member(result, NAME.content);
+  const isError = tape.isTrue(tape.member(result, NAME.is_error));
   out.next('{');
   RESULT.write(result);
   out.next('"content":');
@@ -449,7 +489,7 @@ function writeMessage(message: number): void {
     out.item(message);
     return;
   }
-  sortParts(tape.member(message, 'content'));
+  sortParts(tape.member(message, NAME.content));
   for (const result of results) writeResult(result);
   if (results.length === 0 || parts.length + images.length > 0) writeObject(MESSAGE, message);
 }
@@ -460,7 +500,7 @@ function writeMessages(messages: number, body: number): void {
     return;
   }
   out.next('"messages":[');
-  const system = tape.member(body, 'system');
+  const system = tape.member(body, NAME.system);
   if (system >= 0 && !tape.isEmpty(system)) {
     out.latin1('{"role":"system"');
     sortParts(system);
@@ -524,7 +564,7 @@ function writeTools(tools: number): void {
   if (tape.isEmpty(tools)) return;
   out.next('"tools":[');
   forEachItem(tools, (tool) => {
-    const type = tape.member(tool, 'type');
+    const type = tape.member(tool, NAME.type);
     if (tape.isObject(tool) && (type < 0 || tape.isNull(type))) writeTool(tool);
     else TOOLS.write(tool);
   });
@@ -543,23 +583,23 @@ const TOOL_CHOICE = new FieldTable(
     ),
     carried('name', 'tool_choice.function.name', 'The name of the tool.', null),
     carried('disable_parallel_tool_use', 'parallel_tool_calls', 'True as `false`.', (value) => {
-      if (tape.isTrue(value) && !isSaid('parallel_tool_calls')) out.next('"parallel_tool_calls":false');
+      if (tape.isTrue(value) && !isSaid(NAME.parallel_tool_calls)) out.next('"parallel_tool_calls":false');
     }),
   ],
   LEFT_OUT,
 );
 
 function writeToolChoice(choice: number, body: number): void {
-  const tools = tape.member(body, 'tools');
+  const tools = tape.member(body, NAME.tools);
   if (tools < 0 || tape.isEmpty(tools)) return;
-  const type = tape.member(choice, 'type');
-  const name = tape.member(choice, 'name');
+  const type = tape.member(choice, NAME.type);
+  const name = tape.member(choice, NAME.name);
   TOOL_CHOICE.write(choice);
-  if (tape.equals(type, 'auto') || tape.equals(type, 'none')) {
+  if (tape.name(type) === NAME.auto || tape.name(type) === NAME.none) {
     out.carry('"tool_choice":', type);
-  } else if (tape.equals(type, 'any')) {
+  } else if (tape.name(type) === NAME.any) {
     out.next('"tool_choice":"required"');
-  } else if (tape.equals(type, 'tool') && name >= 0) {
+  } else if (tape.name(type) === NAME.tool && name >= 0) {
     out.next('"tool_choice":{"type":"function","function":{"name":');
     out.value(name);
     out.latin1('}}');
@@ -571,13 +611,13 @@ function writeToolChoice(choice: number, body: number): void {
 // The body.
 
 /** Whether an object has a member that is not null. */
-function has(object: number, name: string): boolean {
+function has(object: number, name: number): boolean {
   const value = tape.member(object, name);
   return value >= 0 && !tape.isNull(value);
 }
 
 /** Whether the request has a field of the chat dialect under its own name, which then counts. */
-function isSaid(name: string): boolean {
+function isSaid(name: number): boolean {
   return tape.member(ROOT, name) >= 0;
 }
 
@@ -594,9 +634,9 @@ const THINKING_TYPES = new TypeTable(
       'reasoning_effort, chat_template_kwargs',
       '`enable_thinking: true`, and an effort by `budget_tokens`.',
       (thinking) => {
-        const budget = tape.number(tape.member(thinking, 'budget_tokens'));
+        const budget = tape.number(tape.member(thinking, NAME.budget_tokens));
         const effort = budget < LOW_BUDGET ? 'low' : budget < MEDIUM_BUDGET ? 'medium' : 'high';
-        const isKnown = isSaid('reasoning_effort') || has(tape.member(ROOT, 'output_config'), 'effort');
+        const isKnown = isSaid(NAME.reasoning_effort) || has(tape.member(ROOT, NAME.output_config), NAME.effort);
         if (budget >= 0 && !isKnown) out.next(`"reasoning_effort":"${effort}"`);
         writeTemplateSwitch(true);
       },
@@ -610,40 +650,40 @@ const THINKING_TYPES = new TypeTable(
 
 /** Writes `chat_template_kwargs` with the members that the request has there itself, which count. */
 function writeTemplateSwitch(enableThinking: boolean): void {
-  const own = tape.member(ROOT, 'chat_template_kwargs');
+  const own = tape.member(ROOT, NAME.chat_template_kwargs);
   if (own >= 0 && !tape.isObject(own) && !tape.isNull(own)) {
     out.carry('"chat_template_kwargs":', own);
     return;
   }
   out.next('"chat_template_kwargs":{');
-  if (tape.member(own, 'enable_thinking') < 0) out.next(`"enable_thinking":${enableThinking}`);
-  writeMembers(own, '');
+  if (tape.member(own, NAME.enable_thinking) < 0) out.next(`"enable_thinking":${enableThinking}`);
+  writeMembers(own);
   out.latin1('}');
 }
 
-/** Writes all members of an object but one. */
-function writeMembers(object: number, without: string): void {
+/** Writes all members of an object but those of one name. */
+function writeMembers(object: number, without = -1): void {
   if (!tape.isObject(object)) return;
   const end = tape.next(object);
   for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
-    if (!tape.equals(key, without)) out.member(key);
+    if (tape.name(key) !== without) out.member(key);
   }
 }
 
 /** Writes a JSON schema that the answer must match. */
 function writeFormat(format: number): void {
-  if (isSaid('response_format')) return;
-  const schema = tape.member(format, 'schema');
+  if (isSaid(NAME.response_format)) return;
+  const schema = tape.member(format, NAME.schema);
   if (schema < 0) {
     out.carry('"response_format":', format);
     return;
   }
   out.next('"response_format":{"type":"json_schema","json_schema":{');
-  const name = tape.member(format, 'name');
+  const name = tape.member(format, NAME.name);
   if (name >= 0) out.carry('"name":', name);
   else out.next('"name":"output"');
   out.carry('"schema":', schema);
-  const strict = tape.member(format, 'strict');
+  const strict = tape.member(format, NAME.strict);
   if (strict >= 0) out.carry('"strict":', strict);
   else out.next('"strict":true');
   out.latin1('}}');
@@ -654,7 +694,7 @@ const OUTPUT_CONFIG = new FieldTable(
   'output_config',
   [
     carried('effort', 'reasoning_effort', 'As it is; it counts before the budget of `thinking`.', (effort) => {
-      if (!isSaid('reasoning_effort')) out.carry('"reasoning_effort":', effort);
+      if (!isSaid(NAME.reasoning_effort)) out.carry('"reasoning_effort":', effort);
     }),
     carried('format', 'response_format.json_schema', 'With `strict: true`; its name is `output`.', writeFormat),
     dropped('task_budget', 'Counted by the vendor of the API over several requests.'),
@@ -667,7 +707,7 @@ const METADATA = new FieldTable(
   'metadata',
   [
     carried('user_id', 'user', 'As it is.', (user) => {
-      if (!isSaid('user')) out.carry('"user":', user);
+      if (!isSaid(NAME.user)) out.carry('"user":', user);
     }),
   ],
   LEFT_OUT,
@@ -687,23 +727,23 @@ const BODY = new FieldTable(
     passed('top_p', 'As it is.'),
     passed('top_k', 'Most servers read it.'),
     carried('stop_sequences', 'stop', 'As it is.', (stops) => {
-      if (!isSaid('stop') && !tape.isEmpty(stops)) out.carry('"stop":', stops);
+      if (!isSaid(NAME.stop) && !tape.isEmpty(stops)) out.carry('"stop":', stops);
     }),
     passed('stream', 'A stream also asks for usage: `stream_options.include_usage`.', (stream) => {
       out.carry('"stream":', stream);
       if (!tape.isTrue(stream)) return;
       out.next('"stream_options":{"include_usage":true');
-      writeMembers(tape.member(ROOT, 'stream_options'), 'include_usage');
+      writeMembers(tape.member(ROOT, NAME.stream_options), NAME.include_usage);
       out.latin1('}');
     }),
     passed('stream_options', 'As it is, but for `include_usage`.', (options, body) => {
-      if (!tape.isTrue(tape.member(body, 'stream'))) out.carry('"stream_options":', options);
+      if (!tape.isTrue(tape.member(body, NAME.stream))) out.carry('"stream_options":', options);
     }),
     carried('thinking', 'reasoning_effort, chat_template_kwargs', 'By its type.', (thinking) =>
       THINKING_TYPES.write(thinking),
     ),
     passed('chat_template_kwargs', 'Its `enable_thinking` counts before `thinking`.', (own, body) => {
-      const thinking = THINKING_TYPES.find(tape.member(body, 'thinking'));
+      const thinking = THINKING_TYPES.find(tape.member(body, NAME.thinking));
       if (thinking === undefined || thinking.action === 'dropped') out.carry('"chat_template_kwargs":', own);
     }),
     carried('output_config', 'reasoning_effort, response_format', 'By its members.', (config) =>
@@ -714,12 +754,12 @@ const BODY = new FieldTable(
       'response_format.json_schema',
       'The older name of `output_config.format`.',
       (format, body) => {
-        if (!has(tape.member(body, 'output_config'), 'format')) writeFormat(format);
+        if (!has(tape.member(body, NAME.output_config), NAME.format)) writeFormat(format);
       },
     ),
     carried('metadata', 'user', 'By its members.', (metadata) => METADATA.write(metadata)),
     carried('service_tier', 'service_tier', '`standard_only` is `default`.', (tier) => {
-      if (tape.equals(tier, 'standard_only')) out.next('"service_tier":"default"');
+      if (tape.name(tier) === NAME.standard_only) out.next('"service_tier":"default"');
       else out.carry('"service_tier":', tier);
     }),
     CACHE_CONTROL,

@@ -1,7 +1,7 @@
 // What a response object repeats of its request, and what the answer needs to know of the request's tools. Values are copied as
 // they were written; what the request leaves out or sets to null has the default of the official API.
 
-import { memberOf, readString, scanMembers } from '../json-scan.ts';
+import { readString, scanMembers } from '../json-scan.ts';
 import { found, memberTable } from '../member-table.ts';
 import { JsonTape } from '../json-tape.ts';
 
@@ -80,10 +80,10 @@ export function repeatedSpans(tape: JsonTape): readonly number[] {
   const spans = MEMBERS.absent.slice();
   for (let key = tape.first(JsonTape.ROOT), end = tape.next(JsonTape.ROOT); key < end;) {
     const value = tape.valueOf(key);
-    const member = memberOf(tape.body, tape.start(key), tape.end(key), MEMBERS);
-    if (member !== undefined) {
-      spans[member.at] = tape.start(value);
-      spans[member.at + 1] = tape.end(value);
+    const place = MEMBERS.places[tape.name(key)] as number;
+    if (place >= 0) {
+      spans[2 * place] = tape.start(value);
+      spans[2 * place + 1] = tape.end(value);
     }
     key = tape.next(value);
   }

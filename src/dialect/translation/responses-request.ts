@@ -2,6 +2,7 @@
 // they are written. What would change the answer if it were left out is refused by name.
 
 import { bodyTape as tape } from '../body-scan.ts';
+import { nameId, nameIds, nameOf } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
 import {
@@ -23,6 +24,51 @@ import { ResponsesAnswer } from './responses-answer.ts';
 import type { AnswerTranslator, Repeats } from './translation.ts';
 
 const { NONE, ROOT } = JsonTape;
+const NAME = nameIds(
+  'action',
+  'allowed_tools',
+  'arguments',
+  'assistant',
+  'auto',
+  'call_id',
+  'client',
+  'content',
+  'definition',
+  'description',
+  'developer',
+  'execution',
+  'external_web_access',
+  'file_data',
+  'filename',
+  'format',
+  'id',
+  'image_url',
+  'input',
+  'input_text',
+  'instructions',
+  'local_shell',
+  'logprobs',
+  'message.output_text.logprobs',
+  'mode',
+  'name',
+  'namespace',
+  'none',
+  'output',
+  'parallel_tool_calls',
+  'refusal',
+  'response_format',
+  'role',
+  'summary',
+  'syntax',
+  'system',
+  'text',
+  'tool_choice',
+  'tool_search',
+  'tools',
+  'top_logprobs',
+  'type',
+  'user',
+);
 
 /** A text: a string of the tape, or text of the program. */
 type Text = number | string;
@@ -86,22 +132,21 @@ function writeRequest(): Buffer {
 // === What is read and written again and again ===
 
 /** The value of a member that is there and not null; else `NONE`. */
-function present(object: number, name: string): number {
+function present(object: number, name: number): number {
   const value = tape.member(object, name);
   return value === NONE || tape.isNull(value) ? NONE : value;
 }
 
 /** A string that an object must have. */
-function stringIn(object: number, name: string): number {
+function stringIn(object: number, name: number): number {
   const value = present(object, name);
-  if (value === NONE) throw untranslatable(tape, object, `It has no \`${name}\`.`);
+  if (value === NONE) throw untranslatable(tape, object, `It has no \`${nameOf(name)}\`.`);
   if (!tape.isString(value)) throw untranslatable(tape, value, 'It is no text.');
   return value;
 }
 
-function isOfType(object: number, type: string): boolean {
-  const value = tape.member(object, 'type');
-  return value !== NONE && tape.equals(value, type);
+function isOfType(object: number, type: number): boolean {
+  return tape.name(tape.member(object, NAME.type)) === type;
 }
 
 /** Calls `visit` for each element of a list. Any other value is refused. */
@@ -157,7 +202,7 @@ function addImage(part: number): void {
 function writeImage(part: number): void {
   out.next('{"type":"image_url","image_url":{');
   IMAGE.write(part);
-  stringIn(part, 'image_url');
+  stringIn(part, NAME.image_url);
   out.latin1('}}');
 }
 
@@ -165,11 +210,11 @@ const TEXT_FILE = /^data:(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|yaml)\
 
 function addFile(part: number): void {
   FILE.write(part);
-  const url = tape.string(stringIn(part, 'file_data')) ?? '';
+  const url = tape.string(stringIn(part, NAME.file_data)) ?? '';
   const head = TEXT_FILE.exec(url);
   if (head === null) throw untranslatable(tape, part, 'Only a text file, as a base64 data URL, can be carried.');
   const text = Buffer.from(url.slice(head[0].length), 'base64').toString('utf8');
-  const name = tape.string(tape.member(part, 'filename')) ?? '';
+  const name = tape.string(tape.member(part, NAME.filename)) ?? '';
   addText(name === '' ? text : `${name}\n${text}`);
 }
 
@@ -178,13 +223,13 @@ const PARTS = new TypeTable(
   'input[].content[]',
   [
     carried('input_text', 'messages[].content', 'A text part; the only part of a message becomes a string.', (part) =>
-      addText(stringIn(part, 'text')),
+      addText(stringIn(part, NAME.text)),
     ),
     carried('output_text', 'messages[].content', 'Text. Annotations and log-probabilities are dropped.', (part) =>
-      addText(stringIn(part, 'text')),
+      addText(stringIn(part, NAME.text)),
     ),
-    carried('text', 'messages[].content', 'Text.', (part) => addText(stringIn(part, 'text'))),
-    carried('refusal', 'messages[].content', 'Its text.', (part) => addText(stringIn(part, 'refusal'))),
+    carried('text', 'messages[].content', 'Text.', (part) => addText(stringIn(part, NAME.text))),
+    carried('refusal', 'messages[].content', 'Its text.', (part) => addText(stringIn(part, NAME.refusal))),
     carried('input_image', 'messages[].content[] image_url', 'An image by URL or as a data URL.', addImage),
     carried('input_file', 'messages[].content', 'A text file, decoded; other files are refused.', addFile),
     refused('input_audio', 'Audio is not carried.'),
@@ -227,12 +272,12 @@ const FILE = new FieldTable(
 // === Messages ===
 
 function writeConversation(): void {
-  const instructions = present(ROOT, 'instructions');
+  const instructions = present(ROOT, NAME.instructions);
   if (instructions !== NONE) {
     pending = 'system';
-    texts.push(stringIn(ROOT, 'instructions'));
+    texts.push(stringIn(ROOT, NAME.instructions));
   }
-  const input = present(ROOT, 'input');
+  const input = present(ROOT, NAME.input);
   if (input !== NONE && tape.isString(input)) writeUser(input);
   else if (input !== NONE) each(input, readItem);
   flush();
@@ -241,18 +286,18 @@ function writeConversation(): void {
 function readItem(item: number): void {
   const row = ITEMS.find(item);
   if (row?.write != null) row.write(item, item);
-  else if (row === undefined && tape.isObject(item) && tape.member(item, 'type') === NONE) readMessage(item);
+  else if (row === undefined && tape.isObject(item) && tape.member(item, NAME.type) === NONE) readMessage(item);
   else ITEMS.write(item);
 }
 
 function readMessage(item: number): void {
-  const role = stringIn(item, 'role');
-  const content = present(item, 'content');
-  if (tape.equals(role, 'user')) writeUser(content);
-  else if (tape.equals(role, 'assistant')) {
+  const role = stringIn(item, NAME.role);
+  const content = present(item, NAME.content);
+  if (tape.name(role) === NAME.user) writeUser(content);
+  else if (tape.name(role) === NAME.assistant) {
     beginAssistant();
     collect(content, 'A message of the assistant');
-  } else if (tape.equals(role, 'system') || tape.equals(role, 'developer')) {
+  } else if (tape.name(role) === NAME.system || tape.name(role) === NAME.developer) {
     if (pending !== 'system') flush();
     pending = 'system';
     collect(content, 'A system message');
@@ -267,7 +312,7 @@ function writeUser(content: number): void {
   else {
     const first = tape.first(content);
     const isAlone = tape.isArray(content) && tape.next(first) === tape.next(content) && isText(first);
-    if (isAlone) out.value(stringIn(first, 'text'));
+    if (isAlone) out.value(stringIn(first, NAME.text));
     else {
       out.latin1('[');
       isWritingParts = true;
@@ -279,7 +324,7 @@ function writeUser(content: number): void {
 }
 
 function isText(part: number): boolean {
-  return isOfType(part, 'input_text') || isOfType(part, 'text');
+  return isOfType(part, NAME.input_text) || isOfType(part, NAME.text);
 }
 
 function writePart(part: number): void {
@@ -323,19 +368,19 @@ function readThoughts(parts: number): void {
 }
 
 function readThought(part: number): void {
-  thoughts.push(stringIn(part, 'text'));
+  thoughts.push(stringIn(part, NAME.text));
 }
 
 function writeResult(item: number): void {
   beginResult(item);
-  collect(present(item, 'output'), '');
+  collect(present(item, NAME.output), '');
   endResult();
 }
 
 /** What a search has found becomes tools of the request; its result are their names. */
 function writeFoundTools(item: number): void {
   beginResult(item);
-  const tools = present(item, 'tools');
+  const tools = present(item, NAME.tools);
   if (tools !== NONE) {
     foundTools.push(tools);
     nameTools(tools, NONE);
@@ -345,9 +390,9 @@ function writeFoundTools(item: number): void {
 
 function nameTools(tools: number, namespace: number): void {
   each(tools, (tool) => {
-    if (isOfType(tool, 'namespace')) {
-      const inner = present(tool, 'tools');
-      if (inner !== NONE) nameTools(inner, stringIn(tool, 'name'));
+    if (isOfType(tool, NAME.namespace)) {
+      const inner = present(tool, NAME.tools);
+      if (inner !== NONE) nameTools(inner, stringIn(tool, NAME.name));
     } else texts.push(functionName(tool, namespace));
   });
 }
@@ -432,7 +477,7 @@ const REASONING_ITEM = new FieldTable(
       'messages[].reasoning_content',
       'Text of its parts, where there is no content.',
       (parts, item) => {
-        if (!hasParts(item, 'content')) readThoughts(parts);
+        if (!hasParts(item, NAME.content)) readThoughts(parts);
       },
     ),
     carried(
@@ -440,7 +485,7 @@ const REASONING_ITEM = new FieldTable(
       'messages[].reasoning_content',
       'Where there is no text, and the gateway has written it; what other servers have encrypted is left out.',
       (opaque, item) => {
-        if (hasParts(item, 'content') || hasParts(item, 'summary')) return;
+        if (hasParts(item, NAME.content) || hasParts(item, NAME.summary)) return;
         const text = reasoningIn(tape.string(opaque) ?? '');
         if (text !== undefined) thoughts.push(text);
       },
@@ -449,7 +494,7 @@ const REASONING_ITEM = new FieldTable(
   OTHER_ITEM_FIELDS,
 );
 
-function hasParts(item: number, name: string): boolean {
+function hasParts(item: number, name: number): boolean {
   const parts = present(item, name);
   return parts !== NONE && !tape.isEmpty(parts);
 }
@@ -463,8 +508,8 @@ function readReasoning(item: number): void {
 
 /** The id that a call and its result share. The result of a shell call has it as its own. */
 function callId(item: number): number {
-  const id = present(item, 'call_id');
-  return id !== NONE && tape.isString(id) ? id : stringIn(item, id === NONE ? 'id' : 'call_id');
+  const id = present(item, NAME.call_id);
+  return id !== NONE && tape.isString(id) ? id : stringIn(item, id === NONE ? NAME.id : NAME.call_id);
 }
 
 /** The beginning of a call, up to the name of its function. */
@@ -476,31 +521,31 @@ function beginCall(item: number): void {
 
 function writeFunctionCall(item: number): void {
   beginCall(item);
-  writeName(item, present(item, 'namespace'));
+  writeName(item, present(item, NAME.namespace));
   out.latin1(',"arguments":');
-  writeArguments(present(item, 'arguments'));
+  writeArguments(present(item, NAME.arguments));
   out.latin1('}}');
 }
 
 function writeCustomCall(item: number): void {
   beginCall(item);
-  writeName(item, present(item, 'namespace'));
+  writeName(item, present(item, NAME.namespace));
   out.latin1(String.raw`,"arguments":"{\"input\":`);
-  out.quoted(stringIn(item, 'input'));
+  out.quoted(stringIn(item, NAME.input));
   out.latin1('}"}}');
 }
 
 function writeShellCall(item: number): void {
   beginCall(item);
   out.latin1('"local_shell","arguments":');
-  writeAction(tape.member(item, 'action'));
+  writeAction(tape.member(item, NAME.action));
   out.latin1('}}');
 }
 
 function writeSearchCall(item: number): void {
   beginCall(item);
   out.latin1('"tool_search","arguments":');
-  writeArguments(present(item, 'arguments'));
+  writeArguments(present(item, NAME.arguments));
   out.latin1('}}');
 }
 
@@ -520,7 +565,7 @@ function writeAction(action: number): void {
   let isFirst = true;
   if (action !== NONE && tape.isObject(action)) {
     for (let key = tape.first(action), end = tape.next(action); key < end; key = tape.next(tape.valueOf(key))) {
-      if (tape.equals(key, 'type')) continue;
+      if (tape.name(key) === NAME.type) continue;
       if (!isFirst) out.latin1(',');
       isFirst = false;
       out.quoted(key);
@@ -602,7 +647,7 @@ const ITEMS = new TypeTable(
       writeFoundTools,
     ),
     carried('additional_tools', 'tools', 'The tools are added to `tools`.', (item) => {
-      const tools = present(item, 'tools');
+      const tools = present(item, NAME.tools);
       if (tools !== NONE) foundTools.push(tools);
     }),
     carried('reasoning', 'messages[].reasoning_content', 'In the assistant message that follows.', readReasoning),
@@ -632,9 +677,9 @@ const LOCAL_SHELL =
   '"required":["command"],"additionalProperties":false}';
 
 function writeTools(): void {
-  const tools = present(ROOT, 'tools');
-  const choice = present(ROOT, 'tool_choice');
-  if (choice !== NONE && isOfType(choice, 'allowed_tools')) readAllowed(choice);
+  const tools = present(ROOT, NAME.tools);
+  const choice = present(ROOT, NAME.tool_choice);
+  if (choice !== NONE && isOfType(choice, NAME.allowed_tools)) readAllowed(choice);
   if (foundTools.length > 0) written = new Set();
   const { length } = out;
   out.latin1(',"tools":[');
@@ -645,7 +690,7 @@ function writeTools(): void {
   if (hasTools) out.latin1(']');
   else out.takeBack(length);
   if (choice !== NONE) writeChoice(choice, hasTools);
-  const parallel = present(ROOT, 'parallel_tool_calls');
+  const parallel = present(ROOT, NAME.parallel_tool_calls);
   // Servers refuse it without tools.
   if (parallel !== NONE && hasTools) out.carry('"parallel_tool_calls":', parallel);
 }
@@ -692,18 +737,18 @@ function writeCustom(tool: number): void {
 
 /** What a text has to look like is said in the description: functions have no grammars. */
 function writeGrammar(format: number, tool: number): void {
-  const definition = present(format, 'definition');
+  const definition = present(format, NAME.definition);
   if (definition === NONE) return;
-  const description = present(tool, 'description');
+  const description = present(tool, NAME.description);
   out.next('"description":"');
   if (description !== NONE) {
-    out.inside(stringIn(tool, 'description'));
+    out.inside(stringIn(tool, NAME.description));
     out.latin1(String.raw`\n\n`);
   }
   out.latin1('The input follows this grammar (');
-  out.inside(stringIn(format, 'syntax'));
+  out.inside(stringIn(format, NAME.syntax));
   out.latin1(String.raw`):\n`);
-  out.inside(stringIn(format, 'definition'));
+  out.inside(stringIn(format, NAME.definition));
   out.latin1('"');
 }
 
@@ -722,19 +767,18 @@ function writeToolSearch(tool: number): void {
 }
 
 function leaveOutWebSearch(tool: number): void {
-  const access = tape.member(tool, 'external_web_access');
+  const access = tape.member(tool, NAME.external_web_access);
   if (access === NONE || !tape.isFalse(access)) throw untranslatableType(tape, tool, HOSTED_TOOL);
 }
 
 function isClients(tool: number): boolean {
-  const execution = present(tool, 'execution');
-  return execution !== NONE && tape.equals(execution, 'client');
+  return tape.name(tape.member(tool, NAME.execution)) === NAME.client;
 }
 
 function writeNamespace(tool: number): void {
   const outer = namespace;
-  namespace = stringIn(tool, 'name');
-  const tools = present(tool, 'tools');
+  namespace = stringIn(tool, NAME.name);
+  const tools = present(tool, NAME.tools);
   if (tools !== NONE) writeList(tools);
   namespace = outer;
 }
@@ -744,15 +788,15 @@ const IN_NAMESPACE = '__';
 
 /** The name of the function that stands for a tool. */
 function functionName(tool: number, namespace: number): string {
-  if (isOfType(tool, 'local_shell')) return 'local_shell';
-  if (isOfType(tool, 'tool_search')) return 'tool_search';
-  const name = tape.string(stringIn(tool, 'name')) ?? '';
+  if (isOfType(tool, NAME.local_shell)) return 'local_shell';
+  if (isOfType(tool, NAME.tool_search)) return 'tool_search';
+  const name = tape.string(stringIn(tool, NAME.name)) ?? '';
   return namespace === NONE ? name : (tape.string(namespace) ?? '') + IN_NAMESPACE + name;
 }
 
 /** Writes that name of a tool, of the tool of a call, or of the one that is chosen. */
 function writeName(object: number, namespace: number): void {
-  const name = stringIn(object, 'name');
+  const name = stringIn(object, NAME.name);
   out.latin1('"');
   if (namespace !== NONE) {
     out.inside(namespace);
@@ -789,7 +833,7 @@ const CUSTOM = new FieldTable(
     carried('type', 'type', 'A function.', null),
     carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
     carried('description', 'function.description', 'What it does.', (description, tool) => {
-      if (present(present(tool, 'format'), 'definition') === NONE) out.carry('"description":', description);
+      if (present(present(tool, NAME.format), NAME.definition) === NONE) out.carry('"description":', description);
     }),
     carried('format', 'function.description', 'A grammar is appended to the description.', writeGrammar),
   ],
@@ -840,8 +884,8 @@ const TOOLS = new TypeTable(
 
 function writeChosen(choice: number): void {
   out.next('"tool_choice":{"type":"function","function":{"name":');
-  if (isOfType(choice, 'local_shell')) out.latin1('"local_shell"');
-  else writeName(choice, present(choice, 'namespace'));
+  if (isOfType(choice, NAME.local_shell)) out.latin1('"local_shell"');
+  else writeName(choice, present(choice, NAME.namespace));
   out.latin1('}}');
 }
 
@@ -853,7 +897,7 @@ const CHOICES = new TypeTable(
     carried('custom', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('local_shell', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('allowed_tools', 'tools', 'Only these tools are sent, and its `mode` is the choice.', (choice) =>
-      out.carry('"tool_choice":', stringIn(choice, 'mode')),
+      out.carry('"tool_choice":', stringIn(choice, NAME.mode)),
     ),
   ],
   { action: 'refused', note: 'Only a tool that the client runs can be chosen.' },
@@ -862,11 +906,11 @@ const CHOICES = new TypeTable(
 /** Reads the names of the tools that may be called. */
 function readAllowed(choice: number): void {
   const names = new Set<string>();
-  const tools = present(choice, 'tools');
+  const tools = present(choice, NAME.tools);
   if (tools === NONE) throw untranslatable(tape, choice, 'It has no `tools`.');
   each(tools, (tool) => {
     if (CHOICES.find(tool)?.write !== writeChosen) throw untranslatable(tape, tool, CHOICES.others.note);
-    names.add(functionName(tool, present(tool, 'namespace')));
+    names.add(functionName(tool, present(tool, NAME.namespace)));
   });
   allowed = names;
 }
@@ -874,7 +918,7 @@ function readAllowed(choice: number): void {
 function writeChoice(choice: number, hasTools: boolean): void {
   if (!tape.isString(choice)) CHOICES.write(choice);
   // Without tools servers refuse even these words.
-  else if (hasTools || !(tape.equals(choice, 'auto') || tape.equals(choice, 'none')))
+  else if (hasTools || !(tape.name(choice) === NAME.auto || tape.name(choice) === NAME.none))
     out.carry('"tool_choice":', choice);
 }
 
@@ -883,8 +927,9 @@ function writeChoice(choice: number, hasTools: boolean): void {
 /** Carries a value to a member that the client may have written under its chat name, which counts then. */
 function carriedOption(name: string, to: string, note: string): Field {
   const key = jsonKey(to);
+  const own = nameId(to);
   return carried(name, to, note, (value) => {
-    if (tape.member(ROOT, to) === NONE) out.carry(key, value);
+    if (tape.member(ROOT, own) === NONE) out.carry(key, value);
   });
 }
 
@@ -934,7 +979,7 @@ const TEXT = new FieldTable(
   'text',
   [
     carried('format', 'response_format', 'Output format.', (format) => {
-      if (tape.member(ROOT, 'response_format') === NONE) FORMATS.write(format);
+      if (tape.member(ROOT, NAME.response_format) === NONE) FORMATS.write(format);
     }),
     carriedOption('verbosity', 'verbosity', 'Length of the text.'),
   ],
@@ -944,11 +989,11 @@ const TEXT = new FieldTable(
 function writeInclude(include: number): void {
   let asks = false;
   each(include, (name) => {
-    asks ||= tape.equals(name, 'message.output_text.logprobs');
+    asks ||= tape.name(name) === NAME['message.output_text.logprobs'];
   });
-  if (!asks || tape.member(ROOT, 'logprobs') !== NONE) return;
+  if (!asks || tape.member(ROOT, NAME.logprobs) !== NONE) return;
   out.latin1(',"logprobs":true');
-  const count = present(ROOT, 'top_logprobs');
+  const count = present(ROOT, NAME.top_logprobs);
   if (count !== NONE) out.carry('"top_logprobs":', count);
 }
 

@@ -9,8 +9,12 @@ import {
   TypeTable,
   untranslatable,
 } from '../../../src/dialect/translation/field-table.ts';
+import { nameIds } from '../../../src/dialect/json-names.ts';
 import { JsonTape } from '../../../src/dialect/json-tape.ts';
 import { JsonWriter } from '../../../src/dialect/translation/json-writer.ts';
+
+// Known before texts are read.
+const NAME = nameIds('a', 'b', 'c', 'note');
 
 const tape = new JsonTape();
 const out = new JsonWriter(tape);
@@ -23,7 +27,7 @@ const PARTS = new TypeTable(
     passed('text', 'Is the same.'),
     carried('note_*', 'part', 'Becomes a text.', (part) => {
       out.next('{"type":"text","text":');
-      out.value(tape.member(part, 'note'));
+      out.value(tape.member(part, NAME.note));
       out.latin1('}');
     }),
     dropped('mark', 'Says nothing.'),
@@ -66,7 +70,8 @@ t.test('writes fields in the order of the rows, and those without a row behind t
   out.latin1('{');
   BODY.write(JsonTape.ROOT);
   out.latin1('}');
-  t.equal(out.take().toString(), '{"model":"m","max_limit":10,"top_k":40,"min_p": 0.10,"min_p":0.2}');
+  const expected = String.raw`{"\u006dodel":"m","max_limit":10,"top_k":40,"min_p": 0.10,"min_p":0.2}`;
+  t.equal(out.take().toString(), expected, 'a field that keeps its name is as it was written');
   t.strictSame(written(BODY, {}), {});
   t.end();
 });
@@ -127,8 +132,8 @@ t.test('passes, drops or refuses what has no row', (t) => {
 
 t.test('names a value anywhere in the body', (t) => {
   tape.read(Buffer.from('{"a":[{"b":{"c":1}}]}'));
-  const item = tape.first(tape.member(JsonTape.ROOT, 'a'));
-  const value = tape.member(tape.member(item, 'b'), 'c');
+  const item = tape.first(tape.member(JsonTape.ROOT, NAME.a));
+  const value = tape.member(tape.member(item, NAME.b), NAME.c);
   t.match(untranslatable(tape, value, 'Is a number.'), {
     code: 'HR_REQUEST_UNTRANSLATABLE',
     status: 422,
