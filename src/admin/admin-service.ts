@@ -311,15 +311,15 @@ async function requirePayment(ledger: Ledger, id: string): Promise<Payment> {
   return payment;
 }
 
-async function decide(ledger: Ledger, deps: AdminServiceDeps, id: string, fields: Fields): Promise<PaymentView> {
+async function decide(ledger: Ledger, id: string, fields: Fields): Promise<PaymentView> {
   const { force, transaction } = readPaymentDecision(fields);
   const payment = await requirePayment(ledger, id);
   const { state, validUntilMs } = payment;
-  if (transaction === null && state === 'submitted' && validUntilMs > deps.dateMs() && !force) {
+  if (transaction === null && state === 'submitted' && validUntilMs > ledger.dateMs() && !force) {
     const until = paymentView(payment).valid_until;
     throw refuse('not_settled', `is refused until ${until}, when the signature ends: the money can still move`);
   }
-  if (isServed(payment, deps.dateMs())) {
+  if (isServed(payment, ledger.dateMs())) {
     const message = `Payment '${payment.id}' is decided by the gateway that serves its request; try again when it is over`;
     throw new LedgerError('payment-settled', message);
   }
@@ -393,7 +393,7 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     acts: async (fields) => (await ledger.adminActs.list(readActQuery(fields))).map(actView),
     payments: async (fields) => (await ledger.listPayments(readPaymentQuery(fields))).map(paymentView),
     payment: async (id) => paymentView(await requirePayment(ledger, id)),
-    decidePayment: (id, fields) => decide(ledger, deps, id, fields),
+    decidePayment: (id, fields) => decide(ledger, id, fields),
     deliveries: async (fields) => (await ledger.webhooks.list(readDeliveryQuery(fields))).map(deliveryView),
     async redeliver(message, fields) {
       const endpoint = readRedelivery(fields);

@@ -159,13 +159,12 @@ export class BillingService {
       ledger: ledgerNow,
       settings: recordSettings(settings),
       tag: randomUUID().replaceAll('-', ''),
-      epochMs,
       metrics: this.#metrics,
       onProblem,
       onOver,
     });
     this.requestLog = system.spawn(recording, { name: 'requestLog', mailbox: MAILBOX });
-    const dateMs = (): number => Math.floor(epochMs());
+    const dateMs = (): number => this.#ledger?.dateMs() ?? Math.floor(epochMs());
     const ledger = this.#opened.promise;
     this.#service = startPayments({ system, ledger, settings: settings.payments, clock, dateMs, log });
     this.payments = this.#service?.ref ?? null;
@@ -446,7 +445,7 @@ export class BillingService {
 
   /** Audits the ledger and removes what is too old. Gateways that share a store repeat little: audited days are not read again. */
   #maintain(ledger: Ledger): void {
-    const { epochMs, log } = this.#options;
+    const { log } = this.#options;
     const { auditMs } = this.#retention;
     if (this.#maintenance !== null) this.#timers.cancel(this.#maintenance);
     this.#maintenance = null;
@@ -458,7 +457,7 @@ export class BillingService {
         const { movements, problems, sound } = await ledger.audit();
         if (sound) log.info({ movements: Number(movements) }, 'the ledger was audited: it is sound');
         else log.error({ problems }, 'the ledger was audited: it does not add up');
-        const { kept, leases, months } = await ledger.prune(chargesMs === null ? null : epochMs() - chargesMs);
+        const { kept, leases, months } = await ledger.prune(chargesMs === null ? null : ledger.dateMs() - chargesMs);
         if (months.length > 0 || leases > 0) log.info({ months, leases }, 'old charges and leases were removed');
         if (kept.length > 0) log.warn({ months: kept }, 'old charges are kept: their days were not found sound');
       };

@@ -46,7 +46,7 @@ export type {
   ResponseStatus,
   StoredResponse,
 } from './ledger/response-records.ts';
-export type { WebhookDelivery, WebhookDeliveryQuery } from './ledger/webhook-records.ts';
+export type { WebhookDelivery, WebhookDeliveryQuery, WebhookOutcome } from './ledger/webhook-records.ts';
 export type {
   Account,
   AuditReport,

@@ -33,8 +33,6 @@ export interface RequestLogDeps {
   readonly settings: RequestLogSettings;
   /** Tells the ids of this process from those of others. */
   readonly tag: string;
-  /** Milliseconds since 1970. */
-  readonly epochMs: () => number;
   readonly metrics: Pick<LedgerMetrics, 'recordsDropped'>;
   readonly onProblem: (error: unknown, what: string) => void;
   /** A problem that happened again and again is over. */
@@ -191,7 +189,8 @@ class RequestLog {
   #prune(): void {
     const { rows, retentionMs } = this.#settings;
     const counts = this.#rounds++ % COUNT_EVERY === 0;
-    const pruned = this.#deps.ledger()?.requests.prune(this.#deps.epochMs() - retentionMs, counts ? rows : null);
+    const ledger = this.#deps.ledger();
+    const pruned = ledger?.requests.prune(ledger.dateMs() - retentionMs, counts ? rows : null);
     pruned?.catch((error: unknown) => this.#deps.onProblem(error, 'old records of requests could not be removed'));
   }
 }

@@ -4,7 +4,8 @@
 
 import { createHmac } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
-import { type Ledger, printUsd, type WebhookDelivery } from '../billing/index.ts';
+import { type Ledger, printUsd, type WebhookDelivery, type WebhookOutcome } from '../billing/index.ts';
+import { isServed } from '../billing/main-thread.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { createGuard, GuardedClient } from '../fetch/main-thread.ts';
@@ -61,6 +62,8 @@ const BACKOFF_MS: readonly number[] = [
 /** Share of a pause that is drawn at random, so that endpoints that return are not met all at once. */
 const JITTER = 0.2;
 
+const LONGEST_PAUSES_MS: readonly number[] = BACKOFF_MS.map((pauseMs) => pauseMs * (1 + JITTER / 2));
+
 const SECRET_PREFIX = 'whsec_';
 
 /** Value of `webhook-signature`. `secrets`: one, or several with blanks between them while they are changed. */
@@ -79,8 +82,6 @@ interface Connection {
   readonly client: GuardedClient;
   readonly guard: ReturnType<typeof createGuard>;
 }
-
-type Outcome = Parameters<Ledger['webhooks']['attempted']>[1];
 
 export class WebhookSender {
   readonly #options: WebhookSenderOptions;
@@ -162,14 +163,14 @@ export class WebhookSender {
   }
 
   async #tick(): Promise<void> {
-    const { clock, epochMs, instance } = this.#options;
+    const { clock, instance } = this.#options;
     const ledger = this.#options.ledger();
     const names = Object.keys(this.#settings.endpoints);
     if (ledger === null || this.#closing.signal.aborted) return;
     const nowMs = clock.now();
     if (nowMs >= this.#renewAtMs) {
       this.#leads = false;
-      this.#leads = await ledger.webhooks.lead(instance, Math.floor(epochMs()) + LEASE_MS);
+      this.#leads = await ledger.webhooks.lead(instance, LEASE_MS);
       this.#renewAtMs = nowMs + RENEW_MS;
     }
     if (!this.#leads) return;
@@ -181,7 +182,7 @@ export class WebhookSender {
     await ledger.webhooks.fanOut((type) => this.#endpointsOf(type));
     // What is under way now may end before the answer comes, which would show it as due still.
     const busy = new Set(this.#inFlight.keys());
-    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2)) {
+    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2, LONGEST_PAUSES_MS)) {
       if (!busy.has(nameOf(delivery))) this.#send(ledger, delivery);
     }
   }
@@ -193,9 +194,10 @@ export class WebhookSender {
   }
 
   async #doChores(ledger: Ledger): Promise<void> {
-    const nowMs = this.#options.epochMs();
     for (const payment of await ledger.paymentsIn('submitted')) {
-      if (payment.changedMs > nowMs - OPEN_PAYMENT_MS) continue;
+      const nowMs = ledger.dateMs();
+      // A date in the future is of a clock that was ahead.
+      if (Math.abs(nowMs - payment.changedMs) < OPEN_PAYMENT_MS || isServed(payment, nowMs)) continue;
       const { amount, id, network, payer } = payment;
       const data = { payment: id, network, payer, amount_usd: printUsd(amount) };
       await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: `payment-open-${id}`, data });
@@ -203,7 +205,7 @@ export class WebhookSender {
     const { endpoints, retentionMs } = this.#settings;
     // An endpoint that is added later gets what happens from then on.
     if (Object.keys(endpoints).length === 0) await ledger.webhooks.fanOut(() => []);
-    await ledger.webhooks.prune(nowMs - retentionMs, Object.keys(endpoints));
+    await ledger.webhooks.prune(retentionMs, Object.keys(endpoints));
   }
 
   #send(ledger: Ledger, delivery: WebhookDelivery): void {
@@ -227,7 +229,7 @@ export class WebhookSender {
   }
 
   /** Null: the process closes, and the delivery stays due. */
-  async #attempt(delivery: WebhookDelivery): Promise<Outcome | null> {
+  async #attempt(delivery: WebhookDelivery): Promise<WebhookOutcome | null> {
     const { epochMs } = this.#options;
     const endpoint = this.#settings.endpoints[delivery.endpoint];
     const { client, guard } = this.#connection;
@@ -257,21 +259,18 @@ export class WebhookSender {
     }
   }
 
-  #judge(delivery: WebhookDelivery, status: number): Outcome {
-    const nowMs = Math.floor(this.#options.epochMs());
+  #judge(delivery: WebhookDelivery, status: number): WebhookOutcome {
     const result = `HTTP ${status}`;
-    if (status >= 200 && status < 300) return { state: 'delivered', dueMs: nowMs, result };
+    if (status >= 200 && status < 300) return { state: 'delivered', pauseMs: 0, result };
     // The receiver is gone for good (Standard Webhooks).
-    if (status === 410) return { state: 'failed', dueMs: nowMs, result };
+    if (status === 410) return { state: 'failed', pauseMs: 0, result };
     return this.#again(delivery, result);
   }
 
-  #again({ attempts }: WebhookDelivery, result: string): Outcome {
-    const nowMs = Math.floor(this.#options.epochMs());
+  #again({ attempts }: WebhookDelivery, result: string): WebhookOutcome {
     const pauseMs = BACKOFF_MS[attempts];
-    if (pauseMs === undefined) return { state: 'failed', dueMs: nowMs, result };
-    const jittered = pauseMs * (1 - JITTER / 2 + this.#options.random() * JITTER);
-    return { state: 'pending', dueMs: nowMs + Math.floor(jittered), result };
+    if (pauseMs === undefined) return { state: 'failed', pauseMs: 0, result };
+    return { state: 'pending', pauseMs: pauseMs * (1 - JITTER / 2 + this.#options.random() * JITTER), result };
   }
 }
 

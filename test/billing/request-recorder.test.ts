@@ -32,7 +32,6 @@ function startLog(t: Test, ledger: () => Ledger | null, problems: string[]): Ref
       ledger,
       settings: { retentionMs: 86_400_000, rows: 1_000_000 },
       tag: 'tagtag',
-      epochMs: () => START_MS,
       metrics: { recordsDropped: () => problems.push('dropped') },
       onProblem: (error, what) => problems.push(`${what}: ${(error as Error).message}`),
     }),

@@ -184,7 +184,7 @@ for (const name of STORES) {
       const [delivery] = await store.ledger.webhooks.list({});
       results.push(delivery?.result ?? '');
       t.equal(delivery?.state, 'pending');
-      t.equal((await store.ledger.webhooks.due(['billing'], 1)).length, 0, 'not at once');
+      t.equal((await store.ledger.webhooks.due(['billing'], 1, [pauseMs, pauseMs, pauseMs])).length, 0, 'not at once');
       sending.pass(pauseMs);
     }
     await working('the fourth', sending, async () => (await attempts()) === 4);
@@ -343,6 +343,34 @@ for (const name of STORES) {
     t.equal(receiver.received.length, 1);
   });
 
+  t.test(`${name}: a message that was put off by a clock ahead goes on when the clock is set back`, async (t) => {
+    const store = await open(t, name);
+    const receiver = await startReceiver(t);
+    receiver.answers.push((res) => res.writeHead(500).end());
+    const sending = startSender(t, store, endpoints(receiver.url));
+    const dayMs = 24 * 3_600_000;
+    store.pass(dayMs);
+    await makeKey(store.ledger, 'k1');
+    await working('it is refused', sending, async () => (await store.ledger.webhooks.list({}))[0]?.attempts === 1);
+    store.pass(-dayMs);
+    await working('it is sent again', sending, () => receiver.received.length === 2);
+    // And one that was never tried.
+    store.pass(dayMs);
+    await store.ledger.webhooks.emit({ type: 'key.created', account: 'acme', id: 'later', data: {} });
+    await store.ledger.webhooks.fanOut(() => ['billing']);
+    store.pass(-dayMs);
+    await working('that one is sent too', sending, () => receiver.received.length === 3);
+  });
+
+  t.test(`${name}: an event that is older than the retention when a gateway starts is sent`, async (t) => {
+    const store = await open(t, name);
+    const receiver = await startReceiver(t);
+    await makeKey(store.ledger, 'k');
+    const sending = startSender(t, store, { ...endpoints(receiver.url), retentionMs: 60_000 });
+    sending.pass(61_000);
+    await working('it is sent', sending, () => receiver.received.length === 1);
+  });
+
   t.test(`${name}: a payment that stays open is told once`, async (t) => {
     const store = await open(t, name);
     const receiver = await startReceiver(t);
@@ -370,4 +398,35 @@ for (const name of STORES) {
     });
     t.equal(receiver.received.length, 1);
   });
+
+  t.test(
+    `${name}: an open payment is told when the clock was ahead as it began, one that is served is not`,
+    async (t) => {
+      const store = await open(t, name);
+      const receiver = await startReceiver(t);
+      const { ledger } = store;
+      const submit = async (nonce: string, request: object): Promise<void> => {
+        const ids = { network: 'base', asset: '0xaa', payer: '0xbb', nonce };
+        const reserved = await ledger.reservePayment({
+          ...ids,
+          purpose: 'x',
+          amount: 1n,
+          validUntilMs: START_MS + 1e9,
+        });
+        if (reserved.kind === 'reserved') await ledger.submitPayment(reserved.id, JSON.stringify(request));
+      };
+      store.pass(3_600_000);
+      await submit('0xcc', {});
+      store.pass(-3_600_000);
+      await submit('0xdd', { moved: true, transaction: '0x1' });
+      const sending = startSender(t, store, endpoints(receiver.url, ['payment.open']));
+      sending.pass(61_000);
+      await working('it is told', sending, () => receiver.received.length > 0);
+      t.match(JSON.parse(receiver.received[0]?.body ?? ''), { data: { payment: /0xcc/ } });
+      sending.pass(30_000);
+      for (let turn = 0; turn < 5; turn++) sending.clock.advance(1000);
+      await working('it is done', sending, async () => (await ledger.webhooks.list({ state: 'pending' })).length === 0);
+      t.equal(receiver.received.length, 1);
+    },
+  );
 }

@@ -269,10 +269,20 @@ export function settlePaymentCommand(
     apply(book) {
       const payment = requirePayment(book, id);
       const { amount, purpose: memo } = payment;
-      const payer = usage === undefined ? book.payerOf(account).id : account;
+      const charge = target.kind === 'charge' ? (target.amount ?? amount) : 0n;
+      const owner = book.payerOf(account).id;
+      if (usage !== undefined && book.movement(movement)?.account === owner && payment.answer !== answer) {
+        // Another process took the payment for abandoned and made it credit: the work costs what is left of that.
+        const { balance } = book.account(owner);
+        const charged = least(balance > 0n ? balance : 0n, least(amount, charge));
+        book.charge({ number: chargeNumber(movement), payer: owner, account, amount: charged, usage, dateMs });
+        book.putPayment({ ...payment, answer, changedMs: book.dateMs });
+        return { repeated: true };
+      }
+      const payer = usage === undefined ? owner : account;
       if (isRepeat(book, movement, payer, amount)) return { repeated: true };
       book.post({ id: movement, kind: 'payment', account: payer, counter: paidOn(payment.network), amount, memo });
-      const charged = least(amount, target.kind === 'charge' ? (target.amount ?? amount) : 0n);
+      const charged = least(amount, charge);
       if (usage !== undefined)
         book.charge({ number: chargeNumber(movement), payer, account, amount: charged, usage, dateMs });
       if (charged < amount) book.credited(payer);

@@ -35,6 +35,7 @@ import { requestRecords } from './request-records.ts';
 import { responseRecords } from './response-records.ts';
 import { migrate } from './schema.ts';
 import { SqliteDatabase } from './sqlite.ts';
+import { StoreDate } from './store-date.ts';
 import {
   type Account,
   accountId,
@@ -74,8 +75,10 @@ export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
 
 export interface LedgerOptions {
   readonly clock: Clock;
-  /** Milliseconds since 1970: dates what is not a charge. Leases expire by the clock of the database. */
+  /** Wall clock, in milliseconds since 1970. On PostgreSQL dates are those of the database; only charges bring their own. */
   readonly dateMs: () => number;
+  /** Dates follow `dateMs` on PostgreSQL too, but for the ends of leases; for tests that set the date. Default false. */
+  readonly ownDates?: boolean;
   /** The event `credit.low` is written when an account falls below it that has no threshold of its own. Default: none. */
   readonly lowBalance?: Pico | null;
   /** Shortest time between two commits in milliseconds. Default 20: at most 50 transactions a second. */
@@ -123,7 +126,8 @@ function applyTo(book: Book, command: Command<unknown>): Outcome {
 async function commit(
   database: Database,
   commands: readonly Command<unknown>[],
-  { clock, dateMs, lowBalance = null, metrics, onStep }: LedgerOptions,
+  { clock, lowBalance = null, metrics, onStep }: LedgerOptions,
+  dateMs: number,
   watch: Watch,
   { lane, lanes }: CommitPlace,
 ): Promise<readonly (Outcome | Deferred)[]> {
@@ -134,7 +138,7 @@ async function commit(
     const changed = await database.transaction(async (session) => {
       onStep?.('begun');
       const place = { waits: lane !== null, busy: lanes };
-      const book = await openBook(session, commands, { ...place, dateMs: Math.floor(dateMs()), lowBalance });
+      const book = await openBook(session, commands, { ...place, dateMs, lowBalance });
       onStep?.('loaded');
       for (const command of commands) {
         const account = book.blockedAccount(command.needs);
@@ -212,9 +216,9 @@ async function renew(database: Database, holder: string, ttlMs: number): Promise
     .sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-function createLedger(database: Database, options: LedgerOptions): Ledger {
+function createLedger(database: Database, options: LedgerOptions, date: StoreDate): Ledger {
   const { clock, lingerMs = LINGER_MS } = options;
-  const dateMs = (): number => Math.floor(options.dateMs());
+  const dateMs = date.now;
   const watch = new Watch(database, clock);
   const commits = new GroupCommit<Command<unknown>>({
     clock,
@@ -223,7 +227,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     maxWaiting: MAX_WAITING,
     blame: (error) => blameOf(database, error),
     maxBatchMs: MAX_BATCH_MS,
-    commit: (commands, place) => commit(database, commands, options, watch, place),
+    commit: (commands, place) => commit(database, commands, options, dateMs(), watch, place),
   });
   const submit = async <Answer>(command: Command<Answer>): Promise<Answer> => {
     const [outcome] = (await commits.submit([command])) as readonly [PromiseSettledResult<Answer>];
@@ -263,6 +267,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
     },
     renew: (holder, ttlMs) => renew(database, holder, ttlMs),
     async expire() {
+      await date.measure();
       const released = await expire(database, commits);
       await expireGrants(database, dateMs(), commits);
       return released;
@@ -300,6 +305,7 @@ function createLedger(database: Database, options: LedgerOptions): Ledger {
       throw new LedgerError('backup-unsupported', message);
     },
     watch: (onChange) => watch.add(onChange),
+    dateMs,
     close: () => (closing ??= close()),
   };
 }
@@ -499,11 +505,13 @@ async function openDatabase(url: string, clock: Clock): Promise<Database> {
  */
 export async function openLedger(url: string, options: LedgerOptions): Promise<Ledger> {
   const database = await openDatabase(url, options.clock);
+  const date = new StoreDate({ database, ownDates: false, ...options });
   try {
-    await migrate(database, Math.floor(options.dateMs()));
+    await date.measure();
+    await migrate(database, date.now());
   } catch (error) {
     await database.close();
     throw error;
   }
-  return createLedger(database, options);
+  return createLedger(database, options, date);
 }

@@ -490,7 +490,7 @@ export interface Ledger {
   /** Keeps what a holder has open for `ttlMs` from now on, by the database's clock; answers with it in order of ids. */
   renew(holder: string, ttlMs: number): Promise<OpenHold[]>;
   /**
-   * Gives back holds and leases that have expired by the database's clock; answers with how many. Takes back the unspent rest
+   * Gives back holds and leases that have expired by the database's clock, which it reads anew; answers with how many. Takes back the unspent rest
    * of grants that expired: of what is on hold at that moment, what is released later is taken later.
    */
   expire(): Promise<number>;
@@ -543,6 +543,11 @@ export interface Ledger {
   backUp(file: string): Promise<void>;
   /** Calls back for changes made here or by another process, within about a second. Resolves with a function that stops it. */
   watch(onChange: (change: Change) => void): Promise<() => void>;
+  /**
+   * The date by which the store dates and ends things, in milliseconds since 1970: of the database where that is PostgreSQL, as last read
+   * at the opening or in `expire`.
+   */
+  dateMs(): number;
   /** Commits what waits, then closes the database. */
   close(): Promise<void>;
 }

@@ -48,33 +48,41 @@ export interface WebhookDeliveryQuery {
 
 export interface WebhookRecords {
   emit(event: NewWebhookEvent): Promise<void>;
-  /** Takes or keeps the lease on sending until the date; false while another process has it. */
-  lead(holder: string, untilMs: number): Promise<boolean>;
+  /** Takes or keeps the lease on sending for so long; false while another process has it. */
+  lead(holder: string, ttlMs: number): Promise<boolean>;
   /** Gives the lease up. */
   resign(holder: string): Promise<void>;
   /** Makes a delivery for every endpoint that wants an event, of every new event. */
   fanOut(endpointsOf: (type: string) => readonly string[]): Promise<void>;
-  /** Deliveries to these endpoints that are due, the oldest first. */
-  due(endpoints: readonly string[], limit: number): Promise<WebhookDelivery[]>;
-  /** Records an attempt: accepted, to be tried again at `dueMs`, or given up. */
-  attempted(
-    delivery: Pick<WebhookDelivery, 'message' | 'endpoint'>,
-    outcome: { readonly state: WebhookDelivery['state']; readonly dueMs: number; readonly result: string },
-  ): Promise<void>;
+  /**
+   * Deliveries to these endpoints that are due, the oldest first. `longestPausesMs`: after the first, second … attempt. One that is due
+   * later than that was put off by a clock that was ahead, and is due now.
+   */
+  due(endpoints: readonly string[], limit: number, longestPausesMs: readonly number[]): Promise<WebhookDelivery[]>;
+  /** Records an attempt. */
+  attempted(delivery: Pick<WebhookDelivery, 'message' | 'endpoint'>, outcome: WebhookOutcome): Promise<void>;
   /** Makes a delivery due now. False when there is none. */
   redeliver(message: string, endpoint: string): Promise<boolean>;
   /** The newest first. */
   list(query: WebhookDeliveryQuery): Promise<WebhookDelivery[]>;
-  /** Removes events from before the date that are not due to any of these endpoints any more, with their deliveries. */
-  prune(beforeMs: number, endpoints: readonly string[]): Promise<void>;
+  /** Removes events older than this that are not due to any of these endpoints any more, with their deliveries. New ones stay. */
+  prune(retentionMs: number, endpoints: readonly string[]): Promise<void>;
+}
+
+/** What came of an attempt: accepted, to be tried again after a pause, or given up. */
+export interface WebhookOutcome {
+  readonly state: WebhookDelivery['state'];
+  readonly pauseMs: number;
+  /** Status or reason. */
+  readonly result: string;
 }
 
 const FAN_OUT = 500;
 
 const LEASE = 'webhooks';
 
-/** A lease that ends later is of a process whose clock was ahead, and which may have died since. Clocks differ by a minute at most. */
-const LONGEST_LEASE_MS = 300_000;
+/** By how much a date may be in the future for other reasons than a clock that was ahead. */
+const CLOCK_MARGIN_MS = 60_000;
 
 const INSERT_EVENTS = insertion(
   {
@@ -114,13 +122,14 @@ export async function noteEvents(session: Session, events: readonly NewWebhookEv
   await session.write(INSERT_EVENTS, rows);
 }
 
-async function lead(database: Database, holder: string, nowMs: number, untilMs: number): Promise<boolean> {
+async function lead(database: Database, holder: string, nowMs: number, ttlMs: number): Promise<boolean> {
+  const untilMs = nowMs + ttlMs;
   return await database.transaction(async (session) => {
     const rows = await session.all(
       `insert into process_leases (name, holder, until_ms) values ($1, $2, $3)
        on conflict (name) do update set holder = excluded.holder, until_ms = excluded.until_ms
        where process_leases.holder = $2 or process_leases.until_ms <= $4 or process_leases.until_ms > $5 returning holder`,
-      [LEASE, holder, BigInt(untilMs), BigInt(nowMs), BigInt(nowMs + LONGEST_LEASE_MS)],
+      [LEASE, holder, BigInt(untilMs), BigInt(nowMs), BigInt(untilMs + CLOCK_MARGIN_MS)],
     );
     return rows.length > 0;
   });
@@ -179,12 +188,16 @@ async function due(
   nowMs: number,
   endpoints: readonly string[],
   limit: number,
+  longestPausesMs: readonly number[],
 ): Promise<WebhookDelivery[]> {
+  const pauses = longestPausesMs.map((ms, at) => `when ${at + 1} then ${Math.ceil(ms)}`);
+  const longest = `case d.attempts ${['when 0 then 0', ...pauses].join(' ')} else 0 end`;
   // Each endpoint by itself: one that has failed for long must not fill the list.
   return await database.snapshot(async (session) => {
     const found: WebhookDelivery[] = [];
     for (const endpoint of endpoints) {
-      const sql = `${DELIVERIES} where d.state = 'pending' and d.endpoint = $1 and d.due_ms <= $2
+      const sql = `${DELIVERIES} where d.state = 'pending' and d.endpoint = $1
+        and (d.due_ms <= $2 or d.due_ms > $2 + ${longest} + ${CLOCK_MARGIN_MS})
         order by d.due_ms, d.message limit $3`;
       found.push(...(await session.all(sql, [endpoint, BigInt(nowMs), BigInt(limit)])).map(deliveryOf));
     }
@@ -214,7 +227,7 @@ async function prune(database: Database, beforeMs: number, endpoints: readonly s
   const isKept =
     endpoints.length === 0 ? '1 = 0' : `d.endpoint in (${endpoints.map((_, at) => `$${at + 2}`).join(', ')})`;
   await database.transaction(async (session) => {
-    const old = `select id from webhook_events e where date_ms < $1 and not exists
+    const old = `select id from webhook_events e where date_ms < $1 and state = 'sent' and not exists
       (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})`;
     await session.all(`delete from webhook_deliveries where message in (${old})`, params);
     await session.all(`delete from webhook_events where id in (${old})`, params);
@@ -224,17 +237,18 @@ async function prune(database: Database, beforeMs: number, endpoints: readonly s
 export function webhookRecords(database: Database, dateMs: () => number): WebhookRecords {
   return {
     emit: (event) => database.transaction((session) => noteEvents(session, [event], dateMs())),
-    lead: (holder, untilMs) => lead(database, holder, dateMs(), untilMs),
+    lead: (holder, ttlMs) => lead(database, holder, dateMs(), ttlMs),
     async resign(holder) {
       const sql = 'delete from process_leases where name = $1 and holder = $2';
       await database.transaction((session) => session.all(sql, [LEASE, holder]));
     },
     fanOut: (endpointsOf) => fanOut(database, dateMs(), endpointsOf),
-    due: (endpoints, limit) => due(database, dateMs(), endpoints, limit),
-    async attempted({ endpoint, message }, { dueMs, result, state }) {
+    due: (endpoints, limit, longestPausesMs) => due(database, dateMs(), endpoints, limit, longestPausesMs),
+    async attempted({ endpoint, message }, { pauseMs, result, state }) {
       const sql = `update webhook_deliveries set state = $1, due_ms = $2, result = $3, attempts = attempts + 1
         where message = $4 and endpoint = $5`;
-      await database.transaction((session) => session.all(sql, [state, BigInt(dueMs), result, message, endpoint]));
+      const params = [state, BigInt(dateMs() + Math.floor(pauseMs)), result, message, endpoint];
+      await database.transaction((session) => session.all(sql, params));
     },
     async redeliver(message, endpoint) {
       const sql = `update webhook_deliveries set state = 'pending', due_ms = $1, attempts = 0
@@ -243,6 +257,6 @@ export function webhookRecords(database: Database, dateMs: () => number): Webhoo
       return (await database.transaction((session) => session.all(sql, params))).length > 0;
     },
     list: (query) => list(database, query),
-    prune: (beforeMs, endpoints) => prune(database, beforeMs, endpoints),
+    prune: (retentionMs, endpoints) => prune(database, dateMs() - retentionMs, endpoints),
   };
 }

@@ -99,7 +99,10 @@ export async function openStore(t: Tap, name: StoreName): Promise<TestStore> {
   const url = await emptyStore(t, name);
   let nowMs = START_MS;
   const again = async (options: Partial<LedgerOptions> = {}): Promise<Ledger> => {
-    const ledger = await openLedger(url, { clock: systemClock, dateMs: () => nowMs, lingerMs: 0, ...options });
+    const ledger = await openLedger(url, {
+      ...{ clock: systemClock, dateMs: () => nowMs, ownDates: true, lingerMs: 0 },
+      ...options,
+    });
     t.teardown(() => ledger.close());
     return ledger;
   };

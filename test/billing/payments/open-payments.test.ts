@@ -297,6 +297,28 @@ t.test('a process that dies with money for an answer that was not delivered leav
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
+for (const store of ['sqlite', 'postgres'] as const) {
+  t.test(
+    `${store}: work delivered by a process that stood still is charged to the credit made of its payment`,
+    async (t) => {
+      const fixture = await openPaymentFixture(t, { store });
+      const begun = await fixture.paymentProcessor.begin(call(fixture.header(CALL_UNITS)));
+      if (begun.kind !== 'ticket') throw new Error(word(begun));
+      t.equal((await fixture.paymentProcessor.settle(begun.ticket)).kind, 'paid');
+      fixture.pass(GRACE_MS);
+      const other = await fixture.other();
+      t.match(await other.recover(), { posted: 1 });
+      t.equal(await creditOf(fixture), PRICE);
+      await fixture.paymentProcessor.delivered(begun.ticket);
+      t.equal(await creditOf(fixture), 0n, 'not work and credit for one payment');
+      t.match(await fixture.ledger.usage({ by: [] }), [{ requests: 1n, amount: PRICE }]);
+      await other.recover();
+      t.equal(await creditOf(fixture), 0n);
+      t.equal(await balances(fixture), CALL_UNITS);
+    },
+  );
+}
+
 t.test('a process that still serves a paid request keeps it from others whose clocks are a minute ahead', async (t) => {
   const fixture = await openPaymentFixture(t);
   const begun = await fixture.paymentProcessor.begin(call(fixture.header(CALL_UNITS)));
