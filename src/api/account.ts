@@ -258,6 +258,9 @@ function invalid(name: string, msg: string): HeadraceError {
 }
 
 /** PostgreSQL takes it in no text. */
+/** The id of a recorded request. */
+const CURSOR = /^req_[0-9a-z]{21}$/;
+
 const NO_NUL = 'must not contain the character NUL';
 
 /** `GET /svc/account`. */
@@ -286,9 +289,8 @@ export const account: Endpoint = answering(
 export const accountRequests: Endpoint = answering(
   (exchange) => {
     const { cursor, from, limit, model, to } = readQuery(requestsQuery, exchange.query);
-    for (const [name, text] of Object.entries({ cursor, model })) {
-      if (text?.includes('\0') === true) throw invalid(name, NO_NUL);
-    }
+    if (model?.includes('\0') === true) throw invalid('model', NO_NUL);
+    if (cursor !== undefined && !CURSOR.test(cursor)) throw invalid('cursor', 'must be the `next` of a page');
     return {
       kind: 'requests',
       limit,

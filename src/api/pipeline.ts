@@ -18,7 +18,7 @@ import {
   type Spending,
   usdText,
 } from '../billing/index.ts';
-import { dialectOf, tooManyValues } from '../dialect/index.ts';
+import { dialectOf, tooDeep, tooManyValues } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener, PartCharge } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
@@ -94,8 +94,8 @@ export const TOOL_BODY_VALUES = 20_000;
 export function refuseDeep(body: Buffer, { settings }: Pick<ApiDeps, 'settings'>): void {
   const at = tooDeepAt(body, settings.limits.jsonDepth);
   if (at >= 0) {
-    const mistake = { loc: ['body', at], msg: 'JSON decode error', type: 'json_invalid' };
-    throw new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+    const validation = [tooDeep(at, settings.limits.jsonDepth)];
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation });
   }
   if (hasMoreValues(body, TOOL_BODY_VALUES))
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: tooManyValues(TOOL_BODY_VALUES).errors });

@@ -1,5 +1,6 @@
 // Schemas of request and response bodies. `validate` checks a body against a schema and `toJsonSchema` writes the same schema
 // into the OpenAPI document, so that the two cannot differ. Conversions and error messages are those of pydantic.
+import { isUtf8 } from 'node:buffer';
 import { counted } from '../config/units.ts';
 import { HeadraceError } from '../errors.ts';
 import { SAFE_SEARCH, type SearchFilters, TIME_RANGES } from '../search/index.ts';
@@ -160,7 +161,12 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
   if (contentType !== undefined && !/^application\/([^;\s]+\+)?json\s*(;|$)/i.test(contentType.trim())) {
     return { errors: [wrongType(contentType)] };
   }
-  // The decoder replaces bytes that are not UTF-8, and that character never occurs where JSON has syntax.
+  if (!isUtf8(body)) {
+    return {
+      errors: [{ loc: ['body'], msg: 'JSON decode error', type: 'json_invalid', hint: 'JSON should be UTF-8' }],
+    };
+  }
+  // The decoder drops a byte order mark.
   const text = new TextDecoder().decode(body);
   let value: unknown;
   try {

@@ -2,6 +2,7 @@
 
 import {
   invalidJson,
+  tooDeep,
   readString,
   rejected,
   type RejectedBody,
@@ -9,6 +10,7 @@ import {
   skipSpace,
   skipValue,
 } from './json-scan.ts';
+import { tooDeepAt } from '../config/json-syntax.ts';
 import { found, type Found, type MemberTable, memberTable } from './member-table.ts';
 import { JsonTape, offsetWithout, type Range, TooManyValues } from './json-tape.ts';
 
@@ -126,7 +128,13 @@ export function scanBody(body: Buffer, options?: ScanOptions): Scan {
   if (end >= 0) end = skipSpace(body, end, length);
   if (end < length) {
     bodyTape.drop();
-    return invalidJson(body, end < 0 ? ~end : end);
+    const at = end < 0 ? ~end : end;
+    const broken = invalidJson(body, at);
+    const isBracket = body[at] === OPEN_OBJECT || body[at] === OPEN_ARRAY;
+    const deepAt = isBracket ? tooDeepAt(body, maxDepth) : -1;
+    return deepAt >= 0 && broken.errors[0]?.loc[1] === deepAt
+      ? { ok: false, errors: [tooDeep(deepAt, maxDepth)] }
+      : broken;
   }
   const { values } = bodyTape;
   bodyTape.release();

@@ -22,6 +22,7 @@ export {
   tooManyValues,
 } from './body-scan.ts';
 export { memberTable } from './member-table.ts';
+export { tooDeep } from './json-scan.ts';
 export { MAX_READ_VALUES } from './json-tape.ts';
 export { chosenMembers } from './json-members.ts';
 export { formBounds, formWithModel, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';

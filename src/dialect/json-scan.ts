@@ -390,6 +390,12 @@ export function invalidJson(body: Buffer, offset: number): RejectedBody {
   return rejected(['body', charsBefore(body, offset)], 'JSON decode error', 'json_invalid');
 }
 
+/** The 422 entry for JSON that is nested deeper than `maxDepth` at this position. */
+export function tooDeep(position: number, maxDepth: number): ValidationEntry {
+  const hint = `JSON should be nested at most ${maxDepth} levels deep`;
+  return { loc: ['body', position], msg: 'JSON decode error', type: 'json_invalid', hint };
+}
+
 export function rejected(loc: (string | number)[], msg: string, type: string): RejectedBody {
   return { ok: false, errors: [{ loc, msg, type }] };
 }

@@ -23,15 +23,19 @@ t.test('finds the first bracket that is nested too deep, in code points', async 
 t.test('no endpoint parses a body of brackets', async (t) => {
   const gateway = createGateway({ keys: { required: false }, limits: { jsonDepth: 8 } });
   t.teardown(() => gateway.close());
-  const post = async (path: string, body: string): Promise<{ status: number; text: string }> => {
+  const post = async (
+    path: string,
+    body: string,
+  ): Promise<{ status: number; text: string; hint: string | undefined }> => {
     const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
     const answer = await gateway.inject({ path, method: 'POST', headers, body });
-    return { status: answer.status, text: answer.text() };
+    return { status: answer.status, text: answer.text(), hint: answer.headers['x-headrace-hint'] };
   };
+  const hint = 'JSON should be nested at most 8 levels deep';
   const brackets = '['.repeat(60_000);
   for (const path of ['/search', '/search/fetch', '/svc/credits']) {
     const entry = { loc: ['body', 8], msg: 'JSON decode error', type: 'json_invalid' };
-    t.same(await post(path, brackets), { status: 422, text: JSON.stringify({ detail: [entry] }) }, path);
+    t.same(await post(path, brackets), { status: 422, text: JSON.stringify({ detail: [entry] }), hint }, path);
     t.same(
       await post(path, `{"query":"weir","url":5,"x":${'['.repeat(7)}${']'.repeat(7)}}`).then((a) =>
         /json/.test(a.text),

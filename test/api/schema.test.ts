@@ -260,6 +260,10 @@ t.test('the body itself can be the mistake', (t) => {
     const entry = { loc: ['body'], msg: notAnObject, type: 'model_attributes_type', hint };
     t.strictSame(parseJsonBody(Buffer.from('{}'), contentType), { errors: [entry] }, contentType);
   }
+  for (const bytes of [[0xff], [0xc3], [0xed, 0xa0, 0x80]]) {
+    const body = Buffer.concat([Buffer.from('{"query":"'), Buffer.from(bytes), Buffer.from('"}')]);
+    t.match(parseJsonBody(body, undefined), { errors: [{ type: 'json_invalid', hint: 'JSON should be UTF-8' }] });
+  }
   for (const contentType of [undefined, 'application/json', 'Application/JSON ; charset=utf-8', 'application/x+json']) {
     t.strictSame(parseJsonBody(Buffer.from('\ufeff{"a":1}'), contentType), { value: { a: 1 } });
   }

@@ -68,6 +68,7 @@ onEach(t, SERVER_ADAPTERS, 'limits the depth of nesting', async (t, { ask }) => 
   t.equal((await ask({ path: '/v1/embeddings', headers: GOOD, body: deep(255) })).headers['x-host'], 'host');
   const answer = await ask({ path: '/v1/chat/completions', headers: GOOD, body: deep(256) });
   t.match(answer.json(), { detail: [{ loc: ['body', Number], msg: BROKEN, type: 'json_invalid' }] });
+  t.equal(answer.headers['x-headrace-hint'], 'JSON should be nested at most 256 levels deep');
   t.equal((await ask({ path: '/v1/x', headers: GOOD, body: deep(100_000) })).status, 422);
 });
 

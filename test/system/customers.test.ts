@@ -168,7 +168,7 @@ t.test('questions about an account take a good key and a valid range, and are bo
       { status: 422, value: { detail: [{ loc: ['query', String] }] } },
       query,
     );
-  for (const query of ['limit=0', 'limit=1001', 'limit=x', 'from=x', 'cursor=%00', 'model=%00'])
+  for (const query of ['limit=0', 'limit=1001', 'limit=x', 'from=x', 'cursor=%00', 'cursor=zz', 'model=%00'])
     t.match(await ask(fixture, `/svc/account/requests?${query}`), { status: 422 }, query);
   t.match(await ask(fixture, '/svc/account/requests/%00'), { status: 404 });
   const many = await Promise.all(
