@@ -37,6 +37,7 @@ export type { AdminAct, AdminActor, AdminActQuery } from './ledger/admin-acts.ts
 export type { StoreInspection } from './ledger/store-inspection.ts';
 export type { RequestRecord, RequestRecordQuery } from './ledger/request-records.ts';
 export type {
+  ConversationLink,
   ResponseChange,
   ResponseEnd,
   ResponseEvents,

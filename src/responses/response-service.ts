@@ -44,7 +44,7 @@ export class ResponseService {
   #closed = false;
 
   constructor(options: ResponseServiceOptions) {
-    const { epochMs, log, settings, system } = options;
+    const { log, settings, system } = options;
     this.#options = options;
     const behavior = responseStore({
       ledger: () => (settings.store === null ? this.#opened : options.ledger()),
@@ -52,7 +52,6 @@ export class ResponseService {
       holder: randomUUID(),
       settings: storeSettings(settings),
       isShared: settings.store !== null && settings.store !== 'sqlite::memory:',
-      epochMs,
       metrics: this.#metrics,
       onProblem: (error, what) => log.error({ problem: messageOf(error) }, what),
       onOver: (what) => log.info(what),

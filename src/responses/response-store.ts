@@ -4,6 +4,7 @@
 
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type {
+  ConversationLink,
   Ledger,
   ResponseChange,
   ResponseEnd,
@@ -107,7 +108,7 @@ export interface ResponseStoreSettings {
 
 export interface ResponseStoreDeps {
   /** Null while it is opening. */
-  readonly ledger: () => Pick<Ledger, 'responses'> | null;
+  readonly ledger: () => Pick<Ledger, 'responses' | 'dateMs'> | null;
   /** From `createResponseMemory`. */
   readonly memory: SharedArrayBuffer;
   /** Names this gateway among those that share the store. */
@@ -115,8 +116,6 @@ export interface ResponseStoreDeps {
   readonly settings: ResponseStoreSettings;
   /** Other gateways may have the store too. */
   readonly isShared: boolean;
-  /** Milliseconds since 1970. */
-  readonly epochMs: () => number;
   readonly metrics: ResponseMetrics;
   readonly onProblem: (error: unknown, what: string) => void;
   /** A problem that has come again and again is over. */
@@ -223,6 +222,8 @@ class ResponseStore {
   readonly #pendingEvents = new Map<string, ResponseEvents[]>();
   readonly #runs = new Map<string, Run>();
   readonly #followers = new Map<string, Set<Follower>>();
+  /** Responses whose expiry is about to be moved, by `nameOf`. */
+  readonly #touching = new Set<string>();
   /** Bytes that accounts have added since they were measured. */
   readonly #grown = new Map<string, number>();
   readonly #writes: RecurringProblem;
@@ -266,6 +267,8 @@ class ResponseStore {
         break;
       case 'Progress': {
         const { key, response } = command;
+        // The end has what matters, and servers may send any number of them.
+        if (this.#waitingBytes + response.length > MAX_WAITING_BYTES) break;
         this.#add({ type: 'progress', key, holder: this.#deps.holder, response }, response.length);
         break;
       }
@@ -329,10 +332,14 @@ class ResponseStore {
     );
   }
 
-  get #records(): ResponseRecords {
+  get #ledger(): Pick<Ledger, 'responses' | 'dateMs'> {
     const ledger = this.#deps.ledger();
     if (ledger === null) throw new Error('the store is not open yet');
-    return ledger.responses;
+    return ledger;
+  }
+
+  get #records(): ResponseRecords {
+    return this.#ledger.responses;
   }
 
   #put(record: ResponseRecord): void {
@@ -534,13 +541,27 @@ class ResponseStore {
     if (oldest === undefined) return recent.length === 0 ? 'unknown' : 'broken';
     if (oldest.previous !== null) return 'broken';
     if (links.some(({ status }) => status === 'queued' || status === 'in_progress')) return 'running';
-    const { ttlMs } = this.#settings;
-    const dueMs = this.#deps.epochMs() + ttlMs * (1 - TOUCH_PART);
-    const ids = links.filter(({ expiresMs }) => expiresMs < dueMs).map((link) => link.id);
-    for (let from = 0; from < ids.length; from += BATCH_CHANGES) {
-      this.#add({ type: 'touch', account, ids: ids.slice(from, from + BATCH_CHANGES), ttlMs }, 0);
-    }
+    this.#touch(account, links);
     return [...links.map(({ input, output }) => ({ input, output })), ...recent.reverse()];
+  }
+
+  /** Keeps a conversation that goes on. */
+  #touch(account: string, links: readonly ConversationLink[]): void {
+    const { ttlMs } = this.#settings;
+    const dueMs = this.#ledger.dateMs() + ttlMs * (1 - TOUCH_PART);
+    const isDue = ({ expiresMs, id }: ConversationLink): boolean =>
+      expiresMs < dueMs && !this.#touching.has(nameOf({ account, id }));
+    const due = links.filter(isDue).map(({ id }) => id);
+    for (let from = 0; from < due.length; from += BATCH_CHANGES) {
+      const ids = due.slice(from, from + BATCH_CHANGES);
+      const names = ids.map((id) => nameOf({ account, id }));
+      const bytes = names.reduce((sum, name) => sum + name.length, 0);
+      if (this.#waitingBytes + bytes > MAX_WAITING_BYTES) return;
+      for (const name of names) this.#touching.add(name);
+      this.#add({ type: 'touch', account, ids, ttlMs }, bytes, () => {
+        for (const name of names) this.#touching.delete(name);
+      });
+    }
   }
 
   #pause(ms: number): Promise<void> {
@@ -574,11 +595,14 @@ class ResponseStore {
   async #delete(key: ResponseKey): Promise<'deleted' | 'unknown'> {
     const found = await this.#find(key);
     if (found === null) return 'unknown';
-    this.#runs.get(nameOf(key))?.runner.tell({ type: 'Cancel', key });
-    this.#pending.delete(nameOf(key));
-    const isDeleted = await this.#change({ type: 'delete', key, createdMs: null });
-    if (isDeleted) this.#deps.metrics.removed('deleted', 1);
-    return isDeleted ? 'deleted' : 'unknown';
+    const name = nameOf(key);
+    this.#pending.delete(name);
+    // False: somebody else was first, or this is a repeat, where the answer to the commit was lost.
+    if (await this.#change({ type: 'delete', key, createdMs: null })) this.#deps.metrics.removed('deleted', 1);
+    this.#runs.get(name)?.runner.tell({ type: 'Cancel', key });
+    this.#over(name);
+    this.#wake(name);
+    return 'deleted';
   }
 
   /** Resolves when the change is made. */

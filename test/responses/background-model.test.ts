@@ -49,7 +49,7 @@ t.test('every life of a background response ends once', async (t) => {
     const metrics = [new ResponseMetrics(), new ResponseMetrics()] as const;
     const [own, other] = ['a', 'b'].map((holder, thread) => {
       const memory = createResponseMemory();
-      const deps = { ledger: () => ledger, memory, holder, settings: SETTINGS, isShared: true, epochMs: () => 1e12 };
+      const deps = { ledger: () => ledger, memory, holder, settings: SETTINGS, isShared: true };
       const ref = system.spawn(
         responseStore({ ...deps, metrics: metrics[thread] as ResponseMetrics, onProblem: () => undefined }),
       );

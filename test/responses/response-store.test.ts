@@ -79,8 +79,8 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const ref = system.spawn(
     responseStore({
-      ...{ memory, settings, metrics, holder: 'h', isShared: false, epochMs: () => 1e12 },
-      ledger: () => (fixture.isOpen ? { responses: watched } : null),
+      ...{ memory, settings, metrics, holder: 'h', isShared: false },
+      ledger: () => (fixture.isOpen ? { responses: watched, dateMs: () => ledger.dateMs() } : null),
       onProblem: (_, what) => problems.push(what),
       onOver: (what) => over.push(what),
     }),
@@ -355,4 +355,76 @@ t.test('the expiry of a conversation is moved when it goes on, and not at every 
   await ask(store.resolve(resolving('new')));
   await settle();
   t.same(touched, []);
+});
+
+t.test('conversations that go on while the store takes nothing wait to be kept once each', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  await ledger.responses.apply([{ type: 'add', record: record('old'), ttlMs: 1000 }]);
+  let isAway = true;
+  const touched: string[] = [];
+  fixture.onApply = (changes) => {
+    if (isAway) throw away();
+    touched.push(...changes.map(({ type }) => type));
+  };
+  for (let turn = 0; turn < 50; turn++) t.match(await ask(store.resolve(resolving('old'))), { kind: 'found' });
+  isAway = false;
+  await settle(100);
+  t.same(touched, ['touch']);
+});
+
+t.test('progress of background responses is dropped while much waits for the store', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, count, settle, store } = fixture;
+  await ask(store.begin(queued('b1'), false, () => undefined));
+  fixture.onApply = () => {
+    throw away();
+  };
+  const response = JSON.stringify({ instructions: 'x'.repeat(1024 * 1024) });
+  for (let at = 0; at < 100; at++) store.progress({ account: 'a', id: 'b1' }, response);
+  await settle();
+  t.ok(count('headrace_responses_waiting_bytes') <= 64 * 1024 * 1024, `${count('headrace_responses_waiting_bytes')}`);
+});
+
+t.test('a deleted background response gives its place back, and tells its followers, at once', async (t) => {
+  const { ask, store } = await startStore(t);
+  const key = { account: 'a', id: 'b1' };
+  let cancels = 0;
+  await ask(store.begin(queued('b1'), true, () => cancels++));
+  const following = ask(store.follow(key, -1));
+  t.equal(await ask(store.remove(key).then(() => 'deleted')), 'deleted');
+  t.equal(cancels, 1);
+  t.equal(await ask(store.begin(queued('b2'), false, () => undefined).then(() => 'begun')), 'begun');
+  t.equal(await following, 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('a background response runs on when the store cannot delete it', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  await ask(store.begin(queued('b1'), true, () => t.fail('it was not deleted')));
+  fixture.onApply = (changes) => {
+    if (changes.some(({ type }) => type === 'delete')) throw new TypeError('it cannot be written');
+  };
+  t.equal(await ask(store.remove(key)), 'HR_RESPONSE_UNAVAILABLE');
+  fixture.onApply = null;
+  const told: boolean[] = [];
+  store.end({ ...key, status: 'completed', output: '[1]', response: '{}', items: [] }, (counts) => told.push(counts));
+  await settle();
+  t.same(told, [true]);
+  t.match(await ask(store.find(key)), { status: 'completed' });
+});
+
+t.test('a response is deleted although the answer to the commit is lost', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  store.put(record('r1'));
+  await settle();
+  fixture.onApply = async (changes) => {
+    fixture.onApply = null;
+    await ledger.responses.apply(changes);
+    throw away();
+  };
+  t.equal(await ask(store.remove({ account: 'a', id: 'r1' }).then(() => 'deleted')), 'deleted');
+  t.equal(await ask(store.remove({ account: 'a', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
 });
