@@ -7,7 +7,7 @@ import type {
   AccountReaderCommand,
   LeaseManagerCommand,
   PaymentCommand,
-  RequestLogCommand,
+  CostLogCommand,
   SliceCommand,
 } from '../src/billing/index.ts';
 import type { SharedCacheCommand } from '../src/net/shared-cache.ts';
@@ -42,7 +42,7 @@ const caches = {
 const { leaseMemory, limitMemory, paid } = data;
 const leaseManager = control.ref<LeaseManagerCommand>('leaseManager');
 const accountReader = control.ref<AccountReaderCommand>('accountReader');
-const requestLog = control.ref<RequestLogCommand>('requestLog');
+const costLog = control.ref<CostLogCommand>('costLog');
 const sliceManager = control.ref<SliceCommand>('sliceManager');
 const payments = paid ? control.ref<PaymentCommand>('payments') : null;
 
@@ -62,7 +62,7 @@ const plane = new DataPlane({
   accounts:
     limitMemory === null || leaseMemory === null
       ? null
-      : { accountReader, leaseManager, leaseMemory, limitMemory, payments, requestLog, sliceManager },
+      : { accountReader, leaseManager, leaseMemory, limitMemory, payments, costLog, sliceManager },
   responses: { ref: responses, memory: data.responseMemory },
   caches,
   snapshot: data.snapshot,

@@ -4,7 +4,7 @@
 
 import { parseDuration } from '../config/units.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
-import { type LogPlace, type LogQuery, readPlace } from '../telemetry/request-ring.ts';
+import { type LogPlace, type LogQuery, readPlace } from '../telemetry/request-log.ts';
 import {
   type AdminActQuery,
   BUDGET_PERIODS,

@@ -14,7 +14,7 @@ import {
   type LogQuery,
   readPlace,
   type RequestTexts,
-} from '../telemetry/request-ring.ts';
+} from '../telemetry/request-log.ts';
 import { askForToken, refusesMethod, respondJson } from './admin-exchange.ts';
 import { queryFields, readLogQuery } from './admin-requests.ts';
 import { type AdminTokens, isAllowed } from './admin-tokens.ts';

@@ -3,7 +3,7 @@
 
 import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
-import type { RequestTexts } from '../telemetry/request-ring.ts';
+import type { RequestTexts } from '../telemetry/request-log.ts';
 import { type Downstream, DownstreamTap } from '../upstream/index.ts';
 
 /** Most bytes of an answer that are copied. An event of a stream takes some 200 bytes for a token. */

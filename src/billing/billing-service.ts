@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { leaseManager, type LeaseManagerCommand, type LeaseManagerSettings } from './lease-manager.ts';
 import { createLeaseMemory } from './lease-table.ts';
 import { accountReader, type AccountReaderCommand } from './account-reader.ts';
-import { requestLog, type RequestLogCommand, type RequestLogSettings } from './request-recorder.ts';
+import { costLog, type CostLogCommand, type CostLogSettings } from './cost-log.ts';
 import type { ReportedCharge } from './unposted-charges.ts';
 import type { KeyChange, KeyRecord } from './keys.ts';
 import type { Change, KeyLimits, Ledger, StoredKey } from './ledger/store.ts';
@@ -79,7 +79,7 @@ export class BillingService {
   readonly slices: SliceManager;
   readonly sliceManager: Ref<SliceCommand>;
   readonly accountReader: Ref<AccountReaderCommand>;
-  readonly requestLog: Ref<RequestLogCommand>;
+  readonly costLog: Ref<CostLogCommand>;
   /** The payment processor; null where payments are off. */
   readonly payments: Ref<PaymentCommand> | null;
   readonly #options: BillingServiceOptions;
@@ -155,15 +155,15 @@ export class BillingService {
     this.leaseManager = system.spawn(behavior, { name: 'leaseManager', mailbox: MAILBOX });
     const ledgerNow = (): Ledger | null => this.#ledger;
     this.accountReader = system.spawn(accountReader({ ledger: ledgerNow, onProblem }), { name: 'accountReader' });
-    const recording = requestLog({
+    const costs = costLog({
       ledger: ledgerNow,
-      settings: recordSettings(settings),
+      settings: costLogSettings(settings),
       tag: randomUUID().replaceAll('-', ''),
       metrics: this.#metrics,
       onProblem,
       onOver,
     });
-    this.requestLog = system.spawn(recording, { name: 'requestLog', mailbox: MAILBOX });
+    this.costLog = system.spawn(costs, { name: 'costLog', mailbox: MAILBOX });
     const dateMs = (): number => this.#ledger?.dateMs() ?? Math.floor(epochMs());
     const ledger = this.#opened.promise;
     this.#service = startPayments({ system, ledger, settings: settings.payments, clock, dateMs, log });
@@ -198,7 +198,7 @@ export class BillingService {
 
   configure(settings: Settings): void {
     this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
-    this.requestLog.tell({ type: 'Configure', settings: recordSettings(settings) });
+    this.costLog.tell({ type: 'Configure', settings: costLogSettings(settings) });
     const { auditMs } = this.#retention;
     this.#retention = settings.retention;
     if (auditMs !== settings.retention.auditMs && this.#ledger !== null) this.#maintain(this.#ledger);
@@ -250,8 +250,8 @@ export class BillingService {
   }
 
   async #flushRecords(): Promise<void> {
-    const flush = (replyTo: Ref<'flushed'>): RequestLogCommand => ({ type: 'Flush', replyTo });
-    await ask(this.requestLog, flush, { timeoutMs: ANSWER_MS }).catch((error: unknown) =>
+    const flush = (replyTo: Ref<'flushed'>): CostLogCommand => ({ type: 'Flush', replyTo });
+    await ask(this.costLog, flush, { timeoutMs: ANSWER_MS }).catch((error: unknown) =>
       this.#options.log.error({ err: error }, 'records of requests are lost'),
     );
   }
@@ -534,7 +534,7 @@ function budgetEvent({
   };
 }
 
-function recordSettings({ costLog: { retentionMs, rows } }: Settings): RequestLogSettings {
+function costLogSettings({ costLog: { retentionMs, rows } }: Settings): CostLogSettings {
   return { retentionMs, rows };
 }
 

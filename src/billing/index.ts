@@ -72,7 +72,7 @@ export type {
   UsageRow,
 } from './ledger/store.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
-export { type FinishedRecord, type RequestLogCommand, RequestRecorder } from './request-recorder.ts';
+export { type FinishedRecord, type CostLogCommand, CostLogClient } from './cost-log.ts';
 export type { Offer } from './payments/offer.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
 export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-commands.ts';

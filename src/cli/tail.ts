@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import type { LoggedRequest } from '../telemetry/request-ring.ts';
+import type { LoggedRequest } from '../telemetry/request-log.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
 import { adminJson, askAdmin } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';

@@ -14,8 +14,8 @@ import {
   type ModelPrice,
   modelPriceOf,
   type PaymentCommand,
-  type RequestLogCommand,
-  RequestRecorder,
+  type CostLogCommand,
+  CostLogClient,
   SliceClient,
   type SliceCommand,
   PaymentClient,
@@ -65,7 +65,7 @@ import { type CancelCommand, Cancellations } from '../mcp/index.ts';
 import { Metrics, type MetricsPart, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
-import { type LogEntry, type LogPart, type LogQuery, RequestRing } from '../telemetry/request-ring.ts';
+import { type LogEntry, type LogPart, type LogQuery, RequestLog } from '../telemetry/request-log.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import { StoredResponses } from '../responses/index.ts';
@@ -112,7 +112,7 @@ export interface PlaneAccounts {
   readonly leaseManager: Ref<LeaseManagerCommand>;
   readonly leaseMemory: SharedArrayBuffer;
   readonly accountReader: Ref<AccountReaderCommand>;
-  readonly requestLog: Ref<RequestLogCommand>;
+  readonly costLog: Ref<CostLogCommand>;
   readonly limitMemory: LimitMemory;
   readonly sliceManager: Ref<SliceCommand>;
   /** Null where payments are off. */
@@ -171,12 +171,12 @@ export class DataPlane {
   readonly #limits: KeyLimiter | null;
   readonly #slices: SliceClient | null;
   readonly #paymentProcessor: Payments | null;
-  readonly #recorder: RequestRecorder | null;
+  readonly #costLog: CostLogClient | null;
   readonly #responses: StoredResponses | null;
   #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
   #searchKey = '';
-  #ring: RequestRing | null = null;
-  #ringKey = '';
+  #requestLog: RequestLog | null = null;
+  #requestLogKey = '';
   /** Requests without a complete answer. */
   readonly #exchanges = new IntrusiveSet<'slot', Exchange>('slot');
   readonly #pools = new Map<string, ConnectionPool>();
@@ -271,7 +271,7 @@ export class DataPlane {
             flushMs: credit.flushMs,
             leasePico: picoPerCall(credit.lease),
           });
-    this.#recorder = accounts === null ? null : new RequestRecorder(accounts.requestLog, clock);
+    this.#costLog = accounts === null ? null : new CostLogClient(accounts.costLog, clock);
     this.#recorded = snapshot.settings.costLog.requests;
     this.#configureRing(snapshot);
     const { responses, system } = options;
@@ -370,7 +370,7 @@ export class DataPlane {
       exchange.heldBy?.end();
     }
     this.#responses?.close();
-    this.#recorder?.flush();
+    this.#costLog?.flush();
     this.#leases?.close();
   }
 
@@ -454,12 +454,12 @@ export class DataPlane {
 
   /** Rows of the request log. */
   log(query: LogQuery): LogPart {
-    return this.#ring?.page(query) ?? { rows: [], sinceMs: null };
+    return this.#requestLog?.page(query) ?? { rows: [], sinceMs: null };
   }
 
   /** Rows of a request id or of a cursor, the newest first. */
   logEntries(id: string): LogEntry[] {
-    return this.#ring?.find(id, MOST_ENTRIES) ?? [];
+    return this.#requestLog?.find(id, MOST_ENTRIES) ?? [];
   }
 
   /** Where a request would go. It is neither counted nor logged. */
@@ -531,7 +531,7 @@ export class DataPlane {
     if (this.#observer.active) this.#observer.log(exchange, status, elapsedMs);
     // Probes of load balancers would leave no place for others.
     const isProbe = exchange.endpoint === HEALTH && status === 200;
-    if (this.#ring !== null && !isProbe) this.#ring.add(exchange, status, nowMs, elapsedMs);
+    if (this.#requestLog !== null && !isProbe) this.#requestLog.add(exchange, status, nowMs, elapsedMs);
     if (this.#recorded !== 'off') this.#record(exchange, status, elapsedMs);
   }
 
@@ -539,9 +539,9 @@ export class DataPlane {
   #record(exchange: Exchange, status: number, elapsedMs: number): void {
     const { account, credential, firstPieceMs, receivedMs, settlement } = exchange;
     const cost = settlement?.cost ?? 0;
-    if (this.#recorder === null || account === '' || exchange.method !== 'POST') return;
+    if (this.#costLog === null || account === '' || exchange.method !== 'POST') return;
     if (this.#recorded === 'charged' && cost === 0) return;
-    this.#recorder.add({
+    this.#costLog.add({
       dateMs: Math.floor(epochMs()),
       requestId: exchange.requestId,
       account,
@@ -564,12 +564,12 @@ export class DataPlane {
   #configureRing({ settings }: Snapshot): void {
     const { clientAddress, size } = settings.requestLog;
     const key = `${size} ${clientAddress}`;
-    if (key === this.#ringKey) return;
+    if (key === this.#requestLogKey) return;
     const { clock, thread } = this.#options;
-    this.#ringKey = key;
+    this.#requestLogKey = key;
     const now = (): number => clock.now();
-    this.#ring =
-      size === 0 ? null : new RequestRing({ size, clientAddress, thread, now, epochMs, dialectOf: dialectName });
+    this.#requestLog =
+      size === 0 ? null : new RequestLog({ size, clientAddress, thread, now, epochMs, dialectOf: dialectName });
   }
 
   #makeDeps(snapshot: Snapshot): ApiDeps {

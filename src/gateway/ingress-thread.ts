@@ -113,7 +113,7 @@ export interface ThreadDeps {
   /** Null without a ledger. */
   readonly accounts: Pick<
     PlaneAccounts,
-    'accountReader' | 'leaseManager' | 'payments' | 'requestLog' | 'sliceManager'
+    'accountReader' | 'leaseManager' | 'payments' | 'costLog' | 'sliceManager'
   > | null;
   /** Start data with the present snapshot and address. */
   readonly data: () => Omit<ThreadData, 'port'>;
@@ -169,7 +169,7 @@ class Thread {
     if (deps.accounts !== null) {
       this.#link.expose('leaseManager', deps.accounts.leaseManager);
       this.#link.expose('accountReader', deps.accounts.accountReader);
-      this.#link.expose('requestLog', deps.accounts.requestLog);
+      this.#link.expose('costLog', deps.accounts.costLog);
       this.#link.expose('sliceManager', deps.accounts.sliceManager);
     }
     if (data.paid && deps.accounts?.payments) this.#link.expose('payments', deps.accounts.payments);

@@ -8,7 +8,7 @@ import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { CancelCommand } from '../mcp/index.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
 import type { MetricsPart, MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
+import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';

@@ -5,7 +5,7 @@ import type { Settings } from '../config/settings.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { RequestLog } from '../telemetry/request-log.ts';
+import { AccessLog } from '../telemetry/access-log.ts';
 import { type Span, Tracer } from '../telemetry/span.ts';
 import { SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
 
@@ -21,7 +21,7 @@ export interface ObserverOptions {
   readonly thread: number;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
-  /** Where lines of the request log go; default: standard error. */
+  /** Where lines of the access log go; default: standard error. */
   readonly write?: (line: string) => void;
 }
 
@@ -32,7 +32,7 @@ export class Observer {
   readonly #spans = new SpanMetrics();
   readonly #client = new BufferedClient(1);
   #key = '';
-  #log: RequestLog | null = null;
+  #log: AccessLog | null = null;
   #tracer: Tracer | null = null;
   #exporter: SpanExporter | null = null;
 
@@ -47,7 +47,7 @@ export class Observer {
     this.#key = key;
     const { random, write } = this.#options;
     this.#log?.close();
-    this.#log = log.requests === 'off' ? null : new RequestLog({ ...log, requests: log.requests, random, write });
+    this.#log = log.requests === 'off' ? null : new AccessLog({ ...log, requests: log.requests, random, write });
     void this.#exporter?.flush();
     this.#exporter = otlp.endpoint === null ? null : this.#makeExporter(otlp.endpoint, otlp);
     this.#tracer = this.#exporter === null ? null : this.#makeTracer(otlp.sample, this.#exporter);

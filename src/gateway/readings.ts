@@ -9,7 +9,7 @@ import type { KvEvents } from '../routing/main-thread.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
-import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-ring.ts';
+import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { DataPlane } from './data-plane.ts';
 import type { GatewayCluster } from './gateway-cluster.ts';

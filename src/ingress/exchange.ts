@@ -5,7 +5,7 @@
 import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import { freeMemory } from '../net/large-memory.ts';
-import type { FailedAttempt, RequestTexts } from '../telemetry/request-ring.ts';
+import type { FailedAttempt, RequestTexts } from '../telemetry/request-log.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
 import { codingsOf } from './content-coding.ts';

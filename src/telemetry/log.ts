@@ -1,5 +1,5 @@
 // The log: pino on standard error, one JSON object per line; standard output is for the ready line and for command output.
-// It holds nothing that a client sent but request ids, and never a key. Lines about requests: request-log.ts.
+// It holds nothing that a client sent but request ids, and never a key. Lines about requests: access-log.ts.
 
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { writeNow } from './standard-error.ts';

@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import { lineOf } from '../../src/cli/tail.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
-import type { LoggedRequest } from '../../src/telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../src/telemetry/request-log.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { site } from '../support/site.ts';
 import { chat, settingsFor, startHosts, until } from '../support/system.ts';

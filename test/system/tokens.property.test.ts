@@ -6,7 +6,7 @@ import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
-import type { LoggedRequest } from '../../src/telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../src/telemetry/request-log.ts';
 import { bearer, endow, openTestLedger, PRICING, USD } from '../support/ledger-fixture.ts';
 import { Random } from '../support/random.ts';
 import {

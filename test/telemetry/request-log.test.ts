@@ -1,162 +1,232 @@
-// The request log: which requests are logged, with which fields, and what is never logged.
+// The request log in memory: what a row holds, filters, pages while requests go on ending, bounds, and memory.
 
 import t from 'tap';
-import { type FinishedRequest, RequestLog, type RequestLogOptions } from '../../src/telemetry/request-log.ts';
+import {
+  type EndedRequest,
+  type LogQuery,
+  printPlace,
+  readPlace,
+  RequestLog,
+  type RequestRingOptions,
+} from '../../src/telemetry/request-log.ts';
 
-const REQUEST: FinishedRequest = {
-  requestId: 'id-1',
-  endpoint: '/v1/chat/completions',
-  method: 'POST',
-  path: '/v1/chat/completions',
-  model: 'atlas-27b',
-  alias: 'atlas',
-  errorCode: '',
-  bytesIn: 120,
-  bytesOut: 3400,
-  receivedMs: 1000,
-  firstPieceMs: 1040.26,
-  crn: 'http://10.0.0.1:8000',
-  tool: '',
-  translation: 'messages-chat',
-  attempts: 2,
-  heldMs: 20.04,
-  predictedHit: 0.9345,
-  tokens: { promptTokens: 700, cachedTokens: 640, completionTokens: 78, saysCached: true, measured: true },
-  cost: 0,
-  aborted: false,
-  account: 'team',
-  span: null,
-  settlement: null,
+const CHAT = '/v1/chat/completions';
+const CRN = 'http://10.0.0.1:8000';
+
+const REQUEST: EndedRequest = {
+  ...{ requestId: 'id-1', method: 'POST', path: CHAT, endpoint: CHAT, model: 'atlas-27b', alias: '' },
+  ...{ account: 'team', credential: 'key_1', crn: CRN, attempts: 1, failures: null, affinity: 'cache' },
+  ...{ errorCode: '', tool: '', translation: '', heldMs: 0, predictedHit: 0.934, cost: 925_000_000 },
+  ...{ attempt: { sentMs: 1001, begunMs: 1040 }, receivedMs: 1000, firstPieceMs: 1050, bytesIn: 120, bytesOut: 3400 },
+  ...{ aborted: false, remoteAddress: '192.0.2.7', span: null, texts: null },
+  tokens: { promptTokens: 90, cachedTokens: 64, completionTokens: 41, saysCached: true, measured: false },
+  settlement: {},
 };
 
-function logging(options: Partial<RequestLogOptions> = {}): {
-  log: RequestLog;
-  lines: () => Record<string, unknown>[];
-} {
-  const written: string[] = [];
-  const write = (line: string): void => void written.push(line);
-  const log = new RequestLog({ level: 'info', requests: 'all', sample: 1, random: () => 0.5, write, ...options });
-  return { log, lines: () => written.map((line) => JSON.parse(line) as Record<string, unknown>) };
+const ALL: LogQuery = {
+  ...{ limit: 100, before: null, after: null, upToUs: Infinity, model: '', account: '', crn: '', endpoint: '' },
+  ...{ tool: '', code: '', minStatus: 0, maxStatus: 999, failed: false, slowerThanMs: 0, text: '' },
+};
+
+const EPOCH_MS = 1_795_000_000_000;
+
+function ring(options: Partial<RequestRingOptions> = {}): { ring: RequestLog; at: (ms: number) => void } {
+  let nowMs = 5000;
+  const made = new RequestLog({
+    ...{ size: 4, thread: 1, clientAddress: false, now: () => nowMs, epochMs: () => EPOCH_MS + nowMs },
+    dialectOf: (endpoint) => (endpoint === CHAT ? 'chat-completions' : null),
+    ...options,
+  });
+  return { ring: made, at: (ms) => void (nowMs = ms) };
 }
 
-t.test('a request is one JSON object per line', async (t) => {
-  const { log, lines } = logging();
-  log.finished(REQUEST, 200, 812.349);
-  t.same(lines(), [
+const idsOf = (made: RequestLog, query: Partial<LogQuery> = {}): string[] =>
+  made.page({ ...ALL, ...query }).rows.map(({ requestId }) => requestId);
+
+t.test('a row has the tool by which a search was asked, and is found by it', async (t) => {
+  const { ring: made } = ring();
+  for (const tool of ['', 'mcp', 'tavily'])
+    made.add({ ...REQUEST, requestId: `by ${tool}`, endpoint: '/search', tool }, 200, 3000);
+  t.same(idsOf(made, { tool: 'mcp' }), ['by mcp']);
+  t.same(idsOf(made, { text: 'TAVI' }), ['by tavily']);
+  t.same(
+    made.page(ALL).rows.map(({ tool }) => tool),
+    ['tavily', 'mcp', null],
+  );
+});
+
+t.test('a row has the names, times, tokens and cost of a request', async (t) => {
+  const { ring: made } = ring();
+  made.add(REQUEST, 200, 3050);
+  t.same(made.page(ALL), {
+    rows: [
+      {
+        ...{
+          cursor: '3050000-1-0',
+          requestId: 'id-1',
+          dateMs: EPOCH_MS + 3050,
+          method: 'POST',
+          endpoint: CHAT,
+          path: null,
+        },
+        ...{
+          dialect: 'chat-completions',
+          model: 'atlas-27b',
+          alias: null,
+          tool: null,
+          account: 'team',
+          key: 'key_1',
+          crn: CRN,
+          attempts: 1,
+        },
+        ...{ failures: [], affinity: 'cache', status: 200, code: null, streamed: true, aborted: false },
+        ...{ durationMs: 2050, heldMs: 0, sentMs: 1, begunMs: 40, firstByteMs: 50 },
+        ...{
+          inputTokens: 90,
+          cachedTokens: 64,
+          outputTokens: 41,
+          estimated: true,
+          tokensPerSecond: 20,
+          costUsd: '0.000925',
+        },
+        ...{ bytesIn: 120, bytesOut: 3400, translation: null, predictedHit: 0.93, traceId: null, client: null },
+      },
+    ],
+    sinceMs: null,
+  });
+});
+
+t.test('what few requests have is in their rows alone', async (t) => {
+  const { ring: made } = ring({ clientAddress: true });
+  const failures = [
+    { crn: 'http://10.0.0.2:8000', failure: 'connect', reason: 'connection refused', sentMs: null, endMs: 3.04 },
+  ];
+  const long = 'x'.repeat(128);
+  const span = { traceId: '4bf92f3577b34da6a3ce929d0e0e4736' };
+  made.add(
+    { ...REQUEST, requestId: long, path: '/v1/v1/models', endpoint: 'other', alias: 'atlas', failures, span },
+    404,
+    3000,
+  );
+  t.match(made.page(ALL).rows, [
     {
-      level: 30,
-      time: lines()[0]?.['time'],
-      name: 'headrace',
-      requestId: 'id-1',
-      endpoint: '/v1/chat/completions',
-      method: 'POST',
-      path: '/v1/chat/completions',
-      model: 'atlas-27b',
-      status: 200,
-      account: 'team',
-      crn: 'http://10.0.0.1:8000',
-      attempts: 2,
-      translation: 'messages-chat',
-      heldMs: 20,
-      predictedHit: 0.93,
-      inputTokens: 700,
-      cachedTokens: 640,
-      outputTokens: 78,
-      tokensPerSecond: 99.7,
-      streamed: true,
-      aborted: false,
-      durationMs: 812.3,
-      firstByteMs: 40.3,
-      bytesIn: 120,
-      bytesOut: 3400,
-      msg: 'request',
+      ...{
+        requestId: long,
+        path: '/v1/v1/models',
+        alias: 'atlas',
+        traceId: span.traceId,
+        client: '192.0.2.7',
+        dialect: null,
+      },
+      failures: [
+        { crn: 'http://10.0.0.2:8000', failure: 'connect', reason: 'connection refused', sentMs: null, endMs: 3 },
+      ],
     },
   ]);
-  t.type(lines()[0]?.['time'], 'number');
-});
-
-t.test('fields without a value are left out', async (t) => {
-  const { log, lines } = logging();
   const bare = {
-    model: '',
-    account: '',
-    crn: '',
-    translation: '',
-    attempts: 0,
-    heldMs: 0,
-    firstPieceMs: 0,
-    bytesIn: 0,
-    bytesOut: 0,
-    predictedHit: -1,
+    ...REQUEST,
+    settlement: null,
     tokens: null,
+    cost: 0,
+    attempt: null,
+    firstPieceMs: 0,
+    predictedHit: -1,
+    credential: null,
   };
-  log.finished({ ...REQUEST, ...bare, errorCode: 'HR_AUTH_INVALID', span: { traceId: 'abc' } }, 401, 1);
-  const [line = {}] = lines();
-  t.match(line, { code: 'HR_AUTH_INVALID', status: 401, streamed: false, traceId: 'abc' });
-  for (const name of [
-    ...['model', 'account', 'crn', 'attempts', 'heldMs', 'firstByteMs', 'bytesIn', 'bytesOut'],
-    ...['predictedHit', 'inputTokens', 'cachedTokens', 'outputTokens', 'tokensPerSecond', 'translation'],
-  ])
-    t.notOk(name in line);
-});
-
-t.test('a long path is truncated', async (t) => {
-  const { log, lines } = logging();
-  log.finished({ ...REQUEST, path: `/${'x'.repeat(9000)}` }, 404, 1);
-  t.equal(String(lines()[0]?.['path']).length, 200);
-});
-
-t.test(
-  'a model that is not known is named as the client asked for it, cut and without control characters',
-  async (t) => {
-    const { log, lines } = logging();
-    const unknown = { ...REQUEST, model: '', errorCode: 'HR_ROUTE_UNKNOWN_MODEL' };
-    log.finished({ ...unknown, alias: 'gpt-5' }, 404, 1);
-    log.finished({ ...unknown, alias: `a\u001b[2J\n\u202e${'b'.repeat(300)}` }, 404, 1);
-    log.finished({ ...unknown, alias: '' }, 404, 1);
-    const [first, second, third] = lines();
-    t.match(first, { status: 404, unknownModel: 'gpt-5' });
-    t.notOk('model' in (first ?? {}));
-    t.equal(second?.['unknownModel'], `a?[2J??${'b'.repeat(93)}`);
-    t.notOk('unknownModel' in (third ?? {}));
-  },
-);
-
-const ERRORS: readonly [what: string, request: FinishedRequest, status: number][] = [
-  ['a status of 400 and above', REQUEST, 429],
-  ['a stream that broke behind its status', { ...REQUEST, errorCode: 'HR_STREAM_BROKEN' }, 200],
-  ['a client that left', { ...REQUEST, aborted: true }, 200],
-];
-
-for (const [what, request, status] of ERRORS) {
-  t.test(`${what} is an error: logged with errors only, and whatever the sample`, async (t) => {
-    const { log, lines } = logging({ requests: 'errors', sample: 0 });
-    log.finished(request, status, 1);
-    log.finished(REQUEST, 200, 1);
-    t.equal(lines().length, 1);
+  made.add({ ...bare, crn: '', attempts: 0, affinity: '', model: '', account: '' }, 200, 3000);
+  t.match(made.page({ ...ALL, limit: 1 }).rows[0], {
+    ...{ requestId: 'id-1', path: null, traceId: null, failures: [], model: null, account: null, key: null, crn: null },
+    ...{ sentMs: null, begunMs: null, firstByteMs: null, inputTokens: null, cachedTokens: null, outputTokens: null },
+    ...{ tokensPerSecond: null, costUsd: null, predictedHit: null, affinity: null, streamed: false },
   });
-}
-
-t.test('the sample is the share of requests without an error', async (t) => {
-  const turns = [0.1, 0.6, 0.29, 0.3];
-  const { log, lines } = logging({ sample: 0.3, random: () => turns.shift() ?? 0 });
-  for (let request = 0; request < 4; request++) log.finished(REQUEST, 200, 1);
-  t.equal(lines().length, 2);
 });
 
-t.test('lines have level info: a log with a higher level has none', async (t) => {
-  const { log, lines } = logging({ level: 'warn' });
-  log.finished(REQUEST, 500, 1);
-  t.same(lines(), []);
+t.test('the ring keeps the last rows, and says since when it has all', async (t) => {
+  const { ring: made } = ring();
+  for (let i = 0; i < 4; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
+  t.equal(made.page(ALL).sinceMs, null);
+  for (let i = 4; i < 10; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
+  t.same(idsOf(made), ['id-9', 'id-8', 'id-7', 'id-6']);
+  t.equal(made.page(ALL).sinceMs, EPOCH_MS + 2006);
 });
 
-t.test('a line says what the request cost, exactly', async (t) => {
-  const { log, lines } = logging();
-  for (const cost of [0, 1, 925_000_000, 12_500_000_000_000])
-    log.finished({ ...REQUEST, settlement: {}, cost }, 200, 1);
-  log.finished(REQUEST, 200, 1);
+t.test('pages go on where they ended while further requests end', async (t) => {
+  const { ring: made } = ring({ size: 8 });
+  for (let i = 0; i < 5; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000);
+  const first = made.page({ ...ALL, limit: 2 }).rows;
   t.same(
-    lines().map(({ costUsd }) => costUsd),
-    ['0.00', '0.000000000001', '0.000925', '12.50', undefined],
+    first.map(({ requestId }) => requestId),
+    ['id-4', 'id-3', 'id-2'],
+    'one more than asked for says that there are more',
   );
+  made.add({ ...REQUEST, requestId: 'new' }, 200, 2000);
+  const before = readPlace(first[1]?.cursor ?? '');
+  t.same(idsOf(made, { before, limit: 2 }), ['id-2', 'id-1', 'id-0']);
+  t.same(idsOf(made, { after: before }), ['id-4', 'new'], 'forwards, oldest first');
+  t.same(idsOf(made, { upToUs: 2_000_000 }), [], 'not what ends at that moment or later');
+});
+
+t.test('filters', async (t) => {
+  const { ring: made } = ring({ size: 16 });
+  const add = (requestId: string, more: Partial<EndedRequest>, status = 200, endMs = 1100): void =>
+    made.add({ ...REQUEST, requestId, ...more }, status, endMs);
+  add('plain', {});
+  add('model', { model: 'other-model', alias: 'Their-Name' });
+  add('account', { account: 'acme' });
+  add('failed over', {
+    failures: [{ crn: 'http://10.0.0.9:8000', failure: 'status 503', reason: null, sentMs: 1, endMs: 2 }],
+  });
+  add('missing', { errorCode: 'HR_ROUTE_UNKNOWN_MODEL' }, 404);
+  add('late', { errorCode: 'HR_ROUTE_ALL_FAILED' }, 503);
+  add('gone', { aborted: true }, 200);
+  add('cut', { errorCode: 'HR_STREAM_BROKEN' }, 200);
+  add('slow', {}, 200, 9000);
+  add('models', { endpoint: '/v1/models', path: '/v1/models' });
+  t.same(idsOf(made, { model: 'other-model' }), ['model']);
+  t.same(idsOf(made, { model: 'Their-Name' }), ['model'], 'by the name that the client used');
+  t.same(idsOf(made, { account: 'acme' }), ['account']);
+  t.same(idsOf(made, { crn: 'http://10.0.0.9:8000' }), ['failed over'], 'also of an attempt that failed');
+  t.same(idsOf(made, { code: 'HR_ROUTE_ALL_FAILED' }), ['late']);
+  t.same(idsOf(made, { endpoint: '/v1/models' }), ['models']);
+  t.same(idsOf(made, { minStatus: 400, maxStatus: 499 }), ['missing']);
+  t.same(idsOf(made, { failed: true }), ['cut', 'gone', 'late', 'missing']);
+  t.same(idsOf(made, { slowerThanMs: 5000 }), ['slow']);
+  t.same(idsOf(made, { text: 'STATUS 503' }), ['failed over']);
+  t.same(idsOf(made, { text: 'their-name' }), ['model']);
+  t.same(idsOf(made, { text: 'unknown_model', minStatus: 404, maxStatus: 404 }), ['missing'], 'filters add up');
+  t.same(idsOf(made, { text: 'nothing like it' }), []);
+});
+
+t.test('an entry is found by its request id or its cursor, with its texts', async (t) => {
+  const { ring: made } = ring();
+  const texts = { texts: () => ({ prompt: 'Where does the water go?', answer: 'Down the headrace.' }) };
+  made.add({ ...REQUEST, requestId: 'same' }, 200, 2000);
+  made.add({ ...REQUEST, requestId: 'same', texts }, 200, 2001);
+  t.match(made.find('same', 5), [
+    { cursor: '2001000-1-1', texts: { prompt: 'Where does the water go?' } },
+    { cursor: '2000000-1-0', texts: null },
+  ]);
+  t.match(made.find('2000000-1-0', 5), [{ cursor: '2000000-1-0' }]);
+  t.same(made.find('2000000-2-0', 5), [], 'of another thread');
+  t.same(made.find('none', 5), []);
+  t.equal(printPlace(readPlace('2000000-1-0') as never), '2000000-1-0');
+  for (const wrong of ['', 'x', '1-2', '-1-2-3', '1-2-3-4', `${'9'.repeat(20)}-1-1`])
+    t.equal(readPlace(wrong), null, wrong);
+});
+
+t.test('texts are dropped with their rows, and the oldest beyond 16 Mi characters', async (t) => {
+  const { ring: made } = ring({ size: 3 });
+  const long = { texts: () => ({ prompt: 'p'.repeat(9 * 1024 * 1024), answer: '' }) };
+  made.add({ ...REQUEST, requestId: 'a', texts: long }, 200, 2000);
+  made.add({ ...REQUEST, requestId: 'b', texts: long }, 200, 2001);
+  t.equal(made.find('a', 1)[0]?.texts, null);
+  t.not(made.find('b', 1)[0]?.texts, null);
+  for (let i = 0; i < 3; i++) made.add({ ...REQUEST, requestId: `c${i}` }, 200, 2002 + i);
+  t.same(made.find('b', 1), []);
+  made.add({ ...REQUEST, requestId: 'd', texts: long }, 200, 2010);
+  t.not(made.find('d', 1)[0]?.texts, null, 'the space of rows that are gone is free');
+});
+
+t.test('10,000 rows take less than 2.2 MB', async (t) => {
+  t.ok(RequestLog.bytesOf(10_000) < 2_200_000, String(RequestLog.bytesOf(10_000)));
 });

@@ -2,7 +2,7 @@
 // open, older ones when they are asked for; no row is missed or shown twice.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { LoggedRequest } from '../../telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../telemetry/request-log.ts';
 import { paused, problemText, read } from './api.ts';
 import { useStore } from './store.ts';
 

@@ -1,7 +1,7 @@
 // What views of requests share: phases and failures in words, links, and files of rows.
 
 import type { VNode } from 'preact';
-import type { LoggedRequest } from '../../telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../telemetry/request-log.ts';
 import { CopyButton } from './components/copy-button.tsx';
 import { NONE } from './format.ts';
 import { href } from './router.ts';

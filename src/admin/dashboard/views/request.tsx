@@ -2,7 +2,7 @@
 
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { LoggedRequest } from '../../../telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../../telemetry/request-log.ts';
 import { ApiError, problemText, read } from '../api.ts';
 import { Page, Section } from '../components/page.tsx';
 import { Empty, Loading, Problem } from '../components/states.tsx';

@@ -2,7 +2,7 @@
 
 import type { VNode } from 'preact';
 import { useId } from 'preact/hooks';
-import type { LoggedRequest } from '../../../telemetry/request-ring.ts';
+import type { LoggedRequest } from '../../../telemetry/request-log.ts';
 import type { LiveRequest } from '../../request-routes.ts';
 import { usePolled } from '../api.ts';
 import { TextInput } from '../components/choice.tsx';

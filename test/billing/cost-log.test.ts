@@ -3,7 +3,7 @@
 import t, { type Test } from 'tap';
 import { ask, createSystem, type Ref } from '../../src/actor/index.ts';
 import type { Ledger } from '../../src/billing/ledger/store.ts';
-import { type FinishedRecord, requestLog, type RequestLogCommand } from '../../src/billing/request-recorder.ts';
+import { type FinishedRecord, costLog, type CostLogCommand } from '../../src/billing/cost-log.ts';
 import { openStore, START_MS } from './ledger/stores.ts';
 
 const RECORD: FinishedRecord = {
@@ -24,11 +24,11 @@ const RECORD: FinishedRecord = {
   firstByteMs: null,
 };
 
-function startLog(t: Test, ledger: () => Ledger | null, problems: string[]): Ref<RequestLogCommand> {
+function startLog(t: Test, ledger: () => Ledger | null, problems: string[]): Ref<CostLogCommand> {
   const system = createSystem({ name: 'records' });
   t.teardown(() => system.terminate());
   return system.spawn(
-    requestLog({
+    costLog({
       ledger,
       settings: { retentionMs: 86_400_000, rows: 1_000_000 },
       tag: 'tagtag',
@@ -38,8 +38,8 @@ function startLog(t: Test, ledger: () => Ledger | null, problems: string[]): Ref
   );
 }
 
-const flush = (log: Ref<RequestLogCommand>): Promise<'flushed'> =>
-  ask<RequestLogCommand, 'flushed'>(log, (replyTo) => ({ type: 'Flush', replyTo }), { timeoutMs: 20_000 });
+const flush = (log: Ref<CostLogCommand>): Promise<'flushed'> =>
+  ask<CostLogCommand, 'flushed'>(log, (replyTo) => ({ type: 'Flush', replyTo }), { timeoutMs: 20_000 });
 
 t.test('a flush writes all that has arrived, also more than one transaction takes', async (t) => {
   const { ledger } = await openStore(t, 'sqlite');

@@ -13,24 +13,24 @@ export type FinishedRecord = Omit<RequestRecord, 'id' | 'amount'> & {
   readonly cost: number;
 };
 
-export type RequestLogCommand =
+export type CostLogCommand =
   | { readonly type: 'Record'; readonly records: readonly FinishedRecord[] }
-  | { readonly type: 'Configure'; readonly settings: RequestLogSettings }
+  | { readonly type: 'Configure'; readonly settings: CostLogSettings }
   | { readonly type: 'Write' }
   | { readonly type: 'Prune' }
   /** Answered when what has arrived is written or given up. */
   | { readonly type: 'Flush'; readonly replyTo: Ref<'flushed'> };
 
-export interface RequestLogSettings {
+export interface CostLogSettings {
   readonly retentionMs: number;
   /** Most records that are kept. */
   readonly rows: number;
 }
 
-export interface RequestLogDeps {
+export interface CostLogDeps {
   /** Null while it is opening. */
   readonly ledger: () => Ledger | null;
-  readonly settings: RequestLogSettings;
+  readonly settings: CostLogSettings;
   /** Tells the ids of this process from those of others. */
   readonly tag: string;
   readonly metrics: Pick<LedgerMetrics, 'recordsDropped'>;
@@ -60,13 +60,13 @@ const PRUNE_MS = 60_000;
 const COUNT_EVERY = 10;
 
 /** The records of one ingress thread. */
-export class RequestRecorder {
-  readonly #log: Ref<RequestLogCommand>;
+export class CostLogClient {
+  readonly #log: Ref<CostLogCommand>;
   readonly #clock: Clock;
   #records: FinishedRecord[] = [];
   #timer: TimerHandle | null = null;
 
-  constructor(log: Ref<RequestLogCommand>, clock: Clock) {
+  constructor(log: Ref<CostLogCommand>, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
   }
@@ -92,21 +92,21 @@ export class RequestRecorder {
   };
 }
 
-export function requestLog(deps: RequestLogDeps): Behavior<RequestLogCommand> {
-  return (context) => new RequestLog(deps, context);
+export function costLog(deps: CostLogDeps): Behavior<CostLogCommand> {
+  return (context) => new CostLog(deps, context);
 }
 
-class RequestLog {
-  readonly #deps: RequestLogDeps;
-  readonly #context: Context<RequestLogCommand>;
+class CostLog {
+  readonly #deps: CostLogDeps;
+  readonly #context: Context<CostLogCommand>;
   readonly #writes: RecurringProblem;
-  #settings: RequestLogSettings;
+  #settings: CostLogSettings;
   #waiting: RequestRecord[] = [];
   #writing: Promise<void> | null = null;
   #count = 0;
   #rounds = 0;
 
-  constructor(deps: RequestLogDeps, context: Context<RequestLogCommand>) {
+  constructor(deps: CostLogDeps, context: Context<CostLogCommand>) {
     this.#deps = deps;
     this.#context = context;
     this.#settings = deps.settings;
@@ -118,7 +118,7 @@ class RequestLog {
     context.timers.once('prune', PRUNE_MS, { type: 'Prune' });
   }
 
-  receive(command: RequestLogCommand): void {
+  receive(command: CostLogCommand): void {
     switch (command.type) {
       case 'Record':
         this.#add(command.records);
