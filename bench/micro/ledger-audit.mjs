@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../dist/src/actor/clock.js';
-import { openLedger } from '../../dist/src/billing/ledger/ledger.js';
+import { openLedger } from '../../dist/src/billing/ledger/open-ledger.js';
 import { postgresDatabase } from '../../dist/test/support/postgres.js';
 import { chargeLive, makeCharges } from '../lib/ledger-charges.mjs';
 

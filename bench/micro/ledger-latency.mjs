@@ -24,7 +24,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 useOwnNode(ROOT);
 
 const { systemClock } = await import('../../dist/src/actor/clock.js');
-const { openLedger } = await import('../../dist/src/billing/ledger/ledger.js');
+const { openLedger } = await import('../../dist/src/billing/ledger/open-ledger.js');
 const { postgresDatabase } = await import('../../dist/test/support/postgres.js');
 const { makeCharges, makeRequestRecords } = await import('../lib/ledger-charges.mjs');
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import pg from 'pg';
-import { openLedger } from '../../dist/src/billing/ledger/ledger.js';
+import { openLedger } from '../../dist/src/billing/ledger/open-ledger.js';
 import { systemClock } from '../../dist/src/actor/clock.js';
 import { postgresDatabase } from '../../dist/test/support/postgres.js';
 

@@ -3,7 +3,7 @@
 
 import type { Behavior, Context, Ref } from '../actor/index.ts';
 import type { RequestRecord } from './ledger/request-records.ts';
-import type { Ledger, UsageRow } from './ledger/store.ts';
+import type { Ledger, UsageRow } from './ledger/ledger.ts';
 import { printUsd } from './money.ts';
 
 /** Whose question it is: an answer never shows more than the account of the key, nor requests of other keys. */

@@ -5,7 +5,7 @@ import type { Behavior, Clock, Context, Ref, TimerHandle } from '../actor/index.
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { type RequestRecord, requestRecordId } from './ledger/request-records.ts';
-import type { Ledger } from './ledger/store.ts';
+import type { Ledger } from './ledger/ledger.ts';
 
 /** A record without its id, which the control plane gives, and with its amount as a number. */
 export type FinishedRecord = Omit<RequestRecord, 'id' | 'amount'> & {

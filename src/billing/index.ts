@@ -70,7 +70,7 @@ export type {
   UsageDimension,
   UsageQuery,
   UsageRow,
-} from './ledger/store.ts';
+} from './ledger/ledger.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
 export { type FinishedRecord, type CostLogCommand, CostLogClient } from './cost-log.ts';
 export type { Offer } from './payments/offer.ts';

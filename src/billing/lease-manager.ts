@@ -7,7 +7,7 @@ import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { LeaseTable, MAX_LEFT } from './lease-table.ts';
-import { type Account, type Change, type Charge, type HoldAnswer, type Ledger, LedgerError } from './ledger/store.ts';
+import { type Account, type Change, type Charge, type HoldAnswer, type Ledger, LedgerError } from './ledger/ledger.ts';
 import { type ReportedCharge, type UnpostedCharge, UnpostedCharges } from './unposted-charges.ts';
 
 /**

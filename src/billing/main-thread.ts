@@ -18,8 +18,8 @@ export {
   SnapshotError,
   verifySnapshot,
 } from './key-snapshot.ts';
-export { openLedger } from './ledger/ledger.ts';
+export { openLedger } from './ledger/open-ledger.ts';
 export { inspectStore } from './ledger/store-inspection.ts';
 export { isPosition } from './ledger/reports.ts';
-export { LedgerError, MAX_AMOUNT } from './ledger/store.ts';
+export { LedgerError, MAX_AMOUNT } from './ledger/ledger.ts';
 export { answerOf, decidePayment, isServed, PURCHASE, submissionOf } from './payments/settlement.ts';

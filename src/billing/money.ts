@@ -1,7 +1,7 @@
 // Parses and prints amounts of money as plain decimals of USD, digit by digit. No floating point is involved, so printing and
 // parsing are inverse: parseUsd(printUsd(x)) is x.
 
-import { PICO_PER_CREDIT, PICO_PER_USD, type Pico } from './ledger/store.ts';
+import { PICO_PER_CREDIT, PICO_PER_USD, type Pico } from './ledger/ledger.ts';
 
 /** Digits behind the point: a pico-USD is the twelfth. */
 const USD_DIGITS = 12;

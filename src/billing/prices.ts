@@ -1,7 +1,7 @@
 // Prices of tokens and calls, and what a request costs. Prices are read from decimal strings into whole pico-USD and stay
 // exact: the numbers here are integers below 2^53, which is 9,000 USD for one request.
 
-import { PICO_PER_USD } from './ledger/store.ts';
+import { PICO_PER_USD } from './ledger/ledger.ts';
 
 /** Prices in pico-USD for one token each. */
 export interface ModelPrice {

@@ -4,7 +4,7 @@ import { counted } from '../config/units.ts';
 import type { LedgerMetrics } from '../telemetry/ledger-metrics.ts';
 import type { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { printUsd } from './money.ts';
-import { type Charge, type HoldSettlement, type Ledger, LedgerError, type Usage } from './ledger/store.ts';
+import { type Charge, type HoldSettlement, type Ledger, LedgerError, type Usage } from './ledger/ledger.ts';
 
 /** What a thread spent for one account, key and model since its last report. Amounts in pico-USD. */
 export interface ReportedCharge {

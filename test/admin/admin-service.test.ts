@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { hashKey } from '../../src/billing/keys.ts';
-import type { LedgerRefusal } from '../../src/billing/ledger/store.ts';
+import type { LedgerRefusal } from '../../src/billing/ledger/ledger.ts';
 import { createAdminService, type AdminService } from '../../src/admin/admin-service.ts';
 import { debit, openStore, START_MS, STORES, type TestStore, USAGE } from '../billing/ledger/stores.ts';
 

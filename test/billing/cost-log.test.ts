@@ -2,7 +2,7 @@
 
 import t, { type Test } from 'tap';
 import { ask, createSystem, type Ref } from '../../src/actor/index.ts';
-import type { Ledger } from '../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../src/billing/ledger/ledger.ts';
 import { type FinishedRecord, costLog, type CostLogCommand } from '../../src/billing/cost-log.ts';
 import { openStore, START_MS } from './ledger/stores.ts';
 

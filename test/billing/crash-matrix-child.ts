@@ -4,8 +4,8 @@
 import { writeSync } from 'node:fs';
 import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { LeaseCache } from '../../src/billing/lease-cache.ts';
-import { openLedger } from '../../src/billing/ledger/ledger.ts';
-import type { Ledger } from '../../src/billing/ledger/store.ts';
+import { openLedger } from '../../src/billing/ledger/open-ledger.ts';
+import type { Ledger } from '../../src/billing/ledger/ledger.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory } from '../../src/billing/lease-table.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';

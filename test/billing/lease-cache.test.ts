@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import type { Ledger, LeaseCache, Reserved } from '../../src/billing/index.ts';
-import type { HoldRequest } from '../../src/billing/ledger/store.ts';
+import type { HoldRequest } from '../../src/billing/ledger/ledger.ts';
 import { LeaseTable } from '../../src/billing/lease-table.ts';
 import {
   away,

@@ -9,10 +9,10 @@
 import t from 'tap';
 import { createManualClock, createSeededRandom, type Ref } from '../../src/actor/index.ts';
 import type { Context } from '../../src/actor/behavior.ts';
-import type { Account, Charge, HoldAnswer, HoldRequest, Ledger, OpenHold } from '../../src/billing/ledger/store.ts';
+import type { Account, Charge, HoldAnswer, HoldRequest, Ledger, OpenHold } from '../../src/billing/ledger/ledger.ts';
 import { leaseManager, type LeaseManagerCommand, type LeaseNotice } from '../../src/billing/lease-manager.ts';
 import { createLeaseMemory, LeaseTable } from '../../src/billing/lease-table.ts';
-import { LedgerError } from '../../src/billing/ledger/store.ts';
+import { LedgerError } from '../../src/billing/ledger/ledger.ts';
 import { LedgerMetrics } from '../../src/telemetry/ledger-metrics.ts';
 import { LONG } from '../support/long.ts';
 

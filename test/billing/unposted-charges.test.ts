@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Charge, type HoldSettlement, type Ledger, LedgerError } from '../../src/billing/ledger/store.ts';
+import { type Charge, type HoldSettlement, type Ledger, LedgerError } from '../../src/billing/ledger/ledger.ts';
 import { type ReportedCharge, type UnpostedCharge, UnpostedCharges } from '../../src/billing/unposted-charges.ts';
 
 type Outcome = PromiseSettledResult<HoldSettlement>;

@@ -41,7 +41,7 @@ t.test(
     ];
     const files = [
       'src/billing/main-thread.js',
-      'src/billing/ledger/ledger.js',
+      'src/billing/ledger/open-ledger.js',
       'src/billing/payments/payment-processor.js',
       'src/fetch/main-thread.js',
       'src/fetch/pages.js',

@@ -11,7 +11,7 @@ import { systemClock } from '../../src/actor/index.ts';
 import type { Overview } from '../../src/admin/overview.ts';
 import { hashKey, type Ledger } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
-import type { KeyLimits } from '../../src/billing/ledger/store.ts';
+import type { KeyLimits } from '../../src/billing/ledger/ledger.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { ClusterNetwork, Place } from './cluster-network.ts';
 import { PRICING, USD } from './ledger-fixture.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { hashKey, type Ledger } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
-import type { KeyLimits, UsageRow } from '../../src/billing/ledger/store.ts';
+import type { KeyLimits, UsageRow } from '../../src/billing/ledger/ledger.ts';
 import { systemClock } from '../../src/actor/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { HostSettings } from '../../src/host/index.ts';

@@ -10,7 +10,7 @@ import { printUsd } from '../money.ts';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database, Dialect, Row, Session } from './database.ts';
 import { wide, wideSum } from './reports.ts';
-import type { AuditReport, Pico } from './store.ts';
+import type { AuditReport, Pico } from './ledger.ts';
 import { integer, PUT_AUDITED_DAYS, text, USAGE_SUMS } from './tables.ts';
 
 /** Problems shown for one check; the number of further ones is added. */

@@ -15,7 +15,7 @@ import {
   type Pico,
   type StoredHold,
   type Usage,
-} from './store.ts';
+} from './ledger.ts';
 import {
   accountOf,
   accountRow,

@@ -15,7 +15,7 @@ import {
   type SpendingQuery,
   type SpendingRow,
   type StoredBudget,
-} from './store.ts';
+} from './ledger.ts';
 import { FIND_ACCOUNTS, FIND_KEYS, insertion, integer, keyOf, text } from './tables.ts';
 
 const INSERT_BUDGETS = insertion(

@@ -3,7 +3,7 @@
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Database, Session } from './database.ts';
-import type { Change } from './store.ts';
+import type { Change } from './ledger.ts';
 import { INSERT_CHANGES, integer, text } from './tables.ts';
 
 /** Changes that are kept; a watcher further behind is told `all`. */

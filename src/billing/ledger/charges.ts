@@ -3,7 +3,7 @@
 
 import { hash } from 'node:crypto';
 import type { Database, Dialect, Row, Session } from './database.ts';
-import { type Charge, LedgerError, type Usage } from './store.ts';
+import { type Charge, LedgerError, type Usage } from './ledger.ts';
 import { ADD_MONTHS, ADD_NAMES, FIND_MONTHS, FIND_NAMES, integer, text } from './tables.ts';
 
 /** What names a charge; who pays follows from its account and lease. */

@@ -19,7 +19,7 @@ import {
   type ReserveAnswer,
   type StoredHold,
   type Usage,
-} from './store.ts';
+} from './ledger.ts';
 
 /** Refuses amounts that no movement carries. */
 export function checkAmount(amount: Pico, lowest: Pico): void {

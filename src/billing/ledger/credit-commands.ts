@@ -14,7 +14,7 @@ import {
   LedgerError,
   type Pico,
   type Refund,
-} from './store.ts';
+} from './ledger.ts';
 
 /** Takes what was spent since they were last changed off the grants, which are in order of expiry. */
 export function unspent(grants: readonly CreditGrant[], expiring: Pico): CreditGrant[] {

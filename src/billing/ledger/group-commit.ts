@@ -4,7 +4,7 @@
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame } from './database.ts';
-import { LedgerError } from './store.ts';
+import { LedgerError } from './ledger.ts';
 
 /** How one command ended; a rejected one has changed nothing. */
 export type Outcome = PromiseSettledResult<unknown>;

@@ -4,7 +4,7 @@
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
 import { QueryFilter } from './query-filter.ts';
-import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type PageQuery, type StoredKey } from './store.ts';
+import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type PageQuery, type StoredKey } from './ledger.ts';
 import {
   FIND_ACCOUNTS,
   FIND_KEYS,

@@ -1,517 +1,553 @@
-// The one implementation of `Ledger`, over either database. Movements and payments go through the group commit; accounts and
-// keys, which change seldom, have transactions of their own.
+// Interface of the ledger: accounts, credit, holds, payments, usage and keys, over either database; one suite tests both. Every
+// writing call resolves after the durable commit and may be repeated with the same id without moving money twice.
 
-import type { Clock } from '../../actor/index.ts';
-import type { LedgerMetrics } from '../../telemetry/ledger-metrics.ts';
-import { audit } from './audit.ts';
-import { type Book, byExpiry, type Command, newAccountRow, openBook } from './book.ts';
-import { noteChanges, Watch } from './changes.ts';
-import { adminActs } from './admin-acts.ts';
-import { addMissing, chargeNumber, MissingRows } from './charges.ts';
-import { adjustCommand, expireGrantsCommand, grantCommand, refundCommand, unspent } from './credit-commands.ts';
-import {
-  chargeCommand,
-  checkAmount,
-  expireCommand,
-  failCommand,
-  holdCommand,
-  isDate,
-  releaseCommand,
-  reserveCommand,
-  resizeCommand,
-  settleCommand,
-  settlePaymentCommand,
-  submitCommand,
-} from './commands.ts';
-import type { Blame, Database, Session } from './database.ts';
-import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
-import { budgetRecords } from './budget-records.ts';
-import { createKey, disableKey, editKey, findKey, findKeyById, listKeys, rotateKey } from './key-records.ts';
-import { PostgresDatabase } from './postgres.ts';
-import { history, usage } from './reports.ts';
-import { QueryFilter } from './query-filter.ts';
-import { prune } from './retention.ts';
-import { requestRecords } from './request-records.ts';
-import { responseRecords } from './response-records.ts';
-import { migrate } from './schema.ts';
-import { SqliteDatabase } from './sqlite.ts';
-import { StoreDate } from './store-date.ts';
-import {
-  type Account,
-  accountId,
-  type Charge,
-  type CreditGrant,
-  type HoldSettlement,
-  type Ledger,
-  LedgerError,
-  type PageQuery,
-  type OpenHold,
-  type Payment,
-  type PaymentQuery,
-  type PaymentState,
-  type Pico,
-} from './store.ts';
-import { webhookRecords } from './webhook-records.ts';
-import {
-  accountOf,
-  accountRow,
-  ADD_ACCOUNTS,
-  CONFIGURE_ACCOUNTS,
-  FIND_ACCOUNTS,
-  FIND_HOLDS,
-  FIND_OPEN_GRANTS,
-  FIND_PAYMENTS,
-  grantOf,
-  holdOf,
-  integer,
-  LOCK_ACCOUNTS,
-  PARK_CHARGES,
-  paymentOf,
-  text,
-} from './tables.ts';
+import type { Pruned } from './retention.ts';
+import type { AdminActs } from './admin-acts.ts';
+import type { RequestRecords } from './request-records.ts';
+import type { ResponseRecords } from './response-records.ts';
+import type { WebhookRecords } from './webhook-records.ts';
 
-/** Progress of a commit. `written` comes before the database commits, `committed` before callers are answered. */
-export type CommitStep = 'begun' | 'loaded' | 'written' | 'committed';
+/**
+ * Money in pico-USD (1e-12 USD), the unit of every amount here. A price of 0.04 USD per million tokens is 40,000 a
+ * token and one of 0.0375 is 37,500, so prices per token and their products stay integers. A balance is a signed
+ * 64-bit integer: it holds 9.2 million USD either way. Accounts of the operator (`book.ts`) have no balance row
+ * and are summed without that limit.
+ */
+export type Pico = bigint;
 
-export interface LedgerOptions {
-  readonly clock: Clock;
-  /** Wall clock, in milliseconds since 1970. On PostgreSQL dates are those of the database; only charges bring their own. */
-  readonly dateMs: () => number;
-  /** Dates follow `dateMs` on PostgreSQL too, but for the ends of leases; for tests that set the date. Default false. */
-  readonly ownDates?: boolean;
-  /** The event `credit.low` is written when an account falls below it that has no threshold of its own. Default: none. */
-  readonly lowBalance?: Pico | null;
-  /** Shortest time between two commits in milliseconds. Default 20: at most 50 transactions a second. */
-  readonly lingerMs?: number;
-  /** Counts commits and their time. */
-  readonly metrics?: Pick<LedgerMetrics, 'committed'>;
-  /** Called at each step of each commit; for tests that stop the process there. */
-  readonly onStep?: (step: CommitStep) => void;
-}
+/** Public credits are millionths of a USD. */
+export const PICO_PER_CREDIT: Pico = 1_000_000n;
 
-const LINGER_MS = 20;
+export const PICO_PER_USD: Pico = 1_000_000_000_000n;
 
-/** Bounds the memory of one commit and the time that it keeps accounts locked. */
-const MAX_BATCH = 2000;
+/** The most that one movement carries: 1.15 million USD, so that a few of them add up in 64 bits. */
+export const MAX_AMOUNT: Pico = 1n << 60n;
 
-/** Time for all tries of a batch: what is rejected then is tried again by its caller, in another batch. */
-const MAX_BATCH_MS = 10_000;
+/** Stable reason of a refusal. */
+export type LedgerRefusal =
+  | 'amount-invalid'
+  | 'date-invalid'
+  | 'balance-overflow'
+  | 'account-unknown'
+  | 'account-nested'
+  | 'charge-unknown'
+  | 'request-unknown'
+  | 'message-unknown'
+  | 'credit-short'
+  | 'hold-unknown'
+  | 'hold-closed'
+  | 'payment-unknown'
+  | 'payment-settled'
+  | 'key-unknown'
+  | 'key-taken'
+  | 'budget-unknown'
+  | 'id-reused'
+  | 'cursor-invalid'
+  | 'backup-unsupported'
+  | 'queue-full'
+  | 'closed'
+  | 'schema-newer'
+  | 'url-invalid'
+  | 'driver-missing';
 
-/** Some seconds of settlements; a store that far behind is down. */
-const MAX_WAITING = 100_000;
+/** A call that the ledger refuses; nothing has moved. */
+export class LedgerError extends Error {
+  override readonly name = 'LedgerError';
+  readonly refusal: LedgerRefusal;
 
-/** Expired holds given back in one round. */
-const EXPIRE_ROUND = 1000;
-
-const PAYMENTS_LIMIT = 1000;
-
-/** A commit may lack a month first and names after that. */
-const MISSING_TRIES = 3;
-
-/** A bug in one command: its effect on the book is unknown, so the commit is given up. */
-class CommandFault extends Error {
-  override readonly name = 'CommandFault';
-}
-
-function applyTo(book: Book, command: Command<unknown>): Outcome {
-  try {
-    return { status: 'fulfilled', value: command.apply(book) };
-  } catch (error) {
-    if (error instanceof LedgerError) return { status: 'rejected', reason: error };
-    throw new CommandFault('A command failed', { cause: error });
+  constructor(refusal: LedgerRefusal, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.refusal = refusal;
   }
 }
 
-/** Runs the commands on one book. A refused one leaves no trace; the rest is committed. */
-async function commit(
-  database: Database,
-  commands: readonly Command<unknown>[],
-  { clock, lowBalance = null, metrics, onStep }: LedgerOptions,
-  dateMs: number,
-  watch: Watch,
-  { lane, lanes }: CommitPlace,
-): Promise<readonly (Outcome | Deferred)[]> {
-  const startedMs = clock.now();
-  let ok = false;
-  const run = async (): Promise<readonly (Outcome | Deferred)[]> => {
-    const outcomes: (Outcome | Deferred)[] = [];
-    const changed = await database.transaction(async (session) => {
-      onStep?.('begun');
-      const place = { waits: lane !== null, busy: lanes };
-      const book = await openBook(session, commands, { ...place, dateMs, lowBalance });
-      onStep?.('loaded');
-      for (const command of commands) {
-        const account = book.blockedAccount(command.needs);
-        outcomes.push(account === undefined ? applyTo(book, command) : { status: 'deferred', account });
-      }
-      const noted = await book.save(session);
-      onStep?.('written');
-      return noted;
-    });
-    onStep?.('committed');
-    ok = true;
-    if (changed) watch.nudge();
-    return outcomes;
-  };
-  try {
-    for (let tries = 0; ; tries++) {
-      try {
-        return await run();
-      } catch (error) {
-        if (!(error instanceof MissingRows) || tries === MISSING_TRIES) throw error;
-        await addMissing(database, error);
-      }
-    }
-  } finally {
-    metrics?.committed(ok, clock.now() - startedMs);
-  }
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
+
+/** The id of an account as stored: hexadecimal addresses are lower-cased, because their case is only a checksum. */
+export function accountId(name: string): string {
+  return ADDRESS.test(name) ? name.toLowerCase() : name;
 }
 
-async function createAccount(database: Database, id: string, label: string, dateMs: number): Promise<Account> {
-  const [row] = await database.transaction(async (session) => {
-    await session.write(ADD_ACCOUNTS, [newAccountRow(id, label, dateMs)]);
-    return await session.find(FIND_ACCOUNTS, [id]);
-  });
-  if (row === undefined) throw new LedgerError('account-unknown', `Account '${id}' was not created`);
-  return accountOf(row);
+export interface Account {
+  readonly id: string;
+  readonly label: string;
+  readonly createdMs: number;
+  /** What may still be held or leased. Below zero only within the bound stated at `Ledger.charge`. */
+  readonly balance: Pico;
+  /** What open holds and leases hold. */
+  readonly held: Pico;
+  /** Account whose credit is spent in place of this one's; null: its own. */
+  readonly organisation: string | null;
+  /** How far below zero the balance may go by holds and leases: what is paid later. */
+  readonly creditLimit: Pico;
+  /** The event `credit.low` is written when what the account is worth falls below it; null: the default of the ledger. */
+  readonly lowBalance: Pico | null;
+  /** What of the balance and of what is held comes from grants that expire. Charges take it first. */
+  readonly expiring: Pico;
 }
 
-async function listAccounts(
-  database: Database,
-  { after, limit, organisation }: PageQuery & { readonly organisation?: string } = {},
-): Promise<Account[]> {
-  const filter = new QueryFilter();
-  filter.compare('id >', after);
-  filter.compare('organisation =', organisation);
-  const sql = `select * from accounts ${filter.where} order by id ${filter.limit(limit)}`;
-  return (await database.snapshot((session) => session.all(sql, filter.params))).map(accountOf);
+export interface Grant {
+  /** Names this grant for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly memo?: string;
+  /** From then on the unspent rest is taken back. Milliseconds since 1970. Default: it does not expire. */
+  readonly expiresMs?: number;
 }
 
-async function paymentsIn(database: Database, state: PaymentState, limit: number): Promise<Payment[]> {
-  const sql = 'select * from payments where state = $1 order by changed_ms, id limit $2';
-  const rows = await database.snapshot((session) => session.all(sql, [state, BigInt(limit)]));
-  return rows.map(paymentOf);
+/** A correction by the operator: credit that is given, or taken where the amount is below zero. */
+export interface Adjustment {
+  /** Names this adjustment for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly memo?: string;
 }
 
-async function listPayments(database: Database, query: PaymentQuery): Promise<Payment[]> {
-  const { before, limit, nonce, payer, state } = query;
-  const filter = new QueryFilter();
-  filter.compare('state =', state);
-  filter.compare('payer =', payer);
-  filter.compare('nonce =', nonce);
-  if (before !== undefined) {
-    filter.add(`(changed_ms, id) < (${filter.param(BigInt(before.changedMs))}, ${filter.param(before.id)})`);
-  }
-  const sql = `select * from payments ${filter.where} order by changed_ms desc, id desc ${filter.limit(limit)}`;
-  return (await database.snapshot((session) => session.all(sql, filter.params))).map(paymentOf);
+/** Money given back as credit: a sum, or what was charged once. */
+export type Refund = {
+  /** Names this refund for ever. A repeat of the id changes nothing. */
+  readonly id: string;
+  readonly account: string;
+  readonly memo?: string;
+} & (
+  | { readonly amount: Pico }
+  /** Id of the charge's movement. All refunds of a charge together are at most the charge; default: what is left of it. */
+  | { readonly charge: string; readonly amount?: Pico }
+);
+
+/** A grant that expires, with what is unspent of it. */
+export interface CreditGrant {
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  readonly remaining: Pico;
+  readonly expiresMs: number;
 }
 
-/** Waits for rows that a commit of this process has locked. */
-async function renew(database: Database, holder: string, ttlMs: number): Promise<OpenHold[]> {
-  const sql = `update holds set expires_ms = ${database.dialect.nowMs} + $1 where holder = $2 and state = 'open'
-    returning id, amount - spent as rest`;
-  const rows = await database.transaction((session) => session.all(sql, [BigInt(ttlMs), holder]));
-  return rows
-    .map((row) => ({ id: text(row, 'id'), left: integer(row, 'rest') }))
-    .sort((a, b) => (a.id < b.id ? -1 : 1));
+/** Credit held before work, or leased to an ingress thread. */
+export interface HoldRequest {
+  readonly id: string;
+  readonly account: string;
+  readonly amount: Pico;
+  /** The process or thread whose `renew` keeps it open. */
+  readonly holder: string;
+  /** After so many milliseconds of the database's clock, `expire` gives it back. */
+  readonly ttlMs: number;
 }
 
-function createLedger(database: Database, options: LedgerOptions, date: StoreDate): Ledger {
-  const { clock, lingerMs = LINGER_MS } = options;
-  const dateMs = date.now;
-  const watch = new Watch(database, clock);
-  const commits = new GroupCommit<Command<unknown>>({
-    clock,
-    lingerMs,
-    maxBatch: MAX_BATCH,
-    maxWaiting: MAX_WAITING,
-    blame: (error) => blameOf(database, error),
-    maxBatchMs: MAX_BATCH_MS,
-    commit: (commands, place) => commit(database, commands, options, dateMs(), watch, place),
-  });
-  const submit = async <Answer>(command: Command<Answer>): Promise<Answer> => {
-    const [outcome] = (await commits.submit([command])) as readonly [PromiseSettledResult<Answer>];
-    if (outcome.status === 'rejected') throw outcome.reason;
-    return outcome.value;
-  };
-  const close = async (): Promise<void> => {
-    await commits.close();
-    await watch.close();
-    await database.close();
-  };
-  let closing: Promise<void> | undefined;
-  const openDateMs = (): number => {
-    if (closing !== undefined) throw new LedgerError('closed', 'The ledger is closed');
-    return dateMs();
-  };
-  return {
-    ...accountsAndKeys(database, dateMs, watch),
-    grant: async (grant) => await submit(grantCommand(stored(grant))),
-    adjust: async (adjustment) => await submit(adjustCommand(stored(adjustment))),
-    refund: async (refund) => await submit(refundCommand(stored(refund))),
-    openGrants: (account) => openGrants(database, accountId(account)),
-    hold: async (request) => await submit(holdCommand('hold', stored(request))),
-    lease: async (request) => await submit(holdCommand('lease', stored(request))),
-    settle: async (hold, amount, usage) => await submit(settleCommand(hold, amount, usage, dateMs())),
-    charge: (charges) => postCharges(database, charges.map(stored), commits),
-    extend: async (lease, operation, amount) => await submit(resizeCommand(lease, operation, amount)),
-    async giveBack(lease, operation, amount) {
-      const moved = await submit(resizeCommand(lease, operation, -amount));
-      return moved.kind === 'held' ? -moved.amount : 0n;
-    },
-    release: (hold) => submit(releaseCommand(hold)),
-    async want(account, by) {
-      const wanted = { kind: 'wanted', account: accountId(account), by } as const;
-      await database.transaction((session) => noteChanges(session, [wanted]));
-      watch.nudge();
-    },
-    renew: (holder, ttlMs) => renew(database, holder, ttlMs),
-    async expire() {
-      await date.measure();
-      const released = await expire(database, commits);
-      await expireGrants(database, dateMs(), commits);
-      return released;
-    },
-    async findHold(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_HOLDS, [id]));
-      return row === undefined ? undefined : holdOf(row);
-    },
-    reservePayment: async (request) => await submit(reserveCommand(request)),
-    submitPayment: (id, request) => submit(submitCommand(id, request)),
-    settlePayment: async (id, target, answer) =>
-      await submit(settlePaymentCommand(id, stored(target), answer, dateMs())),
-    failPayment: (id, reason) => submit(failCommand(id, reason)),
-    expirePayment: (id) => submit(expireCommand(id)),
-    async findPayment(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
-      return row === undefined ? undefined : paymentOf(row);
-    },
-    listPayments: (query) => listPayments(database, query),
-    paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
-    requests: requestRecords(database),
-    adminActs: adminActs(database, openDateMs),
-    webhooks: webhookRecords(database, dateMs),
-    budgets: budgetRecords(database, dateMs, () => watch.nudge()),
-    responses: responseRecords(database, dateMs),
-    history: (query) => history(database, stored(query)),
-    usage: ({ account, ...query }) =>
-      usage(database, { ...query, ...(account !== undefined && { account: accountId(account) }) }),
-    audit: ({ full = false } = {}) => audit(database, { full, nowMs: dateMs() }),
-    prune: (chargesBeforeMs) => prune(database, chargesBeforeMs),
-    async backUp(file) {
-      if (database.backUp !== undefined) return await database.backUp(file);
-      const message =
-        'Only a store in a SQLite file is backed up this way; for PostgreSQL use pg_dump or a base backup';
-      throw new LedgerError('backup-unsupported', message);
-    },
-    watch: (onChange) => watch.add(onChange),
-    dateMs,
-    close: () => (closing ??= close()),
-  };
+/** A hold or lease as stored: what is left of it is `amount - spent`. */
+export interface StoredHold {
+  readonly id: string;
+  readonly kind: 'hold' | 'lease';
+  readonly account: string;
+  readonly holder: string;
+  readonly amount: Pico;
+  readonly spent: Pico;
+  readonly state: 'open' | 'closed';
+  /** By the database's clock, in milliseconds since 1970. */
+  readonly expiresMs: number;
+  /** Number of the last operation on a lease; 0 before the first. */
+  readonly operation: bigint;
+  /** What a hold was settled with; null: it was not. */
+  readonly charged: Pico | null;
 }
 
-/** Charges that the database refuses for what they contain or for their date are parked, and not tried again with others. */
-async function postCharges(
-  database: Database,
-  charges: readonly Charge[],
-  commits: GroupCommit<Command<unknown>>,
-): Promise<readonly PromiseSettledResult<HoldSettlement>[]> {
-  const outcomes = (await commits.submit(charges.map(chargeCommand))) as PromiseSettledResult<HoldSettlement>[];
-  for (const [at, outcome] of outcomes.entries()) {
-    const charge = charges[at] as Charge;
-    if (outcome.status !== 'rejected' || !isParked(database, outcome.reason, charge)) continue;
-    const { message } = outcome.reason as Error;
-    // JSON escapes what a text of the database cannot hold.
-    const row = {
-      date_ms: BigInt(charge.dateMs),
-      id: chargeNumber(charge.id),
-      amount: charge.amount,
-      charge: JSON.stringify(charge, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)),
-      reason: JSON.stringify(message).slice(1, -1),
-    };
-    try {
-      await database.transaction((session) => session.write(PARK_CHARGES, [row]));
-      outcomes[at] = { status: 'fulfilled', value: { late: false, repeated: false, parked: message } };
-    } catch {
-      // The store is away by now: the caller tries the charge again, as its outcome says.
-    }
-  }
-  return outcomes;
+/** An open hold or lease. */
+export interface OpenHold {
+  readonly id: string;
+  /** What was not charged of it. */
+  readonly left: Pico;
 }
 
-/** Refusals go to the caller, but for a date whose month was removed: the charge is good and has no place any more. */
-function isParked(database: Database, error: unknown, { dateMs }: Charge): boolean {
-  if (error instanceof LedgerError) return error.refusal === 'date-invalid' && isDate(dateMs);
-  return blameOf(database, error) === 'command';
+/** `short`: nothing was held, the balance is too low. */
+export type HoldAnswer =
+  | { readonly kind: 'held'; readonly amount: Pico; readonly repeated: boolean }
+  | { readonly kind: 'short'; readonly balance: Pico };
+
+/** What one charge was for. A search engine or a fetched page is a model of its own (`search:engine_a`, `fetch`). */
+export interface Usage {
+  /** Id of the key that asked, null when no key did. */
+  readonly key: string | null;
+  readonly model: string;
+  readonly inputTokens: number;
+  /** The part of the input that came from the cache. */
+  readonly cachedTokens: number;
+  readonly outputTokens: number;
+  /** False when the charge rests on an estimate, as after a broken stream. */
+  readonly measured: boolean;
+  /** Requests that this charge sums up. Default 1. */
+  readonly requests?: number;
+  /** The version of the prices that made the amount, in any words that tell versions apart. */
+  readonly price?: string;
 }
 
-/** A refusal that ends a transaction is about one command, as a bug in one is. */
-function blameOf(database: Database, error: unknown): Blame {
-  return error instanceof CommandFault || error instanceof LedgerError ? 'command' : database.blame(error);
-}
-
-/** With the id of the account as stored. */
-function stored<T extends { readonly account: string }>(request: T): T {
-  const account = accountId(request.account);
-  return account === request.account ? request : { ...request, account };
-}
-
-async function expire(database: Database, commits: GroupCommit<Command<unknown>>): Promise<number> {
-  const { nowMs } = database.dialect;
-  const sql = `select id from holds where state = 'open' and expires_ms <= ${nowMs} order by expires_ms, id limit $1`;
-  let released = 0;
-  for (;;) {
-    const rows = await database.snapshot((session) => session.all(sql, [BigInt(EXPIRE_ROUND)]));
-    for (const outcome of await commits.submit(rows.map((row) => releaseCommand(text(row, 'id'), true)))) {
-      if (outcome.status === 'rejected') throw outcome.reason;
-      if (outcome.value === true) released++;
-    }
-    if (rows.length < EXPIRE_ROUND) return released;
-  }
-}
-
-/** Accounts with credit that expired by then. What is on hold is left for a later round. */
-async function expireGrants(database: Database, nowMs: number, commits: GroupCommit<Command<unknown>>): Promise<void> {
-  const sql = `select distinct account from credit_grants where remaining > 0 and expires_ms <= $1 and account > $2
-               order by account limit $3`;
-  for (let after = ''; ;) {
-    const rows = await database.snapshot((session) => session.all(sql, [BigInt(nowMs), after, BigInt(EXPIRE_ROUND)]));
-    const accounts = rows.map((row) => text(row, 'account'));
-    for (const outcome of await commits.submit(accounts.map(expireGrantsCommand))) {
-      if (outcome.status === 'rejected') throw outcome.reason;
-    }
-    if (rows.length < EXPIRE_ROUND) return;
-    after = accounts.at(-1) as string;
-  }
-}
-
-async function openGrants(database: Database, account: string): Promise<CreditGrant[]> {
-  return await database.snapshot(async (session) => {
-    const [row] = await session.find(FIND_ACCOUNTS, [account]);
-    if (row === undefined) return [];
-    const grants = (await session.find(FIND_OPEN_GRANTS, [account])).map(grantOf).sort(byExpiry);
-    return unspent(grants, accountOf(row).expiring).filter(({ remaining }) => remaining > 0n);
-  });
-}
-
-/** Changes an account under the lock of its row, and of `others`; watchers are told. */
-async function configureAccount(
-  database: Database,
-  id: string,
-  others: readonly string[],
-  change: (session: Session, accounts: ReadonlyMap<string, Account>) => Promise<Account>,
-): Promise<Account> {
-  return await database.transaction(async (session) => {
-    const rows = await session.find(LOCK_ACCOUNTS, [id, ...others]);
-    const accounts = new Map(rows.map(accountOf).map((account) => [account.id, account]));
-    for (const each of [id, ...others]) {
-      if (!accounts.has(each)) throw new LedgerError('account-unknown', `No account '${each}'`);
-    }
-    const changed = await change(session, accounts);
-    await session.write(CONFIGURE_ACCOUNTS, [accountRow(changed)]);
-    await noteChanges(session, [{ kind: 'account', account: id }]);
-    return changed;
-  });
-}
-
-async function setOrganisation(database: Database, id: string, organisation: string | null): Promise<Account> {
-  return await configureAccount(
-    database,
-    id,
-    organisation === null ? [] : [organisation],
-    async (session, accounts) => {
-      const account = accounts.get(id) as Account;
-      if (organisation === null) return { ...account, organisation };
-      const [member] = await session.all('select id from accounts where organisation = $1 limit 1', [id]);
-      if (organisation === id || member !== undefined || accounts.get(organisation)?.organisation !== null) {
-        const message = `'${id}' cannot join '${organisation}': a member has no members, and an organisation joins none`;
-        throw new LedgerError('account-nested', message);
-      }
-      return { ...account, organisation };
-    },
-  );
-}
-
-type AccountsAndKeys = Pick<
-  Ledger,
-  | 'setCreditLimit'
-  | 'setLowBalance'
-  | 'setOrganisation'
-  | 'createAccount'
-  | 'account'
-  | 'listAccounts'
-  | 'createKey'
-  | 'listKeys'
-  | 'findKey'
-  | 'findKeyById'
-  | 'editKey'
-  | 'disableKey'
-  | 'rotateKey'
->;
-
-function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch): AccountsAndKeys {
-  const noted = async <T>(work: Promise<T>): Promise<T> => {
-    const done = await work;
-    watch.nudge();
-    return done;
-  };
-  return {
-    createAccount: ({ id, label = '' }) => createAccount(database, accountId(id), label, dateMs()),
-    async account(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_ACCOUNTS, [accountId(id)]));
-      return row === undefined ? undefined : accountOf(row);
-    },
-    listAccounts: (query) => listAccounts(database, query),
-    async setCreditLimit(id, limit) {
-      checkAmount(limit, 0n);
-      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
-        return { ...(accounts.get(accountId(id)) as Account), creditLimit: limit };
-      });
-      return await noted(changed);
-    },
-    setLowBalance(id, amount) {
-      if (amount !== null) checkAmount(amount, 0n);
-      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
-        return { ...(accounts.get(accountId(id)) as Account), lowBalance: amount };
-      });
-      return noted(changed);
-    },
-    setOrganisation: (id, organisation) =>
-      noted(setOrganisation(database, accountId(id), organisation === null ? null : accountId(organisation))),
-    createKey: (key) => noted(createKey(database, stored(key), dateMs())),
-    listKeys: (account, page) => listKeys(database, account === undefined ? undefined : accountId(account), page),
-    findKey: (hash) => findKey(database, hash),
-    findKeyById: (id) => findKeyById(database, id),
-    editKey: (id, edit) => noted(editKey(database, id, edit)),
-    disableKey: (id) => noted(disableKey(database, id, dateMs())),
-    rotateKey(id, successor, graceMs) {
-      const nowMs = dateMs();
-      return noted(rotateKey(database, id, successor, { nowMs, oldUntilMs: nowMs + graceMs }));
-    },
-  };
-}
-
-async function openDatabase(url: string, clock: Clock): Promise<Database> {
-  if (/^postgres(ql)?:\/\//.test(url)) return await PostgresDatabase.open(url, clock);
-  const path = url === ':memory:' ? url : /^sqlite:(.+)$/.exec(url)?.[1];
-  if (path !== undefined) return await SqliteDatabase.open(path, clock);
-  const message = 'A store is sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE';
-  throw new LedgerError('url-invalid', message);
+/** A charge of a lease, or straight of the balance of the account. An account that does not exist is created. */
+export interface Charge {
+  /** Names this charge for ever, together with its account and date. */
+  readonly id: string;
+  /** Whose usage it is; its organisation pays, or who gave the lease. */
+  readonly account: string;
+  /** Pays as far as it reaches. The balance pays the rest, and all when the lease is closed or not known (any more). */
+  readonly lease?: string;
+  readonly amount: Pico;
+  readonly usage: Usage;
+  /** When the work was delivered, in milliseconds since 1970. It stays the same when the charge is repeated. */
+  readonly dateMs: number;
 }
 
 /**
- * Opens the ledger and brings its schema up to date. `url`: `sqlite:FILE`, `sqlite::memory:` (also `:memory:`),
- * `postgres://…` or `postgresql://…`.
+ * `late`: the hold or lease was closed or unknown; the balance paid. `repeated`: the id was known, nothing moved. `parked`: the
+ * database refuses the charge itself; it is kept aside for the operator, moved nothing, and need not be repeated.
  */
-export async function openLedger(url: string, options: LedgerOptions): Promise<Ledger> {
-  const database = await openDatabase(url, options.clock);
-  const date = new StoreDate({ database, ownDates: false, ...options });
-  try {
-    await date.measure();
-    await migrate(database, date.now());
-  } catch (error) {
-    await database.close();
-    throw error;
-  }
-  return createLedger(database, options, date);
+export interface HoldSettlement {
+  readonly late: boolean;
+  readonly repeated: boolean;
+  readonly parked?: string;
+}
+
+/** A signed payment: the token contract takes (network, asset, payer, nonce) once, and so does the ledger. */
+export interface PaymentKey {
+  readonly network: string;
+  readonly asset: string;
+  readonly payer: string;
+  readonly nonce: string;
+}
+
+export interface PaymentRequest extends PaymentKey {
+  /** What the payment is for, in the caller's words; not interpreted here. */
+  readonly purpose: string;
+  readonly amount: Pico;
+  /** End of the signature's validity. Milliseconds since 1970. */
+  readonly validUntilMs: number;
+}
+
+/**
+ * `reserved`: no other request may use it; no money has moved. `submitted`: written down before the facilitator is
+ * asked to settle, so money may have moved. `settled`: posted, the answer is kept. `failed`: will not be tried again.
+ */
+export type PaymentState = 'reserved' | 'submitted' | 'settled' | 'failed';
+
+export interface Payment extends PaymentRequest {
+  readonly id: string;
+  readonly state: PaymentState;
+  /** What was submitted: what a restart needs to ask the facilitator again. */
+  readonly request: string | null;
+  /** The answer that a repeat receives, or why it failed. */
+  readonly answer: string | null;
+  readonly changedMs: number;
+}
+
+export interface PaymentQuery {
+  /** Default: any. */
+  readonly state?: PaymentState;
+  readonly payer?: string;
+  readonly nonce?: string;
+  /** Only those behind this payment. */
+  readonly before?: { readonly changedMs: number; readonly id: string };
+  readonly limit: number;
+}
+
+export type ReserveAnswer =
+  | { readonly kind: 'reserved'; readonly id: string }
+  | { readonly kind: 'taken'; readonly payment: Payment };
+
+/** Where the money of a settled payment goes: credit of an account (made when it is new) or one charge. */
+export type PaymentTarget =
+  | { readonly kind: 'credit'; readonly account: string }
+  /** `amount`: what is charged of the money, the rest is credit of the account; default all. */
+  | { readonly kind: 'charge'; readonly account: string; readonly usage: Usage; readonly amount?: Pico | null };
+
+export interface KeyLimits {
+  /** Requests under way at the same time. */
+  readonly runningRequests?: number;
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+  /** Decimal digits of pico-USD in a calendar month, UTC: JSON has no large integers. */
+  readonly monthlySpend?: string;
+}
+
+/** A key as stored: its hash, never itself. */
+export interface StoredKey {
+  readonly id: string;
+  /** SHA-256 in hex. */
+  readonly hash: string;
+  /** The first characters, shown to tell keys apart. */
+  readonly prefix: string;
+  readonly account: string;
+  readonly label: string;
+  readonly limits: KeyLimits;
+  readonly createdMs: number;
+  readonly expiresMs: number | null;
+  readonly disabledMs: number | null;
+  /** Id of the first key of its chain of rotations: what was spent with any of them counts towards one budget. */
+  readonly lineage: string;
+}
+
+/** `lineage`: default its own id. */
+export type NewKey = Pick<StoredKey, 'id' | 'hash' | 'prefix' | 'account'> &
+  Partial<Pick<StoredKey, 'label' | 'limits' | 'expiresMs' | 'lineage'>>;
+
+/** Members of a key that may be edited; those that are absent stay. A limit of null is removed. */
+export interface KeyEdit {
+  readonly label?: string;
+  /** Null: the key does not expire. */
+  readonly expiresMs?: number | null;
+  readonly limits?: { readonly [Name in keyof KeyLimits]?: KeyLimits[Name] | null };
+}
+
+/** How much an account, a key, a model or a combination of them may spend in a period, UTC. Null: all of them. */
+export interface StoredBudget {
+  readonly id: string;
+  readonly account: string | null;
+  /** Lineage: of a key and those that have replaced it. */
+  readonly key: string | null;
+  readonly model: string | null;
+  readonly period: 'day' | 'week' | 'month';
+  readonly limit: Pico;
+  /** Spending from which on an alert is due; null: none. */
+  readonly soft: Pico | null;
+  readonly createdMs: number;
+  readonly changedMs: number;
+}
+
+/** `key`: the id of any key of the lineage. */
+export type NewBudget = Omit<StoredBudget, 'createdMs' | 'changedMs'>;
+
+/** An alert that is given once. */
+export interface BudgetAlert {
+  readonly budget: string;
+  readonly threshold: 'soft' | 'hard';
+  /** Beginning of the period. */
+  readonly startsMs: number;
+}
+
+/** Accounts whose spending is asked for by key and model, and models whose spending is asked for over all accounts. */
+export interface SpendingQuery {
+  readonly accounts: readonly string[];
+  readonly models: readonly string[];
+  /** First day, and the day after the last; null: up to now. */
+  readonly from: string;
+  readonly to: string | null;
+}
+
+export interface SpendingRow {
+  /** Null in sums over all accounts. */
+  readonly account: string | null;
+  /** Lineage; '' without a key, and in sums over all accounts. */
+  readonly key: string;
+  readonly model: string;
+  readonly amount: Pico;
+}
+
+/** Budgets in the store, and what they are compared with. */
+export interface BudgetRecords {
+  /** Sets the budget of an account, key or model and period. One that exists keeps its id, and its alerts are due again. */
+  set(budget: NewBudget): Promise<StoredBudget>;
+  remove(id: string): Promise<StoredBudget>;
+  find(id: string): Promise<StoredBudget | undefined>;
+  /** In order of ids; all of them, or a page behind the id `after`. */
+  list(account?: string, page?: PageQuery): Promise<StoredBudget[]>;
+  /** Records that an alert was given; false when it was before, here or by another process. */
+  noteAlert(alert: BudgetAlert): Promise<boolean>;
+  /** What was spent, for budgets. */
+  spending(query: SpendingQuery): Promise<SpendingRow[]>;
+}
+
+/** A change that invalidates caches. `all`: too many changes; invalidate everything. */
+export type Change =
+  | { readonly kind: 'key'; readonly hash: string }
+  /** A budget was set or removed. */
+  | { readonly kind: 'budget'; readonly budget: string }
+  | { readonly kind: 'account'; readonly account: string }
+  /** The holder `by` needs credit of the account that others have leased. */
+  | { readonly kind: 'wanted'; readonly account: string; readonly by: string }
+  | { readonly kind: 'all' };
+
+export type MovementKind = 'grant' | 'payment' | 'adjustment' | 'refund' | 'expiry' | 'charge';
+
+/** One amount that moved between an account and one of the operator: double entry without further rows. */
+export interface Movement {
+  /** Position in the history of its account; what `before` takes. */
+  readonly seq: string;
+  readonly id: string;
+  readonly kind: MovementKind;
+  readonly account: string;
+  /** What the account gained: below zero for a charge. */
+  readonly amount: Pico;
+  readonly dateMs: number;
+  readonly memo: string;
+  readonly usage: Usage | null;
+}
+
+/** A part of a list. Default: all of it. */
+export interface PageQuery {
+  /** Cursor: the last entry of the page before. */
+  readonly after?: string;
+  readonly limit?: number;
+}
+
+export interface HistoryQuery {
+  readonly account: string;
+  /** Only movements before this one (`seq`); the newest when absent. */
+  readonly before?: string;
+  /** Default 50, at most 1,000. */
+  readonly limit?: number;
+}
+
+export type UsageDimension = 'account' | 'key' | 'model' | 'day';
+
+export interface UsageQuery {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  /** First and last day, `YYYY-MM-DD` in UTC, both included. */
+  readonly fromDay?: string;
+  readonly toDay?: string;
+  /** One row for each combination of these; one row of totals when empty. */
+  readonly by: readonly UsageDimension[];
+  /** Only rows behind this one: its values of `by`, in that order. */
+  readonly after?: readonly string[];
+  /** Default: all rows. */
+  readonly limit?: number;
+}
+
+/** Totals; a dimension that was not asked for is absent, and `key` is empty for charges without a key. */
+export interface UsageRow {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  readonly day?: string;
+  readonly requests: bigint;
+  readonly estimated: bigint;
+  readonly inputTokens: bigint;
+  readonly cachedTokens: bigint;
+  readonly outputTokens: bigint;
+  readonly amount: Pico;
+}
+
+export interface AuditReport {
+  readonly sound: boolean;
+  /** Sum of all accounts, those of the operator included; zero. */
+  readonly sum: bigint;
+  /** Charges included. */
+  readonly movements: bigint;
+  readonly accounts: bigint;
+  readonly openHolds: bigint;
+  /** One sentence for each thing that does not add up. */
+  readonly problems: readonly string[];
+}
+
+/** Writing calls reject with a `LedgerError`, or with the error of the database, after which a repeat is safe. */
+export interface Ledger {
+  /** Creates an empty account; one that exists stays as it is. */
+  createAccount(account: { readonly id: string; readonly label?: string }): Promise<Account>;
+  account(id: string): Promise<Account | undefined>;
+  /** How far below zero holds and leases may bring the account; 0: prepaid. What is below already stays. */
+  setCreditLimit(account: string, limit: Pico): Promise<Account>;
+  setLowBalance(account: string, amount: Pico | null): Promise<Account>;
+  /**
+   * Makes an account spend the credit of its organisation, or its own again (null). Its own credit stays untouched meanwhile.
+   * Refuses (`account-nested`) an organisation that is a member itself, and a member that is an organisation.
+   */
+  setOrganisation(account: string, organisation: string | null): Promise<Account>;
+  /** In order of ids; all of them, or a page behind the id `after`, or the members of an organisation. */
+  listAccounts(query?: PageQuery & { readonly organisation?: string }): Promise<Account[]>;
+
+  /** Credit that expires is spent before other credit, the grant that expires first before later ones. */
+  grant(grant: Grant): Promise<{ readonly repeated: boolean }>;
+  /** Refuses (`credit-short`) to take more than the account may still spend. */
+  adjust(adjustment: Adjustment): Promise<{ readonly repeated: boolean }>;
+  /** Answers with what was given back, also of a repeat. */
+  refund(refund: Refund): Promise<{ readonly repeated: boolean; readonly amount: Pico }>;
+  /** Grants of an account that expire and are not spent, the first to expire first. */
+  openGrants(account: string): Promise<CreditGrant[]>;
+  /** All of the amount or nothing. */
+  hold(request: HoldRequest): Promise<HoldAnswer>;
+  /** Charges what the work cost and gives the rest of the hold back. More than was held is taken from the balance. */
+  settle(holdId: string, amount: Pico, usage: Usage): Promise<HoldSettlement>;
+  /** Gives a hold or the rest of a lease back. False when it was closed before. */
+  release(holdId: string): Promise<boolean>;
+  /** Leases as much of the amount as the balance has; `short` when it has nothing. */
+  lease(request: HoldRequest): Promise<HoldAnswer>;
+  /**
+   * Charges leases, and accounts that pay later, in as few commits as possible. Resolves with one outcome for each charge;
+   * rejects when none was accepted. The bound on overdraft: a balance falls below zero only by what holders spend beyond a
+   * lease or hold, and by what they spent of leases that expired before it was charged, at most the amount of each such
+   * lease.
+   */
+  charge(charges: readonly Charge[]): Promise<readonly PromiseSettledResult<HoldSettlement>[]>;
+  /**
+   * Adds to an open lease as much of the amount as the balance has; answers with what was added. `operation` is larger than
+   * that of every operation on the lease before. Not to be repeated: after an error nobody knows whether it counted.
+   */
+  extend(leaseId: string, operation: number, amount: Pico): Promise<HoldAnswer>;
+  /** Takes back what a holder does not need of an open lease, at most what is left of it; answers with how much. */
+  giveBack(leaseId: string, operation: number, amount: Pico): Promise<Pico>;
+  /** Tells watchers that the holder `by` needs credit of the account that others have leased. */
+  want(account: string, by: string): Promise<void>;
+  /** Keeps what a holder has open for `ttlMs` from now on, by the database's clock; answers with it in order of ids. */
+  renew(holder: string, ttlMs: number): Promise<OpenHold[]>;
+  /**
+   * Gives back holds and leases that have expired by the database's clock, which it reads anew; answers with how many. Takes back the unspent rest
+   * of grants that expired: of what is on hold at that moment, what is released later is taken later.
+   */
+  expire(): Promise<number>;
+  findHold(id: string): Promise<StoredHold | undefined>;
+
+  /** Reserves the nonce, exactly once over all processes of this store. */
+  reservePayment(request: PaymentRequest): Promise<ReserveAnswer>;
+  /** Records that the facilitator is about to be asked. Refuses what is settled or failed. */
+  submitPayment(id: string, request: string): Promise<void>;
+  /** Posts the money and keeps the answer, in one commit. A failed payment that turns out paid is posted as well. */
+  settlePayment(id: string, target: PaymentTarget, answer: string): Promise<{ readonly repeated: boolean }>;
+  failPayment(id: string, reason: string): Promise<void>;
+  /** Fails a payment as `expired` that was never submitted. False: it was, by another process, or has ended. */
+  expirePayment(id: string): Promise<boolean>;
+  findPayment(id: string): Promise<Payment | undefined>;
+  /** Payments, those that changed last first. */
+  listPayments(query: PaymentQuery): Promise<Payment[]>;
+  /** Payments left in a state, oldest first: after a crash the submitted ones must be asked about. */
+  paymentsIn(state: PaymentState, limit?: number): Promise<Payment[]>;
+
+  createKey(key: NewKey): Promise<StoredKey>;
+  /** The oldest first; all of them, or a page behind the key with the id `after`. */
+  listKeys(account?: string, page?: PageQuery): Promise<StoredKey[]>;
+  findKey(hash: string): Promise<StoredKey | undefined>;
+  findKeyById(id: string): Promise<StoredKey | undefined>;
+  /** Changes the limits, label or expiry of a key in place. */
+  editKey(id: string, edit: KeyEdit): Promise<StoredKey>;
+  /** Disables a key at once; one that is disabled stays so. */
+  disableKey(id: string): Promise<StoredKey>;
+  /** A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. */
+  rotateKey(
+    id: string,
+    successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
+    graceMs: number,
+  ): Promise<StoredKey>;
+
+  readonly requests: RequestRecords;
+  readonly adminActs: AdminActs;
+  readonly webhooks: WebhookRecords;
+  readonly budgets: BudgetRecords;
+  readonly responses: ResponseRecords;
+
+  history(query: HistoryQuery): Promise<Movement[]>;
+  usage(query: UsageQuery): Promise<UsageRow[]>;
+  /** With `full`, days that were audited before are read again. */
+  audit(options?: { readonly full?: boolean }): Promise<AuditReport>;
+  /** Removes closed leases, and charges of whole months before the date that an audit found sound; null keeps all charges. */
+  prune(chargesBeforeMs: number | null): Promise<Pruned>;
+  /** Copies the store into a new file while it is in use. Refuses (`backup-unsupported`) what is not a SQLite file. */
+  backUp(file: string): Promise<void>;
+  /** Calls back for changes made here or by another process, within about a second. Resolves with a function that stops it. */
+  watch(onChange: (change: Change) => void): Promise<() => void>;
+  /**
+   * The date by which the store dates and ends things, in milliseconds since 1970: of the database where that is PostgreSQL, as last read
+   * at the opening or in `expire`.
+   */
+  dateMs(): number;
+  /** Commits what waits, then closes the database. */
+  close(): Promise<void>;
 }

@@ -4,7 +4,7 @@
 import type { Client, Pool, QueryConfig } from 'pg';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
-import { LedgerError } from './store.ts';
+import { LedgerError } from './ledger.ts';
 
 /** One for commits, two for accounts that are locked elsewhere, the rest for reads and keys. */
 const MAX_CONNECTIONS = 6;

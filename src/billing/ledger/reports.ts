@@ -10,7 +10,7 @@ import {
   type UsageDimension,
   type UsageQuery,
   type UsageRow,
-} from './store.ts';
+} from './ledger.ts';
 import { integer, movementOf, text, USAGE_SUMS } from './tables.ts';
 
 const HALF = 2n ** 32n;

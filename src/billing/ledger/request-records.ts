@@ -3,7 +3,7 @@
 
 import type { Database, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
-import type { Pico } from './store.ts';
+import type { Pico } from './ledger.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** One finished request. */

@@ -4,7 +4,7 @@
 
 import { addMonth, chargeColumns } from './charges.ts';
 import type { Database, Dialect, Session } from './database.ts';
-import { LedgerError } from './store.ts';
+import { LedgerError } from './ledger.ts';
 import { insertion, integer, text, USAGE_SUMS } from './tables.ts';
 
 export interface Migration {

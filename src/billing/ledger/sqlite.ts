@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
-import { LedgerError } from './store.ts';
+import { LedgerError } from './ledger.ts';
 
 /** How long a transaction is tried to begin while another process writes. */
 const BUSY_MS = 5000;

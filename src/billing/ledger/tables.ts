@@ -2,7 +2,7 @@
 // of the ledger. A column named here exists in `schema.ts`.
 
 import type { Cell, Lookup, Match, Row, Write } from './database.ts';
-import type { Account, CreditGrant, Movement, Payment, StoredHold, StoredKey } from './store.ts';
+import type { Account, CreditGrant, Movement, Payment, StoredHold, StoredKey } from './ledger.ts';
 
 interface Table {
   readonly name: string;

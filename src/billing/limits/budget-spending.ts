@@ -1,7 +1,7 @@
 // What the ledger says was spent of budgets. One question for each first day, whatever the number of budgets.
 
 import { dayOf } from '../days.ts';
-import type { BudgetRecords, Pico, SpendingRow, StoredBudget } from '../ledger/store.ts';
+import type { BudgetRecords, Pico, SpendingRow, StoredBudget } from '../ledger/ledger.ts';
 import { type BudgetPeriod, type BudgetScope, periodOf, startOf } from './budgets.ts';
 
 interface Periodic extends BudgetScope {

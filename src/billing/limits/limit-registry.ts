@@ -6,7 +6,7 @@ import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, per
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
 import type { SliceManager } from './slice-manager.ts';
-import type { BudgetRecords, Charge, KeyLimits, StoredBudget } from '../ledger/store.ts';
+import type { BudgetRecords, Charge, KeyLimits, StoredBudget } from '../ledger/ledger.ts';
 import { DAY_MS, dayOf } from '../days.ts';
 import { firstDay, sumSpending } from './budget-spending.ts';
 

@@ -1,7 +1,7 @@
 // Checks of a signed payment that need no access to the chain, in the order of the x402 specification for `exact` on EVM
 // chains. Two steps, because a repeat of a settled payment passes the first and not the second. Pure.
 
-import { MAX_AMOUNT } from '../ledger/store.ts';
+import { MAX_AMOUNT } from '../ledger/ledger.ts';
 import { picoOf, type MerchantConfig } from './merchant-config.ts';
 import { isContractSignature, type SignedPayment } from './signed-payment.ts';
 import { domainSeparator, recoverSigner, transferDigest } from './typed-data.ts';

@@ -1,7 +1,7 @@
 // Chain, token and receiving address of payments: names of both x402 versions, and the EIP-712 domain of the token. The only
 // place that converts units of a token to the ledger's pico-USD.
 
-import { PICO_PER_CREDIT, type Pico } from '../ledger/store.ts';
+import { PICO_PER_CREDIT, type Pico } from '../ledger/ledger.ts';
 
 /** A token that moves by `transferWithAuthorization` (EIP-3009) and is worth one USD. */
 export interface Asset {

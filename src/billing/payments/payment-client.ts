@@ -2,7 +2,7 @@
 // for a refusal: where money may have moved, the answer is `HR_PAYMENT_PENDING`.
 
 import { ask, MailboxFullError, type Ref, type System } from '../../actor/index.ts';
-import type { Pico } from '../ledger/store.ts';
+import type { Pico } from '../ledger/ledger.ts';
 import {
   type BeginAnswer,
   type CallRequest,

@@ -2,7 +2,7 @@
 
 import type { Ref } from '../../actor/index.ts';
 import type { ErrorCode } from '../../errors.ts';
-import type { Pico, Usage } from '../ledger/store.ts';
+import type { Pico, Usage } from '../ledger/ledger.ts';
 import type { Offer } from './offer.ts';
 import type { RecoveryRound } from './settlement.ts';
 

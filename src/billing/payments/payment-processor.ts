@@ -7,7 +7,7 @@ import pLimit from 'p-limit';
 import type { Behavior, Context, Ref } from '../../actor/index.ts';
 import { TurnQueue } from '../../routing/index.ts';
 import type { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
-import { type Ledger, type Payment, PICO_PER_CREDIT, PICO_PER_USD, type Pico, type Usage } from '../ledger/store.ts';
+import { type Ledger, type Payment, PICO_PER_CREDIT, PICO_PER_USD, type Pico, type Usage } from '../ledger/ledger.ts';
 import { picoOf, purchaseAmount, unitsFor } from './merchant-config.ts';
 import { makeOffer, type Receipt, receiptHeaders, type Terms } from './offer.ts';
 import {

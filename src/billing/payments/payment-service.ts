@@ -5,7 +5,7 @@ import { ask, type Clock, type Ref, type System } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { Log } from '../../telemetry/log.ts';
 import { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
-import type { Ledger } from '../ledger/store.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import { picoPerCall } from '../prices.ts';
 import { Chain, type SignedTransfer, type TransferState } from './chain.ts';
 import { Facilitator } from './facilitator.ts';

@@ -5,7 +5,7 @@
 import pLimit from 'p-limit';
 import { backoffMs, type Clock } from '../../actor/index.ts';
 import { paymentId } from '../ledger/commands.ts';
-import { type Ledger, LedgerError, type Payment, type PaymentKey, type Pico, type Usage } from '../ledger/store.ts';
+import { type Ledger, LedgerError, type Payment, type PaymentKey, type Pico, type Usage } from '../ledger/ledger.ts';
 import type { Chain, SignedTransfer, TransferState } from './chain.ts';
 import { checkOrigin, checkTerms } from './checks.ts';
 import type { Facilitator, Settled } from './facilitator.ts';

@@ -2,7 +2,7 @@
 
 import pg from 'pg';
 import t from 'tap';
-import type { Change, Ledger, LedgerRefusal, NewBudget, SpendingRow } from '../../../src/billing/ledger/store.ts';
+import type { Change, Ledger, LedgerRefusal, NewBudget, SpendingRow } from '../../../src/billing/ledger/ledger.ts';
 import { debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const budgetOf = (more: Partial<NewBudget> = {}): NewBudget => ({

@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/actor/clock.ts';
 import { noteChanges } from '../../../src/billing/ledger/changes.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
-import type { Change, Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Change, Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { openStore, STORES } from './stores.ts';
 
 /** Changes as they come, and a promise of the next. */

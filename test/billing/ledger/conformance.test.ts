@@ -9,7 +9,7 @@ import {
   MAX_AMOUNT,
   type Movement,
   type NewKey,
-} from '../../../src/billing/ledger/store.ts';
+} from '../../../src/billing/ledger/ledger.ts';
 import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): HoldRequest => ({

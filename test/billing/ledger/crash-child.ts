@@ -5,8 +5,8 @@
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { paymentId } from '../../../src/billing/ledger/commands.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
-import { type Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
+import { type Ledger, LedgerError } from '../../../src/billing/ledger/ledger.ts';
 import { charge } from './stores.ts';
 import { chargeOf, LANES, NOW_MS, PRICE, ROUNDS } from './crash-plan.ts';
 

@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
-import type { Ledger, LedgerError } from '../../../src/billing/ledger/store.ts';
+import type { Ledger, LedgerError } from '../../../src/billing/ledger/ledger.ts';
 import { charge, debit, openStore, START_MS, STORES, type TestStore, USAGE } from './stores.ts';
 import { LONG } from '../../support/long.ts';
 

@@ -1,7 +1,7 @@
 // Leases that grow and shrink while they are open, and accounts that pay later: on every store.
 
 import t from 'tap';
-import { type LedgerError } from '../../../src/billing/ledger/store.ts';
+import { type LedgerError } from '../../../src/billing/ledger/ledger.ts';
 import { charge, debit, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const LEASE = { id: 'l', account: 'a', amount: 10n, holder: 'h', ttlMs: 60_000 };

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import type { Database } from '../../../src/billing/ledger/database.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { migrate, type Migration, MIGRATIONS } from '../../../src/billing/ledger/schema.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
@@ -57,7 +57,7 @@ const ADDRESS_ROWS = [ADDRESS, MIXED].flatMap((account, at) => [
 ]);
 
 /** Opens the ledger that its argument names. */
-const OPEN = `const { openLedger } = await import('${new URL('../../../src/billing/ledger/ledger.js', import.meta.url).href}');
+const OPEN = `const { openLedger } = await import('${new URL('../../../src/billing/ledger/open-ledger.js', import.meta.url).href}');
   const { systemClock: clock } = await import('${new URL('../../../src/actor/clock.js', import.meta.url).href}');
   await (await openLedger(process.argv[1], { clock, dateMs: () => 2 })).close();`;
 
@@ -176,7 +176,7 @@ t.test('opening a file prints no warning, and other warnings still pass', async 
 });
 
 t.test('a store in a file loads no driver for PostgreSQL', async (t) => {
-  const module = new URL('../../../src/billing/ledger/ledger.js', import.meta.url);
+  const module = new URL('../../../src/billing/ledger/open-ledger.js', import.meta.url);
   const script = `const { openLedger } = await import('${module.href}');
     const { createRequire } = await import('node:module');
     const clock = { now: () => 0 };

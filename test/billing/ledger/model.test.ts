@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import t from 'tap';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { charge, openStore, STORES, USAGE } from './stores.ts';
 
 interface ModelHold {

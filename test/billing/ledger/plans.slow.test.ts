@@ -5,8 +5,8 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import t from 'tap';
 import pg from 'pg';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { debit, emptyStore, execute, START_MS, type StoreName, STORES, USAGE } from './stores.ts';
 
 const CHARGES = 1_000_000;

@@ -3,9 +3,9 @@
 import t, { type Test } from 'tap';
 import pg from 'pg';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { startPgBouncer, startPostgres } from '../../support/postgres.ts';
 import { charge, debit, openStore, START_MS, USAGE } from './stores.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { debit, execute, openStore, START_MS, STORES, USAGE } from './stores.ts';
 
 const DAY_MS = 86_400_000;

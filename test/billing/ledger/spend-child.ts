@@ -3,7 +3,7 @@
 
 import { once } from 'node:events';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { charge } from './stores.ts';
 
 const [url = '', name = ''] = process.argv.slice(2);

@@ -4,8 +4,8 @@
 import t, { type Test } from 'tap';
 import { createManualClock } from '../../../src/actor/testkit.ts';
 import { systemClock, systemEpochMs } from '../../../src/actor/clock.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
-import type { Ledger, PaymentRequest } from '../../../src/billing/ledger/store.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
+import type { Ledger, PaymentRequest } from '../../../src/billing/ledger/ledger.ts';
 import { postgresDatabase } from '../../support/postgres.ts';
 
 const HOUR_MS = 3_600_000;

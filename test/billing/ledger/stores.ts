@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
-import type { Charge, HoldSettlement, Ledger, Pico, Usage } from '../../../src/billing/ledger/store.ts';
+import type { Charge, HoldSettlement, Ledger, Pico, Usage } from '../../../src/billing/ledger/ledger.ts';
 import { postgresDatabase } from '../../support/postgres.ts';
 
 type Tap = Pick<typeof t, 'teardown'>;

@@ -3,7 +3,7 @@
 import t from 'tap';
 import type { BudgetScope } from '../../../src/billing/limits/budgets.ts';
 import { sumSpending } from '../../../src/billing/limits/budget-spending.ts';
-import type { SpendingRow } from '../../../src/billing/ledger/store.ts';
+import type { SpendingRow } from '../../../src/billing/ledger/ledger.ts';
 
 function sums(scopes: readonly BudgetScope[], rows: readonly SpendingRow[]): Promise<Map<BudgetScope, bigint>> {
   return sumSpending(

@@ -7,7 +7,13 @@ import { LimitRegistry, type RegisteredKey } from '../../../src/billing/limits/l
 import { createLimitMemory, LimitTable } from '../../../src/billing/limits/limit-table.ts';
 import { SliceManager } from '../../../src/billing/limits/slice-manager.ts';
 import type { BudgetEvent } from '../../../src/billing/limits/budgets.ts';
-import type { Charge, KeyLimits, SpendingQuery, SpendingRow, StoredBudget } from '../../../src/billing/ledger/store.ts';
+import type {
+  Charge,
+  KeyLimits,
+  SpendingQuery,
+  SpendingRow,
+  StoredBudget,
+} from '../../../src/billing/ledger/ledger.ts';
 
 const START = Date.UTC(2026, 10, 18, 12);
 const DAY_MS = 86_400_000;

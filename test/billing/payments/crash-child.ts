@@ -6,7 +6,7 @@ import { writeSync } from 'node:fs';
 import { Chain } from '../../../src/billing/payments/chain.ts';
 import { Facilitator } from '../../../src/billing/payments/facilitator.ts';
 import type { BeginAnswer } from '../../../src/billing/payments/payment-commands.ts';
-import { openLedger } from '../../../src/billing/ledger/ledger.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { headerV1 } from '../../support/payer.ts';
 import { ATTEMPTS, CALL_UNITS, LANES, nonceOf, NOW_MS, payerOf, PURCHASE_UNITS, ROUNDS } from './crash-plan.ts';

@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import t from 'tap';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { answerOf } from '../../../src/billing/payments/settlement.ts';
 import type { Fault } from '../../support/facilitator.ts';
 import { Payer } from '../../support/payer.ts';

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { MessageChannel } from 'node:worker_threads';
 import t from 'tap';
 import { createManualClock, createSystem, link, type ManualClock, systemClock } from '../../../src/actor/index.ts';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { Facilitator, type Settled, type Verified } from '../../../src/billing/payments/facilitator.ts';
 import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
 import type { BeginAnswer, PaymentCommand } from '../../../src/billing/payments/payment-commands.ts';

@@ -10,7 +10,7 @@ import { PaymentClient } from '../../../src/billing/payments/payment-client.ts';
 import type { CallRequest, PaymentCommand, PurchaseRequest } from '../../../src/billing/payments/payment-commands.ts';
 import { paymentProcessor, type PaymentProcessorDeps } from '../../../src/billing/payments/payment-processor.ts';
 import type { RecoveryRound } from '../../../src/billing/payments/settlement.ts';
-import type { Ledger } from '../../../src/billing/ledger/store.ts';
+import type { Ledger } from '../../../src/billing/ledger/ledger.ts';
 import { type FacilitatorOptions, TestFacilitator } from '../../support/facilitator.ts';
 import { TestChain } from '../../support/chain.ts';
 import { headerV1, Payer, type Wanted, type Wish } from '../../support/payer.ts';

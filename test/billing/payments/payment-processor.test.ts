@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { Payment } from '../../../src/billing/ledger/store.ts';
+import type { Payment } from '../../../src/billing/ledger/ledger.ts';
 import { decidePayment } from '../../../src/billing/payments/settlement.ts';
 import type { PurchaseAnswer, PurchaseRequest } from '../../../src/billing/payments/payment-commands.ts';
 import { headerV1, encodeHeader, SEPOLIA_USDC, signedPayload } from '../../support/payer.ts';
