@@ -18,6 +18,7 @@ import {
   type CrnDeps,
   type HealthSettings,
   type OverrideResult,
+  type ProbeResult,
 } from './crn.ts';
 import { hashText, type Member, type Model, type ModelTableData, type ServerDetails } from './model-table.ts';
 
@@ -48,12 +49,14 @@ export type CrnRegistryCommand =
     }
   | { readonly type: 'Event'; readonly event: CrnEvent };
 
-export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'onProbeResult' | 'probe'> {
+export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
   readonly memory: BoardMemory;
   readonly blockIndex: BlockIndex;
   readonly feedback: CacheFeedback;
   /** Asks a CRN what it says about itself, with the gateway's credential for it. */
   readonly report: (url: string, apiKey: string | undefined, timeoutMs: number) => Promise<CrnReport>;
+  /** A round of probes of a CRN is over. */
+  readonly onProbeResult: (url: string, result: ProbeResult) => void;
   readonly onTable: (table: ModelTableData) => void;
   readonly onEvent: (event: CrnEvent) => void;
   /** Every CRN of the table has completed its first probes. */
@@ -358,12 +361,12 @@ class CrnRegistry {
           feedback,
           memory,
           probe,
-          onProbeResult,
-          report: (asked, timeoutMs) => report(asked, this.#apiKeyOf(asked), timeoutMs),
+          onProbeResult: (result) => onProbeResult(url, result),
+          report: (timeoutMs) => report(url, this.#apiKeyOf(url), timeoutMs),
           rates: this.#rates,
           peers: (model) => this.#peers(model, url),
-          mayEject: (wanted) => this.#mayEject(wanted),
-          isDrained: (asked) => this.#drained.has(asked),
+          mayEject: () => this.#mayEject(url),
+          isDrained: () => this.#drained.has(url),
           onEvent: (event) => this.#context.self.tell({ type: 'Event', event }),
         },
       ),

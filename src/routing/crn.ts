@@ -62,15 +62,15 @@ export interface CrnDeps {
   readonly memory?: CrnMemory;
   /** Sends a probe. Rejects without any response in time. */
   readonly probe: (url: string, timeoutMs: number) => Promise<ProbeAnswer>;
-  /** Asks a CRN what it says about itself. */
-  readonly report: (url: string, timeoutMs: number) => Promise<CrnReport>;
+  /** Asks the CRN what it says about itself. */
+  readonly report: (timeoutMs: number) => Promise<CrnReport>;
   /** Whether this CRN may be ejected: enough others of each of its models must stay (panic threshold). */
-  readonly mayEject: (url: string) => boolean;
+  readonly mayEject: () => boolean;
   /** Whether an operator has drained this CRN. This state outlives the actor. */
-  readonly isDrained: (url: string) => boolean;
+  readonly isDrained: () => boolean;
   readonly onEvent: (event: CrnEvent) => void;
   /** A round of probes is over. */
-  readonly onProbeResult: (url: string, result: ProbeResult) => void;
+  readonly onProbeResult: (result: ProbeResult) => void;
 }
 
 /** What a CRN answered to a round of probes. */
@@ -261,7 +261,7 @@ class Crn {
     for (const cell of cells) deps.board.raiseEpoch(cell);
     deps.board.endTrial(settings.server);
     // Without this it would be down, and thus a last resort, until its first probe.
-    if (deps.isDrained(settings.url)) this.#publishAll();
+    if (deps.isDrained()) this.#publishAll();
   }
 
   probe(): void {
@@ -306,7 +306,7 @@ class Crn {
     if (probedStanding(status) === STANDING.down) this.#roundFailed = true;
     this.#openProbes--;
     if (this.#openProbes > 0) return;
-    this.#deps.onProbeResult(this.#settings.url, {
+    this.#deps.onProbeResult({
       ok: !this.#roundFailed,
       reason: this.#roundReason,
       latencyMs: this.#context.clock.now() - this.#probeSentMs,
@@ -340,7 +340,7 @@ class Crn {
     const due = this.#breaker.failed(member, now, this.#peers(member));
     // A failed request is a reason to probe at once.
     this.probe();
-    if (due && this.#deps.mayEject(this.#settings.url)) this.#eject(failure ?? 'failed', reason);
+    if (due && this.#deps.mayEject()) this.#eject(failure ?? 'failed', reason);
   }
 
   /** Reports refused credentials, at most once a minute. */
@@ -377,13 +377,13 @@ class Crn {
     if (isServing) this.#memory.hasServed = true;
     if (this.#isReporting || !isServing) return;
     if (absence === 'none' ? nowMs < this.#reportDueMs : nowMs < this.#reportedMs + LEAST_REPORT_MS) return;
-    const { health, url } = this.#settings;
+    const { health } = this.#settings;
     this.#isReporting = true;
     this.#memory.absence = 'none';
     this.#reportedMs = nowMs;
     this.#reportDueMs = nowMs + REPORT_MS;
     this.#context.pipe(
-      this.#deps.report(url, health.timeoutMs),
+      this.#deps.report(health.timeoutMs),
       (report) => ({ type: 'Reported', report, absence }),
       () => ({ type: 'Reported', report: NO_REPORT, absence }),
     );
@@ -561,7 +561,7 @@ class Crn {
   }
 
   #standingOf(state: MemberState): Standing {
-    if (this.#deps.isDrained(this.#settings.url)) return STANDING.drained;
+    if (this.#deps.isDrained()) return STANDING.drained;
     const probed = state.probed ?? STANDING.down;
     if (this.#ejection === 'none' || probed === STANDING.down) return probed;
     return this.#ejection === 'trial' ? STANDING.probing : STANDING.down;

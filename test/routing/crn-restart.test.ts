@@ -307,8 +307,8 @@ t.test('a real host: its size, its restart on the same port, and a pause that is
         probes.push(answer);
         return answer;
       },
-      report: (asked, timeoutMs) => {
-        const report = readCrnReport(client, asked, undefined, timeoutMs);
+      report: (timeoutMs) => {
+        const report = readCrnReport(client, url, undefined, timeoutMs);
         reports.push(report);
         return report;
       },
