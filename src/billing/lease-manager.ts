@@ -589,7 +589,11 @@ class LeaseManager {
       ({ own }) => ({ kind: 'short', balance: Number(total > own ? total - own : 0n) }),
     );
     this.#serve(lease);
-    if (!this.#trusted) return;
+    if (!this.#trusted) {
+      // The clock may have been set while a renewal was under way.
+      this.#renew();
+      return;
+    }
     const nowMs = this.#clock.now();
     let late = 0;
     let isCovered = false;

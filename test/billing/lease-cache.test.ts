@@ -303,6 +303,31 @@ t.test('a machine that was suspended renews its leases before it spends', async 
   t.same(await hold(leases, 1), { kind: 'reserved', amount: 1 }, 'a clock that is set back changes nothing');
 });
 
+t.test('leases are renewed again when the clock is set ahead while a renewal is under way', async (t) => {
+  const store = await openStore(t, 100_000n);
+  let free: (() => void) | undefined;
+  let isHeld = false;
+  const change = (ledger: Ledger): Partial<Ledger> => ({
+    async expire() {
+      if (isHeld) await new Promise<void>((resolve) => (free = resolve));
+      return await ledger.expire();
+    },
+  });
+  const { threads } = await openGateway(store, { change });
+  const [leases] = threads as [LeaseCache];
+  await hold(leases, 1);
+  isHeld = true;
+  store.wall.stepMs += 3_600_000;
+  t.same(await hold(leases, 1), { kind: 'reserved', amount: 1 }, 'the renewal has not ended yet');
+  store.wall.stepMs += 3_600_000;
+  const waiting = hold(leases, 1);
+  await store.settle();
+  isHeld = false;
+  free?.();
+  await store.advance(200);
+  t.same(await waiting, { kind: 'reserved', amount: 1 });
+});
+
 t.test('credit of a lease that expired meanwhile is not spent', async (t) => {
   const store = await openStore(t, 100_000n);
   const { threads } = await openGateway(store);

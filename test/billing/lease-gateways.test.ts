@@ -1,7 +1,7 @@
 // Twelve gateways with four threads each share a dollar on one PostgreSQL, each with connections of its own.
 
 import t from 'tap';
-import { createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
+import { createSeededRandom, createSystem, systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { type Ledger, LeaseCache, type Reserved } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
 import { leaseManager } from '../../src/billing/lease-manager.ts';
@@ -21,6 +21,8 @@ const MOST_ROUNDS = 3;
 interface Gateway {
   readonly threads: readonly LeaseCache[];
   readonly ledger: Ledger;
+  /** Posts what waits and gives all credit back. */
+  readonly close: () => Promise<void>;
 }
 
 /** Reserves; what is busy is tried again. */
@@ -31,9 +33,14 @@ async function holdSoon(leases: LeaseCache, amount: number): Promise<{ reserved:
   }
 }
 
-async function openGateway(t: { teardown(run: () => unknown): void }, url: string, instance: string): Promise<Gateway> {
+async function openGateway(
+  t: { teardown(run: () => unknown): void },
+  url: string,
+  instance: string,
+  epochMs: () => number = systemEpochMs,
+): Promise<Gateway> {
   const system = createSystem({ name: instance });
-  const ledger = await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+  const ledger = await openLedger(url, { clock: systemClock, dateMs: epochMs });
   const memory = createLeaseMemory(THREADS);
   const ready = Promise.withResolvers<void>();
   const manager = system.spawn(
@@ -42,7 +49,7 @@ async function openGateway(t: { teardown(run: () => unknown): void }, url: strin
       settings: { leasePico: LEASE, leaseTtlMs: 60_000 },
       memory,
       instance,
-      epochMs: systemEpochMs,
+      epochMs,
       metrics: new LedgerMetrics(),
       onOpen: (opened) =>
         void opened.watch((change) => manager.tell({ type: 'Changed', change })).then(() => ready.resolve()),
@@ -50,12 +57,13 @@ async function openGateway(t: { teardown(run: () => unknown): void }, url: strin
       onProblem: (error, what) => t.teardown(() => Promise.reject(new Error(what, { cause: error }))),
     }),
   );
-  const own = { system, leaseManager: manager, memory, clock: systemClock, epochMs: systemEpochMs };
+  const own = { system, leaseManager: manager, memory, clock: systemClock, epochMs };
   const threads = Array.from(
     { length: THREADS },
     (_, thread) => new LeaseCache({ ...own, thread, flushMs: 20, leasePico: LEASE }),
   );
-  t.teardown(async () => {
+  let closed: Promise<void> | undefined;
+  const close = async (): Promise<void> => {
     for (const leases of threads) leases.close();
     const flushed = Promise.withResolvers<void>();
     const replyTo = system.spawn<'flushed'>(() => () => flushed.resolve());
@@ -63,9 +71,11 @@ async function openGateway(t: { teardown(run: () => unknown): void }, url: strin
     await flushed.promise;
     await system.terminate();
     await ledger.close();
-  });
+  };
+  const closeOnce = (): Promise<void> => (closed ??= close());
+  t.teardown(closeOnce);
   await ready.promise;
-  return { threads, ledger };
+  return { threads, ledger, close: closeOnce };
 }
 
 t.test('a request for a fifth of the credit succeeds on any of twelve gateways that all have leases', async (t) => {
@@ -105,3 +115,38 @@ t.test('a request for a fifth of the credit succeeds on any of twelve gateways t
   );
   await first.close();
 });
+
+t.test(
+  'all that is spent is charged, once, while the wall clocks of the gateways are set back and forth',
+  async (t) => {
+    const url = await postgresDatabase();
+    const first = await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+    await first.createAccount({ id: 'a' });
+    await first.grant({ id: 'g', account: 'a', amount: BigInt(USD) });
+    const random = createSeededRandom(7);
+    const ahead = Array.from({ length: 3 }, () => 0);
+    const gateways: Gateway[] = [];
+    for (const at of ahead.keys()) {
+      gateways.push(await openGateway(t, url, `gateway-${at}`, () => systemEpochMs() + (ahead[at] as number)));
+    }
+    let spent = 0;
+    for (let round = 0; round < 400; round++) {
+      const at = Math.floor(random() * gateways.length);
+      const { ledger, threads } = gateways[at] as Gateway;
+      if (round % 5 === 0) ahead[at] = Math.floor((random() - 0.5) * 4 * 86_400_000);
+      if (round % 20 === 0) await ledger.expire();
+      const leases = threads[round % THREADS] as LeaseCache;
+      const amount = Math.ceil(random() * (USD / 100));
+      const { reserved } = await holdSoon(leases, amount);
+      t.equal(reserved.kind, 'reserved', `round ${round}`);
+      const cost = Math.floor((random() * amount) / 5);
+      leases.settle(PAYER, amount, spend(cost));
+      spent += cost;
+    }
+    for (const { close } of gateways) await close();
+    t.match(await first.account('a'), { balance: BigInt(USD - spent), held: 0n });
+    t.match(await first.usage({ by: [] }), [{ amount: BigInt(spent) }]);
+    t.match(await first.audit({ full: true }), { sound: true });
+    await first.close();
+  },
+);
