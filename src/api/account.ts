@@ -15,7 +15,7 @@ import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
-import type { ParameterDoc } from './openapi.ts';
+import { type ParameterDoc, parametersOf } from './openapi.ts';
 import { requireKey } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery, type Schema } from './schema.ts';
@@ -80,10 +80,6 @@ const requestsQuery: ObjectSchema<RequestsQuery> = {
 
 export const ACCOUNT_PARAMETERS: readonly ParameterDoc[] = parametersOf(accountQuery);
 export const REQUESTS_PARAMETERS: readonly ParameterDoc[] = parametersOf(requestsQuery);
-
-function parametersOf({ fields }: ObjectSchema): readonly ParameterDoc[] {
-  return Object.entries(fields as Record<string, Schema>).map(([name, schema]) => ({ name, schema }));
-}
 
 const USD: Schema = { type: 'string', required: true, description: 'USD, exact, as a decimal', example: '12.50' };
 const COUNT: Schema = { type: 'integer', required: true };

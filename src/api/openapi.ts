@@ -46,6 +46,11 @@ export interface ParameterDoc {
   readonly schema: Schema;
 }
 
+/** The parameters that `readQuery` reads by the schema. */
+export function parametersOf({ fields }: ObjectSchema): readonly ParameterDoc[] {
+  return Object.entries(fields as Record<string, Schema>).map(([name, schema]) => ({ name, schema }));
+}
+
 /** The two path segments an operator may rename, without slashes. */
 export interface PathPrefixes {
   readonly servicePrefix: string;

@@ -7,43 +7,71 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { EventFollower, responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
+import { type ParameterDoc, parametersOf } from './openapi.ts';
 import { authenticate } from './pipeline.ts';
 import { refuse } from './refuse.ts';
-import type { Schema } from './schema.ts';
+import { type ObjectSchema, readQuery } from './schema.ts';
 
 const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;
 
 const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
 
-/** Items of a page when the request does not say it, and at most (OpenAI API reference). */
-const PAGE_ITEMS = 20;
-const MOST_ITEMS = 100;
+interface ResponseQuery {
+  readonly include?: string;
+  readonly stream: boolean;
+  readonly starting_after: number;
+}
 
-export const RESPONSE_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
-  { name: 'include', schema: { type: 'string', description: 'Accepted; a stored response has all that it had.' } },
-  {
-    name: 'stream',
-    schema: { type: 'boolean', description: 'The events of a background response, and those to come.' },
+const responseQuery: ObjectSchema<ResponseQuery> = {
+  type: 'object',
+  fields: {
+    include: { type: 'string', description: 'Accepted; a stored response has all that it had.' },
+    stream: { type: 'boolean', default: false, description: 'The events of a background response, and those to come.' },
+    starting_after: {
+      type: 'integer',
+      default: -1,
+      description: 'With `stream`: only events with a higher number.',
+    },
   },
-  {
-    name: 'starting_after',
-    schema: { type: 'integer', description: 'With `stream`: only events with a higher number.' },
-  },
-];
+};
 
-export const INPUT_ITEM_PARAMETERS: readonly { readonly name: string; readonly schema: Schema }[] = [
-  { name: 'limit', schema: { type: 'integer', description: 'Items of a page, 1 to 100; default 20.' } },
-  { name: 'order', schema: { type: 'string', description: '`asc` or `desc`; default `desc`, the newest first.' } },
-  { name: 'after', schema: { type: 'string', description: 'The id of the last item of the page before.' } },
-  { name: 'include', schema: { type: 'string', description: 'Accepted; a stored item has all that it had.' } },
-];
+interface InputItemsQuery {
+  readonly include?: string;
+  readonly limit: number;
+  readonly order: 'asc' | 'desc';
+  readonly after?: string;
+}
+
+/** Items of a page as in the API reference of OpenAI. */
+const inputItemsQuery: ObjectSchema<InputItemsQuery> = {
+  type: 'object',
+  fields: {
+    limit: {
+      type: 'integer',
+      minimum: 1,
+      maximum: 100,
+      default: 20,
+      description: 'Items of a page, 1 to 100; default 20.',
+    },
+    order: {
+      type: 'enum',
+      values: ['asc', 'desc'],
+      default: 'desc',
+      description: '`asc` or `desc`; default `desc`, the newest first.',
+    },
+    after: { type: 'string', description: 'The id of the last item of the page before.' },
+    include: { type: 'string', description: 'Accepted; a stored item has all that it had.' },
+  },
+};
+
+export const RESPONSE_PARAMETERS: readonly ParameterDoc[] = parametersOf(responseQuery);
+export const INPUT_ITEM_PARAMETERS: readonly ParameterDoc[] = parametersOf(inputItemsQuery);
 
 /** A request for one response of an account. */
 interface StoredRequest {
   readonly exchange: Exchange;
   readonly responses: StoredResponses;
   readonly key: { readonly account: string; readonly id: string };
-  readonly query: URLSearchParams;
 }
 
 /** Makes the endpoint. `serve` answers, or rejects with an error of the table. Throws 401 for a missing or bad key. */
@@ -60,8 +88,7 @@ function stored(serve: (request: StoredRequest, deps: ApiDeps) => Promise<void>)
         return;
       }
       const key = { account: exchange.account, id };
-      const query = new URLSearchParams(exchange.query);
-      serve({ exchange, responses, key, query }, deps).catch((thrown: unknown) => refuse(exchange, deps, thrown));
+      serve({ exchange, responses, key }, deps).catch((thrown: unknown) => refuse(exchange, deps, thrown));
     });
   };
 }
@@ -76,9 +103,10 @@ function idIn(path: string): string {
 }
 
 /** GET /v1/responses/{id} */
-export const response: Endpoint = stored(async ({ exchange, key, query, responses }) => {
+export const response: Endpoint = stored(async ({ exchange, key, responses }) => {
+  const { starting_after: after, stream } = readQuery(responseQuery, exchange.query);
   const found = await responses.find(key);
-  if (query.get('stream') !== 'true') {
+  if (!stream) {
     exchange.respond(200, JSON_HEADERS, responseOf(found));
     return;
   }
@@ -86,11 +114,6 @@ export const response: Endpoint = stored(async ({ exchange, key, query, response
     const subject = `'${key.id}' has no events: it was not made with both background and stream`;
     throw new HeadraceError('HR_RESPONSE_STATE', { subject });
   }
-  const given = query.get('starting_after') ?? '-1';
-  const after = Number(given);
-  // An empty value is no number, and would skip the first event.
-  if (given.trim() === '' || !Number.isSafeInteger(after))
-    throw invalid('starting_after', 'it should be the number of an event');
   const dialect = dialectOf('/v1/responses');
   if (!exchange.handedOver) new EventFollower(exchange, { store: responses, dialect }, key, after).followStore();
 });
@@ -112,31 +135,23 @@ export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses
 });
 
 /** GET /v1/responses/{id}/input_items: the input of this response, without what it continues. */
-export const inputItems: Endpoint = stored(async ({ exchange, key, query, responses }) => {
-  const { after, limit, order } = pageOf(query);
+export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) => {
+  const { after, limit, order } = readQuery(inputItemsQuery, exchange.query);
   const { input } = await responses.find(key);
   const items = arrayItemsOf(Buffer.from(input)).map((item, at) => ({ item, at }));
   if (order === 'desc') items.reverse();
-  const from = after === null ? 0 : items.findIndex(({ at, item }) => idOf(itemNameOf(item), key.id, at) === after) + 1;
-  if (after !== null && from === 0) throw invalid('after', 'it names no item of this response');
+  const from =
+    after === undefined ? 0 : items.findIndex(({ at, item }) => idOf(itemNameOf(item), key.id, at) === after) + 1;
+  if (after !== undefined && from === 0) {
+    const validation = [{ loc: ['query', 'after'], msg: 'it names no item of this response', type: 'value_error' }];
+    throw new HeadraceError('HR_REQUEST_INVALID', { validation });
+  }
   const page = items.slice(from, from + limit).map(({ at, item }) => listedItem(item, key.id, at));
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
   const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });
   const data = `[${page.map(({ json }) => json).join(',')}]`;
   exchange.respond(200, JSON_HEADERS, withMembers(Buffer.from(rest), { data }));
 });
-
-function pageOf(query: URLSearchParams): { after: string | null; limit: number; order: 'asc' | 'desc' } {
-  const order = query.get('order') ?? 'desc';
-  const limit = Number(query.get('limit') ?? PAGE_ITEMS);
-  if (order !== 'asc' && order !== 'desc') throw invalid('order', 'it should be asc or desc');
-  if (!Number.isInteger(limit) || limit < 1 || limit > MOST_ITEMS) throw invalid('limit', 'it should be 1 to 100');
-  return { after: query.get('after'), limit, order };
-}
-
-function invalid(name: string, msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
-}
 
 /** Its own, or one by its place. */
 function idOf({ id, type }: ReturnType<typeof itemNameOf>, response: string, at: number): string {
@@ -149,7 +164,10 @@ function listedItem(item: string, response: string, at: number): { readonly id: 
   const id = idOf(name, response, at);
   const members: Record<string, string> = { id: JSON.stringify(id) };
   if (name.type === '') members['type'] = '"message"';
-  const { content, role } = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown };
+  const value = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown } | null;
+  // A server may take what is no item.
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { id, json: item };
+  const { content, role } = value;
   if (typeof content === 'string') {
     const part = role === 'assistant' ? 'output_text' : 'input_text';
     members['content'] = JSON.stringify([{ type: part, text: content }]);

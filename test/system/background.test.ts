@@ -133,6 +133,8 @@ t.test('a background stream is left, resumed and replayed', async (t) => {
   t.same(eventsIn((await call(url, `${path}&starting_after=${all.length - 1}`)).text), []);
   for (const after of ['', '%20', 'x', '1e300', '1.5'])
     t.equal((await call(url, `${path}&starting_after=${after}`)).status, 422);
+  t.same(eventsIn((await call(url, path.replace('stream=true', 'stream=True'))).text), all, 'as Python writes it');
+  t.equal((await call(url, path.replace('stream=true', 'stream=maybe'))).status, 422);
   t.equal((await call(url, path, {}, 'hr_two')).status, 404);
 });
 

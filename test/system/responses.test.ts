@@ -108,6 +108,11 @@ t.test('input items are listed in pages', async (t) => {
   for (const query of ['?limit=0', '?limit=x', '?order=up', '?after=nothing']) {
     t.equal((await call(url, path + query)).status, 422, query);
   }
+  const odd = idOf(await create(url, { input: [null, 'x', [1]] }));
+  t.match(await call(url, `/v1/responses/${odd}/input_items?order=asc`), {
+    status: 200,
+    json: { data: [null, 'x', [1]] },
+  });
 });
 
 t.test('what is not to be stored is not', async (t) => {
