@@ -210,7 +210,7 @@ export class WebhookSender {
 
   #send(ledger: Ledger, delivery: WebhookDelivery): void {
     const name = nameOf(delivery);
-    const running = [...this.#inFlight.keys()].filter((each) => each.endsWith(` ${delivery.endpoint}`)).length;
+    const running = [...this.#inFlight.keys()].filter((each) => endpointOf(each) === delivery.endpoint).length;
     if (running >= CONCURRENCY) return;
     const { log } = this.#options;
     const sending = this.#attempt(delivery)
@@ -276,6 +276,11 @@ export class WebhookSender {
 
 function nameOf({ endpoint, message }: WebhookDelivery): string {
   return `${message} ${endpoint}`;
+}
+
+/** Names of endpoints may hold blanks, ids of messages do not. */
+function endpointOf(name: string): string {
+  return name.slice(name.indexOf(' ') + 1);
 }
 
 function portOf({ port, protocol }: URL): number {

@@ -202,7 +202,7 @@ for (const name of STORES) {
     for (let count = 0; count < 4; count++) answers.push(() => undefined);
     const sending = startSender(t, store, {
       endpoints: {
-        hangs: { url, secret: SECRET, events: ['key.created'] },
+        'hangs works': { url, secret: SECRET, events: ['key.created'] },
         works: { url, secret: SECRET, events: ['key.disabled'] },
       },
     });

@@ -210,7 +210,8 @@ async function list(database: Database, query: WebhookDeliveryQuery): Promise<We
   filter.compare('d.endpoint =', query.endpoint);
   filter.compare('d.state =', query.state);
   if (query.before !== undefined) {
-    const [message = '', endpoint = ''] = query.before.split(' ', 2);
+    // Names of endpoints may hold blanks.
+    const [, message = '', endpoint = ''] = /^(\S*) ?(.*)$/s.exec(query.before) ?? [];
     const cursor = filter.param(message);
     filter.add(
       `(e.date_ms, e.id, d.endpoint) < ((select date_ms from webhook_events where id = ${cursor}), ${cursor}, ${filter.param(endpoint)})`,

@@ -152,6 +152,21 @@ for (const name of STORES) {
     },
   );
 
+  t.test(`${name}: deliveries to endpoints whose names hold blanks are listed page by page`, async (t) => {
+    const { webhooks } = (await openStore(t, name)).ledger;
+    const names = ['my', 'my first', 'my second'];
+    await webhooks.emit({ type: 'payment.open', account: 'b', id: 'one', data: {} });
+    await webhooks.fanOut(() => names);
+    const listed: string[] = [];
+    for (let before: string | undefined; listed.length < 9;) {
+      const [next] = await webhooks.list({ limit: 1, ...(before !== undefined && { before }) });
+      if (next === undefined) break;
+      before = `${next.message} ${next.endpoint}`;
+      listed.push(next.endpoint);
+    }
+    t.same(listed, names.toReversed());
+  });
+
   t.test(`${name}: one process at a time has the lease on sending`, async (t) => {
     const { ledger, again, pass } = await openStore(t, name);
     const other = await again();
