@@ -222,6 +222,8 @@ class ResponseStore {
   readonly #pendingEvents = new Map<string, ResponseEvents[]>();
   readonly #runs = new Map<string, Run>();
   readonly #followers = new Map<string, Set<Follower>>();
+  /** Responses whose newest events were dropped, by `nameOf`. */
+  readonly #cut = new Set<string>();
   /** Responses whose expiry is about to be moved, by `nameOf`. */
   readonly #touching = new Set<string>();
   /** Bytes that accounts have added since they were measured. */
@@ -275,12 +277,14 @@ class ResponseStore {
       case 'Events':
         this.#events(command.events);
         break;
-      case 'End':
-        this.#end(command.end, this.#deps.holder, null, (ended) => {
-          const { account, id } = command.end;
+      case 'End': {
+        const { account, id, status } = command.end;
+        const event = this.#cut.has(nameOf(command.end)) ? endEvent(command.end, `response.${status}`) : null;
+        this.#end(command.end, this.#deps.holder, event, (ended) => {
           command.runner.tell({ type: 'Ended', key: { account, id }, counts: ended === true });
         });
         break;
+      }
       case 'Cancel':
         this.#answer(command.replyTo, this.#cancel(command.key), 'away');
         break;
@@ -642,9 +646,13 @@ class ResponseStore {
   }
 
   #events(events: ResponseEvents): void {
-    // The last event has the whole response, and is in its end too.
-    if (this.#waitingBytes + events.data.length > MAX_WAITING_BYTES) return;
     const name = nameOf(events);
+    // The last event has the whole response: it is written with its end then.
+    if (this.#waitingBytes + events.data.length > MAX_WAITING_BYTES) {
+      this.#cut.add(name);
+      return;
+    }
+    this.#cut.delete(name);
     const pending = this.#pendingEvents.get(name);
     if (pending === undefined) this.#pendingEvents.set(name, [events]);
     else pending.push(events);
@@ -681,6 +689,7 @@ class ResponseStore {
 
   #over(name: string): void {
     this.#runs.delete(name);
+    this.#cut.delete(name);
     this.#deps.metrics.running(this.#runs.size);
   }
 
@@ -695,8 +704,7 @@ class ResponseStore {
 
   /** The event is behind those that the response has: else its stream would end as if all had come. */
   async #stop({ hasEvents }: StoredResponse, end: ResponseEnd, holder: string | null, type: string): Promise<void> {
-    const event = (number: number): string => numberedEvent(type, null, number, responseOf(end).toString());
-    await new Promise((resolve) => this.#end(end, holder, hasEvents ? event : null, resolve));
+    await new Promise((resolve) => this.#end(end, holder, hasEvents ? endEvent(end, type) : null, resolve));
   }
 
   async #cancel(key: ResponseKey): Promise<Found> {
@@ -846,6 +854,11 @@ function endOf(
   members: Readonly<Record<string, string>>,
 ): ResponseEnd {
   return { account, id, status, output, response: withMembers(Buffer.from(response), members).toString(), items: [] };
+}
+
+/** Makes the event with which a response ends, by its number. */
+function endEvent(end: ResponseEnd, type: string): (number: number) => string {
+  return (number) => numberedEvent(type, null, number, responseOf(end).toString());
 }
 
 /** The response object as clients get it. */

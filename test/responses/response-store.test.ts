@@ -7,7 +7,7 @@ import { createSystem, systemClock } from '../../src/actor/index.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import type { Ledger, ResponseChange, ResponseRecord, ResponseRecords } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
-import { createResponseMemory, responseStore } from '../../src/responses/response-store.ts';
+import { createResponseMemory, type Followed, responseStore } from '../../src/responses/response-store.ts';
 import { StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 import { valuesOf } from '../support/metric-values.ts';
@@ -427,4 +427,20 @@ t.test('a response is deleted although the answer to the commit is lost', async 
   };
   t.equal(await ask(store.remove({ account: 'a', id: 'r1' }).then(() => 'deleted')), 'deleted');
   t.equal(await ask(store.remove({ account: 'a', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('a replay has its last event although the queue had no room for it', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  await ask(store.begin(queued('b1'), true, () => undefined));
+  fixture.isOpen = false;
+  store.events({ ...key, first: 0, last: 0, data: 'event: response.created\ndata: {}\n\n' });
+  const large = 'x'.repeat(16 * 1024 * 1024);
+  for (let at = 1; at < 6; at++) store.events({ ...key, first: at, last: at, data: `data: "${large}"\n\n` });
+  store.end({ ...key, status: 'completed', output: '[]', response: '{"id":"b1"}', items: [] }, () => undefined);
+  fixture.isOpen = true;
+  await settle(100);
+  const followed = (await ask(store.follow(key, 3))) as Followed;
+  t.match(followed, { kind: 'events', batches: [{ first: 4, last: 4, data: /^event: response.completed\n/ }] });
 });
