@@ -253,10 +253,10 @@ function invalid(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
 }
 
-/** PostgreSQL takes it in no text. */
 /** The id of a recorded request. */
 const CURSOR = /^req_[0-9a-z]{21}$/;
 
+/** PostgreSQL takes it in no text. */
 const NO_NUL = 'must not contain the character NUL';
 
 /** `GET /svc/account`. */
