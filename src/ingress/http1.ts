@@ -44,6 +44,9 @@ const LINGER_BYTES = 256 * 1024 * 1024;
 /** Bytes of later requests that are kept while one is served; the socket is not read while there are more. */
 const UNREAD_BYTES = 64 * 1024;
 
+/** Up to so many of them are not counted: the connection itself takes more. A read may bring 256 KiB. */
+const UNCOUNTED_BYTES = 4096;
+
 /** Bytes of a body after which other connections have their turn: the kernel may have many megabytes of one. */
 const BODY_BYTES_PER_TURN = 512 * 1024;
 
@@ -264,8 +267,12 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   #timing: Timing = 'none';
   /** Bytes behind the request that is served, or of one that waits for its turn. */
   #unread: Buffer | null = null;
+  /** Bytes taken from the budget for it. They are kept of anybody: the part of the budget for requests without a key has to do. */
+  #unreadTaken = 0;
   /** A request waits for its turn. */
   #waits = false;
+  /** The next request does not wait for its turn. */
+  #beginsNow = false;
   /** When the bytes came that are consumed. */
   #readMs = 0;
   /** The socket is not read. */
@@ -418,9 +425,12 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     this.#socket[how]();
   }
 
-  /** Answers a handshake; from now on all bytes are frames. Null for HTTP/1.0, and for a client that sends no more. */
+  /**
+   * Answers a handshake; from now on all bytes are frames. Null for HTTP/1.0, for a client that sends no more, and where frames have been dropped
+   * for want of memory.
+   */
   openSocket(exchange: Http1Exchange, listener: SocketListener, maxMessageBytes: number): ClientSocket | null {
-    if (this.minor === 0 || this.#parser.state !== 'done' || this.#halfClosed) return null;
+    if (this.minor === 0 || this.#parser.state !== 'done' || this.#halfClosed || exchange.closes) return null;
     const { deadlines, options } = this.server;
     exchange.listener = listener;
     exchange.status = 101;
@@ -546,13 +556,42 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
       this.#droppedBytes += length;
       if (this.#droppedBytes > LINGER_BYTES) this.#shut('destroy');
     } else if (this.#unread !== null) {
-      this.#unread = Buffer.concat([this.#unread, bytes.subarray(0, length)]);
+      this.#keep(Buffer.concat([this.#unread, bytes.subarray(0, length)]));
     } else {
       const at = this.#consume(bytes, length);
       if (at === length || this.#lingering) return;
-      if (this.#webSocket === null) this.#unread = Buffer.from(bytes.subarray(at, length));
+      if (this.#webSocket === null) this.#keep(Buffer.from(bytes.subarray(at, length)));
       else this.#webSocket.received(bytes.subarray(at, length));
     }
+  }
+
+  /** Keeps bytes behind the request that is served, or of one that waits for its turn. `begins`: without memory that one begins at once. */
+  #keep(bytes: Buffer, begins = true): void {
+    this.#forgetUnread();
+    const counted = bytes.byteLength > UNCOUNTED_BYTES ? bytes.byteLength : 0;
+    if (counted === 0 || this.server.options.budget.take(counted, true)) {
+      this.#unread = bytes;
+      this.#unreadTaken = counted;
+    } else if (this.#parser.state === 'done' && this.#exchange !== null) {
+      this.#exchange.closes = true;
+    } else if (this.#waits && !begins) {
+      this.#linger();
+    } else {
+      // In memory that is counted for its own body.
+      this.#beginsNow = this.#waits;
+      this.#waits = false;
+      this.#exchange?.body?.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
+      const at = this.#consume(bytes, bytes.byteLength);
+      if (at === bytes.byteLength || this.#lingering) return;
+      if (this.#webSocket === null) this.#keep(Buffer.from(bytes.subarray(at)), false);
+      else this.#webSocket.received(bytes.subarray(at));
+    }
+  }
+
+  #forgetUnread(): void {
+    this.#unread = null;
+    if (this.#unreadTaken > 0) this.server.options.budget.give(this.#unreadTaken, true);
+    this.#unreadTaken = 0;
   }
 
   /** Goes on with the bytes that were kept, and reads again. `later`: they waited for the end of another request, and count from now. */
@@ -566,6 +605,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
         if (this.#webSocket === null) this.#unread = unread.subarray(at);
         else this.#webSocket.received(unread.subarray(at));
       }
+      if (this.#unread === null) this.#forgetUnread();
     }
     if (this.#paused && !this.#isFull()) {
       this.#paused = false;
@@ -586,7 +626,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     // HTTP/1.0 has neither pipelining nor probes: the connection is read on, so that its end is seen.
     if (this.minor === 0 && this.#exchange !== null && this.#parser.state === 'done') this.#exchange.closes = true;
     if (this.#closesBehind) {
-      this.#unread = null;
+      this.#forgetUnread();
       return false;
     }
     if (this.#timing === 'none' || this.#timing === 'write') this.#probeWhenFlushed();
@@ -610,12 +650,13 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
       while (at < length && !this.#lingering) {
         if (this.#isBetween) {
           if (this.#exchange !== null) return at;
-          if (!this.server.turns.mayBegin(this, length - at)) {
+          if (!this.#beginsNow && !this.server.turns.mayBegin(this, length - at)) {
             this.#waits = true;
             // Behind another request it counts from the end of that one.
             if (at > 0) this.#readMs = this.server.options.clock.now();
             return at;
           }
+          this.#beginsNow = false;
           if (parser.state === 'done') parser.begin();
         }
         if (parser.state === 'head') {
@@ -628,7 +669,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
         } else if (parser.state === 'body') {
           const body = this.#exchange?.body ?? null;
           // Nothing is kept of a body that nobody has asked for.
-          if (body !== null && !body.wanted) return at;
+          if (body !== null && !body.wanted && !body.settled) return at;
           at = parser.parse(bytes, at, length);
           this.#bodyPiece(bytes, body);
         } else {
@@ -809,7 +850,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   #closed(): void {
     this.#deadline.clear();
     this.#timing = 'none';
-    this.#unread = null;
+    this.#forgetUnread();
     this.#batched = null;
     this.server.forget(this);
     this.#webSocket?.closed();
@@ -820,7 +861,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   #linger(): void {
     const { clock } = this.server.options;
     this.#lingering = true;
-    this.#unread = null;
+    this.#forgetUnread();
     this.#lingerEndMs = clock.now() + LINGER_MS;
     this.#time('linger', LINGER_IDLE_MS);
     this.#shut('end');
