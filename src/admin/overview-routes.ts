@@ -138,7 +138,7 @@ export class OverviewRoutes {
   async #build(): Promise<Overview> {
     const { clock, epochMs, history, startedMs, parts, publicUrl, reload, version } = this.#options;
     const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(clock.now())]);
-    history.take(gathered.planes.map(({ totals }) => totals));
+    history.take(gathered.totals);
     return buildOverview(gathered, {
       dateMs: epochMs(),
       uptimeMs: clock.now() - startedMs,

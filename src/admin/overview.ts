@@ -217,13 +217,14 @@ export interface PlaneReport {
   readonly thread: number;
   readonly metrics: MetricsSnapshot;
   readonly recent: RecentReport;
-  readonly totals: ThreadTotals;
 }
 
 /** What the control plane gathers. */
 export interface OverviewParts {
   readonly stage: Stage;
   readonly planes: readonly PlaneReport[];
+  /** Of each thread that has answered. */
+  readonly totals: readonly ThreadTotals[];
   readonly crns: readonly CrnStatus[];
   readonly caches: readonly CacheNumbers[];
   /** Ends of ejections by base URL. */

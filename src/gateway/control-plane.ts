@@ -156,7 +156,7 @@ export class ControlPlane {
     this.#cluster = new GatewayCluster({
       ...{ clock, random, log },
       stage: () => this.#stage,
-      totals: async () => (await this.readings.history()).threads,
+      load: () => this.readings.load(),
       onStatus: (status) => this.#noteCluster(status),
       override: (url, override) => this.#override(url, override),
       onSettled: () => this.#checkReady(),

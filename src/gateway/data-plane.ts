@@ -67,7 +67,7 @@ import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestLog } from '../telemetry/request-log.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
-import type { ThreadTotals } from '../telemetry/totals.ts';
+import type { ThreadLoad, TotalsPart } from '../telemetry/totals.ts';
 import { StoredResponses } from '../responses/index.ts';
 import type { ResponseService } from '../responses/main-thread.ts';
 import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
@@ -432,15 +432,20 @@ export class DataPlane {
     this.#metrics.inFlight(this.#exchanges.size);
     this.#metrics.connections(this.connections);
     const metrics = [...this.#metrics.withoutTimes(), ...this.#overviewMetrics.snapshot()];
-    return { thread: this.#options.thread, metrics, recent: this.#recent.report(), totals: this.totals() };
+    return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
   }
 
-  /** What the history samples. */
-  totals(): ThreadTotals {
+  /** What its siblings are told of the load. */
+  load(): ThreadLoad {
+    return { requests: this.#metrics.answered, inFlight: this.#exchanges.size };
+  }
+
+  /** A part of what the history samples, counted from 0. */
+  totals(part: number): TotalsPart {
     const inFlight = new Map<string, number>();
     for (const { model } of this.#exchanges.list()) inFlight.set(model, (inFlight.get(model) ?? 0) + 1);
     const { thread } = this.#options;
-    return { thread, generation: this.#generation, sequence: ++this.#reports, ...this.#metrics.totals(inFlight) };
+    return { thread, generation: this.#generation, sequence: ++this.#reports, ...this.#metrics.totals(part, inFlight) };
   }
 
   /** Requests under way, the oldest first. */

@@ -18,12 +18,10 @@ import { type Address, printAddress } from '../config/units.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { MODEL_COUNTS, type ThreadTotals } from '../telemetry/totals.ts';
+import type { ThreadLoad } from '../telemetry/totals.ts';
 
 /** Interval between two readings of the load that siblings are told. */
 const LOAD_MS = 1000;
-
-const REQUESTS = MODEL_COUNTS.indexOf('requests');
 
 export interface GatewayClusterDeps {
   readonly clock: Clock;
@@ -31,7 +29,7 @@ export interface GatewayClusterDeps {
   readonly log: Log;
   readonly stage: () => Stage;
   /** The counts of every thread. */
-  readonly totals: () => Promise<readonly ThreadTotals[]>;
+  readonly load: () => Promise<readonly ThreadLoad[]>;
   /** What `/health` says has changed. */
   readonly onStatus: (status: ClusterStatus) => void;
   /** Carries an act of an operator out in this gateway. */
@@ -173,15 +171,13 @@ export class GatewayCluster {
   }
 
   async #readLoad(): Promise<void> {
-    const threads = await this.#deps.totals();
+    const threads = await this.#deps.load();
     const atMs = this.#deps.clock.now();
     let count = 0;
     let inFlight = 0;
-    for (const { models } of threads) {
-      for (const model of models) {
-        count += model.counts[REQUESTS] ?? 0;
-        inFlight += model.inFlight;
-      }
+    for (const thread of threads) {
+      count += thread.requests;
+      inFlight += thread.inFlight;
     }
     const before = this.#requests;
     this.#requests = { count, atMs };

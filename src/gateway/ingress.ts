@@ -9,7 +9,7 @@ import type { CancelCommand } from '../mcp/index.ts';
 import type { FamilyJson } from '../telemetry/series.ts';
 import type { MetricsPart, MetricsSnapshot } from '../telemetry/metrics.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
-import type { ThreadTotals } from '../telemetry/totals.ts';
+import type { ThreadLoad, TotalsPart } from '../telemetry/totals.ts';
 import type { BillingUpdate } from '../billing/index.ts';
 import type { DataPlane } from './data-plane.ts';
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
@@ -47,7 +47,8 @@ export type IngressCommand =
   | { readonly type: 'Live'; readonly replyTo: Ref<LivePart> }
   | { readonly type: 'Log'; readonly query: LogQuery; readonly replyTo: Ref<LogPart> }
   | { readonly type: 'LogEntry'; readonly id: string; readonly replyTo: Ref<LogEntry[]> }
-  | { readonly type: 'Totals'; readonly replyTo: Ref<ThreadTotals> }
+  | { readonly type: 'Totals'; readonly part: number; readonly replyTo: Ref<TotalsPart> }
+  | { readonly type: 'Load'; readonly replyTo: Ref<ThreadLoad> }
   | { readonly type: 'Explain'; readonly request: ExplainRequest; readonly replyTo: Ref<ExplainAnswer> }
   /** Throws in the thread, outside of any actor: for tests of the supervisor. */
   | { readonly type: 'Crash' };
@@ -136,7 +137,10 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           command.replyTo.tell(plane.logEntries(command.id));
           break;
         case 'Totals':
-          command.replyTo.tell(plane.totals());
+          command.replyTo.tell(plane.totals(command.part));
+          break;
+        case 'Load':
+          command.replyTo.tell(plane.load());
           break;
         case 'Explain':
           void plane.explain(command.request).then((answer) => command.replyTo.tell(answer));

@@ -8,7 +8,7 @@ import type { BlockIndex, Board, KvEventStatus, ModelTableData } from '../routin
 import type { KvEvents } from '../routing/main-thread.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import type { ThreadTotals } from '../telemetry/totals.ts';
+import { allTotals, type ThreadLoad, type ThreadTotals, type TotalsPart } from '../telemetry/totals.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { DataPlane } from './data-plane.ts';
@@ -66,6 +66,7 @@ export interface Sources {
 
 export class Readings {
   readonly #sources: Sources;
+  #reading: Promise<readonly ThreadTotals[]> | null = null;
 
   constructor(sources: Sources) {
     this.#sources = sources;
@@ -109,16 +110,40 @@ export class Readings {
 
   /** What the history samples; a thread that does not answer in time is left out. */
   async history(): Promise<HistorySample> {
-    const { local, now } = this.#sources;
-    const { table } = now();
-    const asked = await Promise.all(
-      this.#answering().map((ref) => answerOf<ThreadTotals>(ref, (replyTo) => ({ type: 'Totals', replyTo }))),
-    );
+    const { table } = this.#sources.now();
+    const threads = await this.#totals();
     return {
-      threads: [local.totals(), ...asked.filter((totals) => totals !== null)],
+      threads,
       models: table.models.map(({ id }) => id),
       crns: gaugesOf(this.crns(), this.#caches()),
     };
+  }
+
+  /** What each thread has counted; a thread that does not answer in time is left out. Readings at one time are one. */
+  #totals(): Promise<readonly ThreadTotals[]> {
+    this.#reading ??= this.#readTotals().finally(() => {
+      this.#reading = null;
+    });
+    return this.#reading;
+  }
+
+  async #readTotals(): Promise<readonly ThreadTotals[]> {
+    const { local } = this.#sources;
+    const all = await Promise.all([
+      allTotals((part) => nextTurn(local.totals(part))),
+      ...this.#answering().map((ref) =>
+        allTotals((part) => answerOf<TotalsPart>(ref, (replyTo) => ({ type: 'Totals', part, replyTo }))),
+      ),
+    ]);
+    return all.filter((totals) => totals !== null);
+  }
+
+  /** What each thread has to do; a thread that does not answer in time is left out. */
+  async load(): Promise<readonly ThreadLoad[]> {
+    const asked = await Promise.all(
+      this.#answering().map((ref) => answerOf<ThreadLoad>(ref, (replyTo) => ({ type: 'Load', replyTo }))),
+    );
+    return [this.#sources.local.load(), ...asked.filter((load) => load !== null)];
   }
 
   /** Where a request would go, by a thread that serves requests: what prompts have in common is known to each by itself. */
@@ -160,14 +185,16 @@ export class Readings {
   async overview(): Promise<OverviewParts> {
     const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses } = this.#sources;
     const { settings, stage } = now();
-    const asked = await Promise.all(
-      this.#answering().map((ref) => answerOf<PlaneReport>(ref, (replyTo) => ({ type: 'Report', replyTo }))),
-    );
+    const [totals, ...asked] = await Promise.all([
+      this.#totals(),
+      ...this.#answering().map((ref) => answerOf<PlaneReport>(ref, (replyTo) => ({ type: 'Report', replyTo }))),
+    ]);
     const crns = this.crns();
     return {
       stage,
       crns,
       caches: this.#caches(),
+      totals,
       planes: [local.report(), ...asked.filter((report) => report !== null)],
       ejectedUntilMs: gauges.ejections(crns),
       kvEvents: new Map(kvEvents.status().map(overviewOf)),

@@ -8,12 +8,19 @@ import {
   type Counters,
   type Distribution,
   type FamilyJson,
-  type HistogramCounts,
   Families,
   type Histograms,
-  trimCounts,
+  spanOf,
 } from './series.ts';
-import { CRN_COUNTS, MODEL_COUNTS, type ModelTotals, type ThreadTotals } from './totals.ts';
+import {
+  CRN_COUNTS,
+  MODEL_COUNTS,
+  MODEL_HISTOGRAMS,
+  MODELS_PER_PART,
+  type ModelTotals,
+  partOf,
+  type TotalsPart,
+} from './totals.ts';
 
 /** Metrics of one thread; can be posted to another. */
 export type MetricsSnapshot = readonly FamilyJson[];
@@ -57,25 +64,28 @@ export class RequestCells {
   readonly #use: ModelUse;
   readonly #endpoint: string;
   readonly #model: string;
+  readonly #sums: ModelSums;
   /** Made with the first tokens. */
   #tokens: TokenCells | null = null;
   #cost: Cell | null = null;
   /** Requests that did not end as an error of the gateway, by status. */
   readonly #answered = new Map<number, Cell>();
 
-  constructor(requests: Counters, histograms: RequestHistograms, use: ModelUse, endpoint: string, model: string) {
+  constructor(requests: Counters, histograms: RequestHistograms, use: ModelUse, endpoint: string, sums: ModelSums) {
+    const { model } = sums;
     this.#requests = requests;
     this.#use = use;
     this.#endpoint = endpoint;
     this.#model = model;
+    this.#sums = sums;
     this.duration = histograms.duration.at(endpoint, model);
     this.firstPiece = histograms.firstPiece.at(endpoint, model);
     this.gaps = histograms.gaps.at(model);
     this.firstByte = histograms.firstByte.at(model);
+    sums.latency.push(this.duration);
+    sums.firstByte.push(this.firstPiece);
+    sums.gaps[0] = this.gaps;
   }
-
-  /** Of the model on this endpoint. */
-  aborted = 0;
 
   /** Counts a request that has ended. `code` is empty unless the gateway made the error. */
   count(status: number, code: string): void {
@@ -85,6 +95,13 @@ export class RequestCells {
       if (code === '') this.#answered.set(status, cell);
     }
     cell.value++;
+    this.#sums.add(MODEL.requests, 1);
+    if (isError(status, code)) this.#sums.add(MODEL.errors, 1);
+  }
+
+  /** Its client left before the answer was complete. */
+  countAborted(): void {
+    this.#sums.add(MODEL.aborted, 1);
   }
 
   /** Counts the tokens of a request that has ended. `cached` is a part of `input`. */
@@ -97,12 +114,16 @@ export class RequestCells {
     cells.input.value += input;
     cells.cached.value += cached;
     cells.output.value += output;
+    this.#sums.add(MODEL.input, input);
+    this.#sums.add(MODEL.cached, cached);
+    this.#sums.add(MODEL.output, output);
   }
 
   /** Counts what a request has cost, in pico-USD. */
   countCost(pico: number): void {
     this.#cost ??= this.#use.cost.at(this.#model);
     this.#cost.value += pico / PICO_PER_USD;
+    this.#sums.add(MODEL.usd, pico / PICO_PER_USD);
   }
 }
 
@@ -125,25 +146,69 @@ export function isError(status: number, code: string): boolean {
   return status >= 500 || (status < 400 && code !== '');
 }
 
-/** Values of the label `type`. */
-type TokenType = 'input' | 'cached' | 'output';
-
-/** What the totals of a model are made of. */
-interface ModelSums {
-  readonly counts: Float64Array;
-  readonly latency: Distribution[];
-  readonly firstByte: Distribution[];
-  readonly gap: Distribution[];
-  waiting: number;
+/** Places of counts by their names. */
+function placesOf<Name extends string>(names: readonly Name[]): Readonly<Record<Name, number>> {
+  return Object.fromEntries(names.map((name, at) => [name, at])) as Record<Name, number>;
 }
 
-function sumOf(distributions: readonly Distribution[]): HistogramCounts {
-  const [only] = distributions;
-  if (only !== undefined && distributions.length === 1) return only.counts();
-  const counts = new Float64Array(BUCKETS);
-  let sum = 0;
-  for (const distribution of distributions) sum += distribution.addTo(counts);
-  return { ...trimCounts(counts), sum };
+const MODEL = placesOf(MODEL_COUNTS);
+const CRN = placesOf(CRN_COUNTS);
+
+/** What the history has of a model, counted beside its series. */
+class ModelSums {
+  readonly model: string;
+  readonly counts: Float64Array = new Float64Array(MODEL_COUNTS.length);
+  /** By endpoint. */
+  readonly latency: Distribution[] = [];
+  readonly firstByte: Distribution[] = [];
+  /** Of the model, whatever the endpoint. */
+  readonly gaps: Distribution[] = [];
+  waiting = 0;
+
+  constructor(model: string) {
+    this.model = model;
+  }
+
+  add(place: number, value: number): void {
+    this.counts[place]! += value;
+  }
+}
+
+/** Sums of a part, one behind the other. */
+const SUMS = new Float64Array(MODELS_PER_PART * MODEL_HISTOGRAMS.length * BUCKETS);
+
+/**
+ * Totals of models, whose numbers are in two pieces of memory: an array for each histogram would be memory outside of the heap, for which V8 marks
+ * all of it.
+ */
+function totalsOf(models: readonly ModelSums[], inFlight: ReadonlyMap<string, number>): ModelTotals[] {
+  const width = MODEL_COUNTS.length;
+  const counts = new Float64Array(models.length * width);
+  const spans: { first: number; at: number; end: number; sum: number }[] = [];
+  let at = 0;
+  for (const [index, { counts: own, firstByte, gaps, latency }] of models.entries()) {
+    counts.set(own, index * width);
+    for (const distributions of [latency, firstByte, gaps]) {
+      const span = { first: 0, at, end: at, sum: 0 };
+      if (distributions.length > 0) {
+        const sums = SUMS.subarray(at, at + BUCKETS).fill(0);
+        for (const distribution of distributions) span.sum += distribution.addTo(sums);
+        const { end, first } = spanOf(sums);
+        sums.copyWithin(0, first, end);
+        span.first = first;
+        span.end = at + end - first;
+      }
+      at = span.end;
+      spans.push(span);
+    }
+  }
+  const buckets = SUMS.slice(0, at);
+  const histograms = spans.map(({ first, at, end, sum }) => ({ first, counts: buckets.subarray(at, end), sum }));
+  return models.map(({ model, waiting }, index) => ({
+    ...{ model, waiting, inFlight: inFlight.get(model) ?? 0 },
+    counts: counts.subarray(index * width, (index + 1) * width),
+    histograms: histograms.slice(index * MODEL_HISTOGRAMS.length, (index + 1) * MODEL_HISTOGRAMS.length),
+  }));
 }
 
 interface RequestHistograms {
@@ -203,6 +268,11 @@ export class Metrics {
     ),
   };
   readonly #cells = new Map<string, Map<string, RequestCells>>();
+  /** What the history has of models, by their ids and in the order of parts. */
+  readonly #models = new Map<string, ModelSums>();
+  readonly #modelList: ModelSums[] = [];
+  /** What it has of CRNs, by `CRN_COUNTS`. */
+  readonly #crns = new Map<string, Float64Array>();
   /** CRNs with series that are in no table any more, and since when they were seen to be in none. */
   readonly #goneCrns = new Map<string, number>();
   #inFlightStreams: Cell | null = null;
@@ -318,7 +388,7 @@ export class Metrics {
     }
     let cells = models.get(model);
     if (cells === undefined) {
-      cells = new RequestCells(this.#requests, this.#histograms, this.#use, endpoint, model);
+      cells = new RequestCells(this.#requests, this.#histograms, this.#use, endpoint, this.#sumsOf(model));
       models.set(model, cells);
     }
     return cells;
@@ -327,11 +397,14 @@ export class Metrics {
   /** The client of a request left before its answer was complete. */
   aborted(endpoint: string, cells: RequestCells): void {
     this.#aborted.at(endpoint).value++;
-    cells.aborted++;
+    cells.countAborted();
   }
 
   attempt(crn: string, verdict: string, failure: string): void {
     this.#attempts.at(crn, verdict, failure).value++;
+    const counts = this.#countsOf(crn);
+    counts[CRN.attempts]!++;
+    if (verdict === 'failed') counts[CRN.failures]!++;
   }
 
   pick(affinity: string): void {
@@ -342,6 +415,12 @@ export class Metrics {
   prompt(crn: string, model: string, hitBytes: number, missBytes: number): void {
     this.#promptBytes.at(crn, model, 'hit').value += hitBytes;
     this.#promptBytes.at(crn, model, 'miss').value += missBytes;
+    const sums = this.#sumsOf(model);
+    sums.add(MODEL.promptBytes, hitBytes + missBytes);
+    sums.add(MODEL.predictedBytes, hitBytes);
+    const counts = this.#countsOf(crn);
+    counts[CRN.hitBytes]! += hitBytes;
+    counts[CRN.missBytes]! += missBytes;
   }
 
   /** A CRN has reported the cached tokens of an answer. */
@@ -349,6 +428,9 @@ export class Metrics {
     this.#promptTokens.at(crn, model).value += promptTokens;
     this.#cachedTokens.at(crn, model, 'predicted').value += predicted;
     this.#cachedTokens.at(crn, model, 'reported').value += reported;
+    const counts = this.#countsOf(crn);
+    counts[CRN.promptTokens]! += promptTokens;
+    counts[CRN.cachedTokens]! += reported;
   }
 
   /** The first piece of a stream has been handed to its client; `streamEnded` must follow. */
@@ -387,6 +469,7 @@ export class Metrics {
   /** Sets the number of requests of a model that wait in this thread. */
   waiting(model: string, count: number): void {
     this.#waiting.at(model).value = count;
+    this.#sumsOf(model).waiting = count;
   }
 
   /** A wait has ended, or was refused as `full` before it began. */
@@ -424,7 +507,9 @@ export class Metrics {
         continue;
       }
       this.#goneCrns.delete(url);
-      if (sinceMs !== undefined) for (const family of families) family.drop(url);
+      if (sinceMs === undefined) continue;
+      for (const family of families) family.drop(url);
+      this.#crns.delete(url);
     }
   }
 
@@ -437,81 +522,44 @@ export class Metrics {
     this.#connectionsRefused.at().value = refused;
   }
 
-  /** Counts since the start, for the history. `inFlight`: requests without a complete answer by model. */
-  totals(inFlight: ReadonlyMap<string, number>): Pick<ThreadTotals, 'models' | 'crns' | 'crnCounts'> {
-    return { models: this.#modelTotals(inFlight), ...this.#crnTotals() };
+  /** A part of the counts since the start, from 0, for the history. `inFlight`: requests without a complete answer by model. */
+  totals(
+    part: number,
+    inFlight: ReadonlyMap<string, number>,
+  ): Pick<TotalsPart, 'models' | 'crns' | 'crnCounts' | 'isLast'> {
+    for (const model of inFlight.keys()) this.#sumsOf(model);
+    const { entries, isLast } = partOf(this.#modelList, part);
+    const models = totalsOf(entries, inFlight);
+    const crns = part === 0 ? [...this.#crns] : [];
+    const crnCounts = new Float64Array(crns.length * CRN_COUNTS.length);
+    for (const [at, [, counts]] of crns.entries()) crnCounts.set(counts, at * CRN_COUNTS.length);
+    return { models, crns: crns.map(([url]) => url), crnCounts, isLast };
   }
 
-  #modelTotals(inFlight: ReadonlyMap<string, number>): ModelTotals[] {
-    const models = new Map<string, ModelSums>();
-    const of = (model: string): ModelSums => {
-      let sums = models.get(model);
-      if (sums === undefined) {
-        sums = { counts: new Float64Array(MODEL_COUNTS.length), latency: [], firstByte: [], gap: [], waiting: 0 };
-        models.set(model, sums);
-      }
-      return sums;
-    };
-    const add = (model: string, count: (typeof MODEL_COUNTS)[number], value: number): void => {
-      const { counts } = of(model);
-      const at = MODEL_COUNTS.indexOf(count);
-      counts[at] = (counts[at] as number) + value;
-    };
-    this.#requests.each(([, model = '', status, code = ''], { value }) => {
-      add(model, 'requests', value);
-      if (isError(Number(status), code)) add(model, 'errors', value);
-    });
-    for (const endpoints of this.#cells.values()) {
-      for (const [model, { aborted, duration, firstPiece, gaps }] of endpoints) {
-        if (aborted > 0) add(model, 'aborted', aborted);
-        const sums = of(model);
-        sums.latency.push(duration);
-        sums.firstByte.push(firstPiece);
-        // Of the model, whatever the endpoint.
-        sums.gap[0] = gaps;
-      }
+  /** Requests answered since the start. */
+  get answered(): number {
+    let count = 0;
+    for (const { counts } of this.#modelList) count += counts[MODEL.requests] as number;
+    return count;
+  }
+
+  #sumsOf(model: string): ModelSums {
+    let sums = this.#models.get(model);
+    if (sums === undefined) {
+      sums = new ModelSums(model);
+      this.#models.set(model, sums);
+      this.#modelList.push(sums);
     }
-    this.#waiting.each(([model = ''], { value }) => {
-      of(model).waiting = value;
-    });
-    this.#use.tokens.each(([model = '', type], { value }) => add(model, type as TokenType, value));
-    this.#use.cost.each(([model = ''], { value }) => add(model, 'usd', value));
-    this.#promptBytes.each(([, model = '', predicted], { value }) => {
-      add(model, 'promptBytes', value);
-      if (predicted === 'hit') add(model, 'predictedBytes', value);
-    });
-    for (const model of inFlight.keys()) of(model);
-    return Array.from(models, ([model, { counts, firstByte, gap, latency, waiting }]) => ({
-      ...{ model, counts, waiting, inFlight: inFlight.get(model) ?? 0 },
-      histograms: [latency, firstByte, gap].map(sumOf),
-    }));
+    return sums;
   }
 
-  #crnTotals(): Pick<ThreadTotals, 'crns' | 'crnCounts'> {
-    const places = new Map<string, number>();
-    const values: number[] = [];
-    const add = (crn: string, count: (typeof CRN_COUNTS)[number], value: number): void => {
-      let place = places.get(crn);
-      if (place === undefined) {
-        place = values.length;
-        places.set(crn, place);
-        for (let at = 0; at < CRN_COUNTS.length; at++) values.push(0);
-      }
-      const at = place + CRN_COUNTS.indexOf(count);
-      values[at] = (values[at] as number) + value;
-    };
-    this.#attempts.each(([crn = '', verdict], { value }) => {
-      add(crn, 'attempts', value);
-      if (verdict === 'failed') add(crn, 'failures', value);
-    });
-    this.#promptBytes.each(([crn = '', , predicted], { value }) =>
-      add(crn, predicted === 'hit' ? 'hitBytes' : 'missBytes', value),
-    );
-    this.#promptTokens.each(([crn = ''], { value }) => add(crn, 'promptTokens', value));
-    this.#cachedTokens.each(([crn = '', , source], { value }) => {
-      if (source === 'reported') add(crn, 'cachedTokens', value);
-    });
-    return { crns: [...places.keys()], crnCounts: Float64Array.from(values) };
+  #countsOf(crn: string): Float64Array {
+    let counts = this.#crns.get(crn);
+    if (counts === undefined) {
+      counts = new Float64Array(CRN_COUNTS.length);
+      this.#crns.set(crn, counts);
+    }
+    return counts;
   }
 
   snapshot(): MetricsSnapshot {

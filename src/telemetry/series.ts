@@ -170,10 +170,10 @@ export class Distribution {
 
   /** Adds the counts by bucket to `sums`; returns the sum of the observations. */
   addTo(sums: Float64Array): number {
-    for (let bucket = 0; bucket < BUCKETS; bucket++) {
-      sums[bucket] = (sums[bucket] as number) + (this.#counts[bucket] as number);
-    }
-    return this.#counts[SUM] as number;
+    const counts = this.#counts;
+    for (let bucket = 0; bucket < BUCKETS; bucket++)
+      sums[bucket] = (sums[bucket] as number) + (counts[bucket] as number);
+    return counts[SUM] as number;
   }
 }
 
@@ -190,11 +190,17 @@ export function addCounts(
 
 /** A copy of the counts of all buckets without the empty ones at both ends. */
 export function trimCounts(all: Float64Array): Pick<HistogramCounts, 'first' | 'counts'> {
+  const { end, first } = spanOf(all);
+  return { first, counts: all.slice(first, end) };
+}
+
+/** From the first to behind the last bucket that is not empty. */
+export function spanOf(all: Float64Array): { readonly first: number; readonly end: number } {
   let first = 0;
   while (first < BUCKETS && all[first] === 0) first++;
   let end = BUCKETS;
   while (end > first && all[end - 1] === 0) end--;
-  return { first, counts: all.slice(first, end) };
+  return { first, end };
 }
 
 /** A family of histograms. */

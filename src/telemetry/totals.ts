@@ -1,5 +1,5 @@
-// What the history samples of each thread: counts since its start, in typed arrays, so that a sample costs a thread a fraction of
-// a millisecond with thousands of series.
+// What the history samples of each thread: counts since its start, in parts of so many models that making and posting one takes
+// a thread a few milliseconds.
 
 import type { HistogramCounts } from './series.ts';
 
@@ -35,7 +35,10 @@ export interface ModelTotals {
   readonly waiting: number;
 }
 
-/** The counts of one thread. */
+/** Models of one part. Each has three histograms, of up to 450 buckets for each of its endpoints. */
+export const MODELS_PER_PART = 64;
+
+/** The counts of one thread, or those of the models of one part. */
 export interface ThreadTotals {
   readonly thread: number;
   /** Another number after each start of the thread, when counts begin at 0. */
@@ -47,4 +50,41 @@ export interface ThreadTotals {
   readonly crns: readonly string[];
   /** `CRN_COUNTS` of the first URL, of the second … */
   readonly crnCounts: Float64Array;
+}
+
+/** A part of the totals. CRNs are in the first one. */
+export interface TotalsPart extends ThreadTotals {
+  /** No part follows. */
+  readonly isLast: boolean;
+}
+
+/** What a thread has to do. */
+export interface ThreadLoad {
+  /** Requests answered since its start. */
+  readonly requests: number;
+  /** Requests that have no complete answer yet. */
+  readonly inFlight: number;
+}
+
+/** The entries of a part, counted from 0. */
+export function partOf<T>(
+  all: readonly T[],
+  part: number,
+): { readonly entries: readonly T[]; readonly isLast: boolean } {
+  const end = (part + 1) * MODELS_PER_PART;
+  return { entries: all.slice(end - MODELS_PER_PART, end), isLast: end >= all.length };
+}
+
+/** Reads one part after the other; null when one does not come, or the thread was started anew meanwhile. */
+export async function allTotals(read: (part: number) => Promise<TotalsPart | null>): Promise<ThreadTotals | null> {
+  const first = await read(0);
+  if (first === null) return null;
+  const models = [...first.models];
+  for (let part = 1, { isLast } = first; !isLast; part++) {
+    const next = await read(part);
+    if (next?.generation !== first.generation) return null;
+    models.push(...next.models);
+    isLast = next.isLast;
+  }
+  return { ...first, models };
 }

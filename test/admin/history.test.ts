@@ -34,7 +34,14 @@ class FakeThread {
 
   totals(): ThreadTotals {
     const { generation, inFlight, metrics } = this;
-    return { thread: this.#thread, generation, sequence: ++this.#sequence, ...metrics.totals(inFlight) };
+    const { isLast, ...totals } = metrics.totals(0, inFlight);
+    const models = [...totals.models];
+    for (let part = 1, last = isLast; !last; part++) {
+      const next = metrics.totals(part, inFlight);
+      models.push(...next.models);
+      last = next.isLast;
+    }
+    return { thread: this.#thread, generation, sequence: ++this.#sequence, ...totals, models };
   }
 
   restart(): void {

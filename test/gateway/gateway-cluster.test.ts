@@ -4,16 +4,16 @@ import t from 'tap';
 import { createManualClock } from '../../src/actor/index.ts';
 import { GatewayCluster } from '../../src/gateway/gateway-cluster.ts';
 import { createLog } from '../../src/telemetry/log.ts';
-import type { ThreadTotals } from '../../src/telemetry/totals.ts';
+import type { ThreadLoad } from '../../src/telemetry/totals.ts';
 
 t.test('the load is read once a second, also when the cluster was off and on during a reading', async (t) => {
   const clock = createManualClock();
-  const first = Promise.withResolvers<readonly ThreadTotals[]>();
+  const first = Promise.withResolvers<readonly ThreadLoad[]>();
   let readings = 0;
   const cluster = new GatewayCluster({
     ...{ clock, random: () => 0.5, log: createLog('fatal', { write: () => undefined }) },
     stage: () => 'ready',
-    totals: () => (++readings === 1 ? first.promise : Promise.resolve([])),
+    load: () => (++readings === 1 ? first.promise : Promise.resolve([])),
     onStatus: () => undefined,
     override: async () => 'done',
     onSettled: () => undefined,
