@@ -19,7 +19,8 @@ export interface SettingInForce {
   readonly default: unknown;
   /** Whether the value is another one than the default. */
   readonly differs: boolean;
-  readonly source: SettingSource;
+  /** `process`: lowered to what the system allows the process. */
+  readonly source: SettingSource | 'process';
   readonly secret: boolean;
   /** Whether a change takes effect only at the next start. */
   readonly restart: boolean;
@@ -36,23 +37,29 @@ export interface SettingInForce {
 /** What stands in the place of a secret. */
 const SET = '(set)';
 
-/** Every setting, in the order of the schema. `pending`: paths of changes that wait for a restart. */
+/**
+ * Every setting, in the order of the schema. `pending`: paths of changes that wait for a restart. `limits`: those that are applied, which may be lower
+ * than the configured ones.
+ */
 export function settingsInForceDocument(
   settings: Settings,
   sources: SettingSources,
   pending: readonly string[],
+  limits: Settings['limits'] = settings.limits,
 ): SettingInForce[] {
   const defaults = resolveSettings({});
   if ('mistakes' in defaults) throw new Error('the defaults are wrong');
+  const applied = { ...settings, limits };
   return SETTINGS.map((row) => {
     const { env, flag, path, section, setting } = row;
-    const value = valueOf(settings, row);
+    const value = valueOf(applied, row);
+    const isLowered = !isDeepStrictEqual(value, valueOf(settings, row));
     const differs = !isDeepStrictEqual(value, valueOf(defaults.settings, row));
     // As the table of settings has it: 60s, not 1m.
     const fallback = setting.fallback ?? null;
     return {
       ...{ path, section, value: differs ? valueText(row, value) : fallback, default: fallback, differs },
-      source: sources[path] ?? 'default',
+      source: isLowered ? 'process' : (sources[path] ?? 'default'),
       secret: setting.secret === true,
       restart: setting.reload === false,
       pending: pending.some((each) => each === path || each.startsWith(`${path}.`)),

@@ -501,7 +501,7 @@ export class ControlPlane {
 
   #snapshot(): Snapshot {
     return {
-      settings: { ...withoutKeys(this.#settings), limits: this.#limits() },
+      settings: { ...withoutKeys(this.#settings), limits: this.limits },
       table: this.#table,
       catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
@@ -514,7 +514,8 @@ export class ControlPlane {
     };
   }
 
-  #limits(): Settings['limits'] {
+  /** The limits that the data planes apply. */
+  get limits(): Settings['limits'] {
     return withinProcess(this.#settings.limits, this.#processLimits, Math.max(this.#options.threads, 1));
   }
 
@@ -522,7 +523,7 @@ export class ControlPlane {
   #logLimits(): void {
     const { files, memoryBytes } = this.#processLimits;
     const { bufferedBytes, connections } = this.#settings.limits;
-    const applied = this.#limits();
+    const applied = this.limits;
     if (applied.connections < connections) {
       const text = 'file descriptors allow fewer connections of clients, per thread, than limits.connections';
       this.#options.log.info({ connections: applied.connections, openFiles: files }, text);

@@ -300,7 +300,7 @@ class RunningGateway implements ServedGateway {
     this.#configuration = configurationRoutes({
       tokens: this.#tokens,
       reloadable: options.reload !== undefined,
-      settings: () => settingsInForceDocument(this.#settings, this.#sources, this.#pending),
+      settings: () => settingsInForceDocument(this.#settings, this.#sources, this.#pending, this.#control.limits),
     });
     const server = {
       ...{ handler: local.handler, onRefused: local.refused, decorate: local.decorate, clock: systemClock },

@@ -299,6 +299,16 @@ t.test('the configuration in force is shown as documents are', async (t) => {
   t.match(of('store'), { value: null, source: 'program' });
   t.match(of('keys.static'), { value: [{ key: '(set)', account: 'tests' }] });
   t.equal((await fetch(`${adminUrl}/configuration`, { method: 'POST' })).status, 405);
+  const greedy = await start(t, {
+    limits: { bodyBytes: '4096000GiB', bufferedBytes: '4096000GiB', connections: 1e12 },
+  });
+  const applied = new Map(
+    (await greedy.get<Configuration>('/configuration')).body.settings.map((row) => [row.path, row]),
+  );
+  for (const path of ['limits.bodyBytes', 'limits.bufferedBytes', 'limits.connections']) {
+    t.match(applied.get(path), { source: 'process', differs: true }, `${path} is what the process can have`);
+  }
+  t.equal(applied.get('limits.bodyBytes')?.value, applied.get('limits.bufferedBytes')?.value);
   const guarded = await start(t, TOKENS);
   t.equal((await guarded.get('/configuration')).status, 401);
   t.equal((await guarded.get('/configuration', 'look')).status, 200);

@@ -54,6 +54,7 @@ const SOURCES: Readonly<Record<SettingInForce['source'], string>> = {
   file: 'file',
   program: 'program',
   environment: 'environment',
+  process: 'process limits',
   flag: 'command line',
 };
 
