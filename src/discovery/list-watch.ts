@@ -109,6 +109,7 @@ class ListWatch<Item> {
   /** Why the present watch cannot go on. */
   #broken: Problem | null = null;
   #abort: AbortController | null = null;
+  readonly #closing = new AbortController();
 
   constructor(settings: ListWatchSettings<Item>, deps: ListWatchDeps<Item>, context: Context<Command>) {
     this.#settings = settings;
@@ -118,6 +119,7 @@ class ListWatch<Item> {
   }
 
   close(): void {
+    this.#closing.abort();
     this.#abort?.abort();
     this.#abort = null;
   }
@@ -172,7 +174,7 @@ class ListWatch<Item> {
       const answer = await this.#deps.api.request({
         path: await this.#path(query),
         accept: this.#accept('List'),
-        signal: AbortSignal.timeout(LIST_TIMEOUT_MS),
+        signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
         maxBytes: MAX_PAGE_BYTES,
       });
       if (answer.status !== 200) throw refusal(answer);

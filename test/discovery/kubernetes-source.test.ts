@@ -189,6 +189,18 @@ t.test('a list without an end is given up', async (t) => {
   t.equal(api.asked.length, 1000);
 });
 
+t.test('a source that ends leaves the list that is under way', async (t) => {
+  const api = await serve(t);
+  api.holdsLists = true;
+  const asked = api.requested();
+  const run = start(t, api);
+  await asked;
+  t.equal(api.heldLists.size, 1);
+  await run.test.system.terminate();
+  await api.written();
+  t.equal(api.heldLists.size, 0);
+});
+
 t.test('a watch that ends goes on where it was', async (t) => {
   const api = await serve(t);
   api.put(sliceOf('vllm-a', 'vllm', [POD_1]));

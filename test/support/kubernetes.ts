@@ -85,6 +85,10 @@ export class FakeKubernetes {
   token: string | null = null;
   /** Whether lists are pages without objects, and without an end. */
   isEndless = false;
+  /** Whether lists are not answered. */
+  holdsLists = false;
+  /** Lists that wait for their answer. */
+  readonly heldLists = new Set<ServerResponse>();
   /** Answers the next requests of this kind with a status in place of an answer. */
   readonly refusals: { readonly watch: boolean; readonly status: number; readonly retryAfter?: number }[] = [];
   /** Lists and watches with an older version are gone. */
@@ -217,6 +221,11 @@ export class FakeKubernetes {
   }
 
   #list(kind: Kind, query: URLSearchParams, response: ServerResponse): void {
+    if (this.holdsLists) {
+      this.heldLists.add(response);
+      response.on('close', () => this.heldLists.delete(response));
+      return;
+    }
     const limit = Number(query.get('limit') ?? Infinity);
     const [version = String(this.#version), from = '0'] = query.get('continue')?.split('/') ?? [];
     if (Number(version) < this.oldest) {
