@@ -3,6 +3,7 @@
 
 import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { networkInterfaces } from 'node:os';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
@@ -50,7 +51,7 @@ export interface DispatchHandler {
  * Before the request is sent:
  * - `unsendable`: it may not be sent to any server; no connection was taken.
  * - `no connection free`: as many requests are in progress as the pool may have connections, or this process can open no other one for want of
- *   file descriptors or memory; `cause` is the error of the system then. It says nothing about the server.
+ *   file descriptors, memory or local ports; `cause` is the error of the system then. It says nothing about the server.
  * - `connect`: no connection could be opened: name, address, port or certificate.
  *
  * After it was sent:
@@ -86,8 +87,20 @@ const SHORTAGES: ReadonlySet<unknown> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 
 
 /** What it means that a connection could not be opened. */
 function unconnectedFault(error: unknown): DispatchFault {
-  const { code } = (error ?? {}) as { readonly code?: unknown };
-  return SHORTAGES.has(code) ? 'no connection free' : 'connect';
+  const { address, code } = (error ?? {}) as { readonly address?: unknown; readonly code?: unknown };
+  const isShort = SHORTAGES.has(code) || (code === 'EADDRNOTAVAIL' && hasSourceFor(String(address)));
+  return isShort ? 'no connection free' : 'connect';
+}
+
+/**
+ * Whether this machine has an address from which it can reach another one. EADDRNOTAVAIL means that no local port is left for the server
+ * (connect(2)), or that there is no such address: as for ::1 in a container without IPv6.
+ */
+function hasSourceFor(address: string): boolean {
+  const isLoopback = address === '::1' || address.startsWith('127.');
+  const family = `IPv${isIP(address)}`;
+  const own = Object.values(networkInterfaces()).flat();
+  return own.some((each) => each !== undefined && each.family === family && each.internal === isLoopback);
 }
 
 /** A body below this is copied behind its head: one buffer, one write. Copies of larger ones would be memory outside V8's heap for each. */
@@ -275,8 +288,11 @@ export class Connection implements BatchedWriter, NameWaiter {
     else this.#fail(unconnectedFault(error), error);
   }
 
-  /** Connects to the first address; to the others, one after the other, when that refuses or is silent. */
-  #connect([address = '', ...others]: readonly string[]): void {
+  /**
+   * Connects to the first address; to the others, one after the other, when that refuses or is silent. `shortage`: the error of an address before, to
+   * which this process could open no connection.
+   */
+  #connect([address = '', ...others]: readonly string[], shortage: unknown = null): void {
     const pool = this.#pool;
     const { clock } = pool.settings;
     const startedMs = clock.now();
@@ -322,9 +338,10 @@ export class Connection implements BatchedWriter, NameWaiter {
       const isShort = !isOpen && unconnectedFault(error) === 'no connection free';
       if (!isOpen && !isShort && (isOurs || clock.now() - startedMs > SILENT_MS)) pool.unreachable(address);
       if (!isOurs) return;
-      if (isShort) return this.#fail('no connection free', error);
-      if (isOpen || others.length === 0) this.#lost(error instanceof Error ? error : undefined);
-      else this.#connect(others);
+      const short = isShort ? error : shortage;
+      if (!isOpen && others.length > 0) this.#connect(others, short);
+      else if (!isOpen && short !== null) this.#fail('no connection free', short);
+      else this.#lost(error instanceof Error ? error : undefined);
     };
     socket.on('end', ended).on('error', closed).on('close', closed);
   }

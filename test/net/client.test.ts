@@ -144,6 +144,28 @@ t.test('a process without a free file descriptor blames no server', async (t) =>
   );
 });
 
+t.test('a machine without a free local port blames no server, one without an address for it does', async (t) => {
+  const child = fileURLToPath(new URL('client-ports-child.js', import.meta.url));
+  const command = [
+    'ip link set lo up',
+    'echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range',
+    'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6',
+    'exec "$0" "$@"',
+  ].join(' && ');
+  const namespace = ['-rn', 'sh', '-c', command, process.execPath];
+  const isAllowed = await run('unshare', [...namespace, '-e', '']).then(
+    () => true,
+    () => false,
+  );
+  if (!isAllowed) {
+    t.pass('this system allows no network namespace');
+    return;
+  }
+  const { stdout } = await run('unshare', [...namespace, child]);
+  const short = 'no connection free: EADDRNOTAVAIL';
+  t.equal(stdout, `200, 200, ${short}, connect: EADDRNOTAVAIL, ${short}, 200`);
+});
+
 t.test('sends heads and bodies as given, on one connection', async (t) => {
   const crn = await rawCrn(t, ({ socket }) => socket.write(answer('200 OK', 'hi', 'X-A: caf\xe9')));
   const b = new Bench(t, crn.url);
