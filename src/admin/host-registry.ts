@@ -81,7 +81,7 @@ interface Entry {
   probe: TimerHandle | null;
 }
 
-/** A timer that is later says that this process stood still, and has not read what hosts have announced meanwhile. */
+/** A timer that is later says that this process stood still, and hosts on the same machine with it: they get the time to announce themselves. */
 const STALL_MS = 1000;
 
 export class HostRegistry {

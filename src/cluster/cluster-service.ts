@@ -297,7 +297,7 @@ export class ClusterService implements ClusterLink {
   #tick(): void {
     const nowMs = this.#deps.clock.now();
     if (nowMs - this.#tickDueMs > STALL_MS) {
-      // What arrived meanwhile has not been read: everybody gets the time again.
+      // Engine and siblings on the same machine may have stood still too: everybody gets the time again.
       this.#tickDueMs = nowMs;
       this.#waitingSinceMs = nowMs;
     } else {

@@ -444,7 +444,7 @@ export class SliceManager {
     this.#wakeNext(this.#urgent.size > 0 ? PAUSE_MS : SWEEP_MS);
   }
 
-  /** Counts alone when there is no answer in time, unless this thread has stood still: then what has come is read first. */
+  /** Counts alone when there is no answer in time, unless this thread has stood still: the claim may have left only then. */
   #watch(round: number): { end(): void } {
     const { clock } = this.#deps;
     const start = (): TimerHandle => {
