@@ -1,6 +1,6 @@
 // GET /v1/responses as a WebSocket: each message `response.create` of the client is a request of its own, served like one that was posted,
 // and its events go back as text messages. One response at a time, in the order of the messages. The last one is kept, so that the next
-// one may continue it unstored.
+// one may continue it unstored; its memory is that of request bodies, of which half is left to requests.
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../actor/index.ts';
@@ -157,7 +157,7 @@ class ResponseSocket implements SocketListener {
   onEnded(_cause: EndCause): void {
     const running = this.#running;
     this.#running = null;
-    this.#last = null;
+    this.#keep(null);
     for (const { body } of this.#waiting.splice(0)) this.#deps.detached.budget.give(body.byteLength, false);
     running?.exchange?.leave();
   }
@@ -175,7 +175,20 @@ class ResponseSocket implements SocketListener {
   /** The response that ran is over; null: it cannot be continued from memory. */
   over(kept: KeptResponse | null): void {
     this.#running = null;
-    this.#last = kept;
+    this.#keep(kept);
+    this.#goOn();
+  }
+
+  /** Keeps a response for the next one in place of the last. False where there is no memory for it. */
+  #keep(kept: KeptResponse | null): boolean {
+    const { budget } = this.#deps.detached;
+    if (this.#last !== null) budget.give(memoryOf(this.#last), false);
+    const isKept = kept !== null && budget.takeSpare(memoryOf(kept));
+    this.#last = isKept ? kept : null;
+    return isKept;
+  }
+
+  #goOn(): void {
     if (this.#drains) this.#socket?.close(GOING_AWAY, 'the gateway shuts down');
     else if (this.#waiting.length > 0) setImmediate(() => this.#next());
   }
@@ -198,21 +211,18 @@ class ResponseSocket implements SocketListener {
   #create({ body, generates, previousResponseId, store, streamId }: SocketMessage): void {
     const isLast = this.#last !== null && previousResponseId === this.#last.id;
     const earlier = isLast ? (this.#last as KeptResponse).items : [];
-    const items = allItemsOf(inputOf(body));
+    const items = [...earlier, ...allItemsOf(inputOf(body))];
     if (!generates) {
-      this.#warmUp(previousResponseId !== '' && !isLast, [...earlier, ...items], streamId);
+      this.#warmUp(previousResponseId !== '' && !isLast, items, streamId);
       return;
     }
-    const running = new RunningResponse(
-      this,
-      [...earlier, ...items],
-      streamId,
-      this.#deps.settings.responses.store && store,
-    );
+    const isKept = sizeOf(items) <= this.keptBytes;
+    const isStored = this.#deps.settings.responses.store && store;
+    const running = new RunningResponse(this, isKept ? items : null, streamId, isStored);
     this.#running = running;
     // What is stored continues what is stored: its conversation is not written once more.
-    const isStored = store && this.#last?.stored === true;
-    const request = isLast && !isStored ? withEarlierItems(body, earlier) : body;
+    const continuesStored = store && this.#last?.stored === true;
+    const request = isLast && !continuesStored ? withEarlierItems(body, earlier) : body;
     const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
     startDetached(this.#deps.detached, head, request, running, (exchange) => {
       running.exchange = exchange;
@@ -222,15 +232,15 @@ class ResponseSocket implements SocketListener {
 
   /** Answers with an id to go on from; no server is asked. */
   #warmUp(isUnknown: boolean, items: readonly string[], streamId: string): void {
-    if (isUnknown) {
-      this.#refuse(streamId, 'HR_SOCKET_PREVIOUS');
-      return;
-    }
-    if (sizeOf(items) > this.keptBytes) {
-      this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
-      return;
-    }
     const id = `resp_${randomBytes(24).toString('hex')}`;
+    if (isUnknown) this.#refuse(streamId, 'HR_SOCKET_PREVIOUS');
+    else if (sizeOf(items) > this.keptBytes) this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
+    else if (this.#keep({ id, stored: false, items })) this.#tellWarm(id, streamId);
+    else this.#refuse(streamId, 'HR_OVERLOADED', 'memory for request bodies');
+    this.#goOn();
+  }
+
+  #tellWarm(id: string, streamId: string): void {
     const created = { id, object: 'response', created_at: Math.floor(systemEpochMs() / 1000), output: [], error: null };
     const usage = {
       input_tokens: 0,
@@ -246,7 +256,6 @@ class ResponseSocket implements SocketListener {
     const [begun, ended] = [response('in_progress'), response('completed')];
     this.send(named(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun }), streamId));
     this.send(named(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended }), streamId));
-    this.over({ id, stored: false, items });
   }
 
   /** `streamId`: the name that the client gave to the message that is refused. */
@@ -260,8 +269,8 @@ class ResponseSocket implements SocketListener {
 class RunningResponse implements ResponseSink {
   exchange: DetachedExchange | null = null;
   readonly #socket: ResponseSocket;
-  /** Items of its input. */
-  readonly #items: readonly string[];
+  /** Items of its input; null when they are too large to be kept. */
+  readonly #items: readonly string[] | null;
   readonly #isStored: boolean;
   /** The name that the client gave to the message; '' without one. */
   readonly #streamId: string;
@@ -273,7 +282,7 @@ class RunningResponse implements ResponseSink {
   #kept: KeptResponse | null = null;
   #isTold = false;
 
-  constructor(socket: ResponseSocket, items: readonly string[], streamId: string, isStored: boolean) {
+  constructor(socket: ResponseSocket, items: readonly string[] | null, streamId: string, isStored: boolean) {
     this.#socket = socket;
     this.#isStored = isStored;
     this.#items = items;
@@ -330,6 +339,7 @@ class RunningResponse implements ResponseSink {
   /** Notes the end of the response, and what is needed to continue it. */
   #keep(data: string): void {
     this.#isTold = true;
+    if (this.#items === null) return;
     const { response, type } = membersOf(parsedJson(data));
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
@@ -370,6 +380,11 @@ class RunningResponse implements ResponseSink {
 /** A message, a JSON object, with the name that the client gave to what it answers; '' for none. */
 function named(message: string, streamId: string): string {
   return streamId === '' ? message : message.replace(/\}\s*$/, () => `,"stream_id":${JSON.stringify(streamId)}}`);
+}
+
+/** Bytes of the texts of a response: up to two for each character. */
+function memoryOf({ items }: KeptResponse): number {
+  return 2 * sizeOf(items);
 }
 
 function sizeOf(items: readonly string[]): number {

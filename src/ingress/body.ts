@@ -86,6 +86,11 @@ export class BodyBudget {
     return true;
   }
 
+  /** Takes memory for what can be done without, until half of all is taken. */
+  takeSpare(bytes: number): boolean {
+    return this.usedBytes + bytes <= this.limitBytes / 2 && this.take(bytes, false);
+  }
+
   /** Gives back what `take` has taken, with the same arguments. */
   give(bytes: number, keyless: boolean): void {
     const units = Math.ceil(bytes / UNIT_BYTES);

@@ -192,6 +192,45 @@ t.test('what warm-ups keep is bounded as what responses keep', async (t) => {
   t.match(await client.end(), { response: { id: /./ } }, 'the last one is kept');
 });
 
+t.test('what sockets keep counts as memory for bodies, and leaves half of it', async (t) => {
+  const { url } = await startSystem(t, {
+    settings: { threads: 0, limits: { bodyBytes: '512KiB', bufferedBytes: '512KiB', heldEventBytes: '64KiB' } },
+  });
+  const warmUp = async (): Promise<{ client: Client; frame: Frame }> => {
+    const client = await Client.open(t, url);
+    client.create({ input: 'x'.repeat(50_000), generate: false });
+    return { client, frame: await client.end() };
+  };
+  const first = await warmUp();
+  const second = await warmUp();
+  t.same([first.frame.type, second.frame.type], ['response.completed', 'response.completed']);
+  const { client, frame } = await warmUp();
+  t.match(frame, { status: 503, headers: {}, error: { message: /memory/ } });
+  client.create({ input: 'y'.repeat(100_000), store: false });
+  const { response, type } = await client.end();
+  t.match(type, /response\.(?:completed|incomplete)/, 'requests have the other half');
+  client.create({ input: 'And then?', previous_response_id: response?.id, store: false });
+  const next = await client.end();
+  t.ok((next.response?.usage?.input_tokens ?? 0) < 1000, 'this one was not kept');
+
+  for (const { client: each } of [first, second]) {
+    each.socket.close();
+    await once(each.socket, 'close');
+  }
+  await until('memory for another socket', async () => (await warmUp()).frame.type === 'response.completed');
+});
+
+t.test('messages behind a warm-up that is refused are served', async (t) => {
+  const { url } = await startSystem(t);
+  const client = await Client.open(t, url);
+  client.create({ input: 'one', store: false });
+  client.create({ input: 'two', generate: false, previous_response_id: 'resp_nobody' });
+  client.create({ input: 'three', store: false });
+  const ends = [await client.end(), await client.end(), await client.end()];
+  t.match(ends[1], { type: 'error', error: { code: 'HR_SOCKET_PREVIOUS' } });
+  t.match(ends[2]?.type, /response\.(?:completed|incomplete)/);
+});
+
 t.test('web pages of other origins open no socket', async (t) => {
   const { url } = await startSystem(t, { settings: { cors: { origins: ['https://ours.example'] } } });
   const from = (origin: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${KEY}`, origin });
