@@ -29,7 +29,7 @@ export function respondRendered(
     bytes = Buffer.from(typeof made === 'string' ? made : JSON.stringify(made));
     lists.set(name, bytes);
   }
-  exchange.respond(200, headers, bytes);
+  exchange.respondShared(200, headers, bytes);
 }
 
 /** `GET /svc/models`: every configured model with all its servers, healthy or not. */

@@ -314,6 +314,8 @@ export abstract class Exchange implements RequestHead {
   protected requestBody: Body | null = null;
   /** Whether somebody may read the body when the exchange is over. False: its memory is freed then. */
   bodyIsRead = true;
+  /** The memory of the response's body never changes. */
+  protected bodyIsShared = false;
   /** Head of the response, for the first write. */
   protected responseHeaders: readonly string[] = [];
   protected contentLength = -1;
@@ -487,6 +489,12 @@ export abstract class Exchange implements RequestHead {
   respond(status: number, headers: readonly string[], body: Uint8Array): void {
     this.start(status, headers, body.byteLength);
     this.end(body);
+  }
+
+  /** As `respond`, of a body that never changes: a large one is sent from its memory, which many clients share, and not copied for each. */
+  respondShared(status: number, headers: readonly string[], body: Uint8Array): void {
+    this.bodyIsShared = true;
+    this.respond(status, headers, body);
   }
 
   /** For the server adapter: the exchange is over. The first call counts. */

@@ -53,6 +53,9 @@ const BODY_BYTES_PER_TURN = 512 * 1024;
 /** Bytes in the queue of a socket at which `write` asks to wait. */
 const QUEUE_BYTES = 64 * 1024;
 
+/** A shared body from this size is not copied; a smaller one leaves in one piece with its head. */
+const SHARED_BYTES = 64 * 1024;
+
 /** Times between the probes of a client that has closed its side, in milliseconds; the last one repeats. */
 const PROBE_MS = [50, 200, 750, 5000];
 
@@ -152,6 +155,7 @@ class Http1Exchange extends Exchange {
     }
     this.handedOver = true;
     if (this.#framing === 'none') this.#connection.send(prefix, NO_BYTES, '');
+    else if (this.bodyIsShared && length >= SHARED_BYTES) this.#connection.sendShared(prefix, chunk);
     else if (this.#framing !== 'chunked') this.#connection.send(prefix, chunk, '');
     else {
       const trailers = this.trailerSource === null ? '' : withHeaders('', this.trailerSource.trailers());
@@ -371,6 +375,12 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     return true;
   }
 
+  /** Sends text and bytes whose memory never changes. */
+  sendShared(prefix: string, body: Uint8Array): void {
+    this.#writeBatched();
+    this.#write(Buffer.from(prefix, 'latin1'), body);
+  }
+
   /** @internal */
   sendBatched(): void {
     try {
@@ -393,11 +403,11 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   }
 
   /** False when the client has to read first. */
-  #write(bytes: Buffer): boolean {
+  #write(bytes: Buffer, more: Uint8Array | null = null): boolean {
     const writer = this.#writer;
     const wasEmpty = writer.queuedBytes === 0;
     // A socket that is closed takes nothing.
-    const queued = writer.write(bytes);
+    const queued = writer.write(bytes, more);
     if (queued === 0 || !writer.isOpen) return true;
     if (bytes.buffer === writeBatch.memory.buffer) writeBatch.giveAway();
     if (wasEmpty || this.#timing !== 'write') this.#watchProgress();

@@ -1,7 +1,7 @@
 // The gateway's own HTTP/1.1 server on real sockets: framing, order, slow readers, clients that close their side, early refusals,
 // deadlines and limits. Time is a manual clock; what a client sees are raw bytes.
 import { type Duplex, duplexPair } from 'node:stream';
-import type { Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
 import { HeadraceError } from '../../src/errors.ts';
@@ -122,6 +122,27 @@ t.test('head and body leave in one write, and every chunk is complete', async (t
   t.equal(pieces[3], '4\r\nlast\r\n0\r\n\r\n');
   t.equal((await wire.answer()).text(), 'firstnextlast');
   t.same(kept.ends, ['delivered', 'delivered']);
+});
+
+t.test('clients that do not read a shared body keep no copies of it', async (t) => {
+  const body = Buffer.alloc(16 * 1024 * 1024, 'shared');
+  let asked = 0;
+  const { dial, port } = await serve(t, (exchange) => {
+    asked++;
+    exchange.respondShared(200, [], body);
+  });
+  const before = process.memoryUsage().arrayBuffers;
+  for (let i = 0; i < 20; i++) {
+    const socket = connect(port, '127.0.0.1', () => socket.write(GET));
+    t.teardown(() => socket.destroy());
+  }
+  await until(() => asked === 20);
+  await turns();
+  const grown = process.memoryUsage().arrayBuffers - before;
+  t.ok(grown < 2 * body.byteLength, `${grown} bytes`);
+  const wire = dial();
+  await wire.send(GET + GET);
+  for (let i = 0; i < 2; i++) t.ok(Buffer.from((await wire.answer()).text()).equals(body));
 });
 
 t.test('a large body that has come already does not keep other connections waiting', async (t) => {
