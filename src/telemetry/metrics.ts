@@ -65,9 +65,6 @@ export class RequestCells {
   readonly #endpoint: string;
   readonly #model: string;
   readonly #sums: ModelSums;
-  /** Made with the first tokens. */
-  #tokens: TokenCells | null = null;
-  #cost: Cell | null = null;
   /** Requests that did not end as an error of the gateway, by status. */
   readonly #answered = new Map<number, Cell>();
 
@@ -92,9 +89,13 @@ export class RequestCells {
     let cell = code === '' ? this.#answered.get(status) : undefined;
     if (cell === undefined) {
       cell = this.#requests.at(this.#endpoint, this.#model, String(status), code);
-      if (code === '') this.#answered.set(status, cell);
+      if (code === '') {
+        this.#answered.set(status, cell);
+        this.#sums.answered.push({ cell, isError: isError(status, code) });
+      }
     }
     cell.value++;
+    if (code === '') return;
     this.#sums.add(MODEL.requests, 1);
     if (isError(status, code)) this.#sums.add(MODEL.errors, 1);
   }
@@ -106,7 +107,7 @@ export class RequestCells {
 
   /** Counts the tokens of a request that has ended. `cached` is a part of `input`. */
   countTokens(input: number, cached: number, output: number): void {
-    const cells = (this.#tokens ??= {
+    const cells = (this.#sums.tokens ??= {
       input: this.#use.tokens.at(this.#model, 'input'),
       cached: this.#use.tokens.at(this.#model, 'cached'),
       output: this.#use.tokens.at(this.#model, 'output'),
@@ -114,16 +115,12 @@ export class RequestCells {
     cells.input.value += input;
     cells.cached.value += cached;
     cells.output.value += output;
-    this.#sums.add(MODEL.input, input);
-    this.#sums.add(MODEL.cached, cached);
-    this.#sums.add(MODEL.output, output);
   }
 
   /** Counts what a request has cost, in pico-USD. */
   countCost(pico: number): void {
-    this.#cost ??= this.#use.cost.at(this.#model);
-    this.#cost.value += pico / PICO_PER_USD;
-    this.#sums.add(MODEL.usd, pico / PICO_PER_USD);
+    const cell = (this.#sums.cost ??= this.#use.cost.at(this.#model));
+    cell.value += pico / PICO_PER_USD;
   }
 }
 
@@ -154,10 +151,15 @@ function placesOf<Name extends string>(names: readonly Name[]): Readonly<Record<
 const MODEL = placesOf(MODEL_COUNTS);
 const CRN = placesOf(CRN_COUNTS);
 
-/** What the history has of a model, counted beside its series. */
+/** What the history has of a model: its series, and counts beside them of what is in many. */
 class ModelSums {
   readonly model: string;
-  readonly counts: Float64Array = new Float64Array(MODEL_COUNTS.length);
+  readonly #counts = new Float64Array(MODEL_COUNTS.length);
+  /** Of requests that did not end as an error of the gateway, by endpoint and status. */
+  readonly answered: { readonly cell: Cell; readonly isError: boolean }[] = [];
+  /** Made with the first tokens. */
+  tokens: TokenCells | null = null;
+  cost: Cell | null = null;
   /** By endpoint. */
   readonly latency: Distribution[] = [];
   readonly firstByte: Distribution[] = [];
@@ -170,7 +172,23 @@ class ModelSums {
   }
 
   add(place: number, value: number): void {
-    this.counts[place]! += value;
+    this.#counts[place]! += value;
+  }
+
+  get requests(): number {
+    return this.answered.reduce((sum, { cell }) => sum + cell.value, this.#counts[MODEL.requests] as number);
+  }
+
+  /** By `MODEL_COUNTS`. */
+  counts(): Float64Array {
+    const counts = this.#counts.slice();
+    counts[MODEL.requests] = this.requests;
+    for (const { cell, isError } of this.answered) if (isError) counts[MODEL.errors]! += cell.value;
+    counts[MODEL.input] = this.tokens?.input.value ?? 0;
+    counts[MODEL.cached] = this.tokens?.cached.value ?? 0;
+    counts[MODEL.output] = this.tokens?.output.value ?? 0;
+    counts[MODEL.usd] = this.cost?.value ?? 0;
+    return counts;
   }
 }
 
@@ -186,15 +204,16 @@ function totalsOf(models: readonly ModelSums[], inFlight: ReadonlyMap<string, nu
   const counts = new Float64Array(models.length * width);
   const spans: { first: number; at: number; end: number; sum: number }[] = [];
   let at = 0;
-  for (const [index, { counts: own, firstByte, gaps, latency }] of models.entries()) {
-    counts.set(own, index * width);
+  for (const [index, sums] of models.entries()) {
+    const { firstByte, gaps, latency } = sums;
+    counts.set(sums.counts(), index * width);
     for (const distributions of [latency, firstByte, gaps]) {
       const span = { first: 0, at, end: at, sum: 0 };
       if (distributions.length > 0) {
-        const sums = SUMS.subarray(at, at + BUCKETS).fill(0);
-        for (const distribution of distributions) span.sum += distribution.addTo(sums);
-        const { end, first } = spanOf(sums);
-        sums.copyWithin(0, first, end);
+        const buckets = SUMS.subarray(at, at + BUCKETS).fill(0);
+        for (const distribution of distributions) span.sum += distribution.addTo(buckets);
+        const { end, first } = spanOf(buckets);
+        buckets.copyWithin(0, first, end);
         span.first = first;
         span.end = at + end - first;
       }
@@ -539,7 +558,7 @@ export class Metrics {
   /** Requests answered since the start. */
   get answered(): number {
     let count = 0;
-    for (const { counts } of this.#modelList) count += counts[MODEL.requests] as number;
+    for (const { requests } of this.#modelList) count += requests;
     return count;
   }
 
