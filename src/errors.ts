@@ -399,6 +399,9 @@ export interface ValidationEntry {
   readonly hint?: string;
 }
 
+/** Most entries of a 422: each item of a list in a body may be a mistake. */
+export const MAX_VALIDATION_ENTRIES = 100;
+
 /** Details of one error, for its response. */
 export interface ErrorOptions {
   /** Replaces `{}` in the sentence of the table. */

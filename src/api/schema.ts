@@ -2,7 +2,7 @@
 // into the OpenAPI document, so that the two cannot differ. Conversions and error messages are those of pydantic.
 import { isUtf8 } from 'node:buffer';
 import { counted } from '../config/units.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, MAX_VALIDATION_ENTRIES } from '../errors.ts';
 import { SAFE_SEARCH, type SearchFilters, TIME_RANGES } from '../search/index.ts';
 import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from '../config/json-syntax.ts';
@@ -47,7 +47,7 @@ export interface AnySchema extends Annotations {
 
 export type Schema = ScalarSchema | ArraySchema | ObjectSchema | MapSchema | WordOrObjectSchema | AnySchema;
 
-/** The converted value, or every mistake in field order. */
+/** The converted value, or its mistakes in field order, at most `MAX_VALIDATION_ENTRIES`. */
 export type Checked<T> = { readonly value: T } | { readonly errors: ValidationEntry[] };
 
 type Loc = readonly (string | number)[];
@@ -57,7 +57,9 @@ export function validate<T>(schema: ObjectSchema<T>, value: unknown, loc: Loc): 
 export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown>;
 export function validate(schema: Schema, value: unknown, loc: Loc): Checked<unknown> {
   const errors: ValidationEntry[] = [];
-  const converted = check(schema, value, loc, (at, type, msg) => void errors.push({ loc: [...at], msg, type }));
+  const converted = check(schema, value, loc, (at, type, msg) => {
+    if (errors.length < MAX_VALIDATION_ENTRIES) errors.push({ loc: [...at], msg, type });
+  });
   return errors.length === 0 ? { value: converted } : { errors };
 }
 

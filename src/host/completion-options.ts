@@ -1,8 +1,8 @@
 // Completion options of the llama-style API (docs/interface.md, section 12): defaults, parsing and validation. `null` means
 // the default, an option has one value whichever of its names is used, and what is no option of the interface is kept in
-// `others`. All errors of a body are reported together.
+// `others`. The errors of a body are reported together, up to `MAX_VALIDATION_ENTRIES` of each list.
 import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
-import type { ValidationEntry } from '../errors.ts';
+import { MAX_VALIDATION_ENTRIES, type ValidationEntry } from '../errors.ts';
 
 /** A prompt's text and tokens in order; tokens are numbers. */
 export type PromptPart = string | number;
@@ -311,9 +311,9 @@ function othersOf(given: Record<string, unknown>): Readonly<Record<string, unkno
 
 /** Throws InvalidOptions with every option that is none of the interface, for engines that know no others. */
 export function refuseOthers({ others }: CompletionOptions, kind: string): void {
-  const entries = Object.keys(others).map((name) =>
-    valueError(name, `the engine of this host (${kind}) does not know this option`),
-  );
+  const entries = Object.keys(others)
+    .slice(0, MAX_VALIDATION_ENTRIES)
+    .map((name) => valueError(name, `the engine of this host (${kind}) does not know this option`));
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
@@ -327,13 +327,37 @@ export function refuseBeyond({ n_probs, slot_id }: CompletionOptions, slots: num
     throw invalidOption('slot_id', `there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`);
 }
 
-/** Throws InvalidOptions with every number in a member of the body that is no token of a vocabulary of this size. */
+/** Throws InvalidOptions with the numbers in a member of the body that are no tokens of a vocabulary of this size. */
 export function refuseUnknownTokens(name: string, parts: readonly PromptPart[], size: number): void {
-  const entries: ValidationEntry[] = [];
-  parts.forEach((part, at) => {
-    if (typeof part !== 'number' || part < size) return;
-    entries.push({ loc: ['body', name, at], msg: `Input should be less than ${size}`, type: 'less_than' });
-  });
+  const wrong = wrongItems(parts, (part) => typeof part !== 'number' || part < size);
+  const entries = wrong.map((at) => ({
+    loc: ['body', name, at],
+    msg: `Input should be less than ${size}`,
+    type: 'less_than',
+  }));
+  if (entries.length > 0) throw new InvalidOptions(entries);
+}
+
+/** Indexes of the items that are wrong, as many as an answer has entries. */
+function wrongItems<T>(items: readonly T[], isGood: (item: T) => boolean): number[] {
+  const wrong: number[] = [];
+  for (let at = 0; at < items.length && wrong.length < MAX_VALIDATION_ENTRIES; at++) {
+    if (!isGood(items[at]!)) wrong.push(at);
+  }
+  return wrong;
+}
+
+function isToken(value: unknown): boolean {
+  return Number.isInteger(value) && Number(value) >= 0;
+}
+
+/** Throws InvalidOptions with the items of a member of the body that are no tokens in any vocabulary. */
+export function refuseNoTokens(name: string, items: readonly unknown[]): asserts items is readonly number[] {
+  const entries = wrongItems(items, isToken).map((at) => ({
+    loc: ['body', name, at],
+    msg: 'Input should be a valid integer',
+    type: 'int_type',
+  }));
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
@@ -344,10 +368,9 @@ function readPrompt(value: unknown, entries: ValidationEntry[]): string | Prompt
     entries.push({ loc: ['body', 'prompt'], msg, type: 'string_type' });
     return '';
   }
-  value.forEach((part: unknown, at) => {
-    if (typeof part === 'string' || (Number.isInteger(part) && Number(part) >= 0)) return;
+  for (const at of wrongItems<unknown>(value, (part) => typeof part === 'string' || isToken(part))) {
     entries.push({ loc: ['body', 'prompt', at], msg: 'Input should be a valid string or a token', type: 'int_type' });
-  });
+  }
   return value as PromptPart[];
 }
 
@@ -358,18 +381,19 @@ function checkBias(value: unknown, entries: ValidationEntry[]): unknown {
     entries.push({ loc: ['body', 'logit_bias'], msg: 'Input should be a valid list', type: 'list_type' });
     return [];
   }
-  const pairs: [string | number, unknown][] = isObject
-    ? Object.entries(value as object)
-    : (value as unknown[]).map((pair, at) => [at, pair]);
-  for (const [at, given] of pairs) {
-    const pair: unknown[] = isObject ? [at, given] : Array.isArray(given) ? given : [];
-    const [token, bias] = pair;
-    const isToken = typeof token === 'string' || Number.isInteger(token);
-    if (pair.length === 2 && isToken && (typeof bias === 'number' || bias === false)) continue;
+  const pairs = isObject ? Object.entries(value as object) : (value as unknown[]);
+  for (const at of wrongItems(pairs, isBias)) {
+    const key = isObject ? (pairs as [string, unknown][])[at]![0] : at;
     const msg = 'Input should be a token and a number, or false';
-    entries.push({ loc: ['body', 'logit_bias', at], msg, type: 'value_error' });
+    entries.push({ loc: ['body', 'logit_bias', key], msg, type: 'value_error' });
   }
   return value;
+}
+
+function isBias(pair: unknown): boolean {
+  if (!Array.isArray(pair) || pair.length !== 2) return false;
+  const [token, bias] = pair as unknown[];
+  return (typeof token === 'string' || Number.isInteger(token)) && (typeof bias === 'number' || bias === false);
 }
 
 function readSystemPrompt(value: unknown, entries: ValidationEntry[]): SystemPrompt | null {

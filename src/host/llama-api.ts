@@ -8,6 +8,7 @@ import {
   invalidOption,
   readCompletion,
   readInfill,
+  refuseNoTokens,
   refuseOthers,
 } from './completion-options.ts';
 import { CompletionReply, defaultSettings, llamaProblem } from './completion-reply.ts';
@@ -172,13 +173,8 @@ function flagOf(body: Json, name: string): boolean | undefined {
 async function detokenize({ engine, reply, body, model }: LlamaRequest): Promise<void> {
   const { tokens } = body;
   if (!Array.isArray(tokens)) throw refused('tokens', tokens, 'list');
-  const wrong = tokens.flatMap((token, at) =>
-    Number.isInteger(token) && token >= 0
-      ? []
-      : [{ loc: ['body', 'tokens', at], msg: 'Input should be a valid integer', type: 'int_type' }],
-  );
-  if (wrong.length > 0) throw new InvalidOptions(wrong);
-  reply.json(200, { content: await engine.detokenize(model, tokens as number[]) });
+  refuseNoTokens('tokens', tokens);
+  reply.json(200, { content: await engine.detokenize(model, tokens) });
 }
 
 /** The template of simulated models, which is ChatML. Their own prompts have special tokens in place of its marks. */

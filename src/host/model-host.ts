@@ -6,7 +6,7 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
 import { TimerSet } from '../net/timer-set.ts';
-import { tooDeepAt } from '../config/json-syntax.ts';
+import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profiles.ts';
@@ -116,6 +116,9 @@ const MAX_BODY_BYTES = 128 * 1024 * 1024;
 
 /** As `limits.jsonDepth` of a gateway: a parser takes 50 bytes and 100 ns for each bracket. */
 const MAX_DEPTH = 256;
+
+/** As `limits.jsonValues` of a gateway: each value takes up to 60 bytes and 400 ns. */
+const MAX_VALUES = 2_000_000;
 
 /** Longer than clients keep idle connections, so that a kept connection is not closed under a new request. */
 const KEEP_ALIVE_MS = 75_000;
@@ -428,7 +431,11 @@ export class Host {
   #arrive(reply: Reply, account: string | null, bytes: Buffer, headerFault: Fault | undefined): void {
     const { entry } = reply;
     const guard = this.#guardOf(entry);
-    const parsed = entry.method === 'POST' && guard === undefined ? parseJson(bytes) : undefined;
+    const isJson = entry.method === 'POST' && guard === undefined;
+    if (isJson && hasMoreValues(bytes, MAX_VALUES)) {
+      return refuse(reply, 413, `the body has more than ${MAX_VALUES} values`, 'too_large');
+    }
+    const parsed = isJson ? parseJson(bytes) : undefined;
     const body = isObject(parsed) ? parsed : undefined;
     if (typeof body?.['model'] === 'string') entry.model = body['model'];
     entry.setBody(bytes);

@@ -206,6 +206,14 @@ t.test('all mistakes are told at once, in field order, with their places', (t) =
   t.end();
 });
 
+t.test('of many mistakes the first hundred are told', (t) => {
+  const list = validate({ type: 'array', items: integer }, new Array(5000).fill('x'), ['body']);
+  t.match(list, { errors: { length: 100, 99: { loc: ['body', 99], type: 'int_parsing' } } });
+  const map = validate({ type: 'map', values: integer }, { ...new Array(5000).fill('x') }, ['body']);
+  t.match(map, { errors: { length: 100 } });
+  t.end();
+});
+
 t.test('a list with a bad item is not called too short as well', (t) => {
   const entry = { loc: ['body', 0], msg: "Input should be 'a' or 'b'", type: 'literal_error' };
   t.strictSame(validate(pair, ['x'], ['body']), { errors: [entry] });

@@ -345,6 +345,15 @@ t.test('a body that is nested too deep is not parsed', async (t) => {
   for (const body of [nested(257), '['.repeat(1_000_000)]) t.equal((await post(host, '/completion', body)).status, 400);
 });
 
+t.test('a body of too many values is not parsed', async (t) => {
+  const host = await started(t);
+  const listing = (values: number): string => `{"prompt":"x","y":[${'0,'.repeat(values - 5)}0]}`;
+  t.equal((await post(host, '/completion', listing(2_000_000))).status, 200);
+  const refused = await post(host, '/completion', listing(2_000_001));
+  t.equal(refused.status, 413);
+  t.match(await refused.json(), { error: { message: 'the body has more than 2000000 values' } });
+});
+
 t.test('keys may come from anybody: no more is read of them than they may have, and nothing is parsed', async (t) => {
   const taken: number[] = [];
   const guard: KeyGuard = {

@@ -366,3 +366,22 @@ t.test('a wrong type of any option is a 422 in the standard shape, all mistakes 
     t.equal((await send(host, '/completion', body)).status, 422);
   }
 });
+
+t.test('of many mistakes in one list the first hundred are told', async (t) => {
+  const host = await startHost(t);
+  const others = Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`option_${at}`, 1]));
+  for (const [path, body] of [
+    ['/completion', { prompt: new Array(1000).fill(null) }],
+    ['/completion', { prompt: new Array(1000).fill(999_999) }],
+    ['/completion', { prompt: 'a', stop: new Array(1000).fill(1) }],
+    ['/completion', { prompt: 'a', logit_bias: new Array(1000).fill(1) }],
+    ['/completion', { prompt: 'a', logit_bias: { ...new Array(1000).fill('x') } }],
+    ['/completion', { prompt: 'a', ...others }],
+    ['/detokenize', { tokens: new Array(1000).fill('x') }],
+    ['/detokenize', { tokens: new Array(1000).fill(999_999) }],
+  ] as const) {
+    const response = await send(host, path, body);
+    t.equal(response.status, 422, path);
+    t.match(await response.json(), { detail: { length: 100 } });
+  }
+});

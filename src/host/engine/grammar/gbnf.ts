@@ -26,6 +26,8 @@ export interface Grammar {
 }
 
 const MAX_CHARACTER = 0x10ffff;
+/** Longest text that is parsed; each of its characters takes up to a microsecond and 100 bytes. */
+const MAX_LENGTH = 1_000_000;
 /** Largest bound of a repetition, as in llama.cpp. */
 const MAX_REPETITIONS = 2000;
 const MAX_RULES = 50_000;
@@ -47,6 +49,7 @@ const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 
 /** Parses a grammar. Throws a GrammarError that names the line for anything that is not a usable grammar. */
 export function parseGrammar(text: string): Grammar {
+  if (text.length > MAX_LENGTH) throw new GrammarError(`grammar: longer than ${MAX_LENGTH} characters`);
   return new Parser(text).parse();
 }
 

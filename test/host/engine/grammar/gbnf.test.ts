@@ -139,6 +139,9 @@ t.test('a grammar that unrolls to too much is refused', async (t) => {
   const tooLarge = { name: 'GrammarError', message: /too large/ };
   t.throws(() => parseGrammar(`root ::= ${'"a"{2000} '.repeat(1000)}`), tooLarge);
   t.throws(() => parseGrammar(`root ::= ("a" "b")${'{2000}'.repeat(1000)}`), tooLarge);
+  const tooLong = { name: 'GrammarError', message: 'grammar: longer than 1000000 characters' };
+  t.throws(() => parseGrammar(`root ::= [${'a'.repeat(1_000_000)}]`), tooLong);
+  t.throws(() => parseGrammar(`root ::= "a"${' |'.repeat(500_000)}`), tooLong);
 });
 
 t.test('rules that begin with each other are refused, wherever they stand', async (t) => {
