@@ -120,6 +120,9 @@ const MAX_DEPTH = 256;
 /** As `limits.jsonValues` of a gateway: each value takes up to 60 bytes and 400 ns. */
 const MAX_VALUES = 2_000_000;
 
+/** As `timeouts.body` of a gateway: an upload that stalls keeps a host from ending. */
+const BODY_IDLE_MS = 30_000;
+
 /** Longer than clients keep idle connections, so that a kept connection is not closed under a new request. */
 const KEEP_ALIVE_MS = 75_000;
 
@@ -374,7 +377,7 @@ export class Host {
     this.#journal.add(entry);
     const { fault, mistake } = this.#isSimulated ? readFaultHeader(request) : {};
     const id = this.#idOf(entry);
-    const reply = new Reply(response, entry, id, this.#headers(id));
+    const reply = new Reply(response, entry, id, this.#headers(id), this.#timers);
     this.#live.add(reply);
     response.on('close', () => this.#live.delete(reply));
     if (fault?.refuse === true) {
@@ -387,10 +390,31 @@ export class Host {
     }
     if (mistake !== undefined) return refuse(reply, 400, mistake, 'invalid_fault');
     const maxBodyBytes = this.#guardOf(entry)?.maxBodyBytes ?? this.#settings.maxBodyBytes ?? MAX_BODY_BYTES;
+    this.#awaitBody(request, reply);
     readBody(request, maxBodyBytes, (body) => {
       if (body === undefined) return refuse(reply, 413, `the body exceeds ${maxBodyBytes} bytes`, 'too_large');
       this.#arrive(reply, caller.account, body, fault);
     });
+  }
+
+  /** Refuses a request whose body stops to come. */
+  #awaitBody(request: IncomingMessage, reply: Reply): void {
+    if (request.headers['content-length'] === undefined && request.headers['transfer-encoding'] === undefined) return;
+    let isComing = false;
+    const check = (): void => {
+      if (!isComing) {
+        const message = `nothing of the body came for ${BODY_IDLE_MS / 1000} s`;
+        reply.json(408, problemOf(reply.entry.path, 408, message, 'body_timeout'), { connection: 'close' });
+        return;
+      }
+      isComing = false;
+      timer = this.#timers.after(BODY_IDLE_MS, check);
+    };
+    let timer = this.#timers.after(BODY_IDLE_MS, check);
+    const stop = (): void => void this.#timers.cancel(timer);
+    request.on('data', () => (isComing = true));
+    request.on('end', stop);
+    request.on('close', stop);
   }
 
   /** Headers of every answer; while the host closes, connections are not kept. */

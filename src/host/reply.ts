@@ -2,6 +2,9 @@
 // until `flush`, which writes them as one chunk. Frames are built with LF, so that a fault can rewrite or cut them anywhere.
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { TimerHandle } from '../actor/index.ts';
+import { WriteProgress } from '../ingress/accepted-socket.ts';
+import type { TimerSet } from '../net/timer-set.ts';
 import type { Fault } from './faults.ts';
 import type { Frames, Json } from './formats/format.ts';
 import type { JournalEntry } from './journal.ts';
@@ -14,6 +17,9 @@ export const NO_FAULT: Fault = {};
 /** What breaks a connection: reset (RST), end (FIN) or nothing at all (the socket stays, silent). */
 type Break = 'reset' | 'end' | 'stall';
 
+/** As `timeouts.clientIdle` of a gateway: a client that reads nothing keeps a place in the engine. */
+const CLIENT_IDLE_MS = 120_000;
+
 const CRLF = Buffer.from('\r\n');
 
 /** The answer to one request. */
@@ -25,6 +31,8 @@ export class Reply {
   fault: Fault = NO_FAULT;
   readonly #res: ServerResponse;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #timers: TimerSet;
+  #idleTimer: TimerHandle | undefined;
   #gathered = '';
   #done = false;
   #cut = false;
@@ -33,13 +41,21 @@ export class Reply {
   #onExhaust: (() => void) | undefined;
 
   /** `headers` go out with every answer. */
-  constructor(res: ServerResponse, entry: JournalEntry, id: string, headers: Readonly<Record<string, string>>) {
+  constructor(
+    res: ServerResponse,
+    entry: JournalEntry,
+    id: string,
+    headers: Readonly<Record<string, string>>,
+    timers: TimerSet,
+  ) {
     this.#res = res;
+    this.#timers = timers;
     this.entry = entry;
     this.id = id;
     this.#headers = headers;
     res.on('close', () => {
       this.#done = true;
+      if (this.#idleTimer !== undefined) timers.cancel(this.#idleTimer);
       entry.close(this.#cut ? 'cut' : res.writableFinished ? 'finished' : 'aborted');
     });
   }
@@ -80,6 +96,7 @@ export class Reply {
   rest(): Promise<void> | undefined {
     const socket = this.#res.socket ?? this.#res;
     if (!this.#held && (this.#done || !socket.writableNeedDrain)) return undefined;
+    this.#watchReader();
     return new Promise((resolve) => {
       const go = (): void => {
         socket.off('drain', go);
@@ -111,6 +128,22 @@ export class Reply {
     this.#cut = broken;
     if (split === true) this.#writeSplit(sent);
     this.#res.end(split === true ? undefined : sent);
+    this.#watchReader();
+  }
+
+  /** Closes the connection once the client has taken nothing of what waits for it for `CLIENT_IDLE_MS`. */
+  #watchReader(): void {
+    const { socket } = this.#res.req;
+    if (this.#held || this.#idleTimer !== undefined || socket.writableLength === 0) return;
+    const progress = new WriteProgress(socket);
+    progress.begin(this.#timers.now());
+    const check = (): void => {
+      this.#idleTimer = undefined;
+      if (socket.writableLength === 0) return;
+      if (progress.idleMs(this.#timers.now()) >= CLIENT_IDLE_MS) return this.drop();
+      this.#idleTimer = this.#timers.after(progress.intervalMs(CLIENT_IDLE_MS), check);
+    };
+    this.#idleTimer = this.#timers.after(progress.intervalMs(CLIENT_IDLE_MS), check);
   }
 
   /** Starts a stream of server-sent events; its headers are sent with the first flush. */
@@ -189,6 +222,7 @@ export class Reply {
     this.#done = true;
     this.flush();
     this.#res.end();
+    this.#watchReader();
   }
 
   /** Leaves the request without an answer; a held reply ends with its client or its host. */

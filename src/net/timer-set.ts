@@ -10,6 +10,11 @@ export class TimerSet {
     this.#clock = clock;
   }
 
+  /** Milliseconds of the clock. */
+  now(): number {
+    return this.#clock.now();
+  }
+
   /** Calls back once, `delayMs` from now, unless the timer is cancelled before. */
   after(delayMs: number, run: () => void): TimerHandle {
     const timer = this.#clock.setTimeout(() => {

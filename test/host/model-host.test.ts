@@ -303,6 +303,46 @@ t.test('a slow reader holds generation back, and gets everything in the end', as
   t.ok(frames > tokens * 0.99);
 });
 
+t.test('a client that reads nothing for two minutes is cut off', async (t) => {
+  for (const stream of [true, false]) {
+    const clock = createManualClock();
+    const host = await started(t, { clock, timeToFirstTokenMs: 0, interTokenMs: 0 });
+    const socket = connect(host.port, '127.0.0.1');
+    socket.pause();
+    const body = JSON.stringify({ prompt: 'p'.repeat(stream ? 1 : 20_000_000), stream });
+    socket.write(
+      `POST /completion HTTP/1.1\r\nhost: h\r\nx-headrace-sim: tokens=${stream ? 400_000 : 1}\r\n` +
+        `content-length: ${body.length}\r\n\r\n${body}`,
+    );
+    const request = await host.nextRequest();
+    while (clock.nextDueMs === Infinity) await new Promise((resolve) => setImmediate(resolve));
+    const closed = request.whenClosed();
+    clock.advance(30_000);
+    t.equal(host.live, 1);
+    for (let quarter = 0; quarter < 4; quarter++) clock.advance(30_000);
+    await closed;
+    t.match(request, { finished: false, status: 200 });
+    t.equal(clock.nextDueMs, Infinity);
+    socket.destroy();
+  }
+});
+
+t.test('a body that stops to come is answered 408', async (t) => {
+  const clock = createManualClock();
+  const host = await started(t, { clock });
+  const socket = connect(host.port, '127.0.0.1');
+  let text = '';
+  socket.on('data', (chunk) => (text += chunk.toString()));
+  const gone = new Promise((resolve) => socket.on('close', resolve));
+  socket.write('POST /completion HTTP/1.1\r\nhost: h\r\ncontent-length: 1000\r\n\r\n{"half');
+  while (clock.nextDueMs === Infinity) await new Promise((resolve) => setImmediate(resolve));
+  for (let check = 0; check < 2; check++) clock.advance(30_000);
+  await gone;
+  t.match(text, /^HTTP\/1.1 408 /);
+  t.match(text, /nothing of the body came for 30 s/);
+  t.equal(clock.nextDueMs, Infinity);
+});
+
 t.test('pipelined requests are answered in order, also when the second answer is ready first', async (t) => {
   const clock = createManualClock();
   const host = await started(t, { clock });
