@@ -116,5 +116,6 @@ function findAliasRepeats(models: Settings['models']): Mistake[] {
 
 /** Indexes of the values that also appear earlier in the list. */
 function repeated(values: readonly string[]): number[] {
-  return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
+  const known = new Set<string>();
+  return values.flatMap((value, index) => (known.size === known.add(value).size ? [index] : []));
 }

@@ -3,7 +3,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { type Document, LineCounter, parse, parseDocument, visit, type ErrorCode } from 'yaml';
+import { type Document, LineCounter, isScalar, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
@@ -191,12 +191,17 @@ export function parseConfigText(content: string, filename: string): Parsed {
   if (content.startsWith('\uFFFD')) return { mistakes: [{ path: filename, message: 'is not text in UTF-8' }] };
   const text = content.replace(/^\uFEFF/, '');
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines });
+  // Names are compared below: the parser takes as many steps as there are pairs of them.
+  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false });
+  const errors: SyntaxMistake[] = document.errors.map(({ code, pos }) => ({ code, at: pos[0] }));
+  errors.push(...repeatedNames(document));
   // The messages of the parser quote the line, which may hold a key: only code and position are used.
-  const mistakes = document.errors.map(({ code, pos }): Mistake => {
-    const { line, col } = lines.linePos(pos[0]);
-    return { path: `${filename}:${line}:${col}`, message: SYNTAX[code] ?? 'is not valid YAML or JSON here' };
-  });
+  const mistakes = errors
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ code, at }): Mistake => {
+      const { line, col } = lines.linePos(at);
+      return { path: `${filename}:${line}:${col}`, message: SYNTAX[code] ?? 'is not valid YAML or JSON here' };
+    });
   if (mistakes.length > 0) return { mistakes };
   const looseJson = filename.endsWith('.json') && text.trim() !== '' ? refuseLooseJson(text, filename) : [];
   if (looseJson.length > 0) return { mistakes: looseJson };
@@ -210,6 +215,28 @@ export function parseConfigText(content: string, filename: string): Parsed {
       ],
     };
   }
+}
+
+/** What the parser found, and where. */
+interface SyntaxMistake {
+  readonly code: ErrorCode;
+  readonly at: number;
+}
+
+/** Where a name stands again in the same section. */
+function repeatedNames(document: Document): SyntaxMistake[] {
+  const repeats: SyntaxMistake[] = [];
+  visit(document, {
+    Map: (_, { items }) => {
+      const known = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        if (known.has(key.value)) repeats.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
+        known.add(key.value);
+      }
+    },
+  });
+  return repeats;
 }
 
 const WALLET = /^0x[\da-f]{40}$/i;

@@ -299,6 +299,23 @@ t.test('mistakes never repeat a value', async (t) => {
   }
 });
 
+t.test('a name is found again in each section, among as many as there are', async (t) => {
+  const message = 'repeats a name of the same section';
+  t.same(parseConfigText('a: { b: 1, c: 2, b: 3 }\n"d": 4\nd: { b: 5 }', 'x.yaml'), {
+    mistakes: [
+      { path: 'x.yaml:1:18', message },
+      { path: 'x.yaml:3:1', message },
+    ],
+  });
+  const names = Array.from({ length: 30_000 }, (_, at) => `  m${at}: { servers: [http://127.0.0.1:${at + 1}] }`);
+  const { user } = process.cpuUsage();
+  const loaded = loadConfigText(['models:', ...names].join('\n'), 'x.yaml');
+  const seconds = process.cpuUsage({ user, system: 0 }).user / 1e6;
+  t.ok('settings' in loaded);
+  // With each pair of names compared it takes ten times as long as now.
+  t.ok(seconds < 8, `${seconds} s`);
+});
+
 t.test('syntax errors carry file, line and column', async (t) => {
   t.same(parseConfigText('listen: 1\n\tadmin: 2', 'x.yaml'), {
     mistakes: [{ path: 'x.yaml:2:1', message: 'is indented with a tab; use spaces' }],
