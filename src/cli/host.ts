@@ -111,7 +111,7 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('-c, --config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
     .option(
       '--slots <n>',
-      'sequences at once, with memory of their own; default: those of the profile, 4 with --gguf',
+      'sequences at once, with memory of their own; default: those of the profile, 4 with --gguf; at most 100000',
       wholeNumber(1),
     )
     .option('--context <n>', 'most tokens of a sequence', wholeNumber(1))

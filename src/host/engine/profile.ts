@@ -98,6 +98,9 @@ const MOST_TOKENS = 2 ** 30;
 /** Shifting keeps four tokens free and must drop at least one. */
 const LEAST_CONTEXT_TOKENS = 8;
 
+/** A place is made for each when the engine is; more run on no machine. */
+const MOST_SEQUENCES = 100_000;
+
 /** Throws a RangeError that names the field which makes no sense. */
 export function checkProfile(profile: Profile): void {
   const { memory, prefillStepUs = 0, prefillPairUs = 0 } = profile;
@@ -117,6 +120,9 @@ export function checkProfile(profile: Profile): void {
   for (const [name, [count, least]] of Object.entries(counts)) {
     if (!Number.isInteger(count) || count < least)
       throw new RangeError(`${name} must be a whole number from ${least} up`);
+  }
+  if (profile.maxSequences > MOST_SEQUENCES) {
+    throw new RangeError(`maxSequences, the number of slots, must be at most ${MOST_SEQUENCES}`);
   }
 }
 

@@ -249,6 +249,10 @@ t.test('what cannot be a job or a profile is refused', (t) => {
   t.throws(() => scheduler.submit(one.job), RangeError);
   t.throws(() => setUp({ maxBatchTokens: 4 }), /maxBatchTokens/);
   t.throws(() => setUp({ stepUs: -1 }), /stepUs/);
+  t.throws(
+    () => setUp({ maxSequences: 100_001, maxBatchTokens: 100_001 }),
+    /the number of slots, must be at most 100000/,
+  );
   t.end();
 });
 
