@@ -137,7 +137,8 @@ function checkArray(schema: ArraySchema, value: unknown, loc: Loc, report: Repor
   return items;
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+/** Whether a value of JSON is an object. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

@@ -5,6 +5,7 @@ import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
 import type { RequestTexts } from '../telemetry/request-log.ts';
 import { type Downstream, DownstreamTap } from '../upstream/index.ts';
+import { isRecord } from './schema.ts';
 
 /** Most bytes of an answer that are copied. An event of a stream takes some 200 bytes for a token. */
 const COPIED_BYTES = 1024 * 1024;
@@ -116,8 +117,4 @@ function parsed(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,7 @@
 // Completion options of the llama-style API (docs/interface.md, section 12): defaults, parsing and validation. `null` means
 // the default, an option has one value whichever of its names is used, and what is no option of the interface is kept in
 // `others`. The errors of a body are reported together, up to `MAX_VALIDATION_ENTRIES` of each list.
-import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
+import { type ObjectSchema, type Schema, isRecord, validate } from '../api/schema.ts';
 import { MAX_VALIDATION_ENTRIES, type ValidationEntry } from '../errors.ts';
 
 /** A prompt's text and tokens in order; tokens are numbers. */
@@ -376,12 +376,12 @@ function readPrompt(value: unknown, entries: ValidationEntry[]): string | Prompt
 
 /** Pairs of a token and a number or `false`; which tokens exist is for the engine to say. */
 function checkBias(value: unknown, entries: ValidationEntry[]): unknown {
-  const isObject = typeof value === 'object' && !Array.isArray(value);
+  const isObject = isRecord(value);
   if (!isObject && !Array.isArray(value)) {
     entries.push({ loc: ['body', 'logit_bias'], msg: 'Input should be a valid list', type: 'list_type' });
     return [];
   }
-  const pairs = isObject ? Object.entries(value as object) : (value as unknown[]);
+  const pairs = isObject ? Object.entries(value) : value;
   for (const at of wrongItems(pairs, isBias)) {
     const key = isObject ? (pairs as [string, unknown][])[at]![0] : at;
     const msg = 'Input should be a token and a number, or false';
@@ -399,13 +399,12 @@ function isBias(pair: unknown): boolean {
 function readSystemPrompt(value: unknown, entries: ValidationEntry[]): SystemPrompt | null {
   if (value === undefined) return null;
   const given = typeof value === 'string' ? { prompt: value } : value;
-  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
-  if (!isObject) {
+  if (!isRecord(given)) {
     const msg = 'Input should be a valid string';
     entries.push({ loc: ['body', 'system_prompt'], msg, type: 'string_type' });
     return null;
   }
-  const checked = validate(SYSTEM_PROMPT, withoutNulls(given as Record<string, unknown>), ['body', 'system_prompt']);
+  const checked = validate(SYSTEM_PROMPT, withoutNulls(given), ['body', 'system_prompt']);
   if ('errors' in checked) entries.push(...checked.errors);
   const known = 'errors' in checked ? {} : (checked.value as Partial<SystemPrompt>);
   return { prompt: '', anti_prompt: '', assistant_name: '', ...known };

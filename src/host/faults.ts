@@ -1,6 +1,7 @@
 // Fault injection. A fault is a plain record, read from the request header `x-headrace-fault`, from a plan given to
 // `setFault`, or from `POST /sim/faults`. Parts combine: `split,crlf,reset-after=3`.
 import { validateHeaderName, validateHeaderValue } from 'node:http';
+import { isRecord } from '../api/schema.ts';
 
 /**
  * One fault; absent parts do nothing. `…After` counts whole server-sent events that go out before it happens, 0 is
@@ -183,10 +184,6 @@ function checkKeys(record: Record<string, unknown>, types: Readonly<Record<strin
     if (typeof value !== types[key] || value === null) throw new Error(`${key} is a ${types[key]}`);
     if (typeof value === 'number' && !(value >= 0)) throw new Error(`${key} is a number from 0`);
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** An active fault plan; counts the requests its rules matched and the faults they produced. */

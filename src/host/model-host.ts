@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
+import { isRecord } from '../api/schema.ts';
 import { TimerSet } from '../net/timer-set.ts';
 import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
@@ -460,7 +461,7 @@ export class Host {
       return refuse(reply, 413, `the body has more than ${MAX_VALUES} values`, 'too_large');
     }
     const parsed = isJson ? parseJson(bytes) : undefined;
-    const body = isObject(parsed) ? parsed : undefined;
+    const body = isRecord(parsed) ? parsed : undefined;
     if (typeof body?.['model'] === 'string') entry.model = body['model'];
     entry.setBody(bytes);
     this.#journal.arrive(entry);
@@ -539,8 +540,4 @@ function parseJson(bytes: Buffer): unknown {
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

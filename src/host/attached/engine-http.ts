@@ -1,5 +1,6 @@
 // HTTP access to an attached engine: base URL, API key, connections. Short requests are buffered, generations and relayed
 // requests are streamed. API keys of clients are never sent to the engine.
+import { isRecord } from '../../api/schema.ts';
 import type { Clock } from '../../actor/index.ts';
 import { httpUrl } from '../../config/units.ts';
 import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
@@ -124,7 +125,7 @@ export function parsed(text: string): unknown {
 
 /** `value` when it is an object of JSON, otherwise an empty one. */
 export function objectOf(value: unknown): JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
+  return isRecord(value) ? value : {};
 }
 
 /** `value` when it is a finite number, otherwise undefined. */
