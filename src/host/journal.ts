@@ -32,7 +32,9 @@ export class JournalEntry {
   #closed = false;
   #waiting: (() => void)[] = [];
 
-  constructor(id: number, method: string, url: string, headers: IncomingHttpHeaders) {
+  constructor(id: number, method: string, target: string, headers: IncomingHttpHeaders) {
+    // RFC 9112, section 3.2.2: clients may name the host in the request line too.
+    const url = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?]*\/?/i, '/');
     const mark = url.indexOf('?');
     this.id = id;
     this.method = method;

@@ -327,6 +327,23 @@ t.test('a client that reads nothing for two minutes is cut off', async (t) => {
   }
 });
 
+t.test('a request line may have the whole URL', async (t) => {
+  const host = await started(t);
+  for (const target of ['http://model.example:9001/health?a=b', 'HTTP://model.example/health']) {
+    const socket = connect(host.port, '127.0.0.1');
+    let text = '';
+    socket.on('data', (chunk) => (text += chunk.toString()));
+    const gone = new Promise((resolve) => socket.on('close', resolve));
+    socket.write(`GET ${target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n`);
+    await gone;
+    t.match(text, /^HTTP\/1.1 200 /, target);
+  }
+  t.match(host.requests, [
+    { path: '/health', query: '?a=b' },
+    { path: '/health', query: '' },
+  ]);
+});
+
 t.test('a body that stops to come is answered 408', async (t) => {
   const clock = createManualClock();
   const host = await started(t, { clock });
