@@ -401,19 +401,19 @@ export class Host {
   /** Refuses a request whose body stops to come. */
   #awaitBody(request: IncomingMessage, reply: Reply): void {
     if (request.headers['content-length'] === undefined && request.headers['transfer-encoding'] === undefined) return;
-    let isComing = false;
+    let lastMs = this.#clock.now();
     const check = (): void => {
-      if (!isComing) {
+      const leftMs = lastMs + BODY_IDLE_MS - this.#clock.now();
+      if (leftMs <= 0) {
         const message = `nothing of the body came for ${BODY_IDLE_MS / 1000} s`;
         reply.json(408, problemOf(reply.entry.path, 408, message, 'body_timeout'), { connection: 'close' });
         return;
       }
-      isComing = false;
-      timer = this.#timers.after(BODY_IDLE_MS, check);
+      timer = this.#timers.after(leftMs, check);
     };
     let timer = this.#timers.after(BODY_IDLE_MS, check);
     const stop = (): void => void this.#timers.cancel(timer);
-    request.on('data', () => (isComing = true));
+    request.on('data', () => (lastMs = this.#clock.now()));
     request.on('end', stop);
     request.on('close', stop);
   }

@@ -353,7 +353,7 @@ t.test('a body that stops to come is answered 408', async (t) => {
   const gone = new Promise((resolve) => socket.on('close', resolve));
   socket.write('POST /completion HTTP/1.1\r\nhost: h\r\ncontent-length: 1000\r\n\r\n{"half');
   while (clock.nextDueMs === Infinity) await new Promise((resolve) => setImmediate(resolve));
-  for (let check = 0; check < 2; check++) clock.advance(30_000);
+  clock.advance(30_000);
   await gone;
   t.match(text, /^HTTP\/1.1 408 /);
   t.match(text, /nothing of the body came for 30 s/);
