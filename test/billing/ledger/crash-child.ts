@@ -50,6 +50,7 @@ const left = { passes: Number(passes) };
 const ledger = await openLedger(url, {
   clock: systemClock,
   dateMs: () => NOW_MS,
+  ownDates: true,
   lingerMs: 0,
   onStep(step) {
     if (step === dyingStep && left.passes-- === 0) process.kill(process.pid, 'SIGKILL');
