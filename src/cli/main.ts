@@ -215,15 +215,20 @@ function refuseUnknown(command: string | undefined): void {
   throw new UsageError(`unknown command '${command}'${near === undefined ? '' : ` (Did you mean ${near}?)`}`);
 }
 
-/** A command that takes settings takes any option: a required one that is missing may be there in another spelling. */
-function misspeltOption(message: string, argv: readonly string[]): string | undefined {
+/**
+ * A command that takes settings takes any option: a required one that is missing may be there in another spelling, or its value alone behind
+ * the command.
+ */
+function meantOption(message: string, command: string | undefined, argv: readonly string[]): string | undefined {
   const [required = ''] = /--[\w-]+/.exec(message) ?? [];
   const given = argv.filter((word) => word.startsWith('--')).map(nameOf);
   const misspelt = given.find(
     (name) =>
       name.length > 2 && (required.startsWith(name) || nearest(name.slice(2), [required.slice(2)]) !== undefined),
   );
-  return misspelt === undefined ? undefined : `unknown option '${misspelt}' (Did you mean ${required}?)`;
+  if (misspelt !== undefined) return `unknown option '${misspelt}' (Did you mean ${required}?)`;
+  const value = command === undefined ? undefined : argv[argv.indexOf(command) + 1];
+  return value === undefined || value.startsWith('-') ? undefined : `${message} (Did you mean ${required} ${value}?)`;
 }
 
 function report(error: unknown, argv: readonly string[]): string {
@@ -238,7 +243,7 @@ function report(error: unknown, argv: readonly string[]): string {
   const message = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
   const code = error instanceof CommanderError ? error.code : '';
   const isUnknownOption = code === 'commander.unknownOption';
-  const misspelt = code === 'commander.missingMandatoryOptionValue' ? misspeltOption(message, argv) : undefined;
-  const sentence = misspelt ?? (isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message);
+  const meant = code === 'commander.missingMandatoryOptionValue' ? meantOption(message, name, argv) : undefined;
+  const sentence = meant ?? (isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message);
   return `headrace: ${sentence}\nRun "headrace ${name === undefined ? '' : `${name} `}--help" for usage.\n`;
 }

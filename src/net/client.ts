@@ -3,7 +3,7 @@
 
 import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { networkInterfaces } from 'node:os';
+import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
@@ -99,9 +99,18 @@ function unconnectedFault(error: unknown): DispatchFault {
 function hasSourceFor(address: string): boolean {
   const isLoopback = address === '::1' || address.startsWith('127.');
   const family = `IPv${isIP(address)}`;
-  const own = Object.values(networkInterfaces()).flat();
-  return own.some((each) => each !== undefined && each.family === family && each.internal === isLoopback);
+  const nowMs = systemClock.now();
+  if (nowMs - ownReadMs > OWN_ADDRESSES_MS) {
+    ownAddresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+    ownReadMs = nowMs;
+  }
+  return ownAddresses.some((own) => own.family === family && own.internal === isLoopback);
 }
+
+/** How long the addresses of this machine are believed: without ports every connection fails. */
+const OWN_ADDRESSES_MS = 1000;
+let ownAddresses: readonly NetworkInterfaceInfo[] = [];
+let ownReadMs = -Infinity;
 
 /** A body below this is copied behind its head: one buffer, one write. Copies of larger ones would be memory outside V8's heap for each. */
 const SMALL_BODY_BYTES = 16 * 1024;

@@ -19,6 +19,7 @@ const MISTAKES: readonly (readonly [string[], RegExp])[] = [
   [['serv'], /unknown command 'serv' \(Did you mean serve\?\)/],
   [['serve', 'now', '--config', 'x'], /too many arguments: now/],
   [['serve'], /required option '-c, --config <file>' not specified/],
+  [['serve', 'a.yaml'], /required option '-c, --config <file>' not specified \(Did you mean --config a\.yaml\?\)/],
   [['serve', '--confg', 'x'], /unknown option '--confg' \(Did you mean --config\?\)/],
   [['check', '--conf=x', '--threads', '1'], /unknown option '--conf' \(Did you mean --config\?\)/],
   [['serve', '--threads', '1'], /required option '-c, --config <file>' not specified/],
