@@ -1,6 +1,7 @@
 // Names that programs look for in JSON, keys of members and values such as types, as numbers: the scan of a text tells which of them its
 // strings are, so that nobody compares bytes again. They are known when the program starts; none comes from a request.
 
+import { parsedJson } from './dialect.ts';
 import { JSON_SCAN_WASM } from './json-scan-wasm.ts';
 import { instantiate } from './wasm.ts';
 
@@ -75,7 +76,7 @@ export function placesById(names: readonly string[]): Int8Array {
 }
 
 /** The id of the name that the string `[start, end)` of `text` is, quotes included, however it is written; 0 when it is none. */
-export function readName(text: Uint8Array, start: number, end: number): number {
+export function readName(text: Buffer, start: number, end: number): number {
   const length = end - start - 2;
   if (length <= MOST_BYTES) {
     const candidates = slots[slotOf(length, text[start + 1] as number)] as readonly Name[];
@@ -87,14 +88,8 @@ export function readName(text: Uint8Array, start: number, end: number): number {
     }
   }
   if (length > MOST_WRITTEN_BYTES) return 0;
-  for (let pos = start + 1; pos < end - 1; pos++) if (text[pos] === BACKSLASH) return readEscaped(text, start, end);
-  return 0;
-}
-
-function readEscaped(text: Uint8Array, start: number, end: number): number {
-  try {
-    return ids.get(JSON.parse(Buffer.from(text.subarray(start, end)).toString()) as string) ?? 0;
-  } catch {
-    return 0;
+  for (let pos = start + 1; pos < end - 1; pos++) {
+    if (text[pos] === BACKSLASH) return ids.get(parsedJson(text.toString('utf8', start, end)) as string) ?? 0;
   }
+  return 0;
 }

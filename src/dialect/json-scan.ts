@@ -3,6 +3,7 @@
 // the first 16 bytes of a string that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
 
 import type { ValidationEntry } from '../errors.ts';
+import { parsedJson } from './dialect.ts';
 import { readName } from './json-names.ts';
 import { END, NAME, NEXT, NODE, readByModule, type Spans, takeMembers, UNREAD, UNUSED } from './json-scan-module.ts';
 import { type Found, MAX_ELEMENTS, type MemberTable, setMember } from './member-table.ts';
@@ -226,11 +227,7 @@ function deepen(maxDepth: number): void {
 
 /** The JSON value at `[start, end)`; undefined when there is none. */
 export function parsedValue(bytes: Buffer, start: number, end: number): unknown {
-  try {
-    return JSON.parse(bytes.toString('utf8', start, end));
-  } catch {
-    return undefined;
-  }
+  return parsedJson(bytes.toString('utf8', start, end));
 }
 
 /** The offset of the first byte at or behind `start` that is no JSON white space. */
@@ -248,19 +245,11 @@ export function readString(body: Buffer, start: number, end: number): string | u
   let ascii = true;
   for (let pos = start + 1; pos < end - 1; pos++) {
     const byte = body[pos] as number;
-    if (byte === BACKSLASH) return parseString(body, start, end);
+    if (byte === BACKSLASH) return parsedValue(body, start, end) as string | undefined;
     if (byte < 0x20) return undefined;
     if (byte > 0x7e) ascii = false;
   }
   return body.toString(ascii ? 'latin1' : 'utf8', start + 1, end - 1);
-}
-
-function parseString(body: Buffer, start: number, end: number): string | undefined {
-  try {
-    return JSON.parse(body.toString('utf8', start, end)) as string;
-  } catch {
-    return undefined;
-  }
 }
 
 function skipElements(

@@ -28,7 +28,7 @@ export interface GatewayClusterDeps {
   readonly random: () => number;
   readonly log: Log;
   readonly stage: () => Stage;
-  /** The counts of every thread. */
+  /** What each thread has to do. */
   readonly load: () => Promise<readonly ThreadLoad[]>;
   /** What `/health` says has changed. */
   readonly onStatus: (status: ClusterStatus) => void;

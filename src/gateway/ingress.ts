@@ -6,8 +6,7 @@ import type { ClusterStatus } from '../api/deps.ts';
 import { createHttp1Server } from '../ingress/http1.ts';
 import type { Server, ServerOptions } from '../ingress/server.ts';
 import type { CancelCommand } from '../mcp/index.ts';
-import type { FamilyJson } from '../telemetry/series.ts';
-import type { MetricsPart, MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { MetricsPart } from '../telemetry/metrics.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
 import type { ThreadLoad, TotalsPart } from '../telemetry/totals.ts';
 import type { BillingUpdate } from '../billing/index.ts';
@@ -167,17 +166,6 @@ export async function createServer(
   if (choice !== 'uws') return createHttp1Server(options);
   const { createUwsServer } = await import('../ingress/uws.ts');
   return createUwsServer(options);
-}
-
-/** Reads one part of the metrics after the other; null when one does not come. */
-export async function allParts(read: (part: number) => Promise<MetricsPart | null>): Promise<MetricsSnapshot | null> {
-  const all: FamilyJson[] = [];
-  for (let part = 0; ; part++) {
-    const answer = await read(part);
-    if (answer === null) return null;
-    all.push(...answer.families);
-    if (answer.isLast) return all;
-  }
 }
 
 /** Asks an ingress to drain; resolves with the requests it had to cut off. */

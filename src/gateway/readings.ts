@@ -7,7 +7,8 @@ import type { Stage } from '../api/deps.ts';
 import type { BlockIndex, Board, KvEventStatus, ModelTableData } from '../routing/index.ts';
 import type { KvEvents } from '../routing/main-thread.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
-import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import type { MetricsPart, MetricsSnapshot } from '../telemetry/metrics.ts';
+import { allParts } from '../telemetry/parts.ts';
 import { allTotals, type ThreadLoad, type ThreadTotals, type TotalsPart } from '../telemetry/totals.ts';
 import type { LogEntry, LogPart, LogQuery } from '../telemetry/request-log.ts';
 import type { Discovery } from '../discovery/index.ts';
@@ -28,7 +29,7 @@ import {
   type PlaneReport,
   statusOf,
 } from '../admin/index.ts';
-import { allParts, type IngressCommand } from './ingress.ts';
+import type { IngressCommand } from './ingress.ts';
 import { passOn, type ThreadCommand } from './ingress-thread.ts';
 import type { ThreadWatch } from './thread-watch.ts';
 
@@ -95,13 +96,13 @@ export class Readings {
       this.#sources;
     const { settings, threads } = now();
     // Read before the threads are asked: the questions would show as waiting messages.
-    const ofLocal = await allParts((part) => nextTurn(local.metrics(part)));
+    const ofLocal = await allFamilies((part) => nextTurn(local.metrics(part)));
     const own = [
       ...[ofLocal ?? [], pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
       ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
     const asked = threads.map((ref, at) =>
-      watch.read(at + 1, () => allParts((part) => answerOf(ref, (replyTo) => ({ type: 'Metrics', part, replyTo })))),
+      watch.read(at + 1, () => allFamilies((part) => answerOf(ref, (replyTo) => ({ type: 'Metrics', part, replyTo })))),
     );
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
     const ofThreads = await Promise.all(asked);
@@ -247,4 +248,9 @@ function overviewOf({
   capacityTokens,
 }: KvEventStatus): [string, KvEventOverview] {
   return [url, { connected, lastMs, lost, residentTokens, capacityTokens }];
+}
+
+/** Metrics of a thread; null when a part does not come. */
+async function allFamilies(read: (part: number) => Promise<MetricsPart | null>): Promise<MetricsSnapshot | null> {
+  return (await allParts(read))?.flatMap(({ families }) => families) ?? null;
 }

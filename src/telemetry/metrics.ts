@@ -2,6 +2,7 @@
 // values are configured words only: endpoints of the route table, model ids and CRN URLs of the configuration, error codes.
 
 import { BUCKETS } from './exponential-buckets.ts';
+import type { Part } from './parts.ts';
 import {
   type Bounds,
   type Cell,
@@ -26,10 +27,8 @@ import {
 export type MetricsSnapshot = readonly FamilyJson[];
 
 /** A part of the metrics of a thread: all of them would take it too long for one turn of its event loop. */
-export interface MetricsPart {
+export interface MetricsPart extends Part {
   readonly families: MetricsSnapshot;
-  /** No part follows. */
-  readonly isLast: boolean;
 }
 
 /** From 1 ms, a cached token list, to 512 s, a long generation. Neighbours differ by 9 %. */

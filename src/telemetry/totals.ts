@@ -1,6 +1,7 @@
 // What the history samples of each thread: counts since its start, in parts of so many models that making and posting one takes
 // a thread a few milliseconds.
 
+import { allParts, type Part } from './parts.ts';
 import type { HistogramCounts } from './series.ts';
 
 /** Counts of a model, in this order. Tokens: `cached` is a part of `input`. Bytes of prompts: `predicted` is a part of `prompt`. */
@@ -53,10 +54,7 @@ export interface ThreadTotals {
 }
 
 /** A part of the totals. CRNs are in the first one. */
-export interface TotalsPart extends ThreadTotals {
-  /** No part follows. */
-  readonly isLast: boolean;
-}
+export interface TotalsPart extends ThreadTotals, Part {}
 
 /** What a thread has to do. */
 export interface ThreadLoad {
@@ -77,14 +75,9 @@ export function partOf<T>(
 
 /** Reads one part after the other; null when one does not come, or the thread was started anew meanwhile. */
 export async function allTotals(read: (part: number) => Promise<TotalsPart | null>): Promise<ThreadTotals | null> {
-  const first = await read(0);
-  if (first === null) return null;
-  const models = [...first.models];
-  for (let part = 1, { isLast } = first; !isLast; part++) {
-    const next = await read(part);
-    if (next?.generation !== first.generation) return null;
-    models.push(...next.models);
-    isLast = next.isLast;
-  }
-  return { ...first, models };
+  const parts = await allParts(read);
+  const [first] = parts ?? [];
+  if (parts === null || first === undefined || parts.some(({ generation }) => generation !== first.generation))
+    return null;
+  return { ...first, models: parts.flatMap(({ models }) => models) };
 }

@@ -5,8 +5,9 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { systemClock } from '../../src/actor/clock.ts';
-import { ConnectionPool, type DispatchHandler } from '../../src/net/client.ts';
+import { ConnectionPool } from '../../src/net/client.ts';
 import { NameCache } from '../../src/net/name-cache.ts';
+import { asked } from './asked.ts';
 
 /** What is not answered yet: a request that waits keeps its port. */
 const held: ServerResponse[] = [];
@@ -25,31 +26,17 @@ const pools = ['127.0.0.1', '[::1]', 'both.test'].map(
     new ConnectionPool(`http://${host}:${port}`, { maxConnections: 5, keepAliveMs: 60_000, clock: systemClock, names }),
 );
 
-function ask(pool: ConnectionPool | undefined): Promise<string> {
-  return new Promise((resolve) => {
-    let outcome = '';
-    const handler: DispatchHandler = {
-      onRequestSent: () => undefined,
-      onResponseStart: (status) => void (outcome = String(status)),
-      onResponseData: () => undefined,
-      onResponseEnd: () => resolve(outcome),
-      onResponseError: ({ cause, fault }) => resolve(`${fault}: ${(cause as NodeJS.ErrnoException).code}`),
-    };
-    pool?.dispatch({ method: 'GET', path: '/', headers: [], body: Buffer.alloc(0) }, handler);
-  });
-}
-
 const [reachable, absent, both] = pools;
 const waiting: Promise<string>[] = [];
 for (let count = 0; count < 2; count++) {
-  waiting.push(ask(reachable));
+  waiting.push(asked(reachable));
   await arrived.promise;
   arrived = Promise.withResolvers();
 }
-const failed = [await ask(reachable), await ask(absent), await ask(both)];
+const failed = [await asked(reachable), await asked(absent), await asked(both)];
 for (const response of held.splice(0)) response.end();
 const answered = await Promise.all(waiting);
-const last = ask(reachable);
+const last = asked(reachable);
 await arrived.promise;
 held[0]?.end();
 process.stdout.write([...answered, ...failed, await last].join(', '));
