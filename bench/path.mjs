@@ -1,4 +1,4 @@
-// Counts the code that one warm request enters: distinct source files, distinct functions and calls, by V8's precise
+// Counts the code that one warm request enters: distinct files of the built tree, distinct functions and calls, by V8's precise
 // coverage, on one checkout or several. `node bench/path.mjs --help`; needs a built tree. Also part `path` of ./run.mjs.
 //
 // Definition. The gateway runs embedded (`createGateway`, `threads: 0`, a SQLite ledger, a key of the store
@@ -51,7 +51,7 @@ const OUTPUT = {
 
 export const part = {
   name: 'path',
-  sentence: 'Source files, functions and calls that one warm request enters.',
+  sentence: 'Built files, functions and calls that one warm request enters.',
   peers: [],
   flags: FLAGS,
   steps: ({ dist }) => Math.max(1, dist.length),

@@ -4,7 +4,6 @@
 import { readFileSync, realpathSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
 import { Session } from 'node:inspector';
-import { SourceMap } from 'node:module';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,7 +26,7 @@ const NEVER = '3600s';
 const ENGINES = ['engine_a', 'engine_b'];
 
 /** Files below the built tree; the model host is no part of a gateway's work. */
-const COUNTED = /^(?:src\/(?!host\/)|workers\/).*(?=\.js$)/;
+const COUNTED = /^(?:src\/(?!host\/)|workers\/).*\.js$/;
 
 const { dist, host, sitePort, key, model, store, tokens, warmRequests, repeats } = JSON.parse(process.argv[2]);
 
@@ -137,17 +136,13 @@ function takeCalls() {
   return calls;
 }
 
-const maps = new Map();
+const texts = new Map();
 
-/** Line of the TypeScript source. */
+/** Line of the built file. */
 function lineOf({ path, startOffset }) {
-  let entry = maps.get(path);
-  if (entry === undefined) {
-    const map = new SourceMap(JSON.parse(readFileSync(`${path}.map`, 'utf8')));
-    maps.set(path, (entry = { text: readFileSync(path, 'utf8'), map }));
-  }
-  const before = entry.text.slice(0, startOffset).split('\n');
-  return entry.map.findEntry(before.length - 1, before.at(-1).length).originalLine + 1;
+  let text = texts.get(path);
+  if (text === undefined) texts.set(path, (text = readFileSync(path, 'utf8')));
+  return text.slice(0, startOffset).split('\n').length;
 }
 
 async function booked(before) {
@@ -206,7 +201,7 @@ const samples = {
 function rowOf(id, runs) {
   const it = functions.get(id);
   const name = it.functionName === '' ? '(anonymous)' : it.functionName;
-  return { file: `${it.file}.ts`, line: lineOf(it), name, calls: runs.map((calls) => calls.get(id) ?? 0) };
+  return { file: it.file, line: lineOf(it), name, calls: runs.map((calls) => calls.get(id) ?? 0) };
 }
 
 const result = Object.fromEntries(
