@@ -28,7 +28,9 @@ async function measure({ rounds, cases, batchMs }, rig) {
     batchMs,
     batches: 7,
     step: rig.step,
-    warn: rig.note,
+    warn: (text) => {
+      throw new Error(text);
+    },
   });
   const all = rows.map(({ file, name, samples }) => ({ file, name, ns: spread(samples.built ?? [Number.NaN]) }));
   rig.result({

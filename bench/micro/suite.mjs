@@ -6,7 +6,7 @@ import { runChild } from '../lib/process.mjs';
 
 const MEASURE = fileURLToPath(new URL('measure.mjs', import.meta.url));
 
-/** Files of `cases`, in the order in which a request passes their code. */
+/** Files of `cases`, in the order in which a request passes their code; the last one is of the simulated engine. */
 export const CASES = [
   'keys',
   'heads',
@@ -21,11 +21,13 @@ export const CASES = [
   'sse',
   'merge',
   'clean',
+  'observe',
+  'sample',
 ];
 
 /**
  * Measures `files` on every build (`{ NAME: DIST }`) `rounds` times, the builds alternating in an order that rotates. Resolves
- * with a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` gets the files that a build cannot run.
+ * with a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` gets the files that a build cannot run as a whole.
  */
 export async function measureSuite(builds, files, { rounds, batchMs, batches, step, warn }) {
   const rows = new Map();
@@ -37,7 +39,7 @@ export async function measureSuite(builds, files, { rounds, batchMs, batches, st
         const build = names[(turn + round) % names.length];
         step(`${file}, round ${round + 1}/${rounds}${names.length > 1 ? ` ${build}` : ''}`);
         const { figures, why } = await measureFile(builds[build], file, batchMs, batches);
-        const warning = `${file} does not run on ${build}: ${why}`;
+        const warning = `${file} does not run as a whole on ${build}: ${why}`;
         if (why !== '' && !warned.has(warning)) warn(warning);
         warned.add(warning);
         for (const [name, ns] of Object.entries(figures)) {

@@ -1,4 +1,4 @@
-// That parts of `npm run bench` run to their ends: all of them where tests are long, else the one that reads the built files.
+// That parts of `npm run bench` run to their ends: all of them where tests are long, else those that use the built files by name.
 
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -13,7 +13,7 @@ const run = promisify(execFile);
 const BENCH = join(import.meta.dirname, '..', '..', '..', 'bench', 'run.mjs');
 
 /** Those that run when none is named, and two that are only named. */
-const COMMANDS = LONG ? [[], ['locality', 'upload'], ['cluster', '--simulate']] : [['path']];
+const COMMANDS = LONG ? [[], ['locality', 'upload'], ['cluster', '--simulate']] : [['micro', 'path']];
 
 for (const words of COMMANDS) {
   t.test(`npm run bench ${words.join(' ')} measures every part`, { timeout: 900_000 }, async (t) => {
