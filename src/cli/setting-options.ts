@@ -29,7 +29,8 @@ export function readRest({ args, options }: Pick<Command, 'args' | 'options'>, m
       continue;
     }
     const name = nameOf(word);
-    const near = SETTINGS.some(({ flag }) => flag === name) ? undefined : nearest(name.slice(2), own);
+    const isSetting = SETTINGS.some(({ flag }) => flag === name);
+    const near = isSetting ? undefined : nearest(name.slice(2), own);
     if (near !== undefined) throw new UsageError(`unknown option '${name}' (Did you mean --${near}?)`);
     const equals = word.indexOf('=');
     if (equals >= 0) {
@@ -37,7 +38,8 @@ export function readRest({ args, options }: Pick<Command, 'args' | 'options'>, m
       continue;
     }
     const value = args[++i];
-    if (value === undefined) throw new UsageError(`option '${word}' argument missing`);
+    if (value === undefined)
+      throw new UsageError(isSetting ? `option '${word}' argument missing` : `unknown option '${name}'`);
     settings[word.slice(2)] = value;
   }
   return { words, settings };

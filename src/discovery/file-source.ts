@@ -1,8 +1,7 @@
 // Source of servers: a discovery map in a file, watched. A file that is broken or gone keeps what was read last.
 
-import { extname } from 'node:path';
-import { parse } from 'yaml';
 import type { Behavior } from '../actor/index.ts';
+import { parseConfigText } from '../config/load.ts';
 import { type ConfigWatch, type ConfigWatchOptions, watchConfig } from '../config/watch.ts';
 import { messageOf } from '../errors.ts';
 import { type DiscoveryMap, readDiscoveryMap, withKey } from './discovery-map.ts';
@@ -54,16 +53,10 @@ export function fileSource(
   };
 }
 
-/** Reads the text of a discovery file. Throws when it is none. */
+/** Reads the text of a discovery file. Throws when it is none; what is said never quotes the text, which may hold a credential. */
 function readFileMap(content: string, path: string): DiscoveryMap {
-  const text = content.replace(/^\uFEFF/, '');
-  if (text.trim() === '') throw new Error('is empty; write {} for no servers');
-  let value: unknown;
-  try {
-    value = extname(path) === '.json' ? JSON.parse(text) : parse(text, { logLevel: 'error' });
-  } catch {
-    // The messages of the parsers quote the text, which may hold a credential.
-    throw new Error(`is not valid ${extname(path) === '.json' ? 'JSON' : 'YAML or JSON'}`);
-  }
-  return readDiscoveryMap(value);
+  if (content.trim() === '') throw new Error('is empty; write {} for no servers');
+  const parsed = parseConfigText(content, path);
+  if ('input' in parsed) return readDiscoveryMap(parsed.input);
+  throw new Error(parsed.mistakes.map((mistake) => `${mistake.path} ${mistake.message}`)[0]);
 }

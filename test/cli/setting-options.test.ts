@@ -27,6 +27,7 @@ t.test('a setting without its value, and a word too many, are usage errors', (t)
     name: 'UsageError',
     message: "option '--threads' argument missing",
   });
+  t.throws(() => readRest({ args: ['--nonsense'], options: [] }, 0), { message: "unknown option '--nonsense'" });
   t.throws(() => readRest({ args: ['a', 'b'], options: [] }, 1), {
     name: 'UsageError',
     message: 'too many arguments: b',

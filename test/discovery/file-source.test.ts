@@ -65,7 +65,8 @@ t.test('a broken file keeps the last answer, and its text is not repeated', asyn
   const run = start(t, `${folder}/servers.yaml`);
   await run.reach(['m http://one']);
   const broken = [
-    ['m: [sesame', /^is not valid YAML or JSON$/],
+    ['m: [sesame', /\/servers\.yaml:1:11 .*a bracket before it is not closed$/],
+    ['m: {}\nm: {}', /\/servers\.yaml:2:1 repeats a name/],
     ['- sesame', /^is not a discovery map/],
     ['m: { servers: sesame }', /^has no list of servers for model m$/],
     [' \n', /^is empty; write \{\} for no servers$/],
@@ -81,7 +82,7 @@ t.test('a broken file keeps the last answer, and its text is not repeated', asyn
   const json = start(t, `${folder}/servers.json`);
   await json.reach(['m http://one']);
   writeFileSync(`${folder}/servers.json`, 'm: {}');
-  await json.reach(/^is not valid JSON$/);
+  await json.reach(/\/servers\.json:1:1 is not valid JSON here$/);
 });
 
 t.test('a link to a device or a pipe is a failure: neither has an end', async (t) => {

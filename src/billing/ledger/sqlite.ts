@@ -2,7 +2,7 @@
 // that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
 
 import { existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
 import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
@@ -302,6 +302,8 @@ export class SqliteDatabase implements Database {
     if (this.file === null) throw new LedgerError('backup-unsupported', 'A store in memory has no file to back up');
     if (existsSync(file))
       throw new LedgerError('backup-unsupported', `${file} exists: a backup is written to a new file`);
+    const folder = dirname(resolve(file));
+    if (!existsSync(folder)) throw new LedgerError('backup-unsupported', `there is no folder ${folder}`);
     this.#checkFiles();
     const { backup, DatabaseSync } = loadDriver();
     const partial = `${file}.partial`;
