@@ -2,7 +2,7 @@
 // the default, an option has one value whichever of its names is used, and what is no option of the interface is kept in
 // `others`. The errors of a body are reported together, up to `MAX_VALIDATION_ENTRIES` of each list.
 import { type ObjectSchema, type Schema, isRecord, validate } from '../api/schema.ts';
-import { MAX_VALIDATION_ENTRIES, type ValidationEntry } from '../errors.ts';
+import { MAX_VALIDATION_ENTRIES, type ValidationEntry, validationText } from '../errors.ts';
 
 /** A prompt's text and tokens in order; tokens are numbers. */
 export type PromptPart = string | number;
@@ -148,7 +148,7 @@ export class InvalidOptions extends Error {
   readonly entries: readonly ValidationEntry[];
 
   constructor(entries: readonly ValidationEntry[]) {
-    super(entries.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; '));
+    super(validationText(entries));
     this.entries = entries;
   }
 }

@@ -5,9 +5,8 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type TimerHandle, systemClock } from '../actor/index.ts';
-import { isRecord } from '../api/schema.ts';
 import { TimerSet } from '../net/timer-set.ts';
-import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
+import { hasMoreValues } from '../config/json-syntax.ts';
 import type { Credential } from '../billing/index.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 import type { ProfileName } from './engine/profiles.ts';
@@ -15,6 +14,7 @@ import { type SimulatedSettings, createSimulatedEngine } from './engine/simulate
 import { type Fault, type FaultPlan, FaultSchedule, parseFault, parsePlan } from './faults.ts';
 import { ListenError } from '../ingress/server.ts';
 import type { Json } from './formats/format.ts';
+import { readJsonBody } from './json-body.ts';
 import { type HostRequest, Journal, JournalEntry } from './journal.ts';
 import { KvEventPublisher, type KvEventSettings } from './kv-event-publisher.ts';
 import type { ModelEngine } from './model-engine.ts';
@@ -114,9 +114,6 @@ export interface HostSettings {
 
 /** Room for the largest body a gateway lets through. */
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
-
-/** As `limits.jsonDepth` of a gateway: a parser takes 50 bytes and 100 ns for each bracket. */
-const MAX_DEPTH = 256;
 
 /** As `limits.jsonValues` of a gateway: each value takes up to 60 bytes and 400 ns. */
 const MAX_VALUES = 2_000_000;
@@ -460,8 +457,8 @@ export class Host {
     if (isJson && hasMoreValues(bytes, MAX_VALUES)) {
       return refuse(reply, 413, `the body has more than ${MAX_VALUES} values`, 'too_large');
     }
-    const parsed = isJson ? parseJson(bytes) : undefined;
-    const body = isRecord(parsed) ? parsed : undefined;
+    const read = isJson ? readJsonBody(bytes) : undefined;
+    const body = read !== undefined && 'value' in read ? read.value : undefined;
     if (typeof body?.['model'] === 'string') entry.model = body['model'];
     entry.setBody(bytes);
     this.#journal.arrive(entry);
@@ -470,7 +467,7 @@ export class Host {
       return reply.json(status, answer, headers);
     }
     if (entry.path === '/sim/faults' && entry.method === 'POST' && this.#settings.control === true) {
-      return this.#control(reply, parsed);
+      return this.#control(reply, bytes);
     }
     reply.fault = headerFault ?? this.#faults.pick(entry.method, entry.path, entry.model) ?? NO_FAULT;
     const { refuse: refused, reset, hang, slowHeadersMs, loadingMs } = reply.fault;
@@ -493,9 +490,9 @@ export class Host {
     answerPost(this.#deps, reply, account, body, bytes);
   }
 
-  #control(reply: Reply, plan: unknown): void {
+  #control(reply: Reply, plan: Buffer): void {
     try {
-      const settled = this.setFault(parsePlan(plan));
+      const settled = this.setFault(parsePlan(JSON.parse(plan.toString())));
       settled.then(
         () => reply.json(200, { status: 'ok' }),
         (error: Error) => refuse(reply, 500, error.message, 'listen_failed'),
@@ -530,14 +527,4 @@ function readBody(request: IncomingMessage, maxBytes: number, callback: (body: B
   request.on('end', () => {
     if (bytes <= maxBytes) callback(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks));
   });
-}
-
-/** The parsed body, or undefined when it is no JSON or nested too deep. */
-function parseJson(bytes: Buffer): unknown {
-  if (tooDeepAt(bytes, MAX_DEPTH) >= 0) return undefined;
-  try {
-    return JSON.parse(bytes.toString());
-  } catch {
-    return undefined;
-  }
 }

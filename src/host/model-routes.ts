@@ -16,6 +16,7 @@ import { messagesFormat } from './formats/messages-format.ts';
 import { responsesFormat } from './formats/responses-format.ts';
 import { metricsText } from './host-metrics.ts';
 import { llamaProblem } from './completion-reply.ts';
+import { readJsonBody } from './json-body.ts';
 import { LLAMA_GETS, LLAMA_POSTS, SERVER_POSTS } from './llama-api.ts';
 import { type ModelEngine, PromptTooLong } from './model-engine.ts';
 import type { Reply } from './reply.ts';
@@ -289,7 +290,8 @@ export function answerPost(
   if (deps.loading()) return refuse(reply, 503, unready(engine).message, unready(engine).code);
   if (body === undefined) {
     if (engine.isPaced === true) return refuse(reply, 400, 'the body is not a JSON object', 'invalid_request');
-    return refuseOptions(reply, NO_OBJECT);
+    const read = readJsonBody(bytes);
+    return refuseOptions(reply, new InvalidOptions('errors' in read ? read.errors : []));
   }
   const isLlama = isOwn || endpoint !== undefined || server !== undefined;
   const model = askedModel(deps, reply, body['model'] ?? (isLlama ? deps.models[0] : undefined));
@@ -413,13 +415,6 @@ function relay(send: NonNullable<ModelEngine['relay']>, reply: Reply, model: str
     });
 }
 
-const NO_OBJECT = new InvalidOptions([
-  {
-    loc: ['body'],
-    msg: 'Input should be a valid dictionary or object to extract fields from',
-    type: 'model_attributes_type',
-  },
-]);
 const NO_MODEL = new InvalidOptions([{ loc: ['body', 'model'], msg: 'Field required', type: 'missing' }]);
 const NO_TEXT_MODEL = new InvalidOptions([
   { loc: ['body', 'model'], msg: 'Input should be a valid string', type: 'string_type' },
@@ -434,7 +429,7 @@ function refuseError(reply: Reply, error: Error): void {
 /** The standard shape of a 422, with the dialect's own error beside it. */
 function refuseOptions(reply: Reply, error: InvalidOptions): void {
   const problem = problemOf(reply.entry.path, 422, error.message, 'invalid_request');
-  reply.json(422, { ...problem, detail: error.entries });
+  reply.json(422, { ...problem, detail: error.entries.map(({ loc, msg, type }) => ({ loc, msg, type })) });
 }
 
 /** One request header as a text, or undefined. */
