@@ -2,7 +2,7 @@
 // request ends; a further request makes no garbage unless it failed over, was traced or has a name of its own. Holds names, numbers and
 // configured words; texts of prompts and answers only where they are given.
 
-import { speedOf, usdDecimal } from './access-log.ts';
+import { type FinishedRequest, speedOf, usdDecimal } from './access-log.ts';
 
 /** An attempt that failed. Milliseconds from the arrival of the request; `sentMs` is null where nothing was sent. */
 export interface FailedAttempt {
@@ -21,44 +21,14 @@ export interface RequestTexts {
   readonly answer: string;
 }
 
-/** A request that is over. Times in milliseconds of the clock of the thread; empty strings, zeros and -1 stand for what is not known. */
-export interface EndedRequest {
-  readonly requestId: string;
-  readonly method: string;
-  readonly path: string;
-  readonly endpoint: string;
-  readonly model: string;
-  readonly alias: string;
-  readonly account: string;
+/** A request that is over, with what the access log does not have. Times in milliseconds of the clock of the thread. */
+export interface EndedRequest extends FinishedRequest {
   readonly credential: string | null;
-  readonly crn: string;
-  readonly attempts: number;
   readonly attempt: { readonly sentMs: number; readonly begunMs: number } | null;
   readonly failures: readonly FailedAttempt[] | null;
   readonly affinity: string;
-  readonly errorCode: string;
-  readonly tool: string;
-  readonly translation: string;
-  readonly heldMs: number;
-  readonly predictedHit: number;
-  readonly tokens: {
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    readonly completionTokens: number;
-    readonly saysCached: boolean;
-    readonly measured: boolean;
-  } | null;
-  /** In pico-USD. */
-  readonly cost: number;
-  readonly firstPieceMs: number;
-  readonly receivedMs: number;
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  readonly aborted: boolean;
   readonly remoteAddress: string;
-  readonly span: { readonly traceId: string } | null;
   readonly texts: { texts(): RequestTexts } | null;
-  readonly settlement: object | null;
 }
 
 /** A row of the request log. Null: not known, or there was none. Milliseconds count from the arrival, but for `dateMs`. */
