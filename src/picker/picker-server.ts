@@ -160,7 +160,7 @@ class RunningServer implements PickerServer {
 
 /** Until the data plane reads what it is sent, nothing more is taken from it. */
 function send(stream: Stream, response: ProcessingResponse): void {
-  if (stream.cancelled || stream.writableEnded || stream.write(response)) return;
+  if (stream.cancelled || stream.writableEnded || stream.write(response) || stream.isPaused()) return;
   stream.pause();
   stream.once('drain', () => stream.resume());
 }

@@ -104,6 +104,23 @@ t.test(
   },
 );
 
+t.test(
+  'a large body is passed back while the data plane does not read, with one listener for all of its pieces',
+  async (t) => {
+    const { plane } = await start(t, 1);
+    const warnings: Error[] = [];
+    const note = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', note);
+    t.teardown(() => process.off('warning', note));
+    const body = question('long '.repeat(1_000_000));
+    const request = plane.begin();
+    await pick(request, body);
+    t.ok((await passed(request)).equals(body));
+    t.same(warnings, []);
+    request.cancel();
+  },
+);
+
 t.test('requests under way count: equal CRNs share them', async (t) => {
   const { picker, plane } = await start(t, 3);
   const requests = Array.from({ length: 9 }, () => plane.begin());
