@@ -61,7 +61,7 @@ export interface CostRange {
 
 /** What differs between the endpoints that cost money. */
 export interface PaidEndpoint<Input> {
-  /** Largest body in bytes, where it is smaller than `server.maxBodySize`; a larger one is refused with 413 before it is read. */
+  /** Largest body in bytes, where it is smaller than `limits.bodyBytes`; a larger one is refused with 413 before it is read. */
   readonly maxBodyBytes?: number;
   /** A key that clients of this endpoint send in a header of their own form, as in `Authorization: Basic`. */
   keyInHead?(exchange: Exchange): string | undefined;

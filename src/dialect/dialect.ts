@@ -1,5 +1,5 @@
 // The dialect interface, and what its implementations share: server-sent events, token counts and the ends of streams. A stream
-// that was cut must never look complete to an official SDK: `errorEvent` and `endsWell` exist for that.
+// that was cut must never look complete to an official SDK: `errorEvent` and `endMark` exist for that.
 
 export type DialectName = 'completions' | 'chat-completions' | 'responses' | 'messages' | 'llama';
 

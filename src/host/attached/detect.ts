@@ -78,7 +78,7 @@ export const DIALECT_PATHS: readonly string[] = [
 
 const DEFAULT_MARKER = '<__media__>';
 
-/** The engine is there and not ready: with EngineFailure, the only reason to ask again. */
+/** The engine is there and not ready: with AttachedEngineError, the only reason to ask again. */
 class NotYet extends Error {}
 
 /**

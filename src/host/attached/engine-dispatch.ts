@@ -99,7 +99,7 @@ export class EngineDispatch implements DispatchHandler, Expirable {
     this.#deadline = deps.deadlines.deadline(this);
   }
 
-  /** Sends the request. Rejects with EngineFailure, or with the reason of the signal. */
+  /** Sends the request. Rejects with AttachedEngineError, or with the reason of the signal. */
   start(): Promise<OpenAnswer> {
     return new Promise((resolve, reject) => {
       this.#signal.throwIfAborted();

@@ -59,7 +59,7 @@ export class EngineHttp {
     this.#deadlines = new DeadlineQueue(clock);
   }
 
-  /** GETs, or POSTs `body`. Rejects with EngineFailure when there is no whole answer within `timeoutMs`. */
+  /** GETs, or POSTs `body`. Rejects with AttachedEngineError when there is no whole answer within `timeoutMs`. */
   async ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<AttachedResponse> {
     const { clock } = this.#settings;
     const late = new AbortController();
@@ -85,7 +85,7 @@ export class EngineHttp {
     }
   }
 
-  /** POSTs; `headers` are flat and hold no credentials. Rejects with EngineFailure or the reason of the signal. */
+  /** POSTs; `headers` are flat and hold no credentials. Rejects with AttachedEngineError or the reason of the signal. */
   post(path: string, headers: readonly string[], body: Buffer, signal: AbortSignal): Promise<OpenAnswer> {
     const { timeouts } = this.#settings;
     const options = {
