@@ -18,7 +18,7 @@ const CHARGE_MARGIN_MS = 80;
 /** Longest wait for a booked charge. */
 const BOOKED_MS = 10_000;
 /** Requests that may be thrown away because their charge was booked before the counters were read. */
-const MAX_SPOILED = 5;
+const MAX_SPOILED = 30;
 /** Requests after the warm-up that are counted and thrown away: reading the counters has a first time too. */
 const UNCOUNTED = 2;
 /** Nothing that the gateway does at intervals happens in a run, where a setting decides. */
