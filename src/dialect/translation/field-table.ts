@@ -1,10 +1,10 @@
 // A direction of translation as tables: one table for each kind of object of the dialect, one row for each of its fields. A row
 // says what happens to the field and writes it; docs/dialects.md is made from the same rows.
 
-import { HeadraceError } from '../../errors.ts';
 import { nameId, placesById } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { jsonKey, type JsonWriter } from './json-writer.ts';
+import { untranslatable, untranslatableType } from './untranslatable.ts';
 
 /**
  * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the
@@ -66,22 +66,6 @@ export interface Table {
   readonly ofTypes: boolean;
 }
 
-/** The error of a request that cannot be carried because of the value at `node`. */
-export function untranslatable(tape: JsonTape, node: number, note: string): HeadraceError {
-  const path = tape.path(node);
-  return new HeadraceError('HR_REQUEST_UNTRANSLATABLE', {
-    subject: `${path.join('.')}: ${note}`,
-    validation: [{ loc: ['body', ...path], msg: note, type: 'untranslatable' }],
-  });
-}
-
-/** The error of a request that cannot be carried because of the type of the object at `node`. */
-export function untranslatableType(tape: JsonTape, node: number, note: string): HeadraceError {
-  const type = tape.member(node, TYPE);
-  if (type < 0) return untranslatable(tape, node, note);
-  return untranslatable(tape, type, `${tape.string(type)?.slice(0, MOST_TYPE_CHARS) ?? ''}: ${note}`);
-}
-
 /** What tables read from and write to. */
 export interface TableDeps {
   readonly tape: JsonTape;
@@ -109,10 +93,10 @@ export class FieldTable implements Table {
     this.#absent = fields.map(() => JsonTape.NONE);
   }
 
-  /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. */
+  /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. Refuses any other value. */
   write(object: number): void {
     const { out, tape } = this.#deps;
-    if (!tape.isObject(object)) return;
+    if (!tape.isObject(object)) throw untranslatable(tape, object, 'It is no object.');
     const values = this.#absent.slice();
     const end = tape.next(object);
     let hasOthers = false;
@@ -150,9 +134,6 @@ export class FieldTable implements Table {
 }
 
 const TYPE = nameId('type');
-
-/** A longer type is cut in the error about it. */
-const MOST_TYPE_CHARS = 64;
 
 /** Objects that differ by the value of their `type`. */
 export class TypeTable implements Table {
@@ -198,6 +179,8 @@ export class TypeTable implements Table {
     const { out, tape } = this.#deps;
     const field = this.find(object);
     const { action, note } = field ?? this.others;
+    const isUntyped = field === undefined && !tape.isString(tape.member(object, TYPE));
+    if (isUntyped && action === 'dropped') throw untranslatable(tape, object, 'It is no object with a `type`.');
     if (action === 'refused') throw untranslatableType(tape, object, note);
     if (field?.write != null) {
       field.write(object, owner);

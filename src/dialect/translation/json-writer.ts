@@ -3,6 +3,7 @@
 import type { JsonTape } from '../json-tape.ts';
 import { freeMemory } from '../../net/large-memory.ts';
 import { ByteWriter } from './byte-writer.ts';
+import { untranslatable } from './untranslatable.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -109,8 +110,9 @@ export class JsonWriter extends ByteWriter {
     this.copy(this.#tape.body, this.#tape.start(node), this.#tape.end(node));
   }
 
-  /** Writes the inside of a string of the tape, without its quotes. */
+  /** Writes the inside of a string of the tape, without its quotes. Refuses any other value: its inside would be read as JSON. */
   inside(node: number): void {
+    if (!this.#tape.isString(node)) throw untranslatable(this.#tape, node, 'It is no text.');
     this.copy(this.#tape.body, this.#tape.start(node) + 1, this.#tape.end(node) - 1);
   }
 

@@ -5,21 +5,13 @@ import { bodyTape as tape } from '../body-scan.ts';
 import { nameIds } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
-import {
-  carried,
-  dropped,
-  type Field,
-  FieldTable,
-  passed,
-  refused,
-  type Table,
-  TypeTable,
-  untranslatable,
-} from './field-table.ts';
+import { carried, dropped, type Field, FieldTable, passed, refused, type Table, TypeTable } from './field-table.ts';
 import { clearList, JsonWriter } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
+import { each, isTrueIn, optionalString, present, stringIn } from './request-values.ts';
 import { ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
+import { untranslatable } from './untranslatable.ts';
 
 const out = new JsonWriter(tape);
 const deps = { tape, out };
@@ -32,6 +24,7 @@ const NAME = nameIds(
   'content',
   'context',
   'data',
+  'disable_parallel_tool_use',
   'effort',
   'enable_thinking',
   'enabled',
@@ -87,25 +80,13 @@ function writeRequest(): Buffer {
   return out.take();
 }
 
-function forEachItem(list: number, visit: (item: number) => void): void {
-  if (!tape.isArray(list)) return;
-  const end = tape.next(list);
-  for (let item = tape.first(list); item < end; item = tape.next(item)) visit(item);
-}
-
-/** Writes the inside of a value that is a string. */
-function inside(node: number): void {
-  if (tape.isString(node)) out.inside(node);
-}
-
 const PASSES = { action: 'passed', note: 'Passes under its own name.' } as const;
 const LEFT_OUT = { action: 'dropped', note: 'The object has no counterpart.' } as const;
 const CACHE_CONTROL = dropped('cache_control', 'Servers cache what prompts have in common without being told.');
 const FILE = refused('file', 'A file by its id is known to the vendor of the API alone; send its content.');
 const NOT_TEXT = 'Chat servers read documents as text only; send the text of the document.';
 const NO_CITATIONS = refused('citations', 'Chat servers do not cite.', (citations) => {
-  if (tape.isTrue(tape.member(citations, NAME.enabled)))
-    throw untranslatable(tape, citations, 'Chat servers do not cite.');
+  if (isTrueIn(citations, NAME.enabled)) throw untranslatable(tape, citations, 'Chat servers do not cite.');
 });
 
 // The parts of contents.
@@ -130,11 +111,11 @@ const IMAGE_SOURCE = new TypeTable(
   [
     carried('base64', 'content[].image_url.url', 'A data URL of `media_type` and `data`.', (source) => {
       out.latin1('data:');
-      inside(tape.member(source, NAME.media_type));
+      out.inside(stringIn(source, NAME.media_type));
       out.latin1(';base64,');
-      inside(tape.member(source, NAME.data));
+      out.inside(stringIn(source, NAME.data));
     }),
-    carried('url', 'content[].image_url.url', 'Its `url`.', (source) => inside(tape.member(source, NAME.url))),
+    carried('url', 'content[].image_url.url', 'Its `url`.', (source) => out.inside(stringIn(source, NAME.url))),
     FILE,
   ],
   { action: 'refused', note: 'Chat servers take images by their address or as base64.' },
@@ -161,18 +142,18 @@ const HEADINGS = [NAME.title, NAME.context];
 /** Writes title and context of a document, each on a line of its own, as the beginning of a text. */
 function writeHeadings(document: number): void {
   for (const name of HEADINGS) {
-    const heading = tape.member(document, name);
-    if (!tape.isString(heading)) continue;
+    const heading = optionalString(document, name);
+    if (heading === NONE) continue;
     out.inside(heading);
     out.latin1('\\n');
   }
 }
 
-/** Writes a document whose content is one text. */
+/** Writes a document whose content is one text, or the headings of one whose content follows. */
 function writeDocumentText(document: number, text: number): void {
   out.next(TEXT_PART);
   writeHeadings(document);
-  inside(text);
+  if (text !== NONE) out.inside(text);
   out.latin1('"}');
 }
 
@@ -181,13 +162,16 @@ const DOCUMENT_SOURCE = new TypeTable(
   'content[] (document).source',
   [
     carried('text', 'content[].text', 'Its `data`.', (source, document) => {
-      writeDocumentText(document, tape.member(source, NAME.data));
+      writeDocumentText(document, stringIn(source, NAME.data));
     }),
     carried('content', 'content[]', 'Its `content`: a text, or texts and images.', (source, document) => {
       const content = tape.member(source, NAME.content);
-      const hasHeadings = HEADINGS.some((name) => tape.isString(tape.member(document, name)));
-      if (hasHeadings || !tape.isArray(content)) writeDocumentText(document, content);
-      forEachItem(content, writePart);
+      if (!tape.isArray(content)) {
+        writeDocumentText(document, stringIn(source, NAME.content));
+        return;
+      }
+      if (HEADINGS.some((name) => present(document, name) !== NONE)) writeDocumentText(document, NONE);
+      each(content, writePart);
     }),
     refused('base64', NOT_TEXT),
     refused('url', NOT_TEXT),
@@ -231,14 +215,20 @@ const SEARCH_RESULT = new FieldTable(
   LEFT_OUT,
 );
 
+function writeOptional(object: number, name: number): void {
+  const text = optionalString(object, name);
+  if (text !== NONE) out.inside(text);
+}
+
 function writeSearchResult(result: number): void {
   SEARCH_RESULT.write(result);
   out.next(TEXT_PART);
-  inside(tape.member(result, NAME.title));
+  writeOptional(result, NAME.title);
   out.latin1('\\n');
-  inside(tape.member(result, NAME.source));
+  writeOptional(result, NAME.source);
   out.latin1('"}');
-  forEachItem(tape.member(result, NAME.content), writePart);
+  const content = present(result, NAME.content);
+  if (content !== NONE) each(content, writePart);
 }
 
 /** The parts that are being written are in a result of a tool, whose images are collected for a message of the user. */
@@ -314,8 +304,8 @@ const CALL = new FieldTable(
       out.next('"function":{');
       out.carry('"name":', name);
       out.next('"arguments":"');
-      const input = tape.member(call, NAME.input);
-      if (input >= 0) out.quoted(input);
+      const input = present(call, NAME.input);
+      if (input !== NONE) out.quoted(input);
       else out.latin1('{}');
       out.latin1('"}');
     }),
@@ -348,14 +338,14 @@ const RESULT = new FieldTable(
 
 /** Writes a result of a tool as a message. Its images are added to `images`. */
 function writeResult(result: number): void {
-  const content = tape.member(result, NAME.content);
-  const isError = tape.isTrue(tape.member(result, NAME.is_error));
+  const content = present(result, NAME.content);
+  const isError = isTrueIn(result, NAME.is_error);
   out.next('{');
   RESULT.write(result);
   out.next('"content":');
   if (tape.isArray(content)) {
     writeResultParts(content, isError);
-  } else if (content < 0 || tape.isString(content) || tape.isNull(content)) {
+  } else if (content === NONE || tape.isString(content)) {
     writeResultText(content, isError);
   } else {
     // For the server to refuse.
@@ -366,7 +356,7 @@ function writeResult(result: number): void {
 
 function writeResultText(text: number, isError: boolean): void {
   out.latin1(isError ? '"error: ' : '"');
-  inside(text);
+  if (text !== NONE) out.inside(text);
   out.latin1('"');
 }
 
@@ -375,8 +365,7 @@ function writeResultParts(content: number, isError: boolean): void {
   out.latin1(isError ? `[${TEXT_PART}error: "}` : '[');
   const empty = out.length;
   isInResult = true;
-  const end = tape.next(content);
-  for (let part = tape.first(content); part < end; part = tape.next(part)) writePart(part);
+  each(content, writePart);
   isInResult = false;
   const text = out.length > empty ? onlyText(content) : NONE;
   if (text < 0 && out.length > empty) {
@@ -406,7 +395,7 @@ const THINKING = new FieldTable(
   'content[] (thinking)',
   [
     carried('type', 'messages[].reasoning_content', 'The name of the field.', null),
-    carried('thinking', 'messages[].reasoning_content', 'The text.', (thinking) => inside(thinking)),
+    carried('thinking', 'messages[].reasoning_content', 'The text.', (thinking) => out.inside(thinking)),
     dropped('signature', 'Only the vendor of the API that signed the thinking can check it.'),
   ],
   LEFT_OUT,
@@ -507,7 +496,7 @@ function writeMessages(messages: number, body: number): void {
     writeContent(system);
     out.latin1('}');
   }
-  forEachItem(messages, writeMessage);
+  each(messages, writeMessage);
   out.latin1(']');
 }
 
@@ -563,7 +552,7 @@ const TOOLS = new TypeTable(
 function writeTools(tools: number): void {
   if (tape.isEmpty(tools)) return;
   out.next('"tools":[');
-  forEachItem(tools, (tool) => {
+  each(tools, (tool) => {
     const type = tape.member(tool, NAME.type);
     if (tape.isObject(tool) && (type < 0 || tape.isNull(type))) writeTool(tool);
     else TOOLS.write(tool);
@@ -582,8 +571,9 @@ const TOOL_CHOICE = new FieldTable(
       null,
     ),
     carried('name', 'tool_choice.function.name', 'The name of the tool.', null),
-    carried('disable_parallel_tool_use', 'parallel_tool_calls', 'True as `false`.', (value) => {
-      if (tape.isTrue(value) && !isSaid(NAME.parallel_tool_calls)) out.next('"parallel_tool_calls":false');
+    carried('disable_parallel_tool_use', 'parallel_tool_calls', 'True as `false`.', (_, choice) => {
+      if (isTrueIn(choice, NAME.disable_parallel_tool_use) && !isSaid(NAME.parallel_tool_calls))
+        out.next('"parallel_tool_calls":false');
     }),
   ],
   LEFT_OUT,
@@ -594,7 +584,7 @@ function writeToolChoice(choice: number, body: number): void {
   if (tools < 0 || tape.isEmpty(tools)) return;
   const type = tape.member(choice, NAME.type);
   const name = tape.member(choice, NAME.name);
-  TOOL_CHOICE.write(choice);
+  if (tape.isObject(choice)) TOOL_CHOICE.write(choice);
   if (tape.name(type) === NAME.auto || tape.name(type) === NAME.none) {
     out.carry('"tool_choice":', type);
   } else if (tape.name(type) === NAME.any) {
@@ -609,12 +599,6 @@ function writeToolChoice(choice: number, body: number): void {
 }
 
 // The body.
-
-/** Whether an object has a member that is not null. */
-function has(object: number, name: number): boolean {
-  const value = tape.member(object, name);
-  return value >= 0 && !tape.isNull(value);
-}
 
 /** Whether the request has a field of the chat dialect under its own name, which then counts. */
 function isSaid(name: number): boolean {
@@ -634,9 +618,12 @@ const THINKING_TYPES = new TypeTable(
       'reasoning_effort, chat_template_kwargs',
       '`enable_thinking: true`, and an effort by `budget_tokens`.',
       (thinking) => {
-        const budget = tape.number(tape.member(thinking, NAME.budget_tokens));
+        const tokens = present(thinking, NAME.budget_tokens);
+        const budget = tape.number(tokens);
+        if (tokens !== NONE && Number.isNaN(budget)) throw untranslatable(tape, tokens, 'It is no number.');
         const effort = budget < LOW_BUDGET ? 'low' : budget < MEDIUM_BUDGET ? 'medium' : 'high';
-        const isKnown = isSaid(NAME.reasoning_effort) || has(tape.member(ROOT, NAME.output_config), NAME.effort);
+        const isKnown =
+          isSaid(NAME.reasoning_effort) || present(tape.member(ROOT, NAME.output_config), NAME.effort) !== NONE;
         if (budget >= 0 && !isKnown) out.next(`"reasoning_effort":"${effort}"`);
         writeTemplateSwitch(true);
       },
@@ -754,7 +741,7 @@ const BODY = new FieldTable(
       'response_format.json_schema',
       'The older name of `output_config.format`.',
       (format, body) => {
-        if (!has(tape.member(body, NAME.output_config), NAME.format)) writeFormat(format);
+        if (present(tape.member(body, NAME.output_config), NAME.format) === NONE) writeFormat(format);
       },
     ),
     carried('metadata', 'user', 'By its members.', (metadata) => METADATA.write(metadata)),

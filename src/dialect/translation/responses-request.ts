@@ -2,26 +2,17 @@
 // they are written. What would change the answer if it were left out is refused by name.
 
 import { bodyTape as tape } from '../body-scan.ts';
-import { nameId, nameIds, nameOf } from '../json-names.ts';
+import { nameId, nameIds } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
-import {
-  carried,
-  dropped,
-  type Field,
-  FieldTable,
-  passed,
-  refused,
-  type Table,
-  TypeTable,
-  untranslatable,
-  untranslatableType,
-} from './field-table.ts';
+import { carried, dropped, type Field, FieldTable, passed, refused, type Table, TypeTable } from './field-table.ts';
 import { clearList, jsonKey, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
+import { each, optionalString, present, stringIn } from './request-values.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import type { AnswerTranslator, Repeats } from './translation.ts';
+import { untranslatable, untranslatableType } from './untranslatable.ts';
 
 const { NONE, ROOT } = JsonTape;
 const NAME = nameIds(
@@ -131,28 +122,8 @@ function writeRequest(): Buffer {
 
 // === What is read and written again and again ===
 
-/** The value of a member that is there and not null; else `NONE`. */
-function present(object: number, name: number): number {
-  const value = tape.member(object, name);
-  return value === NONE || tape.isNull(value) ? NONE : value;
-}
-
-/** A string that an object must have. */
-function stringIn(object: number, name: number): number {
-  const value = present(object, name);
-  if (value === NONE) throw untranslatable(tape, object, `It has no \`${nameOf(name)}\`.`);
-  if (!tape.isString(value)) throw untranslatable(tape, value, 'It is no text.');
-  return value;
-}
-
 function isOfType(object: number, type: number): boolean {
   return tape.name(tape.member(object, NAME.type)) === type;
-}
-
-/** Calls `visit` for each element of a list. Any other value is refused. */
-function each(list: number, visit: (element: number) => void): void {
-  if (!tape.isArray(list)) throw untranslatable(tape, list, 'It is no list.');
-  for (let item = tape.first(list), end = tape.next(list); item < end; item = tape.next(item)) visit(item);
 }
 
 /** Writes texts as one string, with an empty line between two. */
@@ -214,7 +185,7 @@ function addFile(part: number): void {
   const head = TEXT_FILE.exec(url);
   if (head === null) throw untranslatable(tape, part, 'Only a text file, as a base64 data URL, can be carried.');
   const text = Buffer.from(url.slice(head[0].length), 'base64').toString('utf8');
-  const name = tape.string(tape.member(part, NAME.filename)) ?? '';
+  const name = tape.string(optionalString(part, NAME.filename)) ?? '';
   addText(name === '' ? text : `${name}\n${text}`);
 }
 
@@ -272,10 +243,10 @@ const FILE = new FieldTable(
 // === Messages ===
 
 function writeConversation(): void {
-  const instructions = present(ROOT, NAME.instructions);
+  const instructions = optionalString(ROOT, NAME.instructions);
   if (instructions !== NONE) {
     pending = 'system';
-    texts.push(stringIn(ROOT, NAME.instructions));
+    texts.push(instructions);
   }
   const input = present(ROOT, NAME.input);
   if (input !== NONE && tape.isString(input)) writeUser(input);
@@ -308,7 +279,7 @@ function writeUser(content: number): void {
   flush();
   out.next('{"role":"user","content":');
   if (content !== NONE && tape.isString(content)) out.value(content);
-  else if (content === NONE || tape.isEmpty(content)) out.latin1('""');
+  else if (content === NONE || (tape.isArray(content) && tape.isEmpty(content))) out.latin1('""');
   else {
     const first = tape.first(content);
     const isAlone = tape.isArray(content) && tape.next(first) === tape.next(content) && isText(first);
@@ -338,8 +309,10 @@ function collect(content: number, where: string): void {
   textOnly = where;
   if (content === NONE) texts.push('');
   else if (tape.isString(content)) texts.push(content);
-  else if (tape.isEmpty(content)) texts.push('');
-  else each(content, collectPart);
+  else {
+    each(content, collectPart);
+    if (tape.isEmpty(content)) texts.push('');
+  }
 }
 
 function collectPart(part: number): void {
@@ -521,7 +494,7 @@ function beginCall(item: number): void {
 
 function writeFunctionCall(item: number): void {
   beginCall(item);
-  writeName(item, present(item, NAME.namespace));
+  writeName(item, optionalString(item, NAME.namespace));
   out.latin1(',"arguments":');
   writeArguments(present(item, NAME.arguments));
   out.latin1('}}');
@@ -529,7 +502,7 @@ function writeFunctionCall(item: number): void {
 
 function writeCustomCall(item: number): void {
   beginCall(item);
-  writeName(item, present(item, NAME.namespace));
+  writeName(item, optionalString(item, NAME.namespace));
   out.latin1(String.raw`,"arguments":"{\"input\":`);
   out.quoted(stringIn(item, NAME.input));
   out.latin1('}"}}');
@@ -538,7 +511,7 @@ function writeCustomCall(item: number): void {
 function writeShellCall(item: number): void {
   beginCall(item);
   out.latin1('"local_shell","arguments":');
-  writeAction(tape.member(item, NAME.action));
+  writeAction(present(item, NAME.action));
   out.latin1('}}');
 }
 
@@ -563,7 +536,8 @@ function writeArguments(value: number): void {
 function writeAction(action: number): void {
   out.latin1('"{');
   let isFirst = true;
-  if (action !== NONE && tape.isObject(action)) {
+  if (action !== NONE) {
+    if (!tape.isObject(action)) throw untranslatable(tape, action, 'It is no object.');
     for (let key = tape.first(action), end = tape.next(action); key < end; key = tape.next(tape.valueOf(key))) {
       if (tape.name(key) === NAME.type) continue;
       if (!isFirst) out.latin1(',');
@@ -737,12 +711,10 @@ function writeCustom(tool: number): void {
 
 /** What a text has to look like is said in the description: functions have no grammars. */
 function writeGrammar(format: number, tool: number): void {
-  const definition = present(format, NAME.definition);
-  if (definition === NONE) return;
-  const description = present(tool, NAME.description);
+  const description = optionalString(tool, NAME.description);
   out.next('"description":"');
   if (description !== NONE) {
-    out.inside(stringIn(tool, NAME.description));
+    out.inside(description);
     out.latin1(String.raw`\n\n`);
   }
   out.latin1('The input follows this grammar (');
@@ -826,6 +798,16 @@ const FUNCTION = new FieldTable(
   { action: 'passed', note: 'Written into the function object.' },
 );
 
+const INPUT_FORMATS = new TypeTable(
+  deps,
+  'tools[] custom.format',
+  [
+    dropped('text', 'The default.'),
+    carried('grammar', 'function.description', 'It is appended to the description.', writeGrammar),
+  ],
+  { action: 'refused', note: 'Functions have no such format.' },
+);
+
 const CUSTOM = new FieldTable(
   deps,
   'tools[] custom',
@@ -833,9 +815,10 @@ const CUSTOM = new FieldTable(
     carried('type', 'type', 'A function.', null),
     carried('name', 'function.name', 'With its namespace and `__` before it, where it has one.', null),
     carried('description', 'function.description', 'What it does.', (description, tool) => {
-      if (present(present(tool, NAME.format), NAME.definition) === NONE) out.carry('"description":', description);
+      if (INPUT_FORMATS.find(present(tool, NAME.format))?.write !== writeGrammar)
+        out.carry('"description":', description);
     }),
-    carried('format', 'function.description', 'A grammar is appended to the description.', writeGrammar),
+    carried('format', 'function.description', 'By its type.', (format, tool) => INPUT_FORMATS.write(format, tool)),
   ],
   { action: 'dropped', note: 'Only the vendor of the API has it.' },
 );
@@ -885,7 +868,7 @@ const TOOLS = new TypeTable(
 function writeChosen(choice: number): void {
   out.next('"tool_choice":{"type":"function","function":{"name":');
   if (isOfType(choice, NAME.local_shell)) out.latin1('"local_shell"');
-  else writeName(choice, present(choice, NAME.namespace));
+  else writeName(choice, optionalString(choice, NAME.namespace));
   out.latin1('}}');
 }
 
@@ -910,7 +893,7 @@ function readAllowed(choice: number): void {
   if (tools === NONE) throw untranslatable(tape, choice, 'It has no `tools`.');
   each(tools, (tool) => {
     if (CHOICES.find(tool)?.write !== writeChosen) throw untranslatable(tape, tool, CHOICES.others.note);
-    names.add(functionName(tool, present(tool, NAME.namespace)));
+    names.add(functionName(tool, optionalString(tool, NAME.namespace)));
   });
   allowed = names;
 }
@@ -989,6 +972,7 @@ const TEXT = new FieldTable(
 function writeInclude(include: number): void {
   let asks = false;
   each(include, (name) => {
+    if (!tape.isString(name)) throw untranslatable(tape, name, 'It is no text.');
     asks ||= tape.name(name) === NAME['message.output_text.logprobs'];
   });
   if (!asks || tape.member(ROOT, NAME.logprobs) !== NONE) return;
@@ -1037,11 +1021,13 @@ const BODY = new FieldTable(
     refused('prompt', STORED),
     dropped('store', 'The gateway stores responses.'),
     dropped('background', 'The gateway runs the request in the background.'),
+    dropped('background_options', 'How soon the vendor of the API runs it; here it runs at once.'),
     dropped('metadata', 'Repeated in the response.'),
     dropped('truncation', 'The server decides about prompts that are too long.'),
     dropped('context_management', 'The server decides about prompts that are too long.'),
     dropped('prompt_cache_options', 'The server decides how long it keeps caches.'),
     dropped('prompt_cache_retention', 'The server decides how long it keeps caches.'),
+    dropped('image', 'How the vendor of the API compresses images.'),
     dropped('moderation', 'Only the vendor of the API has it.'),
     dropped('access_programs', 'Only the vendor of the API has it.'),
     dropped('client_metadata', 'Describes the client.'),
@@ -1057,5 +1043,5 @@ const BODY = new FieldTable(
 /** All tables, for the docs. */
 export const RESPONSES_TABLES: readonly Table[] = [
   ...[BODY, ITEMS, MESSAGE, PARTS, IMAGE, FILE, CALL, RESULT, REASONING_ITEM],
-  ...[TOOLS, FUNCTION, CUSTOM, CHOICES, REASONING, TEXT, FORMATS, SCHEMA],
+  ...[TOOLS, FUNCTION, CUSTOM, INPUT_FORMATS, CHOICES, REASONING, TEXT, FORMATS, SCHEMA],
 ];

@@ -7,8 +7,8 @@ import {
   passed,
   refused,
   TypeTable,
-  untranslatable,
 } from '../../../src/dialect/translation/field-table.ts';
+import { untranslatable } from '../../../src/dialect/translation/untranslatable.ts';
 import { nameIds } from '../../../src/dialect/json-names.ts';
 import { JsonTape } from '../../../src/dialect/json-tape.ts';
 import { JsonWriter } from '../../../src/dialect/translation/json-writer.ts';

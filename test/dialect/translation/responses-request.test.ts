@@ -118,11 +118,13 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     prompt: [{ input: 'hi', prompt: { id: 'pmpt_1' } }, 'prompt: '],
     store: option({ store: true }),
     background: option({ background: true }),
+    background_options: option({ background_options: { completion_window: '2h', continuation_id: 'c' } }),
     metadata: option({ metadata: { a: 'b' } }),
     truncation: option({ truncation: 'auto' }),
     context_management: option({ context_management: [{ type: 'compaction', compact_threshold: 1000 }] }),
     prompt_cache_options: option({ prompt_cache_options: { ttl: '30m' } }),
     prompt_cache_retention: option({ prompt_cache_retention: '24h' }),
+    image: option({ image: { context_compression: 'disabled' } }),
     moderation: option({ moderation: { model: 'x' } }),
     access_programs: option({ access_programs: { cyber: 'standard' } }),
     client_metadata: option({ client_metadata: { session_id: 's' } }),
@@ -435,6 +437,21 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
       ],
     ),
   },
+  'tools[] custom.format': {
+    text: withTools(
+      [{ type: 'custom', name: 'p', format: { type: 'text' } }],
+      [{ type: 'function', function: { name: 'p', parameters: INPUT } }],
+    ),
+    grammar: withTools(
+      [{ type: 'custom', name: 'p', format: { type: 'grammar', syntax: 'regex', definition: 'a' } }],
+      [
+        {
+          type: 'function',
+          function: { name: 'p', description: 'The input follows this grammar (regex):\na', parameters: INPUT },
+        },
+      ],
+    ),
+  },
   tool_choice: {
     function: option(
       { tools: [TOOL], tool_choice: { type: 'function', name: 'read' } },
@@ -647,6 +664,12 @@ t.test('refuses what is no request of the dialect by name', (t) => {
       { input: 'hi', tools: [{ type: 'tool_search', execution: 'server' }] },
       'tools.0.type: tool_search: Only the vendor of the API can run',
     ],
+    [
+      { input: 'hi', tools: [{ type: 'custom', name: 'p', format: { type: 'grammar', syntax: 'lark' } }] },
+      'tools.0.format: It has no `definition`.',
+    ],
+    [{ input: 'hi', tools: [{ type: 'custom', name: 'p', format: { type: 'json' } }] }, 'tools.0.format.type: json: '],
+    [{ input: [{ ...CALL, namespace: [',', ':1,', ':'] }] }, 'input.0.namespace: It is no text.'],
     [{ input: 'hi', tools: [TOOL, {}] }, 'tools.1: Chat completions have no such tool.'],
     [{ input: 'hi', tool_choice: { type: 'file_search' } }, 'tool_choice.type: file_search: '],
     [
