@@ -2,12 +2,12 @@
 // of the official API in their order; its closing events wait for the token counts, which come behind the finish reason.
 
 import { randomUUID } from 'node:crypto';
-import { HeadraceError } from '../../errors.ts';
 import { membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { errorType } from '../messages.ts';
 import {
   callsOf,
   errorOf,
+  FAILED_FINISHES,
   isBare,
   reasoningOf,
   refusalOf,
@@ -15,6 +15,8 @@ import {
   signatureOf,
   stopSequenceOf,
   textOf,
+  type WholeAnswer,
+  wholeAnswerOf,
 } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import { ByteWriter } from './byte-writer.ts';
@@ -145,7 +147,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   whole(body: Buffer): Buffer {
     out.clear(LARGEST_IDLE_BYTES);
-    writeMessage(membersOf(parsedJson(body.toString())), this.#model);
+    writeMessage(wholeAnswerOf(body), this.#model);
     return out.view();
   }
 
@@ -206,7 +208,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   onDone(): void {
     if (this.#id === '') this.onStart({});
     const { called, finishReason, refused, stopSequence, usage } = this.#blocks;
-    const failure = FAILURES.get(finishReason);
+    const failure = FAILED_FINISHES.get(finishReason);
     if (failure !== undefined) {
       this.onError(errorOf(failure));
       return;
@@ -293,7 +295,7 @@ function callId(message: string, index: number): string {
 
 const TIERS: Readonly<Record<string, string>> = { default: 'standard', priority: 'priority' };
 
-/** Token counts: those of the prompt are split into what came from a cache and the rest. */
+/** Token counts: those of the prompt are split into what came from a cache, what was written to one, and the rest. */
 function usageOf(usage: unknown, tier: unknown): Members {
   const {
     completion_tokens: completion,
@@ -301,11 +303,13 @@ function usageOf(usage: unknown, tier: unknown): Members {
     prompt_tokens,
     prompt_tokens_details,
   } = membersOf(usage);
-  const cached = tokenCount(membersOf(prompt_tokens_details)['cached_tokens']) ?? 0;
+  const { cache_write_tokens, cached_tokens } = membersOf(prompt_tokens_details);
+  const cached = tokenCount(cached_tokens) ?? 0;
+  const written = tokenCount(cache_write_tokens) ?? 0;
   const reasoning = tokenCount(membersOf(output)['reasoning_tokens']);
   const counts: Record<string, unknown> = {
-    input_tokens: Math.max((tokenCount(prompt_tokens) ?? 0) - cached, 0),
-    cache_creation_input_tokens: 0,
+    input_tokens: Math.max((tokenCount(prompt_tokens) ?? 0) - cached - written, 0),
+    cache_creation_input_tokens: written,
     cache_read_input_tokens: cached,
     output_tokens: tokenCount(completion) ?? 0,
   };
@@ -316,11 +320,6 @@ function usageOf(usage: unknown, tier: unknown): Members {
 
 /** Finish reasons of an answer that ended by itself; '' where the server gives none. */
 const ENDS: ReadonlySet<string> = new Set(['stop', 'tool_calls', 'function_call', 'eos', 'eos_token', '']);
-/** Finish reasons of an answer that is none. */
-const FAILURES: ReadonlyMap<unknown, string> = new Map([
-  ['error', 'The server ended the answer with an error'],
-  ['abort', 'The server aborted the answer'],
-]);
 const REFUSAL = { type: 'refusal', category: null, explanation: null };
 
 /** Servers also say `stop` where a call was forced. Finish reasons without a counterpart keep their name. */
@@ -337,25 +336,18 @@ function stopOf(reason: string, sequence: string | null, called: boolean, refuse
 }
 
 /** Writes a whole answer. */
-function writeMessage(answer: Members, asked: () => string): void {
-  const { choices } = answer;
-  if (!Array.isArray(choices) || choices.length === 0) throw new HeadraceError('HR_UPSTREAM_ANSWER');
-  const choice = membersOf(choices.find((one) => membersOf(one)['index'] === 0) ?? choices[0]);
-  const { finish_reason: reason, message } = choice;
-  if (FAILURES.has(reason)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
-  if (typeof message !== 'object' || message === null) throw new HeadraceError('HR_UPSTREAM_ANSWER');
-  const members = membersOf(message);
-  const reasoning = reasoningOf(members);
-  const text = textOf(members['content']);
-  const refusal = refusalOf(members);
-  const calls = callsOf(members);
+function writeMessage({ answer, choice, message, usage }: WholeAnswer, asked: () => string): void {
+  const { finish_reason: reason } = choice;
+  const reasoning = reasoningOf(message);
+  const text = textOf(message['content']);
+  const refusal = refusalOf(message);
+  const calls = callsOf(message);
   const stop = stopOf(
     typeof reason === 'string' ? reason : '',
     stopSequenceOf(choice),
     calls.length > 0,
     refusal !== '',
   );
-  const { usage = choice['usage'] } = answer;
   const head = messageOf(answer, usage, stop, asked);
   out.utf8(JSON.stringify(head).slice(0, -1));
   out.latin1(',"content":[');
@@ -365,7 +357,7 @@ function writeMessage(answer: Members, asked: () => string): void {
     out.utf8(json);
   };
   if (reasoning !== '') {
-    block(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(members) }));
+    block(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(message) }));
   }
   if (text !== '') block(JSON.stringify({ type: 'text', text }));
   if (refusal !== '') block(JSON.stringify({ type: 'text', text: refusal }));

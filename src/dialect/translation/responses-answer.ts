@@ -3,10 +3,19 @@
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
-import { HeadraceError } from '../../errors.ts';
 import { type Failure, isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
-import { callsOf, errorOf, isBare, reasoningOf, refusalOf, type ServerError, textOf } from './chat-answer.ts';
+import {
+  callsOf,
+  errorOf,
+  FAILED_FINISHES,
+  isBare,
+  reasoningOf,
+  refusalOf,
+  type ServerError,
+  textOf,
+  wholeAnswerOf,
+} from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
 import { CustomInput, customInputOf } from './custom-input.ts';
@@ -80,11 +89,10 @@ interface Ending {
 const COMPLETED: Ending = { status: 'completed', reason: null, error: null };
 
 /** By finish reason. Others mean that the model has said all. */
-const ENDINGS: ReadonlyMap<unknown, Ending> = new Map([
+const ENDINGS: ReadonlyMap<unknown, Ending> = new Map<unknown, Ending>([
   ['length', { status: 'incomplete', reason: 'max_output_tokens', error: null }],
   ['content_filter', { status: 'incomplete', reason: 'content_filter', error: null }],
-  ['error', failure('The server ended the answer with an error')],
-  ['abort', failure('The server aborted the answer')],
+  ...[...FAILED_FINISHES].map(([reason, message]) => [reason, failure(message)] as const),
 ]);
 
 const CALLS = {
@@ -205,11 +213,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   whole(body: Buffer): Buffer {
-    const answer = membersOf(parsedJson(body.toString()));
-    const { choices, usage } = answer;
-    const choice = membersOf(Array.isArray(choices) ? choices[0] : undefined);
-    const message = membersOf(choice['message']);
-    if (!isFilled(message)) throw new HeadraceError('HR_UPSTREAM_ANSWER');
+    const { answer, choice, message, usage } = wholeAnswerOf(body);
     this.#isWhole = true;
     this.#readHead(answer);
     this.onChoice(choice);

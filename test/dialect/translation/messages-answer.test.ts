@@ -655,6 +655,15 @@ test('translates whole answers', async (t) => {
     of({ choices: [{ message: {} }] })['id'],
     'an id is made where there is none',
   );
+  t.match(of(wholeAnswer({ content: 'a', tool_calls: [null] })), { content: { length: 1 }, stop_reason: 'end_turn' });
+  const counts = {
+    prompt_tokens: 9,
+    completion_tokens: 5,
+    prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 2 },
+  };
+  t.match(of({ choices: [{ message: { content: 'a' } }], usage: counts }), {
+    usage: { input_tokens: 3, cache_creation_input_tokens: 2, cache_read_input_tokens: 4, output_tokens: 5 },
+  });
   const wrong = { tool_calls: [{ id: 'c', function: { name: 'a', arguments: '{"x":' } }] };
   t.match(of(wholeAnswer(wrong)), {
     content: [{ type: 'tool_use', id: 'c', name: 'a', input: '{"x":' }],

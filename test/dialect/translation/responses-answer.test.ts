@@ -710,8 +710,21 @@ t.test('whole answers', async (t) => {
     status: 'incomplete',
     output: [{ status: 'incomplete' }],
   });
-  t.match(whole({ message: { content: 'x' }, finish_reason: 'abort' }), { status: 'failed' });
-  for (const body of ['{}', '[]', '{"choices":[]}', '{', '{"choices":[{}]}']) {
+  t.match(
+    whole(
+      { index: 1, message: { content: 'x' } },
+      {
+        choices: [
+          { index: 1, message: { content: 'x' } },
+          { index: 0, message: { content: 'y' }, usage },
+        ],
+      },
+    ),
+    { output: [{ content: [{ text: 'y' }] }], usage: { input_tokens: 7 } },
+  );
+  t.match(whole({ message: { content: 'x', tool_calls: [null] }, finish_reason: 'stop' })['output'], { length: 1 });
+  const failed = (reason: string): string => JSON.stringify({ choices: [{ message: {}, finish_reason: reason }] });
+  for (const body of [failed('error'), failed('abort'), '{}', '[]', '{"choices":[]}', '{', '{"choices":[{}]}']) {
     t.throws(() => answer().whole(Buffer.from(body)), { code: 'HR_UPSTREAM_ANSWER' }, body);
   }
 });
