@@ -213,7 +213,11 @@ class ResponseSocket implements SocketListener {
     const earlier = isLast ? (this.#last as KeptResponse).items : [];
     const items = [...earlier, ...allItemsOf(inputOf(body))];
     if (!generates) {
-      this.#warmUp(previousResponseId !== '' && !isLast, items, streamId);
+      const { jsonDepth: maxDepth, jsonValues: maxValues } = this.#deps.settings.limits;
+      const scan = scanBody(body, { maxDepth, maxValues });
+      if (scan.ok) this.#warmUp(previousResponseId !== '' && !isLast, items, streamId);
+      else this.send(named(errorMessage(422, 'HR_REQUEST_INVALID', validationText(scan.errors), []), streamId));
+      this.#goOn();
       return;
     }
     const isKept = sizeOf(items) <= this.keptBytes;
@@ -237,7 +241,6 @@ class ResponseSocket implements SocketListener {
     else if (sizeOf(items) > this.keptBytes) this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
     else if (this.#keep({ id, stored: false, items })) this.#tellWarm(id, streamId);
     else this.#refuse(streamId, 'HR_OVERLOADED', 'memory for request bodies');
-    this.#goOn();
   }
 
   #tellWarm(id: string, streamId: string): void {
@@ -357,6 +360,10 @@ class RunningResponse implements ResponseSink {
       const data = `{"type":"response.completed","sequence_number":0,"response":${text}}`;
       this.#keep(data);
       this.#tellClient(data);
+      return;
+    }
+    if (status < 300) {
+      this.#tell('HR_ANSWER_UNTRANSLATABLE');
       return;
     }
     const code = valueOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';

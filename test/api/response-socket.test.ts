@@ -9,6 +9,7 @@ import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Host, HostRequest } from '../../src/host/index.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { serving } from '../support/serving.ts';
 import { KEY, MODEL, settingsFor, startHosts, startSystem, type System, until, within } from '../support/system.ts';
 import { WITH_UWS } from '../support/uws.ts';
 
@@ -272,6 +273,11 @@ t.test('what is no request gets an error message, and the socket stays open', as
   });
   client.socket.send('{"type":"response.create","input":"x"}');
   t.match(await client.end(), { type: 'error', status: 422, error: { message: 'body.model: Field required' } });
+  for (const nowhere of ['{"type":"response.create"}', `{"type":"response.create","response":{"model":"${MODEL}"}}`]) {
+    client.socket.send(nowhere);
+    const refused = { type: 'error', status: 422, error: { message: 'body.model: Field required' } };
+    t.match(await client.end(), refused, 'a warm-up is a request too');
+  }
   client.create({ model: 'nobody', input: 'x' });
   t.match(await client.end(), { type: 'error', status: 404, error: { message: /nobody/ } });
   client.create({ input: 'Hello?' });
@@ -408,6 +414,25 @@ t.test('a response that breaks off ends with an error', async (t) => {
   client.create({ input: 'Hello?' });
   const frames = await client.response();
   t.match(frames.at(-1), { type: /^(?:error|response\.failed)$/ });
+});
+
+t.test('an answer that is no stream is one event, and an error where it is longer than is held', async (t) => {
+  let length = 5;
+  const server = await serving(t, (request, response) => {
+    request.resume();
+    const part = { type: 'output_text', text: 'x'.repeat(length), annotations: [] };
+    const output = [{ id: 'msg_1', type: 'message', role: 'assistant', status: 'completed', content: [part] }];
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ id: 'resp_1', object: 'response', status: 'completed', model: MODEL, output }));
+  });
+  const { url } = await startSystem(t, { settings: { models: { [MODEL]: { servers: [server] } } } });
+  const client = await Client.open(t, url);
+  client.create({ input: 'Hello?' });
+  t.match(await client.response(), [{ type: 'response.completed', response: { id: 'resp_1' } }]);
+  length = 5 * 1024 * 1024;
+  client.create({ input: 'Hello?' });
+  const error = { code: 'HR_ANSWER_UNTRANSLATABLE' };
+  t.match(await client.response(), [{ type: 'error', status: 502, error }]);
 });
 
 t.test('a drain closes idle sockets, and others behind their response', async (t) => {
