@@ -1,6 +1,7 @@
 // Items of conversations in the responses dialect: those of a request's input and of a response's output, as the JSON texts in which
 // they were written, and the splice that puts earlier ones before the input of a request. No item is parsed and serialised again.
 
+import { HeadraceError } from '../errors.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
 import { readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
@@ -151,7 +152,7 @@ export function socketMessageOf(message: Buffer): SocketMessage | null {
   };
 }
 
-/** What a request says about the keeping of its response. Values that are no booleans count as absent. */
+/** What a request says about the keeping of its response. */
 export interface StateFields {
   /** Undefined: not said. */
   readonly store: boolean | undefined;
@@ -165,11 +166,11 @@ export interface StateFields {
 export const ITEM_REFERENCE = 'item_reference';
 const NAME = nameIds('input', 'type', ITEM_REFERENCE);
 
-/** What a scanned request says about the keeping of its response. */
+/** What a scanned request says about the keeping of its response. Throws `HR_REQUEST_INVALID` for a value that is no boolean. */
 export function stateFieldsOf(body: Buffer, { spans, stream }: ScannedBody): StateFields {
   return {
-    store: booleanAt(body, spans, SPAN.store),
-    background: booleanAt(body, spans, SPAN.background) === true,
+    store: checkedBoolean(body, spans, 'store'),
+    background: checkedBoolean(body, spans, 'background') === true,
     stream,
     hasReferences: body[spans[SPAN.input] as number] === OPEN_ARRAY && mayHaveReferences(body),
   };
@@ -228,6 +229,15 @@ function hasInput(body: Buffer, [start = -1, end = -1]: readonly number[]): bool
   if (start < 0 || body[start] === NULL) return false;
   const first = skipSpace(body, start + 1, end);
   return body[start] === QUOTE ? end - start > 2 : body[first] !== CLOSE_ARRAY;
+}
+
+/** What is not to be stored must not be stored because it was said in another way. */
+function checkedBoolean(body: Buffer, spans: readonly number[], name: 'store' | 'background'): boolean | undefined {
+  const at = SPAN[name];
+  const value = booleanAt(body, spans, at);
+  if (value !== undefined || (spans[at] as number) < 0 || body[spans[at] as number] === NULL) return value;
+  const validation = [{ loc: ['body', name], msg: 'Input should be a valid boolean', type: 'bool_type' }];
+  throw new HeadraceError('HR_REQUEST_INVALID', { validation });
 }
 
 function booleanAt(body: Buffer, spans: readonly number[], at: number): boolean | undefined {

@@ -108,7 +108,9 @@ t.test('the state fields of a request, and a background request as it is sent', 
     background: true,
     hasReferences: true,
   });
-  t.match(fields('{"background":"true","store":0}'), { store: undefined, background: false });
+  t.match(fields('{"background":null,"store":null}'), { store: undefined, background: false });
+  for (const text of ['{"background":"true"}', '{"store":0}', '{"store":[]}'])
+    t.throws(() => fields(text), { code: 'HR_REQUEST_INVALID' }, text);
   const rows: [string, string][] = [
     ['{"background":true,"input":"x"}', '{"stream":true,"input":"x"}'],
     ['{"stream": false, "background": true}', '{"stream": true}'],

@@ -121,6 +121,12 @@ t.test('what is not to be stored is not', async (t) => {
   const id = idOf(await create(url, { input: 'one', store: false }));
   t.equal((await call(url, `/v1/responses/${id}`)).status, 404);
   t.equal((await create(url, { input: 'x', previous_response_id: id })).status, 400, 'its CRN is asked, and refuses');
+  for (const name of ['store', 'background'])
+    for (const value of ['false', 0, [], {}]) {
+      const unread = await create(url, { input: 'x', [name]: value });
+      const error = { loc: ['body', name], msg: 'Input should be a valid boolean', type: 'bool_type' };
+      t.match([unread.status, unread.json], [422, { detail: [error] }], `${name}: ${JSON.stringify(value)}`);
+    }
   const off = await startGateway(t, settingsOf([crn], { responses: { store: false } }));
   const kept = idOf(await create(off.url, { input: 'one' }));
   t.equal((await call(off.url, `/v1/responses/${kept}`)).status, 404);
