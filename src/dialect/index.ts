@@ -56,7 +56,7 @@ export {
   withMembers,
 } from './response-object.ts';
 export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
-export type { ServerError } from './translation/chat-answer.ts';
+export { FAILED_FINISHES, type ServerError } from './translation/chat-answer.ts';
 export { type BlockKind, ChatBlocks, type ChatBlocksListener } from './translation/chat-blocks.ts';
 export type {
   HostedPage,

@@ -5,13 +5,13 @@ import {
   type DialectName,
   MAX_READ_VALUES,
   membersOf,
-  parsedJson,
   type Repeats,
   type TranslatedRequest,
   translationOf,
   DIALECTS,
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
+import { exactlyParsed } from './exact-json.ts';
 import { Sources, toldPage, toldResults } from './sources.ts';
 
 export type Members = Record<string, unknown>;
@@ -104,7 +104,7 @@ export function hostedRequestOf(
   if (dialect !== 'chat-completions' && dialect !== 'messages' && dialect !== 'responses') return null;
   if (values > MAX_READ_VALUES)
     throw invalid([], `with web search it should have at most ${MAX_READ_VALUES} values and keys`);
-  const request = { ...membersOf(parsedJson(body.toString())) };
+  const request = { ...membersOf(exactlyParsed(body.toString())) };
   switch (dialect) {
     case 'chat-completions':
       return chatRequest(request);
@@ -126,16 +126,19 @@ function invalid(path: readonly (string | number)[], msg: string): HeadraceError
 function chatRequest(request: Members): HostedRequest | null {
   const { web_search_options: options, ...chat } = request;
   if (options === undefined || options === null) return null;
-  if (typeof options !== 'object' || Array.isArray(options))
-    throw invalid(['web_search_options'], 'it should be an object');
+  const path = ['web_search_options'];
+  const { search_context_size: size, user_location: location } = objectOf(options, path);
   if (typeof chat['n'] === 'number' && chat['n'] > 1) throw invalid(['n'], 'an answer with web search is one choice');
-  const { search_context_size: size, user_location: location } = membersOf(options);
   const tools = listIn(chat, 'tools');
   listIn(chat, 'messages');
   const taken = tools.map((tool) => membersOf(membersOf(tool)['function'])['name']);
   const name = freeName(taken);
-  const place = membersOf(membersOf(location)['approximate'] ?? location);
-  const tool = toolOf(name, null, sizeOf(size, ['web_search_options']), [], [], place);
+  const { approximate = null } = objectOf(location, [...path, 'user_location']);
+  const place =
+    approximate === null
+      ? placeOf(location, [...path, 'user_location'])
+      : placeOf(approximate, [...path, 'user_location', 'approximate']);
+  const tool = toolOf(name, null, sizeOf(size, path), [], [], place);
   const pages = pageToolOf(freeName(taken, PAGE_NAMES), tool);
   return {
     dialect: 'chat-completions',
@@ -166,7 +169,7 @@ function messagesRequest(request: Members): HostedRequest | null {
   const declaredPages = membersOf(tools[pagesAt]);
   const { allowed_domains: allowed, blocked_domains: blocked, max_uses: uses, user_location: location } = declared;
   const path = ['tools', at];
-  const place = membersOf(location);
+  const place = placeOf(location, [...path, 'user_location']);
   const tool =
     at < 0
       ? null
@@ -215,7 +218,9 @@ function declaredPageTool(
 ): PageTool {
   const { allowed_domains: allowed, blocked_domains: blocked, max_content_tokens: tokens, max_uses: uses } = tool;
   const { url_sources: from, use_cache: cache } = tool;
-  const { server_tool_results: found, user_input: written } = membersOf(from);
+  const { server_tool_results: found, user_input: written } = objectOf(from, [...path, 'url_sources']);
+  if (cache !== undefined && cache !== null && typeof cache !== 'boolean')
+    throw invalid([...path, 'use_cache'], 'it should be true or false');
   const maxTokens = usesOf(tokens, [...path, 'max_content_tokens']);
   const pages: PageTool = {
     ...{ name, contextSize: 'high', maxUses: usesOf(uses, [...path, 'max_uses']) },
@@ -333,9 +338,9 @@ function responsesRequest(request: Members, repeats: Repeats): HostedRequest | n
   const pageName = freeName(taken, PAGE_NAMES);
   const { filters, search_context_size: size, user_location: location } = membersOf(tools[at]);
   const path = ['tools', at];
-  const { allowed_domains: allowed, blocked_domains: blocked } = membersOf(filters);
+  const { allowed_domains: allowed, blocked_domains: blocked } = objectOf(filters, [...path, 'filters']);
   const uses = request['max_tool_calls'];
-  const place = membersOf(location);
+  const place = placeOf(location, [...path, 'user_location']);
   const tool =
     at < 0
       ? null
@@ -419,7 +424,7 @@ function translatedRequest(
   const translation = translationOf(DIALECTS[dialect]);
   if (translation === undefined) throw new HeadraceError('HR_INTERNAL');
   const translated = translation.request(Buffer.from(JSON.stringify(rewritten)), repeats);
-  const chat = { ...membersOf(parsedJson(translated.body.toString())) };
+  const chat = { ...membersOf(exactlyParsed(translated.body.toString())) };
   return { dialect, streams: stream === true, wantsUsage: true, chat, translated, ...hosted };
 }
 
@@ -515,6 +520,22 @@ function domainsOf(value: unknown, path: readonly (string | number)[]): string[]
     if (!DOMAIN.test(host)) throw invalid([...path, index], 'it should be a domain, such as example.com');
     return `${host.toLowerCase()}${domain.slice(host.length)}`;
   });
+}
+
+/** An object that a request may leave out. */
+function objectOf(value: unknown, path: readonly (string | number)[]): Readonly<Record<string, unknown>> {
+  if (value !== undefined && value !== null && (typeof value !== 'object' || Array.isArray(value)))
+    throw invalid(path, 'it should be an object');
+  return membersOf(value);
+}
+
+/** Where the user is. */
+function placeOf(value: unknown, path: readonly (string | number)[]): Readonly<Record<string, unknown>> {
+  const place = objectOf(value, path);
+  for (const name of ['city', 'country', 'region', 'timezone']) {
+    if (typeof (place[name] ?? '') !== 'string') throw invalid([...path, name], 'it should be a text');
+  }
+  return place;
 }
 
 /** A list that a request has, if it has the member. */

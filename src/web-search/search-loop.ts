@@ -12,6 +12,7 @@ import {
   parsedJson,
   type ServerError,
   tokenCount,
+  FAILED_FINISHES,
 } from '../dialect/index.ts';
 import { AnswerWriter, type ClientCall, type Output, type RoundUsage } from './answer-writer.ts';
 import {
@@ -47,9 +48,6 @@ const MAX_ARGUMENT_CHARS = 64 * 1024;
 const ROUND_BYTES = 16 * 1024 * 1024;
 /** What a call takes beside its texts. */
 const CALL_BYTES = 256;
-
-/** Finish reasons of an answer that is none. */
-const FAILURES: ReadonlySet<string> = new Set(['error', 'abort']);
 
 /** What is asked of `POST /search`. */
 const SEARCHES: Readonly<Record<ContextSize, Members>> = {
@@ -292,9 +290,9 @@ export class SearchLoop implements ChatBlocksListener {
     const own = this.#calls.filter(({ name }) => this.#isHosted(name)).slice(0, CALLS_PER_ROUND);
     const others = this.#calls.filter(({ name }) => !this.#isHosted(name));
     const reason = this.#blocks.finishReason;
-    if (FAILURES.has(reason)) {
+    const message = FAILED_FINISHES.get(reason);
+    if (message !== undefined) {
       this.#isOver = true;
-      const message = 'The server ended the answer with an error';
       this.#io.failed({ message, type: '', code: '', param: '', status: 0, requestId: '' }, this.#writer);
       return;
     }

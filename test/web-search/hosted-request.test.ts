@@ -112,6 +112,26 @@ t.test('refuses what is not valid, by its place', async (t) => {
   refused('messages', { ...tools({}), messages: 'hi' }, ['messages']);
   refused('chat-completions', { messages: 'hi', web_search_options: {} }, ['messages']);
   refused('chat-completions', { messages: [hi], tools: {}, web_search_options: {} }, ['tools']);
+  const search = (more: object): object => ({ input: 'hi', tools: [{ type: 'web_search', ...more }] });
+  for (const value of [5, 'a.example', true, ['a.example']]) {
+    refused('responses', search({ filters: value }), ['tools', 0, 'filters']);
+    refused('responses', search({ user_location: value }), ['tools', 0, 'user_location']);
+    refused('messages', tools({ user_location: value }), ['tools', 0, 'user_location']);
+    refused('chat-completions', { messages: [hi], web_search_options: { user_location: value } }, [
+      ...['web_search_options', 'user_location'],
+    ]);
+  }
+  for (const name of ['city', 'country', 'region', 'timezone']) {
+    refused('messages', tools({ user_location: { [name]: 5 } }), ['tools', 0, 'user_location', name]);
+    t.ok(read('messages', tools({ user_location: { [name]: null } })));
+  }
+  const place = { user_location: { type: 'approximate', approximate: 'DE' } };
+  refused('chat-completions', { messages: [hi], web_search_options: place }, [
+    ...['web_search_options', 'user_location', 'approximate'],
+  ]);
+  const fetches = (more: object): object => ({ messages: [hi], tools: [{ type: 'web_fetch_20250910', ...more }] });
+  refused('messages', fetches({ url_sources: 'all' }), ['tools', 0, 'url_sources']);
+  refused('messages', fetches({ use_cache: 'false' }), ['tools', 0, 'use_cache']);
   const many = Array.from({ length: 51 }, (_, at) => `a${at}.example`);
   refused('responses', { input: 'hi', tools: [{ type: 'web_search', filters: { allowed_domains: many } }] }, [
     'tools',
@@ -119,6 +139,16 @@ t.test('refuses what is not valid, by its place', async (t) => {
     'filters',
     'allowed_domains',
   ]);
+});
+
+t.test('numbers keep their digits', async (t) => {
+  const ids = '"id":1234567890123456789,"part":0.12345678901234567890,"n":1e400,"few":1.0';
+  const call = `{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{${ids}}}]}`;
+  const tool = `{"name":"f","input_schema":{"type":"object","properties":{"id":{"maximum":18446744073709551615}}}}`;
+  const body = `{"model":"m","messages":[${call}],"tools":[${JSON.stringify(MESSAGES_TOOL)},${tool}]}`;
+  const chat = JSON.stringify(hostedRequestOf('messages', Buffer.from(body), 0)?.chat);
+  for (const number of ['1234567890123456789', '0.12345678901234567890', '1e400', '18446744073709551615'])
+    t.ok(chat.includes(`:${number}`), number);
 });
 
 const opaque = new Sources().add('https://one.example/', 'One', '2026-01-02', 'The text of one.').opaque;
