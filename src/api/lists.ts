@@ -1,6 +1,13 @@
 // The three lists of models, and one model by id. Answers are serialized once per snapshot.
 
-import { aggregatorList, anthropicList, discoveryMap, openAiEntry, openAiList } from '../catalog/index.ts';
+import {
+  aggregatorList,
+  anthropicEntry,
+  anthropicList,
+  discoveryMap,
+  openAiEntry,
+  openAiList,
+} from '../catalog/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import type { ApiDeps } from './deps.ts';
@@ -40,7 +47,7 @@ export function discovery(exchange: Exchange, deps: ApiDeps): void {
 /** `GET /v1/models`: the OpenAI list; clients of the messages dialect get the shape of theirs. */
 export function models(exchange: Exchange, deps: ApiDeps): void {
   const created = deps.createdS;
-  if (exchange.header('anthropic-version') !== undefined) {
+  if (isOfMessages(exchange)) {
     respondRendered(exchange, deps, 'anthropic', () => anthropicList(deps.catalog, { created }));
   } else {
     const { ownedBy } = deps.settings;
@@ -48,7 +55,12 @@ export function models(exchange: Exchange, deps: ApiDeps): void {
   }
 }
 
-/** `GET /v1/models/{id}`: one entry of the OpenAI list, by its id or an alias; ids may hold slashes. */
+/** Whether the client speaks the messages dialect, which has lists of its own. */
+function isOfMessages(exchange: Exchange): boolean {
+  return exchange.header('anthropic-version') !== undefined;
+}
+
+/** `GET /v1/models/{id}`: one entry of that list, by its id or an alias; ids may hold slashes. */
 export function model(exchange: Exchange, deps: ApiDeps): void {
   const id = decode(exchange.path.slice('/v1/models/'.length));
   const name = deps.table.find(id)?.id ?? id;
@@ -57,7 +69,10 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
     exchange.alias = id.slice(0, 128);
     throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: exchange.alias });
   }
-  const entry = openAiEntry(found, { created: deps.createdS, ownedBy: deps.settings.ownedBy });
+  const created = deps.createdS;
+  const entry = isOfMessages(exchange)
+    ? anthropicEntry(found, { created })
+    : openAiEntry(found, { created, ownedBy: deps.settings.ownedBy });
   exchange.respond(200, JSON_HEADERS, Buffer.from(JSON.stringify(entry)));
 }
 

@@ -41,6 +41,9 @@ export interface AnthropicModel {
   id: string;
   display_name: string;
   created_at: string;
+  /** Null where it is not known. */
+  max_input_tokens: number | null;
+  max_tokens: number | null;
 }
 
 export interface AnthropicModelList {
@@ -135,6 +138,8 @@ export function anthropicEntry(model: CatalogModel, { created }: ListingDefaults
     id: model.id,
     display_name: model.name ?? model.id,
     created_at: new Date(seconds * 1000).toISOString().replace('.000Z', 'Z'),
+    max_input_tokens: model.contextLength ?? null,
+    max_tokens: model.maxOutputLength ?? null,
   };
 }
 

@@ -58,8 +58,14 @@ t.test('the OpenAI list adds known fields and leaves unknown ones out', (t) => {
 t.test('the messages dialect has one page of models with their time of creation', (t) => {
   t.strictSame(anthropicList([atlas, bare], { created }), {
     data: [
-      { type: 'model', id: 'Atlas-27b', display_name: 'Atlas 27B', created_at: '2025-10-09T08:53:20Z' },
-      { type: 'model', id: 'bare', display_name: 'bare', created_at: '2025-10-09T08:53:20Z' },
+      {
+        ...{ type: 'model', id: 'Atlas-27b', display_name: 'Atlas 27B', created_at: '2025-10-09T08:53:20Z' },
+        ...{ max_input_tokens: atlas.contextLength, max_tokens: atlas.maxOutputLength ?? null },
+      },
+      {
+        ...{ type: 'model', id: 'bare', display_name: 'bare', created_at: '2025-10-09T08:53:20Z' },
+        ...{ max_input_tokens: null, max_tokens: null },
+      },
     ],
     has_more: false,
     first_id: 'Atlas-27b',

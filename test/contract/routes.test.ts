@@ -91,6 +91,8 @@ onEach(
 onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get the list in its form', async (t, { ask }) => {
   const answer = await ask({ path: '/v1/models', headers: { 'anthropic-version': '2023-06-01' } });
   t.match(answer.json(), { data: [{ type: 'model', id: MODEL }], has_more: false, first_id: MODEL });
+  const one = await ask({ path: `/v1/models/${MODEL}`, headers: { 'anthropic-version': '2023-06-01' } });
+  t.same(one.json(), answer.json<{ data: unknown[] }>().data[0], 'and one model as its entry there');
 });
 
 onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with detail only', async (t, { ask }) => {
