@@ -12,7 +12,7 @@ const filled = (texts: readonly string[]): string => texts.filter((text) => text
 class Facts {
   readonly list: Fact[] = [];
   #system: string[] = [];
-  #assistant = { thoughts: [] as string[], texts: [] as string[], calls: [] as unknown[], is: false };
+  #assistant = { thoughts: [] as string[], texts: [] as string[], calls: [] as unknown[] };
 
   system(text: string): void {
     this.#endAssistant();
@@ -20,8 +20,9 @@ class Facts {
   }
 
   assistant(add: { thoughts?: string[]; texts?: string[]; calls?: unknown[] }): void {
+    // Nothing is left of an empty message.
+    if (filled([...(add.thoughts ?? []), ...(add.texts ?? [])]) === '' && (add.calls ?? []).length === 0) return;
     this.#endSystem();
-    this.#assistant.is = true;
     for (const key of ['thoughts', 'texts', 'calls'] as const)
       this.#assistant[key].push(...((add[key] ?? []) as never[]));
   }
@@ -44,11 +45,10 @@ class Facts {
   }
 
   #endAssistant(): void {
-    const { calls, is, texts, thoughts } = this.#assistant;
+    const { calls, texts, thoughts } = this.#assistant;
     const [said, thought] = [filled(texts), filled(thoughts)];
-    // Nothing is left of an empty message.
-    if (is && said + thought !== '' + calls.join('')) this.list.push(['assistant', thought, said, calls]);
-    this.#assistant = { thoughts: [], texts: [], calls: [], is: false };
+    if (said + thought !== '' || calls.length > 0) this.list.push(['assistant', thought, said, calls]);
+    this.#assistant = { thoughts: [], texts: [], calls: [] };
   }
 }
 
