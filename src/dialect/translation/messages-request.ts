@@ -716,9 +716,9 @@ const BODY = new FieldTable(
     carried('stop_sequences', 'stop', 'As it is.', (stops) => {
       if (!isSaid(NAME.stop) && !tape.isEmpty(stops)) out.carry('"stop":', stops);
     }),
-    passed('stream', 'A stream also asks for usage: `stream_options.include_usage`.', (stream) => {
+    passed('stream', 'A stream also asks for usage: `stream_options.include_usage`.', (stream, body) => {
       out.carry('"stream":', stream);
-      if (!tape.isTrue(stream)) return;
+      if (!isTrueIn(body, NAME.stream)) return;
       out.next('"stream_options":{"include_usage":true');
       writeMembers(tape.member(ROOT, NAME.stream_options), NAME.include_usage);
       out.latin1('}');

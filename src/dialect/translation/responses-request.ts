@@ -8,7 +8,7 @@ import { ChatRequest } from './chat-request.ts';
 import { carried, dropped, type Field, FieldTable, passed, refused, type Table, TypeTable } from './field-table.ts';
 import { clearList, jsonKey, JsonWriter } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
-import { each, optionalString, present, stringIn } from './request-values.ts';
+import { each, isTrueIn, optionalString, present, stringIn } from './request-values.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
 import { ResponsesAnswer } from './responses-answer.ts';
 import type { AnswerTranslator, Repeats } from './translation.ts';
@@ -49,6 +49,7 @@ const NAME = nameIds(
   'refusal',
   'response_format',
   'role',
+  'stream',
   'summary',
   'syntax',
   'system',
@@ -1005,9 +1006,9 @@ const BODY = new FieldTable(
       writeInclude,
     ),
     carried('top_logprobs', 'top_logprobs', 'Where log-probabilities are asked for.', null),
-    carried('stream', 'stream', 'Streams ask for usage.', (stream) => {
+    carried('stream', 'stream', 'Streams ask for usage.', (stream, body) => {
       out.carry('"stream":', stream);
-      if (tape.isTrue(stream)) out.latin1(',"stream_options":{"include_usage":true}');
+      if (isTrueIn(body, NAME.stream)) out.latin1(',"stream_options":{"include_usage":true}');
     }),
     dropped('stream_options', 'Events are not padded.'),
     passed('temperature', 'Sampling.'),

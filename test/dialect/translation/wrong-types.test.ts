@@ -172,6 +172,20 @@ for (const [dialect, request, translated] of DIALECTS) {
   });
 }
 
+t.test('a stream is asked for in one way, so that its token counts are', (t) => {
+  for (const [dialect, , translated] of DIALECTS) {
+    for (const stream of ['true', 1, [], {}]) {
+      const body = Buffer.from(JSON.stringify({ model: 'm', stream }));
+      t.throws(() => translated(body), /stream: It is neither true nor false/, dialect);
+    }
+    for (const stream of [false, null]) {
+      const body = translated(Buffer.from(JSON.stringify({ model: 'm', stream })));
+      t.notOk(body.includes('stream_options'), dialect);
+    }
+  }
+  t.end();
+});
+
 function pathsOf(value: unknown, path: Path = []): Path[] {
   if (typeof value !== 'object' || value === null) return [path];
   const inner = Object.entries(value).flatMap(([key, one]) =>
