@@ -6,15 +6,7 @@ import { HEADING, TAG, traits } from './tags.ts';
 import type { Dropped, Tree } from './tree.ts';
 
 /** Steps of probability between which the threshold is chosen. */
-const STEPS = 200;
-
-/**
- * The least threshold on articles where the model is sure of the text: it keeps captions, paywalls and related links out, and
- * does not cost other pages anything.
- */
-const ARTICLE_THRESHOLD = 0.6;
-/** The expected F1 from which it is sure. */
-const SURE = 0.85;
+const STEPS = 100;
 
 /** A heading is kept with this share of the threshold when it leads to kept text. */
 const LIKELY_HEADING = 0.6;
@@ -53,7 +45,7 @@ export interface Selection {
 export function select(tree: Tree, { blocks, weights, forms, probabilities, isArticle }: Scored): Selection {
   const odds = isArticle ? probabilities.slice() : averageForms(forms, weights, probabilities);
   averageGroups(tree, blocks, weights, odds);
-  const threshold = thresholdOf(weights, odds, isArticle);
+  const threshold = thresholdOf(weights, odds);
   const kept = new Uint8Array(blocks.count);
   for (let block = 0; block < blocks.count; block++) kept[block] = Number((odds[block] as number) >= threshold);
   dropCopies(tree, blocks, weights, kept);
@@ -112,33 +104,33 @@ function groupOf(tree: Tree, element: number): number {
   return tree.tag[outer] === TAG.table ? outer : (tree.parent[outer] as number);
 }
 
-/** The threshold with the greatest expected F1, from a histogram of the weights by probability. */
-function thresholdOf(weight: Float32Array, odds: Float32Array, isArticle: boolean): number {
-  const weights = new Float64Array(STEPS + 1);
-  const expected = new Float64Array(STEPS + 1);
-  let total = 0;
-  for (let block = 0; block < odds.length; block++) {
-    const own = weight[block] as number;
-    const odd = odds[block] as number;
+/**
+ * The threshold with the greatest expected F1. The blocks of a page are taken to be content together: one number from 0 to 1, each
+ * as likely, divides them, and those with at least this probability are content.
+ */
+function thresholdOf(weights: Float32Array, odds: Float32Array): number {
+  /** Weight of the blocks with at least each step of probability. */
+  const reached = new Float64Array(STEPS + 2);
+  for (const [block, odd] of odds.entries()) {
     const step = Math.floor(odd * STEPS);
-    weights[step] = (weights[step] as number) + own;
-    expected[step] = (expected[step] as number) + own * odd;
-    total += own * odd;
+    reached[step] = (reached[step] as number) + (weights[block] as number);
   }
+  for (let step = STEPS; step >= 0; step--) reached[step] = (reached[step] as number) + (reached[step + 1] as number);
   let best = 0;
   let threshold = 0;
-  let kept = 0;
-  let hit = 0;
   for (let step = STEPS; step >= 0; step--) {
-    kept += weights[step] as number;
-    hit += expected[step] as number;
-    const f1 = (2 * hit) / (kept + total || 1);
+    const kept = reached[step] as number;
+    let f1 = 0;
+    for (let least = 1; least <= STEPS; least++) {
+      const content = reached[least] as number;
+      f1 += Math.min(kept, content) / (kept + content || 1);
+    }
     if (f1 > best) {
       best = f1;
       threshold = step / STEPS;
     }
   }
-  return isArticle && best > SURE ? Math.max(threshold, ARTICLE_THRESHOLD) : threshold;
+  return threshold;
 }
 
 /** Drops blocks whose text is kept before: a version for other screens or without scripts, a post that a reply quotes. */

@@ -120,6 +120,23 @@ t.test('probabilities are averaged over blocks of the same form', async (t) => {
   t.same(odds, Float32Array.from([0.75, 0.55, 0.4, 0.4]));
 });
 
+t.test('text that may be content as a whole or not at all is kept from even odds on', async (t) => {
+  const { tree } = parse('<p>a</p><p>b</p><p>c</p>');
+  const blocks = new Blocks(tree);
+  const weights = Float32Array.from([10, 5, 5]);
+  for (const [odd, isKept] of [
+    [0.4, 0],
+    [0.6, 1],
+  ] as const) {
+    const probabilities = Float32Array.from([0.9, odd, odd]);
+    const { dropped } = select(tree, { blocks, weights, forms: formsOf(3), probabilities, isArticle: false });
+    t.same(
+      Array.from(weights, (_, block) => 1 - (dropped[blocks.first[block] as number] as number)),
+      [1, isKept, isKept],
+    );
+  }
+});
+
 t.test('headings of kept text are kept, and in articles those without text are dropped', async (t) => {
   const { tree } = parse(`<h2>a</h2><p>${PROSE}</p><h2>b</h2><p>c</p>`);
   const blocks = new Blocks(tree);
