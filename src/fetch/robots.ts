@@ -2,12 +2,12 @@
 // when none of them waits any more.
 
 import { LRUCache } from 'lru-cache';
-import robotsParser from 'robots-parser';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import { NAME_NOT_FOUND } from './guard.ts';
 import { abortable } from './guarded-connector.ts';
+import { productOf, RobotsRules } from './robots-rules.ts';
 
 /** The response to a request for robots.txt. */
 export interface RobotsResponse {
@@ -19,10 +19,6 @@ export interface RobotsResponse {
 /** Fetches a robots.txt, following redirects. Rejects when there is no response, and with the reason of `signal`. */
 export type FetchRobots = (url: string, signal: AbortSignal) => Promise<RobotsResponse>;
 
-interface Rules {
-  isAllowed(url: string, userAgent: string): boolean | undefined;
-}
-
 /** Who asks, and until when. */
 export interface RobotsAsker {
   readonly userAgent: string;
@@ -31,9 +27,15 @@ export interface RobotsAsker {
   readonly signal: AbortSignal;
 }
 
+/** A file, and the agent whose rules are read from it. */
+interface RobotsFile {
+  readonly agent: string;
+  readonly url: string;
+}
+
 /** A request for a file, and the pages that wait for it. */
 interface RobotsRequest {
-  readonly rules: Promise<Rules>;
+  readonly rules: Promise<RobotsRules>;
   readonly left: AbortController;
   pages: number;
 }
@@ -49,23 +51,16 @@ const FAILURE_TTL_MS = 60_000;
 
 const MAX_ORIGINS = 1024;
 
-/** Matching a wildcard rule costs its length times that of the path; longer and further ones are ignored. */
-const MAX_WILDCARD_RULES = 200;
-const MAX_RULE = 512;
-
-/** A rule is kept once for each name of its group; further ones are ignored. With one name, all of the largest file are kept. */
-const MAX_KEPT_RULES = 50_000;
+/** Memory of all rules; those of a large file take 5 MB. */
+const MAX_BYTES = 33_554_432;
 
 const UNREACHABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['HR_FETCH_FAILED', 'HR_FETCH_TIMEOUT']);
 
-const ALL_ALLOWED: Rules = { isAllowed: () => true };
-const NONE_ALLOWED: Rules = { isAllowed: () => false };
-
-// The package's types declare a default export that it does not have.
-const parse = robotsParser as unknown as (url: string, text: string) => Rules;
+const NONE_ALLOWED = new RobotsRules('user-agent: *\ndisallow: /', '*');
 
 export class Robots {
-  readonly #cache: LRUCache<string, Rules>;
+  /** By `keyOf`. */
+  readonly #cache: LRUCache<string, RobotsRules>;
   readonly #requests = new Map<string, RobotsRequest>();
 
   readonly #shared: SharedCache | undefined;
@@ -74,19 +69,20 @@ export class Robots {
   constructor(clock: Clock, shared?: SharedCache) {
     this.#shared = shared;
     // The cache takes a time of 0 for none.
-    this.#cache = new LRUCache({ max: MAX_ORIGINS, ttlResolution: 0, perf: { now: () => clock.now() + 1 } });
+    const limits = { max: MAX_ORIGINS, maxSize: MAX_BYTES, sizeCalculation: ({ bytes }: RobotsRules) => bytes };
+    this.#cache = new LRUCache({ ...limits, ttlResolution: 0, perf: { now: () => clock.now() + 1 } });
   }
 
   /** Rejects with `HR_FETCH_ROBOTS` when the page may not be fetched, and with the reason of the signal. */
   async admit(url: URL, asker: RobotsAsker, fetchRobots: FetchRobots): Promise<void> {
-    const rules = this.#cache.get(url.origin) ?? (await this.#request(url.origin, asker, fetchRobots));
-    if (rules.isAllowed(url.href, asker.userAgent) === false)
-      throw new HeadraceError('HR_FETCH_ROBOTS', { subject: url.host });
+    const file = { agent: productOf(asker.userAgent), url: `${url.origin}/robots.txt` };
+    const rules = this.#cache.get(keyOf(file)) ?? (await this.#request(file, asker, fetchRobots));
+    if (!rules.allows(url)) throw new HeadraceError('HR_FETCH_ROBOTS', { subject: url.host });
   }
 
-  async #request(origin: string, { account, signal }: RobotsAsker, fetchRobots: FetchRobots): Promise<Rules> {
-    const key = `${account} ${origin}`;
-    const request = this.#requests.get(key) ?? this.#begin(origin, fetchRobots);
+  async #request(file: RobotsFile, { account, signal }: RobotsAsker, fetchRobots: FetchRobots): Promise<RobotsRules> {
+    const key = `${account} ${keyOf(file)}`;
+    const request = this.#requests.get(key) ?? this.#begin(file, fetchRobots);
     this.#requests.set(key, request);
     request.pages++;
     try {
@@ -99,28 +95,28 @@ export class Robots {
     }
   }
 
-  #begin(origin: string, fetchRobots: FetchRobots): RobotsRequest {
+  #begin(file: RobotsFile, fetchRobots: FetchRobots): RobotsRequest {
     const left = new AbortController();
-    const rules = this.#load(origin, (url) => fetchRobots(url, left.signal));
+    const rules = this.#load(file, (url) => fetchRobots(url, left.signal));
     // When all pages have left, nobody hears how it ends.
     rules.catch(() => undefined);
     return { rules, left, pages: 0 };
   }
 
-  async #load(origin: string, fetchRobots: (url: string) => Promise<RobotsResponse>): Promise<Rules> {
-    const url = `${origin}/robots.txt`;
+  async #load(file: RobotsFile, fetchRobots: (url: string) => Promise<RobotsResponse>): Promise<RobotsRules> {
+    const { agent, url } = file;
     const key = this.#shared?.isOn === true ? sharedKey(['robots', url]) : null;
     const found = key === null ? null : await this.#find(key);
     if (found !== null) {
-      const rules = rulesOf(url, found.response);
-      this.#cache.set(origin, rules, { ttl: Math.min(found.remainingMs, TTL_MS) });
+      const rules = rulesOf(found.response, agent);
+      this.#cache.set(keyOf(file), rules, { ttl: Math.min(found.remainingMs, TTL_MS) });
       return rules;
     }
     // Section 2.3.1.4: no response or a server error disallows everything.
     const response = await fetchRobots(url).catch(nullIfUnreachable);
     const isFailure = response === null || response.status >= 500;
-    const rules = isFailure ? NONE_ALLOWED : rulesOf(url, response);
-    this.#cache.set(origin, rules, { ttl: isFailure ? FAILURE_TTL_MS : TTL_MS });
+    const rules = isFailure ? NONE_ALLOWED : rulesOf(response, agent);
+    this.#cache.set(keyOf(file), rules, { ttl: isFailure ? FAILURE_TTL_MS : TTL_MS });
     // A failure may be one of the way from this gateway to the server.
     if (!isFailure && key !== null) this.#shared?.set('robots', key, entryOf(response), TTL_MS, '');
     return rules;
@@ -134,6 +130,10 @@ export class Robots {
       );
     });
   }
+}
+
+function keyOf({ agent, url }: RobotsFile): string {
+  return `${agent} ${url}`;
 }
 
 /** A response as it is shared: its status in two bytes, then its body. */
@@ -157,30 +157,7 @@ function nullIfUnreachable(error: unknown): null {
 }
 
 /** Section 2.3.1.3: an unavailable file allows everything. */
-function rulesOf(url: string, { bytes, status }: RobotsResponse): Rules {
-  if (status < 200 || status >= 300) return ALL_ALLOWED;
-  let wildcards = 0;
-  const lines = new TextDecoder()
-    .decode(bytes)
-    .split(/\r\n|\r|\n/)
-    .filter((line) => line.length <= MAX_RULE && (!line.includes('*', 12) || ++wildcards <= MAX_WILDCARD_RULES));
-  return parse(url, withinRules(lines).join('\n'));
-}
-
-/** The lines up to `MAX_KEPT_RULES`. */
-function withinRules(lines: readonly string[]): string[] {
-  let names = 0;
-  let isAfterName = false;
-  let kept = 0;
-  return lines.filter((line) => {
-    const [text = ''] = line.split('#', 1);
-    const colon = text.indexOf(':');
-    const field = colon === -1 ? '' : text.slice(0, colon).trim().toLowerCase();
-    if (field === '') return false;
-    const isName = field === 'user-agent';
-    if (isName) names = isAfterName ? names + 1 : 1;
-    else kept += names;
-    isAfterName = isName;
-    return isName || kept <= MAX_KEPT_RULES;
-  });
+function rulesOf({ bytes, status }: RobotsResponse, agent: string): RobotsRules {
+  const isRules = status >= 200 && status < 300;
+  return new RobotsRules(isRules ? new TextDecoder().decode(bytes) : '', agent);
 }

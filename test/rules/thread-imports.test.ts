@@ -29,16 +29,7 @@ t.test(
     const loaded = loadedBy('workers/ingress.js');
     t.ok(loaded.has('src/gateway/data-plane.js'));
     t.ok(loaded.has('msgpackr'));
-    const packages = [
-      'undici',
-      'piscina',
-      'pg',
-      '@redis/client',
-      '@noble/curves/secp256k1.js',
-      'robots-parser',
-      'unpdf',
-      'yaml',
-    ];
+    const packages = ['undici', 'piscina', 'pg', '@redis/client', '@noble/curves/secp256k1.js', 'unpdf', 'yaml'];
     const files = [
       'src/billing/main-thread.js',
       'src/billing/ledger/open-ledger.js',
