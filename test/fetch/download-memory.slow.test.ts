@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { brotliCompressSync, constants, gzipSync, zstdCompressSync } from 'node:zlib';
 import t from 'tap';
 import { fetchSettings, page, rawSite, site } from '../support/site.ts';
+import type { PdfBombsReport } from './fixtures/pdf-bombs.ts';
 import type { StormOrder, StormReport } from './fixtures/storm.ts';
 
 const MAX_GROWN_BYTES = 768 * 1024 * 1024;
@@ -62,4 +63,12 @@ t.test('200 hostile downloads at once end in their errors within bounded memory'
     'HR_FETCH_FAILED head too large': EACH,
   });
   t.ok(grownBytes < MAX_GROWN_BYTES, `${Math.round(grownBytes / 1_048_576)} MiB`);
+});
+
+t.test('PDFs that end their threads leave no memory behind', async (t) => {
+  const script = fileURLToPath(new URL('fixtures/pdf-bombs.js', import.meta.url));
+  const { stdout } = await promisify(execFile)(process.execPath, [script], { env: { UV_THREADPOOL_SIZE: '32' } });
+  const { firstBytes, lastBytes, outcomes } = JSON.parse(stdout) as PdfBombsReport;
+  t.same([...new Set(outcomes)], ['needed too much memory']);
+  t.ok(lastBytes - firstBytes < 512 * 1024 * 1024, `${firstBytes} ${lastBytes}`);
 });
