@@ -62,6 +62,9 @@ const KEEP_ALIVE_MS = 65_000;
 /** Time limit for head and body of a request. */
 const REQUEST_MS = 10_000;
 
+/** Time limit for a client to take an answer: one that reads nothing would keep its place. */
+const ANSWER_MS = 30_000;
+
 const MAX_BODY_BYTES = 64 * 1024;
 
 /** Time beyond the deadline for the last answers, when the worker closes. */
@@ -253,6 +256,8 @@ class ServingWorker implements SearchWorker {
     const length = { 'content-type': contentType, 'content-length': Buffer.byteLength(body) };
     res.writeHead(status, { ...length, ...closing, ...headers });
     res.end(body);
+    const timer = this.#clock.setTimeout(() => res.destroy(), ANSWER_MS);
+    res.once('close', () => this.#clock.clearTimeout(timer));
   }
 }
 

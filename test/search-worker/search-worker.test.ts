@@ -174,6 +174,28 @@ t.test('a client that leaves while it sends its body leaves nothing behind', asy
   t.equal(b.service.asked.length, 0);
 });
 
+t.test('a client that does not read its answers leaves nothing behind', async (t) => {
+  const clock = createManualClock();
+  const url = `https://a.example/${'a'.repeat(8000)}`;
+  const results = Array.from({ length: 100 }, (_, at) => ({ title: 'Weir', url: `${url}${at}`, content: '' }));
+  const b = await startWorker(t, (_, response) => response.end(JSON.stringify({ results })), { clock });
+  const socket = connect(Number(new URL(b.url).port), '127.0.0.1').pause();
+  const body = '{"query":"x","max_results":100}';
+  // Beyond what the system takes.
+  socket.write(`POST /search HTTP/1.1\r\nhost: x\r\ncontent-length: ${body.length}\r\n\r\n${body}`.repeat(50));
+  let before = -1;
+  let looks = 0;
+  await until('no answer goes on', async () => {
+    const { answered, in_flight: running } = (await b.health()).body as Record<string, number>;
+    looks = answered === before && (running as number) > 0 ? looks + 1 : 0;
+    before = answered as number;
+    return looks === 20;
+  });
+  clock.advance(30_000);
+  await idle(b);
+  socket.destroy();
+});
+
 t.test('refuses a type its engine does not have', async (t) => {
   const b = await startWorker(t, finds, { kind: 'brave', engine: { apiKey: 'key', url: 'http://127.0.0.1:9' } });
   const answer = await b.ask({ json: { query: 'x', search_type: 'academic' } });
