@@ -107,6 +107,9 @@ const NO_STORE = /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i;
 
 const ANY = /(?:^|[\s,])\*(?:$|[\s,])/;
 
+/** Beside the body, on the wire: heads, and the framing of usual chunks. */
+const MORE_WIRE_BYTES = 1_048_576;
+
 /** Longer validators are not kept. */
 const MAX_VALIDATOR = 512;
 
@@ -247,12 +250,13 @@ class PageDownloader implements Downloader {
   }
 
   #open(settings: Settings['fetch']): Generation {
-    const { allow, connectTimeoutMs, deny, firstByteTimeoutMs, perHost, ports } = settings;
+    const { allow, connectTimeoutMs, deny, firstByteTimeoutMs, maxBytes, perHost, ports } = settings;
     const { ca, clock, lookup } = this.#deps;
     const guard = createGuard({ allow, deny, ports, clock, ...(lookup === undefined ? {} : { lookup }) });
     const timeouts = { timeoutMs: connectTimeoutMs, firstByteTimeoutMs };
     const trust = ca === undefined ? {} : { ca };
-    const client = new GuardedClient({ guard, clock, ...timeouts, connections: perHost, ...trust });
+    const limits = { maxWireBytes: 2 * maxBytes + MORE_WIRE_BYTES, connections: perHost };
+    const client = new GuardedClient({ guard, clock, ...timeouts, ...limits, ...trust });
     const generation = { settings, guard, client, transfers: 0 };
     this.#generations.add(generation);
     return generation;

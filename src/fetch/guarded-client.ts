@@ -5,10 +5,13 @@ import { Agent, type Dispatcher } from 'undici';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { type ConnectorOptions, GuardedConnector, type Target } from './guarded-connector.ts';
+import { readingResponses } from './response-bytes.ts';
 
 export interface GuardedClientOptions extends ConnectorOptions {
   /** Longest wait for the response head once the request is sent, in milliseconds. */
   readonly firstByteTimeoutMs: number;
+  /** Longest response as on the wire, with its heads and framing. Longer ones fail with `HR_FETCH_TOO_LARGE`. */
+  readonly maxWireBytes: number;
   /** Most connections to one origin. */
   readonly connections: number;
 }
@@ -60,7 +63,7 @@ export class GuardedClient {
       bodyTimeout: 0,
       connect: (target, callback) => {
         this.#connector.connect(target, this.#waiting.get(originOf(target))?.connecting.signal).then(
-          (socket) => callback(null, socket),
+          (socket) => callback(null, readingResponses(socket, options.maxWireBytes)),
           (error: Error) => callback(error, null),
         );
       },

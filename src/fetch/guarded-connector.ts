@@ -5,7 +5,6 @@ import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Clock } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
-import { readingContinue } from './continue-status.ts';
 import { type Guard, isSameAddress, portOf } from './guard.ts';
 
 /** What undici passes. `hostname` without brackets, `port` empty for the default of the protocol. */
@@ -56,7 +55,7 @@ export class GuardedConnector {
       const ofFamily = (family: number): string[] => all.filter((address) => isIP(address) === family);
       const addresses = [4, 6].flatMap((family) => ofFamily(family).slice(0, MAX_ADDRESSES));
       const plain = await open(target, addresses, ended.signal);
-      return readingContinue(target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain);
+      return target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain;
     } finally {
       clock.clearTimeout(timer);
       this.#closing.signal.removeEventListener('abort', end);

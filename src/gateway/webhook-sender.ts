@@ -43,6 +43,9 @@ const OPEN_PAYMENT_MS = 60_000;
 /** Deliveries to one endpoint at once. */
 const CONCURRENCY = 4;
 
+/** Of an answer as on the wire. Nothing of it counts but its status. */
+const MAX_ANSWER_BYTES = 1_048_576;
+
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
@@ -144,6 +147,7 @@ export class WebhookSender {
       clock,
       timeoutMs,
       firstByteTimeoutMs: timeoutMs,
+      maxWireBytes: MAX_ANSWER_BYTES,
       // Endpoints may have one origin: those that do not answer must not keep others waiting for a connection.
       connections: CONCURRENCY * Math.max(ports.length, 1),
     });

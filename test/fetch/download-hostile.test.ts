@@ -278,6 +278,27 @@ t.test('100 Continue is read over, however it comes, on every request of a conne
   t.equal(web.connections(), 1);
 });
 
+t.test('an answer is bounded as on the wire, whatever its framing', async (t) => {
+  const extension = Buffer.alloc(65_536, 'a');
+  const web = await rawSite(t, (socket, path) => {
+    const head = `${HEAD}Transfer-Encoding: chunked\r\n\r\n`;
+    if (path === '/small') {
+      socket.write(`${head}${'1;name=value\r\na\r\n'.repeat(50_000)}0\r\n\r\n`);
+      return;
+    }
+    socket.write(`${head}1;`);
+    const more = (): void => {
+      while (!socket.destroyed && socket.write(extension));
+    };
+    socket.on('drain', more);
+    more();
+  });
+  const from = downloader(t, { ports: [web.port], maxBytes: 100_000 });
+  t.equal(await outcome(get(from, `${web.origin}/endless`)), 'HR_FETCH_TOO_LARGE 1248576');
+  for (const _ of [1, 2, 3]) t.equal((await outcome(get(from, `${web.origin}/small`))).length, 50_000);
+  t.equal(web.connections(), 2, 'answers are counted apart');
+});
+
 t.test('the body of a redirect is not awaited', async (t) => {
   const web = await site(t, { '/page': page('<p>there') });
   const endless = await rawSite(t, (socket) => {

@@ -1,7 +1,9 @@
-// Lets undici read `100 Continue`: it takes one that it has not asked for as a broken answer, where a client has to read over it (RFC 9110
-// §15.2). It reads its sockets by `read` and reads over other interim answers, so the status is changed to that of one on the way.
+// What undici reads of a connection, by `read`. Lets it read `100 Continue`: it takes one that it has not asked for as a broken answer, where
+// a client has to read over it (RFC 9110 §15.2). It reads over other interim answers, so the status is changed to that of one on the way.
+// Bounds responses as on the wire: undici reads chunk extensions without end.
 
 import type { Socket } from 'node:net';
+import { HeadraceError } from '../errors.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -47,21 +49,32 @@ class Heads {
   }
 }
 
-/** The socket, on which requests follow one another: each is written whole before its response is read. */
-export function readingContinue<S extends Socket>(socket: S): S {
+/**
+ * The socket, on which requests follow one another: each is written whole before its response is read. A response of more than `maxBytes`
+ * ends it with `HR_FETCH_TOO_LARGE`.
+ */
+export function readingResponses<S extends Socket>(socket: S, maxBytes: number): S {
   const heads = new Heads();
+  let length = 0;
   const read = socket.read.bind(socket);
   const write = socket.write.bind(socket) as (...args: unknown[]) => boolean;
-  const readHeads = (size?: number): Buffer | null => {
+  const readResponse = (size?: number): Buffer | null => {
     const bytes = read(size) as Buffer | null;
-    if (bytes !== null) heads.pass(bytes);
+    if (bytes === null) return null;
+    length += bytes.byteLength;
+    if (length > maxBytes) {
+      socket.destroy(new HeadraceError('HR_FETCH_TOO_LARGE', { subject: String(maxBytes) }));
+      return null;
+    }
+    heads.pass(bytes);
     return bytes;
   };
   const writeRequest = (...args: unknown[]): boolean => {
     heads.begin();
+    length = 0;
     return write(...args);
   };
-  socket.read = readHeads;
+  socket.read = readResponse;
   socket.write = writeRequest as S['write'];
   return socket;
 }
