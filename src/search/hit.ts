@@ -55,7 +55,7 @@ function webUrl(value: unknown): string | undefined {
   const given = value.trim();
   const parsed = httpUrl(given);
   if (parsed === null) return undefined;
-  return /^https?:\/\/[^/\\]/i.test(given) && !/[\s\p{Cc}\p{Cs}]/u.test(given) ? given : parsed.href;
+  return /^https?:\/\/[^/\\]/i.test(given) && !/[\s\p{C}]/u.test(given) ? given : parsed.href;
 }
 
 /** A hit of these fields; undefined without a URL that a client could open. A missing title becomes the URL. */

@@ -128,3 +128,9 @@ t.test('fields of a scholarly work are normalised and bounded', async (t) => {
   t.strictSame(work({ citations: 1, publishedAt: '2019-05' }), { citations: 1, year: 2019, publishedAt: '2019-05' });
   for (const year of [0, 12_345, '20', 2020.5, null]) t.strictSame(work({ citations: 1, year }), { citations: 1 });
 });
+
+t.test('a URL with characters that are invisible or turn the text is written with escapes', async (t) => {
+  t.equal(hit({ url: 'https://a.example/\u202egpj.exe' })?.url, 'https://a.example/%E2%80%AEgpj.exe');
+  t.equal(hit({ url: 'https://a.example/\u200bx' })?.url, 'https://a.example/%E2%80%8Bx');
+  t.equal(hit({ url: 'https://a.example/tür' })?.url, 'https://a.example/tür');
+});
