@@ -7,10 +7,10 @@ import * as zlib from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { abortable } from '../net/abortable.ts';
 import { GZIP_TRAILER_BYTES, gzipHeadBytes, MAX_GZIP_HEAD_BYTES, MAX_GZIP_MEMBERS } from '../net/gzip.ts';
 import { TurnQueue } from '../routing/index.ts';
 import { GrowingBytes, type GuardedResponse } from './guarded-client.ts';
-import { abortable } from './guarded-connector.ts';
 import { isSkippable, MAGIC_BYTES, ZstdFrame } from './zstd-frame.ts';
 
 /** Collected of every body before a limit applies. Nearly all pages are smaller on the wire. */

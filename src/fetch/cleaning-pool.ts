@@ -45,8 +45,6 @@ const HEAP_LIMIT_MB = 8192;
 /** Bytes that queued pages of a lane may hold. */
 const QUEUE_BYTES = 128 * 1024 * 1024;
 
-const ANY = (): boolean => true;
-
 /** A page with the version of its content. */
 export interface CleanedPage extends CleanPage {
   /** Equal for equal contents. */
@@ -233,7 +231,7 @@ class Lane implements CleaningPool {
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (let next = this.#queue.peek(ANY); next !== null; next = this.#queue.peek(ANY))
+    for (let next = this.#queue.peek(); next !== null; next = this.#queue.peek())
       this.#queue.take(next).reject(new HeadraceError('HR_DRAINING'));
     await Promise.all(Array.from(this.#generations, (generation) => this.#drain(generation)));
   }

@@ -6,6 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { type Clock, systemEpochMs } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
+import { abortable } from '../net/abortable.ts';
 import type { Lookup } from '../net/name-cache.ts';
 import type { SharedCache } from '../net/shared-cache.ts';
 import { ACCEPTED_CODINGS, BodyReader } from './body-reader.ts';
@@ -13,7 +14,6 @@ import { CHALLENGE_BYTES, isChallengeHead, isChallengePage } from './challenge.t
 import { Cookies } from './cookies.ts';
 import { createGuard, type Guard } from './guard.ts';
 import { GuardedClient, type GuardedResponse } from './guarded-client.ts';
-import { abortable } from './guarded-connector.ts';
 import { type HostCounts, HostLimits, type Release } from './host-limits.ts';
 import { declaredType, mediaTypeOf, refuseByHeader } from './media-type.ts';
 import type { PageTrace } from './page-trace.ts';

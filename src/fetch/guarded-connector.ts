@@ -5,6 +5,7 @@ import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Clock } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
+import { abortable } from '../net/abortable.ts';
 import { type Guard, isSameAddress, portOf } from './guard.ts';
 
 /** What undici passes. `hostname` without brackets, `port` empty for the default of the protocol. */
@@ -129,15 +130,5 @@ function ready<S extends Socket>(socket: S, event: string, signal: AbortSignal, 
     socket.once(event, succeed).once('error', failed).once('close', failed);
     signal.addEventListener('abort', abort, { once: true });
     if (signal.aborted) abort();
-  });
-}
-
-/** Rejects with the reason of `signal` when that fires first: for promises that ignore an AbortSignal. */
-export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) abort();
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
   });
 }

@@ -4,9 +4,9 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../actor/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
+import { abortable } from '../net/abortable.ts';
 import { type SharedCache, sharedKey } from '../net/shared-cache.ts';
 import { NAME_NOT_FOUND } from './guard.ts';
-import { abortable } from './guarded-connector.ts';
 import { productOf, RobotsRules } from './robots-rules.ts';
 
 /** The response to a request for robots.txt. */

@@ -154,8 +154,8 @@ export class FairQueue<T> {
     return true;
   }
 
-  /** The next item of those that fit, of each flow the first one; null of none. The flow that came first wins a tie. */
-  peek(fits: (item: T) => boolean): FairEntry<T> | null {
+  /** The next item of those that fit, by default of all, of each flow the first one; null of none. The flow that came first wins a tie. */
+  peek(fits: (item: T) => boolean = () => true): FairEntry<T> | null {
     let best: FairEntry<T> | null = null;
     let bestTag = Infinity;
     for (const { first } of this.#flows.values()) {

@@ -3,6 +3,7 @@
 // do. The engine is judged by the first request of a search: how many pages a client asks for is not its fault.
 
 import type { Clock } from '../actor/index.ts';
+import { abortable } from '../net/abortable.ts';
 import { TooLongError } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
 import { type FairEntry, FairQueue, RememberedTime } from '../routing/index.ts';
@@ -194,7 +195,7 @@ export class EngineClient {
   ended(): void {
     this.#running--;
     while (this.#running < this.spec.concurrency) {
-      const entry = this.#waiting.peek(anyone);
+      const entry = this.#waiting.peek();
       if (entry === null) return;
       const call = this.#waiting.take(entry);
       call.entry = null;
@@ -425,7 +426,7 @@ export class EngineCall {
     const { ready } = engine;
     return ready === undefined
       ? this.#searchWith(engine, signal)
-      : untilAborted(ready, signal).then(() => this.#searchWith(engine, signal));
+      : abortable(signal, ready).then(() => this.#searchWith(engine, signal));
   }
 
   #searchWith(engine: Engine, signal: AbortSignal): Promise<Found> {
@@ -436,7 +437,7 @@ export class EngineCall {
     const sentMs = this.#client.deps.clock.now();
     let hits: unknown;
     try {
-      hits = await untilAborted(engine.search(this.#plan?.query ?? this.#query, signal), signal);
+      hits = await abortable(signal, engine.search(this.#plan?.query ?? this.#query, signal));
     } catch (error) {
       throw this.#unlessAborted(signal, error, sentMs);
     }
@@ -583,18 +584,6 @@ function transportError(cause: unknown): CallError {
     : new CallError('connection failed', 'connection', { cause });
 }
 
-/** Settles as `work` does, or rejects with the reason of `signal` when that fires first: not all work heeds its signal. */
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', leave, { once: true });
-    if (signal.aborted) leave();
-    void Promise.resolve(work)
-      .then(resolve, reject)
-      .finally(() => signal.removeEventListener('abort', leave));
-  });
-}
-
 function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason as Error);
@@ -608,10 +597,6 @@ function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
     };
     signal.addEventListener('abort', leave, { once: true });
   });
-}
-
-function anyone(): boolean {
-  return true;
 }
 
 /** Requests that the 95th percentile is taken from, and how many it needs. */

@@ -112,7 +112,7 @@ export class RateQueue {
         this.#timer = clock.setTimeout(() => this.#serve(), pauseMs);
         return;
       }
-      const waiter = this.#waiting.take(this.#waiting.peek(anyone) as FairEntry<Waiter>);
+      const waiter = this.#waiting.take(this.#waiting.peek() as FairEntry<Waiter>);
       waiter.entry = null;
       waiter.answer(true);
     }
@@ -122,8 +122,4 @@ export class RateQueue {
     if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer);
     this.#timer = null;
   }
-}
-
-function anyone(): boolean {
-  return true;
 }

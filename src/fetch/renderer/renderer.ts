@@ -9,7 +9,7 @@ import { type Place, TurnQueue, type TurnLimits } from '../../routing/index.ts';
 import type { RendererNumbers } from '../../telemetry/page-metrics.ts';
 import { isChallengePage } from '../challenge.ts';
 import type { Visit } from '../download.ts';
-import { abortable } from '../guarded-connector.ts';
+import { abortable } from '../../net/abortable.ts';
 import { Browser } from './browser.ts';
 import { DevToolsError } from './devtools.ts';
 import { GuardingProxy, type PageProxy } from './guarding-proxy.ts';
