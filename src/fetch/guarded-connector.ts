@@ -24,9 +24,6 @@ export interface ConnectorOptions {
   readonly ca?: string;
 }
 
-/** Addresses of each family that are tried. A name may have thousands, of hosts that have nothing to do with it. */
-const MAX_ADDRESSES = 8;
-
 export class GuardedConnector {
   readonly #options: ConnectorOptions;
   /** Aborts connection attempts. */
@@ -52,9 +49,7 @@ export class GuardedConnector {
     if (this.#closing.signal.aborted) end();
     else if (signal?.aborted === true) left();
     try {
-      const all = await abortable(ended.signal, guard.resolve(target.hostname, ended.signal));
-      const ofFamily = (family: number): string[] => all.filter((address) => isIP(address) === family);
-      const addresses = [4, 6].flatMap((family) => ofFamily(family).slice(0, MAX_ADDRESSES));
+      const addresses = await abortable(ended.signal, guard.resolve(target.hostname, ended.signal));
       const plain = await open(target, addresses, ended.signal);
       return target.protocol === 'https:' ? await this.#secure(plain, target, ended.signal) : plain;
     } finally {

@@ -20,6 +20,8 @@ const TRIES = 2;
 const LOOKUP_MS = 5000;
 /** Wait for the addresses of the other family when one has come (RFC 8305 §3 waits 50 ms). */
 const OTHER_FAMILY_MS = 100;
+/** Addresses of each family that count. A name may have thousands, of hosts that have nothing to do with it: each would be checked and tried. */
+const MAX_ADDRESSES = 8;
 /** Channels that are kept for later lookups. */
 const IDLE_CHANNELS = 32;
 
@@ -37,7 +39,7 @@ export class NameResolver {
   }
 
   /**
-   * All addresses of a name, IPv4 first. Rejects with an error whose `code` is one of `node:dns`: `ENOTFOUND` or `ENODATA` when there is
+   * The addresses of a name, IPv4 first, at most eight of each family. Rejects with an error whose `code` is one of `node:dns`: `ENOTFOUND` or `ENODATA` when there is
    * none, `ETIMEOUT` after 5 s, `ECANCELLED` when `signal` fires.
    */
   async resolve(hostname: string, signal?: AbortSignal): Promise<readonly string[]> {
@@ -99,7 +101,7 @@ class Query {
 
   answer(family: 0 | 1, error: NodeJS.ErrnoException | null, addresses: readonly string[] | undefined): void {
     this.#unanswered--;
-    if (addresses !== undefined) this.#addresses[family] = addresses;
+    if (addresses !== undefined) this.#addresses[family] = addresses.slice(0, MAX_ADDRESSES);
     // That a name server is silent says more than that there is no address of the other family.
     if (error !== null && (this.#error === null || isAbsent(this.#error))) this.#error = error;
     if (this.#unanswered === 0) {

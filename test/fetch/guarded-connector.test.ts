@@ -26,16 +26,6 @@ t.test('tries the checked addresses in turn', async (t) => {
   socket.destroy();
 });
 
-t.test('of a name with many addresses a few are tried', async (t) => {
-  const web = await site(t, {}, '127.0.0.1');
-  const many = Array.from({ length: 200 }, (_, at) => `127.0.1.${at + 1}`);
-  const guard = createGuard({ allow: ['127.0.0.0/8', '::1'], ports: [], lookup: async () => [...many, '::1'] });
-  const connecting = connectorTo(guard).connect({ hostname: 'a.test', protocol: 'http:', port: String(web.port) });
-  const { cause } = (await connecting.catch((error: unknown) => error)) as { cause: AggregateError };
-  const tried = cause.errors.map((error) => (error as { address: string }).address);
-  t.same(tried.toSorted(), [...many.slice(0, 8), '::1'].toSorted());
-});
-
 t.test('a server without TLS is a failure', async (t) => {
   const web = await site(t, {});
   const guard = createGuard({ allow: ['127.0.0.1'], ports: [], lookup: async () => ['127.0.0.1'] });

@@ -20,6 +20,13 @@ t.test('the addresses of both families, IPv4 first', async (t) => {
   await t.rejects(lookup('none.test'), { code: 'ENODATA' });
 });
 
+t.test('of a name with many addresses the first eight of each family count', async (t) => {
+  const fours = Array.from({ length: 20 }, (_, at) => `93.184.216.${at + 1}`);
+  const sixes = Array.from({ length: 10 }, (_, at) => `2606:4700::${at + 1}`);
+  const { lookup } = await nameServer(t, () => [...fours, ...sixes]);
+  t.same(await lookup('many.test'), [...fours.slice(0, 8), ...sixes.slice(0, 8)]);
+});
+
 t.test('search domains and the hosts file do not count', async (t) => {
   const { asked, lookup } = await nameServer(t, () => []);
   await t.rejects(lookup('localhost'), { code: 'ENODATA' });
