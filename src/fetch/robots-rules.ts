@@ -55,22 +55,23 @@ function rulesFor(agent: string, text: string): readonly Rule[] {
   const common: Rule[] = [];
   /** The lists that the group under way belongs to. */
   let group = new Set<Rule[]>();
-  let isAfterName = false;
+  let hasRules = false;
   for (const line of text.split(/\r\n|\r|\n/)) {
     const [statement = ''] = line.split('#', 1);
     const colon = statement.indexOf(':');
     const field = statement.slice(0, Math.max(colon, 0)).trim().toLowerCase();
-    if (field === '') continue;
     const value = statement.slice(colon + 1).trim();
     if (field === 'user-agent') {
-      if (!isAfterName) group = new Set();
+      if (hasRules) group = new Set();
+      hasRules = false;
       const name = productOf(value);
       if (name === agent) group.add((own ??= []));
       else if (name === '*') group.add(common);
-    } else if ((field === 'allow' || field === 'disallow') && value !== '' && value.length <= MAX_PATTERN) {
+    } else if (field === 'allow' || field === 'disallow') {
+      hasRules = true;
+      if (value === '' || value.length > MAX_PATTERN) continue;
       for (const rules of group) rules.push({ pattern: encoded(value), isAllowed: field === 'allow' });
     }
-    isAfterName = field === 'user-agent';
   }
   return own ?? common;
 }

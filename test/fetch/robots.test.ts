@@ -144,6 +144,8 @@ t.test('rules match as RFC 9309 says', async (t) => {
   ] as const)
     t.equal(await by(groups, path), answer);
   t.equal(await by('User-agent: headrace\nDisallow:\nUser-agent: *\nDisallow: /', '/a'), 'ok', 'a group without rules');
+  const delayed = 'User-agent: headrace\nCrawl-delay: 9\nUser-agent: x\nSitemap: /s\nDisallow: /a\n';
+  t.equal(await by(delayed, '/a'), REFUSED, 'other lines do not end a group');
 });
 
 t.test('the downloader fetches robots.txt through the guard, for every hop', async (t) => {
