@@ -89,7 +89,7 @@ const GOALS = [
     of: ({ cpuUs }) => (cpuUs === null ? null : scaled(cpuUs, 1 / 1000)),
   },
   ...['1 cleaner', '2 cleaners'].map((name) => ({
-    text: `Chats beside a storm of page fetches, ${name}: growth of p99`,
+    text: `Chats beside a storm of page fetches, ${name}: growth of p99 beyond direct chats`,
     unit: 'ms',
     limit: 2,
     peerIn: named('chats beside pages', name),
