@@ -131,8 +131,8 @@ export class AccountRoutes {
     }
     const rows = value as readonly never[];
     const next = nextCursor(list, rows, fields);
-    // Formats that are rows alone have the cursor in a header.
-    const headers = next === null ? PRIVATE : { ...PRIVATE, 'x-next-cursor': next };
+    // Formats that are rows alone have the cursor in a header, which has no other characters than Latin-1.
+    const headers = next === null ? PRIVATE : { ...PRIVATE, 'x-next-cursor': encodeURIComponent(next) };
     if (format === 'csv') {
       respond(res, 200, 'text/csv; charset=utf-8; header=present', printCsv(list.columns(fields), rows), headers);
     } else if (format === 'jsonl') {

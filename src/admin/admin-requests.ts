@@ -192,6 +192,8 @@ class FieldReader {
 }
 
 const NAME_WORDS = '1 to 128 characters without blanks';
+/** Of webhooks in the configuration, which are chosen freely. */
+const ENDPOINT_WORDS = 'the name of an endpoint';
 
 function nameOf(text: string): string | undefined {
   return text.isWellFormed() && NAME.test(text) ? text : undefined;
@@ -389,7 +391,8 @@ export function readHistoryQuery(account: string, fields: Fields): HistoryQuery 
 
 const CURSOR_WORDS = 'the value of next from the page before';
 
-function cursorOf(text: string): string | undefined {
+/** Any text that both stores can hold: a cursor, or a name of the configuration. */
+function storableText(text: string): string | undefined {
   return text.length > 0 && text.length <= 2048 && text.isWellFormed() && !text.includes('\0') ? text : undefined;
 }
 
@@ -407,7 +410,7 @@ function readPage<Place>(
 export function readAccountQuery(fields: Fields): PageQuery & { readonly organisation?: string } {
   const reader = new FieldReader(fields, 'query', ['organisation', 'limit', 'cursor']);
   const organisation = reader.text('organisation', NAME_WORDS, nameOf);
-  return reader.end({ ...readPage(reader, cursorOf), ...given({ organisation }) });
+  return reader.end({ ...readPage(reader, storableText), ...given({ organisation }) });
 }
 
 /** A date, or the beginning of a day in UTC. */
@@ -439,7 +442,7 @@ function readNames<Name extends string>(reader: FieldReader, ...names: readonly 
 /** Fields: account, key, model, from, to, limit, cursor. */
 export function readRequestQuery(fields: Fields): RequestRecordQuery {
   const reader = new FieldReader(fields, 'query', ['account', 'key', 'model', 'from', 'to', 'limit', 'cursor']);
-  const { after, limit } = readPage(reader, cursorOf);
+  const { after, limit } = readPage(reader, storableText);
   const filters = { ...readNames(reader, 'account', 'key', 'model'), ...readDates(reader) };
   return reader.end({ ...filters, ...given({ limit, before: after }) });
 }
@@ -510,9 +513,10 @@ const DELIVERY_STATES = ['pending', 'delivered', 'failed'] as const;
 /** Fields: endpoint, state, limit, cursor. */
 export function readDeliveryQuery(fields: Fields): WebhookDeliveryQuery {
   const reader = new FieldReader(fields, 'query', ['endpoint', 'state', 'limit', 'cursor']);
-  const { after, limit } = readPage(reader, cursorOf);
+  const { after, limit } = readPage(reader, storableText);
   const state = reader.text('state', ...oneOf(DELIVERY_STATES));
-  return reader.end({ ...readNames(reader, 'endpoint'), ...given({ state, limit, before: after }) });
+  const endpoint = reader.text('endpoint', ENDPOINT_WORDS, storableText);
+  return reader.end(given({ endpoint, state, limit, before: after }));
 }
 
 const PAYMENT_STATES: readonly PaymentState[] = ['reserved', 'submitted', 'settled', 'failed'];
@@ -560,14 +564,14 @@ export function readPaymentDecision(fields: Fields): PaymentDecision {
 /** Fields: endpoint. */
 export function readRedelivery(fields: Fields): string {
   const reader = new FieldReader(fields, 'body', ['endpoint']);
-  return reader.end(reader.required('endpoint', NAME_WORDS, nameOf) ?? '');
+  return reader.end(reader.required('endpoint', ENDPOINT_WORDS, storableText) ?? '');
 }
 
 /** `account`: whose keys are meant; all of them when absent. Fields: account, limit, cursor. */
 export function readKeyQuery(fields: Fields): { readonly account: string | undefined; readonly page: PageQuery } {
   const reader = new FieldReader(fields, 'query', ['account', 'limit', 'cursor']);
   const account = reader.text('account', NAME_WORDS, nameOf);
-  return reader.end({ account, page: readPage(reader, cursorOf) });
+  return reader.end({ account, page: readPage(reader, storableText) });
 }
 
 /** Fields: full. */

@@ -126,6 +126,7 @@ export class Gauges {
 
   /** Forgets CRNs that are no more. */
   keep(urls: ReadonlySet<string>): void {
+    this.#crns.keep(urls, this.#clock.now());
     for (const url of this.#probes.keys()) if (!urls.has(url)) this.#probes.delete(url);
   }
 

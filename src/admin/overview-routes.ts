@@ -236,6 +236,8 @@ function readAction(action: CrnOverride['action'], value: unknown): (CrnOverride
   if (typeof given !== 'string' || given === '') return 'url: the base URL of a CRN is missing';
   // As in the configuration, where a slash at the end does not count.
   const url = given.replace(/\/+$/, '');
+  // The act is recorded before the CRN is looked for, and no text of PostgreSQL holds it.
+  if (url.includes('\0')) return 'url: must not hold NUL';
   const unknown = Object.keys(rest)[0];
   if (unknown !== undefined) return `${unknown}: there is no such field`;
   if (action !== 'eject') return duration === undefined ? { url, action } : 'for: belongs to an ejection';

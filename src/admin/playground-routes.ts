@@ -53,8 +53,6 @@ export interface PlaygroundAnswer {
   readonly aborted: boolean;
   readonly endpoint: string;
   readonly model: string;
-  /** Account of the key; '' without one. */
-  readonly account: string;
   /** The CRN of the last attempt; '' when none was asked. */
   readonly crn: string;
   readonly attempts: number;
@@ -206,11 +204,11 @@ function explainHead(res: ServerResponse, exchange: Exchange): void {
 }
 
 function answerOf(exchange: Exchange, nowMs: number): PlaygroundAnswer {
-  const { aborted, attempts, account, crn, endpoint, errorCode, firstPieceMs, heldMs, model } = exchange;
+  const { aborted, attempts, crn, endpoint, errorCode, firstPieceMs, heldMs, model } = exchange;
   const { cost, predictedHit, receivedMs, requestId, settlement, status, tokens, translation } = exchange;
   return {
     ...{ requestId, status: aborted && status === 0 ? 499 : status, code: errorCode, aborted },
-    ...{ endpoint, model, account, crn, attempts, translation, heldMs },
+    ...{ endpoint, model, crn, attempts, translation, heldMs },
     firstByteMs: firstPieceMs > 0 ? firstPieceMs - receivedMs : null,
     durationMs: nowMs - receivedMs,
     predictedHit: predictedHit < 0 ? null : predictedHit,

@@ -1,6 +1,7 @@
 // Metrics of CRNs and search engines in the control plane. Gauges are set anew at every reading; ejections are counted as they
 // happen. Labels are configured CRNs and models.
 
+import { CrnSeries } from './crn-series.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { type Counters, Families } from './series.ts';
 
@@ -92,6 +93,13 @@ export class CrnMetrics {
     'Bytes of prompt that are one token on average, as learned from answers',
     ['model'],
   );
+
+  readonly #counted = new CrnSeries([this.#ejections, this.#restarts]);
+
+  /** Drops the counters of CRNs that have not been among `urls` for a while. */
+  keep(urls: ReadonlySet<string>, nowMs: number): void {
+    this.#counted.keep(urls, nowMs);
+  }
 
   ejected(crn: string, failure: string): void {
     this.#ejections.at(crn, failure).value++;

@@ -1,6 +1,7 @@
 // Metrics of one data plane. Every ingress thread counts for itself; the admin listener merges the threads' numbers. Label
 // values are configured words only: endpoints of the route table, model ids and CRN URLs of the configuration, error codes.
 
+import { CrnSeries } from './crn-series.ts';
 import { BUCKETS } from './exponential-buckets.ts';
 import type { Part } from './parts.ts';
 import {
@@ -42,9 +43,6 @@ const GAPS: Bounds = { from: -10, to: 5, perDoubling: 8 };
 
 /** Of what is asked less often and has a limit in seconds: 4 ms to 64 s. Neighbours differ by 19 %. */
 export const COARSE: Bounds = { from: -8, to: 6, perDoubling: 4 };
-
-/** As long as routing remembers a CRN that has left; requests that run there have ended mostly. */
-const GONE_MS = 5 * 60_000;
 
 /** For series that are looked up before it is known whether they are needed. */
 const LOOKED_UP_EARLY = { showsEmpty: false } as const;
@@ -291,8 +289,6 @@ export class Metrics {
   readonly #modelList: ModelSums[] = [];
   /** What it has of CRNs, by `CRN_COUNTS`. */
   readonly #crns = new Map<string, Float64Array>();
-  /** CRNs with series that are in no table any more, and since when they were seen to be in none. */
-  readonly #goneCrns = new Map<string, number>();
   #inFlightStreams: Cell | null = null;
   readonly #streams = this.#families.gauge(
     'headrace_streams_in_flight',
@@ -365,6 +361,7 @@ export class Metrics {
     'Cached prompt tokens of the same answers: predicted when the CRN was chosen, and reported by it',
     ['crn', 'model', 'source'],
   );
+  readonly #crnSeries = new CrnSeries([this.#attempts, this.#promptBytes, this.#promptTokens, this.#cachedTokens]);
   readonly #engines = this.#families.histogram(
     'headrace_search_engine_duration_seconds',
     'Time of a search engine from question to report, by engine and outcome',
@@ -517,18 +514,7 @@ export class Metrics {
 
   /** Drops the series of CRNs that have not been among `urls` for a while: pods come and go, and would add up. */
   keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
-    const families = [this.#attempts, this.#promptBytes, this.#promptTokens, this.#cachedTokens];
-    for (const url of new Set(families.flatMap(({ firstWords }) => [...firstWords]))) {
-      const sinceMs = urls.has(url) ? undefined : (this.#goneCrns.get(url) ?? nowMs);
-      if (sinceMs !== undefined && nowMs - sinceMs < GONE_MS) {
-        this.#goneCrns.set(url, sinceMs);
-        continue;
-      }
-      this.#goneCrns.delete(url);
-      if (sinceMs === undefined) continue;
-      for (const family of families) family.drop(url);
-      this.#crns.delete(url);
-    }
+    for (const url of this.#crnSeries.keep(urls, nowMs)) this.#crns.delete(url);
   }
 
   inFlight(count: number): void {

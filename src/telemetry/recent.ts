@@ -44,7 +44,7 @@ export interface CrnFailure {
   readonly requestId: string;
 }
 
-/** CRNs that a thread remembers failures of; past it the one that failed first is forgotten. */
+/** CRNs that a thread remembers failures of; past it the one whose last failure is the oldest is forgotten. */
 const MOST_CRNS = 4096;
 
 /** Recent failures of one thread. */
@@ -91,16 +91,12 @@ export class Recent {
 
   /** A request left this CRN for another. */
   failover(crn: string): void {
-    this.#failovers.set(crn, (this.#failovers.get(crn) ?? 0) + 1);
+    setNewest(this.#failovers, crn, (this.#failovers.get(crn) ?? 0) + 1);
   }
 
   /** An attempt at this CRN has failed. */
   attemptFailed(crn: string, failure: Omit<CrnFailure, 'dateMs'>): void {
-    // The newest is the last one in the map.
-    this.#crnFailures.delete(crn);
-    this.#crnFailures.set(crn, { dateMs: this.#epochMs(), ...failure });
-    const [oldest] = this.#crnFailures.keys();
-    if (this.#crnFailures.size > MOST_CRNS && oldest !== undefined) this.#crnFailures.delete(oldest);
+    setNewest(this.#crnFailures, crn, { dateMs: this.#epochMs(), ...failure });
   }
 
   report(): RecentReport {
@@ -112,4 +108,12 @@ export class Recent {
       crnFailures: [...this.#crnFailures],
     };
   }
+}
+
+/** Sets a value as the newest, which is the last one in the map, and forgets the oldest of too many. */
+function setNewest<Value>(map: Map<string, Value>, crn: string, value: Value): void {
+  map.delete(crn);
+  map.set(crn, value);
+  const [oldest] = map.keys();
+  if (map.size > MOST_CRNS && oldest !== undefined) map.delete(oldest);
 }

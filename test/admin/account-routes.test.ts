@@ -238,6 +238,23 @@ t.test('usage comes as JSON, or as CSV by format or accept', async (t) => {
   t.match((await fetch(`${url}/usage?format=json`, { headers })).headers.get('content-type'), /json/);
 });
 
+t.test('pages of rows follow one another by the header, whatever the ids', async (t) => {
+  const { url, ask } = await startDesk(t);
+  for (const id of ['a&b', '客户', '顾客']) t.equal((await ask('POST', '/accounts', { id })).status, 201);
+  const ids: string[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const query: string = cursor === '' ? '' : `&cursor=${cursor}`;
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    const page = await fetch(`${url}/accounts?format=jsonl&limit=1${query}`, { headers });
+    t.equal(page.status, 200);
+    ids.push(
+      ...(await page.text()).split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line).id as string])),
+    );
+    cursor = page.headers.get('x-next-cursor');
+  }
+  t.same(ids, ['a&b', '客户', '顾客']);
+});
+
 t.test('before the store is open the answer is a 503', async (t) => {
   const { ask } = await startDesk(t, TOKEN, () => null);
   t.match(await ask('GET', '/keys'), { status: 503, value: { detail: 'the store is not open' } });

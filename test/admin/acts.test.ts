@@ -164,6 +164,7 @@ for (const name of STORES) {
     await ask('POST', '/accounts/acme/adjustments', { amount: '-1.00', id: 'a' });
     await ask('POST', '/accounts/acme/adjustments', { amount: '-100.00', id: 'b' });
     await ask('POST', '/accounts/acme', { credit_limit: '5.00', low_balance: '1.00' }, 'root');
+    t.match(await ask('POST', '/crns/drain', { url: 'http://a\0' }, 'operator'), { status: 422 });
     await ask('POST', '/crns/drain', { url: 'http://a' }, 'operator');
     await ask('POST', '/crns/eject', { url: 'http://b', for: '5m' }, 'operator');
     await ask('POST', '/reload', {}, 'operator');

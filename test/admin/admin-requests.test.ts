@@ -209,3 +209,10 @@ t.test('a history query has a bounded page and the position of a movement as its
     { 'query.limit': /from 1 to 1000/, 'query.before': /must be/ },
   );
 });
+
+t.test('endpoints of webhooks have any name that the configuration takes', async (t) => {
+  const name = 'Accounting system';
+  t.equal(requests.readRedelivery({ endpoint: name }), name);
+  t.match(requests.readDeliveryQuery({ endpoint: name }), { endpoint: name });
+  for (const endpoint of ['', 'a\0', 'x'.repeat(2049)]) t.throws(() => requests.readRedelivery({ endpoint }));
+});

@@ -69,6 +69,8 @@ t.test('PDFs that end their threads leave no memory behind', async (t) => {
   const script = fileURLToPath(new URL('fixtures/pdf-bombs.js', import.meta.url));
   const { stdout } = await promisify(execFile)(process.execPath, [script], { env: { UV_THREADPOOL_SIZE: '32' } });
   const { firstBytes, lastBytes, outcomes } = JSON.parse(stdout) as PdfBombsReport;
-  t.same([...new Set(outcomes)], ['needed too much memory']);
+  // On a busy machine the time of a page may end first.
+  const ends = new Set(['needed too much memory', 'took too long']);
+  t.ok(outcomes.length > 1 && outcomes.every((outcome) => ends.has(outcome)), outcomes.join());
   t.ok(lastBytes - firstBytes < 512 * 1024 * 1024, `${firstBytes} ${lastBytes}`);
 });

@@ -65,8 +65,13 @@ t.test('keeps why each engine failed last, and counts failovers by the CRN they 
   for (const crn of ['http://x', 'http://y', 'http://x']) recent.failover(crn);
   const { troubles, failovers } = recent.report();
   t.same(troubles, [{ engine: 'engine_a', reason: 'rate limited', dateMs: 2 }]);
-  t.same(failovers, [
-    ['http://x', 2],
-    ['http://y', 1],
-  ]);
+  t.same(
+    new Map(failovers),
+    new Map([
+      ['http://x', 2],
+      ['http://y', 1],
+    ]),
+  );
+  for (let at = 0; at < 5000; at++) recent.failover(`http://${at}`);
+  t.equal(recent.report().failovers.length, 4096);
 });

@@ -194,7 +194,7 @@ function CsvButton({ name, path }: { readonly path: string; readonly name: strin
 async function readCsv(path: string): Promise<string> {
   let csv = '';
   for (let cursor: string | null = ''; cursor !== null;) {
-    const { headers, text } = await readText(cursor === '' ? path : `${path}&cursor=${encodeURIComponent(cursor)}`);
+    const { headers, text } = await readText(cursor === '' ? path : `${path}&cursor=${cursor}`);
     csv += csv === '' ? text : text.slice(text.indexOf('\n') + 1);
     cursor = headers.get('x-next-cursor');
   }
