@@ -30,6 +30,8 @@ const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 const MAX_FRAMES = 16;
 /** READY with metadata that the peer makes up, SUBSCRIBE with a topic. */
 const MAX_COMMAND_BYTES = 8192;
+/** Context of a PING (RFC 37). */
+const MAX_CONTEXT_BYTES = 16;
 /** Bytes that wait for a slow peer. */
 const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
 /** Connections of a listening socket. */
@@ -86,11 +88,16 @@ export class ZmtpConnection {
 
   /** Sends a message; false when it was dropped, because the peer is not ready or too slow. */
   send(frames: readonly Uint8Array[]): boolean {
-    if (this.#state !== 'ready' || this.#socket.writableLength > MAX_UNSENT_BYTES) return false;
+    if (this.#state !== 'ready' || this.unsentBytes > MAX_UNSENT_BYTES) return false;
     this.#socket.cork();
     for (const [at, frame] of frames.entries()) this.#write(at < frames.length - 1 ? MORE : 0, frame);
     this.#socket.uncork();
     return true;
+  }
+
+  /** Bytes that the peer has not taken yet. */
+  get unsentBytes(): number {
+    return this.#socket.writableLength;
   }
 
   /** Stops reading until `resume`. Messages of bytes that have arrived already are still reported. */
@@ -193,7 +200,11 @@ export class ZmtpConnection {
       this.#handlers.onReady();
     } else if (name === 'PING') {
       // Behind two bytes of time comes a context to repeat.
-      this.#write(COMMAND, Buffer.concat([Buffer.from('\x04PONG', 'latin1'), data.subarray(2)]));
+      const context = data.subarray(2);
+      if (context.length > MAX_CONTEXT_BYTES)
+        throw new Error(`a ZMTP PING with a context of more than ${MAX_CONTEXT_BYTES} bytes`);
+      // What waits to be sent says as much as a PONG: that this side is there.
+      if (this.unsentBytes === 0) this.#write(COMMAND, Buffer.concat([Buffer.from('\x04PONG', 'latin1'), context]));
     } else if (name === 'SUBSCRIBE' || name === 'CANCEL') {
       this.#handlers.onMessage([Buffer.concat([Buffer.of(name === 'SUBSCRIBE' ? 1 : 0), data])]);
     }

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { connectZmtp, endpointAddress, type SocketType, ZmtpListener } from '../../src/net/zmtp.ts';
+import { connectZmtp, endpointAddress, type SocketType, ZmtpConnection, ZmtpListener } from '../../src/net/zmtp.ts';
 
 /** Greeting by RFC 23: signature, version 3.0 or higher, mechanism, not as server, filler. */
 function greeting({ minor = 0, major = 3, mechanism = 'NULL' } = {}): Buffer {
@@ -110,6 +110,42 @@ t.test('answers PING with its context, and leaves out other commands', async (t)
   t.equal(await next(), 'z');
 });
 
+t.test('PONGs do not collect for a peer that reads nothing', async (t) => {
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const accepted = once(server, 'connection') as Promise<[Socket]>;
+  const own = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let heard = Promise.withResolvers<void>();
+  const connection = new ZmtpConnection(own, 'SUB', {
+    onReady: () => {},
+    onMessage: () => heard.resolve(),
+    onClosed: (error) => heard.reject(error ?? new Error('closed')),
+  });
+  t.teardown(() => connection.close());
+  const [peer] = await accepted;
+  t.teardown(() => peer.destroy());
+  peer.write(Buffer.concat([greeting({ minor: 1 }), ready('PUB')]));
+  const ping = Buffer.from(`\x04\x17\x04PING\0\x64${'x'.repeat(16)}`, 'latin1');
+  const pings = Buffer.concat([...Array.from({ length: 10_000 }, () => ping), Buffer.from('\x00\x01z', 'latin1')]);
+  const flood = async (): Promise<number> => {
+    heard = Promise.withResolvers();
+    peer.write(pings);
+    await heard.promise;
+    return own.writableLength;
+  };
+  while ((await flood()) === 0) continue;
+  t.ok((await flood()) <= ping.length, 'one waits at most');
+  peer.resume();
+  while (own.writableLength > 0) await new Promise((resolve) => void setImmediate(resolve));
+  let answered = 0;
+  peer.on('data', (chunk: Buffer) => (answered += chunk.length));
+  await flood();
+  while (answered === 0) await new Promise((resolve) => void setImmediate(resolve));
+  t.pass('PINGs are answered again');
+});
+
 t.test('a peer that breaks the protocol is disconnected, with what is wrong', async (t) => {
   const hello = Buffer.concat([greeting(), ready('PUB')]);
   const long = (flags: number, size: bigint): Buffer => {
@@ -129,6 +165,10 @@ t.test('a peer that breaks the protocol is disconnected, with what is wrong', as
     [
       Buffer.concat([greeting(), Buffer.from('\x04\x0d\x05READY\x01a\xff\xff\xff\xff1', 'latin1')]),
       /broken ZMTP metadata/,
+    ],
+    [
+      Buffer.concat([hello, Buffer.from(`\x04\x18\x04PING\0\x64${'x'.repeat(17)}`, 'latin1')]),
+      /a ZMTP PING with a context of more than 16 bytes/,
     ],
     [Buffer.concat([hello, Buffer.of(8, 0)]), /unknown flags/],
     [Buffer.concat([hello, Buffer.of(5, 0)]), /unknown flags/],
