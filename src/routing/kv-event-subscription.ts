@@ -236,6 +236,8 @@ export class KvEventSubscription {
   }
 
   #apply(payload: Uint8Array): void {
+    // What waited for a replay comes after the end: the cells of the server may be those of another one by then.
+    if (this.#isClosed) return;
     const events = readKvEvents(payload);
     this.counts.events += events.length;
     this.counts.lastMs = this.#deps.clock.now();

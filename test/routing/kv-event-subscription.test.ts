@@ -26,6 +26,8 @@ interface Scene {
   readonly reports: readonly boolean[];
   /** Resolves when the connection is lost. */
   readonly disconnected: Promise<void>;
+  /** What has happened and `next` has not returned yet. */
+  readonly happened: readonly string[];
   /** Resolves with what happens next: `applied`, `cleared`, `restarted` or `rejected`. */
   readonly next: () => Promise<string>;
 }
@@ -68,7 +70,7 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
     }
     return happened.shift() as string;
   };
-  return { publisher, subscription, clock, disconnected: disconnected.promise, next, reports };
+  return { publisher, subscription, clock, disconnected: disconnected.promise, happened, next, reports };
 }
 
 function blocks(from: number, count: number): Buffer {
@@ -359,10 +361,13 @@ t.test('a replay that does not end in time counts as lost', async (t) => {
 });
 
 t.test('closing ends a subscription while a replay hangs', async (t) => {
-  const { publisher, subscription } = await subscribe(t, { replay: true });
+  const { publisher, subscription, happened } = await subscribe(t, { replay: true });
   await publisher.subscription();
   const held = publisher.holdReplays();
-  publisher.send(9, blocks(0, 1));
+  publisher.send(9, batch(CLEARED));
   t.equal(await held, 0);
   subscription.close();
+  await new Promise((resolve) => void setImmediate(resolve));
+  t.same(happened, [], 'what waited for the replay is not applied');
+  t.equal(subscription.counts.events, 0);
 });
