@@ -178,12 +178,16 @@ export class KvEventPublisher implements BlockObserver {
     }
   }
 
-  /** A request is [empty, number]: every batch from this number on is sent as [empty, number, payload], and an end. */
+  /**
+   * A request is [empty, number]: every batch from this number on is sent as [empty, number, payload], and an end. One that comes before
+   * the subscriber has taken the answer to another one is left out.
+   */
   #replay(to: ZmtpConnection, [delimiter, from, ...more]: readonly Buffer[]): void {
     if (delimiter?.length !== 0 || from?.length !== SEQUENCE_BYTES || more.length > 0) return;
-    const start = from.readBigUInt64BE();
-    for (const [sequence, payload] of this.#kept) {
-      if (sequence >= start) to.send([delimiter, writeSequence(sequence), payload]);
+    if (to.unsentBytes > 0) return;
+    const start = Math.max(Number(from.readBigUInt64BE()), this.#sequence - this.#kept.size);
+    for (let sequence = start; sequence < this.#sequence; sequence++) {
+      if (!to.send([delimiter, writeSequence(sequence), this.#kept.get(sequence) as Buffer])) return;
     }
     to.send([delimiter, END, delimiter]);
   }

@@ -7,6 +7,7 @@ import type { CacheAllocation } from '../../src/host/engine/prefix-cache.ts';
 import { createHost } from '../../src/host/index.ts';
 import { KvEventPublisher, type KvEventSettings } from '../../src/host/kv-event-publisher.ts';
 import { connectZmtp } from '../../src/net/zmtp.ts';
+import { writeSequence } from '../../src/routing/kv-event-batch.ts';
 import { KvEventSubscription } from '../../src/routing/kv-event-subscription.ts';
 import { Random } from '../support/random.ts';
 
@@ -177,6 +178,54 @@ t.test('a subscription that joins late reads what happened before from the repla
   t.equal(subscription.residency.removedTokens, 4);
   t.equal(subscription.counts.lost, 0);
 });
+
+t.test('a replay is not repeated while its subscriber has not read the one before', async (t) => {
+  const { publisher } = await open(t, { replay: 'tcp://127.0.0.1:*' });
+  const tokens = Int32Array.from({ length: 1_000_000 }, () => 1000);
+  const batches = 10;
+  for (let at = 0; at < batches; at++) {
+    publisher.stored(at + 1, at, tokens, 0, tokens.length);
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+  const numbers: bigint[] = [];
+  let ended = Promise.withResolvers<void>();
+  const isReady = Promise.withResolvers<void>();
+  const connection = connectZmtp(publisher.replayEndpoint as string, 'DEALER', {
+    onReady: isReady.resolve,
+    onMessage: ([, number, payload]) => {
+      numbers.push((number as Buffer).readBigUInt64BE());
+      if (payload?.length === 0) ended.resolve();
+    },
+    onClosed: () => {},
+  });
+  t.teardown(() => connection.close());
+  await isReady.promise;
+  const request = (from: number): boolean => connection.send([Buffer.alloc(0), writeSequence(from)]);
+  const end = 2n ** 64n - 1n;
+  connection.pause();
+  for (let count = 0; count < 20; count++) request(0);
+  // The requests have been read once one on another connection is answered.
+  await replayed(t, publisher.replayEndpoint as string);
+  connection.resume();
+  await ended.promise;
+  ended = Promise.withResolvers();
+  request(batches - 2);
+  await ended.promise;
+  const all = Array.from({ length: batches }, (_, at) => BigInt(at));
+  t.same(numbers, [...all, end, ...all.slice(-2), end]);
+});
+
+/** Resolves with the end of a replay of nothing. */
+function replayed(t: Test, endpoint: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const connection = connectZmtp(endpoint, 'DEALER', {
+      onReady: () => void connection.send([Buffer.alloc(0), writeSequence(Number.MAX_SAFE_INTEGER)]),
+      onMessage: () => resolve(),
+      onClosed: reject,
+    });
+    t.teardown(() => connection.close());
+  });
+}
 
 t.test('an address can be bound again once it is closed, and one that is taken is an error', async (t) => {
   const { publisher, endpoint } = await open(t);
