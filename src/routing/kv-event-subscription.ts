@@ -122,7 +122,7 @@ export class KvEventSubscription {
     this.#isTaking = true;
     for (let frames = this.#waiting.shift(); frames !== undefined && !this.#isClosed; frames = this.#waiting.shift()) {
       try {
-        const replay = this.#timed(frames);
+        const replay = this.#timed(() => this.#take(frames));
         if (replay !== null) await replay;
       } catch (error) {
         this.#reject(error as Error);
@@ -132,25 +132,27 @@ export class KvEventSubscription {
     if (this.#rest === null) this.#connection?.resume();
   }
 
-  /** Takes a message. A server whose messages take too much time is not read for a while: the thread has more to do. */
-  #timed(frames: readonly Buffer[]): Promise<void> | null {
+  /** Does work for a message. A server whose messages take too much time is not read for a while: the thread has more to do. */
+  #timed<T>(work: () => T): T {
     const { clock } = this.#deps;
     const sinceMs = clock.now();
     try {
-      return this.#take(frames);
+      return work();
     } finally {
       const nowMs = clock.now();
       const restedMs = (sinceMs - this.#busyAtMs) * MAX_SHARE;
       this.#busyMs = Math.max(this.#busyMs - restedMs, 0) + nowMs - sinceMs;
       this.#busyAtMs = nowMs;
-      if (this.#busyMs > BURST_MS) this.#pauseFor(this.#busyMs / MAX_SHARE);
+      if (this.#busyMs > BURST_MS && !this.#isClosed) this.#pauseFor(this.#busyMs / MAX_SHARE);
     }
   }
 
   #pauseFor(restMs: number): void {
     this.#connection?.pause();
+    this.#replay?.pause();
     this.#rest ??= this.#deps.clock.setTimeout(() => {
       this.#rest = null;
+      this.#replay?.resume();
       if (!this.#isTaking) this.#connection?.resume();
     }, restMs);
   }
@@ -168,7 +170,9 @@ export class KvEventSubscription {
     if (isRestart) this.#restart();
     const from = isRestart ? 0 : (this.#next ?? 0);
     this.#next = sequence + 1;
-    if (sequence > from) return this.#recover(from, sequence, isFirst).then(() => this.#apply(payload));
+    if (sequence > from) {
+      return this.#recover(from, sequence, isFirst).then(() => this.#timed(() => this.#apply(payload)));
+    }
     if (sequence === 0) this.residency.clear();
     this.#apply(payload);
     return null;
@@ -202,7 +206,7 @@ export class KvEventSubscription {
         onReady: () => connection.send([Buffer.alloc(0), writeSequence(from)]),
         onMessage: (frames) => {
           try {
-            next = this.#takeReplayed(frames, next, until);
+            next = this.#timed(() => this.#takeReplayed(frames, next, until));
           } catch (error) {
             this.#reject(error as Error);
           }

@@ -301,13 +301,19 @@ t.test('a batch of many clearings is one', async (t) => {
   t.same([await next(), await next(), await next()], ['cleared', 'applied', 'applied']);
 });
 
-t.test('a server whose batches take long is not read for a while', async (t) => {
-  const { publisher, clock, next } = await subscribe(t);
-  await publisher.subscription();
+interface Slow {
+  /** When batches were applied. */
+  readonly applied: readonly number[];
+  /** Resolves when the next one is. */
+  readonly next: () => Promise<void>;
+}
+
+/** Another subscription to a publisher, whose batches take 100 ms each. */
+function subscribeSlowly(t: Test, { publisher, clock }: Scene, replay?: string): Slow {
   const applied: number[] = [];
   let wake = Promise.withResolvers<void>();
   const slow = new KvEventSubscription(
-    { endpoint: publisher.endpoint },
+    { endpoint: publisher.endpoint, ...(replay !== undefined && { replay }) },
     {
       clock,
       onApplied: () => {
@@ -321,19 +327,52 @@ t.test('a server whose batches take long is not read for a while', async (t) => 
     },
   );
   t.teardown(() => slow.close());
+  const next = async (): Promise<void> => {
+    await wake.promise;
+    wake = Promise.withResolvers();
+  };
+  return { applied, next };
+}
+
+t.test('a server whose batches take long is not read for a while', async (t) => {
+  const scene = await subscribe(t);
+  const { publisher, clock, next } = scene;
+  await publisher.subscription();
+  const slow = subscribeSlowly(t, scene);
   await publisher.subscription();
   publisher.send(0, blocks(0, 1));
-  await wake.promise;
+  await slow.next();
   t.equal(await next(), 'applied');
-  wake = Promise.withResolvers();
   for (let number = 1; number < 5; number++) {
     publisher.send(number, blocks(number, 1));
     t.equal(await next(), 'applied', 'by the other subscription');
   }
-  t.same(applied, [0]);
+  t.same(slow.applied, [0]);
   clock.advance(400);
-  await wake.promise;
-  t.same(applied.slice(0, 2), [0, 500], 'a quarter of the time');
+  await slow.next();
+  t.same(slow.applied.slice(0, 2), [0, 500], 'a quarter of the time');
+});
+
+t.test('nor is a replay', async (t) => {
+  const scene = await subscribe(t, { replay: true });
+  const { publisher, clock, next } = scene;
+  await publisher.subscription();
+  const slow = subscribeSlowly(t, scene, publisher.replayEndpoint);
+  await publisher.subscription();
+  // More than one read of a socket takes.
+  for (let number = 0; number < 3; number++) publisher.kept.set(number, blocks(number * 4000, 4000));
+  publisher.send(3, blocks(12_000, 1));
+  await slow.next();
+  for (let number = 0; number < 4; number++) t.equal(await next(), 'applied', 'by the other subscription');
+  // More turns of the event loop than the rest of the replay takes to be read.
+  for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => void setImmediate(resolve));
+  t.same(slow.applied, [0]);
+  clock.advance(400);
+  await slow.next();
+  t.same(slow.applied, [0, 500]);
+  clock.advance(400);
+  await slow.next();
+  t.same(slow.applied.slice(0, 3), [0, 500, 1000]);
 });
 
 t.test('what arrives during a replay is applied behind it', async (t) => {
