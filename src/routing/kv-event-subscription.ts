@@ -18,6 +18,8 @@ export interface KvEventSubscriptionDeps {
   readonly onRejected: (error: Error) => void;
   /** The connection is there, or is not there any more; also when the first attempt fails. */
   readonly onConnection: (connected: boolean, error: Error | null) => void;
+  /** A replay has failed; of those that fail in a row, the first one. */
+  readonly onReplayFailed: (error: Error) => void;
 }
 
 /** What a subscription has seen since it began. */
@@ -56,6 +58,7 @@ export class KvEventSubscription {
   #retry: TimerHandle | null = null;
   #retryMs = FIRST_RETRY_MS;
   #isReported = false;
+  #hasReplayFailed = false;
   #isClosed = false;
   /** Messages that have arrived during a replay: those of one read of the socket at most. */
   #waiting: (readonly Buffer[])[] = [];
@@ -87,7 +90,6 @@ export class KvEventSubscription {
     const connection = connectZmtp(endpoint, 'SUB', {
       onReady: () => {
         connection.send([Buffer.from(`\x01${topic}`)]);
-        this.#retryMs = FIRST_RETRY_MS;
         this.#report(true, null);
       },
       onMessage: (frames) => this.#receive(frames),
@@ -200,21 +202,30 @@ export class KvEventSubscription {
     return new Promise((resolve) => {
       const { clock } = this.#deps;
       let next = from;
-      const timer = clock.setTimeout(() => connection.close(), REPLAY_TIMEOUT_MS);
+      let failure: Error | null = new Error('closed by the CRN');
+      const timer = clock.setTimeout(() => {
+        failure = new Error(`no whole answer within ${REPLAY_TIMEOUT_MS} ms`);
+        connection.close();
+      }, REPLAY_TIMEOUT_MS);
       const connection = connectZmtp(endpoint, 'DEALER', {
         // The server reads requests of REQ sockets, which begin with an empty frame.
         onReady: () => connection.send([Buffer.alloc(0), writeSequence(from)]),
         onMessage: (frames) => {
+          let taken: number | null = next;
           try {
-            next = this.#timed(() => this.#takeReplayed(frames, next, until));
+            taken = this.#timed(() => this.#takeReplayed(frames, next, until));
           } catch (error) {
             this.#reject(error as Error);
           }
-          if (next === until) connection.close();
+          next = taken ?? next;
+          if (taken !== null && taken < until) return;
+          failure = null;
+          connection.close();
         },
-        onClosed: () => {
+        onClosed: (error) => {
           clock.clearTimeout(timer);
           this.#replay = null;
+          this.#reportReplay(error ?? failure);
           resolve(next);
         },
       });
@@ -222,15 +233,22 @@ export class KvEventSubscription {
     });
   }
 
-  /** Applies one answer of a replay. Returns the number of the next batch. */
-  #takeReplayed(frames: readonly Buffer[], next: number, until: number): number {
+  #reportReplay(failure: Error | null): void {
+    if (this.#isClosed) return;
+    if (failure !== null && !this.#hasReplayFailed) this.#deps.onReplayFailed(failure);
+    this.#hasReplayFailed = failure !== null;
+  }
+
+  /** Applies one answer of a replay. Returns the number of the next batch; null when this was the last answer that is wanted. */
+  #takeReplayed(frames: readonly Buffer[], next: number, until: number): number | null {
     const [number, payload] = frames.slice(-2);
     if (number?.length !== SEQUENCE_BYTES || payload === undefined)
       throw new Error('not an answer of a replay of KV events');
-    const isEnd = payload.length === 0;
-    const sequence = isEnd ? until : readSequence(number);
-    if (sequence >= until) this.#replay?.close();
-    if (sequence < next || sequence >= until) return next;
+    // An empty one is the end.
+    if (payload.length === 0) return null;
+    const sequence = readSequence(number);
+    if (sequence >= until) return null;
+    if (sequence < next) return next;
     if (sequence === 0) this.residency.clear();
     // The server does not keep all: what it still has is better than nothing.
     if (sequence > next) this.residency.forget();
@@ -245,6 +263,8 @@ export class KvEventSubscription {
     const events = readKvEvents(payload);
     this.counts.events += events.length;
     this.counts.lastMs = this.#deps.clock.now();
+    // Not at the handshake: what follows it may end the connection each time.
+    this.#retryMs = FIRST_RETRY_MS;
     for (const event of events) this.residency.apply(event);
     if (events.some(({ type }) => type === 'cleared')) this.#deps.onCleared('cleared');
     this.#deps.onApplied(this.residency);

@@ -113,6 +113,9 @@ export class KvEvents {
             'no connection to the KV events of a CRN',
           );
       },
+      onReplayFailed: ({ message: problem }) => {
+        log.warn({ crn: url, endpoint: source.replay, problem }, 'no replay of the KV events of a CRN');
+      },
       onRejected: (error) => {
         const { rejected } = subscription.counts;
         if (isPowerOfTwo(rejected)) {

@@ -118,6 +118,7 @@ t.test('KV events follow the cache over a restart', async (t) => {
         onCleared: () => {},
         onConnection: () => {},
         onRejected: (error) => t.fail(error.message),
+        onReplayFailed: (error) => t.fail(error.message),
       },
     );
     let asked = 0;

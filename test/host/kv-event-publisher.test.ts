@@ -167,6 +167,7 @@ t.test('a subscription that joins late reads what happened before from the repla
       onCleared: () => {},
       onConnection: () => {},
       onRejected: (error) => t.fail(error.message),
+      onReplayFailed: (error) => t.fail(error.message),
     },
   );
   t.teardown(() => subscription.close());

@@ -4,7 +4,8 @@ import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import type { Clock } from '../../src/actor/index.ts';
 import { createManualClock, type ManualClock } from '../../src/actor/testkit.ts';
-import { KvEventSubscription } from '../../src/routing/kv-event-subscription.ts';
+import { ZmtpListener } from '../../src/net/zmtp.ts';
+import { KvEventSubscription, type KvEventSubscriptionDeps } from '../../src/routing/kv-event-subscription.ts';
 import {
   batch,
   CLEARED,
@@ -18,6 +19,14 @@ import {
 
 const BLOCK = 16;
 
+const UNHEARD: Omit<KvEventSubscriptionDeps, 'clock'> = {
+  onApplied: () => {},
+  onCleared: () => {},
+  onConnection: () => {},
+  onRejected: () => {},
+  onReplayFailed: () => {},
+};
+
 interface Scene {
   readonly publisher: ScriptedPublisher;
   readonly subscription: KvEventSubscription;
@@ -26,6 +35,8 @@ interface Scene {
   readonly reports: readonly boolean[];
   /** Resolves when the connection is lost. */
   readonly disconnected: Promise<void>;
+  /** What is said of replays that have failed. */
+  readonly failures: readonly string[];
   /** What has happened and `next` has not returned yet. */
   readonly happened: readonly string[];
   /** Resolves with what happens next: `applied`, `cleared`, `restarted` or `rejected`. */
@@ -49,6 +60,7 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
   const clock = createManualClock();
   const disconnected = Promise.withResolvers<void>();
   const reports: boolean[] = [];
+  const failures: string[] = [];
   const subscription = new KvEventSubscription(
     { endpoint, ...(replay && { replay: replayEndpoint }), ...(topic !== undefined && { topic }) },
     {
@@ -56,6 +68,7 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
       onApplied: () => note('applied'),
       onCleared: note,
       onRejected: () => note('rejected'),
+      onReplayFailed: (error) => failures.push(error.message),
       onConnection: (connected) => {
         reports.push(connected);
         if (!connected) disconnected.resolve();
@@ -70,7 +83,7 @@ async function subscribe(t: Test, { replay = false, topic }: SceneOptions = {}):
     }
     return happened.shift() as string;
   };
-  return { publisher, subscription, clock, disconnected: disconnected.promise, happened, next, reports };
+  return { publisher, subscription, clock, disconnected: disconnected.promise, failures, happened, next, reports };
 }
 
 function blocks(from: number, count: number): Buffer {
@@ -269,19 +282,37 @@ t.test('waits longer after each attempt that fails, up to 30 s', async (t) => {
   const reports: (Error | null)[] = [];
   const subscription = new KvEventSubscription(
     { endpoint: publisher.endpoint },
-    {
-      clock,
-      onApplied: () => {},
-      onCleared: () => {},
-      onRejected: () => {},
-      onConnection: (_, error) => reports.push(error),
-    },
+    { ...UNHEARD, clock, onConnection: (_, error) => reports.push(error) },
   );
   t.teardown(() => subscription.close());
   await sixth.promise;
   t.same(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 30_000]);
   t.match(reports, [{ code: 'ECONNREFUSED' }]);
 });
+
+t.test(
+  'a server that ends each connection after its handshake is waited for as one that cannot be reached',
+  async (t) => {
+    const server = await ZmtpListener.listen('tcp://127.0.0.1:*', 'PUB', (from) => from.close());
+    t.teardown(() => server.close());
+    const delays: number[] = [];
+    const sixth = Promise.withResolvers<void>();
+    const clock: Clock = {
+      now: () => 0,
+      clearTimeout: () => {},
+      setTimeout: (callback, delayMs) => {
+        delays.push(delayMs);
+        if (delays.length === 6) sixth.resolve();
+        else setImmediate(callback);
+        return {};
+      },
+    };
+    const subscription = new KvEventSubscription({ endpoint: server.endpoint }, { ...UNHEARD, clock });
+    t.teardown(() => subscription.close());
+    await sixth.promise;
+    t.same(delays, [100, 200, 400, 800, 1600, 3200]);
+  },
+);
 
 t.test('a flood is read to its end', async (t) => {
   const { publisher, subscription } = await subscribe(t);
@@ -315,15 +346,13 @@ function subscribeSlowly(t: Test, { publisher, clock }: Scene, replay?: string):
   const slow = new KvEventSubscription(
     { endpoint: publisher.endpoint, ...(replay !== undefined && { replay }) },
     {
+      ...UNHEARD,
       clock,
       onApplied: () => {
         applied.push(clock.now());
         clock.advance(100);
         wake.resolve();
       },
-      onCleared: () => undefined,
-      onRejected: () => undefined,
-      onConnection: () => undefined,
     },
   );
   t.teardown(() => slow.close());
@@ -387,7 +416,7 @@ t.test('what arrives during a replay is applied behind it', async (t) => {
 });
 
 t.test('a replay that does not end in time counts as lost', async (t) => {
-  const { publisher, subscription, clock, next } = await subscribe(t, { replay: true });
+  const { publisher, subscription, clock, next, failures } = await subscribe(t, { replay: true });
   await publisher.subscription();
   publisher.send(0, blocks(0, 1));
   t.equal(await next(), 'applied');
@@ -397,15 +426,44 @@ t.test('a replay that does not end in time counts as lost', async (t) => {
   clock.advance(10_000);
   t.equal(await next(), 'applied');
   t.match(subscription.counts, { lost: 8, replayed: 0 });
+  t.same(failures, ['no whole answer within 10000 ms']);
+});
+
+t.test('the first of replays that fail in a row is reported', async (t) => {
+  const { publisher, next, failures } = await subscribe(t, { replay: true });
+  await publisher.subscription();
+  const sendAndRead = async (number: number): Promise<void> => {
+    publisher.send(number, blocks(number, 1));
+    t.equal(await next(), 'applied');
+  };
+  await sendAndRead(2);
+  t.same(failures, [], 'a server that keeps nothing any more answers');
+  await publisher.closeReplays();
+  await sendAndRead(4);
+  await sendAndRead(6);
+  t.equal(failures.length, 1);
+  t.match(failures, [/ECONNREFUSED/]);
+});
+
+t.test('a replay that the server ends before its end has failed', async (t) => {
+  const { publisher, next, failures } = await subscribe(t, { replay: true });
+  await publisher.subscription();
+  const held = publisher.holdReplays();
+  publisher.send(2, blocks(2, 1));
+  await held;
+  await publisher.closeReplays();
+  t.equal(await next(), 'applied');
+  t.same(failures, ['closed by the CRN']);
 });
 
 t.test('closing ends a subscription while a replay hangs', async (t) => {
-  const { publisher, subscription, happened } = await subscribe(t, { replay: true });
+  const { publisher, subscription, failures, happened } = await subscribe(t, { replay: true });
   await publisher.subscription();
   const held = publisher.holdReplays();
   publisher.send(9, batch(CLEARED));
   t.equal(await held, 0);
   subscription.close();
+  t.same(failures, []);
   await new Promise((resolve) => void setImmediate(resolve));
   t.same(happened, [], 'what waited for the replay is not applied');
   t.equal(subscription.counts.events, 0);

@@ -154,3 +154,17 @@ t.test('a server that sends garbage is reported at every doubling', async (t) =>
   t.equal(logged.filter((line) => line.startsWith('KV events rejected')).length, 5, '1, 2, 4, 8, 16');
   t.match(events.status(), [{ rejected: 20 }]);
 });
+
+t.test('a replay that cannot be reached is logged', async (t) => {
+  const one = await ScriptedPublisher.open(t);
+  const { events, logged, told } = open(t);
+  const source = { endpoint: one.endpoint, replay: one.replayEndpoint };
+  await one.closeReplays();
+  events.configure(sourcesOf({ 'http://one': source }), tableOf({ a: [['http://one', 1]] }));
+  await one.subscription();
+  one.send(3, batch(CLEARED));
+  t.equal(await told(), 'clear 1');
+  const [line] = logged.filter((each) => each.startsWith('no replay of the KV events of a CRN'));
+  t.match(line, 'ECONNREFUSED');
+  t.match(line, one.replayEndpoint);
+});

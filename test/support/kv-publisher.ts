@@ -131,6 +131,11 @@ export class ScriptedPublisher {
     return this.#held.promise;
   }
 
+  /** Replays cannot be asked for from now on. */
+  async closeReplays(): Promise<void> {
+    await this.#router.close();
+  }
+
   /** Resolves when its addresses can be bound again. */
   async close(): Promise<void> {
     await Promise.all([this.#publisher.close(), this.#router.close()]);
