@@ -361,6 +361,42 @@ export function refuseNoTokens(name: string, items: readonly unknown[]): asserts
   if (entries.length > 0) throw new InvalidOptions(entries);
 }
 
+const IMAGE_MARK = /\[img-(\d+)\]/g;
+
+/** The texts of a prompt with its images between them, in order; the text behind the last image is the last item. */
+export interface ImagePrompt {
+  readonly images: readonly { readonly before: string; readonly image: ImageData }[];
+  readonly rest: string;
+}
+
+/**
+ * Reads the marks of the images in texts, each text by itself. An image stands in one place, as in llama-server: a prompt is not
+ * larger than its body. Throws InvalidOptions for marks without an image and for an image that is marked again.
+ */
+export function readImageMarks(texts: readonly string[], images: readonly ImageData[]): ImagePrompt[] {
+  // Of equal ids the first one counts.
+  const unmarked = new Map(images.map((image) => [image.id, image] as const).toReversed());
+  const marked = new Set<number>();
+  const entries: ValidationEntry[] = [];
+  const prompts = texts.map((text) => {
+    const found: { before: string; image: ImageData }[] = [];
+    let from = 0;
+    for (const { 0: mark, 1: digits, index } of text.matchAll(IMAGE_MARK)) {
+      if (entries.length === MAX_VALIDATION_ENTRIES) break;
+      const id = Number(digits);
+      const image = unmarked.get(id);
+      if (image !== undefined) found.push({ before: text.slice(from, index), image });
+      else if (marked.has(id)) entries.push(valueError('prompt', `${mark} refers to an image that is in it already`));
+      else entries.push(valueError('image_data', `there is no image data for ${mark}`));
+      if (unmarked.delete(id)) marked.add(id);
+      from = index + mark.length;
+    }
+    return { images: found, rest: text.slice(from) };
+  });
+  if (entries.length > 0) throw new InvalidOptions(entries);
+  return prompts;
+}
+
 function readPrompt(value: unknown, entries: ValidationEntry[]): string | PromptPart[] {
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) {

@@ -4,10 +4,10 @@
 import {
   type CompletionOptions,
   type ImageData,
+  type ImagePrompt,
   type PromptPart,
   invalidOption,
-  InvalidOptions,
-  valueError,
+  readImageMarks,
 } from '../completion-options.ts';
 import {
   type CompletionEnd,
@@ -34,8 +34,6 @@ const ABOUT_ANSWERS = new Set([
   'n_cache_reuse',
   'json_schema',
 ]);
-
-const IMAGE_MARK = /\[img-(\d+)\]/g;
 
 /** The options that both sides know, as the engine names them. */
 function llamaServerOptions(options: CompletionOptions): JsonObject {
@@ -86,6 +84,7 @@ function hasOthers({ others }: CompletionOptions): boolean {
 export class LlamaServerProtocol implements EngineProtocol {
   readonly #task: Task;
   readonly #deps: ProtocolDeps;
+  readonly #withImages: ImagePrompt | undefined;
   #promptTokens = 0;
   #cachedTokens = 0;
   #slotId = -1;
@@ -98,7 +97,9 @@ export class LlamaServerProtocol implements EngineProtocol {
     if (prompt.kind === 'infill' && !deps.engine.canInfill) {
       throw invalidOption('input_prefix', 'the model behind this host cannot fill in');
     }
-    if (prompt.kind === 'parts' && options.image_data.length > 0) checkImages(prompt.parts, options.image_data);
+    if (prompt.kind === 'parts' && options.image_data.length > 0) {
+      this.#withImages = imagePromptOf(prompt.parts, options.image_data);
+    }
   }
 
   async ask(): Promise<EngineRequest> {
@@ -116,8 +117,7 @@ export class LlamaServerProtocol implements EngineProtocol {
       return { path: '/infill', body };
     }
     if (prompt.kind === 'chat') throw new Error('conversations are passed on, not completed');
-    const { image_data } = options;
-    const wire = await (image_data.length > 0 ? this.#withImages(prompt.parts, image_data) : this.#parts(prompt.parts));
+    const wire = await (this.#withImages === undefined ? this.#parts(prompt.parts) : this.#marked(this.#withImages));
     return { path: '/completion', body: { ...shared, prompt: wire } };
   }
 
@@ -200,26 +200,18 @@ export class LlamaServerProtocol implements EngineProtocol {
     return [first!, ...(await tokenize(second as string, false)), ...rest];
   }
 
-  async #withImages(parts: readonly PromptPart[], images: readonly ImageData[]): Promise<JsonObject> {
+  async #marked({ images, rest }: ImagePrompt): Promise<JsonObject> {
     const { mediaMarker, system } = this.#deps;
-    const marker = await mediaMarker();
-    const seen: string[] = [];
-    const text = parts.join('').replace(IMAGE_MARK, (_, id: string) => {
-      seen.push(images.find((image) => image.id === Number(id))!.data);
-      return marker;
-    });
-    return { prompt_string: system + text, multimodal_data: seen };
+    const text = [...images.map(({ before }) => before), rest].join(await mediaMarker());
+    return { prompt_string: system + text, multimodal_data: images.map(({ image }) => image.data) };
   }
 }
 
-function checkImages(parts: readonly PromptPart[], images: readonly ImageData[]): void {
+function imagePromptOf(parts: readonly PromptPart[], images: readonly ImageData[]): ImagePrompt {
   if (parts.some((part) => typeof part === 'number')) {
     throw invalidOption('image_data', 'the engine behind this host takes images in texts only, not between tokens');
   }
-  const entries = [...parts.join('').matchAll(IMAGE_MARK)]
-    .filter(([, id]) => !images.some((image) => image.id === Number(id)))
-    .map(([mark]) => valueError('image_data', `there is no image data for ${mark}`));
-  if (entries.length > 0) throw new InvalidOptions(entries);
+  return readImageMarks([parts.join('')], images)[0]!;
 }
 
 function isFilled(tokens: unknown): tokens is number[] {

@@ -1,14 +1,12 @@
 // Builds the prompt tokens of a request: special tokens, system prompt, images. The tokens of the first turns of a
 // conversation do not depend on later ones, so that they are found in the prefix cache.
 import { fnv1a } from '../../routing/index.ts';
-import { type ImageData, type PromptPart, invalidOption, refuseUnknownTokens } from '../completion-options.ts';
+import { type ImageData, type PromptPart, readImageMarks, refuseUnknownTokens } from '../completion-options.ts';
 import type { Prompt, Turn } from '../model-engine.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
 import { type Vocabulary, SPECIAL } from './model/vocabulary.ts';
 /** Tokens that an image is worth, whatever its size. */
 const IMAGE_TOKENS = 64;
-
-const IMAGE_MARK = /\[img-(\d+)\]/g;
 
 const ROLE_TOKENS: Readonly<Record<Turn['role'], number>> = {
   system: SPECIAL.system,
@@ -71,23 +69,22 @@ function addParts(
   deps: PromptDeps,
 ): void {
   refuseUnknownTokens('prompt', parts, deps.vocabulary.size);
+  const text = (value: string): void => push(tokens, deps.tokenizer.tokenize(value));
+  const texts = parts.filter((part) => typeof part === 'string');
+  // Without an image, marks are text.
+  const read = (images.length === 0 ? [] : readImageMarks(texts, images)).values();
   for (const part of parts) {
-    if (typeof part === 'string') addText(tokens, part, images, deps);
-    else tokens.push(part);
+    if (typeof part === 'number') {
+      tokens.push(part);
+      continue;
+    }
+    const { images: marked, rest } = read.next().value ?? { images: [], rest: part };
+    for (const { before, image } of marked) {
+      text(before);
+      push(tokens, imageTokens(image, deps.vocabulary));
+    }
+    text(rest);
   }
-}
-
-function addText(tokens: number[], text: string, images: readonly ImageData[], deps: PromptDeps): void {
-  if (images.length === 0) return push(tokens, deps.tokenizer.tokenize(text));
-  let from = 0;
-  for (const mark of text.matchAll(IMAGE_MARK)) {
-    const image = images.find(({ id }) => id === Number(mark[1]));
-    if (image === undefined) throw invalidOption('image_data', `there is no image data for ${mark[0]}`);
-    push(tokens, deps.tokenizer.tokenize(text.slice(from, mark.index)));
-    push(tokens, imageTokens(image, deps.vocabulary));
-    from = mark.index + mark[0].length;
-  }
-  push(tokens, deps.tokenizer.tokenize(text.slice(from)));
 }
 
 /** The simulated model sees an image as bytes that depend on all of its data. */

@@ -111,6 +111,26 @@ t.test('puts images where the prompt refers to them', async (t) => {
     refusedPlaces(() => begin(engine, { image_data }, { kind: 'parts', parts }));
   t.same(refused(['[img-3]']), ['body.image_data']);
   t.same(refused(['[img-1]', 5]), ['body.image_data']);
+  t.same(refused(['[img-1] [img-01]']), ['body.prompt'], 'an image stands in one place');
+  t.equal(refused(['[img-9]'.repeat(1000)]).length, 100, 'as many mistakes as an answer lists');
+});
+
+t.test('takes time in proportion to the images of a prompt', async (t) => {
+  const { engine, fake } = await attach(t, startFakeLlamaServer({ modalities: { vision: true }, media_marker: '<m>' }));
+  // Each look at an id is counted: marks times images would be 4,000,000.
+  let looks = 0;
+  const image_data = Array.from({ length: 2000 }, (_, id) => ({
+    data: String(id),
+    get id(): number {
+      looks++;
+      return id;
+    },
+  }));
+  const parts = [image_data.map((_, id) => `[img-${1999 - id}]`).join('')];
+  await complete(engine, { image_data }, { kind: 'parts', parts });
+  const { multimodal_data } = fake.last('/completion').body['prompt'] as { readonly multimodal_data: string[] };
+  t.same([multimodal_data.length, multimodal_data[0], multimodal_data.at(-1)], [2000, '1999', '0']);
+  t.ok(looks <= 10_000, `${looks} looks`);
 });
 
 t.test('gives back every field of a result', async (t) => {

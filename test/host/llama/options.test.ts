@@ -242,6 +242,11 @@ const OPTIONS: Readonly<Record<string, (t: Test, complete: Complete, host: Host)
     t.ok(a.tokens_evaluated > blind.tokens_evaluated);
     const missing = await send(host, '/completion', { prompt: '[img-8]', image_data: [{ data: '', id: 7 }] });
     t.equal(missing.status, 422);
+    const twice = await send(host, '/completion', {
+      prompt: ['[img-7]', '[img-7]'],
+      image_data: [{ data: '', id: 7 }],
+    });
+    t.equal(twice.status, 422, 'an image stands in one place');
   },
 
   async slot_id(t, complete) {
