@@ -13,14 +13,24 @@ export async function* withIndexes(body: AsyncIterable<Uint8Array>): AsyncGenera
   for await (const chunk of body) {
     const whole = splitter.push(Buffer.from(chunk));
     if (whole === undefined) continue;
-    const frames = parseEvents(whole.toString()).map(({ event, data }) => {
-      const value = parsed(data);
-      const name = event === '' ? '' : `event: ${event}\n`;
-      if (typeof value !== 'object' || value === null) return `${name}data: ${data}\n\n`;
-      return `${name}data: ${JSON.stringify(numbering.complete(objectOf(value)))}\n\n`;
-    });
-    if (frames.length > 0) yield Buffer.from(frames.join(''));
+    yield Buffer.from(
+      whole
+        .toString()
+        .split(BEHIND_BLANK_LINE)
+        .map((event) => withNumbers(event, numbering))
+        .join(''),
+    );
   }
+}
+
+const BEHIND_BLANK_LINE = /(?<=\n\r?\n|\r\r)/;
+
+/** The text of one event with other data; what is not about an object stays as it is. */
+function withNumbers(text: string, numbering: Numbering): string {
+  const value = parsed(parseEvents(text)[0]?.data ?? '');
+  if (typeof value !== 'object' || value === null) return text;
+  const others = text.split(/\r\n|\n|\r/).filter((line) => line !== '' && !/^\uFEFF?data(?::|$)/.test(line));
+  return [...others, `data: ${JSON.stringify(numbering.complete(objectOf(value)))}`, '', ''].join('\n');
 }
 
 /** Events about a part of a message. */

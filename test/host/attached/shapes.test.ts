@@ -287,5 +287,13 @@ t.test('events of responses get the numbers that official clients need', async (
   t.same(got[2].part, { type: 'output_text', text: '', annotations: [] });
   t.match(got, sent, 'and nothing else changes');
   t.match(text, /^event: response\.created\n/);
-  t.match(text, /data: \[DONE\]\n\n$/);
+  t.match(text, /\n\n: a comment\n\ndata: \[DONE\]\n\n$/, 'comments pass, and an event without a name gets none');
+  const odd = ': first\nid: 7\nretry: 5\ndata: {"type":\ndata: "x"}\r\n\r\n';
+  fake.answers.set('/v1/responses', events([odd, 'event: y\r\rdata: 1\r\r']));
+  const other = await post(host, '/v1/responses', { input: 'x', stream: true });
+  t.equal(
+    other.text,
+    ': first\nid: 7\nretry: 5\ndata: {"sequence_number":0,"type":"x"}\n\nevent: y\r\rdata: 1\r\r',
+    'as do other fields and what is no object',
+  );
 });
