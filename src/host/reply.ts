@@ -39,6 +39,8 @@ export class Reply {
   #held = false;
   #isStreaming = false;
   #onExhaust: (() => void) | undefined;
+  /** While the client's socket is full: one for all generations of the answer. */
+  #resting: Promise<void> | undefined;
 
   /** `headers` go out with every answer. */
   constructor(
@@ -97,15 +99,16 @@ export class Reply {
     const socket = this.#res.socket ?? this.#res;
     if (!this.#held && (this.#done || !socket.writableNeedDrain)) return undefined;
     this.#watchReader();
-    return new Promise((resolve) => {
+    return (this.#resting ??= new Promise((resolve) => {
       const go = (): void => {
         socket.off('drain', go);
         this.#res.off('close', go);
+        this.#resting = undefined;
         resolve();
       };
       socket.once('drain', go);
       this.#res.once('close', go);
-    });
+    }));
   }
 
   /** Answers with a JSON body. */

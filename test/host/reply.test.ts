@@ -1,6 +1,12 @@
+import { get, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import t from 'tap';
+import { systemClock } from '../../src/actor/index.ts';
 import { createHost } from '../../src/host/index.ts';
+import { JournalEntry } from '../../src/host/journal.ts';
+import { Reply } from '../../src/host/reply.ts';
+import { TimerSet } from '../../src/net/timer-set.ts';
+import { serving } from '../support/serving.ts';
 
 const host = createHost({ models: ['m'], timeToFirstTokenMs: 0, interTokenMs: 0, maxTokens: 4 });
 t.before(() => host.listen());
@@ -227,4 +233,36 @@ t.test('a mistaken fault header is answered 400', async (t) => {
   const raw = await exchange('explode', plain);
   t.match(raw.head, /400/);
   t.match(raw.wire, /unknown fault 'explode'/);
+});
+
+t.test('generations of one answer wait together for a client that reads slowly', async (t) => {
+  const client = Promise.withResolvers<IncomingMessage>();
+  const waited = Promise.withResolvers<number>();
+  const done = Promise.withResolvers<unknown>();
+  const timers = new TimerSet(systemClock);
+  t.teardown(() => timers.cancelAll());
+  const url = await serving(t, (request, response) => {
+    const reply = new Reply(response, new JournalEntry(1, 'GET', '/', request.headers), 'id', {}, timers);
+    const { socket } = request;
+    response.writeHead(200);
+    const fill = (): void => {
+      if (socket.writableNeedDrain) return wait();
+      response.write(Buffer.alloc(1_048_576));
+      setImmediate(fill);
+    };
+    const wait = (): void => {
+      const before = socket.listenerCount('drain') + response.listenerCount('close');
+      const rests = Array.from({ length: 20 }, () => reply.rest());
+      waited.resolve(socket.listenerCount('drain') + response.listenerCount('close') - before);
+      void Promise.all(rests).then(() => {
+        done.resolve(reply.rest());
+        response.end();
+      });
+    };
+    fill();
+  });
+  get(url, (response) => client.resolve(response));
+  t.equal(await waited.promise, 2, 'one listener for each event');
+  (await client.promise).resume();
+  t.equal(await done.promise, undefined, 'and all go on once it has read');
 });
