@@ -128,17 +128,19 @@ export class GgufEngine implements ModelEngine {
       throw new PromptTooLong(prompt.tokens.length, contextTokens);
     }
     const bias = biasOf(options.logit_bias, module, model, vocabularySize);
-    let isCancelled = false;
+    const cancelled = new AbortController();
+    const { signal } = cancelled;
+    const isOver = (): boolean => signal.aborted || this.#isClosed;
     const seed = chooseSeed(options.seed, this.#random) >>> 0;
     const arrivedMs = this.#clock.now();
     const generate = async (): Promise<void> => {
-      const slot = await this.#pool.take(options.slot_id, options.cache_prompt ? prompt.tokens : null);
+      const slot = await this.#pool.take(options.slot_id, options.cache_prompt ? prompt.tokens : null, signal);
+      if (slot === null) return;
       let end: CompletionEnd;
       this.#figures.running++;
       try {
-        if (isCancelled || this.#isClosed) return;
+        if (isOver()) return;
         const parts = { task, prompt, model, contextTokens, seed, clock: this.#clock, sink, arrivedMs, bias };
-        const isOver = (): boolean => isCancelled || this.#isClosed;
         const deps = { ...parts, grammar: () => this.#grammar(options.grammar), isCancelled: isOver };
         end = await new GgufRun(deps, slot.id, slot.sequence).run();
       } catch (error) {
@@ -148,10 +150,10 @@ export class GgufEngine implements ModelEngine {
         this.#pool.give(slot);
       }
       this.#count(end);
-      if (!isCancelled && !this.#isClosed) sink.end(end);
+      if (!isOver()) sink.end(end);
     };
     void generate();
-    return { cancel: () => void (isCancelled = true) };
+    return { cancel: () => cancelled.abort() };
   }
 
   countPrompt(_model: string, prompt: Prompt, system = ''): number {

@@ -57,10 +57,21 @@ export class SequencePool {
     });
   }
 
-  /** Resolves with a sequence for exclusive use until `give`. */
-  take(slotId: number, prompt: Token[] | null): Promise<PooledSequence> {
-    return new Promise((take) => {
-      this.#queue.push({ slotId, prompt, take });
+  /** Resolves with a sequence for exclusive use until `give`; with null when `signal` is aborted before. */
+  take(slotId: number, prompt: Token[] | null, signal: AbortSignal): Promise<PooledSequence | null> {
+    return new Promise((resolve) => {
+      const leave = (): void => {
+        this.#queue.splice(this.#queue.indexOf(waiting), 1);
+        resolve(null);
+        this.#tellIdle();
+      };
+      const take = (slot: PooledSequence): void => {
+        signal.removeEventListener('abort', leave);
+        resolve(slot);
+      };
+      const waiting: Waiting = { slotId, prompt, take };
+      signal.addEventListener('abort', leave, { once: true });
+      this.#queue.push(waiting);
       this.#serve();
     });
   }

@@ -248,7 +248,9 @@ t.test('stops when the client leaves, and gives the slot back', async (t) => {
   const first = begin(engine);
   await first.spoke;
   const waiting = begin(engine);
+  t.match(engine.figures(), { running: 1, waiting: 1 });
   waiting.run.cancel();
+  t.match(engine.figures(), { running: 1, waiting: 0 }, 'who left while waiting is queued no more');
   first.run.cancel();
   let isEnded = false;
   void Promise.race([first.ended, waiting.ended]).then(() => (isEnded = true));
