@@ -69,6 +69,8 @@ export class EngineMonitor {
   }
 
   #become(health: Health): void {
+    // A question that was under way fails with the connections.
+    if (this.#isClosed) return;
     const { onNotice } = this.#settings;
     const { url } = this.#engine;
     const isNews = health !== this.#health;

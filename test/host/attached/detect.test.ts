@@ -202,3 +202,18 @@ t.test('follows the health of the engine, and shows its slots when it is asked',
     told.map((what) => `the engine at ${fake.url} ${what}`),
   );
 });
+
+t.test('says nothing of an engine that it has left', async (t) => {
+  const clock = createManualClock();
+  const notices: string[] = [];
+  const { engine, fake } = await attach(t, startFakeLlamaServer(), { clock, onNotice: (text) => notices.push(text) });
+  const asked = Promise.withResolvers<void>();
+  fake.answers.set('/health', () => asked.resolve());
+  clock.advance(2000);
+  await asked.promise;
+  await engine.close();
+  await fake.abandoned;
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(notices, []);
+  t.equal(engine.health(), 'ready', 'the question that was under way says nothing about it');
+});
