@@ -17,6 +17,8 @@ interface Marks {
   readonly output: RegExp;
   /** Text that is sent again in the next turn; group 1 is the JSON string. */
   readonly said: RegExp;
+  /** Which events have such text, where others have the same member. */
+  readonly saying?: RegExp;
   /** The stream is complete. */
   readonly end: RegExp;
 }
@@ -28,11 +30,21 @@ const marks = (output: string, said: string, end: RegExp): Marks => ({
   end,
 });
 
+const REASONING = '"(?:reasoning|summary)_text"';
 const DONE = /^data: ?\[DONE\]/m;
 const MARKS: Readonly<Record<DialectName, Marks>> = {
   'chat-completions': marks('content|reasoning_content|reasoning|arguments', 'content', DONE),
   completions: marks('text', 'text', DONE),
-  responses: marks('delta', 'delta|text', /"type"\s*:\s*"response\.(?:completed|incomplete)"/),
+  responses: {
+    output: /"delta"\s*:\s*"(?!")/,
+    // In a whole answer, parts of reasoning have a text too.
+    said: new RegExp(
+      String.raw`"(?:delta|text)"(?<!${REASONING}\s*,\s*"text")${STRING}(?!\s*,\s*"type"\s*:\s*${REASONING})`,
+      'g',
+    ),
+    saying: /"type"\s*:\s*"response\.output_text\./,
+    end: /"type"\s*:\s*"response\.(?:completed|incomplete)"/,
+  },
   messages: marks('text|thinking|partial_json', 'text', /"type"\s*:\s*"message_stop"/),
   llama: marks('content', 'content', /"stop"\s*:\s*true/),
 };
@@ -118,10 +130,10 @@ export class StreamObserver implements Counted {
     }
     const isFirst = Number.isNaN(this.firstEventMs);
     if (isFirst) this.firstEventMs = nowMs;
-    const { output, end } = this.#marks;
+    const { output, saying, end } = this.#marks;
     if (output.test(event)) {
       this.textMs.push(nowMs);
-      if (this.#keepsText) this.#keep(event);
+      if (this.#keepsText && saying?.test(event) !== false) this.#keep(event);
     }
     if (COUNTING.test(event)) this.#count(event);
     // [DONE] alone is the end of nothing.
@@ -134,9 +146,11 @@ export class StreamObserver implements Counted {
       const found = COUNTS[name].exec(text)?.[1];
       if (found !== undefined) this[name] = Number(found);
     }
-    // This dialect counts what came from the cache apart from the input.
-    const all = /"input_tokens"\s*:\s*(\d+)/.exec(text)?.[1];
-    if (this.#inputAddsCache && all !== undefined) this.promptTokens = Number(all) + (this.cachedTokens ?? 0);
+    // This dialect counts what came from the cache, and what went into it, apart from the input.
+    const rest = /"input_tokens"\s*:\s*(\d+)/.exec(text)?.[1];
+    if (!this.#inputAddsCache || rest === undefined) return;
+    const written = /"cache_creation_input_tokens"\s*:\s*(\d+)/.exec(text)?.[1] ?? 0;
+    this.promptTokens = Number(rest) + Number(written) + (this.cachedTokens ?? 0);
   }
 
   #keep(text: string): void {

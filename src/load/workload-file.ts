@@ -74,9 +74,9 @@ function mooncakeWorkload(text: string, name: string): Workload {
     description: `${name}, ${counted(requests.length, 'request')}`,
     isTimed: true,
     next() {
-      const request = requests[at++];
+      const request = requests[at];
       if (request === undefined) return undefined;
-      const turn = { text: promptOf(request, blocks), outputTokens: request.outputTokens };
+      const turn = { text: promptOf(request, at++, blocks), outputTokens: request.outputTokens };
       return { system: '', turns: [turn], atMs: request.timestampMs - firstMs };
     },
   };
@@ -110,7 +110,8 @@ function readRequest(value: unknown, place: string): TraceRequest {
 }
 
 /** The prompt of a request: the text of its blocks, the last one as long as is left; the rest has no hash and is unique. */
-function promptOf({ inputTokens, hashIds, timestampMs }: TraceRequest, blocks: Map<number, string>): string {
+function promptOf(request: TraceRequest, index: number, blocks: Map<number, string>): string {
+  const { inputTokens, hashIds, timestampMs } = request;
   const parts: string[] = [];
   let left = inputTokens;
   for (const id of hashIds) {
@@ -118,8 +119,8 @@ function promptOf({ inputTokens, hashIds, timestampMs }: TraceRequest, blocks: M
     parts.push(left < BLOCK_TOKENS ? syntheticWords(left, createSeededRandom(id)) : blockText(id, blocks));
     left -= BLOCK_TOKENS;
   }
-  if (left > 0)
-    parts.push(syntheticWords(left, createSeededRandom(Math.imul(timestampMs + 1, 0x9e3779b1) + inputTokens)));
+  const seed = Math.imul(timestampMs + 1, 0x9e3779b1) + Math.imul(index, 0x85ebca6b) + inputTokens;
+  if (left > 0) parts.push(syntheticWords(left, createSeededRandom(seed)));
   return parts.join(' ');
 }
 

@@ -103,6 +103,31 @@ t.test('adds what the messages dialect counts apart', (t) => {
   const later = 'data: {"type":"message_delta","usage":{"output_tokens":7}}\n\n';
   const observer = watched('messages', `data: {"type":"message_start","message":{${usage}}}\n\n${later}`);
   t.match(observer, { promptTokens: 100, cachedTokens: 90, outputTokens: 7 });
+  const writing = '"usage":{"input_tokens":10,"cache_creation_input_tokens":50,"cache_read_input_tokens":40}';
+  const first = watched('messages', `data: {"type":"message_start","message":{${writing}}}\n\n${later}`);
+  t.match(first, { promptTokens: 100, cachedTokens: 40, outputTokens: 7 });
+  t.end();
+});
+
+t.test('of responses only the text of messages is said', (t) => {
+  const deltas = ['reasoning_text', 'reasoning_summary_text', 'output_text', 'function_call_arguments'];
+  const stream = deltas.map((kind) => `data: {"type":"response.${kind}.delta","delta":"<${kind}>"}\n\n`).join('');
+  const observer = watched('responses', stream);
+  t.equal(observer.text, '<output_text>');
+  t.equal(observer.textMs.length, 4, 'all of it is output of the model');
+  const whole = new StreamObserver('responses', true);
+  const output = [
+    {
+      type: 'reasoning',
+      summary: [{ type: 'summary_text', text: 'a' }],
+      content: [{ text: 'b', type: 'reasoning_text' }],
+    },
+    { type: 'message', content: [{ type: 'output_text', annotations: [], text: 'c' }] },
+    { type: 'message', content: [{ text: 'd', type: 'output_text' }] },
+  ];
+  whole.pushWhole(Buffer.from(JSON.stringify({ output, text: { format: { type: 'text' } } })));
+  whole.endWhole();
+  t.equal(whole.text, 'cd');
   t.end();
 });
 

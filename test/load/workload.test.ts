@@ -94,6 +94,14 @@ t.test('reads a Mooncake trace in the order of its times, equal hashes as equal 
   t.end();
 });
 
+t.test('what has no hash in a trace is unique', (t) => {
+  const text = [line(1, 50, []), line(1, 50, []), line(2, 50, [])].join('\n');
+  const workload = workloadOf(text, 'trace.jsonl', 64);
+  const prompts = take(3, () => workload.next()).map((script) => script!.turns[0]!.text);
+  t.equal(new Set(prompts).size, 3, 'at equal times and lengths too');
+  t.end();
+});
+
 t.test('a broken file is refused with its name and line', (t) => {
   const refused: [string, RegExp][] = [
     [`${line(1, 5, [])}\n${line(2, 5, []).slice(0, -3)}`, /^f, line 2: no JSON \(/],
