@@ -73,7 +73,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
   const filters = filtersOf(options);
   const log = adminUrl(options.admin, '/requests/log');
   const client = new BufferedClient(1);
-  const watch = startWatch(io);
+  const watch = startWatch(io, () => client.close());
   const print = (rows: readonly LoggedRequest[]): void => {
     for (const row of rows) io.stdout.write(`${json ? JSON.stringify(row) : lineOf(row)}\n`);
   };
@@ -97,6 +97,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
       }
     }
   } catch (error) {
+    if (watch.isOver) return;
     io.stderr.write(`headrace: ${options.admin}: ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {

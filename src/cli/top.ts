@@ -53,13 +53,14 @@ export function configureTop(command: Command, io: CliIo): void {
 async function top(address: string, once: boolean, io: CliIo): Promise<void> {
   const url = adminUrl(address, '/overview');
   const client = new BufferedClient(1);
-  const watch = startWatch(io);
+  const watch = startWatch(io, () => client.close());
   const view = io.stdout.isTTY === true && !once ? new TerminalView(io, () => watch.end()) : new PlainView(io);
   try {
     await renew(() => readOverview(client, url), view, watch, once);
     view.close();
   } catch (error) {
     view.close();
+    if (watch.isOver) return;
     io.stderr.write(`headrace: ${url} ${messageOf(error)}\n`);
     io.exitCode = 1;
   } finally {

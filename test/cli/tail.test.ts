@@ -101,3 +101,13 @@ t.test('what is no admin listener is a sentence', async (t) => {
   t.match(none.stderr, /does not answer \(connection refused\)\n$/);
   t.same([other.exit?.code, none.exit?.code], [1, 1]);
 });
+
+t.test('the end does not wait for a gateway that does not answer', async (t) => {
+  const asked = Promise.withResolvers<void>();
+  const { origin } = await site(t, { '/requests/log': () => asked.resolve() });
+  const cli = startCli(t, ['tail', '--admin', origin]);
+  await asked.promise;
+  cli.signal('SIGINT');
+  t.same([await cli.ends(), cli.stderr], [{ code: 0, signal: null }, '']);
+  t.equal(cli.handlers, 0);
+});

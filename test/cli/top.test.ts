@@ -169,6 +169,16 @@ t.test('a terminal shows it on its alternate screen, cut to its size, until q', 
   t.equal(cli.stdin.listenerCount('data'), 0);
 });
 
+t.test('q does not wait for a gateway that does not answer', async (t) => {
+  const asked = Promise.withResolvers<void>();
+  const { origin } = await site(t, { '/overview': () => asked.resolve() });
+  const cli = startCli(t, ['top', '--admin', origin], { terminal: { columns: 80, rows: 24 } });
+  await asked.promise;
+  cli.stdin.write('q');
+  t.same([await cli.ends(), cli.stderr], [{ code: 0, signal: null }, '']);
+  t.ok(cli.stdout.endsWith('\u001b[?25h\u001b[?1049l'), 'and gives the terminal back');
+});
+
 t.test('a terminal that does not know its size is taken for one of 80 by 24', async (t) => {
   const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
   const cli = startCli(t, ['top', '--admin', adminUrl], { terminal: { columns: 0, rows: 0 } });
