@@ -89,7 +89,7 @@ function tasksOf(settings: Settings, client: BufferedClient): (() => Promise<Fin
   return tasks;
 }
 
-/** One base URL. */
+/** One base URL, asked with one key. */
 interface Server {
   readonly url: string;
   readonly apiKey: string | undefined;
@@ -100,16 +100,17 @@ interface Server {
 }
 
 function serversOf({ health, models }: Settings): Server[] {
-  const byUrl = new Map<string, Server>();
+  const found = new Map<string, Server>();
   for (const [id, { apiKey: common, dialects: ofModel, servers }] of Object.entries(models)) {
     for (const { apiKey = common, dialects = ofModel, url } of servers) {
       const declared = dialects === undefined || dialects === 'auto' ? [] : dialects;
-      const known = byUrl.get(url);
-      if (known === undefined) byUrl.set(url, { url, apiKey, models: [id], dialects: declared, health });
+      const key = JSON.stringify([url, apiKey, declared]);
+      const known = found.get(key);
+      if (known === undefined) found.set(key, { url, apiKey, models: [id], dialects: declared, health });
       else known.models.push(id);
     }
   }
-  return [...byUrl.values()];
+  return [...found.values()];
 }
 
 type Outcome = Pick<Finding, 'found' | 'latencyMs' | 'result' | 'suggestions'>;

@@ -106,6 +106,30 @@ t.test('servers that are wrong, each in its own way, with what to change', async
   }
 });
 
+t.test('a server with several keys is asked with each of them', async (t) => {
+  const url = await serving(t, (req, res) => {
+    const isAllowed = req.url === '/health' || ['Bearer a', 'Bearer b'].includes(req.headers.authorization ?? '');
+    res.writeHead(isAllowed ? 200 : 401).end(json({ data: [{ id: 'm1' }, { id: 'm2' }, { id: 'm3' }, { id: 'm4' }] }));
+  });
+  const models = {
+    m1: { servers: [{ url, apiKey: 'a' }] },
+    m2: { servers: [url], apiKey: 'wrong' },
+    m3: { servers: [{ url, apiKey: 'b', dialects: ['chat' as const] }] },
+    m4: { servers: [url], apiKey: 'a' },
+  };
+  const { code, findings } = await checked(t, { models });
+  t.equal(code, 1);
+  t.match(
+    findings.map(({ models, name, result }) => [name, models, result]),
+    [
+      [url, ['m1', 'm4'], 'ok'],
+      [url, ['m2'], 'wrong'],
+      [url, ['m3'], 'ok'],
+    ],
+  );
+  t.match(findings[1], { found: /^healthy; 401 at \/v1\/models: / });
+});
+
 t.test('search engines are searched where that costs nothing', async (t) => {
   let searches = 0;
   const searxng = await serving(t, (req, res) => {
