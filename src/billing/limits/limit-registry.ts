@@ -41,9 +41,9 @@ interface Chain {
   cell: LimitCell | null | undefined;
 }
 
-/** A budget, and what the ledger says of it. */
+/** A budget of one scope and period, and what the ledger says of it. Its limit and its threshold change. */
 interface BudgetEntry {
-  readonly budget: Budget;
+  budget: Budget;
   /** Days of the present period that do not change any more: their first day and that after the last, and what was spent. */
   closed: { readonly from: string; readonly to: string; readonly amount: bigint } | null;
   /** What this process has posted in a period: it is both in the ledger and in the rows of the threads. */
@@ -243,7 +243,9 @@ export class LimitRegistry {
     );
     for (const entry of due) {
       const { budget, closed } = entry;
-      if (this.#budgets.get(budget.id) === entry) this.#unread.delete(budget.id);
+      // Gone or replaced meanwhile: another budget may have its cell.
+      if (this.#budgets.get(budget.id) !== entry) continue;
+      this.#unread.delete(budget.id);
       const period = periodOf(budget.period, nowMs);
       if (budget.cell === null || period !== periodOf(budget.period, this.#deps.epochMs())) continue;
       const before = firstDay(budget, nowMs) < openFrom ? (closed?.amount ?? 0n) : 0n;
@@ -321,8 +323,9 @@ export class LimitRegistry {
     if (!hasCell && cell !== null) this.#clear(cell);
     if (before !== undefined && !isSame) this.#deps.slices.dropBudget(wanted.id);
     const entry: BudgetEntry = isSame
-      ? { ...before, budget }
+      ? before
       : { budget, closed: null, posted: { period: 0, amount: 0 }, seen: -1, soft: 0, hard: 0 };
+    entry.budget = budget;
     // Other thresholds may be crossed anew.
     entry.soft = 0;
     entry.hard = 0;

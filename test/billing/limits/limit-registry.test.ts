@@ -256,6 +256,49 @@ t.test('thresholds are reported once per period, whoever crosses them', async (t
   t.same(crossed(), ['soft 1000 19'], 'another limit');
 });
 
+for (const [what, id] of [
+  ['a deleted budget', 'next'],
+  ['a budget that was moved to another account', 'b'],
+] as const) {
+  t.test(`what was being read of ${what} does not count for the one that has its cell`, async (t) => {
+    const fixture = new Fixture(1);
+    const { events, registry } = fixture;
+    registry.putBudget(budgetOf({ soft: 500n }));
+    fixture.rows = () => {
+      registry.dropBudget('b');
+      registry.putBudget(budgetOf({ id, account: 'z', soft: 500n }));
+      return [{ account: 'a', key: '', model: 'm', amount: 2000n }];
+    };
+    await fixture.readNew();
+    registry.report();
+    t.same(events, []);
+    t.equal(fixture.spend({ ...ACCOUNT, account: 'z' }, 100), 'spent it');
+    t.equal(registry.spent(id), 100);
+    t.ok(registry.hasNew, 'its own spending is still to be read');
+    fixture.rows = () => [{ account: 'z', key: '', model: 'm', amount: 600n }];
+    await fixture.readNew();
+    registry.report();
+    t.match(events, [{ account: 'z', threshold: 'soft', spent: 700 }]);
+  });
+}
+
+t.test('a limit that is raised while spending is read is the one that counts', async (t) => {
+  const fixture = new Fixture(1);
+  const { events, registry } = fixture;
+  registry.putBudget(budgetOf({ soft: 500n }));
+  fixture.rows = () => {
+    registry.putBudget(budgetOf({ limit: 5000n, soft: 4000n }));
+    return [{ account: 'a', key: '', model: 'm', amount: 2000n }];
+  };
+  await fixture.readNew();
+  registry.report();
+  t.same(events, []);
+  t.equal(registry.spent('b'), 2000);
+  t.equal(fixture.spend(ACCOUNT, 2000), 'spent it');
+  registry.report();
+  t.match(events, [{ threshold: 'soft', spent: 4000 }]);
+});
+
 t.test('what a thread has reserved returns when it has ended', async (t) => {
   const fixture = new Fixture();
   fixture.registry.putBudget(budgetOf());
