@@ -260,7 +260,7 @@ export class SliceManager {
   }
 
   #forget(unit: SliceUnit): void {
-    for (const { waiter } of unit.queue) this.#answer(waiter, 'whole');
+    for (const waiter of unit.queue.keys()) this.#answer(waiter, 'whole');
     unit.free();
     unit.state = 'whole';
     unit.dueMs = Infinity;
@@ -307,7 +307,7 @@ export class SliceManager {
       unit.isUnderWay = false;
       unit.isUrgent = false;
       unit.dueMs = Infinity;
-      unit.queue = [];
+      unit.queue.clear();
       unit.promised = [];
       unit.id = '';
     }
@@ -351,10 +351,10 @@ export class SliceManager {
     if (unit === undefined || unit.state === 'whole') return;
     waiter.units.push(unit);
     waiter.missing++;
-    unit.queue.push({ waiter, most, least });
+    unit.queue.set(waiter, { most, least });
     unit.largest = Math.max(unit.largest, most.at(-1) as number);
     unit.activeMs = waiter.sinceMs;
-    if (unit.queue.length === 1) unit.setQueued(true);
+    if (unit.queue.size === 1) unit.setQueued(true);
     this.#hot.add(unit);
     this.#push(unit);
   }
@@ -385,7 +385,7 @@ export class SliceManager {
     }
     for (const unit of this.#hot) {
       const isContended = nowMs < unit.contendedUntilMs;
-      if (unit.queue.length === 0 && !isContended) this.#hot.delete(unit);
+      if (unit.queue.size === 0 && !isContended) this.#hot.delete(unit);
       else if (unit.dueMs <= nowMs) this.#push(unit);
       else if (isContended && unit.state === 'open' && !unit.isUnderWay) {
         const used = unit.used(epochMs());
@@ -489,7 +489,7 @@ export class SliceManager {
     let used = unit.used(epoch);
     const isQuiet =
       unit.state !== 'whole' &&
-      unit.queue.length === 0 &&
+      unit.queue.size === 0 &&
       unit.promised.length === 0 &&
       (isContended || nowMs - unit.activeMs >= IDLE_MS) &&
       unit.canRest(used);
@@ -516,6 +516,7 @@ export class SliceManager {
       );
     }
     const { kind, ledger } = unit;
+    const first = unit.queue.values().next().value;
     const resources = used.map((amount, at) => {
       const wanted = amount + (need[at] as number);
       const kept = keep[at] as number;
@@ -525,7 +526,7 @@ export class SliceManager {
         keep: kept,
         need: Math.max(wanted - kept, 0),
         want: Math.max(wanted + (unit.desired[at] as number) - Math.max(kept, wanted), 0),
-        first: unit.queue[0]?.least[at] ?? 0,
+        first: first?.least[at] ?? 0,
       };
     });
     return { id, kind, sequence: ++this.#sequence, isQuiet: false, resources, parts: unit.parts(epoch), ledger };
@@ -534,7 +535,7 @@ export class SliceManager {
   /** What waiting requests need, and those that were told to go on and have not done so. */
   #needs(unit: SliceUnit, used: readonly number[], nowMs: number): number[] {
     const need = this.#outstanding(unit, used, nowMs);
-    for (const { most } of unit.queue) addTo(need, most, 1);
+    for (const { most } of unit.queue.values()) addTo(need, most, 1);
     return need.map((amount, at) => Math.min(amount, Math.max(unit.limits[at] as number, 0)));
   }
 
@@ -583,7 +584,7 @@ export class SliceManager {
     if (claim.isQuiet) {
       unit.dueMs = Infinity;
       this.#open.delete(unit);
-      if (unit.queue.length > 0) this.#push(unit);
+      if (unit.queue.size > 0) this.#push(unit);
       return;
     }
     const used = unit.used(epochMs());
@@ -606,29 +607,30 @@ export class SliceManager {
     const free = unit.quota.map((amount, at) => (limited(unit, at) ? amount - (used[at] as number) : Infinity));
     addTo(free, this.#outstanding(unit, used, nowMs), -1);
     if (unit.promised.length === 0) unit.counted = used[unit.kind === 'key' ? REQUESTS : 0] as number;
-    let lacking = -1;
-    while (unit.queue.length > 0) {
-      const { least, most, waiter } = unit.queue[0] as QueuedNeed;
-      lacking = least.findIndex((amount, at) => (free[at] as number) < amount);
-      if (lacking !== -1) break;
+    for (const [waiter, { least, most }] of unit.queue) {
+      const lacking = least.findIndex((amount, at) => (free[at] as number) < amount);
+      if (lacking !== -1) {
+        this.#lack(unit, waiter, lacking, least[lacking] as number, nowMs);
+        return;
+      }
       const amounts = most.map((amount, at) => Math.min(amount, free[at] as number));
       addTo(free, amounts, -1);
-      unit.queue.shift();
+      unit.queue.delete(waiter);
       unit.promised.push({ untilMs: nowMs + ADMIT_MS, amounts });
       if (--waiter.missing === 0) this.#answer(waiter, 'granted');
     }
-    if (unit.queue.length === 0) {
-      unit.setQueued(false);
-      return;
-    }
-    const { least, waiter } = unit.queue[0] as QueuedNeed;
+    unit.setQueued(false);
+  }
+
+  /** The first waiting request needs so much of a resource, and the slice has less: asks again, or refuses. */
+  #lack(unit: SliceUnit, { sinceMs }: SliceWaiter, lacking: number, first: number, nowMs: number): void {
     const { others = [], spare = [] } = unit.grant ?? {};
     const isElsewhere =
       (spare[lacking] ?? 0) > 0 || (unit.kind === 'key' && lacking === RUNNING && (others[RUNNING] ?? 0) > 0);
-    const isLast = nowMs + ASK_AGAIN_MS >= waiter.sinceMs + SLICE_WAIT_MS;
+    const isLast = nowMs + ASK_AGAIN_MS >= sinceMs + SLICE_WAIT_MS;
     const isFull = isLast || (!isElsewhere && unit.promised.length === 0);
     if (isFull) {
-      this.#refuse(unit, lacking, least[lacking] ?? 0);
+      this.#refuse(unit, lacking, first);
       return;
     }
     if (isElsewhere && nowMs - unit.recalledMs >= RECALL_MS) {
@@ -641,15 +643,14 @@ export class SliceManager {
   /** All gateways together have reached the limit: those that wait are admitted by what there is, or refused. */
   #refuse(unit: SliceUnit, resource: number, first: number): void {
     unit.refuse(resource, first, this.#deps.epochMs());
-    for (const { waiter } of unit.queue.splice(0)) this.#answer(waiter, 'granted');
-    unit.setQueued(false);
+    for (const waiter of unit.queue.keys()) this.#answer(waiter, 'granted');
   }
 
   #expire(waiter: SliceWaiter): void {
     const isAnswered = waiter.units.every(({ answeredMs }) => answeredMs >= waiter.sinceMs);
-    const unit = waiter.units.find(({ queue }) => queue.some((queued) => queued.waiter === waiter));
+    const unit = waiter.units.find(({ queue }) => queue.has(waiter));
     if (isAnswered && unit !== undefined) {
-      const { least } = unit.queue.find((queued) => queued.waiter === waiter) as QueuedNeed;
+      const { least } = unit.queue.get(waiter) as QueuedNeed;
       const used = unit.used(this.#deps.epochMs());
       const lacking = least.findIndex(
         (amount, at) => limited(unit, at) && (unit.quota[at] ?? 0) - (used[at] ?? 0) < amount,
@@ -669,9 +670,7 @@ export class SliceManager {
     waiter.isOver = true;
     this.#waiters.delete(`${waiter.thread} ${waiter.id}`);
     for (const unit of waiter.units) {
-      if (unit.queue.length === 0) continue;
-      unit.queue = unit.queue.filter((queued) => queued.waiter !== waiter);
-      if (unit.queue.length === 0) unit.setQueued(false);
+      if (unit.queue.delete(waiter) && unit.queue.size === 0) unit.setQueued(false);
     }
   }
 }

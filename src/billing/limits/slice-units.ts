@@ -27,7 +27,6 @@ export interface SliceWaiter {
 
 /** What a waiting request needs of one key or budget. */
 export interface QueuedNeed {
-  readonly waiter: SliceWaiter;
   /** By resource. */
   readonly most: readonly number[];
   readonly least: readonly number[];
@@ -46,7 +45,8 @@ export abstract class SliceUnit {
   /** What a slice should be, and what it was at the last answer. */
   readonly desired: number[];
   readonly slack: number[];
-  queue: QueuedNeed[] = [];
+  /** In order of arrival. */
+  readonly queue = new Map<SliceWaiter, QueuedNeed>();
   /** What requests take that were told to go on, and may not have done so; and what was counted when the first of them was told. */
   promised: { readonly untilMs: number; readonly amounts: readonly number[] }[] = [];
   counted = 0;
