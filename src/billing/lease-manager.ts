@@ -1004,9 +1004,13 @@ class LeaseManager {
   #checkFlushed(): void {
     const flushing = this.#flushing;
     if (flushing === null || this.#charges.size > 0 || flushing.released) return;
-    flushing.released = true;
     const ids: string[] = [];
-    for (const { id } of this.#leases.values()) if (id !== null) ids.push(id);
+    for (const { busy, id } of this.#leases.values()) {
+      // What is being leased has no id yet.
+      if (busy) return;
+      if (id !== null) ids.push(id);
+    }
+    flushing.released = true;
     void Promise.all(ids.map((id) => this.#release(id))).then(() => this.#flushed());
   }
 

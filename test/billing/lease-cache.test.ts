@@ -643,6 +643,46 @@ t.test('a shutdown waits for charges that are tried again, and gives all credit 
   t.match(await store.ledger.account('a'), { balance: 99_997n, held: 0n });
 });
 
+t.test('a shutdown gives credit back that is being leased when it begins', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { manager, threads } = await openGateway(store, {
+    change: (ledger) => ({
+      async lease(request) {
+        await new Promise<void>((resolve) => void store.clock.setTimeout(resolve, 500));
+        return await ledger.lease(request);
+      },
+    }),
+  });
+  const refused = hold((threads as [LeaseCache])[0], 50_000);
+  await store.settle();
+  let flushed = 0;
+  const replyTo = store.system.spawn<'flushed'>(() => () => void flushed++);
+  manager.tell({ type: 'Flush', withinMs: 10_000, replyTo });
+  await store.advance(499);
+  t.same(await refused, { kind: 'away' });
+  t.equal(flushed, 0);
+  await store.advance(1);
+  t.equal(flushed, 1);
+  t.match(await store.ledger.account('a'), { balance: 100_000n, held: 0n });
+});
+
+t.test('a shutdown waits for a store that does not lease as long as it may', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { manager, threads } = await openGateway(store, {
+    change: () => ({ lease: () => Promise.withResolvers<never>().promise }),
+  });
+  const refused = hold((threads as [LeaseCache])[0], 10);
+  await store.settle();
+  let flushed = 0;
+  const replyTo = store.system.spawn<'flushed'>(() => () => void flushed++);
+  manager.tell({ type: 'Flush', withinMs: 5000, replyTo });
+  await store.advance(4999);
+  t.equal(flushed, 0);
+  await store.advance(1);
+  t.equal(flushed, 1);
+  t.same(await refused, { kind: 'away' });
+});
+
 t.test('a shutdown while the store is away ends, and says what is lost', async (t) => {
   const store = await openStore(t, 100_000n);
   const { manager, problems, shutDown, threads } = await openGateway(store, {
