@@ -13,6 +13,7 @@ const subscription = new KvEventSubscription(
     onCleared: () => {},
     onConnection: () => {},
     onRejected: report('rejected'),
+    onReplayFailed: report('replay failed'),
   },
 );
 const lines = createInterface({ input: process.stdin });
