@@ -10,13 +10,14 @@
 //   TOKENS      ring of 32: tokens of these requests, real ones where they are known, else the reserved ones
 //   SETTLED     ring of 32: the real ones alone
 // Then one cell per budget, in 64-bit floats: a line with the lock (32-bit word 0), the newest periods in which a threshold was
-// crossed (words 1 and 2), BASE and BASE_PERIOD (floats 2 and 3: what the ledger knows beyond this process, and when), the slice
-// (CAP, CAP_PERIOD and CAP_LOW), then a row for each thread: GENERATION, PERIOD, USED (spent in the period and reserved, in
-// pico-USD), SPENT (the former alone).
+// crossed, each with the generation in the upper bits (words 1 and 2), BASE and BASE_PERIOD (floats 2 and 3: what the ledger knows
+// beyond this process, and when), the slice (CAP, CAP_PERIOD and CAP_LOW), then a row for each thread: GENERATION, PERIOD, USED
+// (spent in the period and reserved, in pico-USD), SPENT (the former alone).
 //
 // Writers. A row has one writer, its thread, or the control thread after that thread has ended. Base and its period are written by
-// the control thread, thresholds by everyone, with equal values. Loads and stores of a row are plain: an `Atomics` call costs more
-// than the sum of a row. Aligned floats are not torn on the 64-bit machines that V8 runs on.
+// the control thread, thresholds by everyone: one that a thread writes for a budget that is gone counts as not crossed. Loads and
+// stores of a row are plain: an `Atomics` call costs more than the sum of a row. Aligned floats are not torn on the 64-bit machines
+// that V8 runs on.
 //
 // Protocol. To reserve, a thread adds to its own row first, then makes one atomic read-modify-write on the lock word, then sums all
 // rows, and takes its addition back when the sum exceeds the limit. Read-modify-writes of one word are ordered, so of two threads
@@ -57,6 +58,9 @@ const MAX_CELLS = 65_536;
 const MAX_BYTES = 1 << 29;
 
 export const BUCKET_MS = 2000;
+
+/** Of the words of thresholds, for the number of a period: days reach beyond the year 2300. */
+const PERIOD_BITS = 17;
 
 /** Buckets that a request counts for: 60 s and the one under way. */
 export const WINDOW_BUCKETS = 31;
@@ -441,13 +445,16 @@ export class LimitTable {
   /** Notes that the threshold was crossed in the period. */
   cross(cell: LimitCell, threshold: 'soft' | 'hard', period: number): void {
     const start = this.#budgetStart + cell.index * this.#budgetFloats;
-    Atomics.store(this.#ints, start * 2 + (threshold === 'soft' ? SOFT : HARD), period);
+    const word = (cell.generation << PERIOD_BITS) | period;
+    Atomics.store(this.#ints, start * 2 + (threshold === 'soft' ? SOFT : HARD), word);
   }
 
   /** Newest period in which the threshold was crossed; 0: none. */
   crossedIn(cell: LimitCell, threshold: 'soft' | 'hard'): number {
     const start = this.#budgetStart + cell.index * this.#budgetFloats;
-    return this.#ints[start * 2 + (threshold === 'soft' ? SOFT : HARD)] as number;
+    const word = this.#ints[start * 2 + (threshold === 'soft' ? SOFT : HARD)] as number;
+    const period = word & ((1 << PERIOD_BITS) - 1);
+    return word === ((cell.generation << PERIOD_BITS) | period) ? period : 0;
   }
 
   /**

@@ -282,6 +282,28 @@ for (const [what, id] of [
   });
 }
 
+t.test('a thread that still counts for a deleted budget crosses no threshold of the one in its cell', async (t) => {
+  const fixture = new Fixture(1);
+  const { events, limiter, registry } = fixture;
+  registry.putBudget(budgetOf({ soft: 500n }));
+  t.equal(fixture.spend(ACCOUNT, 600), 'spent it');
+  registry.report();
+  t.match(events.splice(0), [{ budget: 'b', threshold: 'soft', spent: 600 }]);
+  const before = registry.budgets();
+  registry.dropBudget('b');
+  registry.putBudget(budgetOf({ id: 'next', account: 'z', soft: 500n }));
+  const after = registry.budgets();
+  // The thread has not read of the change.
+  limiter.updateBudgets(before);
+  t.equal(fixture.spend(ACCOUNT, 10), 'spent it');
+  limiter.updateBudgets(after);
+  registry.report();
+  t.same(events, []);
+  t.equal(fixture.spend({ ...ACCOUNT, account: 'z' }, 500), 'spent it');
+  registry.report();
+  t.match(events, [{ budget: 'next', threshold: 'soft', spent: 500 }]);
+});
+
 t.test('a limit that is raised while spending is read is the one that counts', async (t) => {
   const fixture = new Fixture(1);
   const { events, registry } = fixture;
