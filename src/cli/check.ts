@@ -8,7 +8,7 @@ import { explain } from '../config/describe.ts';
 import { loadConfigFile } from '../config/load.ts';
 import { counted } from '../config/units.ts';
 import { withEnginesChecked } from '../gateway/engine-settings.ts';
-import { askServices, type Finding } from './configured-services.ts';
+import { askServices, type Finding, namesOf } from './configured-services.ts';
 import type { CliIo } from './io.ts';
 import { mistakeLines } from './options.ts';
 import { readRest } from './setting-options.ts';
@@ -84,8 +84,9 @@ const COLUMNS: readonly Column<Finding>[] = [
   textColumn('FOUND', ({ found }) => found),
 ];
 
-function findingsText(findings: readonly Finding[]): string {
-  if (findings.length === 0) return 'Nothing to ask.\n';
+function findingsText(given: readonly Finding[]): string {
+  if (given.length === 0) return 'Nothing to ask.\n';
+  const findings = withModels(given);
   const wrong = findings.filter(({ result }) => result === 'wrong').length;
   const suggestions = findings.flatMap(({ name, suggestions: each }) =>
     each.map((text) => `  ${visible(`${name}: ${text}`)}\n`),
@@ -96,4 +97,14 @@ function findingsText(findings: readonly Finding[]): string {
       : `${wrong} of ${findings.length} ${wrong === 1 ? 'is' : 'are'} wrong.`;
   const advice = suggestions.length === 0 ? '' : `\nSuggestions\n${suggestions.join('')}`;
   return `${printTable(COLUMNS, findings)}${advice}\n${verdict}\n`;
+}
+
+/** A server that is asked with several keys has a line for each, which says for which models. */
+function withModels(findings: readonly Finding[]): Finding[] {
+  const byName = Map.groupBy(findings, ({ name }) => name);
+  return findings.map((finding) => {
+    const { models, name } = finding;
+    const isAlone = models === undefined || byName.get(name)?.length === 1;
+    return isAlone ? finding : { ...finding, name: `${name} for ${namesOf(models)}` };
+  });
 }

@@ -326,7 +326,8 @@ function listedModels(body: Buffer): { ids: string[]; takesAnyName: boolean } | 
   }
 }
 
-function namesOf(names: readonly string[]): string {
+/** Names in a sentence, as many as are read. */
+export function namesOf(names: readonly string[]): string {
   const more = names.length - MOST_NAMES;
   const shown = names
     .slice(0, MOST_NAMES)

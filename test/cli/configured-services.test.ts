@@ -128,6 +128,9 @@ t.test('a server with several keys is asked with each of them', async (t) => {
     ],
   );
   t.match(findings[1], { found: /^healthy; 401 at \/v1\/models: / });
+  const text = await runCli(t, ['check', '-c', `${t.testdirName}/headrace.json`, '--probe']);
+  t.match(text.stdout, /^server +http:\S+ for m1, m4 +ok /m, 'the lines of one URL say which models they are about');
+  t.match(text.stdout, /^ {2}http:\S+ for m2: check its apiKey$/m);
 });
 
 t.test('search engines are searched where that costs nothing', async (t) => {
