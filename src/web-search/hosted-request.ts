@@ -359,7 +359,7 @@ function responsesRequest(request: Members, repeats: Repeats): HostedRequest | n
     ...request,
     ...(at >= 0 && { tools: [...others, ...own] }),
     ...(Array.isArray(input) && {
-      input: items.flatMap((item) => withoutSearchCall(item, { search: name, page: pageName }, sources)),
+      input: items.flatMap((item, at) => withoutSearchCall(item, at, { search: name, page: pageName }, sources)),
     }),
     ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name) }),
   };
@@ -371,9 +371,13 @@ function isSearchCall(item: unknown): boolean {
   return membersOf(item)['type'] === 'web_search_call';
 }
 
-/** The call and its result in place of an item of an earlier answer. */
+/** What a client has kept nothing of. */
+const NOT_KEPT = 'The results of this search are not at hand any more.';
+
+/** The call and its result in place of an item of an earlier answer, the item of this number. */
 function withoutSearchCall(
   item: unknown,
+  at: number,
   names: { readonly search: string; readonly page: string },
   sources: Sources,
 ): unknown[] {
@@ -381,7 +385,7 @@ function withoutSearchCall(
   const { action, encrypted_content: opaque, id, status } = membersOf(item);
   const { pattern, queries, query, sources: listed, type, url } = membersOf(action);
   const text = textOf(query) || textOf(listOf(queries)[0]) || textOf(url);
-  const call = textOf(id) || `ws_${sources.find(1) === undefined ? 0 : 1}`;
+  const call = textOf(id) || `ws_${at}`;
   const found = sources.addAllPacked(opaque);
   if (type === 'open_page' || type === 'find_in_page') {
     const [page] = found;
@@ -394,7 +398,8 @@ function withoutSearchCall(
   }
   const addresses = listOf(listed).map((source) => textOf(membersOf(source)['url']));
   const known = found.length > 0 ? found : addresses.map((address) => sources.add(address, address, null, ''));
-  const output = status === 'failed' ? 'error: unavailable' : toldResults(text, known);
+  const isKept = known.length > 0 || opaque !== undefined || listed !== undefined;
+  const output = status === 'failed' ? 'error: unavailable' : isKept ? toldResults(text, known) : NOT_KEPT;
   return [
     { type: 'function_call', call_id: call, name: names.search, arguments: JSON.stringify({ query: text }) },
     { type: 'function_call_output', call_id: call, output },

@@ -177,7 +177,7 @@ function placesOf(text: string, pattern: string, most: number): string {
     from = at + wanted.length + AROUND_CHARS;
     places.push(text.slice(Math.max(at - AROUND_CHARS, 0), from).toWellFormed());
   }
-  return places.join('\n…\n').slice(0, most);
+  return places.join('\n…\n').slice(0, most).toWellFormed();
 }
 
 const TOLD_ERRORS: Readonly<Record<HostedPageError, string>> = {

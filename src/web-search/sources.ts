@@ -45,7 +45,7 @@ class FoundSource implements Source {
     this.url = url;
     this.title = title;
     this.age = age;
-    this.excerpt = text.slice(0, MAX_EXCERPT_CHARS).replaceAll(/\s+/g, ' ').trim();
+    this.excerpt = text.slice(0, MAX_EXCERPT_CHARS).toWellFormed().replaceAll(/\s+/g, ' ').trim();
     this.text = text;
   }
 
@@ -78,8 +78,8 @@ export class Sources {
 
   /** Adds a page. Its text is cut where all texts together become too long. */
   add(url: string, title: string, age: string | null, text: string): Source {
-    const told = text.slice(0, Math.max(MAX_TOLD_CHARS - this.#toldChars, 0));
-    const short = title.slice(0, MAX_TITLE_CHARS);
+    const told = text.slice(0, Math.max(MAX_TOLD_CHARS - this.#toldChars, 0)).toWellFormed();
+    const short = title.slice(0, MAX_TITLE_CHARS).toWellFormed();
     this.#toldChars += told.length + short.length + url.length;
     const source = new FoundSource(this.#sources.length + 1, url, short, age, told);
     this.#sources.push(source);

@@ -199,3 +199,11 @@ t.test('values that are referred to many times are read once', async (t) => {
   const values = [Array.from({ length: 50_000 }, () => 1), Array.from({ length: 100_000 }, () => null)];
   t.ok(unflatten(values));
 });
+
+t.test('what is no literal after all costs nothing but itself', async (t) => {
+  for (const text of ['{[{toString:1,valueOf:1}]:1}', `/*${'a*'.repeat(2_400_000)}/1`])
+    t.equal(parseLiteral(text), null);
+  t.equal(parseCall('(function(a){a[a]=1;return a}([1]))'), null);
+  const page = `<script type="application/ld+json">{[{toString:1,valueOf:1}]:1}</script><article><p>${PROSE}</p><p>${OTHER}</p></article>`;
+  t.match(clean(page, { url: URL_1 }).content, PROSE);
+});

@@ -244,3 +244,22 @@ t.test('takes nothing but pages from an opaque text', async (t) => {
   const bomb = (await import('node:zlib')).deflateRawSync(Buffer.alloc(8_000_000, ' ')).toString('base64url');
   t.equal(sources.addPacked(bomb), undefined);
 });
+
+t.test(
+  'searches that a client of the responses dialect sends back without ids and results are told apart',
+  async (t) => {
+    const call = (query: string): object => ({ type: 'web_search_call', status: 'completed', action: { query } });
+    const request = read('responses', {
+      input: [hi, call('one'), call('two'), { role: 'user', content: 'and?' }],
+      tools: [{ type: 'web_search' }],
+    });
+    t.match(request?.chat['messages'], [
+      { role: 'user' },
+      { role: 'assistant', tool_calls: [{ id: 'ws_1' }] },
+      { role: 'tool', tool_call_id: 'ws_1', content: 'The results of this search are not at hand any more.' },
+      { role: 'assistant', tool_calls: [{ id: 'ws_2' }] },
+      { role: 'tool', tool_call_id: 'ws_2', content: 'The results of this search are not at hand any more.' },
+      { role: 'user', content: 'and?' },
+    ]);
+  },
+);

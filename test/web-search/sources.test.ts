@@ -51,3 +51,14 @@ t.test('of one request so many texts, pages and bytes are unpacked', async (t) =
   foreign.addPacked(packed({ ...page(1), x: 'x'.repeat(2_000_000) }));
   t.equal(foreign.addPacked(packed(page(1))), undefined);
 });
+
+t.test('texts are not cut through a character', (t) => {
+  const { excerpt, text, title } = new Sources().add(
+    'https://a.example/',
+    `${'x'.repeat(299)}😀`,
+    null,
+    `${'y'.repeat(99_999)}😀`,
+  );
+  for (const each of [excerpt, text, title]) t.ok(each.isWellFormed());
+  t.end();
+});

@@ -21,8 +21,7 @@ export function parseLiteral(text: string, from = 0, names: ReadonlyMap<string, 
     const value = reader.value(0);
     return { value, end: reader.at };
   } catch (error) {
-    if (error instanceof NotLiteral) return null;
-    throw error;
+    return nullIfNoLiteral(error);
   }
 }
 
@@ -34,9 +33,20 @@ export function parseCall(text: string, from = 0): Literal | null {
   try {
     return new LiteralReader(text, from, new Map()).call();
   } catch (error) {
-    if (error instanceof NotLiteral) return null;
-    throw error;
+    return nullIfNoLiteral(error);
   }
+}
+
+/** A comment may be too long for the expression that skips it. */
+function nullIfNoLiteral(error: unknown): null {
+  if (error instanceof NotLiteral || error instanceof RangeError) return null;
+  throw error;
+}
+
+/** Objects as keys have no use, and to write one as a text may fail or take long. */
+function keyOf(value: unknown): string {
+  if (typeof value === 'object' && value !== null) throw new NotLiteral();
+  return String(value);
 }
 
 const IDENTIFIER = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/uy;
@@ -170,7 +180,7 @@ class LiteralReader {
 
   #index(): string {
     this.#expect('[');
-    const key = String(this.value(0));
+    const key = keyOf(this.value(0));
     this.#expect(']');
     return key;
   }
@@ -194,7 +204,7 @@ class LiteralReader {
     if (character === '"' || character === "'") return this.#string(character);
     if (character === '[') {
       this.at++;
-      const key = String(this.value(depth + 1));
+      const key = keyOf(this.value(depth + 1));
       this.#expect(']');
       return key;
     }

@@ -160,6 +160,8 @@ function parse(response: EngineResponse, context: ParseContext): EnginePage {
   const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
   if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
   const start = startOf(context.query, pageSize(kind, context.query.maxResults));
+  // Further results than the API has: the request was for the last ones that it has.
+  if (start.index > LAST_OFFSET) return { hits: [] };
   const isFirst = context.state === undefined;
   const found = hits(isFirst ? list.slice(start.skip) : list, (entry) => fields(kind, entry, context.nowMs));
   const offset = asCount(context.state) ?? start.index;

@@ -92,6 +92,7 @@ function date(value: unknown, nowMs: number): string | undefined {
 /** JATS as HTML for `hit`: without the heading `Abstract`, and with inline elements that do not separate words. */
 function jatsText(jats: string): string {
   return jats
-    .replace(/<jats:title>\s*(?:abstract|summary)\s*[.:]?\s*<\/jats:title>/gi, '')
+    .replaceAll(/\s+/g, ' ')
+    .replace(/<jats:title> ?(?:abstract|summary) ?[.:]? ?<\/jats:title>/gi, '')
     .replace(/<(\/?)jats:(?:bold|italic|monospace|sc|sub|sup|underline)(?=[\s/>])/gi, '<$1i');
 }

@@ -443,3 +443,11 @@ t.test('any JSON in the place of the data of a site is read without an error', a
     { numRuns: 300 },
   );
 });
+
+t.test('posts of a forum within posts are written once', (t) => {
+  const nested = `<div class="crawler-post"><div class="post"><p>A post.</p>`.repeat(20) + '</div></div>'.repeat(20);
+  const page = `<meta name="generator" content="Discourse 3.5.0"><h1>Topic</h1>${nested}`;
+  const { content } = clean(page, { url: 'https://mills.example/t/topic/1', format: 'text' });
+  t.equal(content.split('A post.').length - 1, 20);
+  t.end();
+});

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { brave } from '../../../src/search/engines/brave.ts';
-import { KEY, answer, contract, failure, fixture, parse } from './contract.ts';
+import { KEY, NOW, answer, contract, failure, fixture, parse } from './contract.ts';
 
 const engine = brave({ apiKey: KEY });
 
@@ -140,4 +140,10 @@ t.test('a full second and a used-up month are told apart by the headers', async 
     );
   t.match(refused('0, 900'), { failure: 'rate limited', retryAfterMs: 1000 });
   t.match(refused('1, 0'), { failure: 'quota', retryAfterMs: 1_419_704_000 });
+});
+
+t.test('brave has nothing behind its last page', async (t) => {
+  const query = { query: 'x', type: 'web', maxResults: 50, page: 6 } as const;
+  const context = { query, state: undefined, collected: 0, nowMs: NOW };
+  t.same(engine.parse(answer(fixture('brave/web.json')), context), { hits: [] });
 });

@@ -76,3 +76,14 @@ t.test('JATS becomes text and dates are as precise as they are', async (t) => {
     },
   ]);
 });
+
+t.test('the heading of an abstract is left out, however much space is in it', async (t) => {
+  const space = ' '.repeat(200_000);
+  const item = (abstract: string): object => ({ title: ['T'], URL: 'https://a.example/', abstract });
+  const items = [
+    item(`<jats:title>Abstract${space}x`),
+    item('<jats:title>\n Abstract:\n</jats:title><jats:p>Cells.</jats:p>'),
+  ];
+  const { hits } = parse(engine, 'academic', answer({ status: 'ok', message: { items } }));
+  t.equal(hits[1]?.snippet, 'Cells.');
+});

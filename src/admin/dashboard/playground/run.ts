@@ -147,6 +147,8 @@ class Run {
     try {
       await this.#ask();
     } catch (error) {
+      // An event that cannot be read ends the request too, whose answer would be paid for.
+      this.#abort.abort();
       this.#fail(this.#isStopped ? 'stopped' : brokenText(error, this.#exchange.status));
     }
     cancelAnimationFrame(this.#frame);
