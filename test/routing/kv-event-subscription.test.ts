@@ -264,28 +264,34 @@ t.test('goes on trying while something else answers at the endpoint, and reports
   t.same(reports, [true, false, true]);
 });
 
-t.test('waits longer after each attempt that fails, up to 30 s', async (t) => {
-  const publisher = await ScriptedPublisher.open(t);
-  await publisher.close();
+/** A clock that stands still and ends each wait at once, until it was asked for so many. */
+function clockOfDelays(count: number): { clock: Clock; delays: number[]; reached: Promise<void> } {
   const delays: number[] = [];
-  const sixth = Promise.withResolvers<void>();
+  const { promise: reached, resolve } = Promise.withResolvers<void>();
   const clock: Clock = {
     now: () => 0,
     clearTimeout: () => {},
     setTimeout: (callback, delayMs) => {
       delays.push(delayMs);
-      if (delays.length === 12) sixth.resolve();
+      if (delays.length === count) resolve();
       else setImmediate(callback);
       return {};
     },
   };
+  return { clock, delays, reached };
+}
+
+t.test('waits longer after each attempt that fails, up to 30 s', async (t) => {
+  const publisher = await ScriptedPublisher.open(t);
+  await publisher.close();
+  const { clock, delays, reached } = clockOfDelays(12);
   const reports: (Error | null)[] = [];
   const subscription = new KvEventSubscription(
     { endpoint: publisher.endpoint },
     { ...UNHEARD, clock, onConnection: (_, error) => reports.push(error) },
   );
   t.teardown(() => subscription.close());
-  await sixth.promise;
+  await reached;
   t.same(delays, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 30_000]);
   t.match(reports, [{ code: 'ECONNREFUSED' }]);
 });
@@ -295,21 +301,10 @@ t.test(
   async (t) => {
     const server = await ZmtpListener.listen('tcp://127.0.0.1:*', 'PUB', (from) => from.close());
     t.teardown(() => server.close());
-    const delays: number[] = [];
-    const sixth = Promise.withResolvers<void>();
-    const clock: Clock = {
-      now: () => 0,
-      clearTimeout: () => {},
-      setTimeout: (callback, delayMs) => {
-        delays.push(delayMs);
-        if (delays.length === 6) sixth.resolve();
-        else setImmediate(callback);
-        return {};
-      },
-    };
+    const { clock, delays, reached } = clockOfDelays(6);
     const subscription = new KvEventSubscription({ endpoint: server.endpoint }, { ...UNHEARD, clock });
     t.teardown(() => subscription.close());
-    await sixth.promise;
+    await reached;
     t.same(delays, [100, 200, 400, 800, 1600, 3200]);
   },
 );
