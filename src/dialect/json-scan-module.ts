@@ -31,7 +31,7 @@ const LEAST_BYTES = 64;
 const MOST_BYTES = 4 * 1024 * 1024;
 const MOST_LEVELS = 512;
 /** Numbers of so many digits are below 2^53. */
-const SAFE_DIGITS = 15;
+export const SAFE_DIGITS = 15;
 /** Bytes for one open container. */
 const LEVEL = 8;
 const NODE_BYTES = 4 * NODE;
@@ -85,17 +85,8 @@ let lastRead: Buffer | null = null;
  * @returns the offset behind the value; 0 when it is to be read by JavaScript
  */
 export function readByModule(body: Buffer, start: number, end: number, maxDepth: number, spans: Spans): number {
-  if (spans === UNUSED) lastRead = null;
-  const length = end - start;
-  if (length < LEAST_BYTES || length > MOST_BYTES || !IS_LITTLE_ENDIAN) return 0;
-  body.copy(text, TEXT, start, end);
-  text[TEXT + length] = 0;
   const { moduleWords } = spans;
-  const tape = moduleWords.byteOffset;
-  const room = tape + NODE_BYTES * (MODULE_NODES - 2);
-  const base = start - TEXT;
-  const behind = scan(base, tape, room, LEVEL * Math.min(maxDepth, MOST_LEVELS));
-  if (behind === 0) return 0;
+  if (!isOnTape(body, start, end, spans) && !scanByModule(body, start, end, maxDepth, moduleWords)) return 0;
   if (spans === UNUSED) {
     lastRead = body;
   } else {
@@ -104,7 +95,25 @@ export function readByModule(body: Buffer, start: number, end: number, maxDepth:
     spans.hasAddress = flags[0] === 1;
     spans.isPlain = flags[1] === 0;
   }
-  return base + behind;
+  return moduleWords[END] as number;
+}
+
+/** Whether the module has just read the value without a tape, on the words that `spans` takes. */
+function isOnTape(body: Buffer, start: number, end: number, spans: Spans): boolean {
+  const { moduleWords } = spans;
+  const hasWords = spans !== UNUSED && moduleWords.byteOffset === UNUSED.moduleWords.byteOffset;
+  return hasWords && body === lastRead && moduleWords[0] === start && (moduleWords[END] as number) <= end;
+}
+
+function scanByModule(body: Buffer, start: number, end: number, maxDepth: number, words: Int32Array): boolean {
+  lastRead = null;
+  const length = end - start;
+  if (length < LEAST_BYTES || length > MOST_BYTES || !IS_LITTLE_ENDIAN) return false;
+  body.copy(text, TEXT, start, end);
+  text[TEXT + length] = 0;
+  const tape = words.byteOffset;
+  const room = tape + NODE_BYTES * (MODULE_NODES - 2);
+  return scan(start - TEXT, tape, room, LEVEL * Math.min(maxDepth, MOST_LEVELS)) !== 0;
 }
 
 /** Takes the members of the object that the module has left on `tape`. */

@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import { readName } from './json-names.ts';
 import { invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
-import { END, NAME, NEXT, NODE, readByModule, Spans, UNREAD } from './json-scan-module.ts';
+import { END, NAME, NEXT, NODE, readByModule, SAFE_DIGITS, Spans, UNREAD } from './json-scan-module.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
@@ -100,6 +100,15 @@ export class JsonTape extends Spans {
     if (end >= 0 && rest === body.length) return;
     this.drop();
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: invalidJson(body, rest).errors });
+  }
+
+  /** Reads `body`, unless it has anything unusual, or is no JSON: false then. A text that `scanMembers` has just read is not read again. */
+  readUsual(body: Buffer): boolean {
+    this.begin(body);
+    const behind = readByModule(body, skipSpace(body, 0, body.length), body.length, MAX_DEPTH, this);
+    if (behind > 0 && skipSpace(body, behind, body.length) === body.length) return true;
+    this.drop();
+    return false;
   }
 
   /** `body` is the text that was read, with another scalar, which has no escapes, where one ended at `from`: all behind it is `by` bytes later. */
@@ -251,9 +260,11 @@ export class JsonTape extends Spans {
   member(object: number, name: number): number {
     let value: number = NONE;
     if (!this.isObject(object)) return value;
-    const end = this.next(object);
-    for (let key = object + NODE; key < end; key = this.next(key + NODE)) {
-      if (this.name(key) === name) value = key + NODE;
+    const { words } = this;
+    const end = words[object + NEXT] as number;
+    for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
+      const id = words[key + NAME] as number;
+      if (id === name || (id < 0 && this.#readName(key) === name)) value = key + NODE;
     }
     return value;
   }
@@ -267,7 +278,16 @@ export class JsonTape extends Spans {
   number(node: number): number {
     const first = this.#first(node);
     const isNumber = first === 0x2d || (first >= 0x30 && first <= 0x39);
-    return isNumber ? Number(this.body.toString('latin1', this.start(node), this.end(node))) : Number.NaN;
+    if (!isNumber) return Number.NaN;
+    const start = this.start(node);
+    const end = this.end(node);
+    let number = 0;
+    for (let at = start; at < end; at++) {
+      const digit = (this.body[at] as number) - 0x30;
+      if (digit < 0 || digit > 9 || at - start === SAFE_DIGITS) return Number(this.body.toString('latin1', start, end));
+      number = number * 10 + digit;
+    }
+    return number;
   }
 
   /**

@@ -1,7 +1,6 @@
 // Reads messages, deltas and errors of chat completion servers. They agree on little but the names of the official API.
 
-import { HeadraceError } from '../../errors.ts';
-import { isFilled, membersOf, parsedJson } from '../dialect.ts';
+import { isFilled, membersOf } from '../dialect.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -36,27 +35,6 @@ export const FAILED_FINISHES: ReadonlyMap<unknown, string> = new Map([
   ['error', 'The server ended the answer with an error'],
   ['abort', 'The server aborted the answer'],
 ]);
-
-/** What is read of a whole answer. */
-export interface WholeAnswer {
-  readonly answer: Members;
-  readonly choice: Members;
-  readonly message: Members;
-  /** Token counts, which some servers write into the choice. */
-  readonly usage: unknown;
-}
-
-/** Reads a whole answer, of whose choices other dialects know one. Throws `HR_UPSTREAM_ANSWER` for what is none. */
-export function wholeAnswerOf(body: Buffer): WholeAnswer {
-  const answer = membersOf(parsedJson(body.toString()));
-  const { choices } = answer;
-  const all: readonly unknown[] = Array.isArray(choices) ? choices : [];
-  const choice = membersOf(all.find((one) => membersOf(one)['index'] === 0) ?? all[0]);
-  const { finish_reason: reason, message } = choice;
-  if (typeof message !== 'object' || message === null || FAILED_FINISHES.has(reason))
-    throw new HeadraceError('HR_UPSTREAM_ANSWER');
-  return { answer, choice, message: membersOf(message), usage: answer['usage'] ?? choice['usage'] };
-}
 
 /** Text of a `content` member: a string, or an array of parts. */
 export function textOf(content: unknown): string {

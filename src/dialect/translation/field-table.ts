@@ -1,10 +1,14 @@
 // A direction of translation as tables: one table for each kind of object of the dialect, one row for each of its fields. A row
 // says what happens to the field and writes it; docs/dialects.md is made from the same rows.
 
+import { NAME, NEXT, NODE } from '../json-scan-module.ts';
 import { nameId, placesById } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
-import { jsonKey, type JsonWriter } from './json-writer.ts';
+import { type JsonWriter, literal } from './json-writer.ts';
 import { untranslatable, untranslatableType } from './untranslatable.ts';
+
+const { NONE } = JsonTape;
+const LETTER_N = 0x6e;
 
 /**
  * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the
@@ -98,17 +102,21 @@ export class FieldTable implements Table {
     const { out, tape } = this.#deps;
     if (!tape.isObject(object)) throw untranslatable(tape, object, 'It is no object.');
     const values = this.#absent.slice();
-    const end = tape.next(object);
+    const { body, words } = tape;
+    const places = this.#places;
+    const end = words[object + NEXT] as number;
     let hasOthers = false;
-    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
-      const index = this.#indexOf(key);
+    for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
+      const id = words[key + NAME] as number;
+      const index = places[id >= 0 ? id : tape.name(key)] as number;
       // Of two members with one name the last counts.
-      if (index >= 0) values[index] = tape.valueOf(key);
-      else hasOthers = true;
+      if (index < 0) hasOthers = true;
+      else values[index] = body[words[key + NODE] as number] === LETTER_N ? NONE : key + NODE;
     }
+    const writers = this.#writers;
     for (let index = 0; index < values.length; index++) {
       const value = values[index] as number;
-      if (value >= 0 && !tape.isNull(value)) this.#writers[index]?.(value, object);
+      if (value >= 0) writers[index]?.(value, object);
     }
     if (!hasOthers || this.others.action === 'dropped') return;
     for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
@@ -192,9 +200,9 @@ export class TypeTable implements Table {
 
 function writerOf({ out, tape }: TableDeps, { action, name, note, to, write }: Field): FieldWriter | null {
   if (write !== undefined) return write;
-  const key = jsonKey(to.slice(to.lastIndexOf('.') + 1));
-  const carry: FieldWriter =
-    key === jsonKey(name) ? (value) => out.member(tape.keyOf(value)) : (value) => out.carry(key, value);
+  const own = to.slice(to.lastIndexOf('.') + 1);
+  const key = literal(`"${own}":`);
+  const carry: FieldWriter = own === name ? (value) => out.member(tape.keyOf(value)) : (value) => out.carry(key, value);
   const refuse: FieldWriter = (value) => {
     if (!tape.isEmpty(value)) throw untranslatable(tape, value, note);
   };

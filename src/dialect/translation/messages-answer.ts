@@ -4,24 +4,12 @@
 import { randomUUID } from 'node:crypto';
 import { membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { errorType } from '../messages.ts';
-import {
-  callsOf,
-  errorOf,
-  FAILED_FINISHES,
-  isBare,
-  reasoningOf,
-  refusalOf,
-  type ServerError,
-  signatureOf,
-  stopSequenceOf,
-  textOf,
-  type WholeAnswer,
-  wholeAnswerOf,
-} from './chat-answer.ts';
+import { errorOf, FAILED_FINISHES, isBare, type ServerError, signatureOf, stopSequenceOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import { ByteWriter } from './byte-writer.ts';
 import type { HostedSource, HostedStep } from './hosted-search.ts';
 import type { AnswerTranslator } from './translation.ts';
+import { type EscapedText, type WholeAnswer, wholeAnswerOf } from './whole-answer.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -56,12 +44,15 @@ function deltaHead(kind: BlockKind, index: number): Buffer {
 const out = new ByteWriter(16 * 1024);
 const LARGEST_IDLE_BYTES = 1024 * 1024;
 
+const START = 'event: message_start\ndata: {"type":"message_start","message":';
+const DELTA = 'event: message_delta\ndata: {"type":"message_delta","delta":';
 const PING = sseEvent('ping', { type: 'ping' });
 const STOP = sseEvent('message_stop', { type: 'message_stop' });
 
 export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   readonly nextSequence = 0;
-  readonly #blocks: ChatBlocks = new ChatBlocks(this);
+  /** Of a stream. */
+  #stream: ChatBlocks | null = null;
   readonly #model: () => string;
   #id = '';
   /** Index of the open block, or of the next one. */
@@ -79,6 +70,10 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** @param model reads the model that was asked for, where the server names none */
   constructor(model: () => string = () => '') {
     this.#model = model;
+  }
+
+  get #blocks(): ChatBlocks {
+    return (this.#stream ??= new ChatBlocks(this));
   }
 
   events(piece: Buffer): Buffer {
@@ -158,9 +153,10 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** @internal */
   onStart(chunk: Members): void {
-    const message = messageOf(chunk, chunk['usage'], NO_STOP, this.#model);
-    this.#id = message.id;
-    out.utf8(sseEvent('message_start', { type: 'message_start', message: { ...message, content: [] } }));
+    this.#id = messageId(chunk['id']);
+    out.latin1(START);
+    writeHead(this.#id, chunk, membersOf(chunk['usage']), NO_STOP, this.#model);
+    out.latin1('[]}}\n\n');
     out.utf8(PING);
   }
 
@@ -214,10 +210,9 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
       return;
     }
     const stop = stopOf(finishReason, stopSequence, called, refused);
-    const { service_tier: _, ...tokens } = usageOf(usage, undefined);
-    const used = { web_search_requests: this.#searches, web_fetch_requests: this.#pages };
-    const counts = this.#searches < 0 ? tokens : { ...tokens, server_tool_use: used };
-    out.utf8(sseEvent('message_delta', { type: 'message_delta', delta: stop, usage: counts }));
+    const used = `,"server_tool_use":{"web_search_requests":${this.#searches},"web_fetch_requests":${this.#pages}}`;
+    const counts = `${countsOf(membersOf(usage))}${this.#searches < 0 ? '' : used}`;
+    out.utf8(`${DELTA}{${stopMembers(stop)}},"usage":{${counts}}}\n\n`);
     out.utf8(STOP);
   }
 
@@ -261,23 +256,28 @@ interface Stop {
 
 const NO_STOP: Stop = { stop_reason: null, stop_sequence: null, stop_details: null };
 
-/** The message without its content; from the first chunk of a stream, or from a whole answer. */
-function messageOf(
-  { id, model, service_tier: tier }: Members,
-  usage: unknown,
-  { stop_reason, stop_sequence, stop_details }: Stop,
+/** Writes a message up to its content; from the first chunk of a stream, or from a whole answer. */
+function writeHead(
+  id: string,
+  { model, service_tier }: Members,
+  usage: Members,
+  stop: Stop,
   asked: () => string,
-): Members & { readonly id: string } {
-  return {
-    id: messageId(id),
-    type: 'message',
-    role: 'assistant',
-    model: typeof model === 'string' && model !== '' ? model : asked(),
-    stop_reason,
-    stop_sequence,
-    stop_details,
-    usage: usageOf(usage, tier),
-  };
+): void {
+  const name = JSON.stringify(typeof model === 'string' && model !== '' ? model : asked());
+  const tier = typeof service_tier === 'string' && Object.hasOwn(TIERS, service_tier) ? TIERS[service_tier] : '';
+  out.utf8(
+    `{"id":${JSON.stringify(id)},"type":"message","role":"assistant","model":${name},${stopMembers(stop)},` +
+      `"usage":{${countsOf(usage)}${tier === '' ? '' : `,"service_tier":"${tier}"`}},"content":`,
+  );
+}
+
+function stopMembers({ stop_details: details, stop_reason: reason, stop_sequence: sequence }: Stop): string {
+  const isUsual = sequence === null && details === null;
+  const others = isUsual
+    ? 'null,"stop_details":null'
+    : `${JSON.stringify(sequence)},"stop_details":${JSON.stringify(details)}`;
+  return `"stop_reason":${JSON.stringify(reason)},"stop_sequence":${others}`;
 }
 
 const CHAT_PREFIX = 'chatcmpl-';
@@ -295,27 +295,24 @@ function callId(message: string, index: number): string {
 
 const TIERS: Readonly<Record<string, string>> = { default: 'standard', priority: 'priority' };
 
-/** Token counts: those of the prompt are split into what came from a cache, what was written to one, and the rest. */
-function usageOf(usage: unknown, tier: unknown): Members {
+/** Members with token counts: those of the prompt are split into what came from a cache, what was written to one, and the rest. */
+function countsOf(usage: Members): string {
   const {
     completion_tokens: completion,
     completion_tokens_details: output,
     prompt_tokens,
     prompt_tokens_details,
-  } = membersOf(usage);
+  } = usage;
   const { cache_write_tokens, cached_tokens } = membersOf(prompt_tokens_details);
   const cached = tokenCount(cached_tokens) ?? 0;
   const written = tokenCount(cache_write_tokens) ?? 0;
   const reasoning = tokenCount(membersOf(output)['reasoning_tokens']);
-  const counts: Record<string, unknown> = {
-    input_tokens: Math.max((tokenCount(prompt_tokens) ?? 0) - cached - written, 0),
-    cache_creation_input_tokens: written,
-    cache_read_input_tokens: cached,
-    output_tokens: tokenCount(completion) ?? 0,
-  };
-  if (reasoning !== undefined) counts['output_tokens_details'] = { thinking_tokens: reasoning };
-  if (typeof tier === 'string' && Object.hasOwn(TIERS, tier)) counts['service_tier'] = TIERS[tier];
-  return counts;
+  const rest = Math.max((tokenCount(prompt_tokens) ?? 0) - cached - written, 0);
+  return (
+    `"input_tokens":${rest},"cache_creation_input_tokens":${written},"cache_read_input_tokens":${cached},` +
+    `"output_tokens":${tokenCount(completion) ?? 0}` +
+    (reasoning === undefined ? '' : `,"output_tokens_details":{"thinking_tokens":${reasoning}}`)
+  );
 }
 
 /** Finish reasons of an answer that ended by itself; '' where the server gives none. */
@@ -336,36 +333,40 @@ function stopOf(reason: string, sequence: string | null, called: boolean, refuse
 }
 
 /** Writes a whole answer. */
-function writeMessage({ answer, choice, message, usage }: WholeAnswer, asked: () => string): void {
+function writeMessage(answer: WholeAnswer, asked: () => string): void {
+  const { calls, choice, head, message, reasoning, refusal, text, usage } = answer;
   const { finish_reason: reason } = choice;
-  const reasoning = reasoningOf(message);
-  const text = textOf(message['content']);
-  const refusal = refusalOf(message);
-  const calls = callsOf(message);
-  const stop = stopOf(
-    typeof reason === 'string' ? reason : '',
-    stopSequenceOf(choice),
-    calls.length > 0,
-    refusal !== '',
-  );
-  const head = messageOf(answer, usage, stop, asked);
-  out.utf8(JSON.stringify(head).slice(0, -1));
-  out.latin1(',"content":[');
+  const isRefusal = refusal.start < refusal.end;
+  const stop = stopOf(typeof reason === 'string' ? reason : '', stopSequenceOf(choice), calls.length > 0, isRefusal);
+  const id = messageId(head['id']);
+  writeHead(id, head, usage, stop, asked);
+  out.latin1('[');
   let blocks = 0;
-  const block = (json: string): void => {
-    if (blocks++ > 0) out.latin1(',');
-    out.utf8(json);
-  };
-  if (reasoning !== '') {
-    block(JSON.stringify({ type: 'thinking', thinking: reasoning, signature: signatureOf(message) }));
+  if (reasoning.start < reasoning.end) {
+    writeText(blocks++, THINKING_BLOCK, reasoning);
+    out.utf8(`","signature":${JSON.stringify(signatureOf(message))}}`);
   }
-  if (text !== '') block(JSON.stringify({ type: 'text', text }));
-  if (refusal !== '') block(JSON.stringify({ type: 'text', text: refusal }));
-  for (const { arguments: args, id, name } of calls) {
-    const call = { type: 'tool_use', id: id || callId(head.id, blocks), name };
-    block(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
+  for (const said of [text, refusal]) {
+    if (said.start === said.end) continue;
+    writeText(blocks++, TEXT_BLOCK, said);
+    out.latin1('"}');
+  }
+  for (const { arguments: args, id: own, name } of calls) {
+    const call = { type: 'tool_use', id: own || callId(id, blocks), name };
+    if (blocks++ > 0) out.latin1(',');
+    out.utf8(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
   }
   out.latin1(']}');
+}
+
+const THINKING_BLOCK = '{"type":"thinking","thinking":"';
+const TEXT_BLOCK = '{"type":"text","text":"';
+
+/** Writes a block up to the end of its text. */
+function writeText(place: number, begin: string, { bytes, end, start }: EscapedText): void {
+  if (place > 0) out.latin1(',');
+  out.latin1(begin);
+  out.copy(bytes, start, end);
 }
 
 /** Arguments as they are written, so that numbers keep all their digits. What is no JSON becomes a text: a tool can refuse it. */

@@ -6,12 +6,25 @@ import { nameIds } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
 import { carried, dropped, type Field, FieldTable, passed, refused, type Table, TypeTable } from './field-table.ts';
-import { clearList, JsonWriter } from './json-writer.ts';
+import { clearList, JsonWriter, literal, type WrittenText } from './json-writer.ts';
 import { MessagesAnswer } from './messages-answer.ts';
 import { each, isTrueIn, optionalString, present, stringIn } from './request-values.ts';
 import { ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 import { untranslatable } from './untranslatable.ts';
+
+/** Texts that are written for each message, call, result or tool. */
+const LITERAL = {
+  functionType: literal('"type":"function"'),
+  function: literal('"function":{'),
+  nameKey: literal('"name":'),
+  arguments: literal('"arguments":"'),
+  toolRole: literal('"role":"tool"'),
+  content: literal('"content":'),
+  reasoning: literal('"reasoning_content":"'),
+  toolCalls: literal('"tool_calls":['),
+  functionTool: literal('{"type":"function","function":{'),
+} as const;
 
 const out = new JsonWriter(tape);
 const deps = { tape, out };
@@ -71,7 +84,7 @@ export class MessagesRequest extends ChatRequest {
   }
 }
 
-function writeRequest(): Buffer {
+function writeRequest(): WrittenText {
   isInResult = false;
   out.begin();
   out.latin1('{');
@@ -299,11 +312,11 @@ const CALL = new FieldTable(
   'content[] (tool_use)',
   [
     passed('id', 'Byte for byte.'),
-    carried('type', 'tool_calls[].type', '`function`.', () => out.next('"type":"function"')),
+    carried('type', 'tool_calls[].type', '`function`.', () => out.next(LITERAL.functionType)),
     carried('name', 'tool_calls[].function.name', 'The name of the tool.', (name, call) => {
-      out.next('"function":{');
-      out.carry('"name":', name);
-      out.next('"arguments":"');
+      out.next(LITERAL.function);
+      out.carry(LITERAL.nameKey, name);
+      out.next(LITERAL.arguments);
       const input = present(call, NAME.input);
       if (input !== NONE) out.quoted(input);
       else out.latin1('{}');
@@ -321,7 +334,7 @@ const RESULT = new FieldTable(
   deps,
   'content[] (tool_result)',
   [
-    carried('type', 'messages[].role', '`tool`.', () => out.next('"role":"tool"')),
+    carried('type', 'messages[].role', '`tool`.', () => out.next(LITERAL.toolRole)),
     carried('tool_use_id', 'messages[].tool_call_id', 'Byte for byte.'),
     carried(
       'content',
@@ -342,7 +355,7 @@ function writeResult(result: number): void {
   const isError = isTrueIn(result, NAME.is_error);
   out.next('{');
   RESULT.write(result);
-  out.next('"content":');
+  out.next(LITERAL.content);
   if (tape.isArray(content)) {
     writeResultParts(content, isError);
   } else if (content === NONE || tape.isString(content)) {
@@ -440,11 +453,11 @@ const MESSAGE = new FieldTable(
 /** Writes a text, or the parts that were sorted. */
 function writeContent(content: number): void {
   if (!tape.isArray(content)) {
-    out.carry('"content":', content);
+    out.carry(LITERAL.content, content);
     return;
   }
   if (thoughts.length > 0) {
-    out.next('"reasoning_content":"');
+    out.next(LITERAL.reasoning);
     for (let at = 0; at < thoughts.length; at++) {
       if (at > 0) out.latin1('\\n\\n');
       THINKING.write(thoughts[at] as number);
@@ -452,11 +465,11 @@ function writeContent(content: number): void {
     out.latin1('"');
   }
   if (calls.length > 0) {
-    out.next('"tool_calls":[');
+    out.next(LITERAL.toolCalls);
     for (const call of calls) writeObject(CALL, call);
     out.latin1(']');
   }
-  out.next('"content":');
+  out.next(LITERAL.content);
   if (parts.length + images.length === 0) {
     out.latin1(calls.length > 0 ? 'null' : '""');
     return;
@@ -521,7 +534,7 @@ const TOOL = new FieldTable(
 );
 
 function writeTool(tool: number): void {
-  out.next('{"type":"function","function":{');
+  out.next(LITERAL.functionTool);
   TOOL.write(tool);
   out.latin1('}}');
 }
@@ -667,7 +680,7 @@ function writeFormat(format: number): void {
   }
   out.next('"response_format":{"type":"json_schema","json_schema":{');
   const name = tape.member(format, NAME.name);
-  if (name >= 0) out.carry('"name":', name);
+  if (name >= 0) out.carry(LITERAL.nameKey, name);
   else out.next('"name":"output"');
   out.carry('"schema":', schema);
   const strict = tape.member(format, NAME.strict);

@@ -5,17 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
 import { type Failure, isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
-import {
-  callsOf,
-  errorOf,
-  FAILED_FINISHES,
-  isBare,
-  reasoningOf,
-  refusalOf,
-  type ServerError,
-  textOf,
-  wholeAnswerOf,
-} from './chat-answer.ts';
+import { callsOf, errorOf, FAILED_FINISHES, isBare, reasoningOf, type ServerError } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
 import { CustomInput, customInputOf } from './custom-input.ts';
@@ -23,6 +13,7 @@ import type { HostedPage, HostedStep } from './hosted-search.ts';
 import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
+import { type EscapedText, wholeAnswerOf } from './whole-answer.ts';
 
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
@@ -144,7 +135,8 @@ const LARGEST_IDLE_BYTES = 1024 * 1024;
 export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   readonly #echo: ResponseEcho;
   readonly #sources: AnswerSources;
-  readonly #blocks: ChatBlocks;
+  /** Of a stream. */
+  #stream: ChatBlocks | null = null;
   #sequence = 0;
   /** What all ids of the response contain; '' before the first event. */
   #id = '';
@@ -153,7 +145,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #model = '';
   #serviceTier = '';
   readonly #items: Item[] = [];
-  readonly #callIds = new Set<string>();
+  /** Null while there was no call. */
+  #callIds: Set<string> | null = null;
   /** The message or the reasoning that is not done. */
   #open: TextItem | null = null;
   #call: CallItem | null = null;
@@ -172,11 +165,14 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   constructor(echo: ResponseEcho, sources: AnswerSources = SOURCES) {
     this.#echo = echo;
     this.#sources = sources;
-    this.#blocks = new ChatBlocks(this);
   }
 
   get nextSequence(): number {
     return this.#sequence;
+  }
+
+  get #blocks(): ChatBlocks {
+    return (this.#stream ??= new ChatBlocks(this));
   }
 
   events(piece: Buffer): Buffer {
@@ -213,15 +209,15 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   whole(body: Buffer): Buffer {
-    const { answer, choice, message, usage } = wholeAnswerOf(body);
+    const { calls, choice, head, message, reasoning, refusal, text, usage } = wholeAnswerOf(body);
     this.#isWhole = true;
-    this.#readHead(answer);
-    this.onChoice(choice);
-    this.#say('reasoning', reasoningOf(message));
-    this.#say('text', textOf(message['content']));
-    this.#say('refusal', refusalOf(message));
+    this.#readHead(head);
+    this.onChoice({ message, logprobs: choice['logprobs'] });
+    this.#say('reasoning', reasoning);
+    this.#say('text', text);
+    this.#say('refusal', refusal);
     const ending = endingOf(choice['finish_reason']);
-    for (const call of callsOf(message)) {
+    for (const call of calls) {
       const item = this.#openCall(call);
       if (!isBare(call.arguments)) this.#add(call.arguments);
       this.#closeCall(item, ending);
@@ -361,10 +357,10 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   }
 
   /** A text that is whole. */
-  #say(kind: BlockKind, text: string): void {
-    if (text === '') return;
+  #say(kind: BlockKind, { bytes, end, start }: EscapedText): void {
+    if (start === end) return;
     this.onBlock(kind, null);
-    this.#add(text);
+    this.onText(bytes, start, end);
   }
 
   #add(text: string): void {
@@ -448,7 +444,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { prefix, type } = CALLS[tool.type];
     const id = `${prefix}_${this.#id}_${index}`;
     // Clients tell calls by their ids.
-    const isKnown = this.#callIds.has(call.id);
+    const isKnown = this.#callIds?.has(call.id) === true;
     const name =
       type === 'custom_tool_call' ? 'response.custom_tool_call_input.delta' : 'response.function_call_arguments.delta';
     const place = `"item_id":"${id}","output_index":${index},`;
@@ -468,7 +464,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
       status: 'in_progress',
     };
     this.#items.push(item);
-    this.#callIds.add(item.callId);
+    (this.#callIds ??= new Set()).add(item.callId);
     this.#call = item;
     this.#text = item.arguments;
     this.#writeItemEvent('response.output_item.added', item);

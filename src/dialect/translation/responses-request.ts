@@ -6,7 +6,7 @@ import { nameId, nameIds } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { ChatRequest } from './chat-request.ts';
 import { carried, dropped, type Field, FieldTable, passed, refused, type Table, TypeTable } from './field-table.ts';
-import { clearList, jsonKey, JsonWriter } from './json-writer.ts';
+import { clearList, JsonWriter, literal, type WrittenText } from './json-writer.ts';
 import { reasoningIn } from './opaque-reasoning.ts';
 import { each, isTrueIn, optionalString, present, stringIn } from './request-values.ts';
 import { type CalledTool, repeatedSpans, ResponseEcho } from './response-echo.ts';
@@ -62,6 +62,19 @@ const NAME = nameIds(
   'user',
 );
 
+/** Texts that are written for each message, call, result or tool. */
+const LITERAL = {
+  user: literal('{"role":"user","content":'),
+  toolResult: literal('{"role":"tool","tool_call_id":'),
+  content: literal(',"content":'),
+  assistant: literal('{"role":"assistant","content":'),
+  reasoning: literal(',"reasoning_content":'),
+  toolCalls: literal(',"tool_calls":['),
+  functionCall: literal(',"type":"function","function":{"name":'),
+  arguments: literal(',"arguments":'),
+  function: literal('{"type":"function","function":{"name":'),
+} as const;
+
 /** A text: a string of the tape, or text of the program. */
 type Text = number | string;
 
@@ -105,7 +118,7 @@ export class ResponsesRequest extends ChatRequest {
   }
 }
 
-function writeRequest(): Buffer {
+function writeRequest(): WrittenText {
   pending = 'none';
   for (const list of [texts, thoughts, calls, callWriters, images, foundTools]) clearList(list);
   standIns = allowed = written = null;
@@ -278,7 +291,7 @@ function readMessage(item: number): void {
 
 function writeUser(content: number): void {
   flush();
-  out.next('{"role":"user","content":');
+  out.next(LITERAL.user);
   if (content !== NONE && tape.isString(content)) out.value(content);
   else if (content === NONE || (tape.isArray(content) && tape.isEmpty(content))) out.latin1('""');
   else {
@@ -374,9 +387,9 @@ function nameTools(tools: number, namespace: number): void {
 function beginResult(item: number): void {
   if (pending !== 'results') flush();
   pending = 'results';
-  out.next('{"role":"tool","tool_call_id":');
+  out.next(LITERAL.toolResult);
   out.value(callId(item));
-  out.latin1(',"content":');
+  out.literal(LITERAL.content);
 }
 
 function endResult(): void {
@@ -400,15 +413,15 @@ function flush(): void {
 function writeAssistant(): void {
   // Nothing is left of reasoning that only its own server can read.
   if (texts.length + thoughts.length + calls.length === 0) return;
-  out.next('{"role":"assistant","content":');
+  out.next(LITERAL.assistant);
   if (texts.length === 0 && calls.length > 0) out.latin1('null');
   else writeJoined(texts);
   if (thoughts.length > 0) {
-    out.latin1(',"reasoning_content":');
+    out.literal(LITERAL.reasoning);
     writeJoined(thoughts);
   }
   if (calls.length > 0) {
-    out.latin1(',"tool_calls":[');
+    out.literal(LITERAL.toolCalls);
     for (let index = 0; index < calls.length; index++) callWriters[index]?.(calls[index] as number);
     out.latin1(']');
   }
@@ -490,13 +503,13 @@ function callId(item: number): number {
 function beginCall(item: number): void {
   out.next('{"id":');
   out.value(callId(item));
-  out.latin1(',"type":"function","function":{"name":');
+  out.literal(LITERAL.functionCall);
 }
 
 function writeFunctionCall(item: number): void {
   beginCall(item);
   writeName(item, optionalString(item, NAME.namespace));
-  out.latin1(',"arguments":');
+  out.literal(LITERAL.arguments);
   writeArguments(present(item, NAME.arguments));
   out.latin1('}}');
 }
@@ -691,7 +704,7 @@ function begins(tool: number, type: CalledTool['type']): boolean {
       standIns.set(name, { type, name: functionName(tool, NONE), ...(holder !== undefined && { namespace: holder }) });
     }
   }
-  out.next('{"type":"function","function":{"name":');
+  out.next(LITERAL.function);
   return true;
 }
 
@@ -910,7 +923,7 @@ function writeChoice(choice: number, hasTools: boolean): void {
 
 /** Carries a value to a member that the client may have written under its chat name, which counts then. */
 function carriedOption(name: string, to: string, note: string): Field {
-  const key = jsonKey(to);
+  const key = literal(`"${to}":`);
   const own = nameId(to);
   return carried(name, to, note, (value) => {
     if (tape.member(ROOT, own) === NONE) out.carry(key, value);

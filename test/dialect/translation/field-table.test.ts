@@ -60,7 +60,7 @@ function written(table: FieldTable, body: unknown): unknown {
   out.latin1('{');
   table.write(JsonTape.ROOT);
   out.latin1('}');
-  return JSON.parse(out.take().toString());
+  return JSON.parse(out.take().text.toString());
 }
 
 t.test('writes fields in the order of the rows, and those without a row behind them', (t) => {
@@ -71,7 +71,7 @@ t.test('writes fields in the order of the rows, and those without a row behind t
   BODY.write(JsonTape.ROOT);
   out.latin1('}');
   const expected = String.raw`{"\u006dodel":"m","max_limit":10,"top_k":40,"min_p": 0.10,"min_p":0.2}`;
-  t.equal(out.take().toString(), expected, 'a field that keeps its name is as it was written');
+  t.equal(out.take().text.toString(), expected, 'a field that keeps its name is as it was written');
   t.strictSame(written(BODY, {}), {});
   t.end();
 });
@@ -126,7 +126,7 @@ t.test('passes, drops or refuses what has no row', (t) => {
   tape.read(Buffer.from('{"type":"new", "a":1}'));
   out.begin();
   types.write(JsonTape.ROOT);
-  t.equal(out.take().toString(), '{"type":"new", "a":1}');
+  t.equal(out.take().text.toString(), '{"type":"new", "a":1}');
   t.end();
 });
 
