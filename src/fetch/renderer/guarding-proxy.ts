@@ -19,7 +19,7 @@ export interface PageProxyOptions {
   readonly connectTimeoutMs: number;
   /** Most requests and tunnels of the page. */
   readonly maxRequests: number;
-  /** Most bytes in both directions. */
+  /** Most bytes in both directions; of answers with heads and framing. */
   readonly maxBytes: number;
 }
 
@@ -252,7 +252,7 @@ class Page {
         answer(incoming, response, 502);
         return;
       }
-      answered.on('data', this.#count).on('error', () => response.destroy());
+      answered.on('error', () => response.destroy());
       response.writeHead(status, endToEnd(answered));
       answered.pipe(response);
     });
@@ -284,7 +284,7 @@ class Page {
         return;
       }
       socket.on('close', () => upstream.destroy()).on('data', this.#count);
-      upstream.on('close', () => socket.destroy()).on('data', this.#count);
+      upstream.on('close', () => socket.destroy());
       this.#count(head);
       upstream.write(head);
       socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
@@ -314,7 +314,8 @@ class Page {
     const target = { hostname: bare(hostname), protocol: 'http:', port: String(port) };
     try {
       const socket = await this.#connector.connect(target, this.#closing.signal);
-      socket.on('error', () => undefined);
+      // As on the wire: heads that go on without end count too.
+      socket.on('error', () => undefined).on('data', this.#count);
       this.#hold(socket);
       return socket;
     } catch (error) {

@@ -201,6 +201,29 @@ t.test('requests and bytes of a page are bounded', async (t) => {
   t.equal(asked.length, 3);
 });
 
+t.test('heads count in the bytes of a page: an answer that never comes to its own head ends', async (t) => {
+  const INFORMATION = `HTTP/1.1 103 Early Hints\r\nlink: ${'x'.repeat(10_000)}\r\n\r\n`;
+  const ended = Promise.withResolvers<void>();
+  const server = createRawServer((socket) => {
+    const goOn = (): void => {
+      while (socket.writable && socket.write(INFORMATION));
+    };
+    socket
+      .on('data', goOn)
+      .on('drain', goOn)
+      .on('error', () => undefined);
+    socket.on('close', () => ended.resolve());
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const { page, authorization } = await open(t, [port], { maxBytes: 200_000 });
+  t.notMatch(status(await say(page.port, get(`http://site.test:${port}/`, authorization))), /^2/);
+  await ended.promise;
+  const { bytes } = page.counts();
+  t.ok(bytes > 200_000 && bytes < 2_000_000, `${bytes} bytes`);
+});
+
 t.test('the body of a request is never taken for another request', async (t) => {
   const asked: string[] = [];
   const server = createServer((request, response) => {
