@@ -4,6 +4,7 @@
 
 import type { Behavior, Context } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
+import { joinedSignal } from '../net/abortable.ts';
 import { DispatchError } from '../net/client.ts';
 import type { ApiAnswer, KubernetesApi } from './kubernetes-api.ts';
 import { Backoff } from './source.ts';
@@ -171,12 +172,10 @@ class ListWatch<Item> {
     let next = '';
     for (let page = 0; page < MOST_PAGES; page++) {
       const query = `limit=${PAGE}${next === '' ? '' : `&continue=${encodeURIComponent(next)}`}`;
-      const answer = await this.#deps.api.request({
-        path: await this.#path(query),
-        accept: this.#accept('List'),
-        signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
-        maxBytes: MAX_PAGE_BYTES,
-      });
+      const path = await this.#path(query);
+      const { release, signal } = joinedSignal(this.#closing.signal, AbortSignal.timeout(LIST_TIMEOUT_MS));
+      const request = { path, accept: this.#accept('List'), signal, maxBytes: MAX_PAGE_BYTES };
+      const answer = await this.#deps.api.request(request).finally(release);
       if (answer.status !== 200) throw refusal(answer);
       const { items, metadata } = readPage(answer.body);
       // One by one: a page may be longer than a call may have arguments.

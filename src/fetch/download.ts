@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { type Clock, systemEpochMs } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError } from '../errors.ts';
-import { abortable } from '../net/abortable.ts';
+import { abortable, joinedSignal, type JoinedSignal } from '../net/abortable.ts';
 import type { Lookup } from '../net/name-cache.ts';
 import type { SharedCache } from '../net/shared-cache.ts';
 import { ACCEPTED_CODINGS, BodyReader } from './body-reader.ts';
@@ -148,12 +148,11 @@ interface Generation {
 }
 
 /** The download of a page or a robots.txt, redirects included. */
-interface Transfer {
+interface Transfer extends JoinedSignal {
   readonly generation: Generation;
   readonly chain: RedirectChain;
   /** Whose turns its requests take. */
   readonly account: string;
-  readonly signal: AbortSignal;
   readonly trace: PageTrace | undefined;
 }
 
@@ -205,7 +204,7 @@ class PageDownloader implements Downloader {
     const generation = this.#current;
     const { guard } = generation;
     const { robots, userAgent } = generation.settings;
-    const ended = AbortSignal.any([this.#closing.signal, signal]);
+    const { release: forget, signal: ended } = joinedSignal(this.#closing.signal, signal);
     const fetchRobots: FetchRobots = (file, left) => this.#fetchRobots(file, account, left);
     const admit = async (text: string): Promise<URL> => {
       const admitted = guard.admit(text);
@@ -214,6 +213,7 @@ class PageDownloader implements Downloader {
     };
     generation.transfers++;
     const leave = (): void => {
+      forget();
       generation.transfers--;
       this.#retire(generation);
     };
@@ -271,19 +271,19 @@ class PageDownloader implements Downloader {
 
   #begin(url: string, account: string, signal: AbortSignal, maxRedirects: number, trace?: PageTrace): Transfer {
     const generation = this.#current;
-    const ended = AbortSignal.any([this.#closing.signal, signal]);
-    ended.throwIfAborted();
+    for (const ended of [this.#closing.signal, signal]) ended.throwIfAborted();
     const chain = new RedirectChain(url, generation.guard, maxRedirects);
-    const transfer = { generation, chain, account, signal: ended, trace };
+    const transfer = { generation, chain, account, trace, ...joinedSignal(this.#closing.signal, signal) };
     generation.transfers++;
     return transfer;
   }
 
   /** Ends a transfer with its work or its signal, whichever is first. */
-  async #settle<T>({ generation, signal }: Transfer, work: Promise<T>): Promise<T> {
+  async #settle<T>({ generation, release, signal }: Transfer, work: Promise<T>): Promise<T> {
     try {
       return await abortable(signal, work);
     } finally {
+      release();
       generation.transfers--;
       this.#retire(generation);
     }

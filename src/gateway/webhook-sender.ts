@@ -9,6 +9,7 @@ import { isServed } from '../billing/main-thread.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { createGuard, GuardedClient } from '../fetch/main-thread.ts';
+import { joinedSignal } from '../net/abortable.ts';
 import type { Log } from '../telemetry/log.ts';
 import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 
@@ -251,7 +252,7 @@ export class WebhookSender {
       'webhook-signature': webhookSignature(endpoint.secret, message, timestampS, body),
     };
     const timeout = AbortSignal.timeout(this.#settings.timeoutMs);
-    const signal = AbortSignal.any([this.#closing.signal, timeout]);
+    const { release, signal } = joinedSignal(this.#closing.signal, timeout);
     try {
       const response = await client.post(guard.admit(endpoint.url), headers, body, signal);
       // Receivers answer with nothing of use; the connection ends with what they say.
@@ -260,6 +261,8 @@ export class WebhookSender {
     } catch (error) {
       if (this.#closing.signal.aborted) return null;
       return this.#again(delivery, timeout.aborted ? 'timeout' : reasonOf(error));
+    } finally {
+      release();
     }
   }
 

@@ -1,3 +1,5 @@
+// Work that ends with a signal.
+
 /** Settles as `promise` does, or rejects with the reason of `signal` when that fires first: for work that ignores its signal. */
 export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -9,4 +11,25 @@ export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<
       .then(resolve, reject)
       .finally(() => signal.removeEventListener('abort', abort));
   });
+}
+
+/** A signal, and the end of it. */
+export interface JoinedSignal {
+  readonly signal: AbortSignal;
+  /** To be called when the work has ended: none of the others holds anything of it from then on. */
+  readonly release: () => void;
+}
+
+/** A signal that is aborted with the first of others. Those of `AbortSignal.any` leave 170 bytes each in a signal that lives on (Node.js 22). */
+export function joinedSignal(...signals: readonly AbortSignal[]): JoinedSignal {
+  const joined = new AbortController();
+  const abort = ({ target }: Event): void => joined.abort((target as AbortSignal).reason);
+  const release = (): void => {
+    for (const signal of signals) signal.removeEventListener('abort', abort);
+  };
+  for (const signal of signals) {
+    if (signal.aborted) joined.abort(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+  }
+  return { signal: joined.signal, release };
 }

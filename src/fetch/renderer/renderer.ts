@@ -9,7 +9,7 @@ import { type Place, TurnQueue, type TurnLimits } from '../../routing/index.ts';
 import type { RendererNumbers } from '../../telemetry/page-metrics.ts';
 import { isChallengePage } from '../challenge.ts';
 import type { Visit } from '../download.ts';
-import { abortable } from '../../net/abortable.ts';
+import { abortable, joinedSignal } from '../../net/abortable.ts';
 import { Browser } from './browser.ts';
 import { DevToolsError } from './devtools.ts';
 import { GuardingProxy, type PageProxy } from './guarding-proxy.ts';
@@ -103,7 +103,7 @@ class BrowserRenderer implements Renderer {
   async render(job: RenderJob, signal: AbortSignal): Promise<RenderedPage> {
     const { clock, onPage } = this.#deps;
     const startedMs = clock.now();
-    const ended = AbortSignal.any([signal, this.#closing.signal]);
+    const { release, signal: ended } = joinedSignal(signal, this.#closing.signal);
     let outcome = 'left';
     try {
       const page = await this.#render(job, ended);
@@ -113,6 +113,7 @@ class BrowserRenderer implements Renderer {
       if (error instanceof HeadraceError) outcome = error.code;
       throw error;
     } finally {
+      release();
       onPage?.(outcome, clock.now() - startedMs);
     }
   }
