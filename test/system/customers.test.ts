@@ -330,3 +330,39 @@ for (const store of STORES) {
     t.equal((await ledger.webhooks.list({})).length, 2, 'one event each');
   });
 }
+
+t.test(
+  'a request whose key is revoked while its body arrives takes nothing off the limits of the next key',
+  async (t) => {
+    const fixture = await open(t, 'sqlite', { threads: 0 });
+    const { ledger, url } = fixture;
+    const create = async (id: string): Promise<void> => {
+      const key = { id, hash: hashKey(`hr_${id}`), prefix: 'hr_', account: 'acme', limits: { requestsPerMinute: 1 } };
+      await ledger.createKey(key);
+      await known(fixture, `hr_${id}`);
+    };
+    await create('first');
+    const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }] });
+    const headers = { ...bearer('hr_first'), 'content-type': 'application/json', 'content-length': body.length };
+    const asked = httpRequest(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { ...headers, expect: '100-continue' },
+    });
+    asked.flushHeaders();
+    await once(asked, 'continue');
+    await ledger.disableKey('first');
+    await until('the key is revoked', async () => (await ask(fixture, '/svc/auth/check', 'hr_first')).status === 401);
+    await create('next');
+    const next = async (): Promise<number> => {
+      const answer = await chat(url, { headers: bearer('hr_next') });
+      await answer.text();
+      return answer.status;
+    };
+    t.equal(await next(), 200);
+    asked.end(body);
+    const [response] = (await once(asked, 'response')) as [IncomingMessage];
+    await text(response);
+    t.equal(response.statusCode, 200);
+    t.equal(await next(), 429);
+  },
+);

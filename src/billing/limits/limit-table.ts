@@ -29,6 +29,9 @@
 // whatever the instruction at which it ended. SETTLED and SPENT are written before TOKENS and USED, so that nothing that was
 // spent is lost. Requests that were admitted stay counted until they leave the window.
 //
+// Cells. A row goes from one use of its cell to later ones only. A request whose key has lost its cell since it was authenticated, as
+// during a long upload, is admitted within its own limits and not counted: what the row has is another key's.
+//
 // Slices. While gateways share limits, the control thread writes how much of a limit this process may have counted at a time (a
 // quota of running requests, requests and tokens; a cap of the money of all rows). VALID is 0 while the whole limit belongs to this
 // process, else the last bucket in which the quotas hold; CAP_PERIOD likewise is 0 or the period of the cap. A thread reads them
@@ -247,6 +250,13 @@ export class LimitTable {
     const start = cell.index * this.#keyWords;
     const own = start + HEAD_WORDS + this.#thread * ROW_WORDS;
     const wanted = tokensPerMinute === undefined ? 0 : Math.min(Math.ceil(most), tokensPerMinute);
+    if ((ints[own + GENERATION] as number) > cell.generation) {
+      this.bucket = Math.floor(nowMs / BUCKET_MS);
+      this.tokens = tokensPerMinute === undefined ? Infinity : wanted;
+      this.remainingRequests = requestsPerMinute - count;
+      this.remainingTokens = (tokensPerMinute ?? 0) - wanted;
+      return 'admitted';
+    }
     this.#lock(start);
     const bucket = this.#advance(own, start, cell.generation, Math.floor(nowMs / BUCKET_MS));
     const slot = own + (bucket & MASK);

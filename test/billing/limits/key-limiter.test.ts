@@ -287,3 +287,21 @@ t.test('the next key in a cell begins with nothing, whatever the one before leav
   limiter.settle(first, next, 'm', 0, 0, START);
   reserved(limiter.admit(next, 'm', bound, START));
 });
+
+t.test(
+  'a request that has waited until its cell was given to another key takes nothing off what that one has',
+  async (t) => {
+    const limiter = new KeyLimiter(memory(), 0);
+    const limits = { runningRequests: 1, requestsPerMinute: 1, tokensPerMinute: 100 };
+    const before = payerWith(limits);
+    const next = payerWith({ ...limits, cell: { index: 1, generation: 2 } });
+    const first = reserved(limiter.admit(next, 'm', tokens(60), START));
+    const late = reserved(limiter.admit(before, 'm', tokens(300, 10), START, 'whole'));
+    t.equal(late.tokens, 100, 'it still gets no more than its own limit');
+    t.match(limiter.admit(next, 'm', tokens(60), START), { kind: 'running' });
+    limiter.settle(late, before, 'm', 80, 0, START);
+    t.match(limiter.admit(next, 'm', tokens(60), START), { kind: 'running' });
+    limiter.settle(first, next, 'm', 60, 0, START);
+    t.match(limiter.admit(next, 'm', tokens(10), START), { kind: 'requests' });
+  },
+);
