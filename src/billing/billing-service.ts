@@ -49,6 +49,8 @@ export interface BillingServiceOptions {
   readonly tell: (update: BillingUpdate) => void;
   /** Keys of the store have changed, or were loaded for the first time. */
   readonly onKeys: () => void;
+  /** The limits of keys of the configuration have got a place: `limitConfigured` answers anew. */
+  readonly onPlaced: () => void;
 }
 
 /** A key of the configuration and its limits. */
@@ -136,7 +138,8 @@ export class BillingService {
       epochMs,
       tell: (change) => tell({ type: 'Budgets', change }),
       onCrossed: (event) => void this.#alert(event),
-      onFull: (kind, id) => log.error({ [kind]: id }, `too many limited ${kind}s: this one is refused`),
+      onFull: (kind, id) =>
+        log.error({ [kind]: id }, `too many limited ${kind}s: this one is refused until another one goes`),
     });
     const onProblem = (error: unknown, what: string): void => log.error({ problem: messageOf(error) }, what);
     const onOver = (what: string): void => log.info(what);
@@ -423,6 +426,20 @@ export class BillingService {
     };
   }
 
+  /** What found no place for its limits before gets one that is free now. */
+  #placeWaiting(): void {
+    const placed = this.#limits.placeWaiting();
+    const records: KeyRecord[] = [];
+    for (const { allowance, hash } of placed) {
+      const known = this.#keys.get(hash);
+      const unread = this.#unread.get(hash);
+      if (unread !== undefined) this.#unread.set(hash, { ...unread, allowance });
+      else if (known !== undefined) records.push({ ...known, allowance });
+    }
+    this.#putKeys(records);
+    if (placed.some(({ hash }) => this.#configured.has(hash))) this.#options.onPlaced();
+  }
+
   /**
    * Brings in what other gateways have spent, now and regularly; and forgets keys that have expired. When the wall clock was set back,
    * some of those that were forgotten are valid.
@@ -431,6 +448,7 @@ export class BillingService {
     const { epochMs, log, tell } = this.#options;
     if (epochMs() < this.#dateMs) this.#readAll(ledger);
     this.#dateMs = epochMs();
+    this.#placeWaiting();
     try {
       await this.#limits.read((query) => ledger.budgets.spending(query), false);
     } catch (error) {

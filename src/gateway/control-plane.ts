@@ -565,6 +565,7 @@ export class ControlPlane {
         this.#configureCrns();
         this.#checkReady();
       },
+      onPlaced: () => this.#publish(),
     });
   }
 

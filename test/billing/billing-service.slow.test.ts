@@ -6,6 +6,7 @@ import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { createTestSystem, type TestSystem } from '../../src/actor/testkit.ts';
 import { BillingService } from '../../src/billing/billing-service.ts';
 import { type BillingUpdate, type KeyRecord, type Ledger, LeaseCache } from '../../src/billing/index.ts';
+import { createLimitMemory } from '../../src/billing/limits/limit-table.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import type { Log } from '../../src/telemetry/log.ts';
@@ -45,8 +46,8 @@ interface Running extends TestSystem {
   readonly told: readonly BillingUpdate[];
 }
 
-/** A billing service over the store, and its one thread. */
-async function openService(url: string, epochMs: () => number = systemEpochMs): Promise<Running> {
+/** A billing service over the store, and the first of its threads. */
+async function openService(url: string, epochMs: () => number = systemEpochMs, threads = 1): Promise<Running> {
   const test = createTestSystem();
   const { clock, system } = test;
   const resolution = resolveSettings({ store: url });
@@ -55,10 +56,11 @@ async function openService(url: string, epochMs: () => number = systemEpochMs): 
   const told: BillingUpdate[] = [];
   const note = (fields: Record<string, unknown>, text: string): void => void lines.push({ fields, text });
   const service = new BillingService({
-    ...{ system, clock, settings: resolution.settings, threads: 1, epochMs },
+    ...{ system, clock, settings: resolution.settings, threads, epochMs },
     log: { debug: note, info: note, warn: note, error: note } as unknown as Log,
     tell: (update) => void told.push(update),
     onKeys: () => undefined,
+    onPlaced: () => undefined,
   });
   await until(test, () => service.loaded);
   const leases = new LeaseCache({
@@ -250,6 +252,34 @@ t.test('a key that was edited is not put back as it was before', async (t) => {
   await until(running, () => service.keys().length === 2);
   t.equal(find()?.allowance?.requestsPerMinute, 7);
   await blocker.end();
+  await service.close();
+  await store.close();
+  await system.terminate();
+});
+
+t.test('a key that found no place for its limits gets that of one that is revoked', async (t) => {
+  const url = `sqlite:${t.testdir()}/store`;
+  const store = await openTestLedger(url);
+  await store.createAccount({ id: 'a' });
+  // With so many threads there is memory for a thousand keys.
+  const threads = 1000;
+  const { keys: places } = createLimitMemory(threads);
+  for (let number = 0; number <= places; number++) {
+    const key = { id: `k${number}`, hash: `hash-of-${number}`, prefix: 'hr_', account: 'a' };
+    await store.createKey({ ...key, limits: { requestsPerMinute: 5 } });
+  }
+  const running = await openService(url, systemEpochMs, threads);
+  const { lines, service, system, told } = running;
+  const refused = service.keys().filter(({ allowance }) => allowance?.cell === null);
+  t.equal(refused.length, 1);
+  const { hash, id } = refused[0] as KeyRecord;
+  t.match(lines.at(-1), { fields: { key: id }, text: /^too many limited keys/ });
+  const revoked = service.keys().find((key) => key.hash !== hash) as KeyRecord;
+  await store.disableKey(revoked.id as string);
+  await until(running, () => service.keys().every(({ allowance }) => allowance?.cell !== null));
+  t.match(told.at(-1), {
+    change: { put: [{ hash, allowance: { requestsPerMinute: 5, cell: { index: revoked.allowance?.cell?.index } } }] },
+  });
   await service.close();
   await store.close();
   await system.terminate();

@@ -1,6 +1,6 @@
 // Limits as the control thread knows them: which key or budget has which cell of the shared memory, what the ledger says was
 // spent, and which thresholds were crossed. A cell is free again when no valid key or budget needs it. Without a free cell a key
-// or budget refuses its requests; it is never without its limit.
+// or budget refuses its requests until it gets one; it is never without its limit.
 
 import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
@@ -28,7 +28,7 @@ export interface LimitRegistryDeps {
   readonly tell: (change: BudgetChange) => void;
   /** A threshold was crossed; may be called again for the same one after a restart. */
   readonly onCrossed: (event: BudgetEvent) => void;
-  /** A key or budget got no cell. */
+  /** A key or budget got no cell. Called once for each that waits for one. */
   readonly onFull: (kind: 'key' | 'budget', id: string) => void;
   /** Shares the limits with siblings. */
   readonly slices: Pick<SliceManager, 'putKey' | 'dropKey' | 'putBudget' | 'dropBudget' | 'readBudget'>;
@@ -41,9 +41,17 @@ interface Chain {
   cell: LimitCell | null | undefined;
 }
 
+/** A valid key whose limits have a place now. */
+export interface PlacedKey {
+  readonly hash: string;
+  readonly allowance: KeyAllowance;
+}
+
 /** A budget of one scope and period, and what the ledger says of it. Its limit and its threshold change. */
 interface BudgetEntry {
   budget: Budget;
+  /** Threads know its cell. */
+  isTold: boolean;
   /** Days of the present period that do not change any more: their first day and that after the last, and what was spent. */
   closed: { readonly from: string; readonly to: string; readonly amount: bigint } | null;
   /** What this process has posted in a period: it is both in the ledger and in the rows of the threads. */
@@ -104,6 +112,9 @@ export class LimitRegistry {
   readonly #budgets = new Map<string, BudgetEntry>();
   /** Ids of budgets whose spending was never read. */
   readonly #unread = new Set<string>();
+  /** Lineages and ids of budgets that got no cell, in order. */
+  readonly #waitingKeys = new Set<string>();
+  readonly #waitingBudgets = new Set<string>();
   /** Where the reading of idle budgets goes on. */
   #idleAt = 0;
 
@@ -127,21 +138,20 @@ export class LimitRegistry {
 
   /** The budgets, for a new data plane. */
   budgets(): BudgetChange {
-    return { reset: true, put: [...this.#budgets.values()].map(({ budget }) => budget), drop: [] };
+    const put = [...this.#budgets.values()].map(({ budget, isTold }) => (isTold ? budget : { ...budget, cell: null }));
+    return { reset: true, put, drop: [] };
   }
 
   /** Takes in a valid key, new or changed. Answers with its limits per minute and of running requests; undefined: none. */
   putKey(key: RegisteredKey): KeyAllowance | undefined {
-    const { hash, id, lineage, limits } = key;
+    const { hash, id, lineage } = key;
     let chain = this.#chains.get(lineage);
     if (chain === undefined) this.#chains.set(lineage, (chain = { keys: new Map(), cell: undefined }));
     chain.keys.set(hash, key);
     this.#lineages.set(hash, lineage);
     this.#lineagesById.set(id, lineage);
     this.#updateChain(lineage, chain);
-    if (!isCounted(limits)) return undefined;
-    const { requestsPerMinute, runningRequests, tokensPerMinute } = limits;
-    return { cell: chain.cell ?? null, requestsPerMinute, runningRequests, tokensPerMinute };
+    return allowanceOf(key, chain);
   }
 
   /** Forgets a key that is not valid any more. */
@@ -169,6 +179,7 @@ export class LimitRegistry {
     if (entry === undefined) return;
     this.#budgets.delete(id);
     this.#unread.delete(id);
+    this.#waitingBudgets.delete(id);
     this.#deps.slices.dropBudget(id);
     if (entry.budget.cell !== null) this.#budgetCells.give(entry.budget.cell);
     this.#change({ reset: false, put: [], drop: [id] });
@@ -177,6 +188,38 @@ export class LimitRegistry {
   /** Forgets all stored budgets but these. Budgets of keys stay. */
   keepBudgets(ids: ReadonlySet<string>): void {
     for (const id of this.#budgets.keys()) if (!ids.has(id) && !id.startsWith(OF_KEY)) this.dropBudget(id);
+  }
+
+  /**
+   * Gives cells that are free to what got none. Answers with the keys that have theirs now; threads hear of a budget when it has been
+   * read what was spent of it.
+   */
+  placeWaiting(): PlacedKey[] {
+    for (const id of this.#waitingBudgets) {
+      const cell = this.#budgetCells.take();
+      if (cell === null) break;
+      const entry = this.#budgets.get(id) as BudgetEntry;
+      this.#waitingBudgets.delete(id);
+      this.#clear(cell);
+      entry.budget = { ...entry.budget, cell };
+      entry.isTold = false;
+      this.#unread.add(id);
+      this.#deps.slices.putBudget(entry.budget);
+    }
+    const placed: PlacedKey[] = [];
+    for (const lineage of this.#waitingKeys) {
+      const chain = this.#chains.get(lineage) as Chain;
+      chain.cell ??= this.#keyCells.take();
+      if (chain.cell === null) break;
+      this.#waitingKeys.delete(lineage);
+      const keys = [...chain.keys.values()];
+      this.#deps.slices.putKey(lineage, chain.cell, largestLimits(keys));
+      for (const key of keys) {
+        const allowance = allowanceOf(key, chain);
+        if (allowance !== undefined) placed.push({ hash: key.hash, allowance });
+      }
+    }
+    return placed;
   }
 
   /** Notes a charge that is in the ledger now. */
@@ -256,6 +299,7 @@ export class LimitRegistry {
       this.#table.setBase(budget.cell, period, Math.max(ledger - here, 0));
       this.#deps.slices.readBudget(budget.id, period, ledger, here);
       this.#checkThresholds(budget, budget.cell, period);
+      if (!entry.isTold) this.#tell(entry);
     }
   }
 
@@ -291,9 +335,10 @@ export class LimitRegistry {
     const keys = [...chain.keys.values()];
     if (keys.some(({ limits }) => isCounted(limits))) {
       chain.cell ??= this.#keyCells.take();
-      if (chain.cell === null) this.#deps.onFull('key', lineage);
+      if (chain.cell === null) this.#wait('key', this.#waitingKeys, lineage);
       else this.#deps.slices.putKey(lineage, chain.cell, largestLimits(keys));
     } else if (chain.cell !== undefined) {
+      this.#waitingKeys.delete(lineage);
       this.#deps.slices.dropKey(lineage);
       if (chain.cell !== null) this.#keyCells.give(chain.cell);
       chain.cell = undefined;
@@ -316,24 +361,36 @@ export class LimitRegistry {
     const isSame = before !== undefined && sameScope(before.budget, wanted) && before.budget.period === wanted.period;
     if (isSame && before.budget.limit === wanted.limit && before.budget.soft === wanted.soft) return;
     if (before !== undefined && !isSame && before.budget.cell !== null) this.#budgetCells.give(before.budget.cell);
-    const hasCell = isSame && before.budget.cell !== null;
-    const cell = hasCell ? before.budget.cell : this.#budgetCells.take();
-    if (cell === null) this.#deps.onFull('budget', wanted.id);
+    const cell = isSame ? before.budget.cell : this.#budgetCells.take();
+    if (cell === null) this.#wait('budget', this.#waitingBudgets, wanted.id);
+    else this.#waitingBudgets.delete(wanted.id);
     const budget = { ...wanted, cell };
-    if (!hasCell && cell !== null) this.#clear(cell);
+    if (!isSame && cell !== null) this.#clear(cell);
     if (before !== undefined && !isSame) this.#deps.slices.dropBudget(wanted.id);
     const entry: BudgetEntry = isSame
       ? before
-      : { budget, closed: null, posted: { period: 0, amount: 0 }, seen: -1, soft: 0, hard: 0 };
+      : { budget, isTold: true, closed: null, posted: { period: 0, amount: 0 }, seen: -1, soft: 0, hard: 0 };
     entry.budget = budget;
     // Other thresholds may be crossed anew.
     entry.soft = 0;
     entry.hard = 0;
     if (cell !== null) for (const threshold of ['soft', 'hard'] as const) this.#table.cross(cell, threshold, 0);
     this.#budgets.set(wanted.id, entry);
-    if (!hasCell) this.#unread.add(wanted.id);
+    if (!isSame) this.#unread.add(wanted.id);
     this.#deps.slices.putBudget(budget);
-    this.#change({ reset: false, put: [budget], drop: [] });
+    // Threads that refuse what it is for do so until its spending has been read.
+    if (entry.isTold) this.#tell(entry);
+  }
+
+  #tell(entry: BudgetEntry): void {
+    entry.isTold = true;
+    this.#change({ reset: false, put: [entry.budget], drop: [] });
+  }
+
+  #wait(kind: 'key' | 'budget', waiting: Set<string>, id: string): void {
+    if (waiting.has(id)) return;
+    waiting.add(id);
+    this.#deps.onFull(kind, id);
   }
 
   #clear(cell: LimitCell): void {
@@ -350,6 +407,7 @@ export class LimitRegistry {
     const nowMs = this.#deps.epochMs();
     const due = new Set<BudgetEntry>();
     for (const entry of entries) {
+      if (!entry.isTold) due.add(entry);
       const { cell, period } = entry.budget;
       if (cell === null) continue;
       const here = this.#table.spentHere(cell, periodOf(period, nowMs));
@@ -385,6 +443,12 @@ const OF_KEY = 'monthly:';
 
 function isCounted({ requestsPerMinute, runningRequests, tokensPerMinute }: KeyLimits): boolean {
   return requestsPerMinute !== undefined || runningRequests !== undefined || tokensPerMinute !== undefined;
+}
+
+function allowanceOf({ limits }: RegisteredKey, { cell = null }: Chain): KeyAllowance | undefined {
+  if (!isCounted(limits)) return undefined;
+  const { requestsPerMinute, runningRequests, tokensPerMinute } = limits;
+  return { cell, requestsPerMinute, runningRequests, tokensPerMinute };
 }
 
 /** Running requests, requests and tokens a minute, each the largest that a key has; -1 where none has a limit. */

@@ -352,3 +352,49 @@ t.test('what was spent of a budget that is new is read once, and nothing of the 
   await fixture.readNew();
   t.same(fixture.queries, [], 'another limit of the same budget');
 });
+
+t.test('a budget that found no place gets the next one that is free, with what was spent of it', async (t) => {
+  const fixture = new Fixture(1);
+  const { full, registry } = fixture;
+  registry.putBudget(budgetOf());
+  registry.putBudget(budgetOf({ id: 'next', account: 'z' }));
+  const payer = { ...ACCOUNT, account: 'z' };
+  fixture.rows = () => [{ account: 'z', key: '', model: 'm', amount: 900n }];
+  await fixture.read();
+  t.equal(fixture.spend(payer, 1), 'capacity');
+  registry.dropBudget('b');
+  registry.placeWaiting();
+  t.equal(fixture.spend(payer, 1), 'capacity', 'until it is known what was spent');
+  await t.rejects(
+    registry.read(() => Promise.reject(new Error('the store is away')), false),
+    /away/,
+  );
+  t.equal(fixture.spend(payer, 1), 'capacity');
+  await fixture.read();
+  t.equal(fixture.spend(payer, 200), 'spent');
+  t.equal(fixture.spend(payer, 100), 'spent it');
+  t.same(full, ['budget next'], 'told once');
+  t.match(registry.taken, { budgets: 1 });
+});
+
+t.test('keys that found no place get the next one that is free, all of a lineage', async (t) => {
+  const { full, registry } = new Fixture(1);
+  const limits = { requestsPerMinute: 1 };
+  registry.putKey(keyOf('first', limits));
+  registry.putKey(keyOf('old', limits));
+  registry.putKey(keyOf('gone', limits));
+  registry.dropKey('hash of gone');
+  registry.putKey(keyOf('changed', limits));
+  registry.putKey(keyOf('changed', {}));
+  t.same(registry.placeWaiting(), []);
+  registry.dropKey('hash of first');
+  // It takes the place by itself; the key before it is told of that.
+  const cell = registry.putKey(keyOf('new', limits, { lineage: 'old', createdMs: 2 }))?.cell;
+  t.equal(cell?.index, 0);
+  t.match(registry.placeWaiting(), [
+    { hash: 'hash of old', allowance: { cell, requestsPerMinute: 1 } },
+    { hash: 'hash of new', allowance: { cell, requestsPerMinute: 1 } },
+  ]);
+  t.same(registry.placeWaiting(), []);
+  t.same(full, ['key old', 'key gone', 'key changed']);
+});
