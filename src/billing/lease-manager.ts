@@ -71,6 +71,7 @@ export type LeaseManagerCommand =
    */
   | { readonly type: 'Flush'; readonly withinMs: number; readonly replyTo: Ref<'flushed'> }
   | { readonly type: 'FlushTimeout' }
+  | { readonly type: 'FlushAgain' }
   /** Answered with the charges that the ledger does not have. They are given up. */
   | { readonly type: 'GiveUp'; readonly replyTo: Ref<readonly ReportedCharge[]> };
 
@@ -254,6 +255,8 @@ class LeaseManager {
   readonly #attention = new Set<Lease>();
   /** Ids of leases that are being made. */
   readonly #making = new Set<string>();
+  /** Ids of leases that may be open in the ledger: an answer may have been lost. */
+  readonly #unreleased = new Set<string>();
   #context: Context<LeaseManagerCommand> | null = null;
   #settings: LeaseManagerSettings;
   /** Null while it is opening. */
@@ -366,6 +369,9 @@ class LeaseManager {
         break;
       case 'FlushTimeout':
         this.#flushed();
+        break;
+      case 'FlushAgain':
+        this.#checkFlushed();
         break;
       case 'GiveUp':
         command.replyTo.tell(this.#charges.giveUp());
@@ -706,9 +712,11 @@ class LeaseManager {
     const id = `${instance}/${++this.#lastId}`;
     const ttlMs = this.#settings.leaseTtlMs;
     this.#making.add(id);
+    this.#unreleased.add(id);
     try {
       const answer = await ledger.lease({ id, account: lease.account, amount, holder: instance, ttlMs });
       if (answer.kind === 'held') lease.id = id;
+      else this.#unreleased.delete(id);
       return answer;
     } catch (error) {
       if (error instanceof LedgerError && error.refusal === 'account-unknown') return { kind: 'short', balance: 0n };
@@ -933,6 +941,7 @@ class LeaseManager {
   async #release(id: string): Promise<void> {
     try {
       await this.#ledger?.release(id);
+      this.#unreleased.delete(id);
       this.#returning.succeeded();
     } catch (error) {
       this.#returning.failed(error);
@@ -1004,20 +1013,37 @@ class LeaseManager {
   #checkFlushed(): void {
     const flushing = this.#flushing;
     if (flushing === null || this.#charges.size > 0 || flushing.released) return;
-    const ids: string[] = [];
-    for (const { busy, id } of this.#leases.values()) {
-      // What is being leased has no id yet.
-      if (busy) return;
-      if (id !== null) ids.push(id);
-    }
+    // What is being leased may not be in the ledger yet.
+    for (const { busy } of this.#leases.values()) if (busy) return;
     flushing.released = true;
-    void Promise.all(ids.map((id) => this.#release(id))).then(() => this.#flushed());
+    this.#releaseAll().then(
+      () => this.#flushed(),
+      (error: unknown) => {
+        this.#returning.failed(error);
+        flushing.released = false;
+        this.#timers.once('flush-again', FLUSH_RETRY_MS, { type: 'FlushAgain' });
+      },
+    );
+  }
+
+  /**
+   * Gives back what the ledger has open for this process, known here or not: the answer to a lease may have been lost. All of it lapses
+   * first, so that other gateways give back what this one cannot.
+   */
+  async #releaseAll(): Promise<void> {
+    const ledger = this.#ledger;
+    if (ledger === null || this.#unreleased.size === 0) return;
+    const open = await ledger.renew(this.#deps.instance, 0);
+    await Promise.all(open.map(({ id }) => ledger.release(id)));
+    this.#unreleased.clear();
+    this.#returning.succeeded();
   }
 
   #flushed(): void {
     const replyTo = this.#flushing?.replyTo;
     this.#flushing = null;
     this.#timers.cancel('flush');
+    this.#timers.cancel('flush-again');
     replyTo?.tell('flushed');
   }
 
@@ -1050,6 +1076,7 @@ class LeaseManager {
     const steadyMs = this.#clock.now();
     const wallMs = epochMs();
     const making = new Set(this.#making);
+    const made = [...this.#unreleased].filter((id) => !making.has(id));
     const before = [...this.#leases.values()].map((lease) => [lease, lease.id, lease.version] as const);
     const open = await ledger.renew(instance, leaseTtlMs);
     const left = new Map(open.map((hold) => [hold.id, hold.left]));
@@ -1061,6 +1088,7 @@ class LeaseManager {
       else if (!lease.busy && lease.unposted === 0 && lease.version === version) this.#reconcile(lease, rest);
     }
     for (const { id } of this.#leases.values()) if (id !== null) known.add(id);
+    for (const id of made) if (!left.has(id)) this.#unreleased.delete(id);
     this.#renewed = true;
     // Nothing is spent of a lease that has expired: its FREE was emptied before.
     this.#table.trust(steadyMs + leaseTtlMs, wallMs + leaseTtlMs);

@@ -666,6 +666,60 @@ t.test('a shutdown gives credit back that is being leased when it begins', async
   t.match(await store.ledger.account('a'), { balance: 100_000n, held: 0n });
 });
 
+t.test('a shutdown gives credit back whose lease the gateway has not heard of', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { manager, threads } = await openGateway(store, {
+    change: (ledger) => ({ lease: losesFirstAnswer((request) => ledger.lease(request)) }),
+  });
+  t.same(await hold((threads as [LeaseCache])[0], 10), { kind: 'away' });
+  t.ok(((await store.ledger.account('a'))?.held ?? 0n) > 0n);
+  let flushed = 0;
+  const replyTo = store.system.spawn<'flushed'>(() => () => void flushed++);
+  manager.tell({ type: 'Flush', withinMs: 10_000, replyTo });
+  await store.settle();
+  t.equal(flushed, 1);
+  t.match(await store.ledger.account('a'), { balance: 100_000n, held: 0n });
+});
+
+t.test('a shutdown tries again to give credit back, and what it cannot give back lapses at once', async (t) => {
+  for (const failures of [3, Infinity]) {
+    const store = await openStore(t, 100_000n);
+    let left = failures;
+    const { shutDown, threads } = await openGateway(store, {
+      change: (ledger) => ({
+        release: (id) => (left-- > 0 ? Promise.reject(away()) : ledger.release(id)),
+      }),
+    });
+    const [leases] = threads as [LeaseCache];
+    await hold(leases, 10);
+    leases.settle(PAYER, 10, spend(3));
+    leases.close();
+    t.same(await shutDown(), []);
+    if (failures === Infinity) t.equal(await store.ledger.expire(), 1);
+    t.match(await store.ledger.account('a'), { balance: 99_997n, held: 0n });
+  }
+});
+
+t.test('a shutdown that has nothing to give back does not ask the store', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { manager, threads } = await openGateway(store, {
+    change: (ledger) => ({
+      renew: (holder, ttlMs) => (ttlMs === 0 ? Promise.reject(away()) : ledger.renew(holder, ttlMs)),
+    }),
+  });
+  const [leases] = threads as [LeaseCache];
+  t.match(await hold(leases, 1, 1, { ...PAYER, account: 'nobody' }), { kind: 'short' });
+  await hold(leases, 10);
+  leases.cancel(PAYER, 10);
+  await store.advance(30_000);
+  t.match(await store.ledger.account('a'), { held: 0n });
+  let flushed = 0;
+  const replyTo = store.system.spawn<'flushed'>(() => () => void flushed++);
+  manager.tell({ type: 'Flush', withinMs: 10_000, replyTo });
+  await store.settle();
+  t.equal(flushed, 1);
+});
+
 t.test('a shutdown waits for a store that does not lease as long as it may', async (t) => {
   const store = await openStore(t, 100_000n);
   const { manager, threads } = await openGateway(store, {
