@@ -39,6 +39,7 @@ import {
   INSERT_REFUNDS,
   integer,
   LOCK_ACCOUNTS,
+  LOCK_HOLDS,
   LOCK_PAYMENTS,
   paymentOf,
   paymentRow,
@@ -550,8 +551,10 @@ export async function openBook(
       ? await lockAccounts(session, sorted(accounts), newAccounts, dateMs)
       : await tryLockAccounts(session, sorted(accounts), newAccounts, dateMs, blocked);
   // A hold never changes its account, so the first read needs no lock. Everything else of it, also that it does not exist,
-  // may have changed until its account was locked.
-  if (holds.size > 0 && !session.holdsWriteLock) holdRows = await session.find(FIND_HOLDS, sorted(holds));
+  // may have changed until its account was locked. Renewals lock no account: who asks whether a hold has expired locks it too.
+  if (holds.size > 0 && !session.holdsWriteLock) {
+    holdRows = await session.find(clock ? LOCK_HOLDS : FIND_HOLDS, sorted(holds));
+  }
   const there = months.size + charges.length === 0 ? new Set<string>() : await findMonths(session, months, charges);
   if (there.size > 0) for (const { id } of accountRows) names.add(id as string);
   const numbers = names.size === 0 ? new Map<string, bigint>() : await numbersOf(session, sorted(names));

@@ -206,11 +206,15 @@ async function listPayments(database: Database, query: PaymentQuery): Promise<Pa
   return (await database.snapshot((session) => session.all(sql, filter.params))).map(paymentOf);
 }
 
-/** Waits for rows that a commit of this process has locked. */
+/** Waits for rows that a commit has locked, and locks them in its order. */
 async function renew(database: Database, holder: string, ttlMs: number): Promise<OpenHold[]> {
+  const lock = "select id from holds where holder = $1 and state = 'open' order by id for no key update";
   const sql = `update holds set expires_ms = ${database.dialect.nowMs} + $1 where holder = $2 and state = 'open'
     returning id, amount - spent as rest`;
-  const rows = await database.transaction((session) => session.all(sql, [BigInt(ttlMs), holder]));
+  const rows = await database.transaction(async (session) => {
+    if (!session.holdsWriteLock) await session.all(lock, [holder]);
+    return await session.all(sql, [BigInt(ttlMs), holder]);
+  });
   return rows
     .map((row) => ({ id: text(row, 'id'), left: integer(row, 'rest') }))
     .sort((a, b) => (a.id < b.id ? -1 : 1));

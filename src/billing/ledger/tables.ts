@@ -249,6 +249,7 @@ export const ADD_NAMES: Write = insertion({ name: 'names', columns: { name: 'tex
 export const FIND_MONTHS: Lookup = lookup(MONTHS, 'month');
 export const ADD_MONTHS: Write = insertion(MONTHS);
 export const FIND_HOLDS: Lookup = lookup(HOLDS, 'id');
+export const LOCK_HOLDS: Lookup = lookup(HOLDS, 'id', 'lock');
 /** Answers with the ids of those that were there. */
 export const DELETE_HOLDS: Lookup = {
   sqlite: 'delete from holds where id in (select value from json_each(?1)) returning id',

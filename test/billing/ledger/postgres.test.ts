@@ -102,6 +102,30 @@ t.test('a locked account delays its own charges and leases only, and in their or
   t.match(await ledger.audit(), { sound: true, problems: [] });
 });
 
+t.test('a lease is renewed or expires, never both', async (t) => {
+  const { again, ledger, url } = await openStore(t, 'postgres');
+  await ledger.createAccount({ id: 'a' });
+  await ledger.grant({ id: 'g', account: 'a', amount: 100n });
+  await ledger.lease({ id: 'l', account: 'a', amount: 100n, holder: 'x', ttlMs: 1 });
+  const other = await again();
+  const blocker = await connect(t, url);
+  const waiting = async (count: number): Promise<void> => {
+    const sql = 'select 1 from pg_locks where not granted';
+    while (((await blocker.query(sql)).rowCount ?? 0) < count) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  // The expiry has read the lease, and cannot write yet.
+  await blocker.query('begin; lock table accounts in share mode');
+  const expired = other.expire();
+  await waiting(1);
+  const renewed = ledger.renew('x', 60_000);
+  await Promise.race([renewed, waiting(2)]);
+  await blocker.query('rollback');
+  t.equal(await expired, 1);
+  t.same(await renewed, []);
+  t.match(await ledger.findHold('l'), { state: 'closed' });
+  t.match(await ledger.account('a'), { balance: 100n, held: 0n });
+});
+
 t.test('slow reports leave a connection for reads', async (t) => {
   const { ledger, url } = await openStore(t, 'postgres');
   await ledger.createAccount({ id: 'a' });
