@@ -33,6 +33,8 @@ const CONNECT_TIMEOUT_MS = 2000;
 const BACKOFF_MIN_MS = 100;
 /** The engine is back in use within so long after it answers again. */
 const BACKOFF_MAX_MS = 2000;
+/** An engine that is read-only is connected to again, at most so often: after a failover its address leads to the new primary. */
+const READ_ONLY_MS = 10_000;
 /** Most commands and bytes that have no answer yet. Beyond them something stands still, and memory is bounded. */
 const MAX_UNANSWERED = 8192;
 const MAX_UNANSWERED_BYTES: number = 32 * 1024 * 1024;
@@ -114,6 +116,8 @@ export class ClusterService implements ClusterLink {
   #unansweredBytes = 0;
   /** Since when the engine owes the oldest answer. */
   #waitingSinceMs = 0;
+  /** When a connection was last given up because the engine was read-only. */
+  #readOnlyMs = -Infinity;
 
   constructor(deps: ClusterServiceDeps) {
     this.#deps = deps;
@@ -196,6 +200,7 @@ export class ClusterService implements ClusterLink {
       return answer;
     } catch (error) {
       observer.command(error instanceof ClusterError ? error.reason : 'refused');
+      if (error instanceof ClusterError && error.code === 'READONLY') this.#refusesWrites();
       throw error;
     }
   }
@@ -284,6 +289,13 @@ export class ClusterService implements ClusterLink {
     connection.close();
     this.#emit({ type: 'lost', reason });
     this.#openLater();
+  }
+
+  #refusesWrites(): void {
+    const nowMs = this.#deps.clock.now();
+    if (nowMs - this.#readOnlyMs < READ_ONLY_MS) return;
+    this.#readOnlyMs = nowMs;
+    this.#lost('the engine is read-only');
   }
 
   // Heartbeats

@@ -60,10 +60,30 @@ t.test('an engine that is full or read-only refuses writes; messages go on', asy
   redis.cli('CONFIG', 'SET', 'maxmemory', '0');
   redis.cli('REPLICAOF', '127.0.0.1', '1');
   await t.rejects(write(), { name: 'ClusterError', reason: 'refused', code: 'READONLY' });
+  t.match(await a.next('lost'), { reason: /read-only/ }, 'its address may lead to another one by now');
+  await a.next('connected');
+  await t.rejects(write(), { name: 'ClusterError', reason: 'refused', code: 'READONLY' });
+  t.ok(a.link.connected, 'it does not');
   a.link.publish('suspensions', Buffer.alloc(1));
   await b.whenCounted('in suspensions ok');
   redis.cli('REPLICAOF', 'NO', 'ONE');
   t.equal(await write(), 'OK');
+});
+
+t.test('a gateway follows the address of the primary after a failover that leaves its connection open', async (t) => {
+  const [first, second] = [await startRedis(), await startRedis()];
+  t.teardown(() => Promise.all([first.stop(), second.stop()]));
+  const relay = await startTcpRelay(t, first.port);
+  const { link, next } = openLink(t, 'a', `redis://127.0.0.1:${relay.port}`);
+  await next('connected');
+  const write = (): Promise<unknown> => link.command(['SET', link.key('x'), '1', 'PX', '60000'], 1000);
+  t.equal(await write(), 'OK');
+  relay.target = second.port;
+  first.cli('REPLICAOF', '127.0.0.1', String(second.port));
+  await t.rejects(write(), { code: 'READONLY' });
+  await next('connected');
+  t.equal(await write(), 'OK');
+  t.equal(second.cli('GET', link.key('x')), '1');
 });
 
 t.test('a user with the rights of the documentation is enough', async (t) => {

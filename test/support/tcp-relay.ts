@@ -7,6 +7,8 @@ import type { Test } from 'tap';
 
 export interface TcpRelay {
   readonly port: number;
+  /** Where new connections go. */
+  target: number;
   /** Time that bytes take more, in each direction. Default 0. */
   lagMs: number;
   /** Bytes that come while it is set are dropped, as by a firewall that drops packets; new connections are not passed on. */
@@ -33,7 +35,7 @@ export async function startTcpRelay(t: Pick<Test, 'teardown'>, target: number): 
       client.on('error', () => undefined);
       return;
     }
-    const upstream = connect(target, '127.0.0.1');
+    const upstream = connect(relay.target, '127.0.0.1');
     sockets.add(upstream);
     upstream.on('close', () => sockets.delete(upstream));
     pass(client, upstream);
@@ -45,6 +47,6 @@ export async function startTcpRelay(t: Pick<Test, 'teardown'>, target: number): 
     server.close();
     for (const socket of sockets) socket.destroy();
   });
-  const relay: TcpRelay = { port: (server.address() as AddressInfo).port, lagMs: 0, isCut: false };
+  const relay: TcpRelay = { port: (server.address() as AddressInfo).port, target, lagMs: 0, isCut: false };
   return relay;
 }
