@@ -6,6 +6,7 @@ import { SLICE_LEASE_MS } from '../../src/billing/main-thread.ts';
 
 const WINDOW_MS = 62_000;
 const GRACE_MS = 15_000;
+const LEDGER_MS = 900_000;
 const UNLIMITED: number = 2 ** 53;
 
 interface Part {
@@ -85,6 +86,10 @@ export class LimitEngine {
         ledger: claim.ledger,
         parts: ownParts,
       });
+    }
+    if (kind === 'budget' && claim.ledger >= (fields.get('ledger')?.ledger ?? 0)) {
+      const leaseEndsMs = nowMs + LEDGER_MS - GRACE_MS;
+      fields.set('ledger', { sequence: 0, leaseEndsMs, quota: [0], used: 0, ledger: claim.ledger, parts: [] });
     }
     const missing = resources.map(({ first, limit, used }, at) =>
       limit < 0 ? 0 : used + first + (others[at] as number) - limit,

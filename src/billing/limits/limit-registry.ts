@@ -31,7 +31,7 @@ export interface LimitRegistryDeps {
   /** A key or budget got no cell. Called once for each that waits for one. */
   readonly onFull: (kind: 'key' | 'budget', id: string) => void;
   /** Shares the limits with siblings. */
-  readonly slices: Pick<SliceManager, 'putKey' | 'dropKey' | 'putBudget' | 'dropBudget' | 'readBudget'>;
+  readonly slices: Pick<SliceManager, 'putKey' | 'dropKey' | 'putBudget' | 'dropBudget' | 'readBudget' | 'takeRefused'>;
 }
 
 /** Keys that replace each other. They share their counts. */
@@ -238,7 +238,7 @@ export class LimitRegistry {
   }
 
   /**
-   * Reads what was spent beyond this process: for all budgets, or for those with traffic and some of the others in turn. Reads
+   * Reads what was spent beyond this process: for all budgets, or for those with traffic here and some of the others in turn. Reads
    * closed days once a day and the last two days each time.
    */
   async read(spending: BudgetRecords['spending'], all: boolean): Promise<void> {
@@ -402,7 +402,7 @@ export class LimitRegistry {
     this.#deps.tell(change);
   }
 
-  /** Budgets that requests count for, and the next ones of the others. */
+  /** Budgets that requests count for, or that others have used up, and the next ones of the rest. */
   #due(entries: readonly BudgetEntry[]): BudgetEntry[] {
     const nowMs = this.#deps.epochMs();
     const due = new Set<BudgetEntry>();
@@ -411,7 +411,7 @@ export class LimitRegistry {
       const { cell, period } = entry.budget;
       if (cell === null) continue;
       const here = this.#table.spentHere(cell, periodOf(period, nowMs));
-      if (here !== entry.seen) due.add(entry);
+      if (here !== entry.seen || this.#deps.slices.takeRefused(entry.budget.id)) due.add(entry);
       entry.seen = here;
     }
     for (let count = Math.min(IDLE_ROUND, entries.length); count > 0; count--) {

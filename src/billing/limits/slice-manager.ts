@@ -199,6 +199,11 @@ export class SliceManager {
     this.#budgets.get(id)?.read(period, ledger, posted);
   }
 
+  /** Whether requests of the budget were refused since the last call because all gateways together have used it up. */
+  takeRefused(id: string): boolean {
+    return this.#budgets.get(id)?.takeRefused() ?? false;
+  }
+
   /** A sibling needs what is left of slices here. */
   recall(ids: readonly string[]): void {
     if (this.#mode !== 'shared') return;

@@ -174,6 +174,7 @@ export class BudgetUnit extends SliceUnit {
   #period = -1;
   #cap = 0;
   #seen = 0;
+  #wasRefused = false;
   readonly #table: LimitTable;
 
   constructor(table: LimitTable, budget: Budget, cell: LimitCell) {
@@ -203,6 +204,13 @@ export class BudgetUnit extends SliceUnit {
   used(epochMs: number): number[] {
     this.#begin(periodOf(this.budget.period, epochMs));
     return [Math.max(this.#table.usedHere(this.cell, this.#period) - this.#posted, 0)];
+  }
+
+  /** Whether all gateways together have used it up since the last call. */
+  takeRefused(): boolean {
+    const wasRefused = this.#wasRefused;
+    this.#wasRefused = false;
+    return wasRefused;
   }
 
   wasActive(epochMs: number): boolean {
@@ -243,6 +251,7 @@ export class BudgetUnit extends SliceUnit {
   }
 
   refuse(_resource: number, _first: number, nowMs: number): void {
+    this.#wasRefused = true;
     this.#table.refuseBudget(this.cell, nowMs + MAX_HOLD_MS);
   }
 

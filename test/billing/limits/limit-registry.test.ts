@@ -1,7 +1,7 @@
 // Cells, chains of keys, what the ledger says was spent, and alerts.
 
 import t from 'tap';
-import { createManualClock } from '../../../src/actor/index.ts';
+import { createManualClock, type ManualClock } from '../../../src/actor/index.ts';
 import { KeyLimiter, type LimitedPayer } from '../../../src/billing/limits/key-limiter.ts';
 import { LimitRegistry, type RegisteredKey } from '../../../src/billing/limits/limit-registry.ts';
 import { createLimitMemory, LimitTable } from '../../../src/billing/limits/limit-table.ts';
@@ -14,6 +14,7 @@ import type {
   SpendingRow,
   StoredBudget,
 } from '../../../src/billing/ledger/ledger.ts';
+import { advance } from '../../support/advance.ts';
 
 const START = Date.UTC(2026, 10, 18, 12);
 const DAY_MS = 86_400_000;
@@ -24,20 +25,23 @@ class Fixture {
   readonly queries: SpendingQuery[] = [];
   rows: (query: SpendingQuery) => SpendingRow[] = () => [];
   nowMs = START;
+  readonly clock: ManualClock = createManualClock();
   readonly limiter: KeyLimiter;
+  readonly slices: SliceManager;
   readonly registry: LimitRegistry;
 
   constructor(cells = 4) {
     const memory = createLimitMemory(2, cells);
     this.limiter = new KeyLimiter(memory, 1);
+    this.slices = new SliceManager({
+      table: new LimitTable(memory, 0),
+      clock: this.clock,
+      epochMs: () => this.nowMs,
+      onState: () => undefined,
+    });
     this.registry = new LimitRegistry({
       memory,
-      slices: new SliceManager({
-        table: new LimitTable(memory, 0),
-        clock: createManualClock(),
-        epochMs: () => this.nowMs,
-        onState: () => undefined,
-      }),
+      slices: this.slices,
       epochMs: () => this.nowMs,
       tell: (change) => this.limiter.updateBudgets(change),
       onCrossed: (event) => this.events.push(event),
@@ -227,6 +231,31 @@ t.test('a reading of 65,536 budgets takes those with traffic and a bounded numbe
   fixture.queries.splice(0);
   await fixture.read();
   t.ok(fixture.queries.some(({ accounts }) => accounts.includes('a60000')));
+});
+
+t.test('a budget that gateways together have used up is read soon, whatever is read in turn', async (t) => {
+  const fixture = new Fixture(65_536);
+  const { clock, registry, slices } = fixture;
+  for (let number = 0; number < 2000; number++) {
+    registry.putBudget(budgetOf({ id: `b${number}`, account: `a${number}` }));
+  }
+  await fixture.read();
+  const grant = { quota: [0], others: [1000], spare: [0], retryMs: 0, resetMs: 0 };
+  slices.share({ exchange: async (claims) => claims.map(() => grant), recall: () => undefined });
+  await advance(clock, 100);
+  const payer = { ...ACCOUNT, account: 'a1900' };
+  const bound = { least: 1, most: 1, leastTokens: 0, mostTokens: 0 };
+  t.same(fixture.limiter.admit(payer, 'm', bound, START), { kind: 'slice' });
+  const need = fixture.limiter.needOf(payer, 'm', bound, START);
+  slices.receive({ type: 'Wait', thread: 1, id: 1, need });
+  await advance(clock, 50);
+  const asked = async (): Promise<string[]> => {
+    fixture.queries.splice(0);
+    await fixture.read();
+    return fixture.queries.flatMap(({ accounts }) => accounts);
+  };
+  t.ok((await asked()).includes('a1900'));
+  t.notOk((await asked()).includes('a1900'));
 });
 
 t.test('thresholds are reported once per period, whoever crosses them', async (t) => {

@@ -340,6 +340,36 @@ t.test(
   },
 );
 
+t.test('what is spent of a budget counts at a gateway that reads of it minutes later', async (t) => {
+  const { network } = networkOf(8);
+  const [a, b] = ['a', 'b'].map((name) => new LimitGateway(network, name, FREE, 0, BUDGET)) as [
+    LimitGateway,
+    LimitGateway,
+  ];
+  const spend = async (gateway: LimitGateway, amount: number): Promise<string> => {
+    let verdict = '';
+    gateway.request({ least: amount, most: amount, leastTokens: 0, mostTokens: 0 }, (admission) => {
+      verdict = admission.kind;
+      if (admission.kind === 'reserved') gateway.settle(admission, 0, amount);
+    });
+    await network.advance(100);
+    return verdict;
+  };
+  const read = (gateway: LimitGateway, ledger: number, here: number): void => {
+    const period = periodOf('day', START);
+    gateway.table.setBase({ index: 0, generation: 1 }, period, ledger - here);
+    gateway.manager.readBudget(BUDGET.id, period, ledger, here);
+  };
+  t.equal(await spend(a, 9e11), 'reserved');
+  read(a, 9e11, 9e11);
+  // With thousands of budgets those without traffic are read in turn.
+  await network.advance(10 * MINUTE_MS);
+  t.not(await spend(b, 2e11), 'reserved');
+  t.equal(await spend(b, 1e11), 'reserved', 'what is left is for all');
+  read(b, 10e11, 1e11);
+  t.equal(await spend(b, 1e9), 'spent');
+});
+
 t.test('a budget is admitted again when the clock of a gateway was a day ahead', async (t) => {
   const { network } = networkOf(7);
   const gateway = new LimitGateway(network, 'a', FREE, 0, BUDGET);
