@@ -17,7 +17,7 @@ const MAX_REPORTS = 2;
 
 const CONNECT_MS = 10_000;
 
-/** Beyond the server's own limit: the server does not answer any more, and the connection is given up. */
+/** Beyond the server's own limit, where there is one: the server does not answer any more, and the connection is given up. */
 const SILENT_MS = 5000;
 
 /** First probe of a connection without traffic. */
@@ -298,6 +298,7 @@ export class PostgresDatabase implements Database {
     const client = new this.#driver.Client({
       connectionString: this.#url,
       connectionTimeoutMillis: CONNECT_MS,
+      query_timeout: SILENT_MS,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     });

@@ -1,5 +1,7 @@
 // Failures that only PostgreSQL has: lost connections and servers that do not answer.
 
+import { once } from 'node:events';
+import { type AddressInfo, connect as connectSocket, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import pg from 'pg';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
@@ -204,6 +206,44 @@ t.test('a gateway that is silent in the middle of a commit loses its locks', asy
   await debit(ledger, 'a', 'c', 1n, USAGE);
   t.match(await ended, { code: '25P03' });
   t.match(await ledger.account('a'), { balance: 9n });
+});
+
+t.test('changes are told though the server does not answer who wants to be woken for them', async (t) => {
+  const { ledger, url } = await openStore(t, 'postgres');
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  let dropped = 0;
+  const proxy = createServer((client) => {
+    const server = connectSocket(Number(port), hostname);
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => to.destroy());
+      from.on('close', () => to.destroy());
+      from.on('data', (bytes) => {
+        if (bytes.includes('listen headrace_changes')) dropped++;
+        else to.write(bytes);
+      });
+    }
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  t.teardown(() => {
+    proxy.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  const through = new URL(url);
+  through.host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const watching = await openLedger(through.href, { clock: systemClock, dateMs: () => START_MS });
+  t.teardown(() => watching.close());
+  const told = Promise.withResolvers<unknown>();
+  await watching.watch(told.resolve);
+  t.ok(dropped > 0);
+  await ledger.createAccount({ id: 'a' });
+  await ledger.setCreditLimit('a', 5n);
+  t.same(await told.promise, { kind: 'account', account: 'a' });
 });
 
 t.test('a server that restarts is connected to again, and keeps what was committed', async (t) => {
