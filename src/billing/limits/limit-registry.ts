@@ -94,6 +94,9 @@ class Cells {
   }
 }
 
+/** How long a key that has gone may still be charged for: requests under way, and charges that wait for the store. */
+const GONE_MS = DAY_MS;
+
 /** Budgets without traffic that one reading brings up to date: with a reading every 5 s, 6,000 a minute. */
 const IDLE_ROUND = 500;
 
@@ -105,10 +108,11 @@ export class LimitRegistry {
   readonly #keyCells: Cells;
   readonly #budgetCells: Cells;
   readonly #chains = new Map<string, Chain>();
-  /** Lineages by hash and by id of the key. Ids are kept a while after the key has gone: its last charges are still to come. */
+  /** Lineages by hash. */
   readonly #lineages = new Map<string, string>();
+  /** Lineages by id, of keys that have replaced others; and when those went that are not valid: their last charges are still to come. */
   readonly #lineagesById = new Map<string, string>();
-  #goneIds: string[] = [];
+  readonly #goneMs = new Map<string, number>();
   readonly #budgets = new Map<string, BudgetEntry>();
   /** Ids of budgets whose spending was never read. */
   readonly #unread = new Set<string>();
@@ -149,7 +153,9 @@ export class LimitRegistry {
     if (chain === undefined) this.#chains.set(lineage, (chain = { keys: new Map(), cell: undefined }));
     chain.keys.set(hash, key);
     this.#lineages.set(hash, lineage);
-    this.#lineagesById.set(id, lineage);
+    // The first of a lineage names it.
+    if (id !== lineage) this.#lineagesById.set(id, lineage);
+    this.#goneMs.delete(id);
     this.#updateChain(lineage, chain);
     return allowanceOf(key, chain);
   }
@@ -160,7 +166,7 @@ export class LimitRegistry {
     const chain = lineage === undefined ? undefined : this.#chains.get(lineage);
     if (lineage === undefined || chain === undefined) return;
     const id = chain.keys.get(hash)?.id;
-    if (id !== undefined) this.#goneIds.push(id);
+    if (id !== undefined && id !== lineage) this.#goneMs.set(id, this.#deps.epochMs());
     chain.keys.delete(hash);
     this.#lineages.delete(hash);
     this.#updateChain(lineage, chain);
@@ -242,7 +248,11 @@ export class LimitRegistry {
    * closed days once a day and the last two days each time.
    */
   async read(spending: BudgetRecords['spending'], all: boolean): Promise<void> {
-    for (const id of this.#goneIds.splice(0)) if (!this.#isKnown(id)) this.#lineagesById.delete(id);
+    for (const [id, goneMs] of this.#goneMs) {
+      if (this.#deps.epochMs() - goneMs < GONE_MS) continue;
+      this.#goneMs.delete(id);
+      this.#lineagesById.delete(id);
+    }
     const entries = [...this.#budgets.values()];
     await this.#read(spending, all ? entries : this.#due(entries));
   }
@@ -322,12 +332,6 @@ export class LimitRegistry {
     const budget = this.#budgets.get(id)?.budget;
     if (budget === undefined || budget.cell === null) return undefined;
     return this.#table.spent(budget.cell, periodOf(budget.period, this.#deps.epochMs()));
-  }
-
-  #isKnown(id: string): boolean {
-    const lineage = this.#lineagesById.get(id);
-    const chain = lineage === undefined ? undefined : this.#chains.get(lineage);
-    return chain !== undefined && [...chain.keys.values()].some((key) => key.id === id);
   }
 
   /** Brings a chain's cell and its monthly budget in line with its keys. The newest key says what the chain may spend. */

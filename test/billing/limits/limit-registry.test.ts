@@ -2,7 +2,7 @@
 
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../../src/actor/index.ts';
-import { KeyLimiter, type LimitedPayer } from '../../../src/billing/limits/key-limiter.ts';
+import { KeyLimiter, type LimitedPayer, type LimitReservation } from '../../../src/billing/limits/key-limiter.ts';
 import { LimitRegistry, type RegisteredKey } from '../../../src/billing/limits/limit-registry.ts';
 import { createLimitMemory, LimitTable } from '../../../src/billing/limits/limit-table.ts';
 import { SliceManager } from '../../../src/billing/limits/slice-manager.ts';
@@ -151,6 +151,31 @@ t.test('spending of other gateways counts, and own spending counts once', async 
   await fixture.read();
   t.equal(registry.spent('b'), 1000);
 });
+
+t.test(
+  'what a rotated key spends at last counts once, though it is posted minutes after the key has gone',
+  async (t) => {
+    const fixture = new Fixture();
+    const { registry } = fixture;
+    registry.putKey(keyOf('k1', { monthlySpend: '1000' }));
+    registry.putKey(keyOf('k2', { monthlySpend: '1000' }, { lineage: 'k1', createdMs: 2 }));
+    registry.putKey(keyOf('k3', { monthlySpend: '1000' }, { lineage: 'k1', createdMs: 3 }));
+    const payer = { account: 'a', lineage: 'k1', allowance: null };
+    const bound = { least: 400, most: 400, leastTokens: 0, mostTokens: 0 };
+    const admitted = fixture.limiter.admit(payer, 'm', bound, START);
+    for (const id of ['k1', 'k2']) registry.dropKey(`hash of ${id}`);
+    for (let times = 0; times < 60; times++) {
+      fixture.nowMs += 5000;
+      await fixture.read();
+    }
+    fixture.limiter.settle(admitted as LimitReservation, payer, 'm', 0, 400, fixture.nowMs);
+    fixture.posted(400, 'k2');
+    fixture.rows = () => [{ account: 'a', key: 'k1', model: 'm', amount: 400n }];
+    await fixture.read();
+    t.equal(registry.spent('monthly:k1'), 400);
+    t.equal(fixture.spend(payer, 600), 'spent it');
+  },
+);
 
 t.test('after the clock was a day ahead, own spending counts once and a threshold is reported', async (t) => {
   const fixture = new Fixture();
