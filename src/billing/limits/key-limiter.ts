@@ -151,7 +151,9 @@ export class KeyLimiter {
     if (budgets.length > 0) {
       const exceeded = this.#admitBudgets(reservation, budgets, bound, nowMs, use);
       if (exceeded !== null) {
-        this.#settleKey(reservation, 0);
+        if (allowance?.cell != null) {
+          this.#table.withdrawKey(allowance.cell, reservation.bucket, reservation.tokens, allowance.isPart);
+        }
         return exceeded;
       }
     }

@@ -342,6 +342,16 @@ export class LimitTable {
     ints[slot + TOKENS] = (ints[slot + TOKENS] as number) - tokens;
   }
 
+  /** Takes an admitted request back that does not run: another limit refuses it. */
+  withdrawKey(cell: LimitCell, bucket: number, reserved: number, isPart = false): void {
+    const ints = this.#ints;
+    const own = cell.index * this.#keyWords + HEAD_WORDS + this.#thread * ROW_WORDS;
+    this.settleKey(cell, bucket, reserved, 0, isPart);
+    if (isPart || ints[own + GENERATION] !== cell.generation || !this.#has(own, bucket)) return;
+    const slot = own + (bucket & MASK);
+    ints[slot + REQUESTS] = (ints[slot + REQUESTS] as number) - 1;
+  }
+
   /** Ends a request: the tokens that it has used take the place of those that were reserved. */
   settleKey(cell: LimitCell, bucket: number, reserved: number, used: number, isPart = false): void {
     const ints = this.#ints;

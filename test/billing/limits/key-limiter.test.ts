@@ -11,7 +11,12 @@ import {
   type NeedsSlice,
   type RequestBound,
 } from '../../../src/billing/limits/key-limiter.ts';
-import { createLimitMemory, type LimitCell, type LimitMemory } from '../../../src/billing/limits/limit-table.ts';
+import {
+  createLimitMemory,
+  type LimitCell,
+  type LimitMemory,
+  LimitTable,
+} from '../../../src/billing/limits/limit-table.ts';
 
 const START = Date.UTC(2026, 10, 30, 23, 58);
 const CELL: LimitCell = { index: 1, generation: 1 };
@@ -81,6 +86,24 @@ t.test('a refused request is not counted, by no limit', async (t) => {
   for (let times = 0; times < 20; times++) t.match(limiter.admit(payer, 'm', tokens(30), START), { kind: 'tokens' });
   const last = reserved(limiter.admit(payer, 'm', tokens(20), START));
   t.match(last, { remainingRequests: 3, remainingTokens: 0 });
+});
+
+t.test('a request that a budget refuses is not counted by the limits of its key', async (t) => {
+  const shared = memory();
+  const limiter = new KeyLimiter(shared, 0);
+  const payer = payerWith({ requestsPerMinute: 2, tokensPerMinute: 100, runningRequests: 1 });
+  limiter.updateBudgets({ reset: true, put: [budget({ limit: 10 })], drop: [] });
+  const bound = { ...tokens(60), ...{ least: 20, most: 20 } };
+  for (let times = 0; times < 5; times++) t.match(limiter.admit(payer, 'm', bound, START), { kind: 'spent' });
+  const cheap = { ...bound, ...{ least: 5, most: 5 } };
+  const first = reserved(limiter.admit(payer, 'm', cheap, START));
+  t.match(first, { remainingRequests: 1, remainingTokens: 40 });
+  limiter.settle(first, payer, 'm', 60, 0, START);
+  // Other gateways have the rest of the budget: the request waits, and is admitted anew.
+  new LimitTable(shared, 1).closeBudget(CELL);
+  const next = { ...tokens(40), ...{ least: 5, most: 5 } };
+  t.match(limiter.admit(payer, 'm', next, START), { kind: 'slice' });
+  t.match(reserved(limiter.admit(payer, 'm', next, START, 'whole')), { remainingRequests: 0, remainingTokens: 0 });
 });
 
 t.test('requests under way are limited, and their end makes place', async (t) => {
