@@ -318,12 +318,13 @@ function admitRequest(
  * it, and it is no request more in the minute. Its tokens count.
  */
 function withinParent(exchange: Exchange, payer: GoodCredential): GoodCredential {
-  const { allowance } = payer;
+  const { allowance, lineage } = payer;
   if (allowance === null) return payer;
   for (let { parent } = exchange; parent !== null; { parent } = parent) {
     const { settlement } = parent;
-    const isOfKey = settlement instanceof AccountSettlement && settlement.payer.allowance?.cell === allowance.cell;
-    if (isOfKey) {
+    // Not the cell: each message of the control thread has a copy of its own.
+    const isCounted = settlement instanceof AccountSettlement && settlement.payer.allowance !== null;
+    if (isCounted && settlement.payer.lineage === lineage) {
       const unbounded = { runningRequests: undefined, requestsPerMinute: undefined, isPart: true };
       return { ...payer, allowance: { ...allowance, ...unbounded } };
     }

@@ -263,3 +263,17 @@ t.test('an answer that is read from the store is charged when the store has it, 
     }
   }
 });
+
+t.test('a part of a request is one, though the limits of its key have been told anew', async (t) => {
+  const { deps, limiter } = await setUp(t);
+  const [exchange] = admitted(deps, null, unmeteredRange(0));
+  const record = { hash: hashKey('good'), account: 'a', id: 'k', prepaid: true, allowance: ALLOWANCE };
+  // As from the control thread.
+  deps.keys.configure([structuredClone(record)]);
+  const [part, settlement] = admitted(deps, exchange, { least: 1, most: 1, leastTokens: 1, mostTokens: 1 });
+  t.not(settlement, null, 'it needs no place beside that of its request');
+  t.same(leftOf(limiter), { tokens: TOKENS - 1, running: 0 });
+  part.leave();
+  exchange.end();
+  t.same(leftOf(limiter), { tokens: TOKENS, running: 1 });
+});
