@@ -186,6 +186,8 @@ class Lease {
   readonly generation: number;
   /** In the ledger; null while there is none. */
   id: string | null = null;
+  /** Who has given it, as far as is known. */
+  giver = '';
   /** What the ledger's lease has, less what was reported and is not posted; see `lease-table.ts`. */
   left = 0n;
   /** Reported charges that are not posted. */
@@ -200,6 +202,8 @@ class Lease {
   refill = false;
   /** Another gateway asks for credit. */
   wanted = false;
+  /** The account has changed: it may have joined an organisation, or left one. */
+  changed = false;
   /** The ledger has closed the lease while credit of it was in use. */
   uncovered = false;
   leanUntilMs = -Infinity;
@@ -499,6 +503,7 @@ class LeaseManager {
     else if (lease.uncovered) this.#run(lease, () => this.#cover(ledger, lease));
     else if (lease.wanted) this.#run(lease, () => this.#yield(ledger, lease));
     else if (lease.waiters.length > 0) this.#run(lease, () => this.#acquire(ledger, lease));
+    else if (lease.changed) this.#run(lease, () => this.#checkGiver(ledger, lease));
     else if (lease.refill) this.#run(lease, () => this.#extendLow(ledger, lease));
     else this.#rest(ledger, lease);
   }
@@ -587,6 +592,7 @@ class LeaseManager {
   /** Leases what the requests that wait need, or finds that they have to wait, or cannot be served. */
   async #acquire(ledger: Ledger, lease: Lease): Promise<void> {
     const payer = await this.#payerOf(ledger, lease);
+    if (await this.#leftGiver(lease)) return;
     const credit = creditOf(payer);
     const total = credit + (payer?.held ?? 0n);
     this.#refuseSome(
@@ -652,10 +658,25 @@ class LeaseManager {
 
   /** The account whose credit pays; undefined when there is no such account. */
   async #payerOf(ledger: Ledger, lease: Lease): Promise<Account | undefined> {
+    lease.changed = false;
     const account = await ledger.account(lease.account);
     const organisation = account?.organisation ?? null;
     lease.payer = organisation ?? lease.account;
     return organisation === null ? account : await ledger.account(organisation);
+  }
+
+  async #checkGiver(ledger: Ledger, lease: Lease): Promise<void> {
+    await this.#payerOf(ledger, lease);
+    await this.#leftGiver(lease);
+  }
+
+  /** Whether the lease was of another payer than the account has now. It has been given back; the new one covers what is in use. */
+  async #leftGiver(lease: Lease): Promise<boolean> {
+    const { giver, id, payer } = lease;
+    if (id === null || giver === payer) return false;
+    this.#drop(lease);
+    await this.#release(id);
+    return true;
   }
 
   /** Asks those that have leased credit of the same payer: other accounts of this gateway, and other gateways. */
@@ -710,13 +731,18 @@ class LeaseManager {
   async #make(ledger: Ledger, lease: Lease, amount: bigint): Promise<HoldAnswer> {
     const { instance } = this.#deps;
     const id = `${instance}/${++this.#lastId}`;
+    const giver = lease.payer;
     const ttlMs = this.#settings.leaseTtlMs;
     this.#making.add(id);
     this.#unreleased.add(id);
     try {
       const answer = await ledger.lease({ id, account: lease.account, amount, holder: instance, ttlMs });
-      if (answer.kind === 'held') lease.id = id;
-      else this.#unreleased.delete(id);
+      if (answer.kind === 'held') {
+        lease.id = id;
+        lease.giver = giver;
+      } else {
+        this.#unreleased.delete(id);
+      }
       return answer;
     } catch (error) {
       if (error instanceof LedgerError && error.refusal === 'account-unknown') return { kind: 'short', balance: 0n };
@@ -739,7 +765,9 @@ class LeaseManager {
     if (nowMs - lease.refilledMs < FAST_MS) lease.growth = lease.growth < MAX_GROWTH ? lease.growth * 2n : MAX_GROWTH;
     else if (lease.growth > 1n && nowMs - lease.refilledMs > FAST_MS * 10) lease.growth /= 2n;
     lease.refilledMs = nowMs;
-    const extra = this.#extra(lease, creditOf(await this.#payerOf(ledger, lease)));
+    const payer = await this.#payerOf(ledger, lease);
+    if (await this.#leftGiver(lease)) return;
+    const extra = this.#extra(lease, creditOf(payer));
     if (extra > 0n) await this.#extend(ledger, lease, extra);
     this.#table.setRefill(lease.cell, !lease.lean);
   }
@@ -756,6 +784,11 @@ class LeaseManager {
       if (change.by === this.#deps.instance) return;
       for (const lease of this.#leases.values()) if (lease.payer === change.account) this.#want(lease);
     } else if (change.kind === 'account' || change.kind === 'all') {
+      const own = change.kind === 'account' ? this.#leases.get(change.account) : undefined;
+      if (own !== undefined) {
+        own.changed = true;
+        this.#pump(own);
+      }
       for (const lease of this.#attention) {
         const isMeant = change.kind === 'all' || change.account === lease.payer || change.account === lease.account;
         if (isMeant && lease.waiters.length > 0) this.#pump(lease);

@@ -143,6 +143,55 @@ t.test('credit that another gateway has leased and does not use comes back for a
   t.same([...one.problems, ...two.problems], []);
 });
 
+t.test('an account that leaves its organisation spends its own credit from then on', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { ledger } = store;
+  await ledger.createAccount({ id: 'm' });
+  await ledger.grant({ id: 'own', account: 'm', amount: 5000n });
+  await ledger.setOrganisation('m', 'a');
+  const { shutDown, threads } = await openGateway(store);
+  const [leases] = threads as [LeaseCache];
+  const payer = { ...PAYER, account: 'm' };
+  const spendOne = async (): Promise<void> => {
+    t.match(await hold(leases, 100, 100, payer), { kind: 'reserved', amount: 100 });
+    leases.settle(payer, 100, spend(100));
+    await store.advance(250);
+  };
+  await spendOne();
+  const underWay = await hold(leases, 300, 300, payer);
+  t.match(underWay, { kind: 'reserved' });
+  await ledger.setOrganisation('m', null);
+  await store.advance(1000);
+  for (let times = 0; times < 30; times++) await spendOne();
+  leases.settle(payer, 300, spend(300));
+  leases.close();
+  t.same(await shutDown(), []);
+  t.match(await ledger.account('a'), { balance: 99_900n, held: 0n });
+  t.match(await ledger.account('m'), { balance: 1700n, held: 0n });
+  t.match(await ledger.audit(), { sound: true });
+});
+
+t.test('an account that joins an organisation spends its credit from then on', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { ledger } = store;
+  await ledger.createAccount({ id: 'm' });
+  await ledger.grant({ id: 'own', account: 'm', amount: 50n });
+  const { shutDown, threads } = await openGateway(store);
+  const [leases] = threads as [LeaseCache];
+  const payer = { ...PAYER, account: 'm' };
+  t.match(await hold(leases, 50, 50, payer), { kind: 'reserved', amount: 50 });
+  t.match(await hold(leases, 60, 60, payer), { kind: 'short' });
+  await ledger.setOrganisation('m', 'a');
+  await store.advance(1000);
+  t.match(await hold(leases, 1000, 1000, payer), { kind: 'reserved', amount: 1000 });
+  leases.settle(payer, 1000, spend(1000));
+  leases.settle(payer, 50, spend(50));
+  leases.close();
+  t.same(await shutDown(), []);
+  t.match(await ledger.account('a'), { balance: 98_950n, held: 0n });
+  t.match(await ledger.account('m'), { balance: 50n, held: 0n });
+});
+
 t.test('credit that comes back for a request of another account of the organisation', async (t) => {
   const store = await openStore(t, 10_000n);
   const { ledger } = store;
