@@ -152,6 +152,12 @@ const RENEW_MS = 3000;
 
 /** Interval at which expired and lost responses are looked for. */
 const SWEEP_MS = 15_000;
+
+/**
+ * While the store is away nobody can renew. A gateway notices that within an interval of its sweep, and for so long takes nobody for
+ * gone: others renew soon after the store is back.
+ */
+const SETTLED_MS: number = SWEEP_MS + 2 * RENEW_MS;
 const LOST_ROWS = 100;
 
 /** A follower is answered after so long at the latest, and asks again. */
@@ -330,6 +336,7 @@ class ResponseStore {
     work.then(
       (answer) => replyTo.tell(answer),
       (error: unknown) => {
+        this.#awayMs = this.#clock.now();
         this.#deps.onProblem(error, 'responses could not be read');
         replyTo.tell(away);
       },
@@ -458,6 +465,7 @@ class ResponseStore {
       }
     }
     if (changed.length > away) this.#tries = 0;
+    if (away > 0) this.#awayMs = this.#clock.now();
     if (away > 0 && ++this.#tries < MAX_TRIES) {
       this.#writes.failed(error);
       this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
@@ -471,6 +479,14 @@ class ResponseStore {
 
   /** Since the store took something. */
   #tries = 0;
+
+  /** When the store did not answer last. */
+  #awayMs = -Infinity;
+
+  /** Whether gateways that are there would have renewed their leases by now. */
+  get #isSettled(): boolean {
+    return this.#clock.now() - this.#awayMs >= SETTLED_MS;
+  }
 
   #grow(account: string, bytes: number): void {
     const { accountBytes } = this.#settings;
@@ -591,7 +607,7 @@ class ResponseStore {
     }
     const found = await this.#records.find(key);
     // A lease of one's own that has run out, as while the store was away, is renewed.
-    if (found?.isLost !== true || this.#runs.has(nameOf(key))) return found ?? null;
+    if (found?.isLost !== true || this.#runs.has(nameOf(key)) || !this.#isSettled) return found ?? null;
     await this.#fail(key, null, GATEWAY_GONE);
     return (await this.#records.find(key)) ?? null;
   }
@@ -794,20 +810,30 @@ class ResponseStore {
           if (!before.has(nameOf(key)) && !this.#runs.has(nameOf(key))) this.#failRun(key, END_REFUSED);
         }
       },
-      (error: unknown) => this.#renewals.failed(error),
+      (error: unknown) => {
+        this.#awayMs = this.#clock.now();
+        this.#renewals.failed(error);
+      },
     );
   }
 
   #sweep(): void {
     const ledger = this.#deps.ledger();
-    if (ledger === null) return;
+    if (ledger === null) {
+      this.#awayMs = this.#clock.now();
+      return;
+    }
     const swept = async (): Promise<void> => {
       this.#deps.metrics.removed('expired', await ledger.responses.prune());
+      if (!this.#isSettled) return;
       for (const key of await ledger.responses.lost(LOST_ROWS)) {
         if (!this.#runs.has(nameOf(key))) await this.#fail(key, null, GATEWAY_GONE);
       }
     };
-    swept().catch((error: unknown) => this.#deps.onProblem(error, 'old responses could not be removed'));
+    swept().catch((error: unknown) => {
+      this.#awayMs = this.#clock.now();
+      this.#deps.onProblem(error, 'old responses could not be removed');
+    });
   }
 
   /** Ends when nothing waits, or when the store takes nothing more. */

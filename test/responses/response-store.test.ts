@@ -237,6 +237,27 @@ t.test('a background response of this gateway outlives its lease', async (t) => 
   t.match(await ask(store.find({ account: 'a', id: 'b' })), { status: 'queued', isLost: false }, 'it is renewed');
 });
 
+t.test('after the store was away other gateways have time to renew what they run', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  const begin = { type: 'begin', ttlMs: 1e9, holder: 'other', leaseMs: -1, hasEvents: false } as const;
+  await ledger.responses.apply([
+    { ...begin, record: queued('alive') },
+    { ...begin, record: queued('gone') },
+  ]);
+  fixture.isOpen = false;
+  t.equal(await ask(store.find({ account: 'a', id: 'alive' })), 'HR_RESPONSE_UNAVAILABLE');
+  fixture.isOpen = true;
+  for (const id of ['alive', 'gone']) t.match(await ask(store.find({ account: 'a', id })), { status: 'queued' });
+  await settle(600);
+  t.match(await ask(store.find({ account: 'a', id: 'gone' })), { status: 'queued' }, 'nor is it looked for meanwhile');
+  await ledger.responses.renew('other', 60_000);
+  await ledger.responses.apply([{ ...begin, record: queued('late') }]);
+  await settle(400);
+  t.match(await ask(store.find({ account: 'a', id: 'alive' })), { status: 'queued', isLost: false });
+  t.match(await ask(store.find({ account: 'a', id: 'late' })), { status: 'failed' });
+});
+
 t.test('a background response that begins after its client has given up does not keep its place', async (t) => {
   const fixture = await startStore(t);
   const { ask, ledger, settle, store } = fixture;
