@@ -8,7 +8,7 @@ import { unflatten } from '../../src/extract/state/devalue.ts';
 import { parseFlight, renderFlight } from '../../src/extract/state/flight.ts';
 import { jsonOf, parseCall, parseLiteral } from '../../src/extract/state/literal.ts';
 import { flightOf, stateOf } from '../../src/extract/state/page-state.ts';
-import { richTextOf } from '../../src/extract/state/rich-text.ts';
+import { RichTextReader } from '../../src/extract/state/rich-text.ts';
 
 const PROSE =
   'The race leads the water from the weir to the wheel, which turns the stones of the mill as long as the river carries enough of it.';
@@ -29,27 +29,27 @@ t.test('literals of scripts are read as the language reads them', async (t) => {
     ['{__proto__:{a:1},b:2}', { b: 2 }],
     ["{a:b.c.d,['k']:1}", { a: undefined, k: 1 }],
   ];
-  for (const [text, value] of cases) t.strictSame(parseLiteral(text)?.value, value, text);
+  for (const [text, value] of cases) t.strictSame(parseLiteral(text).value, value, text);
   for (const text of ['', '{', '[1', '"a', '{a}}'.slice(0, 2), 'alert(1)', 'function(){}', '`${a}`', '{a:1 b:2}'])
-    t.equal(parseLiteral(text), null, text);
+    t.equal(parseLiteral(text).value, undefined, text);
   t.equal(({} as Record<string, unknown>)['a'], undefined, 'no prototype was changed');
 });
 
 t.test('the call that Nuxt 2 writes is read without running it', async (t) => {
   const call = '(function(a,b,c){c.x=a;c["y"]={z:b};return {layout:"d",data:[{t:a,n:b,o:c}],s:"}"}}("one",2,{}))';
-  t.strictSame(parseCall(call)?.value, {
+  t.strictSame(parseCall(call).value, {
     layout: 'd',
     data: [{ t: 'one', n: 2, o: { x: 'one', y: { z: 2 } } }],
     s: '}',
   });
-  t.strictSame(parseCall('(function(a){return [a]})(7)')?.value, [7]);
+  t.strictSame(parseCall('(function(a){return [a]})(7)').value, [7]);
   for (const text of [
     '(function(a){fetch(a);return {}}(1))',
     '(function(){while(1);return 1}())',
     'x()',
     '(function(a){',
   ])
-    t.equal(parseCall(text), null, text);
+    t.equal(parseCall(text).value, undefined, text);
 });
 
 t.test('any JSON has the value that JSON.parse gives, also with the errors of pages', async () => {
@@ -57,7 +57,7 @@ t.test('any JSON has the value that JSON.parse gives, also with the errors of pa
     fc.property(fc.json({ maxDepth: 6 }), (json) => {
       const value: unknown = JSON.parse(json);
       const broken = json.replaceAll(/(?<=[}\]])(?=[}\]])/g, ',').replace(/^/, '/* x */ ');
-      return fc.stringify(parseLiteral(json)?.value) === fc.stringify(plain(value)) && jsonOf(broken) !== undefined;
+      return fc.stringify(parseLiteral(json).value) === fc.stringify(plain(value)) && jsonOf(broken) !== undefined;
     }),
     { numRuns: 1000 },
   );
@@ -181,29 +181,108 @@ t.test('the text of a client-rendered page is read from its state', async (t) =>
 }); // oxfmt-ignore
 
 t.test('rich text documents of content systems become HTML', async (t) => {
+  const documents = new RichTextReader();
   const contentful = { nodeType: 'document', content: [{ nodeType: 'heading-2', content: [{ nodeType: 'text', value: 'A' }] }, { nodeType: 'paragraph', content: [{ nodeType: 'text', value: 'b ' }, { nodeType: 'hyperlink', data: { uri: '/c' }, content: [{ nodeType: 'text', value: 'c' }] }] }] };
-  t.equal(richTextOf(contentful), '<h2>A</h2><p>b <a href="/c">c</a></p>');
+  t.equal(documents.read(contentful), '<h2>A</h2><p>b <a href="/c">c</a></p>');
   const tiptap = { type: 'doc', content: [{ type: 'heading', attrs: { level: 3 }, content: [{ type: 'text', text: 'A' }] }, { type: 'bulletList', content: [{ type: 'listItem', content: [{ type: 'paragraph', content: [{ type: 'text', text: '<b>' }] }] }] }] };
-  t.equal(richTextOf(tiptap), '<h3>A</h3><ul><li><p>&lt;b&gt;</p></li></ul>');
+  t.equal(documents.read(tiptap), '<h3>A</h3><ul><li><p>&lt;b&gt;</p></li></ul>');
   const portable = [{ _type: 'block', style: 'h2', children: [{ _type: 'span', text: 'A' }] }, { _type: 'block', style: 'normal', children: [{ _type: 'span', text: 'b' }] }];
-  t.equal(richTextOf(portable), '<h2>A</h2><p>b</p>');
-  t.equal(richTextOf([{ type: 'p', children: [{ text: 'slate' }] }]), '<p>slate</p>');
-  for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]]) t.equal(richTextOf(value), null);
+  t.equal(documents.read(portable), '<h2>A</h2><p>b</p>');
+  t.equal(documents.read([{ type: 'p', children: [{ text: 'slate' }] }]), '<p>slate</p>');
+  for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]]) t.equal(documents.read(value), null);
 }); // oxfmt-ignore
 
 // Reading them for each reference would take minutes.
 t.test('values that are referred to many times are read once', async (t) => {
   const document = `{type:"doc",content:[{text:"${PROSE}"},${'{content:[]},'.repeat(10_000)}]}`;
   const script = `window.__NUXT__=(function(a){a.self=a;return [${'a,'.repeat(20_000)}a]}(${document}))`;
-  t.equal(stateOf([{ id: '', type: '', target: '', text: script }]), PROSE);
-  const values = [Array.from({ length: 50_000 }, () => 1), Array.from({ length: 100_000 }, () => null)];
-  t.ok(unflatten(values));
+  t.equal(stateOf([scriptOf(script)]), PROSE);
+  const { value: shared, reads } = counted(Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`a${index}`, 2])));
+  t.ok(unflatten([Array.from({ length: 100 }, () => 1), shared, 'x']));
+  t.equal(reads(), 50, 'values of devalue');
+  const children = counted(Array.from({ length: 1000 }, () => ({ content: [] })));
+  const documents = new RichTextReader();
+  for (let index = 0; index < 1000; index++) documents.read({ type: 'doc', content: children.value });
+  documents.read(Array.from({ length: 1000 }, () => ({ type: 'p', children: children.value })));
+  t.ok(children.reads() <= 400_000, `nodes of documents: ${children.reads()}`);
+}); // oxfmt-ignore
+
+t.test('a long text that is referred to many times is read once', async (t) => {
+  const long = `${PROSE} `.repeat(100);
+  // oxlint-disable-next-line unbound-method -- it is called on every string
+  const { split: original } = String.prototype;
+  const split = t.capture(String.prototype, 'split', original);
+  const states = [
+    { ...scriptOf(JSON.stringify([Array.from({ length: 500 }, () => 1), long])), id: '__NUXT_DATA__' },
+    scriptOf(`__NUXT__=(function(a){return [${'a,{x:a},'.repeat(500)}]}("${long}"))`),
+  ];
+  for (const state of states) {
+    t.match(stateOf([state]), PROSE);
+    const characters = split().reduce((sum, { receiver }) => sum + String(receiver).length, 0);
+    t.ok(characters < 3 * long.length, `${characters} characters were read`);
+  }
 });
+
+t.test('what documents have in common makes no text beyond bounds', async (t) => {
+  const long = 'x y '.repeat(50_000);
+  for (const node of [{ text: long }, { href: long, content: [{ text: 'x' }] }]) {
+    const documents = new RichTextReader();
+    const content = Array.from({ length: 5000 }, () => node);
+    const length = documents.read({ type: 'doc', content })?.length ?? 0;
+    t.ok(length > 0 && length < 3_000_000, `${length} characters`);
+    t.equal(documents.read({ type: 'doc', content }), null, 'a page has one bound');
+  }
+  t.equal(
+    new RichTextReader().read([{ type: `p${'-'.repeat(100)}`, children: [{ text: 'a' }] }]),
+    null,
+    'no long types',
+  );
+});
+
+t.test('a name may not multiply what was written once', async (t) => {
+  const text = JSON.stringify(JSON.stringify([PROSE]));
+  t.strictSame(parseCall(`(function(a){return JSON.parse(a)}(${text}))`).value, [PROSE]);
+  t.equal(parseCall(`(function(a){return [JSON.parse(a),JSON.parse(a)]}(${text}))`).value, undefined);
+  const holes = parseCall('(function(a,b){a[0]=b;a[2]="x";return {a:a}}(Array(3),{}))').value;
+  t.equal(JSON.stringify(holes), '{"a":[{},null,"x"]}', 'arrays');
+});
+
+t.test('an assignment inside of a value is not read again', async (t) => {
+  const inner = JSON.stringify({ text: OTHER });
+  const values = [`/* __NUXT__=${inner} */{a:"${PROSE}"}`, `[/* __NUXT__=${inner} */alert()]`];
+  t.equal(stateOf([scriptOf(`__NUXT__=${values[0]}`)]), `<p>${PROSE}</p>`);
+  t.equal(stateOf([scriptOf(`__NUXT__=${values[1]}`)]), '');
+  t.equal(stateOf([scriptOf(`window.__INITIAL_STATE__=window.__NUXT__=${inner}`)]), `<p>${OTHER}</p>`);
+});
+
+t.test('references into streamed components are rendered once, and followed to their end', async (t) => {
+  const html = (rows: string): string => renderFlight(parseFlight(rows), false);
+  const levels = 30;
+  const nested = `${'["$","b",null,{"children":'.repeat(levels)}"x"${'}]'.repeat(levels)}`;
+  const path = (depth: number, props: string): string => `$1${`:${props}:children`.repeat(depth)}`;
+  const page = (...references: string[]): string => `1:${nested}\n0:["$","p",null,{"children":${JSON.stringify(references)}}]\n`;
+  t.equal(html(page(path(levels - 1, 'props'), '$1')).split('<b>').length - 1, levels + 1);
+  t.equal(html(page(path(2, 'props'), path(2, '3'), `${path(1, 'props')}:3:children`)).split('<b>').length - 1, 2 * levels - 2, 'one value by several names');
+}); // oxfmt-ignore
+
+function scriptOf(text: string): { id: string; type: string; target: string; text: string } {
+  return { id: '', type: '', target: '', text };
+}
+
+/** `value`, and how many of its elements or members were read. */
+function counted<T extends object>(value: T): { readonly value: T; readonly reads: () => number } {
+  let reads = 0;
+  const get = (target: T, name: string | symbol): unknown => {
+    if (Object.hasOwn(target, name) && name !== 'length') reads++;
+    return Reflect.get(target, name);
+  };
+  return { value: new Proxy(value, { get }), reads: () => reads };
+}
 
 t.test('what is no literal after all costs nothing but itself', async (t) => {
   for (const text of ['{[{toString:1,valueOf:1}]:1}', `/*${'a*'.repeat(2_400_000)}/1`])
-    t.equal(parseLiteral(text), null);
-  t.equal(parseCall('(function(a){a[a]=1;return a}([1]))'), null);
+    t.equal(parseLiteral(text).value, undefined);
+  t.equal(parseCall('(function(a){a[a]=1;return a}([1]))').value, undefined);
   const page = `<script type="application/ld+json">{[{toString:1,valueOf:1}]:1}</script><article><p>${PROSE}</p><p>${OTHER}</p></article>`;
   t.match(clean(page, { url: URL_1 }).content, PROSE);
 });

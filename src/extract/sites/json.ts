@@ -57,7 +57,7 @@ export function assignedTo(variable: string, scripts: readonly Script[]): unknow
     const assigned =
       found === -1 ? null : /^[\]"']*\s*=\s*/.exec(text.slice(found + variable.length, found + variable.length + 20));
     if (assigned === null) continue;
-    const value = parseLiteral(text, found + variable.length + assigned[0].length)?.value;
+    const value = parseLiteral(text, found + variable.length + assigned[0].length).value;
     if (value !== undefined && value !== null) return value;
   }
   return null;

@@ -1,8 +1,8 @@
 // Parses the array in which Nuxt 3, SvelteKit and React Router write their state: values refer to others by their index.
-// References are resolved into an acyclic value that is bounded in size and depth.
+// References are resolved into an acyclic value of bounded depth, in which what is referred to many times is one object: every
+// value is read once.
 
 const MAX_DEPTH = 100;
-const MAX_VALUES = 200_000;
 
 /** Types whose second element is the index of the value that they wrap. */
 const WRAPPERS: ReadonlySet<string> = new Set([
@@ -18,23 +18,22 @@ export function unflatten(values: unknown): unknown {
 
 class Resolver {
   readonly #values: readonly unknown[];
-  /** Indexes whose values are being resolved. */
-  readonly #open = new Set<number>();
-  #count = 0;
+  /** Values by their index; null while one is being resolved. */
+  readonly #resolved = new Map<number, unknown>();
 
   constructor(values: readonly unknown[]) {
     this.#values = values;
   }
 
   resolve(index: unknown, depth: number): unknown {
-    // Also what is no index counts: an array of such values may be referred to any number of times.
-    if (++this.#count > MAX_VALUES || typeof index !== 'number' || depth > MAX_DEPTH || this.#open.has(index))
-      return null;
+    if (typeof index !== 'number') return null;
+    const known = this.#resolved.get(index);
+    if (known !== undefined || depth > MAX_DEPTH) return known ?? null;
     const value = this.#values[index];
     if (typeof value !== 'object' || value === null) return value ?? null;
-    this.#open.add(index);
+    this.#resolved.set(index, null);
     const resolved = Array.isArray(value) ? this.#array(value, depth + 1) : this.#object(value, depth + 1);
-    this.#open.delete(index);
+    this.#resolved.set(index, resolved);
     return resolved;
   }
 

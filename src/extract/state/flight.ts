@@ -99,8 +99,8 @@ const VOID = /^(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr
 const UNSEEN = /^(?:head|iframe|link|meta|noscript|script|style|svg|template|title)$/;
 /** Elements that hold no blocks, so that a component inside stands in a line. */
 const LINE = /^(?:a|b|button|code|em|h[1-6]|i|label|p|small|span|strong|td|th)$/;
-/** Longer paths are not written. */
-const MAX_PATH = 50;
+/** More than the path to a value at the greatest depth has. */
+const MAX_REFERENCE_CHARACTERS = 10_000;
 /** Indexes of the parts of an element. */
 const PARTS: Readonly<Record<string, number>> = { type: 1, key: 2, props: 3 };
 
@@ -118,8 +118,8 @@ class FlightRenderer {
   readonly #rows: FlightRows;
   readonly #withProse: boolean;
   readonly #parts: string[] = [];
-  /** References that were rendered: each is once, which also ends cycles. */
-  readonly #seen = new Set<string>();
+  /** References, what they refer to, and prose that were rendered: each is once, which also ends cycles. */
+  readonly #seen = new Set<unknown>();
   #nodes = 0;
   #characters = 0;
 
@@ -165,6 +165,11 @@ class FlightRenderer {
     if (this.#seen.has(reference)) return;
     this.#seen.add(reference);
     const target = this.#valueOf(reference);
+    // The parts of an element have several names.
+    if (typeof target === 'object') {
+      if (this.#seen.has(target)) return;
+      this.#seen.add(target);
+    }
     // Text of a row is not a reference, whatever it begins with.
     if (typeof target !== 'string' || reference.includes(':')) this.#render(target, place, depth + 1);
     else if (place === 'data') this.#prose(target);
@@ -172,9 +177,10 @@ class FlightRenderer {
   }
 
   #valueOf(reference: string): unknown {
+    if (reference.length > MAX_REFERENCE_CHARACTERS) return null;
     const [id = '', ...path] = reference.split(':');
     let value = this.#rows.get(id);
-    for (const key of path.slice(0, MAX_PATH)) {
+    for (const key of path) {
       // A path names the parts of an element as React holds them.
       const at = isElement(value) ? (PARTS[key] ?? key) : key;
       if (typeof value !== 'object' || value === null || !Object.hasOwn(value, at)) return null;
@@ -269,7 +275,7 @@ class FlightRenderer {
 
 /** References to rows are `$1f`, lazy `$L1f`, promised `$@1f`, and paths into rows. */
 function isReference(value: unknown): boolean {
-  return typeof value === 'string' && /^\$[L@]?[\da-f]+(?::|$)/.test(value);
+  return typeof value === 'string' && /^\$[L@]?[\da-f]{1,16}(?::|$)/.test(value);
 }
 
 function isHiddenStyle(style: unknown): boolean {

@@ -9,38 +9,36 @@ const MAX_VALUES = 500_000;
 class NotLiteral extends Error {}
 
 export interface Literal {
+  /** Undefined where there is no literal. */
   readonly value: unknown;
-  /** One past the last character of the literal. */
+  /** One past the last character of the literal, or past what was read until the text turned out to be none. */
   readonly end: number;
 }
 
-/** The literal at `from`, or null where there is none. Identifiers have the values of `names`, unknown ones `undefined`. */
-export function parseLiteral(text: string, from = 0, names: ReadonlyMap<string, unknown> = new Map()): Literal | null {
-  try {
-    const reader = new LiteralReader(text, from, names);
-    const value = reader.value(0);
-    return { value, end: reader.at };
-  } catch (error) {
-    return nullIfNoLiteral(error);
-  }
+/** The literal at `from`. Identifiers are `undefined`. */
+export function parseLiteral(text: string, from = 0): Literal {
+  const reader = new LiteralReader(text, from);
+  return literalOf(reader, () => reader.value(0));
 }
 
 /**
  * The result of `(function(a,b){a.x=1;return {…}}(1,"two"))`, where statements before `return` are assignments to properties
- * of parameters. Null for anything else.
+ * of parameters.
  */
-export function parseCall(text: string, from = 0): Literal | null {
-  try {
-    return new LiteralReader(text, from, new Map()).call();
-  } catch (error) {
-    return nullIfNoLiteral(error);
-  }
+export function parseCall(text: string, from = 0): Literal {
+  const reader = new LiteralReader(text, from);
+  return literalOf(reader, () => reader.call());
 }
 
-/** A comment may be too long for the expression that skips it. */
-function nullIfNoLiteral(error: unknown): null {
-  if (error instanceof NotLiteral || error instanceof RangeError) return null;
-  throw error;
+function literalOf(reader: LiteralReader, read: () => unknown): Literal {
+  try {
+    const value = read();
+    return { value, end: reader.at };
+  } catch (error) {
+    // A comment may be too long for the expression that skips it.
+    if (!(error instanceof NotLiteral || error instanceof RangeError)) throw error;
+    return { value: undefined, end: reader.at };
+  }
 }
 
 /** Objects as keys have no use, and to write one as a text may fail or take long. */
@@ -71,14 +69,15 @@ const CONSTANTS: ReadonlyMap<string, unknown> = new Map<string, unknown>([
 
 class LiteralReader {
   readonly #text: string;
-  #names: ReadonlyMap<string, unknown>;
+  #names: ReadonlyMap<string, unknown> = new Map();
   #values = 0;
+  /** Characters of texts that were parsed as JSON. */
+  #parsed = 0;
   at: number;
 
-  constructor(text: string, from: number, names: ReadonlyMap<string, unknown>) {
+  constructor(text: string, from: number) {
     this.#text = text;
     this.at = from;
-    this.#names = names;
   }
 
   value(depth: number): unknown {
@@ -111,7 +110,7 @@ class LiteralReader {
   }
 
   /** Reads a function call; see `parseCall`. */
-  call(): Literal {
+  call(): unknown {
     const wraps = this.#accept('(');
     if (this.#word() !== 'function') throw new NotLiteral();
     this.#word();
@@ -133,7 +132,9 @@ class LiteralReader {
     const { at } = this;
     this.#names = new Map(parameters.map((name, index) => [name, values[index]]));
     this.at = body;
-    return { value: this.#body(), end: at };
+    const value = this.#body();
+    this.at = at;
+    return value;
   }
 
   /** One past the brace that closes the body at hand. */
@@ -171,11 +172,20 @@ class LiteralReader {
       const key = this.#accept('.') ? this.#word() : this.#index();
       if (this.#accept('=')) {
         const value = this.value(0);
-        if (typeof owner === 'object' && owner !== null) define(owner, key, value);
+        if (Array.isArray(owner)) this.#setElement(owner, key, value);
+        else if (typeof owner === 'object' && owner !== null) define(owner, key, value);
         return;
       }
       owner = propertyOf(owner, key);
     }
+  }
+
+  /** The elements that an index leaves out count: one assignment makes an array of any length. */
+  #setElement(array: unknown[], key: string, value: unknown): void {
+    if (!/^\d{1,6}$/.test(key)) return;
+    this.#values += Math.max(Number(key) - array.length, 0);
+    if (this.#values > MAX_VALUES) throw new NotLiteral();
+    array[Number(key)] = value;
   }
 
   #index(): string {
@@ -246,7 +256,12 @@ class LiteralReader {
     }
     if (this.#text[this.at] !== '(') return path === name ? this.#names.get(name) : undefined;
     const [first] = this.#arguments(path, depth);
-    if (path === 'JSON.parse' && typeof first === 'string') return jsonOf(first);
+    if (path === 'JSON.parse' && typeof first === 'string') {
+      // Texts that are written here are shorter together; a name may stand for the same one any number of times.
+      if ((this.#parsed += first.length) > this.#text.length) throw new NotLiteral();
+      return jsonOf(first);
+    }
+    if (path === 'Array') return [];
     if (path === 'Object.create') return {};
     if (/^(?:Object\.freeze|decodeURIComponent|unescape|Symbol|BigInt|Number|String|Date|URL)$/.test(path))
       return first;
@@ -328,9 +343,9 @@ class LiteralReader {
   }
 }
 
-/** Defines an own property, also one named `__proto__`. */
+/** Defines an own property, but none named `__proto__`. */
 function define(owner: object, key: string, value: unknown): void {
-  if (key === '__proto__' || (Array.isArray(owner) && !/^\d{1,6}$/.test(key))) return;
+  if (key === '__proto__') return;
   (owner as Record<string, unknown>)[key] = value;
 }
 
@@ -350,6 +365,6 @@ export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    return parseLiteral(text)?.value ?? null;
+    return parseLiteral(text).value ?? null;
   }
 }

@@ -7,14 +7,14 @@ import { unflatten } from './devalue.ts';
 import { parseFlight, renderFlight } from './flight.ts';
 import { jsonOf, parseCall, parseLiteral } from './literal.ts';
 import { isProse } from './prose.ts';
-import { richTextOf } from './rich-text.ts';
+import { RichTextReader } from './rich-text.ts';
 
 const MAX_SCRIPT_CHARACTERS = 5_000_000;
 const MAX_VALUES = 50_000;
 const MAX_HTML_CHARACTERS = 2_000_000;
 const MAX_TITLE_CHARACTERS = 200;
 
-/** Assignments that are tried: one that cannot be read may be read to the end of its script. */
+/** Assignments and calls that are tried. */
 const MAX_FAILURES = 20;
 const MAX_CHUNKS = 50;
 
@@ -37,10 +37,9 @@ export function flightOf(scripts: readonly Script[], prose: boolean): string {
   let failures = 0;
   for (const { text } of scripts) {
     for (let at = text.indexOf(FLIGHT); at !== -1 && failures < MAX_FAILURES; at = text.indexOf(FLIGHT, at)) {
-      const literal = parseLiteral(text, at + FLIGHT.length);
-      if (literal === null) failures++;
-      at = literal?.end ?? at + FLIGHT.length;
-      const pushed = literal?.value;
+      const { value: pushed, end } = parseLiteral(text, at + FLIGHT.length);
+      if (pushed === undefined) failures++;
+      at = end;
       if (!Array.isArray(pushed) || typeof pushed[1] !== 'string') continue;
       if (pushed[0] === 1) chunks.push(pushed[1]);
       else if (pushed[0] === 3) chunks.push(Buffer.from(pushed[1], 'base64').toString());
@@ -69,18 +68,23 @@ function* statesIn({ id, type, target, text }: Script): Generator {
 function* assignedIn(text: string): Generator {
   if (!/__|\.streamController/.test(text)) return;
   let tried = 0;
+  let from = 0;
+  let end = 0;
   for (const { index, 0: start } of text.matchAll(ASSIGNED)) {
+    // What stands inside of a literal is not read again; after `a=` there may be `b=` in its place.
+    if (index > from && index < end) continue;
     if (++tried > MAX_FAILURES) return;
-    const from = index + start.length;
-    const literal = text.startsWith('(function', from) || text.startsWith('function', from) ? parseCall : parseLiteral;
-    const value = literal(text, from)?.value;
-    yield typeof value === 'string' ? jsonOf(value) : value;
+    from = index + start.length;
+    const parse = text.startsWith('(function', from) || text.startsWith('function', from) ? parseCall : parseLiteral;
+    const literal = parse(text, from);
+    end = literal.end;
+    yield typeof literal.value === 'string' ? jsonOf(literal.value) : literal.value;
   }
   let stream = '';
   let chunks = 0;
   for (const { index, 0: start } of text.matchAll(STREAMED)) {
     if (++chunks > MAX_CHUNKS) break;
-    const chunk = parseLiteral(text, index + start.length)?.value;
+    const chunk = parseLiteral(text, index + start.length).value;
     if (typeof chunk === 'string') stream += chunk;
   }
   // Later lines are values that were promised; the first holds the page.
@@ -97,6 +101,7 @@ const TITLES: readonly string[] = ['title', 'heading', 'headline', 'name', 'ques
 class StateText {
   readonly #objects = new Set<object>();
   readonly #texts = new Set<string>();
+  readonly #documents = new RichTextReader();
   readonly #parts: string[] = [];
   #characters = 0;
 
@@ -109,7 +114,7 @@ class StateText {
     for (let seen = 0; waiting.length > 0 && seen < MAX_VALUES && this.#characters < MAX_HTML_CHARACTERS; seen++) {
       const value = waiting.pop();
       if (typeof value === 'string') {
-        if (isProse(value)) this.#add('', htmlOf(value));
+        if (this.#isNew(value) && isProse(value)) this.#add('', htmlOf(value));
       } else if (typeof value === 'object' && value !== null && !this.#objects.has(value)) {
         this.#objects.add(value);
         for (const inner of this.#inside(value).toReversed()) waiting.push(inner);
@@ -119,22 +124,26 @@ class StateText {
 
   /** Adds the texts of a document or of an object; returns the values that are left to read. */
   #inside(value: object): readonly unknown[] {
-    const document = richTextOf(value);
+    const document = this.#documents.read(value);
     if (document !== null) {
-      this.#add('', document);
+      if (this.#isNew(document)) this.#add('', document);
       return [];
     }
     if (Array.isArray(value)) return value;
     const entries = Object.entries(value).filter(([name]) => !PROGRAM.test(name));
-    const texts = entries.filter(([, text]) => typeof text === 'string' && isProse(text)) as [string, string][];
+    const texts = entries.flatMap(([, text]) =>
+      typeof text === 'string' && this.#isNew(text) && isProse(text) ? [text] : [],
+    );
     const title = texts.length === 0 ? '' : titleOf(value as Readonly<Record<string, unknown>>);
-    texts.forEach(([, text], index) => this.#add(index === 0 ? title : '', htmlOf(text)));
+    texts.forEach((text, index) => this.#add(index === 0 ? title : '', htmlOf(text)));
     return entries.flatMap(([, inner]) => (typeof inner === 'object' && inner !== null ? [inner] : []));
   }
 
+  #isNew(text: string): boolean {
+    return this.#texts.size < this.#texts.add(text).size;
+  }
+
   #add(title: string, html: string): void {
-    if (this.#texts.has(html)) return;
-    this.#texts.add(html);
     const part = title === '' ? html : `<h3>${escapeText(title)}</h3>${html}`;
     this.#parts.push(part);
     this.#characters += part.length;

@@ -4,7 +4,12 @@
 import { escapeAttribute, escapeText } from 'entities';
 
 const MAX_DEPTH = 60;
-const MAX_NODES = 20_000;
+/** Of all documents of a page, because any number of them may refer to the same nodes and texts. */
+const MAX_NODES = 200_000;
+const MAX_CHARACTERS = 2_000_000;
+
+/** Longer types are of no element. */
+const MAX_TYPE_CHARACTERS = 40;
 
 type Node = Readonly<Record<string, unknown>>;
 
@@ -32,19 +37,10 @@ const ELEMENTS: ReadonlyMap<string, string> = new Map(
 
 const ROOTS: ReadonlySet<string> = new Set(['doc', 'document', 'root']);
 
-/** The document as HTML; null when `value` is not the root of one, or has no text. */
-export function richTextOf(value: object): string | null {
-  const nodes = Array.isArray(value) ? (value as readonly unknown[]) : [value];
-  const isDocument = Array.isArray(value) ? nodes.length > 0 && nodes.every(isBlock) : isRoot(value as Node);
-  if (!isDocument) return null;
-  const writer = new RichTextWriter();
-  writer.nodes(nodes, 0);
-  return writer.characters === 0 ? null : writer.html();
-}
-
 function typeOf(node: Node): string {
   const type = node['nodeType'] ?? node['type'] ?? node['_type'];
-  return typeof type === 'string' ? type.toLowerCase().replaceAll(/[^a-z\d]/g, '') : '';
+  if (typeof type !== 'string' || type.length > MAX_TYPE_CHARACTERS) return '';
+  return type.toLowerCase().replaceAll(/[^a-z\d]/g, '');
 }
 
 function childrenOf(node: Node): readonly unknown[] | null {
@@ -59,44 +55,69 @@ function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function isRoot(value: Node): boolean {
-  return ROOTS.has(typeOf(value)) && (childrenOf(value)?.some(isNode) ?? false);
-}
-
-function isBlock(value: unknown): boolean {
-  return isNode(value) && ELEMENTS.has(typeOf(value)) && (childrenOf(value)?.every(isNode) ?? false);
-}
-
-class RichTextWriter {
-  readonly #parts: string[] = [];
+/** Reads the documents of one page. */
+export class RichTextReader {
   #nodes = 0;
-  /** Characters of text. */
-  characters = 0;
+  #characters = 0;
+  #parts: string[] = [];
+  #hasText = false;
 
-  html(): string {
-    return this.#parts.join('');
+  /** The document as HTML; null when `value` is not the root of one, or has no text. */
+  read(value: object): string | null {
+    if (!(Array.isArray(value) ? this.#areBlocks(value) : this.#isRoot(value as Node))) return null;
+    this.#parts = [];
+    this.#hasText = false;
+    this.#render(Array.isArray(value) ? value : [value], 0);
+    return this.#hasText ? this.#parts.join('') : null;
   }
 
-  nodes(values: readonly unknown[], depth: number): void {
+  /** Whether one more node may be read. */
+  #count(): boolean {
+    return ++this.#nodes <= MAX_NODES && this.#characters < MAX_CHARACTERS;
+  }
+
+  #isRoot(value: Node): boolean {
+    const children = ROOTS.has(typeOf(value)) ? childrenOf(value) : null;
+    return children !== null && !children.every((child) => this.#count() && !isNode(child));
+  }
+
+  #areBlocks(values: readonly unknown[]): boolean {
+    return values.length > 0 && values.every((value) => this.#isBlock(value));
+  }
+
+  #isBlock(value: unknown): boolean {
+    const children = isNode(value) && ELEMENTS.has(typeOf(value)) ? childrenOf(value) : null;
+    return children?.every((child) => this.#count() && isNode(child)) ?? false;
+  }
+
+  #render(values: readonly unknown[], depth: number): void {
     if (depth > MAX_DEPTH) return;
-    for (const value of values) if (isNode(value) && ++this.#nodes <= MAX_NODES) this.#node(value, depth);
+    for (const value of values) {
+      if (!this.#count()) return;
+      if (isNode(value)) this.#node(value, depth);
+    }
   }
 
   #node(node: Node, depth: number): void {
     const text = node['text'] ?? node['value'];
     const children = childrenOf(node);
     if (typeof text === 'string' && children === null) {
-      this.characters += text.trim().length;
-      this.#parts.push(escapeText(text));
+      this.#hasText ||= text.trim() !== '';
+      this.#write(escapeText(text));
       return;
     }
     const type = typeOf(node);
-    if (type === 'hardbreak' || type === 'break') this.#parts.push('<br>');
+    if (type === 'hardbreak' || type === 'break') this.#write('<br>');
     if (children === null) return;
     const element = this.#elementOf(node, type);
-    this.#parts.push(element === 'a' ? `<a href="${escapeAttribute(hrefOf(node))}">` : element && `<${element}>`);
-    this.nodes(children, depth + 1);
-    this.#parts.push(element && `</${element}>`);
+    this.#write(element === 'a' ? `<a href="${escapeAttribute(hrefOf(node))}">` : element && `<${element}>`);
+    this.#render(children, depth + 1);
+    this.#write(element && `</${element}>`);
+  }
+
+  #write(html: string): void {
+    this.#parts.push(html);
+    this.#characters += html.length;
   }
 
   #elementOf(node: Node, type: string): string {
