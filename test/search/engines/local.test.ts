@@ -1,11 +1,14 @@
 // The local engine over folders made for each test: what is read, found, shown and refused, and how changes arrive.
-import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import MiniSearch from 'minisearch';
 import t from 'tap';
 import { createManualClock, type ManualClock } from '../../../src/actor/index.ts';
 import type { EngineHit, SearchType } from '../../../src/search/engine.ts';
 import { configureEngines } from '../../../src/search/configure.ts';
 import { local, type LocalIndexes, type LocalSettings } from '../../../src/search/engines/local.ts';
+import { Collection } from '../../../src/search/engines/local/collection.ts';
+import { type FolderFile, listFolder, readText } from '../../../src/search/engines/local/folder.ts';
 import { IndexedFolder } from '../../../src/search/engines/local/indexed-folder.ts';
 import { FOUND, setUpClient, startSearch } from '../../support/search.ts';
 
@@ -235,7 +238,7 @@ t.test('limits leave out the same files every time, and the operator is told onc
   t.same((await few.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
   few.later();
   t.same((await few.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
-  t.same(few.notices, ['1 file is not searched: more than maxFiles or maxBytes']);
+  t.same(few.notices, ['1 file is not searched: more than maxFiles or maxBytes, or above 256 MiB']);
   const small = library(folder, { maxBytes: 10 });
   t.same((await small.titles('alpha')).toSorted(), ['a.txt', 'b.txt']);
 });
@@ -282,6 +285,74 @@ t.test('hostile files cost little and break nothing', async (t) => {
   t.same(await find('x'.repeat(1000)), []);
   t.equal((await find('flume '.repeat(10_000), 'web', 100)).length, marks.length + 4);
   t.ok(process.cpuUsage(started).user < 5_000_000, `${process.cpuUsage(started).user / 1e6} s`);
+});
+
+t.test('files of any size leave the thread to searches', async (t) => {
+  const turnsOf = async (content: string): Promise<{ readonly turns: number; readonly documents: number }> => {
+    const collection = new Collection(local({ path: t.testdir({ 'a.jsonl': content }) }).folder);
+    let turns = 0;
+    let isOver = false;
+    const turn = (): void => {
+      if (isOver) return;
+      turns++;
+      setImmediate(turn);
+    };
+    turn();
+    await collection.refresh();
+    isOver = true;
+    return { turns, documents: collection.find({ query: 'weir jsonl', type: 'web', maxResults: 1e6 }).length };
+  };
+  for (const [line, expected] of [['x', 0], ['{}', 0], ['{"title":"weir"}', 20_000]] as const) {
+    const { documents, turns } = await turnsOf(`${line}\n`.repeat(20_000));
+    t.equal(documents, expected, line);
+    t.ok(turns >= 40, `${turns} turns for ${line}`);
+  }
+  const { find, titles } = library(t.testdir({ 'a.md': `# Weir\n${'[](x)\n'.repeat(700_000)}flume` }));
+  t.same(await titles('weir'), ['Weir']);
+  t.same(await find('flume'), [], 'only the beginning of a longer file is read');
+}); // oxfmt-ignore
+
+// Each took a minute, or had no end.
+t.test('front matter of any kind costs no more than its length', async (t) => {
+  const { titles } = library(
+    t.testdir({
+      'keys.md': `---\ntitle: Keys\n${Array.from({ length: 6000 }, (_, at) => `k${at}: v`).join('\n')}\n---\nflume`,
+      'nested.md': `---\ntitle: Nested\n${'? '.repeat(5000)}x\n---\nflume`,
+      'long.md': `---\ntitle: Long\n${'k: v\n'.repeat(50_000)}---\n# Flume`,
+    }),
+  );
+  t.same((await titles('flume')).toSorted(), ['Flume', 'Keys', 'Nested']);
+});
+
+t.test('a word of a query has at most two slips, and one search finds every document', async (t) => {
+  const { titles } = library(t.testdir({ 'a.txt': 'electroencephalographically of the weir', 'b.txt': 'weir' }));
+  const search = t.capture(MiniSearch.prototype, 'search', Reflect.get(MiniSearch.prototype, 'search'));
+  t.same(await titles('elektroenzephalographically weir'), ['a.txt', 'b.txt']);
+  t.equal(search().length, 1);
+  t.same(await titles('elektroenzefalografically'), []);
+  t.same(await titles('½ WEIR weir'), ['b.txt', 'a.txt']);
+});
+
+t.test('no file is read that takes the place of a listed one', async (t) => {
+  const parent = t.testdir({ outside: { 'a.txt': 'treasure' }, folder: { sub: { 'a.txt': 'weir' } } });
+  const root = join(parent, 'folder');
+  const { files } = await listFolder(root, { maxFiles: 10, maxBytes: 2 ** 30 });
+  t.equal(await readText(files[0] as FolderFile), 'weir');
+  renameSync(join(root, 'sub'), join(root, '.sub'));
+  symlinkSync('../outside', join(root, 'sub'));
+  t.equal(await readText(files[0] as FolderFile), undefined);
+});
+
+t.test('a file that makes no string is not read again and again', async (t) => {
+  const folder = t.testdir({ 'a.txt': 'weir', 'b.txt': '' });
+  truncateSync(join(folder, 'b.txt'), 2 ** 28 + 1);
+  const { files, leftOut } = await listFolder(folder, { maxFiles: 10, maxBytes: 2 ** 40 });
+  t.same([files.map(({ path }) => path), leftOut], [['a.txt'], 1]);
+});
+
+t.test('a title may be underlined in files of any system', async (t) => {
+  const { titles } = library(t.testdir({ 'a.md': 'The weir\r\n========\r\ntext\r\n' }));
+  t.same(await titles('weir'), ['The weir']);
 });
 
 t.test('slow queries of one account do not keep those of another waiting', async (t) => {

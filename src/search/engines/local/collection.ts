@@ -27,15 +27,20 @@ interface KnownFile {
 
 /** Characters indexed before yielding to the event loop: about 10 ms. */
 const SLICE_CHARACTERS = 50_000;
+/** What a document, or a line without one, costs beside its text. */
+const DOCUMENT_CHARACTERS = 100;
 
 /** Each word of a query may be compared with all similar spellings in the index. */
 const MAX_QUERY_WORDS = 32;
 
-const TOLERANT: SearchOptions = {
+/** With more than two slips, a word of a query is compared with most words of the index: of 200,000, in 120 ms instead of 8. */
+const TOLERANT = {
   boost: { title: 3 },
-  prefix: (term) => term.length >= 3,
-  fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
-};
+  prefix: (term: string): boolean => term.length >= 3,
+  fuzzy: (term: string): number | false => (term.length >= 5 ? 0.2 : false),
+  maxFuzzy: 2,
+  combineWith: 'OR',
+} satisfies SearchOptions;
 
 const CARRIES: Readonly<Record<SearchType, (hit: EngineHit) => boolean>> = {
   web: () => true,
@@ -87,10 +92,12 @@ export class Collection {
     const added: Indexed[] = [];
     if (content !== undefined) {
       for (const document of documents(file, content, this.#settings.baseUrl)) {
-        const indexed = { ...document, id: this.#nextId++ };
-        this.#index.add(indexed);
-        added.push(indexed);
-        await this.#yield(document.text.length);
+        if (document !== undefined) {
+          const indexed = { ...document, id: this.#nextId++ };
+          this.#index.add(indexed);
+          added.push(indexed);
+        }
+        await this.#yield(DOCUMENT_CHARACTERS + (document?.text.length ?? 0));
       }
     }
     this.#forget(file.path);
@@ -116,19 +123,20 @@ export class Collection {
 
   /** The best hits: those with every word of the query, then those with some. Never more than `maxResults`, and none of other domains. */
   find(query: EngineQuery): EngineHit[] {
-    const text = [...new Set(words(query.query))].slice(0, MAX_QUERY_WORDS).join(' ');
+    const written = new Map(words(query.query).map((word) => [fold(word), word]));
+    written.delete(null);
+    const asked = [...written.values()].slice(0, MAX_QUERY_WORDS);
     const carries = CARRIES[query.type];
     const isAllowed = createDomainFilter(query.filters);
     const first = firstOf(query);
-    const last = first + query.maxResults;
     const filter = (result: SearchResult): boolean => {
       const document = this.#documents.get(result['id'] as number);
       return document !== undefined && carries(document.hit) && (isAllowed === null || isAllowed(document.hit.url));
     };
-    const all = this.#index.search(text, { ...TOLERANT, combineWith: 'AND', filter });
-    const some = all.length < last ? this.#index.search(text, { ...TOLERANT, combineWith: 'OR', filter }) : [];
-    const results = new Map([...all, ...some].map((result) => [result['id'] as number, result]));
-    return [...results.values()].slice(first, last).flatMap((result) => this.#toHit(result));
+    const results = this.#index.search(asked.join(' '), { ...TOLERANT, filter });
+    const hasAll = ({ queryTerms }: SearchResult): number => (queryTerms.length === asked.length ? 1 : 0);
+    results.sort((a, b) => hasAll(b) - hasAll(a));
+    return results.slice(first, first + query.maxResults).flatMap((result) => this.#toHit(result));
   }
 
   #toHit(result: SearchResult): EngineHit[] {

@@ -13,20 +13,27 @@ import { markdownText } from './markdown.ts';
 /** The rest of a longer text is not searched: a text is indexed without yielding, a million characters in about 100 ms. */
 const MAX_TEXT_LENGTH = 1_000_000;
 
+/** The rest of a longer file or text is not read: a million characters of markup take about 100 ms, too. */
+const MAX_SOURCE_LENGTH = 4 * MAX_TEXT_LENGTH;
+
 export interface LocalDocument {
   /** The hit without its snippet. */
   readonly hit: EngineHit;
   readonly text: string;
 }
 
-/** The documents of a file, one at a time. `baseUrl` ends with a slash. */
-export function* documents(file: FolderFile, content: string, baseUrl: string): Generator<LocalDocument> {
+/** The documents of a file, one at a time; undefined for a line that holds none. `baseUrl` ends with a slash. */
+export function* documents(
+  file: FolderFile,
+  content: string,
+  baseUrl: string,
+): Generator<LocalDocument | undefined, void, undefined> {
   const url = new URL(encodePath(file.path), baseUrl).href;
-  const readings = file.format === 'jsonl' ? records(content, url) : [{ ...READERS[file.format](content), url }];
-  for (const reading of readings) {
-    const found = toHit(file, reading);
-    if (found !== undefined) yield { hit: found, text: reading.text.slice(0, MAX_TEXT_LENGTH) };
+  if (file.format !== 'jsonl') {
+    yield toDocument(file, { ...READERS[file.format](content.slice(0, MAX_SOURCE_LENGTH)), url });
+    return;
   }
+  for (const record of records(content, url)) yield record === undefined ? undefined : toDocument(file, record);
 }
 
 interface Reading {
@@ -45,29 +52,36 @@ const READERS: Readonly<Record<Exclude<FileFormat, 'jsonl'>, (content: string) =
   text: (content) => ({ fields: {}, title: '', text: content.replace(/[\s\p{Cc}]+/gu, ' ').trim() }),
 };
 
-/** The records of a file; the URL of one without its own ends with its line number. Malformed lines are left out. */
-function* records(content: string, url: string): Generator<Reading & { readonly url: string }> {
-  for (const [index, line] of content.split('\n').entries()) {
-    const fields = parseRecord(line);
-    if (fields === undefined) continue;
+/** The record of each line, undefined where there is none; the URL of one without its own ends with its line number. */
+function* records(content: string, url: string): Generator<(Reading & { readonly url: string }) | undefined> {
+  for (let start = 0, line = 1; start < content.length; line++) {
+    const newline = content.indexOf('\n', start);
+    const end = newline < 0 ? content.length : newline;
+    const fields = parseRecord(content.slice(start, end));
+    start = end + 1;
     const text = asText(fields['text']) || asText(fields['content']) || asText(fields['snippet']);
-    yield { fields, title: '', text: plainText(text, text.length), url: `${url}#L${index + 1}` };
+    const isEmpty = text === '' && asText(fields['title']) === '';
+    const plain = plainText(text.slice(0, MAX_SOURCE_LENGTH), MAX_SOURCE_LENGTH);
+    yield isEmpty ? undefined : { fields, title: '', text: plain, url: `${url}#L${line}` };
   }
 }
 
-function parseRecord(line: string): Readonly<Record<string, unknown>> | undefined {
+/** Without fields for a malformed line. */
+function parseRecord(line: string): Readonly<Record<string, unknown>> {
   try {
-    const value: unknown = JSON.parse(line);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? asRecord(value) : undefined;
+    return asRecord(JSON.parse(line));
   } catch {
-    return undefined;
+    return {};
   }
 }
 
 /** Fields take precedence over title and URL of the file; fields of the wrong type count as absent. */
-function toHit(file: FolderFile, { fields, title, url }: Reading & { readonly url: string }): EngineHit | undefined {
+function toDocument(
+  file: FolderFile,
+  { fields, text, title, url }: Reading & { readonly url: string },
+): LocalDocument | undefined {
   const fileName = file.path.slice(file.path.lastIndexOf('/') + 1);
-  return hit({
+  const found = hit({
     title: asText(fields['title']) || title || fileName,
     url: asText(fields['url']) || url,
     publishedAt: isoDate(fields['published_at'] ?? fields['date'], file.modifiedMs),
@@ -77,4 +91,5 @@ function toHit(file: FolderFile, { fields, title, url }: Reading & { readonly ur
     width: fields['width'],
     height: fields['height'],
   });
+  return found === undefined ? undefined : { hit: found, text: text.slice(0, MAX_TEXT_LENGTH) };
 }

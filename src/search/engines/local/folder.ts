@@ -26,6 +26,8 @@ export interface FolderFile {
   readonly realPath: string;
   readonly sizeBytes: number;
   readonly modifiedMs: number;
+  /** Which file it is, whatever its path. */
+  readonly inode: string;
   /** Differs whenever the content may differ. */
   readonly version: string;
 }
@@ -42,6 +44,9 @@ export interface FolderListing {
   /** Files of a known format that the limits left out. */
   readonly leftOut: number;
 }
+
+/** Longer files might make no string (2^29 - 24 characters). */
+const MAX_FILE_BYTES = 2 ** 28;
 
 /** Entries of any kind read in one listing: a folder such as `/` must not keep the engine busy for minutes. */
 const MAX_ENTRIES = 200_000;
@@ -81,10 +86,15 @@ async function inspect(realRoot: string, path: string, entry: Dirent): Promise<F
     const stats = await stat(realPath);
     if (!stats.isFile()) return undefined;
     const name = relative(realRoot, path).split(sep).join('/');
-    return { path: name, format, realPath, sizeBytes: stats.size, modifiedMs: stats.mtimeMs, version: version(stats) };
+    const { size: sizeBytes, mtimeMs: modifiedMs } = stats;
+    return { path: name, format, realPath, sizeBytes, modifiedMs, inode: inode(stats), version: version(stats) };
   } catch {
     return undefined;
   }
+}
+
+function inode({ dev, ino }: Stats): string {
+  return `${dev}:${ino}`;
 }
 
 /** The change time catches a rewrite that sets the old modification time; the inode a replaced file. */
@@ -97,18 +107,23 @@ function fit(found: FolderFile[], limits: FolderLimits): FolderListing {
   const files: FolderFile[] = [];
   let bytes = 0;
   for (const file of found) {
-    if (files.length === limits.maxFiles || bytes + file.sizeBytes > limits.maxBytes) continue;
+    const isTooLarge = file.sizeBytes > MAX_FILE_BYTES || bytes + file.sizeBytes > limits.maxBytes;
+    if (isTooLarge || files.length === limits.maxFiles) continue;
     files.push(file);
     bytes += file.sizeBytes;
   }
   return { files, leftOut: found.length - files.length };
 }
 
-/** The text of a listed file, at most the size it was listed with; undefined when it is gone or a link has taken its place. */
+/**
+ * The text of a listed file, at most the size it was listed with; undefined when it is gone or another file has taken its place, which
+ * may be outside: a folder above can become a link at any time.
+ */
 export async function readText(file: FolderFile): Promise<string | undefined> {
   try {
     const handle = await open(file.realPath, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     try {
+      if (inode(await handle.stat()) !== file.inode) return undefined;
       const bytes = Buffer.alloc(file.sizeBytes);
       const { bytesRead } = await handle.read(bytes, 0, file.sizeBytes, 0);
       return new TextDecoder().decode(bytes.subarray(0, bytesRead));

@@ -74,7 +74,7 @@ export class IndexedFolder {
       this.#notice(
         leftOut === 0
           ? ''
-          : `${counted(leftOut, 'file')} ${leftOut === 1 ? 'is' : 'are'} not searched: more than maxFiles or maxBytes`,
+          : `${counted(leftOut, 'file')} ${leftOut === 1 ? 'is' : 'are'} not searched: more than maxFiles or maxBytes, or above 256 MiB`,
       );
     } catch {
       this.#notice('the folder cannot be read');

@@ -11,10 +11,15 @@ export interface MarkdownText {
   readonly text: string;
 }
 
+const MAX_FRONT_MATTER_LENGTH = 64_000;
+
+/** To tell keys apart and to write those that are mappings as text takes the square of their number, and more. */
+const LINEAR = { logLevel: 'silent', mapAsMap: true, uniqueKeys: false } as const;
+
 /** Reads front matter (`---` lines around YAML) and body. */
 export function markdownText(source: string): MarkdownText {
   const { meta, body } = splitFrontMatter(source);
-  const heading = /^ {0,3}#{1,6}[ \t]+(.*)$/m.exec(body)?.[1] ?? /^(\S.*)\n(?:=+|-+)[ \t]*$/m.exec(body)?.[1] ?? '';
+  const heading = /^ {0,3}#{1,6}[ \t]+(.*)$/m.exec(body)?.[1] ?? /^(\S.*)\r?\n(?:=+|-+)[ \t]*$/m.exec(body)?.[1] ?? '';
   return { meta, heading: plain(heading), text: plain(body) };
 }
 
@@ -24,16 +29,13 @@ function splitFrontMatter(source: string): { meta: Record<string, unknown>; body
   if (opening === null || closing === null) return { meta: {}, body: source };
   const start = opening[0].length;
   const body = source.slice(start + closing.index + closing[0].length);
+  if (closing.index > MAX_FRONT_MATTER_LENGTH) return { meta: {}, body };
   try {
-    const meta: unknown = parse(source.slice(start, start + closing.index), { logLevel: 'silent' });
-    return { meta: isMapping(meta) ? meta : {}, body };
+    const meta: unknown = parse(source.slice(start, start + closing.index), LINEAR);
+    return { meta: meta instanceof Map ? (Object.fromEntries(meta) as Record<string, unknown>) : {}, body };
   } catch {
     return { meta: {}, body };
   }
-}
-
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Every expression takes linear time: none can match the same characters in two ways. */
