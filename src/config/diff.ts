@@ -44,14 +44,15 @@ function changedEntries(path: string, before: unknown, after: unknown): string[]
 
 /** `wanted`, but with the values of `running` for every setting that takes effect only at the next start. */
 export function settingsInForce(running: Settings, wanted: Settings): Settings {
-  const settings = structuredClone(wanted);
-  for (const row of SETTINGS) {
-    if (row.setting.reload !== false) continue;
-    const names = [...row.resolvedPath];
-    const last = names.pop() ?? '';
-    let section = settings as unknown as Record<string, unknown>;
-    for (const name of names) section = section[name] as Record<string, unknown>;
-    section[last] = valueOf(running, row);
-  }
-  return settings;
+  let settings: unknown = wanted;
+  for (const row of SETTINGS)
+    if (row.setting.reload === false) settings = withValue(settings, row.resolvedPath, valueOf(running, row));
+  return settings as Settings;
+}
+
+/** A copy of the sections on the path only: engines of the embedder are no data that can be copied. */
+function withValue(section: unknown, [name, ...rest]: readonly string[], value: unknown): unknown {
+  if (name === undefined) return value;
+  const members = section as Readonly<Record<string, unknown>>;
+  return { ...members, [name]: withValue(members[name], rest, value) };
 }

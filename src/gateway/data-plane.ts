@@ -1,6 +1,7 @@
 // One data plane: everything a thread needs to serve requests, made from its own memory, shared memory and the present
 // snapshot. One runs in each ingress thread, and one in the calling thread for `threads: 0`, `inject` and `nodeListener`.
 
+import { isDeepStrictEqual } from 'node:util';
 import { type Clock, type Ref, type System, systemEpochMs as epochMs } from '../actor/index.ts';
 import {
   type AccountReaderCommand,
@@ -174,7 +175,7 @@ export class DataPlane {
   readonly #costLog: CostLogClient | null;
   readonly #responses: StoredResponses | null;
   #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
-  #searchKey = '';
+  #searchSettings: Snapshot['settings']['search'] | null = null;
   #requestLog: RequestLog | null = null;
   #requestLogKey = '';
   /** Requests without a complete answer. */
@@ -660,9 +661,8 @@ export class DataPlane {
 
   #configureSearch({ settings, engineCells }: Snapshot): void {
     // Making engines may be expensive (the local one reads its folder), and most snapshots change nothing about them.
-    const key = JSON.stringify(settings.search);
-    if (key === this.#searchKey) return;
-    this.#searchKey = key;
+    if (isDeepStrictEqual(settings.search, this.#searchSettings)) return;
+    this.#searchSettings = settings.search;
     const { engines, ...limits } = settings.search;
     const configured = configureEngines(engines, (id) => engineCells[id] ?? 0, { indexes: this.#indexes });
     this.#search.configure({ ...limits, engines: configured.engines });

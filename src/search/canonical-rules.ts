@@ -23,13 +23,17 @@ export function keySteps(url: string, searchType: SearchType): KeySteps {
   const notes = new RuleNotes();
   traceSteps(url, notes);
   const key = searchType === 'images' ? canonicalUrl(url) : pageKey(url);
-  const work = WORKS[key.slice(0, key.indexOf(':'))];
+  const work = WORKS.get(/^[a-z]+(?=:)/.exec(key)?.[0] ?? '');
   if (work !== undefined) notes.rules.add(work);
   return { key, rules: [...notes.rules] };
 }
 
 /** Rules by the scheme of a key. */
-const WORKS: Readonly<Record<string, string>> = { doi: 'DOI', arxiv: 'arXiv', pmid: 'PubMed' };
+const WORKS: ReadonlyMap<string, string> = new Map([
+  ['doi', 'DOI'],
+  ['arxiv', 'arXiv'],
+  ['pmid', 'PubMed'],
+]);
 
 /** Rules by the host that an address is written with. */
 const SITES: Readonly<Record<string, string>> = { 'youtube.com': 'YouTube', 'reddit.com': 'Reddit', 'x.com': 'X' };

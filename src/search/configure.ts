@@ -23,13 +23,13 @@ export interface Configured {
 const DEFAULT_CONCURRENCY = 32;
 
 /** Default types of search workers under the ids that the public interface names. */
-const TYPES_BY_ID: Readonly<Record<string, readonly SearchType[]>> = {
-  engine_a: ['web', 'news', 'images'],
-  engine_b: ['web', 'news', 'images'],
-  engine_c: ['web'],
-  engine_d: ['web'],
-  engine_e: ['web', 'academic'],
-};
+const TYPES_BY_ID: ReadonlyMap<string, readonly SearchType[]> = new Map([
+  ['engine_a', ['web', 'news', 'images']],
+  ['engine_b', ['web', 'news', 'images']],
+  ['engine_c', ['web']],
+  ['engine_d', ['web']],
+  ['engine_e', ['web', 'academic']],
+]);
 
 /** The name under which `checkModules` adds what is known of a module to the entry of its engine. */
 const CHECKED = 'checked';
@@ -98,11 +98,21 @@ export function isPlugIn(entry: unknown): entry is Engine {
   return 'search' in entry ? typeof entry.search === 'function' : 'parse' in entry && typeof entry.parse === 'function';
 }
 
+/** Engines of the embedder by the order in which they came: nothing else tells two of a kind apart. */
+const plugIns = new WeakMap<Engine, number>();
+let plugInCount = 0;
+
+function numberOf(plugIn: Engine): number {
+  const number = plugIns.get(plugIn) ?? ++plugInCount;
+  plugIns.set(plugIn, number);
+  return number;
+}
+
 function configureEngine(id: string, entry: unknown, cell: number, common: EngineDeps): EngineSpec {
   if (isPlugIn(entry)) {
     const declared = readDeclared(entry as unknown as Readonly<Record<string, unknown>>);
     if (typeof declared === 'string') throw new Error(declared);
-    return specOf(id, cell, [entry], {}, `plug-in ${entry.kind}`);
+    return specOf(id, cell, [entry], {}, `plug-in ${entry.kind} ${numberOf(entry)}`);
   }
   if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');
   const { kind, weight, concurrency, rates, hedge, urls, ...written } = entry as Readonly<Record<string, unknown>>;
@@ -111,7 +121,7 @@ function configureEngine(id: string, entry: unknown, cell: number, common: Engin
   const isChecked = kind === 'module' && checked !== undefined;
   const rest = isChecked ? withoutChecked : written;
   const deps: EngineDeps = isChecked ? { ...common, checkedModule: checked as CheckedModule } : common;
-  const own = kind === 'worker' ? { engine: id, types: TYPES_BY_ID[id] ?? ['web'], ...rest } : rest;
+  const own = kind === 'worker' ? { engine: id, types: TYPES_BY_ID.get(id) ?? ['web'], ...rest } : rest;
   const workers = addressesOf(urls).map((url) => createEngine(kind, url === null ? own : { ...own, url }, deps));
   const limits = {
     ...(weight === undefined ? {} : { weight: positive('weight', weight) }),

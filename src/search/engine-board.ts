@@ -86,17 +86,29 @@ export function createEngineMemory(engines: number): SharedArrayBuffer {
 }
 
 /**
- * The places of engines on the board. An engine keeps its place for as long as the process lives, so that its standing
- * survives reloads that remove it and bring it back.
+ * The places of engines on the board. An engine keeps its place when a reload removes it, so that its standing survives until one brings
+ * it back, as long as there are places for others.
  */
 export class EngineCells {
   readonly memory: SharedArrayBuffer = createEngineMemory(MAX_ENGINES);
   readonly #cells = new Map<string, number>();
 
-  /** Places by engine id, of these engines and of all asked for before. */
+  /** Places by engine id, of the engines that there are, and of former ones that have kept theirs. */
   of(ids: readonly string[]): Record<string, number> {
-    for (const id of ids) if (!this.#cells.has(id)) this.#cells.set(id, this.#cells.size % MAX_ENGINES);
+    for (const id of ids.slice(0, MAX_ENGINES))
+      if (!this.#cells.has(id))
+        this.#cells.set(id, this.#cells.size < MAX_ENGINES ? this.#cells.size : this.#freed(ids));
     return Object.fromEntries(this.#cells);
+  }
+
+  /** The place of the engine that was first of those that are no longer there, as good as new. */
+  #freed(ids: readonly string[]): number {
+    const [former, cell] = [...this.#cells].find(([id]) => !ids.includes(id)) as [string, number];
+    this.#cells.delete(former);
+    const board = new EngineBoard(this.memory);
+    board.reset(cell);
+    board.resetRates(cell);
+    return cell;
   }
 }
 
@@ -285,6 +297,11 @@ export class EngineBoard {
   /** Forgets failures and suspension, for an engine with new settings. */
   reset(engine: number): void {
     for (const cell of [...STANDING, TRIAL, SUCCEEDED]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
+  }
+
+  /** Forgets the requests that rate limits have counted, for another engine. */
+  resetRates(engine: number): void {
+    this.#cells.fill(0n, engine * CELLS + RATES, (engine + 1) * CELLS);
   }
 
   /** End of the suspension in milliseconds, of all accounts or of one; 0 without one. In the past: a trial is due or under way. */

@@ -54,6 +54,18 @@ t.test('answers are merged and say which engines were used', async (t) => {
   t.same(meta, { engines_used: ['engine_a', 'engine_b'], engines_failed: [], engine_errors: [] });
 });
 
+t.test('a reload replaces an engine of the embedder by another of the same kind', async (t) => {
+  const gateway = open(t, { engine_a: finds('one') });
+  const urlOf = async (query: string): Promise<unknown> =>
+    (await ask(gateway, { query, engines: ['engine_a'] })).json<{ results: { url: string }[] }>().results[0]?.url;
+  t.equal(await urlOf('before'), 'https://example.com/one');
+  const keys = { static: [{ key: KEY, account: 'tests' }] };
+  const input = { keys, log: { level: 'silent' }, search: { engines: { engine_a: finds('two') } } } as const;
+  t.strictSame(gateway.reload(input), { applied: ['search.engines.engine_a'], needRestart: [] });
+  t.equal(await urlOf('after'), 'https://example.com/two');
+  t.strictSame(gateway.reload(input), { applied: [], needRestart: [] });
+});
+
 t.test('a partial failure is an answer, with reasons that are ours', async (t) => {
   const gateway = open(t, { engine_a: finds('one'), engine_b: fails });
   const response = await ask(gateway, { query: 'water', search_type: 'web' });

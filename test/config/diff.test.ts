@@ -68,3 +68,10 @@ t.test('settings in force: those that take effect at once are taken over, the ot
   t.same(diffSettings(inForce, wanted).reloadable, []);
   t.end();
 });
+
+t.test('settings in force have the engines of the embedder as they are', (t) => {
+  const engine = { kind: 'own', types: ['web'], search: () => Promise.resolve([]) };
+  const wanted = settingsOf({ search: { engines: { own: engine } } });
+  t.equal(settingsInForce(settingsOf({}), wanted).search.engines['own'], engine);
+  t.end();
+});

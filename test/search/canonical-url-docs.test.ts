@@ -48,3 +48,10 @@ t.test('the tracking parameters are those of the code', async (t) => {
     t.equal(pageKey(`https://example.com/a?${name}=1`), 'example.com/a', name);
   t.equal(quoted(prefixes).length, 9);
 });
+
+t.test('rules are told in words for any host', async (t) => {
+  for (const host of ['constructor:8080', '__proto__:8080', 'arxiv']) {
+    const { key, rules } = keySteps(`https://${host}/`, 'web');
+    t.strictSame(rules, [], key);
+  }
+});

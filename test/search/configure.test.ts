@@ -44,12 +44,23 @@ t.test('takes an engine of the embedder in the place of settings', async (t) => 
   t.equal(isPlugIn(SEARXNG), false);
 });
 
+t.test('another engine of the embedder is another, whatever its kind and its id', async (t) => {
+  const [one, two] = [fakeEngine('own'), fakeEngine('own')];
+  const fingerprints = [one, two, one].map((own) => configure({ own }).engines[0]?.fingerprint);
+  t.not(fingerprints[0], fingerprints[1]);
+  t.equal(fingerprints[0], fingerprints[2]);
+  const worker = { kind: 'worker', url: 'http://127.0.0.1:1' };
+  t.strictSame(configure({ constructor: worker }).engines[0]?.workers[0]?.types, ['web']);
+});
+
 t.test('what an engine of the embedder says of itself must make sense', async (t) => {
   for (const [wrong, message] of [
     [{ types: undefined }, 'types are not a list of web, news, images and academic'],
     [{ types: ['video'] }, 'types are not a list of web, news, images and academic'],
     [{ concurrency: 0 }, 'concurrency is no whole number above 0'],
     [{ rates: [{ requests: 0, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
+    [{ rates: [{ requests: Infinity, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
+    [{ rates: [{ requests: 1, perMs: 1e300 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
     [{ filters: { language: null } }, 'filters are not a mapping of filter names to what it applies of them'],
   ] as const) {
     const { engines, mistakes } = configure({ own: { ...fakeEngine('own'), ...wrong } });

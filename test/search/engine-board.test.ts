@@ -8,6 +8,8 @@ import {
   type Asker,
   createEngineMemory,
   EngineBoard,
+  EngineCells,
+  MAX_ENGINES,
   type CallFailure,
   type Permit,
 } from '../../src/search/engine-board.ts';
@@ -40,6 +42,22 @@ function fail(b: EngineBoard, failure: CallFailure, nowMs: number, retryAfterMs?
 const limit: fc.Arbitrary<RateLimit> = fc.record({
   requests: fc.integer({ min: 1, max: 40 }),
   perMs: fc.integer({ min: 1, max: 20_000 }),
+});
+
+t.test('an engine keeps its place, and shares it with no other that is there', async (t) => {
+  const cells = new EngineCells();
+  const b = new EngineBoard(cells.memory);
+  const rates = [{ requests: 1, perMs: 1000 }];
+  const first = Array.from({ length: MAX_ENGINES }, (_, index) => `e${index}`);
+  t.equal(cells.of(first)['e63'], 63);
+  b.fail(1, 0n, 'quota', 0, another());
+  b.reserve(1, rates, 0, 0);
+  t.same(cells.of(['e0', 'e2']), cells.of(first));
+  const later = cells.of(['e0', 'new', 'e2', 'newer']);
+  t.same([later['e0'], later['e2'], later['new'], later['newer']], [0, 2, 1, 3], 'places of engines that have left');
+  t.equal(b.suspendedUntilMs(1), 0, 'a former engine leaves nothing behind');
+  t.equal(b.reserve(1, rates, 0, 0), 0);
+  t.equal(new Set(Object.values(cells.of(first.slice(1)))).size, MAX_ENGINES);
 });
 
 t.test('gives permits without limit while the engine works', async (t) => {

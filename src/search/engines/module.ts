@@ -301,9 +301,13 @@ export function readDeclared(
 function areRates(rates: unknown): rates is RateLimit[] {
   const isRate = (rate: unknown): boolean => {
     const { perMs, requests } = (rate ?? {}) as Readonly<Record<string, unknown>>;
-    return typeof requests === 'number' && requests > 0 && typeof perMs === 'number' && perMs > 0;
+    return isAboveZero(requests) && isAboveZero(perMs) && Number.isSafeInteger(Math.ceil(perMs * 1000));
   };
   return Array.isArray(rates) && rates.length <= 4 && rates.every(isRate);
+}
+
+function isAboveZero(value: unknown): value is number {
+  return Number.isFinite(value) && (value as number) > 0;
 }
 
 /** What an engine declares of its filters, as plain data; undefined for anything else. */
