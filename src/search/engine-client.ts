@@ -319,7 +319,7 @@ export class EngineCall {
     if (failure !== null) {
       const asker = { account: this.account, query: this.#query.query };
       board.fail(cell, permit, failure, clock.now(), asker, retryAfterOf(error));
-    } else if (found === null) board.release(cell, permit);
+    } else if (found === null || found.calls === 0) board.release(cell, permit);
     else board.succeed(cell, permit, this.account, clock.now());
     this.#client.ended();
     this.end(error, found);
@@ -358,6 +358,9 @@ export class EngineCall {
   async #search(): Promise<Found> {
     const { deps, picker, spec } = this.#client;
     const { signal } = this.#controller;
+    const [about] = spec.workers;
+    if (about !== undefined && 'parse' in about && about.reaches?.(this.#plan?.query ?? this.#query) === false)
+      return { hits: [], calls: 0 };
     const first = picker === null ? 0 : picker.pick(this.#tried);
     try {
       return await (spec.hedgeMs === null || picker === null

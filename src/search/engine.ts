@@ -145,6 +145,8 @@ export interface EngineAbout {
 
 /** An engine behind HTTP. Both functions are pure. */
 export interface HttpEngine extends EngineAbout {
+  /** False: the page that is asked for is behind the last one that the service has, and nothing is sent. Default true. */
+  reaches?(query: EngineQuery): boolean;
   /**
    * The request for `state`: undefined first, then what `parse` returned as `next`. `account`: whose search it is, which an engine
    * must not send as it is.

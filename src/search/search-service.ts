@@ -452,7 +452,7 @@ export function mostUnits(maxResults: number): number {
 
 /** Prices of what an engine did: one for each request it answered or for each started ten hits, whichever are more. */
 function unitsOf(calls: number, hits: number, maxResults: number): number {
-  return Math.min(mostUnits(maxResults), Math.max(calls, Math.ceil(hits / 10), 1));
+  return Math.min(mostUnits(maxResults), Math.max(calls, Math.ceil(hits / 10)));
 }
 
 /** Bytes an answer takes in memory, roughly: two for a character. */

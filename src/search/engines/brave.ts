@@ -160,8 +160,6 @@ function parse(response: EngineResponse, context: ParseContext): EnginePage {
   const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
   if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
   const start = startOf(context.query, pageSize(kind, context.query.maxResults));
-  // Further results than the API has: the request was for the last ones that it has.
-  if (start.index > LAST_OFFSET) return { hits: [] };
   const isFirst = context.state === undefined;
   const found = hits(isFirst ? list.slice(start.skip) : list, (entry) => fields(kind, entry, context.nowMs));
   const offset = asCount(context.state) ?? start.index;
@@ -187,12 +185,13 @@ export function brave(settings: BraveSettings): HttpEngine {
     // The limit of the free plan; paid plans have higher ones.
     rates: [{ requests: 1, perMs: 1000 }],
     filters: FILTERS,
+    reaches: (query) => startOf(query, pageSize(query.type as Kind, query.maxResults)).index <= LAST_OFFSET,
     request(query: EngineQuery, state): EngineRequest {
       const kind = query.type as Kind;
       const size = pageSize(kind, query.maxResults);
       const filters = appliedFilters(FILTERS, query);
       const parameters = new URLSearchParams({ q: asked(query.query, filters), count: String(size) });
-      const offset = asCount(state) ?? Math.min(startOf(query, size).index, LAST_OFFSET);
+      const offset = asCount(state) ?? startOf(query, size).index;
       if (kind !== 'images') parameters.set('offset', String(offset));
       if (kind === 'web') parameters.set('result_filter', 'web');
       if (filters.timeRange !== undefined) parameters.set('freshness', freshness(filters.timeRange, query.dates));

@@ -1,6 +1,8 @@
 import t from 'tap';
 import { brave } from '../../../src/search/engines/brave.ts';
-import { KEY, NOW, answer, contract, failure, fixture, parse } from './contract.ts';
+import type { EngineReport } from '../../../src/search/engine-client.ts';
+import { FOUND, setUpClient } from '../../support/search.ts';
+import { KEY, answer, contract, failure, fixture, parse } from './contract.ts';
 
 const engine = brave({ apiKey: KEY });
 
@@ -142,8 +144,19 @@ t.test('a full second and a used-up month are told apart by the headers', async 
   t.match(refused('1, 0'), { failure: 'quota', retryAfterMs: 1_419_704_000 });
 });
 
-t.test('brave has nothing behind its last page', async (t) => {
-  const query = { query: 'x', type: 'web', maxResults: 50, page: 6 } as const;
-  const context = { query, state: undefined, collected: 0, nowMs: NOW };
-  t.same(engine.parse(answer(fixture('brave/web.json')), context), { hits: [] });
+t.test('brave is not asked for what is behind its last page', async (t) => {
+  const query = { query: 'x', type: 'web', maxResults: 50 } as const;
+  t.equal(engine.reaches?.({ ...query, page: 4 }), true);
+  t.equal(engine.reaches?.({ ...query, page: 6 }), false);
+  const b = setUpClient(() => FOUND, { workers: [brave({ apiKey: KEY })] });
+  b.board.fail(0, 0n, 'quota', 0, { account: 'other', query: 'y' });
+  await b.advance(b.board.suspendedUntilMs(0));
+  const reports: EngineReport[] = [];
+  const listener = { onPage: () => undefined, onReport: (report: EngineReport) => void reports.push(report) };
+  b.client.search({ ...query, page: 6 }, b.clock.now() + 5000, listener, 'me');
+  await b.settle();
+  t.same(reports, [{ engine: 'a', hits: [], calls: 0, before: 250 }]);
+  t.equal(b.transport.asked.length, 0);
+  t.ok(b.board.isSuspendedForAll(0), 'it has not shown that it works');
+  t.not(b.board.acquire(0, b.clock.now(), 'me'), undefined, 'another search may try it');
 });
