@@ -98,7 +98,7 @@ export function isPlugIn(entry: unknown): entry is Engine {
   return 'search' in entry ? typeof entry.search === 'function' : 'parse' in entry && typeof entry.parse === 'function';
 }
 
-/** Engines of the embedder by the order in which they came: nothing else tells two of a kind apart. */
+/** The order in which engines of the embedder came: nothing else tells two of a kind apart. */
 const plugIns = new WeakMap<Engine, number>();
 let plugInCount = 0;
 
@@ -112,7 +112,7 @@ function configureEngine(id: string, entry: unknown, cell: number, common: Engin
   if (isPlugIn(entry)) {
     const declared = readDeclared(entry as unknown as Readonly<Record<string, unknown>>);
     if (typeof declared === 'string') throw new Error(declared);
-    return specOf(id, cell, [entry], {}, `plug-in ${entry.kind} ${numberOf(entry)}`);
+    return specOf(id, cell, [entry], { generation: numberOf(entry) }, `plug-in ${entry.kind}`);
   }
   if (typeof entry !== 'object' || entry === null) throw new Error('must be a mapping with a kind');
   const { kind, weight, concurrency, rates, hedge, urls, ...written } = entry as Readonly<Record<string, unknown>>;
@@ -136,7 +136,7 @@ function specOf(
   id: string,
   cell: number,
   workers: readonly Engine[],
-  common: Partial<Pick<EngineSpec, 'weight' | 'concurrency' | 'rates' | 'hedgeMs'>>,
+  common: Partial<Pick<EngineSpec, 'weight' | 'concurrency' | 'rates' | 'hedgeMs' | 'generation'>>,
   fingerprint: string,
 ): EngineSpec {
   const [first] = workers;

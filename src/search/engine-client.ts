@@ -42,6 +42,8 @@ export interface EngineSpec {
   readonly weight: number;
   /** Equal for equal settings: a reload that changes nothing about an engine keeps its client. */
   readonly fingerprint: string;
+  /** Differs for different engines of the embedder, which may have equal fingerprints. Means nothing in another process. */
+  readonly generation?: number;
 }
 
 /** What an engine came to: hits, or a reason for `meta.engine_errors`. */

@@ -147,7 +147,12 @@ export class SearchService {
     this.#timeoutMs = timeoutMs;
     this.#softTimeoutMs = softTimeoutMs;
     this.#places.configure({ perAccount, ...WAITING, waitMs: timeoutMs });
-    const fingerprints = engines.map(({ id, fingerprint, weight }) => [id, fingerprint, weight]);
+    const fingerprints = engines.map(({ id, fingerprint, generation, weight }) => [
+      id,
+      fingerprint,
+      generation,
+      weight,
+    ]);
     const fingerprint = JSON.stringify([cacheTtlMs, cacheBytes, fingerprints]);
     if (fingerprint === this.#cacheFingerprint) return;
     this.#cacheFingerprint = fingerprint;
@@ -201,7 +206,8 @@ export class SearchService {
   /** The client there is, if nothing about its engine has changed. */
   #engine(spec: EngineSpec): EngineClient {
     const before = this.#engines.get(spec.id);
-    if (before?.spec.fingerprint === spec.fingerprint) return before;
+    const isSame = before?.spec.fingerprint === spec.fingerprint && before.spec.generation === spec.generation;
+    if (isSame) return before;
     // New settings, such as a key or an address, may end what the engine was suspended for.
     if (before !== undefined) this.#board.reset(spec.cell);
     return new EngineClient(spec, { ...this.#deps, board: this.#board, transport: this.#transport });

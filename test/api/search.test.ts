@@ -62,7 +62,7 @@ t.test('a reload replaces an engine of the embedder by another of the same kind'
   const keys = { static: [{ key: KEY, account: 'tests' }] };
   const input = { keys, log: { level: 'silent' }, search: { engines: { engine_a: finds('two') } } } as const;
   t.strictSame(gateway.reload(input), { applied: ['search.engines.engine_a'], needRestart: [] });
-  t.equal(await urlOf('after'), 'https://example.com/two');
+  t.equal(await urlOf('before'), 'https://example.com/two', 'no answer of the former engine is kept');
   t.strictSame(gateway.reload(input), { applied: [], needRestart: [] });
 });
 
