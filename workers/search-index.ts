@@ -29,7 +29,11 @@ async function find({ folder, id, query }: Extract<IndexCommand, { type: 'Find' 
 
 function keep(settings: readonly IndexedFolderSettings[]): void {
   const kept = new Set(settings.map((each) => JSON.stringify(each)));
-  for (const key of folders.keys()) if (!kept.has(key)) folders.delete(key);
+  for (const [key, folder] of folders) {
+    if (kept.has(key)) continue;
+    folder.close();
+    folders.delete(key);
+  }
   for (const each of settings) folderOf(each);
 }
 

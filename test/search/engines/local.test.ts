@@ -333,6 +333,20 @@ t.test('a word of a query has at most two slips, and one search finds every docu
   t.same(await titles('½ WEIR weir'), ['b.txt', 'a.txt']);
 });
 
+t.test('a folder that is forgotten is read no further, and answers nobody', async (t) => {
+  const path = t.testdir({ 'a.jsonl': '{"title":"weir"}\n'.repeat(20_000) });
+  const { folder } = local({ path });
+  const collection = new Collection(folder);
+  const refreshed = collection.refresh();
+  setImmediate(() => collection.close());
+  await refreshed;
+  t.same(collection.find({ query: 'weir', type: 'web', maxResults: 1 }), []);
+  const indexed = new IndexedFolder(folder, { clock: createManualClock() });
+  const found = indexed.find({ query: 'weir', type: 'web', maxResults: 1 });
+  indexed.close();
+  await t.rejects(found, { name: 'EngineError', failure: 'invalid' });
+});
+
 t.test('no file is read that takes the place of a listed one', async (t) => {
   const parent = t.testdir({ outside: { 'a.txt': 'treasure' }, folder: { sub: { 'a.txt': 'weir' } } });
   const root = join(parent, 'folder');

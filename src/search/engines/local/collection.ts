@@ -65,6 +65,7 @@ export class Collection {
   #nextId = 0;
   #unyielded = 0;
   #leftOut = 0;
+  #isClosed = false;
 
   constructor(settings: CollectionSettings) {
     this.#settings = settings;
@@ -75,6 +76,11 @@ export class Collection {
     return this.#leftOut;
   }
 
+  /** Ends a refresh under way before the next document. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /** Reads new and changed files, removes deleted ones. Rejects, and changes nothing, when the folder cannot be read. */
   async refresh(): Promise<void> {
     const { files, leftOut } = await listFolder(this.#settings.path, this.#settings);
@@ -82,6 +88,7 @@ export class Collection {
     const listed = new Set(files.map((file) => file.path));
     for (const path of [...this.#files.keys()].filter((known) => !listed.has(known))) this.#forget(path);
     for (const file of files) {
+      if (this.#isClosed) return;
       if (this.#files.get(file.path)?.version !== file.version) await this.#read(file);
     }
   }
@@ -98,6 +105,7 @@ export class Collection {
           added.push(indexed);
         }
         await this.#yield(DOCUMENT_CHARACTERS + (document?.text.length ?? 0));
+        if (this.#isClosed) return;
       }
     }
     this.#forget(file.path);

@@ -27,6 +27,7 @@ export class IndexedFolder {
   /** When the last successful check began; undefined until the folder could be read. */
   #checkedMs: number | undefined;
   #noticed = '';
+  #isClosed = false;
 
   /** Starts reading. */
   constructor({ rescanMs, ...settings }: IndexedFolderSettings, deps: IndexedFolderDeps = {}) {
@@ -37,10 +38,16 @@ export class IndexedFolder {
     this.built = this.#refresh();
   }
 
-  /** The best hits. Rejects with `EngineError` only when the folder could never be read. */
+  /** Stops reading. Searches that wait for the folder are not answered from the part that was read. */
+  close(): void {
+    this.#isClosed = true;
+    this.#collection.close();
+  }
+
+  /** The best hits. Rejects with `EngineError` only when the folder could never be read, or is closed. */
   async find(query: EngineQuery): Promise<EngineHit[]> {
     await this.#upToDate();
-    if (this.#checkedMs === undefined) throw new EngineError('invalid');
+    if (this.#checkedMs === undefined || this.#isClosed) throw new EngineError('invalid');
     return this.#collection.find(query);
   }
 
