@@ -142,13 +142,18 @@ t.test('documents with every word come before documents with some', async (t) =>
 });
 
 t.test('words are found by their beginning, with a slip, without accents, and in scripts without spaces', async (t) => {
-  const { titles } = library(
+  const { find, titles } = library(
     t.testdir({
       'a.txt': 'Hydroelectricity of the Größe in Besançon',
       'b.txt': '多瑙河是欧洲第二长河',
       'c.txt': 'set snake_case_name',
+      'd.txt': `${'วันนี้อากาศดีมาก'.repeat(5)}สวัสดีชาวโลก`,
+      'e.txt': 'ພາສາລາວແມ່ນພາສາທີ່',
     }),
   );
+  t.same(await titles('ชาวโลก'), ['d.txt']);
+  t.same(await titles('ລາວ'), ['e.txt']);
+  t.match((await find('ชาวโลก'))[0]?.snippet, 'ชาวโลก');
   t.same(await titles('hydroel'), ['a.txt']);
   t.same(await titles('hydroelektricity'), ['a.txt']);
   t.same(await titles('BESANCON grosse größe'), ['a.txt']);

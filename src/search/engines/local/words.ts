@@ -1,8 +1,12 @@
-// Splits text into words, equally for index, query and snippet: runs of letters and digits, single ideographs and kana,
-// folded to lower case without accents.
+// Splits text into words, equally for index, query and snippet: runs of letters and digits, single ideographs and kana, words of a
+// dictionary where a script of letters has no spaces; folded to lower case without accents.
 
-/** Scripts without spaces are matched character by character: all characters of a query must occur. */
+/** Ideographs and kana are matched character by character: all characters of a query must occur. */
 const WORD = /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}]|[[\p{L}\p{M}\p{N}]--[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}]]+/gv;
+
+/** Scripts of few letters without spaces. */
+const UNSPACED = /[\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}]/u;
+const SEGMENTER = new Intl.Segmenter('th', { granularity: 'word' });
 
 /** Longer words are encoded data, which would fill the index and are never searched for. */
 const MAX_WORD_LENGTH = 64;
@@ -18,14 +22,22 @@ export interface Word {
 
 /** The words of a text, as written. */
 export function words(text: string): string[] {
-  return text.match(WORD) ?? [];
+  return UNSPACED.test(text) ? Array.from(written(text), ([word]) => word) : (text.match(WORD) ?? []);
+}
+
+/** The words of a text, as written, with their places. */
+function* written(text: string): Generator<readonly [word: string, start: number]> {
+  for (const { 0: run, index } of text.matchAll(WORD)) {
+    if (!UNSPACED.test(run)) yield [run, index];
+    else for (const { index: at, segment } of SEGMENTER.segment(run)) yield [segment, index + at];
+  }
 }
 
 /** The words of a text with their places, one at a time. */
 export function* placedWords(text: string): Generator<Word> {
-  for (const match of text.matchAll(WORD)) {
-    const folded = fold(match[0]);
-    if (folded !== null) yield { folded, start: match.index, end: match.index + match[0].length };
+  for (const [word, start] of written(text)) {
+    const folded = fold(word);
+    if (folded !== null) yield { folded, start, end: start + word.length };
   }
 }
 
