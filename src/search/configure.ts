@@ -167,7 +167,9 @@ function readRates(rates: unknown): RateLimit[] {
   if (!Array.isArray(rates) || rates.length > 4) throw new Error('rates must be a list of at most 4 limits');
   return rates.map((rate: unknown) => {
     const { requests, per } = (rate ?? {}) as { requests?: unknown; per?: unknown };
-    return { requests: Math.floor(positive('rates.requests', requests)), perMs: readDuration('rates.per', per) };
+    const whole = Math.floor(positive('rates.requests', requests));
+    if (whole === 0) throw new Error('rates.requests must be at least 1: write a longer per');
+    return { requests: whole, perMs: readDuration('rates.per', per) };
   });
 }
 

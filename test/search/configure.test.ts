@@ -60,6 +60,7 @@ t.test('what an engine of the embedder says of itself must make sense', async (t
     [{ types: ['video'] }, 'types are not a list of web, news, images and academic'],
     [{ concurrency: 0 }, 'concurrency is no whole number above 0'],
     [{ rates: [{ requests: 0, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
+    [{ rates: [{ requests: 0.2, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
     [{ rates: [{ requests: Infinity, perMs: 1000 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
     [{ rates: [{ requests: 1, perMs: 1e300 }] }, 'rates are not a list of at most 4 { requests, perMs }'],
     [{ filters: { language: null } }, 'filters are not a mapping of filter names to what it applies of them'],
@@ -77,6 +78,7 @@ t.test('names every mistake by path and leaves the engine out', async (t) => {
     weightless: { ...SEARXNG, weight: 0 },
     endless: { ...SEARXNG, hedge: 'soon' },
     unlimited: { ...SEARXNG, rates: 5 },
+    fraction: { ...SEARXNG, rates: [{ requests: 0.2, per: '1s' }] },
   });
   t.same(
     engines.map(({ id }) => id),
@@ -88,6 +90,7 @@ t.test('names every mistake by path and leaves the engine out', async (t) => {
     { path: 'search.engines.weightless', message: 'weight must be above 0' },
     { path: 'search.engines.endless', message: 'hedge must be a duration, such as 250ms, 5s or 2m' },
     { path: 'search.engines.unlimited', message: 'rates must be a list of at most 4 limits' },
+    { path: 'search.engines.fraction', message: 'rates.requests must be at least 1: write a longer per' },
   ]);
 });
 

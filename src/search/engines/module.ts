@@ -301,7 +301,9 @@ export function readDeclared(
 function areRates(rates: unknown): rates is RateLimit[] {
   const isRate = (rate: unknown): boolean => {
     const { perMs, requests } = (rate ?? {}) as Readonly<Record<string, unknown>>;
-    return isAboveZero(requests) && isAboveZero(perMs) && Number.isSafeInteger(Math.ceil(perMs * 1000));
+    return (
+      isAboveZero(requests) && requests >= 1 && isAboveZero(perMs) && Number.isSafeInteger(Math.ceil(perMs * 1000))
+    );
   };
   return Array.isArray(rates) && rates.length <= 4 && rates.every(isRate);
 }
