@@ -252,6 +252,10 @@ t.test('an assignment inside of a value is not read again', async (t) => {
   const values = [`/* __NUXT__=${inner} */{a:"${PROSE}"}`, `[/* __NUXT__=${inner} */alert()]`];
   t.equal(stateOf([scriptOf(`__NUXT__=${values[0]}`)]), `<p>${PROSE}</p>`);
   t.equal(stateOf([scriptOf(`__NUXT__=${values[1]}`)]), '');
+  const chunks = [`["${PROSE}`, `"]\n`].map((chunk) => `.streamController.enqueue(${JSON.stringify(chunk)})`);
+  const inside = 'x.streamController.enqueue(" of no stream")';
+  const [first = '', second = ''] = chunks;
+  t.equal(stateOf([scriptOf(`${first.replace('(', `(/*${inside}*/`)}${second}`)]), `<p>${PROSE}</p>`);
   t.equal(stateOf([scriptOf(`window.__INITIAL_STATE__=window.__NUXT__=${inner}`)]), `<p>${OTHER}</p>`);
 });
 
@@ -280,8 +284,13 @@ function counted<T extends object>(value: T): { readonly value: T; readonly read
 }
 
 t.test('what is no literal after all costs nothing but itself', async (t) => {
-  for (const text of ['{[{toString:1,valueOf:1}]:1}', `/*${'a*'.repeat(2_400_000)}/1`])
-    t.equal(parseLiteral(text).value, undefined);
+  t.equal(parseLiteral('{[{toString:1,valueOf:1}]:1}').value, undefined);
+  t.equal(parseLiteral(`/*${'a*'.repeat(2_400_000)}/ /**/ //x\n/* */1`).value, 1, 'a comment of any length');
+  t.strictSame(
+    parseLiteral(`[1,/*${'x'.repeat(100)}`),
+    { value: undefined, end: 105 },
+    'one without an end is read once',
+  );
   t.equal(parseCall('(function(a){a[a]=1;return a}([1]))').value, undefined);
   const page = `<script type="application/ld+json">{[{toString:1,valueOf:1}]:1}</script><article><p>${PROSE}</p><p>${OTHER}</p></article>`;
   t.match(clean(page, { url: URL_1 }).content, PROSE);

@@ -35,7 +35,7 @@ function literalOf(reader: LiteralReader, read: () => unknown): Literal {
     const value = read();
     return { value, end: reader.at };
   } catch (error) {
-    // A comment may be too long for the expression that skips it.
+    // JSON in strings of JSON may be nested deeper than the stack.
     if (!(error instanceof NotLiteral || error instanceof RangeError)) throw error;
     return { value: undefined, end: reader.at };
   }
@@ -49,7 +49,8 @@ function keyOf(value: unknown): string {
 
 const IDENTIFIER = /[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*/uy;
 const NUMBER = /[+-]?(?:0[xX][\da-fA-F]+|0[oO][0-7]+|0[bB][01]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)n?/y;
-const BLANK = /(?:[\s\ufeff]+|\/\/[^\n\r]*|\/\*[^*]*\*+(?:[^/*][^*]*\*+)*\/)+/y;
+const BLANK = /[\s\ufeff]+|\/\/[^\n\r]*/y;
+const SLASH = 47;
 /** Characters of a string up to its end, an escape or a line end. */
 const PLAIN: Readonly<Record<string, RegExp>> = {
   '"': /[^"\\]*/y,
@@ -322,8 +323,20 @@ class LiteralReader {
   }
 
   #skip(): void {
-    const code = this.#text.charCodeAt(this.at);
-    if (code <= 32 || code === 47 || code > 127) this.#match(BLANK);
+    const text = this.#text;
+    for (;;) {
+      const code = text.charCodeAt(this.at);
+      if (code > 32 && code !== SLASH && code <= 127) return;
+      if (this.#match(BLANK) === '' && !text.startsWith('/*', this.at)) return;
+      if (text.startsWith('/*', this.at)) this.#skipComment();
+    }
+  }
+
+  /** One without an end is read to the end of the text once. */
+  #skipComment(): void {
+    const close = this.#text.indexOf('*/', this.at + 2);
+    this.at = close < 0 ? this.#text.length : close + 2;
+    if (close < 0) throw new NotLiteral();
   }
 
   #skipCommas(): void {

@@ -82,10 +82,13 @@ function* assignedIn(text: string): Generator {
   }
   let stream = '';
   let chunks = 0;
+  end = 0;
   for (const { index, 0: start } of text.matchAll(STREAMED)) {
+    if (index < end) continue;
     if (++chunks > MAX_CHUNKS) break;
-    const chunk = parseLiteral(text, index + start.length).value;
-    if (typeof chunk === 'string') stream += chunk;
+    const chunk = parseLiteral(text, index + start.length);
+    end = chunk.end;
+    if (typeof chunk.value === 'string') stream += chunk.value;
   }
   // Later lines are values that were promised; the first holds the page.
   if (stream !== '') yield unflatten(jsonOf(stream.split('\n', 1)[0] ?? ''));
