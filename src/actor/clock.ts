@@ -39,6 +39,10 @@ class SystemTimer {
     clearTimeout(this.#timeout);
     clearImmediate(this.#immediate);
   }
+
+  unref(): void {
+    this.#timeout.unref();
+  }
 }
 
 /**
@@ -50,6 +54,19 @@ export const systemClock: Clock = {
   setTimeout: (callback, delayMs) => new SystemTimer(callback, Math.min(Math.ceil(delayMs), MAX_DELAY_MS)),
   clearTimeout: (handle) => (handle as SystemTimer).clear(),
 };
+
+/** The same clock; timers that are set through it keep no process alive. */
+export function unreferenced(clock: Clock): Clock {
+  return {
+    now: () => clock.now(),
+    setTimeout: (callback, delayMs) => {
+      const timer = clock.setTimeout(callback, delayMs);
+      if (timer instanceof SystemTimer) timer.unref();
+      return timer;
+    },
+    clearTimeout: (timer) => clock.clearTimeout(timer),
+  };
+}
 
 /**
  * Milliseconds since 1970 by the wall clock of the machine. It follows corrections of the clock and the time that the machine

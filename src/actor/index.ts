@@ -4,7 +4,14 @@ import '../node-version.ts';
 
 export type { Actor, Behavior, Context, Signal, SpawnOptions } from './behavior.ts';
 export { EscalatedError } from './cell.ts';
-export { createManualClock, createSeededRandom, systemClock, systemEpochMs, systemRandom } from './clock.ts';
+export {
+  createManualClock,
+  createSeededRandom,
+  systemClock,
+  systemEpochMs,
+  systemRandom,
+  unreferenced,
+} from './clock.ts';
 export type { Clock, ManualClock, TimerHandle } from './clock.ts';
 export type { DeadLetterReason, SystemEvent } from './kernel.ts';
 export type { MailboxOptions, Overflow } from './mailbox.ts';

@@ -2,7 +2,7 @@
 // server. Same behavior as the gateway's own server otherwise, at about three times the cost per request.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock } from '../actor/index.ts';
+import { unreferenced } from '../actor/index.ts';
 import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
 import { WriteProgress } from './accepted-socket.ts';
 import { Body } from './body.ts';
@@ -154,7 +154,8 @@ export function createNodeListener(
   options: ServerOptions,
   draining: () => boolean = () => false,
 ): (req: IncomingMessage, res: ServerResponse) => void {
-  const deadlines = new DeadlineQueue(withoutReference(options.clock));
+  // A response that is being sent has a connection, which keeps the process alive; a program that has closed its server ends at once.
+  const deadlines = new DeadlineQueue(unreferenced(options.clock));
   return (req, res) => {
     // A framework that has mounted the listener makes the URL relative to the mount point.
     const url = (req.url ?? '/').replace(ABSOLUTE, '');
@@ -183,22 +184,6 @@ export function createNodeListener(
       respondError(exchange, error, options.decorate);
     }
     if (body !== null) collect(req, res, body, exchange, options);
-  };
-}
-
-/**
- * This clock with timers that keep no process alive. A response that is being sent has a connection, which does; a program that has closed
- * its server ends without waiting for the timer of its last response.
- */
-function withoutReference(clock: Clock): Clock {
-  return {
-    now: () => clock.now(),
-    setTimeout: (callback, delayMs) => {
-      const timer: { unref?: () => unknown } = clock.setTimeout(callback, delayMs);
-      timer.unref?.();
-      return timer;
-    },
-    clearTimeout: (timer) => clock.clearTimeout(timer),
   };
 }
 

@@ -19,6 +19,7 @@ t.test('exports exactly its public names', (t) => {
     'systemClock',
     'systemEpochMs',
     'systemRandom',
+    'unreferenced',
   ]);
   t.end();
 });
