@@ -1,7 +1,7 @@
 // A problem that happens again and again while a part of the system is away, such as the store with a full disk: told at once,
 // then once a minute with its number, and told once more when it is over.
 
-import type { Clock } from '../actor/index.ts';
+import { type Clock, type TimerHandle, unreferenced } from '../actor/index.ts';
 import { counted } from '../config/units.ts';
 
 export interface RecurringProblemOptions {
@@ -15,7 +15,7 @@ export interface RecurringProblemOptions {
 /** Between two reports. */
 const REPORT_MS = 60_000;
 
-/** A success is the end when nothing has failed for this long: successes and failures may alternate, as of two accounts of which one is locked. */
+/** It is over when nothing has failed for this long and the last try succeeded: successes and failures may alternate, as of two accounts of which one is locked. */
 const QUIET_MS = 5000;
 
 export class RecurringProblem {
@@ -26,6 +26,8 @@ export class RecurringProblem {
   #untold = 0;
   #toldMs = -Infinity;
   #failedMs = -Infinity;
+  /** Set by a success, which may be the last for a long time: the end must not wait for another one. */
+  #ending: TimerHandle | null = null;
 
   /** `what` is a sentence. */
   constructor(what: string, options: RecurringProblemOptions) {
@@ -43,6 +45,7 @@ export class RecurringProblem {
     const nowMs = this.#options.clock().now();
     this.#times++;
     this.#failedMs = nowMs;
+    this.#cancelEnding();
     if (this.#times === 1) this.#options.onChange?.();
     if (nowMs - this.#toldMs < REPORT_MS) {
       this.#untold++;
@@ -55,16 +58,26 @@ export class RecurringProblem {
   }
 
   succeeded(): void {
-    if (this.#options.clock().now() - this.#failedMs >= QUIET_MS) this.ended();
+    if (this.#times === 0 || this.#ending !== null) return;
+    const clock = this.#options.clock();
+    const quietMs = clock.now() - this.#failedMs;
+    if (quietMs >= QUIET_MS) this.ended();
+    else this.#ending = unreferenced(clock).setTimeout(() => this.ended(), QUIET_MS - quietMs);
   }
 
   /** It is over for certain: its work is done once. */
   ended(): void {
     if (this.#times === 0) return;
+    this.#cancelEnding();
     this.#options.onOver?.(`it works again: ${this.#what}, ${counted(this.#times, 'time')}`);
     this.#times = 0;
     this.#untold = 0;
     this.#toldMs = -Infinity;
     this.#options.onChange?.();
+  }
+
+  #cancelEnding(): void {
+    if (this.#ending !== null) this.#options.clock().clearTimeout(this.#ending);
+    this.#ending = null;
   }
 }
