@@ -80,7 +80,7 @@ How to read the report
   late" and "dropped" say whether this client kept up: when they are many, the figures are about the client. first
   event is the first with data, first text the first with output of the model; between texts are the gaps after it.
 
-Exit code 0: measured, 1: a condition of --fail-on came true, or nothing was answered.
+Exit code 0: measured, 1: a condition of --fail-on came true, nothing was answered, or a file is incomplete.
 
 For example
   headrace bench http://127.0.0.1:8080 --model atlas-27b --rate 20 --duration 1m --slo ttft:500ms,itl:50ms

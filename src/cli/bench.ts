@@ -26,7 +26,7 @@ import {
 } from '../load/index.ts';
 import { addBenchOptions, type BenchOptions, type BenchPlan, planBench, syntheticOf } from './bench-options.ts';
 import { readText } from './input-file.ts';
-import { type CliIo, UsageError } from './io.ts';
+import { type CliIo, redraws, UsageError } from './io.ts';
 
 /** How often a terminal is renewed, and how often a plain line is written elsewhere. */
 const RENEWAL_MS = 500;
@@ -142,8 +142,9 @@ async function measure(
 }
 
 /** Writes progress to standard error until `end`. */
-function showProgress(run: LoadRun, warmUpMs: number, recorder: Recorder, { stderr }: CliIo): { end(): void } {
-  const isTerminal = stderr.isTTY === true;
+function showProgress(run: LoadRun, warmUpMs: number, recorder: Recorder, io: CliIo): { end(): void } {
+  const { stderr } = io;
+  const isTerminal = redraws(stderr, io);
   const write = (text: string): void => void stderr.write(text);
   const view = new LiveView({ isTerminal, warmUpMs, columns: stderr.columns || 80, write }, run, recorder);
   const timer = setInterval(() => view.show(systemClock.now()), isTerminal ? RENEWAL_MS : LINE_MS);
@@ -159,7 +160,10 @@ async function openCsv(file: string, io: CliIo): Promise<WriteStream> {
   const stream = createWriteStream(file);
   await writing(file, () => new Promise((resolve, reject) => stream.once('open', resolve).once('error', reject)));
   // A disk that fills up later must not end the run.
-  stream.on('error', (error) => io.stderr.write(`headrace: ${file} is incomplete: ${error.message}\n`));
+  stream.on('error', (error) => {
+    io.stderr.write(`headrace: ${file} is incomplete: ${error.message}\n`);
+    io.exitCode = 1;
+  });
   stream.write(CSV_HEAD);
   return stream;
 }

@@ -25,6 +25,11 @@ export type Terminal = NodeJS.WritableStream & {
   readonly rows?: number;
 };
 
+/** Whether what is on this stream can be drawn anew: a terminal that obeys control sequences. */
+export function redraws({ isTTY }: Terminal, { env }: CliIo): boolean {
+  return isTTY === true && env['TERM'] !== 'dumb';
+}
+
 /** A command line that makes no sense; the message is a sentence for people. `main` prints it and answers 1. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';

@@ -20,7 +20,7 @@ import { messageOf } from '../errors.ts';
 import { adminOption, adminUrl } from './admin-address.ts';
 import { adminJson, askAdmin } from './admin-request.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import type { CliIo } from './io.ts';
+import { type CliIo, redraws } from './io.ts';
 import { startWatch, type Watch } from './watch.ts';
 
 const ASKING = { timeoutMs: 5000, maxBytes: 64 * 1024 * 1024 };
@@ -39,7 +39,8 @@ const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
 const DESCRIPTION = `Shows a running gateway as its dashboard does: requests a second, latency, CRNs, models, engines, threads and the
-last errors, renewed every second. q ends it. Into a file or a pipe it writes plain text, one screen a second.
+last errors, renewed every second. q ends it. Into a file or a pipe, and where TERM is dumb, it writes plain text, one
+screen a second, until Ctrl-C.
 Exit code 0: done, 1: the gateway does not answer, with a sentence on standard error.`;
 
 export function configureTop(command: Command, io: CliIo): void {
@@ -54,7 +55,7 @@ async function top(address: string, once: boolean, io: CliIo): Promise<void> {
   const url = adminUrl(address, '/overview');
   const client = new BufferedClient(1);
   const watch = startWatch(io, () => client.close());
-  const view = io.stdout.isTTY === true && !once ? new TerminalView(io, () => watch.end()) : new PlainView(io);
+  const view = redraws(io.stdout, io) && !once ? new TerminalView(io, () => watch.end()) : new PlainView(io);
   try {
     await renew(() => readOverview(client, url), view, watch, once);
     view.close();

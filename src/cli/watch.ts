@@ -16,16 +16,12 @@ export interface Watch {
   close(): void;
 }
 
-/**
- * Ends at a signal, and when nobody reads the output any more, as behind `headrace top | head`. `onEnd` ends the request that is
- * under way.
- */
-export function startWatch({ events, stdout }: CliIo, onEnd: () => void): Watch {
+/** Ends at a signal. `onEnd` ends the request that is under way. */
+export function startWatch({ events }: CliIo, onEnd: () => void): Watch {
   const ended = new AbortController();
   ended.signal.addEventListener('abort', onEnd);
   const end = (): void => ended.abort();
   for (const signal of SIGNALS) events.on(signal, end);
-  stdout.on('error', end);
   return {
     get isOver() {
       return ended.signal.aborted;

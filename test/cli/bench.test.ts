@@ -50,6 +50,14 @@ t.test('a true condition and a system that answers nothing exit with 1', async (
   t.equal(none.stderr, '');
 });
 
+t.test('a CSV file that is incomplete exits with 1', async (t) => {
+  const host = await startHost(t);
+  const cli = await runCli(t, ['bench', host.url, '--model', 'm', '--requests', '4', '--csv', '/dev/full']);
+  t.match(cli.stderr, 'headrace: /dev/full is incomplete: ENOSPC');
+  t.match(cli.stdout, '4 ok', 'the run goes on');
+  t.equal(cli.exit.code, 1);
+});
+
 t.test('an interrupt ends the run and reports what there is', async (t) => {
   const host = await startHost(t);
   const cli = startCli(t, ['bench', host.url, '--model', 'm', '--users', '1', '--duration', '1h']);

@@ -187,6 +187,16 @@ t.test('a terminal that does not know its size is taken for one of 80 by 24', as
   t.strictSame(await cli.ends(), { code: 0, signal: null });
 });
 
+t.test('a terminal without control sequences gets plain text', async (t) => {
+  const { adminUrl } = await startServe(t, await startHosts(t), { threads: 0 });
+  const terminal = { columns: 80, rows: 24 };
+  const cli = startCli(t, ['top', '--admin', adminUrl], { terminal, env: { TERM: 'dumb' } });
+  await cli.shows(/(headrace [^]*){2}/);
+  cli.signal('SIGINT');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.notMatch(cli.stdout, '\u001b');
+});
+
 t.test('a gateway that does not answer, or is none, is a sentence and exit 1', async (t) => {
   const { url } = await startServe(t, await startHosts(t), { threads: 0 });
   const none = await runCli(t, ['top', '--admin', 'http://127.0.0.1:1', '--once']);

@@ -81,8 +81,14 @@ t.test('a mistake of the command line is one sentence and exit code 1', async (t
 
 t.test('output that cannot be written is a failure, output that nobody reads any more is none', async (t) => {
   const headrace = `"${process.execPath}" "${BIN}"`;
+  const full = 'headrace: standard output is incomplete: it cannot be written (ENOSPC)\n';
+  const { adminUrl, url } = await startServe(t, await startHosts(t), { threads: 0 });
+  await (await fetch(`${url}/v1/models`)).text();
   for (const [command, code, stderr] of [
-    ['serve --help > /dev/full', 1, 'headrace: standard output is incomplete: it cannot be written (ENOSPC)\n'],
+    ['serve --help > /dev/full', 1, full],
+    [`tail --once --admin ${adminUrl} > /dev/full`, 1, full],
+    [`top --once --admin ${adminUrl} > /dev/full`, 1, full],
+    [`top --admin ${adminUrl} | head -1 > /dev/null; exit \${PIPESTATUS[0]}`, 0, ''],
     // The reader has left before anything is written.
     ['serve --help | true; exit ${PIPESTATUS[0]}', 0, ''],
   ] as const) {
