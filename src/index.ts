@@ -3,7 +3,15 @@
 import './node-version.ts';
 export type { Settings, SettingsInput } from './config/settings.ts';
 export type { Mistake } from './config/load.ts';
-export { type ErrorCode, type ErrorEntry, ERRORS, type ErrorSource, HeadraceError } from './errors.ts';
+export {
+  type ErrorCode,
+  type ErrorEntry,
+  ERRORS,
+  type ErrorSource,
+  HeadraceError,
+  type ValidationEntry,
+} from './errors.ts';
+export type { CrnStatus, ProbeStatus } from './admin/index.ts';
 export {
   ConfigError,
   createGateway,
@@ -17,6 +25,7 @@ export {
 export {
   type Engine,
   EngineError,
+  type EngineFailure,
   type EngineFilters,
   type EngineHit,
   type EngineModule,
@@ -32,6 +41,7 @@ export {
   type HttpEngine,
   type InProcessEngine,
   type ParseContext,
+  type RateLimit,
   type SearchAnswer,
   type SearchFilters,
   type SearchMeta,
@@ -39,6 +49,6 @@ export {
   type SearchType,
 } from './search/index.ts';
 export type { PageFailure, PageResult } from './api/fetch.ts';
-export type { PageAnswer, PageExtra, PageFormat, PageLink, PageMetadata } from './fetch/index.ts';
+export type { PageAnswer, PageExtra, PageFormat, PageImage, PageLink, PageMetadata } from './fetch/index.ts';
 export type { InjectRequest, InjectResponse } from './ingress/inject.ts';
 export { createHost, type Host, type HostSettings } from './host/index.ts';

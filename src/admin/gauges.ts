@@ -21,7 +21,9 @@ import type { EngineCells } from '../search/index.ts';
 export interface CrnStatus {
   readonly model: string;
   readonly url: string;
+  /** `up`, `capable` (up without the model), `probing` (after an ejection), `down` or `drained`. */
   readonly standing: string;
+  /** Requests of this gateway under way. */
   readonly inFlight: number;
   /** Peak-EWMA of the time to first byte. */
   readonly firstByteMs: number;

@@ -249,7 +249,7 @@ class RunningGateway implements ServedGateway {
 
   constructor(settings: Settings, options: ServeOptions, resolve: (input: SettingsInput) => ResolvedSettings) {
     const log = createLog(settings.log.level);
-    setHeaderLimit(settings.limits.headerBytes);
+    if (settings.server === 'uws') setHeaderLimit(settings.limits.headerBytes);
     this.#log = log;
     this.#settings = settings;
     this.#sources = options.sources ?? {};

@@ -1,5 +1,6 @@
 // Server adapter without a socket: requests and responses in memory, through the same handlers as all others.
 
+import { isAnyArrayBuffer } from 'node:util/types';
 import { type DetachedExchange, type DetachedOptions, type ResponseSink, startDetached } from './detached-exchange.ts';
 import type { RequestHead } from './exchange.ts';
 
@@ -14,7 +15,7 @@ export interface InjectRequest {
   readonly body?: unknown;
   /** IP address of the client; '' by default. Read with `trustedProxies`. */
   readonly remoteAddress?: string;
-  /** Aborting it closes the client's connection. */
+  /** Aborting it closes the client's connection, and rejects with its reason. */
   readonly signal?: AbortSignal;
 }
 
@@ -54,11 +55,13 @@ class Response implements InjectResponse {
 /** Collects a response. */
 class Collector implements ResponseSink {
   exchange!: DetachedExchange;
-  readonly #settle: (response: InjectResponse | Error) => void;
+  readonly #resolve: (response: InjectResponse) => void;
+  readonly #reject: (reason: unknown) => void;
   readonly #pieces: Uint8Array[] = [];
 
-  constructor(settle: (response: InjectResponse | Error) => void) {
-    this.#settle = settle;
+  constructor(resolve: (response: InjectResponse) => void, reject: (reason: unknown) => void) {
+    this.#resolve = resolve;
+    this.#reject = reject;
   }
 
   piece(chunk: Uint8Array): boolean {
@@ -71,17 +74,17 @@ class Collector implements ResponseSink {
     const body = method === 'HEAD' ? Buffer.alloc(0) : Buffer.concat(this.#pieces);
     const headers = collectHeaders(answerHeaders);
     if (declaredLength >= 0 && status !== 204) headers['content-length'] = String(declaredLength);
-    this.#settle(new Response(status, headers, body));
+    this.#resolve(new Response(status, headers, body));
   }
 
   broken(): void {
-    this.#settle(new Error('the connection was closed before the response was complete'));
+    this.#reject(new Error('the connection was closed before the response was complete'));
   }
 
   /** The caller's signal fired. */
   leave(reason: unknown): void {
     if (this.exchange.handedOver) return;
-    this.#settle(reason instanceof Error ? reason : new Error('aborted', { cause: reason }));
+    this.#reject(reason);
     this.exchange.leave();
   }
 }
@@ -104,7 +107,8 @@ export function inject(options: DetachedOptions, request: InjectRequest): Promis
     const signal = signalOf('inject', request);
     const { bytes, contentType } = encode(request.body);
     const headers = flatten(request.headers ?? {});
-    if (contentType !== undefined && !headers.includes('content-type')) headers.push('content-type', contentType);
+    const isTyped = headers.some((word, at) => at % 2 === 0 && word === 'content-type');
+    if (contentType !== undefined && !isTyped) headers.push('content-type', contentType);
     const cut = request.path.indexOf('?');
     const head: RequestHead = {
       method: method.toUpperCase(),
@@ -114,11 +118,16 @@ export function inject(options: DetachedOptions, request: InjectRequest): Promis
       remoteAddress: request.remoteAddress ?? '',
     };
     const leave = (): void => collector.leave(signal?.reason);
-    const collector = new Collector((response) => {
-      signal?.removeEventListener('abort', leave);
-      if (response instanceof Error) reject(response);
-      else resolve(response);
-    });
+    const collector = new Collector(
+      (response) => {
+        signal?.removeEventListener('abort', leave);
+        resolve(response);
+      },
+      (reason) => {
+        signal?.removeEventListener('abort', leave);
+        reject(reason);
+      },
+    );
     startDetached(options, head, bytes, collector, (exchange) => {
       collector.exchange = exchange;
       signal?.addEventListener('abort', leave, { once: true });
@@ -129,9 +138,16 @@ export function inject(options: DetachedOptions, request: InjectRequest): Promis
 
 function encode(body: unknown): { bytes: Uint8Array; contentType: string | undefined } {
   if (body === undefined) return { bytes: new Uint8Array(0), contentType: undefined };
-  if (body instanceof Uint8Array) return { bytes: body, contentType: undefined };
+  const bytes = bytesOf(body);
+  if (bytes !== null) return { bytes, contentType: undefined };
   if (typeof body === 'string') return { bytes: Buffer.from(body), contentType: undefined };
   return { bytes: Buffer.from(jsonOf(body)), contentType: 'application/json' };
+}
+
+/** Whatever realm it is from: test runners have their own `Uint8Array`. */
+function bytesOf(body: unknown): Uint8Array | null {
+  if (ArrayBuffer.isView(body)) return new Uint8Array(body.buffer, body.byteOffset, body.byteLength);
+  return isAnyArrayBuffer(body) ? new Uint8Array(body) : null;
 }
 
 function jsonOf(body: unknown): string {

@@ -4,6 +4,7 @@ export { Coordinator } from './coordinator.ts';
 export {
   type Engine,
   EngineError,
+  type EngineFailure,
   type EngineFilters,
   type EngineHit,
   type EnginePage,

@@ -58,7 +58,15 @@ t.test('strictness of the consumer changes nothing', async (t) => {
     noUncheckedIndexedAccess: true,
     noPropertyAccessFromIndexSignature: true,
   };
-  const options = { module: 'nodenext', target: 'es2023', strict: true, noEmit: true, types: ['node'], ...strict };
+  const options = {
+    module: 'nodenext',
+    target: 'es2023',
+    strict: true,
+    noEmit: true,
+    types: ['node'],
+    declaration: true,
+    ...strict,
+  };
   writeFileSync(
     join(folder, 'tsconfig.strict.json'),
     JSON.stringify({ compilerOptions: options, files: ['embed.ts'] }),
@@ -78,6 +86,8 @@ t.test('the program runs on this and on the lowest supported Node.js', async (t)
     const { stderr, stdout } = await run(node, ['embed.js'], { cwd: folder, env });
     t.strictSame(JSON.parse(stdout), { status: 200, health: 200, mistakes: 1, kept: 4, title: 'T' });
     t.equal(stderr, '');
+    const required = await run(node, ['-p', "typeof require('headrace').createGateway"], { cwd: folder, env });
+    t.match(required, { stdout: 'function\n', stderr: '' });
     const command = await run(node, ['node_modules/headrace/bin/headrace.js', '--version'], { cwd: folder, env });
     t.match(command.stdout, /^headrace \d/);
   }

@@ -60,6 +60,13 @@ t.test('listens on a port of its own', async (t) => {
   t.equal(await gateway.close(), undefined, 'closing twice is fine');
 });
 
+t.test('leaves the environment of the process alone', async (t) => {
+  delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
+  const before = { ...process.env };
+  await (await startGateway(t)).listen();
+  t.strictSame({ ...process.env }, before);
+});
+
 t.test('answers injected requests without a socket', async (t) => {
   const gateway = await startGateway(t);
   const answer = await gateway.inject({
@@ -228,6 +235,35 @@ t.test('an injected request that makes no sense is an error that says what', asy
   await t.rejects(inject({ path: '/health', headers }), { message: 'inject: the header accept must be a string' });
   for (const body of [1n, () => 1])
     await t.rejects(inject({ path: '/search', body }), { message: /^inject: body must/ });
+});
+
+t.test('bytes in whatever form are the body of an injected request', async (t) => {
+  const gateway = await startGateway(t);
+  const bytes = Buffer.from(`    ${JSON.stringify({ model: 'none' })}`);
+  const copy = new Uint8Array(bytes).buffer;
+  const path = '/v1/chat/completions';
+  const headers = { 'content-type': 'application/json', 'x-api-key': KEY };
+  for (const body of [bytes, copy, new DataView(copy, 4), new Uint16Array(copy, 4)])
+    t.equal((await gateway.inject({ path, headers, body })).status, 404, 'the model is read');
+});
+
+t.test('an injected value has its content type whatever the other headers say', async (t) => {
+  const hosts = await startHosts(t, [{}]);
+  const gateway = createGateway(settingsFor(hosts));
+  t.teardown(() => gateway.close());
+  await gateway.ready();
+  const body = { model: MODEL, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 1 };
+  const headers = { 'x-wanted': 'content-type', 'x-api-key': KEY };
+  await gateway.inject({ path: '/v1/chat/completions', headers, body });
+  t.match(await hosts[0]?.nextRequest(), { headers: { 'content-type': 'application/json' } });
+});
+
+t.test('an injected request is rejected with the reason of its signal', async (t) => {
+  const gateway = await startGateway(t);
+  for (const reason of [new Error('enough'), 'enough', null]) {
+    const request = gateway.inject({ path: '/health', signal: AbortSignal.abort(reason) });
+    t.equal(await request.catch((error: unknown) => error), reason);
+  }
 });
 
 t.test('a call that makes no sense is an error that says what', async (t) => {
