@@ -57,6 +57,7 @@ const plane = new DataPlane({
   random: systemRandom,
   tellOutcome: (outcome) => registry.tell({ type: 'Outcome', outcome }),
   tellCancelled: (command) => cancellations.tell(command),
+  onEngineThrew: (engine, thrown) => post({ type: 'EngineThrew', engine, thrown }),
   pages,
   indexes,
   accounts:

@@ -231,7 +231,11 @@ function startEngines(
     } else if (found.answer.meta.engines_used.length > 0) {
       done(null, found.answer, cached, { units: dueUnits(found, source), pages: 0 });
     } else {
-      done(new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'] }), null, cached, NO_COSTS);
+      const { engine_errors: failures } = found.answer.meta;
+      // For callers of the library: the response says no more than its contract.
+      const cause = new Error(failures.map(({ engine, reason }) => `${engine}: ${reason}`).join('; '));
+      const error = new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'], cause });
+      done(error, null, cached, NO_COSTS);
     }
   });
 }

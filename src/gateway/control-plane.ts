@@ -65,6 +65,8 @@ const MEMBER_CELLS = 4096;
 
 const OVERRIDE_TIMEOUT_MS = 2000;
 
+const ENGINE_THREW = 'the code of a search engine threw';
+
 /** Restarts of one ingress thread within a minute before the gateway gives up. */
 const THREAD_RESTARTS = { maxRestarts: 5, withinMs: 60_000, backoff: { minMs: 100, maxMs: 5000 } };
 
@@ -238,6 +240,7 @@ export class ControlPlane {
       random,
       tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
       tellCancelled: (command) => this.#cancellations.tell(command),
+      onEngineThrew: (engine, thrown) => log.warn({ engine, thrown }, ENGINE_THREW),
       pages: this.#pages.ref,
       indexes: this.#indexes.ref,
       accounts: this.#billing,
@@ -649,6 +652,10 @@ export class ControlPlane {
     if (message.type === 'EngineModule') {
       const { message: reason, module } = message;
       log.error({ thread, module, reason }, 'the module of a search engine threw outside of a search');
+    }
+    if (message.type === 'EngineThrew') {
+      const { engine, thrown } = message;
+      log.warn({ thread, engine, thrown }, ENGINE_THREW);
     }
     if (message.type === 'Event') log.debug({ thread }, message.text);
     this.#starting.get(thread)?.(message);

@@ -66,6 +66,7 @@ import { type CancelCommand, Cancellations } from '../mcp/index.ts';
 import { Metrics, type MetricsPart, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
+import { placeOf } from '../telemetry/log.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestLog } from '../telemetry/request-log.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import type { ThreadLoad, TotalsPart } from '../telemetry/totals.ts';
@@ -103,6 +104,8 @@ export interface DataPlaneOptions {
   readonly responses: Pick<ResponseService, 'ref' | 'memory'> | null;
   /** Tells all other threads and gateways that a client has cancelled a call. */
   readonly tellCancelled: (command: CancelCommand) => void;
+  /** Hears what the code of a search engine has thrown, without its words. */
+  readonly onEngineThrew: (engine: string, thrown: string) => void;
   /** What is shared with other gateways. Null: nothing, whatever the settings say. */
   readonly caches: ClusterCacheRefs | null;
   readonly snapshot: Snapshot;
@@ -247,6 +250,7 @@ export class DataPlane {
         this.#metrics.engine(engine, reason, elapsedMs);
         this.#recent.engine(engine, reason);
       },
+      onThrown: (engine, error) => options.onEngineThrew(engine, placeOf(error)),
     });
     this.#configureSearch(snapshot);
     const { accounts } = options;

@@ -85,7 +85,8 @@ export interface Gateway {
   inject(request: InjectRequest): Promise<InjectResponse>;
   /**
    * Searches as `POST /search` does: `query` (required), `engines`, `max_results`, `search_type`. Rejects with
-   * `HeadraceError`: `HR_REQUEST_INVALID`, or `HR_SEARCH_ALL_FAILED`; with the reason of `signal` when it fires.
+   * `HeadraceError`: `HR_REQUEST_INVALID`, or `HR_SEARCH_ALL_FAILED`, whose `cause` has the reason of each engine; with the reason of
+   * `signal` when it fires.
    */
   search(request: SearchInput, options?: { readonly signal?: AbortSignal }): Promise<SearchAnswer>;
   /**

@@ -78,6 +78,8 @@ export type ThreadMessage =
   | { readonly type: 'Event'; readonly text: string }
   /** The module of a search engine threw outside of a search. */
   | { readonly type: 'EngineModule'; readonly module: string; readonly message: string }
+  /** The code of a search engine threw in a search. */
+  | { readonly type: 'EngineThrew'; readonly engine: string; readonly thrown: string }
   /** Asks the thread whether it answers. */
   | { readonly type: 'Ping' }
   | { readonly type: 'Pong' }

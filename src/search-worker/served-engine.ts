@@ -14,6 +14,7 @@ import {
   type EngineSpec,
   type Transport,
 } from '../search/index.ts';
+import { placeOf } from '../telemetry/log.ts';
 import type { WorkerMetrics } from './worker-metrics.ts';
 
 export interface ServedEngineDeps {
@@ -45,8 +46,12 @@ export class ServedEngine {
     const { spec, clock, random, epochMs, metrics } = deps;
     this.#deps = deps;
     this.#transport = counted(new BufferedClient(CONNECTIONS), metrics);
-    const clientDeps = { board: this.#board, transport: this.#transport, clock, random, epochMs };
-    this.#engines = new Map([[spec.id, new EngineClient(spec, { ...clientDeps, onOutcome: () => undefined })]]);
+    const client = new EngineClient(spec, {
+      ...{ board: this.#board, transport: this.#transport, clock, random, epochMs },
+      onOutcome: () => undefined,
+      onThrown: (_, error) => deps.onNotice(`the code of a search engine threw: ${placeOf(error)}`),
+    });
+    this.#engines = new Map([[spec.id, client]]);
     this.#ready = !('search' in this.engine);
     this.#warm();
   }

@@ -92,7 +92,12 @@ export interface EngineClientDeps {
   readonly claimTrial?: (cell: number) => Promise<boolean>;
   /** Hears how each search ended, but for those of a type the engine does not have: `ok`, or the reason reported. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
+  /** Hears what the code of an engine throws that is no `EngineError`, or is the cause of one, at most once a minute. */
+  readonly onThrown: (engine: string, error: unknown) => void;
 }
+
+/** Time between two reports of what an engine throws, in milliseconds: each search may throw the same. */
+const THROWN_MS = 60_000;
 
 /** Connections to one origin that serve an engine's default concurrency twice over. */
 export const CONNECTIONS = 64;
@@ -155,6 +160,7 @@ export class EngineClient {
   readonly #waiting = new FairQueue<EngineCall>(new RememberedTime());
   #running = 0;
   #hedges = HEDGE_BURST;
+  #thrownMs = -Infinity;
 
   constructor(spec: EngineSpec, deps: EngineClientDeps) {
     this.spec = spec;
@@ -163,6 +169,15 @@ export class EngineClient {
     const { cell, rates, workers } = spec;
     this.picker = workers.length === 1 ? null : new WorkerPicker(workers.length, clock, random);
     this.rateQueue = rates.length === 0 ? null : new RateQueue({ board, clock, cell, rates });
+  }
+
+  /** The code of the engine has thrown this. */
+  threw(error: unknown): void {
+    const thrown = error instanceof EngineError ? error.cause : error;
+    const nowMs = this.deps.clock.now();
+    if (thrown === undefined || nowMs - this.#thrownMs < THROWN_MS) return;
+    this.#thrownMs = nowMs;
+    this.deps.onThrown(this.spec.id, thrown);
   }
 
   /** Whether the engine has searches of the type. */
@@ -444,6 +459,7 @@ export class EngineCall {
     try {
       hits = await abortable(signal, engine.search(this.#plan?.query ?? this.#query, signal));
     } catch (error) {
+      if (!signal.aborted) this.#client.threw(error);
       throw this.#unlessAborted(signal, error, sentMs);
     }
     const found = checkedHits(hits, this.#query.type);
@@ -500,6 +516,7 @@ export class EngineCall {
     try {
       request = engine.request(this.#plan?.query ?? this.#query, state, this.account);
     } catch (error) {
+      this.#client.threw(error);
       throw error instanceof EngineError ? error : new EngineError('rejected');
     }
     signal.throwIfAborted();
@@ -525,6 +542,7 @@ export class EngineCall {
       const page = { hits: checkedHits(hits, this.#query.type), next, ...(typeof note === 'string' && { note }) };
       return Array.isArray(notApplied) ? { ...page, notApplied } : page;
     } catch (error) {
+      this.#client.threw(error);
       throw error instanceof EngineError ? error : new EngineError('invalid');
     }
   }

@@ -191,6 +191,8 @@ interface EngineErrorOptions {
   readonly status?: number;
   readonly retryAfterMs?: number | undefined;
   readonly ofAccount?: boolean;
+  /** The error behind it, whose kind and place are logged. */
+  readonly cause?: unknown;
 }
 
 /** A failure that an engine recognised. Never carries text of the service. */
@@ -203,7 +205,7 @@ export class EngineError extends Error {
   readonly ofAccount: boolean;
 
   constructor(failure: EngineFailure, options: EngineErrorOptions = {}) {
-    super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure]);
+    super(failure === 'http' ? `engine returned HTTP ${options.status ?? 0}` : REASONS[failure], options);
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
     this.ofAccount = options.ofAccount ?? false;

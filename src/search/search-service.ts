@@ -34,6 +34,8 @@ export interface SearchServiceDeps {
   readonly claimTrial?: (cell: number) => Promise<boolean>;
   /** Hears how an engine's part of a search ended: `ok`, a reason as clients read it, or `cancelled`. */
   readonly onOutcome: (engine: string, reason: string, elapsedMs: number) => void;
+  /** As `EngineClientDeps.onThrown`. */
+  readonly onThrown: (engine: string, error: unknown) => void;
 }
 
 /** What a reload may change. */

@@ -83,7 +83,14 @@ function searchGateway(c: Cluster, settings: Partial<SearchServiceSettings> = {}
         : { urls: [`http://x.org/${hostOf(request)}`] },
   );
   const service = new SearchService({
-    ...{ clock, random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined, transport },
+    ...{
+      clock,
+      random: () => 0,
+      epochMs: () => clock.now(),
+      onOutcome: () => undefined,
+      onThrown: () => undefined,
+      transport,
+    },
     ...{ memory: createEngineMemory(8), placeMemory: createPlaceMemory(1), thread: 0, shared: c.shared() },
   });
   service.configure({

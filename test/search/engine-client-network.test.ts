@@ -51,6 +51,7 @@ function start(t: Test, url: string, about: Partial<HttpEngine> = {}): StartedSe
   const client = new EngineClient(specOf('x', { workers: [engine] }), {
     ...{ transport, clock: createManualClock(), random: () => 0, epochMs: () => 0 },
     board: new EngineBoard(createEngineMemory(1)),
+    onThrown: () => undefined,
     onOutcome: (_engine, reason) => reported.resolve(reason),
   });
   return { ...startSearch(client, 10_000), reported: reported.promise };

@@ -45,7 +45,7 @@ function serviceOf(
 ): SearchService {
   const service = new SearchService({
     ...{ clock, random: createSeededRandom(7), epochMs: () => 1_790_000_000_000 },
-    ...{ memory: createEngineMemory(engines.length), onOutcome: () => undefined, ...deps },
+    ...{ memory: createEngineMemory(engines.length), onOutcome: () => undefined, onThrown: () => undefined, ...deps },
     ...{ placeMemory: createPlaceMemory(1), thread: 0 },
   });
   service.configure({

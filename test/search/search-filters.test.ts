@@ -37,7 +37,7 @@ function setUp(
   const transport = fakeTransport(answer);
   const service = new SearchService({
     ...{ clock, memory: createEngineMemory(8), placeMemory: createPlaceMemory(1), thread: 0, transport },
-    ...{ random: () => 0, epochMs: () => NOW, onOutcome: () => undefined },
+    ...{ random: () => 0, epochMs: () => NOW, onOutcome: () => undefined, onThrown: () => undefined },
   });
   const ids = Object.keys(engines);
   service.configure({

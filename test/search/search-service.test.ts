@@ -44,7 +44,7 @@ function setUp(answer: Answer, settings: Partial<SearchServiceSettings> = {}): S
   const transport = fakeTransport(answer);
   const { clock } = test;
   const memory = createEngineMemory(8);
-  const deps = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined };
+  const deps = { random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined, onThrown: () => undefined };
   const placeMemory = createPlaceMemory(1);
   const service = new SearchService({ ...deps, clock, memory, placeMemory, thread: 0, transport });
   const base = {

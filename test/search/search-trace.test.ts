@@ -24,7 +24,13 @@ async function run(
   const { clock, settle } = createTestSystem();
   const service = new SearchService({
     ...{ clock, memory: createEngineMemory(8), placeMemory: createPlaceMemory(1), thread: 0 },
-    ...{ random: () => 0, epochMs: () => clock.now(), onOutcome: () => undefined, transport: fakeTransport(answer) },
+    ...{
+      random: () => 0,
+      epochMs: () => clock.now(),
+      onOutcome: () => undefined,
+      onThrown: () => undefined,
+      transport: fakeTransport(answer),
+    },
   });
   service.configure({
     ...{ timeoutMs: 10_000, softTimeoutMs: 10_000, perAccount: 8, cacheTtlMs: null, cacheBytes: 0 },

@@ -106,6 +106,7 @@ export class ControlledPlane {
       bodyMemory: createBodyMemory(1),
       tellOutcome: () => undefined,
       tellCancelled: () => undefined,
+      onEngineThrew: () => undefined,
       pages: createProbe<PagesCommand>(system).ref,
       indexes: createProbe<IndexesCommand>(system).ref,
       snapshot: this.snapshot(),

@@ -192,6 +192,7 @@ export function setUpClient(answer: Answer, fields: Partial<EngineSpec> = {}): C
   clock.advance(1000);
   const client = new EngineClient(specOf('a', fields), {
     ...{ board, transport, clock, random: () => 0, epochMs: () => clock.now() },
+    onThrown: () => undefined,
     onOutcome: (engine, reason, elapsedMs) => void outcomes.push(`${engine} ${reason} ${Math.round(elapsedMs)}`),
   });
   return { clock, settle, advance, client, board, transport, outcomes };

@@ -8,6 +8,7 @@ import { type SpawnedCli, startCli } from '../support/system-cli.ts';
 const ENGINE = `import { setTimeout as pause } from 'node:timers/promises';
 export const createEngine = () => ({ kind: 'own', documentation: '', types: ['web'],
   async search({ query }) {
+    if (query === 'wrong') throw new RangeError(query);
     if (query === 'throw') setImmediate(() => { throw new Error('on its own'); });
     if (query === 'reject') void Promise.reject(new Error('on its own'));
     if (query === 'unknown') void Promise.reject('on its own');
@@ -38,6 +39,8 @@ t.test('what a module throws on its own is logged, and costs no search', async (
     t.match(await answer.json(), { results: [{ title: query }] });
   }
   t.equal(cli.stderr.split('the module of a search engine threw outside of a search').length, 3);
+  t.not((await search('wrong')).status, 200);
+  await cli.complains(/"msg":"the code of a search engine threw: RangeError at \S+ \(\S+own\.mjs\S*:4:/);
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
 });

@@ -89,6 +89,37 @@ t.test(
   },
 );
 
+/** Its words are those of the query, and look like a line of a stack. */
+const THROWING = `export const createEngine = () => ({ kind: 'own', documentation: '', types: ['web'],
+  async search({ query }) { throw new TypeError(query + '\\n    at ' + query); } });`;
+
+for (const threads of [0, 1]) {
+  t.test(
+    `threads: ${threads}, what the code of an engine throws is logged without its words, once a minute`,
+    async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'headrace-threads-'));
+      t.teardown(() => rmSync(folder, { recursive: true }));
+      writeFileSync(`${folder}/own.mjs`, THROWING);
+      const search = { engines: { engine_a: { kind: 'module', path: `${folder}/own.mjs` } } } as const;
+      const { cli, url } = await startServe(t, await startHosts(t), { threads, search });
+      for (const query of ['private one', 'private two']) {
+        const answer = await fetch(`${url}/search`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ query, engines: ['engine_a'] }),
+        });
+        t.match(await answer.json(), { detail: 'All search engines failed' });
+      }
+      cli.signal('SIGTERM');
+      await cli.ends();
+      const lines = cli.log.filter(({ engine }) => engine === 'engine_a');
+      t.match(lines, [{ level: 40, thrown: /^TypeError at .*own\.mjs\S*:2:/, msg: 'the code of a search engine threw' }]);
+      t.equal(lines.length, 1);
+      t.notMatch(cli.stderr, 'private');
+    },
+  );
+}
+
 t.test('past the restart intensity the process ends with code 1 and says why', async (t) => {
   const hosts = await startHosts(t);
   const { cli } = await startServe(t, hosts, { threads: 2 }, { script: CRASHING });

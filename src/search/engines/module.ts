@@ -247,7 +247,7 @@ function engineError(thrown: unknown): EngineError {
   const { failure, name, retryAfterMs, status } = (
     typeof thrown === 'object' && thrown !== null ? thrown : {}
   ) as Readonly<Record<string, unknown>>;
-  if (name !== 'EngineError' || !FAILURES.has(failure)) return new EngineError('invalid');
+  if (name !== 'EngineError' || !FAILURES.has(failure)) return new EngineError('invalid', { cause: thrown });
   return new EngineError(failure as EngineFailure, {
     ...(typeof status === 'number' ? { status } : {}),
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),

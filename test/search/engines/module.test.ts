@@ -260,6 +260,8 @@ t.test('runs in a gateway, takes over a changed file at a reload, and refuses a 
   const { meta, results } = await gateway.search({ query: 'weir', engines: ['hanging', 'own'] });
   t.match(meta, { engines_used: ['own'], engine_errors: [{ engine: 'hanging', reason: 'timeout' }] });
   t.equal(results.length, 1);
+  const failed = gateway.search({ query: 'mill', engines: ['hanging'] });
+  await t.rejects(failed, { code: 'HR_SEARCH_ALL_FAILED', cause: { message: 'hanging: timeout' } });
 });
 
 t.test('what a module throws on its own costs a thread nothing', async (t) => {
