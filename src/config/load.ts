@@ -28,7 +28,13 @@ export interface ResolvedSettings {
 }
 
 /** Settings that can be used, or everything that is wrong with them. */
-export type Resolution = ResolvedSettings | { readonly mistakes: readonly Mistake[] };
+export type Resolution = ResolvedSettings | Refused;
+
+interface Refused {
+  readonly mistakes: readonly Mistake[];
+  /** Entries of `search.engines` that nothing is wrong with so far: what each kind takes is checked elsewhere. Default: none. */
+  readonly engines?: Settings['search']['engines'];
+}
 
 /** The content of a configuration text, or its syntax errors. */
 export type Parsed = { readonly input: unknown } | { readonly mistakes: readonly Mistake[] };
@@ -56,12 +62,16 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
     ...unknownFlags(flags),
     ...unknownVariables(env),
   ];
-  if (mistakes.length > 0) return { mistakes };
+  if (mistakes.length > 0) {
+    const engines = resolveSetting('search.engines', input ?? {}, env, flags);
+    const isEmpty = !('value' in engines) || Object.keys(engines.value as object).length === 0;
+    return isEmpty ? { mistakes } : { mistakes, engines: engines.value as Settings['search']['engines'] };
+  }
   const merged = overrides.reduce((whole, { row, raw }) => withValue(whole, row.path.split('.'), raw), file);
   const settings =
     overrides.length === 0 && 'value' in checked ? checked.value : (SCHEMA.schema.parse(merged) as Settings);
   const conflicts = findConflicts(settings);
-  if (conflicts.length > 0) return { mistakes: conflicts };
+  if (conflicts.length > 0) return { mistakes: conflicts, engines: settings.search.engines };
   return { settings: freeze(settings), sources: sourcesOf(file, env, flags) };
 }
 
@@ -260,7 +270,10 @@ export function loadConfigText(text: string, filename: string, env: Environment 
   const parsed = parseConfigText(text, filename);
   if ('mistakes' in parsed) return parsed;
   const resolved = resolveSettings(parsed.input, env, flags);
-  if ('mistakes' in resolved) return resolved;
+  if ('mistakes' in resolved) {
+    const { engines, mistakes } = resolved;
+    return { mistakes, ...(engines !== undefined && { engines: enginesFrom(storeFolder('file', filename), engines) }) };
+  }
   const resolution = withPaths(resolved, filename);
   if (resolution.settings.store === null) return resolution;
   const { settings, sources } = resolution;
@@ -272,12 +285,8 @@ export function loadConfigText(text: string, filename: string, env: Environment 
 
 /** The paths of engines, of discovery files and of files of keys begin where that of a store does. */
 function withPaths({ settings, sources }: ResolvedSettings, filename: string): ResolvedSettings {
-  const folder = storeFolder(sources['search.engines'], filename);
-  const entries = Object.entries(settings.search.engines).map(([id, entry]) => [
-    id,
-    isPlain(entry) ? freeze(engineFrom(folder, entry)) : entry,
-  ]);
-  const search = Object.freeze({ ...settings.search, engines: Object.freeze(Object.fromEntries(entries)) });
+  const engines = enginesFrom(storeFolder(sources['search.engines'], filename), settings.search.engines);
+  const search = Object.freeze({ ...settings.search, engines });
   const { file, signingKey } = settings.trust;
   const trust = Object.freeze({
     ...settings.trust,
@@ -294,6 +303,14 @@ function withPaths({ settings, sources }: ResolvedSettings, filename: string): R
           ),
         );
   return { settings: Object.freeze({ ...settings, search, trust, discovery }), sources };
+}
+
+function enginesFrom(folder: string, engines: Settings['search']['engines']): Settings['search']['engines'] {
+  const entries = Object.entries(engines).map(([id, entry]) => [
+    id,
+    isPlain(entry) ? freeze(engineFrom(folder, entry)) : entry,
+  ]);
+  return Object.freeze(Object.fromEntries(entries)) as Settings['search']['engines'];
 }
 
 /** As it is written where it begins at the working folder anyway. */
@@ -336,7 +353,7 @@ export async function loadConfigFile(path: string, env: Environment = {}, flags:
   const other = misplacedStore(store, storeFolder(resolution.sources['store'], path));
   if (other === null) return resolution;
   const message = `is ${storeFile(store)}, from the folder of the configuration, which does not exist; if ${other} is meant, write its full path`;
-  return { mistakes: [{ path: 'store', message }] };
+  return { mistakes: [{ path: 'store', message }], engines: resolution.settings.search.engines };
 }
 
 /** YAML takes more than JSON does: a value left out, a comma too many. The message of the parser may quote a key. */

@@ -2,19 +2,17 @@
 // mistakes are reported together with all others, before anything starts.
 
 import type { Resolution } from '../config/load.ts';
+import type { Settings } from '../config/settings.ts';
 import { checkModules, configureEngines, isPlugIn } from '../search/index.ts';
 import { trustMistakes } from '../admin/index.ts';
 
 /** The resolution with what is known of the modules of engines, or with the mistakes of its engines and of `trust`. */
 export function withEnginesChecked(resolution: Resolution): Resolution {
-  if ('mistakes' in resolution) return resolution;
+  if ('mistakes' in resolution)
+    return { mistakes: [...resolution.mistakes, ...checkEngines(resolution.engines ?? {}).mistakes] };
   const { search, server, threads, trust } = resolution.settings;
-  const modules = checkModules(search.engines);
-  const mistakes = [
-    ...modules.mistakes,
-    ...configureEngines(modules.entries, () => 0).mistakes,
-    ...trustMistakes(trust),
-  ];
+  const engines = checkEngines(search.engines);
+  const mistakes = [...engines.mistakes, ...trustMistakes(trust)];
   if (server === 'uws' && isMissing('uWebSockets.js')) {
     mistakes.push({
       path: 'server',
@@ -33,9 +31,15 @@ export function withEnginesChecked(resolution: Resolution): Resolution {
   if (mistakes.length > 0) return { mistakes };
   const settings = Object.freeze({
     ...resolution.settings,
-    search: Object.freeze({ ...search, engines: Object.freeze(modules.entries) }),
+    search: Object.freeze({ ...search, engines: Object.freeze(engines.entries) }),
   });
   return { ...resolution, settings };
+}
+
+/** What is wrong with the entries, and those of modules with what is known of these. */
+function checkEngines(given: Settings['search']['engines']): ReturnType<typeof checkModules> {
+  const { entries, mistakes } = checkModules(given);
+  return { entries, mistakes: [...mistakes, ...configureEngines(entries, () => 0).mistakes] };
 }
 
 /** Whether no package of this name is installed. One that cannot be loaded is not missing. */

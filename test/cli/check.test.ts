@@ -45,6 +45,34 @@ t.test('a bad file: every mistake by its path, exit 1', async (t) => {
   }
 });
 
+t.test(
+  'mistakes of engines are told beside those of settings, by files from the folder of the configuration',
+  async (t) => {
+    const engines = `search:
+  engines:
+    engine_a: { kind: module, path: own.mjs }
+    engine_b: { kind: brave }
+    engine_c: { kind: module, path: none.mjs }
+`;
+    const own =
+      "export const createEngine = () => ({ kind: 'own', documentation: '', types: ['web'], search: () => [] });";
+    const folder = t.testdir({
+      'own.mjs': own,
+      'headrace.yaml': BAD + engines,
+      'conflict.yaml': `servicePrefix: v1\n${engines}`,
+    });
+    for (const [file, count] of [
+      ['headrace.yaml', 5],
+      ['conflict.yaml', 3],
+    ] as const) {
+      const cli = await runCli(t, ['check', '--config', `${folder}/${file}`]);
+      t.match(cli.stdout, `${file}: ${count} mistakes\n`);
+      t.match(cli.stdout, /^ {2}search\.engines\.engine_b: .*apiKey/m);
+      t.match(cli.stdout, /^ {2}search\.engines\.engine_c: path \S+none\.mjs does not exist$/m);
+    }
+  },
+);
+
 t.test('a file that is not there or no YAML: exit 1', async (t) => {
   const folder = t.testdir({ 'headrace.yaml': 'models: [' });
   const missing = await runCli(t, ['check', '--config', `${folder}/none.yaml`]);

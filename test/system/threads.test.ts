@@ -113,7 +113,9 @@ for (const threads of [0, 1]) {
       cli.signal('SIGTERM');
       await cli.ends();
       const lines = cli.log.filter(({ engine }) => engine === 'engine_a');
-      t.match(lines, [{ level: 40, thrown: /^TypeError at .*own\.mjs\S*:2:/, msg: 'the code of a search engine threw' }]);
+      t.match(lines, [
+        { level: 40, thrown: /^TypeError at .*own\.mjs\S*:2:/, msg: 'the code of a search engine threw' },
+      ]);
       t.equal(lines.length, 1);
       t.notMatch(cli.stderr, 'private');
     },
