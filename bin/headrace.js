@@ -55,7 +55,10 @@ process.stdout.on('error', ({ code }) => {
 });
 
 const { main } = await import('../dist/src/cli/main.js');
-exitCode = await main(process.argv.slice(2));
+const { processIo } = await import('../dist/src/cli/io.js');
+const io = processIo();
+exitCode = await main(process.argv.slice(2), io);
+if (io.abandonsOutput === true) process.exit(exitCode);
 // Whatever was printed, or could not be, must be out before the process ends; sockets that are kept alive must not hold it.
 process.stdout.write('', () => setImmediate(() => process.exit(exitCode)));
 

@@ -14,6 +14,8 @@ export interface CliIo {
   readonly events: Pick<EventEmitter, 'on' | 'once' | 'off'>;
   /** Where log lines go. Default: standard error of the process, written synchronously. */
   readonly log?: LogOutput;
+  /** Set by a command that a signal has ended, whose output may never be read: the process does not wait for it. */
+  abandonsOutput?: boolean;
   /** Exit code of the command. 0 until a command sets it. */
   exitCode: number;
 }

@@ -80,7 +80,10 @@ function ofMcp(settings: Settings): Settings {
 async function bridge(send: SendMessage, io: CliIo): Promise<void> {
   const { events, stderr, stdin, stdout } = io;
   const stop = new AbortController();
-  const onSignal = (): void => stop.abort();
+  const onSignal = (): void => {
+    io.abandonsOutput = true;
+    stop.abort();
+  };
   for (const signal of ['SIGTERM', 'SIGINT']) events.once(signal, onSignal);
   const complain = (sentence: string): void => void stderr.write(`headrace mcp: ${sentence}\n`);
   try {

@@ -18,13 +18,27 @@ export interface StdioBridgeOptions {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Longest line in characters, as of the body of a request. */
-const MOST_LENGTH = 1024 * 1024;
+/** A message that is passed on. */
+interface Call {
+  readonly message: Json;
+  /** The message as it came: numbers keep their digits. */
+  readonly text: string;
+  /** Null for a notification. */
+  readonly id: string | number | null;
+  readonly abort: AbortController;
+}
 
-/** Requests under way; further ones wait in the pipe. */
-const MOST_REQUESTS = 32;
+/** Longest line, as of the body of a request. */
+const MOST_BYTES = 1024 * 1024;
 
-const LINE_TOO_LONG = `a line has at most ${MOST_LENGTH} characters`;
+/** Messages under way. */
+const MOST_RUNNING = 32;
+
+/** Characters of messages that have been read and wait: further ones stay in the pipe, and with them cancellations. */
+const MOST_WAITING = 1024 * 1024;
+
+const LINE_TOO_LONG = `a line has at most ${MOST_BYTES} bytes`;
+const NO_JSON = 'Parse error: each line is one message of JSON';
 
 /** JSON-RPC 2.0, section 5.1, and the first of its codes that are left to servers. */
 const PARSE_ERROR = -32_700;
@@ -32,11 +46,19 @@ const SERVER_ERROR = -32_000;
 
 const VERSION_KEY = 'io.modelcontextprotocol/protocolVersion';
 
-/** Runs until the input ends and every request has been answered, or `signal` ends it at once. */
+const NEW_LINE = 0x0a;
+
+/** Runs until the input ends and every request has been answered, or until `signal`, a broken input or a broken output ends it at once. */
 export class StdioBridge {
   readonly #options: StdioBridgeOptions;
-  readonly #running = new Map<string | number, AbortController>();
-  readonly #sent = new Set<Promise<void>>();
+  /** In the order in which they came. */
+  readonly #waiting = new Set<Call>();
+  #waitingLength = 0;
+  readonly #running = new Set<Call>();
+  /** Resolves when the output takes more; null while it does. */
+  #drained: PromiseWithResolvers<void> | null = null;
+  #hasEnded = false;
+  readonly #over = Promise.withResolvers<void>();
   /** What the handshake of the revisions until 2025-11-25 has agreed on. */
   #version: string | null = null;
   #session: string | null = null;
@@ -47,94 +69,125 @@ export class StdioBridge {
 
   async run(signal: AbortSignal): Promise<void> {
     const { stdin, stdout } = this.#options;
-    const leave = (): void => {
-      for (const running of this.#running.values()) running.abort();
-      stdin.removeListener('data', onData);
-      ended.resolve();
-    };
-    const ended = Promise.withResolvers<void>();
-    let text = '';
-    let isTooLong = false;
+    const input = new Lines(
+      (line) => this.#take(line),
+      () => this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG)),
+    );
     const onData = (piece: string | Buffer): void => {
-      text += piece.toString();
-      const lines = text.split('\n');
-      text = lines.pop() as string;
-      // The end of a line that has been answered.
-      if (isTooLong && lines.shift() !== undefined) isTooLong = false;
-      for (const line of lines) this.#take(line);
-      if (!isTooLong && text.length <= MOST_LENGTH) return;
-      text = '';
-      if (!isTooLong) void this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG));
-      isTooLong = true;
+      input.add(typeof piece === 'string' ? Buffer.from(piece) : piece);
+      this.#advance();
     };
-    stdin.setEncoding('utf8');
-    stdin.on('data', onData);
-    stdin.once('end', () => {
-      if (!isTooLong && text.trim() !== '') this.#take(text);
-      ended.resolve();
-    });
+    const onEnd = (): void => {
+      input.end();
+      this.#hasEnded = true;
+      this.#advance();
+    };
+    const onDrain = (): void => {
+      this.#drained?.resolve();
+      this.#drained = null;
+      this.#advance();
+    };
+    const leave = (): void => {
+      stdin.off('data', onData);
+      this.#waiting.clear();
+      for (const { abort } of this.#running) abort.abort();
+      this.#hasEnded = true;
+      onDrain();
+    };
+    stdin.on('data', onData).once('end', onEnd).on('error', leave);
     // A client that reads no more has gone.
-    stdout.once('error', leave);
+    stdout.on('drain', onDrain).on('error', leave);
     signal.addEventListener('abort', leave, { once: true });
-    await ended.promise;
-    await Promise.all(this.#sent);
+    await this.#over.promise;
     stdin.pause();
+    stdin.off('data', onData).off('end', onEnd).off('error', leave);
+    stdout.off('drain', onDrain).off('error', leave);
   }
 
-  #take(line: string): void {
-    if (line.trim() === '') return;
+  /** Begins what may begin, and reads on where there is room. */
+  #advance(): void {
+    for (const call of this.#waiting) {
+      if (this.#running.size >= MOST_RUNNING) break;
+      this.#waiting.delete(call);
+      this.#waitingLength -= call.text.length;
+      this.#running.add(call);
+      void this.#send(call).finally(() => {
+        this.#running.delete(call);
+        this.#advance();
+      });
+    }
+    if (this.#hasEnded) {
+      if (this.#running.size === 0 && this.#waiting.size === 0) this.#over.resolve();
+    } else if (this.#drained === null && this.#waitingLength < MOST_WAITING) {
+      this.#options.stdin.resume();
+    } else {
+      this.#options.stdin.pause();
+    }
+  }
+
+  #take(line: string | null): void {
+    if (line?.trim() === '') return;
     let message: unknown;
+    let texts: string[];
     try {
-      if (line.length > MOST_LENGTH) throw new Error(LINE_TOO_LONG);
+      if (line === null) throw new Error('not UTF-8');
       message = JSON.parse(line);
+      // Batches are of revision 2025-03-26 alone; their responses may come one by one. An empty one is refused as a message.
+      const isBatch = Array.isArray(message) && message.length > 0;
+      texts = isBatch ? (message as unknown[]).map((each) => JSON.stringify(each)) : [line];
+      if (!isBatch) message = [message];
     } catch {
-      void this.#write(errorOf(null, PARSE_ERROR, 'Parse error: each line is one message of JSON'));
+      this.#write(errorOf(null, PARSE_ERROR, NO_JSON));
       return;
     }
-    // Batches are of revision 2025-03-26 alone; their responses may come one by one. An empty one is refused as a message.
-    const messages = Array.isArray(message) && message.length > 0 ? (message as unknown[]) : [message];
-    for (const each of messages) this.#begin((each ?? {}) as Json);
+    for (const [at, each] of (message as unknown[]).entries()) this.#enqueue((each ?? {}) as Json, texts[at] as string);
   }
 
-  #begin(message: Json): void {
-    const { id, method, params } = message as { id?: unknown; method?: unknown; params?: Json };
+  #enqueue(message: Json, text: string): void {
+    const { error, id, method, params, result } = message as Json & { readonly params?: Json };
     if (method === 'notifications/cancelled') {
-      this.#running.get(params?.['requestId'] as string | number)?.abort();
+      this.#cancel(params?.['requestId']);
       return;
     }
     // Nothing is asked of clients, so that no answer of theirs is awaited.
-    if (method === undefined && id !== undefined) return;
+    if (method === undefined && (result !== undefined || error !== undefined)) return;
     const isRequest = typeof id === 'string' || typeof id === 'number';
-    const abort = new AbortController();
-    if (isRequest) this.#running.set(id, abort);
-    const done = this.#send(message, isRequest ? id : null, abort.signal).finally(() => {
-      this.#sent.delete(done);
-      if (isRequest && this.#running.get(id) === abort) this.#running.delete(id);
-      if (this.#sent.size < MOST_REQUESTS) this.#options.stdin.resume();
-    });
-    this.#sent.add(done);
-    if (this.#sent.size >= MOST_REQUESTS) this.#options.stdin.pause();
+    this.#waiting.add({ message, text, id: isRequest ? id : null, abort: new AbortController() });
+    this.#waitingLength += text.length;
   }
 
-  async #send(message: Json, id: string | number | null, signal: AbortSignal): Promise<void> {
+  #cancel(id: unknown): void {
+    if (typeof id !== 'string' && typeof id !== 'number') return;
+    for (const call of this.#waiting) {
+      if (call.id !== id) continue;
+      this.#waiting.delete(call);
+      this.#waitingLength -= call.text.length;
+    }
+    for (const call of this.#running) if (call.id === id) call.abort.abort();
+  }
+
+  async #send({ abort: { signal }, id, message, text: sent }: Call): Promise<void> {
     const { complain, send } = this.#options;
     try {
-      const response = await send(JSON.stringify(message), this.#headersOf(message), signal);
+      const response = await send(sent, this.#headersOf(message), signal);
+      const isStream = isEventStream(response);
+      const text = isStream ? '' : await response.text();
       let answered = false;
-      for await (const answer of messagesOf(response)) {
+      for await (const answer of isStream ? eventsOf(response) : messagesOf(text)) {
         if (signal.aborted) return;
         answered ||= 'id' in answer;
         if (message['method'] === 'initialize') this.#agreed(answer, response);
         // The endpoint cannot know the id of a message that it refuses as a whole.
-        await this.#write(answer['id'] === null && id !== null ? { ...answer, id } : answer);
+        this.#write(answer['id'] === null && id !== null ? { ...answer, id } : answer);
+        await this.#drained?.promise;
       }
       if (answered || id === null || signal.aborted) return;
-      await this.#write(errorOf(id, SERVER_ERROR, await refusalOf(response)));
+      this.#write(errorOf(id, SERVER_ERROR, refusalOf(response, text)));
     } catch (error) {
       if (signal.aborted) return;
       const sentence = `the gateway does not answer: ${reasonOf(error)}`;
       complain(sentence);
-      if (id !== null) await this.#write(errorOf(id, SERVER_ERROR, sentence));
+      if (id !== null) this.#write(errorOf(id, SERVER_ERROR, sentence));
     }
   }
 
@@ -164,38 +217,83 @@ export class StdioBridge {
     this.#session = headers.get('mcp-session-id');
   }
 
-  async #write(message: Json): Promise<void> {
-    const { stdout } = this.#options;
-    if (stdout.write(`${JSON.stringify(message)}\n`)) return;
-    await new Promise<void>((resolve) => {
-      const over = (): void => {
-        stdout.removeListener('drain', over);
-        stdout.removeListener('error', over);
-        resolve();
-      };
-      stdout.on('drain', over);
-      stdout.on('error', over);
-    });
+  #write(message: Json): void {
+    if (!this.#options.stdout.write(`${JSON.stringify(message)}\n`)) this.#drained ??= Promise.withResolvers();
   }
 }
 
-/** The messages of a response: of its events as they come, or its JSON. */
-async function* messagesOf(response: Response): AsyncGenerator<Json> {
-  const type = response.headers.get('content-type') ?? '';
-  if (response.body === null) return;
-  if (!type.startsWith('text/event-stream')) {
-    if (!response.ok && response.status !== 400) return;
-    const text = await response.text();
-    if (text === '') return;
-    const message = JSON.parse(text) as unknown;
-    for (const each of Array.isArray(message) ? (message as Json[]) : [message as Json]) {
-      if (each['jsonrpc'] === '2.0') yield each;
-    }
-    return;
+/** Makes lines of the pieces of an input. */
+class Lines {
+  /** Takes a line; null where it is not UTF-8. */
+  readonly #onLine: (line: string | null) => void;
+  readonly #onTooLong: () => void;
+  #pieces: Buffer[] = [];
+  #length = 0;
+
+  constructor(onLine: (line: string | null) => void, onTooLong: () => void) {
+    this.#onLine = onLine;
+    this.#onTooLong = onTooLong;
   }
+
+  add(piece: Buffer): void {
+    let from = 0;
+    for (let to = piece.indexOf(NEW_LINE); to >= 0; to = piece.indexOf(NEW_LINE, from)) {
+      this.#append(piece.subarray(from, to));
+      this.end();
+      from = to + 1;
+    }
+    this.#append(piece.subarray(from));
+  }
+
+  /** The line is whole. */
+  end(): void {
+    if (this.#length <= MOST_BYTES) this.#onLine(textOf(Buffer.concat(this.#pieces)));
+    this.#pieces = [];
+    this.#length = 0;
+  }
+
+  /** Of a line that is too long, which is said once, nothing is kept. */
+  #append(piece: Buffer): void {
+    const wasTooLong = this.#length > MOST_BYTES;
+    this.#length += piece.length;
+    if (this.#length <= MOST_BYTES) this.#pieces.push(piece);
+    else if (!wasTooLong) {
+      this.#pieces = [];
+      this.#onTooLong();
+    }
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** Without a byte order mark; null where the bytes are not UTF-8. */
+function textOf(bytes: Uint8Array): string | null {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+function isEventStream({ body, headers }: Response): boolean {
+  return body !== null && (headers.get('content-type') ?? '').startsWith('text/event-stream');
+}
+
+/** The messages of a response in JSON; none where it is anything else. */
+function messagesOf(text: string): Json[] {
+  try {
+    const message = JSON.parse(text) as Json | Json[];
+    return [message].flat().filter((each) => each['jsonrpc'] === '2.0');
+  } catch {
+    return [];
+  }
+}
+
+/** The messages of the events of a response as they come. */
+async function* eventsOf({ body }: Response): AsyncGenerator<Json> {
   const decoder = new TextDecoder();
   let text = '';
-  for await (const piece of response.body as unknown as AsyncIterable<Uint8Array>) {
+  for await (const piece of body as unknown as AsyncIterable<Uint8Array>) {
     text += decoder.decode(piece, { stream: true });
     const events = text.split('\n\n');
     text = events.pop() as string;
@@ -207,9 +305,7 @@ async function* messagesOf(response: Response): AsyncGenerator<Json> {
 }
 
 /** Why a gateway has refused a message as a whole: its sentence, where it is one of ours. */
-async function refusalOf(response: Response): Promise<string> {
-  const { headers, status } = response;
-  const text = response.bodyUsed ? '' : await response.text();
+function refusalOf({ headers, status }: Response, text: string): string {
   let detail = '';
   try {
     const said = (JSON.parse(text) as { detail?: unknown }).detail;

@@ -1,12 +1,13 @@
 // The start file `bin/headrace.js`, and every command once as the process that users start.
 
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { site } from '../support/site.ts';
-import { startHosts } from '../support/system.ts';
+import { startHosts, within } from '../support/system.ts';
 import { BIN, runCli, startCli, startServe } from '../support/system-cli.ts';
 
 const run = promisify(execFile);
@@ -97,6 +98,18 @@ t.test('output that cannot be written is a failure, output that nobody reads any
     );
     t.match({ code: 0, ...ended }, { code, stderr });
   }
+});
+
+t.test('SIGTERM ends mcp though its client reads nothing', async (t) => {
+  const config = join(t.testdir({ 'headrace.yaml': 'search: {}\n' }), 'headrace.yaml');
+  const child = spawn(process.execPath, [BIN, 'mcp', '--config', config], { stdio: ['pipe', 'pipe', 'ignore'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  // Lists of tools for more than the pipe takes; the first shows that the command listens.
+  child.stdin.write('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'.repeat(2000));
+  await once(child.stdout, 'readable');
+  child.kill('SIGTERM');
+  t.same(await within('the end of the command', ended, 10_000), [0, null]);
 });
 
 t.test(
