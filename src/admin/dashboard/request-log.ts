@@ -12,6 +12,8 @@ const PAGE = 100;
 const MOST = 500;
 /** Rows that the view keeps; the oldest go first. */
 const KEPT = 2000;
+/** Answers in which as many rows have come as the view keeps. */
+const MOST_ANSWERS = KEPT / MOST;
 
 /** Filters of the log, as its address and `GET /requests/log` name them. */
 const FILTERS = ['q', 'model', 'account', 'crn', 'status', 'code', 'endpoint', 'tool', 'slowerThan'] as const;
@@ -66,18 +68,18 @@ export function useRequestLog(filters: string): RequestLogState {
   const latest = useRef(content);
   const shown = content.filters === filters ? content : empty(filters);
   latest.current = shown;
+  const update = (change: Partial<Content>): void => {
+    latest.current = { ...latest.current, ...change };
+    setContent(latest.current);
+  };
 
   useEffect(() => {
     const ended = new AbortController();
     let timer: number | undefined;
-    const update = (change: Partial<Content>): void => {
-      latest.current = { ...latest.current, ...change };
-      setContent(latest.current);
-    };
     const step = async (): Promise<void> => {
       clearTimeout(timer);
       try {
-        await readNew(filters, latest, update, ended.signal);
+        if (!document.hidden) update({ ...(await readNew(filters, latest, ended.signal)), error: null });
       } catch (error) {
         if (ended.signal.aborted) return;
         update({ error: problemText(error) });
@@ -93,16 +95,16 @@ export function useRequestLog(filters: string): RequestLogState {
   }, [filters, isPaused, turn]);
 
   const more = async (): Promise<void> => {
-    const { rows = [] } = latest.current;
-    const oldest = rows.at(-1);
+    const oldest = latest.current.rows?.at(-1);
     if (oldest === undefined) return;
     try {
-      const last = await read<LogDocument>(logPath(filters, { limit: String(PAGE), before: oldest.cursor }));
-      if (latest.current.filters !== filters) return;
-      const older = last.next !== null && rows.length < KEPT;
-      setContent({ ...latest.current, rows: [...(latest.current.rows ?? []), ...last.data], older, error: null });
+      const { data, next } = await read<LogDocument>(logPath(filters, { limit: String(PAGE), before: oldest.cursor }));
+      const { rows = [] } = latest.current;
+      // Other filters, or rows that have come by another click.
+      if (rows.at(-1) !== oldest) return;
+      update({ rows: [...rows, ...data], older: next !== null && rows.length < KEPT, error: null });
     } catch (error) {
-      setContent({ ...latest.current, error: problemText(error) });
+      if (latest.current.filters === filters) update({ error: problemText(error) });
     }
   };
   return {
@@ -114,31 +116,28 @@ export function useRequestLog(filters: string): RequestLogState {
   };
 }
 
+/** The rows that have ended since the newest one; the newest alone where there are none, or where more have ended than the view keeps. */
 async function readNew(
   filters: string,
   latest: { readonly current: Content },
-  update: (change: Partial<Content>) => void,
   signal: AbortSignal,
-): Promise<void> {
-  if (document.hidden) return;
-  const { rows } = latest.current;
-  const newest = rows?.[0];
-  if (rows === undefined || newest === undefined) {
-    const last = await read<LogDocument>(logPath(filters, { limit: String(PAGE) }), signal);
-    update({ rows: last.data, last, older: last.next !== null, error: null });
-    return;
+): Promise<Pick<Content, 'rows' | 'last' | 'older'>> {
+  const ask = (more: Readonly<Record<string, string>>): Promise<LogDocument> => read(logPath(filters, more), signal);
+  const fresh: LoggedRequest[] = [];
+  let newest = latest.current.rows?.[0];
+  for (let answers = 0; newest !== undefined && answers < MOST_ANSWERS; answers++) {
+    const last = await ask({ limit: String(MOST), after: newest.cursor });
+    fresh.unshift(...last.data.toReversed());
+    if (last.next === null) {
+      // What `more` has added meanwhile stays.
+      const { older, rows: before = [] } = latest.current;
+      const all = [...fresh, ...before];
+      return { rows: all.slice(0, KEPT), last, older: older && all.length < KEPT };
+    }
+    newest = fresh[0];
   }
-  const after = { limit: String(MOST), after: newest.cursor };
-  const last = await read<LogDocument>(logPath(filters, after), signal);
-  // What `more` has added meanwhile stays.
-  const before = latest.current.rows ?? [];
-  const all = [...last.data.toReversed(), ...before];
-  update({
-    rows: all.slice(0, KEPT),
-    last,
-    older: latest.current.older && all.length < KEPT,
-    error: null,
-  });
+  const last = await ask({ limit: String(newest === undefined ? PAGE : MOST) });
+  return { rows: last.data, last, older: last.next !== null };
 }
 
 function logPath(filters: string, more: Readonly<Record<string, string>>): string {

@@ -1,0 +1,129 @@
+// The dashboard in a real browser when answers come late, out of order or not at all, and when more happens than a page shows.
+
+import type { Page, Route } from 'playwright-core';
+import t, { type Test } from 'tap';
+import type { Overview } from '../../../src/admin/overview.ts';
+import { createGateway } from '../../../src/gateway/gateway.ts';
+import { openPage, startBrowser } from '../../support/browser.ts';
+import { settingsFor, until } from '../../support/system.ts';
+
+const TOKEN = 'sesame';
+
+startBrowser(t);
+
+const gateway = createGateway({
+  ...settingsFor([], { admin: '127.0.0.1:0', adminToken: TOKEN, store: 'sqlite::memory:' }),
+  models: { a: { servers: ['http://127.0.0.1:9'] } },
+});
+t.teardown(() => gateway.close());
+const { adminUrl } = await gateway.listen();
+
+type Answer = (route: Route, url: URL) => Promise<void> | void;
+
+/** Opens a view in a tab whose holder is signed in. `answers`: of paths that the test answers itself. */
+async function open(
+  t: Test,
+  path: string,
+  answers: Readonly<Record<string, Answer>> = {},
+  { expected = /^$/, token = TOKEN }: { readonly expected?: RegExp; readonly token?: string } = {},
+): Promise<Page> {
+  const page = await openPage(t, 'about:blank', {}, expected);
+  await page.clock.install();
+  await page.addInitScript(`sessionStorage.setItem('headrace-admin-token', ${JSON.stringify(token)})`);
+  for (const [name, answer] of Object.entries(answers)) {
+    await page.route(
+      (url) => url.pathname === name,
+      (route) => answer(route, new URL(route.request().url())),
+    );
+  }
+  await page.goto(`${adminUrl}/#${path}`);
+  return page;
+}
+
+const json = (route: Route, body: object): Promise<void> => route.fulfill({ json: body });
+
+/** Times in which polls read once. */
+async function pass(page: Page, ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += 500) await page.clock.runFor(500);
+}
+
+interface Row {
+  readonly cursor: string;
+}
+
+function rowOf(number: number): Row {
+  const nothing = { path: null, dialect: null, alias: null, tool: null, account: null, key: null, crn: null };
+  const unknown = { inputTokens: null, cachedTokens: null, outputTokens: null, tokensPerSecond: null, costUsd: null };
+  const row = { ...nothing, ...unknown, failures: [], affinity: null, code: null, attempts: 1, status: 200 };
+  const times = { dateMs: 1_700_000_000_000 + number, durationMs: 1, firstByteMs: 1 };
+  return { ...row, ...times, cursor: String(number), method: 'POST', endpoint: '/x', model: 'a' } as Row;
+}
+
+/** A request log whose rows are numbers; `count` is that of the newest. */
+class Log {
+  count: number;
+  readonly asked: string[] = [];
+  /** Holds answers to what asks for older rows. */
+  gate: Promise<void> | null = null;
+
+  constructor(count: number) {
+    this.count = count;
+  }
+
+  readonly answer: Answer = async (route, { searchParams }) => {
+    const limit = Number(searchParams.get('limit'));
+    const [after, before] = [searchParams.get('after'), searchParams.get('before')];
+    this.asked.push(searchParams.toString());
+    if (before !== null) await this.gate;
+    const from = after === null ? Number(before ?? this.count + 1) - 1 : Number(after) + 1;
+    const left = after === null ? from : this.count - from + 1;
+    const numbers = Array.from({ length: Math.min(left, limit) }, (_, i) => (after === null ? from - i : from + i));
+    const data = numbers.map((number) => ({ ...rowOf(number), requestId: `r${number}` }));
+    const next = left > limit ? (data.at(-1)?.cursor ?? null) : null;
+    const common = { dateMs: 0, size: 100_000, completeSinceMs: null, missingThreads: 0 };
+    await json(route, { ...common, data, next });
+  };
+}
+
+const idsOf = (page: Page): Promise<string[]> => page.locator('#log-requests tbody th a').allTextContents();
+
+async function caption(page: Page): Promise<string> {
+  return (await page.locator('#log-requests caption').textContent()) ?? '';
+}
+
+t.test('older rows of the log come once, however often they are asked for', async (t) => {
+  const log = new Log(1000);
+  const held = Promise.withResolvers<void>();
+  log.gate = held.promise;
+  const page = await open(t, '/requests', { '/requests/log': log.answer });
+  await page.getByRole('button', { name: 'More', exact: true }).dblclick();
+  held.resolve();
+  await page.getByRole('button', { name: 'Show 100 more' }).click();
+  await until('older rows', async () => (await idsOf(page)).length === 200);
+  await pass(page, 3000);
+  t.match(await caption(page), /^200 finished requests/);
+  t.equal(new Set(await idsOf(page)).size, 200);
+});
+
+t.test('the log keeps up with what ends, and is read anew where it cannot', async (t) => {
+  const log = new Log(10);
+  const page = await open(t, '/requests', { '/requests/log': log.answer });
+  await until('the log', async () => (await idsOf(page)).length === 10);
+  log.count += 1700;
+  await pass(page, 2500);
+  await until('the newest', async () => (await idsOf(page))[0] === 'r1710');
+  t.match(await caption(page), /^1,710 finished requests/, 'none is missing');
+  log.count += 50_000;
+  const before = log.asked.length;
+  await pass(page, 2500);
+  await until('the newest', async () => (await idsOf(page))[0] === 'r51710');
+  t.ok(log.asked.length - before < 12, `${log.asked.length - before} readings`);
+  const rows = Number(/^[\d,]+/.exec(await caption(page))?.[0].replaceAll(',', ''));
+  while (await page.getByRole('button', { name: /^Show \d+ more$/ }).isVisible())
+    await page.getByRole('button', { name: /^Show \d+ more$/ }).click();
+  t.same(
+    await idsOf(page),
+    Array.from({ length: rows }, (_, i) => `r${51_710 - i}`),
+    'without a gap',
+  );
+});
