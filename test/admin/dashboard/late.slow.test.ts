@@ -127,3 +127,24 @@ t.test('the log keeps up with what ends, and is read anew where it cannot', asyn
     'without a gap',
   );
 });
+
+t.test('a dialog stays open while its action is carried out, and shows the new key', async (t) => {
+  const held = Promise.withResolvers<void>();
+  const page = await open(t, '/keys', {
+    '/keys': async (route) => {
+      if (route.request().method() !== 'POST') return route.continue();
+      await held.promise;
+      return json(route, { id: 'key_1', key: 'hr_shown_once' });
+    },
+  });
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Account').fill('acme');
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').locator('button[type=submit]:disabled').waitFor();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  held.resolve();
+  await page.getByText('hr_shown_once').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+});

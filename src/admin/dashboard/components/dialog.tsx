@@ -54,7 +54,12 @@ export const SIGN_IN: Action = {
 
 export function ActionDialog(): VNode | null {
   const action = useStore(open);
-  return action === null ? null : <OpenDialog key={action.title} action={action} close={() => open.set(null)} />;
+  if (action === null) return null;
+  // Not another one that has been opened since.
+  const close = (): void => {
+    if (open.value === action) open.set(null);
+  };
+  return <OpenDialog key={action.title} action={action} close={close} />;
 }
 
 function givenOf(form: HTMLFormElement): Given {
@@ -125,9 +130,15 @@ function OpenDialog({ action, close }: { readonly action: Action; readonly close
       ref={box}
       aria-labelledby={`${id}-title`}
       aria-describedby={`${id}-text`}
+      // What an action resolves with, such as a new key, must be shown: the dialog stays until then. Browsers close it all the same when
+      // Escape is pressed twice.
       onCancel={(event) => {
         event.preventDefault();
-        close();
+        if (!isSending) close();
+      }}
+      onClose={() => {
+        if (isSending) box.current?.showModal();
+        else close();
       }}
     >
       <form
@@ -159,7 +170,7 @@ function OpenDialog({ action, close }: { readonly action: Action; readonly close
           {refusal}
         </p>
         <div class="choice">
-          <button type="button" onClick={close}>
+          <button type="button" disabled={isSending} onClick={close}>
             {result === null ? 'Cancel' : 'Close'}
           </button>
           {result === null && (
