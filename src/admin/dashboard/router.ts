@@ -29,20 +29,20 @@ export function navigate(path: string, query: Readonly<Record<string, string>> =
   location.hash = href(path, query);
 }
 
-/** Sets a parameter of the present address without a new entry in the history of the tab; empty removes it. */
-export function setQuery(name: string, value: string): void {
+/** Sets a parameter of the present address without a new entry in the history of the tab; `preset` is not written. */
+export function setQuery(name: string, value: string, preset = ''): void {
   const { path, query } = route.value;
   const next = new URLSearchParams(query);
-  if (value === '') next.delete(name);
+  if (value === preset) next.delete(name);
   else next.set(name, value);
   history.replaceState(null, '', href(path, Object.fromEntries(next)));
   route.set({ path, query: next });
 }
 
-/** A parameter of the address as the value of a field; '' or `preset` is not written. */
+/** A parameter of the address as the value of a field; `preset` is not written. */
 export function useParameter(name: string, preset = ''): readonly [value: string, set: (value: string) => void] {
   const { query } = useStore(route);
-  return [query.get(name) ?? preset, (value) => setQuery(name, value === preset ? '' : value)];
+  return [query.get(name) ?? preset, (value) => setQuery(name, value, preset)];
 }
 
 /** Parameters of a path by a pattern such as `/crns/:url`; null when it is another path. */

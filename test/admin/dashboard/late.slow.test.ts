@@ -148,3 +148,64 @@ t.test('a dialog stays open while its action is carried out, and shows the new k
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
 });
+
+t.test('what is typed while an image is read stays, and an image that cannot be read is named', async (t) => {
+  const page = await open(t, '/playground');
+  await page.evaluate(`
+    const read = FileReader.prototype.readAsDataURL;
+    FileReader.prototype.readAsDataURL = function (file) { window.release = () => read.call(this, file); };
+  `);
+  const message = page.getByRole('textbox', { name: 'Message' });
+  const image = { name: 'a.png', mimeType: 'image/png', buffer: Buffer.from('x') };
+  await message.fill('before');
+  await page.locator('input[type=file]').setInputFiles(image);
+  await message.fill('before and after');
+  await page.evaluate('window.release()');
+  await page.getByRole('button', { name: 'Remove a.png' }).waitFor();
+  t.equal(await message.inputValue(), 'before and after');
+  await page.evaluate(`
+    FileReader.prototype.readAsDataURL = function () { this.onerror(); };
+  `);
+  await page.locator('input[type=file]').setInputFiles({ ...image, name: 'b.png' });
+  await page.getByText('b.png could not be read').waitFor();
+  await page.getByRole('link', { name: 'Fetch', exact: true }).click();
+  await page.getByLabel('Address of the page').waitFor();
+  await page.goBack();
+  t.equal(await message.inputValue(), 'before and after', 'also while another view is shown');
+  await page.getByRole('button', { name: 'Remove a.png' }).waitFor();
+});
+
+const ACCOUNT = {
+  ...{ label: '', balance_usd: '1.00', held_usd: '0.00', credit_limit_usd: '0.00', expiring_usd: '0.00' },
+  ...{ low_balance_usd: null, organisation: null },
+};
+
+t.test('a field of a number can be emptied to write another one', async (t) => {
+  const page = await open(t, '/playground/search');
+  const count = page.getByLabel('Most results');
+  await count.focus();
+  await page.keyboard.press('End');
+  for (const key of ['Backspace', 'Backspace', '2', '5']) await page.keyboard.press(key);
+  t.equal(await count.inputValue(), '25');
+  await page.waitForURL(/[?&]count=25/);
+});
+
+t.test('a conversation that fills the storage of the tab leaves room for the form', async (t) => {
+  const page = await open(t, '/playground');
+  await page.getByRole('combobox', { name: 'Model' }).waitFor();
+  const image = { name: 'a.png', mimeType: 'image/png', buffer: Buffer.alloc(1_850_000) };
+  await page.locator('input[type=file]').setInputFiles(image);
+  await page.getByRole('button', { name: 'Remove a.png' }).waitFor();
+  await page.route(
+    (url) => url.pathname === '/playground/v1/chat/completions',
+    (route) => json(route, { choices: [{ message: { content: 'Seen.' }, finish_reason: 'stop' }] }),
+  );
+  await page.getByRole('button', { name: 'Send', exact: true }).click();
+  await page.getByText('Seen.').waitFor();
+  await page.getByLabel('System prompt').fill('x'.repeat(400_000));
+  t.equal(
+    await page.evaluate("JSON.parse(sessionStorage.getItem('headrace-playground')).system.length"),
+    400_000,
+    'the form is kept too',
+  );
+});

@@ -16,12 +16,7 @@ export function Choice({ label, name, options, preset, value }: ChoiceProps): VN
   return (
     <span class="choices" role="group" aria-label={label}>
       {options.map(([each, text]) => (
-        <button
-          key={each}
-          type="button"
-          aria-pressed={each === value}
-          onClick={() => setQuery(name, each === preset ? '' : each)}
-        >
+        <button key={each} type="button" aria-pressed={each === value} onClick={() => setQuery(name, each, preset)}>
           {text}
         </button>
       ))}

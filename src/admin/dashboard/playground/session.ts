@@ -1,8 +1,8 @@
 // What the playground keeps in this tab: the API key, what requests ask for, and the conversations. All of it lives in the session
 // storage of the tab; nothing is sent but in requests of the user.
 
-import { Store } from '../store.ts';
-import type { Turn } from './conversation.ts';
+import { Store, useStore } from '../store.ts';
+import type { AttachedImage, Turn } from './conversation.ts';
 import type { DialectName } from './dialects.ts';
 
 const API_KEY = 'headrace-api-key';
@@ -11,6 +11,9 @@ const CHATS = 'headrace-playground-chats';
 
 /** Conversations that are kept; the oldest is dropped first. */
 const MOST_CHATS = 20;
+
+/** Characters of conversations that are kept: browsers take 5 Mi in a tab, and keys and the form need some. */
+const MOST_CHARACTERS = 4 * 1024 * 1024;
 
 /** What the form asks for, as texts: an empty one is not sent. */
 export interface PlaygroundSettings {
@@ -64,6 +67,14 @@ export interface Chat {
   readonly entries: readonly Entry[];
 }
 
+/** A message that is being written. */
+export interface Draft {
+  readonly text: string;
+  readonly images: readonly AttachedImage[];
+}
+
+export const EMPTY_DRAFT: Draft = { text: '', images: [] };
+
 const DEFAULTS: PlaygroundSettings = {
   ...{ dialect: 'chat', model: '', system: '', maxTokens: '', temperature: '', topP: '' },
   ...{ stream: true, tools: '', extra: '' },
@@ -98,6 +109,19 @@ function restoredChats(): readonly Chat[] {
   return found.length === 0 ? [{ id: 1, entries: [] }] : found;
 }
 
+/** By conversation; kept while the page is. */
+const drafts: Store<ReadonlyMap<number, Draft>> = new Store<ReadonlyMap<number, Draft>>(new Map());
+
+export function useDraft(chat: number): Draft {
+  return useStore(drafts).get(chat) ?? EMPTY_DRAFT;
+}
+
+export function changeDraft(chat: number, change: Partial<Draft> | ((draft: Draft) => Partial<Draft>)): void {
+  const draft = drafts.value.get(chat) ?? EMPTY_DRAFT;
+  const changed = { ...draft, ...(typeof change === 'function' ? change(draft) : change) };
+  drafts.set(new Map(drafts.value).set(chat, changed));
+}
+
 export function setApiKey(key: string): void {
   apiKey.set(key);
   if (key === '') sessionStorage.removeItem(API_KEY);
@@ -130,18 +154,14 @@ export function removeChat(id: number): void {
   const rest = chats.value.filter((chat) => chat.id !== id);
   chats.set(rest.length === 0 ? [{ id: newId(), entries: [] }] : rest);
   if (shownChat.value === id) shownChat.set(chats.value[0]?.id ?? 0);
+  drafts.set(new Map([...drafts.value].filter(([chat]) => chat !== id)));
   keepChats();
 }
 
 /** Writes the conversations to the session storage, as many as it takes: images are large. */
 export function keepChats(): void {
-  for (let kept = chats.value.filter(({ entries }) => entries.length > 0); ; kept = kept.slice(0, -1)) {
-    try {
-      sessionStorage.setItem(CHATS, JSON.stringify(kept));
-      return;
-    } catch {
-      // The quota of the tab is used up.
-      if (kept.length === 0) return;
-    }
-  }
+  let left = MOST_CHARACTERS;
+  const texts = chats.value.filter(({ entries }) => entries.length > 0).map((chat) => JSON.stringify(chat));
+  const tooMany = texts.findIndex((text) => (left -= text.length + 1) < 0);
+  sessionStorage.setItem(CHATS, `[${texts.slice(0, tooMany < 0 ? texts.length : tooMany).join(',')}]`);
 }

@@ -22,8 +22,11 @@ import { DEFAULT_MAX_TOKENS, DIALECTS, type DialectName } from '../playground/di
 import { curlOf, readModels, running, send } from '../playground/run.ts';
 import {
   type Chat,
+  changeDraft,
   changeSettings,
   chats,
+  type Draft,
+  EMPTY_DRAFT,
   type Entry,
   type Exchange,
   keepChats,
@@ -33,6 +36,7 @@ import {
   setEntries,
   settings,
   shownChat,
+  useDraft,
 } from '../playground/session.ts';
 import { CurlCommand, KeyField, publicBase, RequestLink, Tabs, useTarget } from '../playground/shared.tsx';
 import { href } from '../router.ts';
@@ -256,7 +260,7 @@ function Conversation({ chat }: { readonly chat: Chat }): VNode {
   const { entries } = chat;
   const run = useStore(running);
   const [problem, setProblem] = useState<string | null>(null);
-  const [draft, setDraft] = useState<{ readonly text: string; readonly images: readonly AttachedImage[] }>(EMPTY_DRAFT);
+  const draft = useDraft(chat.id);
   const message = useRef<HTMLTextAreaElement>(null);
   const isRunning = run !== null;
   const last = entries.at(-1);
@@ -271,7 +275,7 @@ function Conversation({ chat }: { readonly chat: Chat }): VNode {
   const edit = (index: number): void => {
     const turn = entries[index]?.turn;
     if (turn?.role !== 'user') return;
-    setDraft({ text: turn.text, images: turn.images });
+    changeDraft(chat.id, { text: turn.text, images: turn.images });
     setEntries(chat.id, entries.slice(0, index));
     keepChats();
     message.current?.focus();
@@ -323,18 +327,16 @@ function Conversation({ chat }: { readonly chat: Chat }): VNode {
       <Composer
         inputRef={message}
         draft={draft}
-        setDraft={setDraft}
+        change={(change) => changeDraft(chat.id, change)}
         stop={run?.stop ?? null}
         isElsewhere={run !== null && run.chat !== chat.id}
         onSend={() => {
-          if (ask(entries, { role: 'user', ...draft })) setDraft(EMPTY_DRAFT);
+          if (ask(entries, { role: 'user', ...draft })) changeDraft(chat.id, EMPTY_DRAFT);
         }}
       />
     </>
   );
 }
-
-const EMPTY_DRAFT = { text: '', images: [] } as const;
 
 /** Reads out how an answer has ended. */
 function useEndWords(last: Entry | undefined, isRunning: boolean): void {
@@ -568,15 +570,10 @@ function ExchangeFacts({ answer, exchange }: { readonly answer: Answer; readonly
   );
 }
 
-interface Draft {
-  readonly text: string;
-  readonly images: readonly AttachedImage[];
-}
-
 interface ComposerProps {
   readonly inputRef: { current: HTMLTextAreaElement | null };
   readonly draft: Draft;
-  readonly setDraft: (draft: Draft) => void;
+  readonly change: (change: Partial<Draft> | ((draft: Draft) => Partial<Draft>)) => void;
   /** Stops the request that runs; null: none does. */
   readonly stop: (() => void) | null;
   /** The request that runs belongs to another conversation. */
@@ -584,7 +581,7 @@ interface ComposerProps {
   readonly onSend: () => void;
 }
 
-function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: ComposerProps): VNode {
+function Composer({ change, draft, inputRef, isElsewhere, onSend, stop }: ComposerProps): VNode {
   const [problem, setProblem] = useState<string | null>(null);
   const file = useRef<HTMLInputElement>(null);
   const { images, text } = draft;
@@ -593,13 +590,17 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
     const large = files.find(({ size }) => size > MOST_IMAGE_BYTES);
     setProblem(large === undefined ? null : `${large.name} is larger than 20 MiB`);
     if (large !== undefined) return;
-    const added = await Promise.all(files.map(async (each) => ({ name: each.name, url: await dataUrl(each) })));
-    setDraft({ text, images: [...images, ...added] });
+    try {
+      const added = await Promise.all(files.map(async (each) => ({ name: each.name, url: await dataUrl(each) })));
+      change((now) => ({ images: [...now.images, ...added] }));
+    } catch (error) {
+      setProblem((error as Error).message);
+    }
   };
   const addAddress = (address: string): boolean => {
     const isUrl = /^https?:\/\//i.test(address);
     setProblem(isUrl ? null : 'The address of an image begins with http:// or https://');
-    if (isUrl) setDraft({ text, images: [...images, { name: address, url: address }] });
+    if (isUrl) change({ images: [...images, { name: address, url: address }] });
     return isUrl;
   };
   const keyDown = (event: TargetedKeyboardEvent<HTMLTextAreaElement>): void => {
@@ -623,7 +624,7 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
           rows={3}
           placeholder="Message. Enter sends, Shift and Enter begin a new line."
           value={text}
-          onInput={(event) => setDraft({ text: event.currentTarget.value, images })}
+          onInput={(event) => change({ text: event.currentTarget.value })}
           onKeyDown={keyDown}
           onPaste={(event) => {
             const files = [...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith('image/'));
@@ -634,7 +635,7 @@ function Composer({ draft, inputRef, isElsewhere, onSend, setDraft, stop }: Comp
       {images.length > 0 && (
         <AttachedImages
           images={images}
-          remove={(index) => setDraft({ text, images: images.filter((_, at) => at !== index) })}
+          remove={(index) => change({ images: images.filter((_, at) => at !== index) })}
         />
       )}
       {problem !== null && (
@@ -727,7 +728,7 @@ function dataUrl(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result as string);
-    reader.onerror = () => reject(reader.error ?? new Error('the file could not be read'));
+    reader.onerror = () => reject(new Error(`${file.name} could not be read`));
     reader.readAsDataURL(file);
   });
 }
