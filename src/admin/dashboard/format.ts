@@ -57,9 +57,9 @@ function trim(value: number): string {
 /** US dollars: cents, and more digits where the amount is small. */
 export const usdText = orNone((usd) => {
   if (usd === 0) return '$0';
-  return usd >= 1
-    ? `$${usd.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`
-    : `$${trim(usd)}`;
+  const size = Math.abs(usd);
+  const digits = size >= 1 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 };
+  return `${usd < 0 ? '-' : ''}$${size.toLocaleString('en', digits)}`;
 });
 
 /** Exact decimal text of the ledger, cut to four digits behind the point. */

@@ -180,6 +180,63 @@ const ACCOUNT = {
   ...{ low_balance_usd: null, organisation: null },
 };
 
+t.test('a further page that could not be read is no problem any more when the list was read again', async (t) => {
+  const page = await open(
+    t,
+    '/accounts',
+    {
+      '/accounts': (route, { searchParams }) => {
+        if (searchParams.has('cursor')) return route.fulfill({ status: 503, json: { detail: 'the store is away' } });
+        return json(route, { data: [{ ...ACCOUNT, id: 'acme' }], next: 'acme' });
+      },
+    },
+    { expected: /status of 503/ },
+  );
+  await page.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByText('503: the store is away').waitFor();
+  await page.getByRole('button', { name: 'Refresh' }).click();
+  await page.getByText('503: the store is away').waitFor({ state: 'detached' });
+});
+
+t.test('spending that could not be read is said', async (t) => {
+  const page = await open(
+    t,
+    '/accounts',
+    {
+      '/accounts': (route) => json(route, { data: [{ ...ACCOUNT, id: 'acme' }], next: null }),
+      '/usage': (route) => route.fulfill({ status: 503, json: { detail: 'the store is away' } }),
+    },
+    { expected: /status of 503/ },
+  );
+  await page.getByText('503: the store is away').first().waitFor();
+});
+
+t.test('a balance below zero is drawn and written', async (t) => {
+  const date = new Date(Date.now() - 3_600_000).toISOString();
+  const movement = { id: 'm1', seq: '1', date, kind: 'charge', amount_usd: '-3.00', memo: '', usage: null };
+  const page = await open(t, '/accounts/acme', {
+    '/accounts/acme': (route) => json(route, { ...ACCOUNT, id: 'acme', balance_usd: '-2.50' }),
+    '/accounts/acme/history': (route) => json(route, { data: [movement], next: null }),
+    '/accounts/acme/grants': (route) => json(route, { data: [], next: null }),
+  });
+  const plot = page.getByRole('application', { name: /^Balance/ });
+  await plot.waitFor();
+  t.match(await plot.getAttribute('aria-label'), /now -\$2\.50, from -\$2\.50 to \$0\.5/);
+  const axis = `(() => {
+    const canvas = document.querySelector('[aria-label^="Balance"] canvas');
+    const { data, width, height } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    // The end of the line is in the lower half: pixels of its colour that are not grey.
+    let lowest = 0;
+    for (let y = 0; y < height * 0.8; y++)
+      for (let x = width >> 1; x < width; x++) {
+        const at = (y * width + x) * 4;
+        if (data[at + 3] > 200 && Math.abs(data[at] - data[at + 2]) > 60) lowest = y;
+      }
+    return lowest / height;
+  })()`;
+  t.ok(Number(await page.evaluate(axis)) > 0.4, 'the line goes down below the axis');
+});
+
 t.test('a field of a number can be emptied to write another one', async (t) => {
   const page = await open(t, '/playground/search');
   const count = page.getByLabel('Most results');

@@ -86,7 +86,7 @@ export function usePages<Row>(path: string, query: Query = {}): PagedList<Row> {
     readonly rows: readonly Row[];
     readonly next: string | null;
   }>();
-  const [problem, setProblem] = useState<string | null>(null);
+  const [failed, setFailed] = useState<{ readonly of: Page<Row>; readonly problem: string }>();
   const latest = useRef(first.data);
   latest.current = first.data;
   if (first.data === null) return { data: null, problem: first.problem, onMore: undefined };
@@ -98,11 +98,12 @@ export function usePages<Row>(path: string, query: Query = {}): PagedList<Row> {
       (page) => {
         // The list may have been read again meanwhile.
         if (latest.current === begun) setMore({ of: begun, rows: [...rows, ...page.data], next: page.next });
-        setProblem(null);
+        setFailed(undefined);
       },
-      (error: unknown) => setProblem(problemText(error)),
+      (error: unknown) => setFailed({ of: begun, problem: problemText(error) }),
     );
   };
+  const problem = failed?.of === begun ? failed.problem : null;
   return { data: rows, problem, onMore: next === null ? undefined : onMore };
 }
 

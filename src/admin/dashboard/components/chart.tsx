@@ -31,7 +31,7 @@ export interface ChartProps {
   readonly toMs?: number;
   readonly lines: readonly Line[];
   readonly print: (value: number | null | undefined) => string;
-  /** Top of the axis; default: a little above the highest value. */
+  /** Top of the axis; default: a little above the highest value. Its bottom is zero, or below the lowest value. */
   readonly top?: number;
   /** Values are bytes: the axis has powers of two. */
   readonly isBytes?: boolean;
@@ -163,7 +163,7 @@ function plotOptions(
     },
     scales: {
       x: { time: true, range: () => rangeOf(latest.current, group.current?.zoom ?? null) },
-      y: { range: (_plot, _low, high) => [0, topOf(latest.current, high)] },
+      y: { range: (_plot, low, high) => rangeOfValues(latest.current, low, high) },
     },
     axes: [
       {
@@ -362,9 +362,11 @@ function rangeOf({ datesMs, fromMs, toMs }: ChartProps, zoom: Zoom | null): [num
   return [first / 1000, Math.max(last, first + 1000) / 1000];
 }
 
-function topOf({ top }: ChartProps, high: number | null): number {
-  if (top !== undefined) return top;
-  return high === null || high <= 0 ? 1 : high * 1.08;
+/** From zero to a little above the highest value, and from below the lowest one where that is less than zero. */
+function rangeOfValues({ top }: ChartProps, low: number | null, high: number | null): [number, number] {
+  const bottom = Math.min(low ?? 0, 0) * 1.08;
+  const above = Math.max(high ?? 0, 0) * 1.08;
+  return [bottom, top ?? (above === 0 && bottom === 0 ? 1 : above)];
 }
 
 /** What a chart shows, in words: the last, least and most value of each line. */

@@ -10,7 +10,9 @@ import {
   orDash,
   type PagedList,
   picoOf,
+  readAgain,
   readAll,
+  type Reading,
   type Spending,
   SPENDING_DAYS,
   spendingOf,
@@ -20,6 +22,7 @@ import {
 } from '../accounts/ledger.ts';
 import { AccountLink, actionColumn, Actions, LimitShare, ListTable, RefreshButton } from '../accounts/parts.tsx';
 import { Page, Section } from '../components/page.tsx';
+import { Problem } from '../components/states.tsx';
 import { Sparkline } from '../components/sparkline.tsx';
 import { type Column, figure } from '../components/table.tsx';
 import { countText, latencyText } from '../format.ts';
@@ -30,7 +33,7 @@ export function AccountsView(): VNode {
   const accounts = usePages<AccountView>('/accounts');
   const budgets = usePages<BudgetView>('/budgets');
   const requests = usePages<RequestView>('/requests');
-  const spending = useSpending(accounts.data ?? []);
+  const { data: spending, problem } = useSpending(accounts.data ?? []);
   const id = useRef<HTMLInputElement>(null);
   return (
     <Page
@@ -56,12 +59,13 @@ export function AccountsView(): VNode {
         </>
       }
     >
+      {problem !== null && <Problem text={`Spending could not be read: ${problem}`} retry={readAgain} />}
       <ListTable
         list={accounts}
         what="accounts"
         id="accounts"
         caption="Accounts"
-        columns={accountColumns(spending)}
+        columns={accountColumns(spending ?? new Map())}
         keyOf={(account) => account.id}
         filterText={(account) => `${account.id} ${account.label} ${account.organisation ?? ''}`}
       />
@@ -98,16 +102,15 @@ export function RecordTable({ id, list }: { readonly id: string; readonly list: 
 }
 
 /** Spending of the accounts that are shown. */
-function useSpending(accounts: readonly AccountView[]): ReadonlyMap<string, Spending> {
+function useSpending(accounts: readonly AccountView[]): Reading<ReadonlyMap<string, Spending>> {
   const ids = accounts.map(({ id }) => id);
-  const { data } = useReading(JSON.stringify(ids), async (signal) => {
+  return useReading(JSON.stringify(ids), async (signal) => {
     const [from = ''] = lastDays(SPENDING_DAYS);
     const rows = await Promise.all(
       ids.map((account) => readAll<UsageView>('/usage', { account, by: 'day', from }, signal)),
     );
     return new Map(ids.map((id, index) => [id, spendingOf(rows[index] ?? [])]));
   });
-  return data ?? new Map();
 }
 
 function accountColumns(spending: ReadonlyMap<string, Spending>): readonly Column<AccountView>[] {
