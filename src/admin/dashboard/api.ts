@@ -143,11 +143,20 @@ export function signOut(): void {
   location.reload();
 }
 
-/** Finds out who holds the token of the tab. */
+/** How long after a gateway has not said who holds the token it is asked again. */
+const RESTORE_MS = 2000;
+
+/** Finds out who holds the token of the tab. A gateway that does not answer is asked again: it may be starting. */
 export async function restoreIdentity(): Promise<void> {
   const token = tokenOf();
   if (token === null) return;
-  await signIn(token).catch(() => identity.set(identity.value ?? null));
+  try {
+    const holder = await request<Identity>('GET', '/whoami', { token });
+    if (token === tokenOf()) identity.set(holder);
+  } catch {
+    // Else the token was refused, or the user has signed in.
+    if (identity.value === undefined) setTimeout(() => void restoreIdentity(), RESTORE_MS);
+  }
 }
 
 /** A document that is read again and again. */

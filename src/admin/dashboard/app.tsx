@@ -302,12 +302,14 @@ function useStandingWords(overview: Overview | undefined): void {
   const known = useRef(new Map<string, string>());
   useEffect(() => {
     const changed: string[] = [];
+    const next = new Map<string, string>();
     for (const { models, url } of overview?.crns ?? []) {
       const words = [...new Set(models.map(({ standing }) => standing))].join(' and ');
       const before = known.current.get(url);
       if (before !== undefined && before !== words) changed.push(`${url} is ${words}`);
-      known.current.set(url, words);
+      next.set(url, words);
     }
+    known.current = next;
     if (changed.length > 0) speak(changed.slice(0, 3).join('; '));
   }, [overview]);
 }

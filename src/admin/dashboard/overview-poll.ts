@@ -30,6 +30,7 @@ function compute(before: Overview, after: Overview): Rates {
   if (known !== undefined) return known;
   const rates = ratesBetween(before, after);
   ratesOf.set(after, rates);
+  for (const url of attempts.keys()) if (rates.crns[url] === undefined) attempts.delete(url);
   for (const { url } of after.crns) {
     const values = attempts.get(url) ?? [];
     values.push(rates.crns[url] ?? 0);

@@ -30,12 +30,12 @@ export class Store<T> {
 /** The value of a store, in a component. */
 export function useStore<T>(store: Store<T>): T {
   const [, render] = useState(0);
+  const { value: seen } = store;
   useEffect(() => {
-    const seen = store.value;
     const off = store.subscribe(() => render((count) => count + 1));
     // It may have changed between the rendering and now.
     if (!Object.is(seen, store.value)) render((count) => count + 1);
     return off;
   }, [store]);
-  return store.value;
+  return seen;
 }

@@ -247,6 +247,16 @@ t.test('a field of a number can be emptied to write another one', async (t) => {
   await page.waitForURL(/[?&]count=25/);
 });
 
+t.test('the fields of a filter are those of the address, also of one that is gone back to', async (t) => {
+  const page = await open(t, '/acts');
+  await page.getByLabel('actor').fill('vera');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/actor=vera/);
+  await page.goBack();
+  await page.waitForURL(/#\/acts$/);
+  await until('the empty field', async () => (await page.getByLabel('actor').inputValue()) === '');
+});
+
 t.test('a conversation that fills the storage of the tab leaves room for the form', async (t) => {
   const page = await open(t, '/playground');
   await page.getByRole('combobox', { name: 'Model' }).waitFor();
@@ -265,4 +275,59 @@ t.test('a conversation that fills the storage of the tab leaves room for the for
     400_000,
     'the form is kept too',
   );
+});
+
+t.test('a gateway that does not answer while a tab opens does not sign its holder out', async (t) => {
+  let asked = 0;
+  const page = await open(
+    t,
+    '/keys',
+    {
+      '/whoami': (route) =>
+        ++asked < 3 ? route.fulfill({ status: 503, json: { detail: 'later' } }) : route.continue(),
+    },
+    { expected: /status of 503/ },
+  );
+  await until('asked', () => asked > 0);
+  await until('signed in', async () => {
+    await pass(page, 1000);
+    return page.getByRole('button', { name: /^Sign out/ }).isVisible();
+  });
+});
+
+t.test('a CRN that comes back begins its line anew', async (t) => {
+  let isThere = true;
+  let read = 0;
+  const page = await open(t, '/crns', {
+    '/overview': async (route) => {
+      const answer = (await (await route.fetch()).json()) as Overview;
+      read++;
+      const crns = isThere ? answer.crns.map((crn) => ({ ...crn, attempts: read * 5 })) : [];
+      return json(route, { ...answer, dateMs: answer.dateMs + read * 1000, uptimeMs: read * 1000, crns });
+    },
+  });
+  const points = async (): Promise<number> => {
+    const text = (await page.locator('#crns .spark polyline').getAttribute('points')) ?? '';
+    return text === '' ? 0 : text.split(' ').length;
+  };
+  const reads = async (count: number): Promise<void> => {
+    const to = read + count;
+    await until('readings', async () => {
+      await page.clock.runFor(1000);
+      return read >= to;
+    });
+  };
+  await page.locator('#crns tbody tr').waitFor();
+  await until('a line', async () => {
+    await reads(1);
+    return (await points()) >= 12;
+  });
+  isThere = false;
+  await reads(2);
+  await page.getByText('No CRNs are configured.').waitFor();
+  isThere = true;
+  await reads(1);
+  await page.locator('#crns tbody tr').waitFor();
+  const left = await points();
+  t.ok(left < 8, `${left} points`);
 });

@@ -49,7 +49,14 @@ export function ActsView(): VNode {
       >
         {FILTERS.map((name) => (
           <label key={name}>
-            {name} <input name={name} defaultValue={query.get(name) ?? ''} autocomplete="off" spellcheck={false} />
+            {name}{' '}
+            <input
+              key={query.get(name) ?? ''}
+              name={name}
+              defaultValue={query.get(name) ?? ''}
+              autocomplete="off"
+              spellcheck={false}
+            />
           </label>
         ))}
         <button type="submit">Filter</button>
