@@ -22,6 +22,8 @@ import { recordAct } from './recorded-service.ts';
 const FRESH_MS = 900;
 /** The same for the sum of a day, which the database computes. */
 const SPENT_FRESH_MS = 10_000;
+/** How long a document waits for the first one of a day. */
+const SPENT_WAIT_MS = 500;
 
 const MAX_ACTION_BYTES = 4096;
 
@@ -36,7 +38,7 @@ export interface OverviewRoutesOptions {
   readonly tokens: AdminTokens;
   /** Where acts are recorded; null without a ledger that is open: they are in the log alone then. */
   readonly acts: () => Ledger['adminActs'] | null;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
   /** When the process began, by the clock. */
@@ -91,12 +93,14 @@ export class OverviewRoutes {
   readonly #options: OverviewRoutesOptions;
   readonly #files = new DashboardFiles();
   readonly #overview: Fresh<Overview>;
-  readonly #spent: Fresh<string | null>;
+  /** The sum of a day as it was read last. */
+  #spent: { readonly day: string; readonly usd: string | null; readonly readMs: number } | null = null;
+  /** Resolves when the sum that is being read is known; null: none is. */
+  #spentReading: Promise<void> | null = null;
 
   constructor(options: OverviewRoutesOptions) {
     this.#options = options;
     this.#overview = new Fresh(FRESH_MS, () => this.#build());
-    this.#spent = new Fresh(SPENT_FRESH_MS, () => this.#spentToday());
   }
 
   /** The document is made anew for the next reader: settings have changed. */
@@ -137,7 +141,7 @@ export class OverviewRoutes {
 
   async #build(): Promise<Overview> {
     const { clock, epochMs, history, startedMs, parts, publicUrl, reload, version } = this.#options;
-    const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spent.get(clock.now())]);
+    const [gathered, spentTodayUsd] = await Promise.all([parts(), this.#spentToday()]);
     history.take(gathered.totals);
     return buildOverview(gathered, {
       dateMs: epochMs(),
@@ -151,14 +155,36 @@ export class OverviewRoutes {
     });
   }
 
+  /** As far as it is known: a store that does not answer must not hold the document up. */
   async #spentToday(): Promise<string | null> {
-    const { epochMs, spentOn, log } = this.#options;
+    const { clock, epochMs } = this.#options;
+    const day = dayOf(epochMs());
+    const known = this.#spent?.day === day ? this.#spent : null;
+    if (known === null || clock.now() - known.readMs >= SPENT_FRESH_MS) {
+      this.#spentReading ??= this.#readSpent(day).finally(() => {
+        this.#spentReading = null;
+      });
+    }
+    if (known !== null) return known.usd;
+    await new Promise<void>((resolve) => {
+      const timer = clock.setTimeout(resolve, SPENT_WAIT_MS);
+      void this.#spentReading?.then(() => {
+        clock.clearTimeout(timer);
+        resolve();
+      });
+    });
+    return this.#spent?.day === day ? this.#spent.usd : null;
+  }
+
+  async #readSpent(day: string): Promise<void> {
+    const { clock, log, spentOn } = this.#options;
+    let usd: string | null = null;
     try {
-      return await spentOn(dayOf(epochMs()));
+      usd = await spentOn(day);
     } catch (error) {
       log.warn({ err: error }, 'the sum of today could not be read from the ledger');
-      return null;
     }
+    this.#spent = { day, usd, readMs: clock.now() };
   }
 
   async #act(req: IncomingMessage, res: ServerResponse, path: string, identity: AdminIdentity): Promise<void> {

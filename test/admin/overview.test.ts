@@ -1,6 +1,7 @@
 // What one document costs: with thousands of models and servers, not more than a few readings of each number.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { setImmediate as turn } from 'node:timers/promises';
 import t from 'tap';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { OverviewRoutes, type OverviewRoutesOptions } from '../../src/admin/overview-routes.ts';
@@ -76,28 +77,39 @@ t.test('a number is read a few times, however many models and servers there are'
   t.ok(reads.count < 10 * numbers, `${reads.count} readings of ${numbers} numbers`);
 });
 
+/** Routes of a gateway without any traffic. */
+function routesOf(
+  clock: ReturnType<typeof createManualClock>,
+  more: Partial<OverviewRoutesOptions>,
+  stage: () => string = () => 'ready',
+): { readonly read: () => Promise<Record<string, unknown>> } {
+  const parts = {
+    ...{ crns: [], caches: [], planes: [], ejectedUntilMs: new Map(), kvEvents: new Map(), engines: [], pages: [] },
+    ...{ accounts: [], responses: [], cluster: null, discovery: [] },
+  };
+  const routes = new OverviewRoutes({
+    ...{ version: '1', tokens: { any: false }, clock, startedMs: 1000, publicUrl: () => null },
+    ...{ epochMs: () => Date.UTC(2026, 10, 22), parts: async () => ({ ...parts, stage: stage() }) },
+    ...{ history: { take: () => {}, recent: () => NO_FIGURES }, spentOn: async () => null, reload: null },
+    ...more,
+  } as unknown as OverviewRoutesOptions);
+  const read = (): Promise<Record<string, unknown>> =>
+    new Promise((resolve) => {
+      const res = {
+        writeHead: () => res,
+        end: (body: string) => resolve(JSON.parse(body) as Record<string, unknown>),
+      } as unknown as ServerResponse;
+      routes.answer({ method: 'GET', headers: {} } as IncomingMessage, res, '/overview');
+    });
+  return { read };
+}
+
 t.test(
   'a wall clock that is set back neither keeps an old document nor shortens the time since the start',
   async (t) => {
     const clock = createManualClock(5000);
     let [dateMs, stage] = [Date.UTC(2026, 10, 22), 'starting'];
-    const parts = {
-      ...{ crns: [], caches: [], planes: [], ejectedUntilMs: new Map(), kvEvents: new Map(), engines: [], pages: [] },
-      ...{ accounts: null, responses: [], cluster: null, discovery: [] },
-    };
-    const routes = new OverviewRoutes({
-      ...{ version: '1', tokens: { any: false }, clock, epochMs: () => dateMs, startedMs: 1000, publicUrl: () => null },
-      parts: async () => ({ ...parts, stage }),
-      ...{ history: { take: () => {}, recent: () => NO_FIGURES }, spentOn: async () => null, reload: null },
-    } as unknown as OverviewRoutesOptions);
-    const read = (): Promise<Record<string, unknown>> =>
-      new Promise((resolve) => {
-        const res = {
-          writeHead: () => res,
-          end: (body: string) => resolve(JSON.parse(body) as Record<string, unknown>),
-        } as unknown as ServerResponse;
-        routes.answer({ method: 'GET', headers: {} } as IncomingMessage, res, '/overview');
-      });
+    const { read } = routesOf(clock, { epochMs: () => dateMs }, () => stage);
     t.match(await read(), { dateMs, uptimeMs: 4000, stage: 'starting' });
     dateMs -= 3_600_000;
     stage = 'ready';
@@ -105,3 +117,33 @@ t.test(
     t.match(await read(), { dateMs, uptimeMs: 6000, stage: 'ready' });
   },
 );
+
+t.test('a ledger that does not answer holds no document up, and is asked once', async (t) => {
+  const clock = createManualClock(5000);
+  const asked: PromiseWithResolvers<string | null>[] = [];
+  const { read } = routesOf(clock, {
+    spentOn: () => {
+      const answer = Promise.withResolvers<string | null>();
+      asked.push(answer);
+      return answer.promise;
+    },
+  });
+  const first = read();
+  await turn();
+  clock.advance(1000);
+  t.match(await first, { ledger: { spentTodayUsd: null } });
+  for (let i = 0; i < 20; i++) {
+    const next = read();
+    await turn();
+    clock.advance(1000);
+    t.match(await next, { ledger: { spentTodayUsd: null } });
+  }
+  t.equal(asked.length, 1);
+  asked[0]?.resolve('1.5');
+  await turn();
+  clock.advance(1000);
+  t.match(await read(), { ledger: { spentTodayUsd: '1.5' } });
+  clock.advance(10_000);
+  t.match(await read(), { ledger: { spentTodayUsd: '1.5' } }, 'that of before while it is asked again');
+  t.equal(asked.length, 2);
+});
