@@ -2,6 +2,7 @@
 // here are keys, origins, sizes and what ends a call. A call is a request of the gateway's own to the endpoint, so that limits, prices
 // and places are the same; `/mcp` itself costs nothing and takes no place.
 
+import { isUtf8 } from 'node:buffer';
 import { packageVersion } from '../config/env.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
@@ -51,15 +52,15 @@ export const mcp: Endpoint = (exchange, deps) => {
         throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON nested deeper than ${jsonDepth} levels` });
       if (hasMoreValues(body, TOOL_BODY_VALUES))
         throw new HeadraceError('HR_REQUEST_MALFORMED', { subject: `JSON of more than ${TOOL_BODY_VALUES} values` });
-      serve(exchange, deps, body.toString());
+      serve(exchange, deps, body);
     } catch (thrown) {
       refuse(exchange, deps, thrown);
     }
   }, TOOL_BODY_BYTES);
 };
 
-function serve(exchange: Exchange, deps: ApiDeps, text: string): void {
-  const message = parse(text);
+function serve(exchange: Exchange, deps: ApiDeps, body: Buffer): void {
+  const message = parse(body);
   if (message === undefined) {
     respondJson(exchange, 400, PARSE_ERROR);
     return;
@@ -107,9 +108,10 @@ function ignore(): void {
 const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse error: Invalid JSON' }, id: null };
 
 /** The JSON of a body; undefined where it is none. */
-function parse(text: string): unknown {
+function parse(body: Buffer): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    // JSON that is exchanged is UTF-8 (RFC 8259, section 8.1).
+    return isUtf8(body) ? (JSON.parse(body.toString()) as unknown) : undefined;
   } catch {
     return undefined;
   }

@@ -306,8 +306,11 @@ t.test('there is no stream to open, no session to end, and nothing where it is o
 
 t.test('bodies that are no message, too large, too deep or too many are refused', async (t) => {
   const gateway = open(t);
+  const ping = { jsonrpc: '2.0', id: 'Käthe', method: 'ping' };
   const cases: [unknown, number][] = [
     ['{', 400],
+    [Buffer.from(JSON.stringify(ping), 'latin1'), 400],
+    [Buffer.from(JSON.stringify(ping)), 200],
     [[], 400],
     [null, 400],
     ['x'.repeat(1024 * 1024 + 1), 413],
@@ -319,7 +322,7 @@ t.test('bodies that are no message, too large, too deep or too many are refused'
       method: 'POST',
       path: '/mcp',
       headers: { ...HEADERS, 'content-type': 'application/json' },
-      body: typeof body === 'string' ? body : JSON.stringify(body),
+      body: typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body),
     });
     t.equal(response.status, status, JSON.stringify(body).slice(0, 40));
   }
