@@ -7,7 +7,6 @@ import {
   compactText,
   countText,
   latencyText,
-  ledgerText,
   plural,
   rateText,
   shareText,
@@ -35,7 +34,6 @@ t.test('figures have the digits that matter', async (t) => {
   t.same([0, 0.25, 999, 1500, 12_345, 2_500_000].map(compactText), ['0', '0.25', '999', '1,500', '12.3k', '2.5M']);
   t.same([0, 0.00123, 1.5, 1234.5].map(usdText), ['$0', '$0.00123', '$1.50', '$1,234.50']);
   t.same([-2.5, -0.125, 5e-7].map(usdText), ['-$2.50', '-$0.125', '$0.0000005']);
-  t.equal(ledgerText('12.345678'), '$12.3456');
   t.equal(countText(1234567), '1,234,567');
 });
 

@@ -62,11 +62,6 @@ export const usdText = orNone((usd) => {
   return `${usd < 0 ? '-' : ''}$${size.toLocaleString('en', digits)}`;
 });
 
-/** Exact decimal text of the ledger, cut to four digits behind the point. */
-export function ledgerText(usd: string): string {
-  return `$${usd.replace(/(\.\d{4})\d+$/, '$1')}`;
-}
-
 /** Time of day in the time zone of the browser. */
 export function clockText(dateMs: number): string {
   return new Date(dateMs).toLocaleTimeString('en-GB');
@@ -75,6 +70,17 @@ export function clockText(dateMs: number): string {
 /** Date and time in the time zone of the browser. */
 export function dateText(dateMs: number): string {
   return new Date(dateMs).toLocaleString('sv-SE');
+}
+
+/** Milliseconds since 1970. */
+export function nowMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+/** A time of day, with the date when it is another than that of `ofMs`; default: than today. */
+export function momentText(dateMs: number, ofMs: number = nowMs()): string {
+  const isSameDay = new Date(dateMs).toDateString() === new Date(ofMs).toDateString();
+  return isSameDay ? clockText(dateMs) : dateText(dateMs);
 }
 
 /** How long ago a date was. */

@@ -2,6 +2,7 @@
 
 import type { VNode } from 'preact';
 import type { LoggedRequest } from '../../telemetry/request-log.ts';
+import { printCsv } from '../table-format.ts';
 import { CopyButton } from './components/copy-button.tsx';
 import { NONE } from './format.ts';
 import { href } from './router.ts';
@@ -92,26 +93,16 @@ export function ModelLink({ alias, model }: { readonly model: string | null; rea
   );
 }
 
-/** Rows as JSON lines. */
-export function jsonLines(rows: readonly LoggedRequest[]): string {
-  return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
-}
-
-/** Rows as CSV (RFC 4180), with a header. */
+/** Rows as CSV, with a header. */
 export function csv(rows: readonly LoggedRequest[]): string {
   const names = Object.keys(rows[0] ?? {}) as (keyof LoggedRequest)[];
-  const lines = rows.map((row) => names.map((name) => csvField(row[name])).join(','));
-  return [names.join(','), ...lines].map((line) => `${line}\r\n`).join('');
-}
-
-/** Spreadsheets take text that begins with these characters for a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
-
-function csvField(value: LoggedRequest[keyof LoggedRequest]): string {
-  if (value === null) return '';
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
-  const safe = typeof value === 'string' && FORMULA.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const columns = names.map((name) => ({
+    head: name,
+    cell: ({ [name]: value }: LoggedRequest) =>
+      typeof value === 'object' && value !== null ? JSON.stringify(value) : (value as string | number | boolean | null),
+    ...{ isNumber: true, csvOnly: true },
+  }));
+  return printCsv(columns, rows);
 }
 
 /** Has the browser save a text as a file. */

@@ -120,7 +120,7 @@ t.test('the overview shows figures of the last minute and charts from before it 
   t.match(await tile('Requests per second').textContent(), /per second\d+/);
   t.match(await tile('Latency, median').textContent(), /\d+ msp95 1\.\d+ s p99 \d\.\d+ s/);
   t.match(await tile('Prompt tokens from cache').textContent(), /\d+ %/);
-  t.match(await tile('Cost per hour').textContent(), /\$\d+\.\d\dtoday \(UTC\) \$81\.4421/);
+  t.match(await tile('Cost per hour').textContent(), /\$\d+\.\d\dtoday \(UTC\) \$81\.44$/);
   t.match(await tile('In flight').textContent(), /42waiting 2 streams 31/);
   t.match(await page.locator('.crn-summary').textContent(), /12 CRNs● up 8▼ down 1■ drained 1▼ ejected 1◌ probing 1/);
   t.match(await page.locator('.crn-summary').textContent(), /gpu-7\.example\.net:8000 connection refused/);

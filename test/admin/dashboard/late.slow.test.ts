@@ -1,5 +1,6 @@
 // The dashboard in a real browser when answers come late, out of order or not at all, and when more happens than a page shows.
 
+import { readFileSync } from 'node:fs';
 import type { Page, Route } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { Overview } from '../../../src/admin/overview.ts';
@@ -63,6 +64,8 @@ function rowOf(number: number): Row {
 class Log {
   count: number;
   readonly asked: string[] = [];
+  /** What all rows have. */
+  more: object = {};
   /** Holds answers to what asks for older rows. */
   gate: Promise<void> | null = null;
 
@@ -78,7 +81,7 @@ class Log {
     const from = after === null ? Number(before ?? this.count + 1) - 1 : Number(after) + 1;
     const left = after === null ? from : this.count - from + 1;
     const numbers = Array.from({ length: Math.min(left, limit) }, (_, i) => (after === null ? from - i : from + i));
-    const data = numbers.map((number) => ({ ...rowOf(number), requestId: `r${number}` }));
+    const data = numbers.map((number) => ({ ...rowOf(number), requestId: `r${number}`, ...this.more }));
     const next = left > limit ? (data.at(-1)?.cursor ?? null) : null;
     const common = { dateMs: 0, size: 100_000, completeSinceMs: null, missingThreads: 0 };
     await json(route, { ...common, data, next });
@@ -126,6 +129,23 @@ t.test('the log keeps up with what ends, and is read anew where it cannot', asyn
     Array.from({ length: rows }, (_, i) => `r${51_710 - i}`),
     'without a gap',
   );
+});
+
+t.test('rows of another day have their date, and a file of rows has no formulas', async (t) => {
+  const log = new Log(1);
+  // The second sign is a full-width one, which spreadsheets take too.
+  log.more = { alias: '\n=1+1', account: '\uff1d1+1', costUsd: '-0.5', failures: [{ crn: 'a' }] };
+  const page = await open(t, '/requests', { '/requests/log': log.answer });
+  await page.locator('#log-requests time', { hasText: '2023-11-1' }).waitFor();
+  const [saved] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Save CSV' }).click(),
+  ]);
+  const file = readFileSync(await saved.path(), 'utf8');
+  t.match(file, `"'\n=1+1"`);
+  t.match(file, `'\uff1d1+1`);
+  t.match(file, ',-0.5,');
+  t.match(file, `"[{""crn"":""a""}]"`);
 });
 
 t.test('a dialog stays open while its action is carried out, and shows the new key', async (t) => {
@@ -250,8 +270,7 @@ t.test('a field of a number can be emptied to write another one', async (t) => {
 t.test('the fields of a filter are those of the address, also of one that is gone back to', async (t) => {
   const page = await open(t, '/acts');
   await page.getByLabel('actor').fill('vera');
-  await page.keyboard.press('Enter');
-  await page.waitForURL(/actor=vera/);
+  await Promise.all([page.waitForRequest(/\/acts\?actor=vera/), page.keyboard.press('Enter')]);
   await page.goBack();
   await page.waitForURL(/#\/acts$/);
   await until('the empty field', async () => (await page.getByLabel('actor').inputValue()) === '');
@@ -330,4 +349,26 @@ t.test('a CRN that comes back begins its line anew', async (t) => {
   await page.locator('#crns tbody tr').waitFor();
   const left = await points();
   t.ok(left < 8, `${left} points`);
+});
+
+t.test('large figures stay within their tiles, and small ones are not zero', async (t) => {
+  let spentTodayUsd = '1234567.123456';
+  const page = await open(t, '/', {
+    '/overview': async (route) => {
+      const answer = (await (await route.fetch()).json()) as Overview;
+      const recent = { ...answer.recent, usdPerHour: 123_456.7, requestsPerS: 54_321, inputTokensPerS: 987_654_321 };
+      return json(route, { ...answer, recent, ledger: { ...answer.ledger, spentTodayUsd } });
+    },
+  });
+  await page.getByText('$1,234,567.12').waitFor();
+  for (const width of [320, 360, 768, 1280]) {
+    await page.setViewportSize({ width, height: 700 });
+    const wide = "[...document.querySelectorAll('.tile')].filter((tile) => tile.scrollWidth > tile.clientWidth)";
+    t.same(await page.evaluate(`${wide}.map((tile) => tile.textContent)`), [], String(width));
+  }
+  spentTodayUsd = '0.0000676';
+  await until('the small figure', async () => {
+    await pass(page, 500);
+    return page.getByText('$0.0000676').isVisible();
+  });
 });

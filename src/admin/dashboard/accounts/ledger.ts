@@ -4,6 +4,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { UsageView } from '../../views.ts';
 import { problemText, read } from '../api.ts';
+import { nowMs } from '../format.ts';
 import { Store, useStore } from '../store.ts';
 
 /** Rows of a page of a long list. */
@@ -121,11 +122,6 @@ export function usdOf(pico: bigint): string {
 /** For axes and bars, where the last digits do not matter. */
 export function numberOf(pico: bigint): number {
   return Number(pico) / 1e12;
-}
-
-/** Milliseconds since 1970. */
-export function nowMs(): number {
-  return performance.timeOrigin + performance.now();
 }
 
 /** `YYYY-MM-DD` in UTC. */

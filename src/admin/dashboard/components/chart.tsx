@@ -4,7 +4,7 @@
 import { createContext, type ComponentChildren, type VNode } from 'preact';
 import { useContext, useId, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clockText, dateText, NONE } from '../format.ts';
+import { clockText, dateText, momentText, NONE } from '../format.ts';
 import { useStore } from '../store.ts';
 import { shownTheme } from '../theme.ts';
 import { speak } from './announcement.tsx';
@@ -334,12 +334,6 @@ export function Chart(props: ChartProps): VNode {
       )}
     </figure>
   );
-}
-
-/** A time of day, with the date when it is not that of the last point. */
-function momentText(dateMs: number, lastMs: number): string {
-  const isSameDay = new Date(dateMs).toDateString() === new Date(lastMs).toDateString();
-  return isSameDay ? clockText(dateMs) : dateText(dateMs);
 }
 
 function plotsOf(own: uPlot, group: Group | null): readonly uPlot[] {

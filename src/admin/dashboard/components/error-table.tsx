@@ -2,7 +2,7 @@
 
 import type { VNode } from 'preact';
 import type { RecentError } from '../../../telemetry/recent.ts';
-import { clockText, dateText, NONE } from '../format.ts';
+import { dateText, momentText, NONE } from '../format.ts';
 import { href } from '../router.ts';
 import { CopyButton } from './copy-button.tsx';
 import { type Column, Table } from './table.tsx';
@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<RecentError>[] = [
   },
   {
     name: 'Time',
-    cell: ({ dateMs }) => <time title={dateText(dateMs)}>{clockText(dateMs)}</time>,
+    cell: ({ dateMs }) => <time title={dateText(dateMs)}>{momentText(dateMs)}</time>,
     sort: ({ dateMs }) => dateMs,
   },
   {

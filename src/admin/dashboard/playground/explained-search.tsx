@@ -8,7 +8,7 @@ import { Section } from '../components/page.tsx';
 import { Empty, Problem } from '../components/states.tsx';
 import { Bar } from '../components/sparkline.tsx';
 import { Pairs, Tile, Tiles } from '../components/tile.tsx';
-import { countText, latencyText, NONE, plural } from '../format.ts';
+import { countText, latencyText, NONE, plural, usdText } from '../format.ts';
 import { WebLink } from './tools.tsx';
 
 type Explanation = ExplainedSearch['explanation'];
@@ -50,7 +50,7 @@ export function SearchExplained({ explained }: { readonly explained: ExplainedSe
         >
           {answered.length < engines.length ? 'answered; the others below' : 'all answered'}
         </Tile>
-        <Tile name="Cost for a client" value={cost === 0 ? '$0' : `$${Number(cost.toPrecision(3))}`}>
+        <Tile name="Cost for a client" value={usdText(cost)}>
           {isKept ? 'a kept answer would be given' : 'no answer is kept'}
         </Tile>
       </Tiles>

@@ -23,7 +23,6 @@ import {
   accountPath,
   lastDays,
   monthStart,
-  nowMs,
   numberOf,
   orDash,
   pathOf,
@@ -46,7 +45,7 @@ import { StackedBars } from '../components/stacked-bars.tsx';
 import { Loading, Problem } from '../components/states.tsx';
 import { type Column, figure, Table } from '../components/table.tsx';
 import { Facts } from '../components/tile.tsx';
-import { countText, plural, usdText } from '../format.ts';
+import { countText, nowMs, plural, usdText } from '../format.ts';
 import { href } from '../router.ts';
 import { BUDGET_COLUMNS, RecordTable } from './accounts.tsx';
 import type { ViewProps } from './index.ts';

@@ -4,12 +4,12 @@ import type { VNode } from 'preact';
 import type { KeyView, UsageView } from '../../views.ts';
 import { createKey } from '../accounts/actions.ts';
 import { keyColumns, spendingByKey } from '../accounts/keys.tsx';
-import { lastDays, monthStart, nowMs, readAgain, readAll, useReading } from '../accounts/ledger.ts';
+import { lastDays, monthStart, readAgain, readAll, useReading } from '../accounts/ledger.ts';
 import { Actions, RefreshButton } from '../accounts/parts.tsx';
 import { Page } from '../components/page.tsx';
 import { Loading, Problem } from '../components/states.tsx';
 import { Table } from '../components/table.tsx';
-import { plural } from '../format.ts';
+import { nowMs, plural } from '../format.ts';
 import { route, setQuery } from '../router.ts';
 import { useStore } from '../store.ts';
 

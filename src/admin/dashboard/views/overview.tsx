@@ -13,18 +13,7 @@ import { Pairs, Tile, Tiles } from '../components/tile.tsx';
 import { standingOf } from '../crns.ts';
 import type { Quantiles } from '../../history.ts';
 import type { Overview } from '../../overview.ts';
-import {
-  agoText,
-  compactText,
-  countText,
-  latencyText,
-  ledgerText,
-  NONE,
-  plural,
-  rateText,
-  shareText,
-  usdText,
-} from '../format.ts';
+import { agoText, compactText, countText, latencyText, NONE, plural, rateText, shareText, usdText } from '../format.ts';
 import { href } from '../router.ts';
 import { ModelTable } from './models.tsx';
 
@@ -103,7 +92,7 @@ function Figures({ overview }: { readonly overview: Overview }): VNode {
         {ledger === null ? (
           'no ledger'
         ) : (
-          <Pairs of={[['today (UTC)', ledger.spentTodayUsd === null ? NONE : ledgerText(ledger.spentTodayUsd)]]} />
+          <Pairs of={[['today (UTC)', ledger.spentTodayUsd === null ? NONE : usdText(Number(ledger.spentTodayUsd))]]} />
         )}
       </Tile>
       <Tile name="In flight" value={countText(inFlight)}>

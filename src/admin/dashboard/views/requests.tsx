@@ -4,15 +4,16 @@ import type { VNode } from 'preact';
 import { useId } from 'preact/hooks';
 import type { LoggedRequest } from '../../../telemetry/request-log.ts';
 import type { LiveRequest } from '../../request-routes.ts';
+import { printJsonLines } from '../../table-format.ts';
 import { usePolled } from '../api.ts';
 import { TextInput } from '../components/choice.tsx';
 import { Page, Section } from '../components/page.tsx';
 import { Empty, Loading, Problem } from '../components/states.tsx';
 import { type Column, figure, Table } from '../components/table.tsx';
-import { bytesText, clockText, countText, dateText, latencyText, NONE, plural, usdText } from '../format.ts';
+import { bytesText, countText, dateText, latencyText, momentText, NONE, plural, usdText } from '../format.ts';
 import { useOverview } from '../overview-poll.ts';
 import { filtersOf, useRequestLog } from '../request-log.ts';
-import { CrnLink, csv, download, jsonLines, ModelLink, Outcome, PHASES, RequestId } from '../requests.tsx';
+import { CrnLink, csv, download, ModelLink, Outcome, PHASES, RequestId } from '../requests.tsx';
 import { href, navigate, route, setQuery } from '../router.ts';
 import { useStore } from '../store.ts';
 
@@ -70,7 +71,7 @@ const LOG_COLUMNS: readonly Column<LoggedRequest>[] = [
   },
   {
     name: 'Ended',
-    cell: ({ dateMs }) => <time title={dateText(dateMs)}>{clockText(dateMs)}</time>,
+    cell: ({ dateMs }) => <time title={dateText(dateMs)}>{momentText(dateMs)}</time>,
   },
   { name: 'Status', class: 'outcome', cell: (request) => <Outcome request={request} /> },
   {
@@ -178,7 +179,7 @@ function RequestLog(): VNode {
         rows !== undefined &&
         rows.length > 0 && (
           <span class="actions">
-            <button type="button" onClick={() => download('requests.jsonl', 'application/jsonl', jsonLines(rows))}>
+            <button type="button" onClick={() => download('requests.jsonl', 'application/jsonl', printJsonLines(rows))}>
               Save JSONL
             </button>
             <button type="button" onClick={() => download('requests.csv', 'text/csv', csv(rows))}>
