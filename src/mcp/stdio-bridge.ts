@@ -69,10 +69,8 @@ export class StdioBridge {
 
   async run(signal: AbortSignal): Promise<void> {
     const { stdin, stdout } = this.#options;
-    const input = new Lines(
-      (line) => this.#take(line),
-      () => this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG)),
-    );
+    const refuse = (): void => this.#write(errorOf(null, PARSE_ERROR, LINE_TOO_LONG));
+    const input = new Lines((line) => this.#take(line), MOST_BYTES, refuse);
     const onData = (piece: string | Buffer): void => {
       input.add(typeof piece === 'string' ? Buffer.from(piece) : piece);
       this.#advance();
@@ -222,20 +220,22 @@ export class StdioBridge {
   }
 }
 
-/** Makes lines of the pieces of an input. */
+/** Makes lines of the pieces of a text, in time that their length takes. */
 class Lines {
-  /** Takes a line; null where it is not UTF-8. */
+  /** Takes a line without its end; null where it is not UTF-8. */
   readonly #onLine: (line: string | null) => void;
+  readonly #mostBytes: number;
   readonly #onTooLong: () => void;
-  #pieces: Buffer[] = [];
+  #pieces: Uint8Array[] = [];
   #length = 0;
 
-  constructor(onLine: (line: string | null) => void, onTooLong: () => void) {
+  constructor(onLine: (line: string | null) => void, mostBytes = Infinity, onTooLong = (): void => undefined) {
     this.#onLine = onLine;
+    this.#mostBytes = mostBytes;
     this.#onTooLong = onTooLong;
   }
 
-  add(piece: Buffer): void {
+  add(piece: Uint8Array): void {
     let from = 0;
     for (let to = piece.indexOf(NEW_LINE); to >= 0; to = piece.indexOf(NEW_LINE, from)) {
       this.#append(piece.subarray(from, to));
@@ -247,16 +247,16 @@ class Lines {
 
   /** The line is whole. */
   end(): void {
-    if (this.#length <= MOST_BYTES) this.#onLine(textOf(Buffer.concat(this.#pieces)));
+    if (this.#length <= this.#mostBytes) this.#onLine(textOf(Buffer.concat(this.#pieces)));
     this.#pieces = [];
     this.#length = 0;
   }
 
   /** Of a line that is too long, which is said once, nothing is kept. */
-  #append(piece: Buffer): void {
-    const wasTooLong = this.#length > MOST_BYTES;
+  #append(piece: Uint8Array): void {
+    const wasTooLong = this.#length > this.#mostBytes;
     this.#length += piece.length;
-    if (this.#length <= MOST_BYTES) this.#pieces.push(piece);
+    if (this.#length <= this.#mostBytes) this.#pieces.push(piece);
     else if (!wasTooLong) {
       this.#pieces = [];
       this.#onTooLong();
@@ -289,17 +289,21 @@ function messagesOf(text: string): Json[] {
   }
 }
 
-/** The messages of the events of a response as they come. */
+/** The messages of the events of a response as they come (WHATWG HTML, "Server-sent events"). */
 async function* eventsOf({ body }: Response): AsyncGenerator<Json> {
-  const decoder = new TextDecoder();
-  let text = '';
+  const lines: (string | null)[] = [];
+  const input = new Lines((line) => lines.push(line));
+  let data: string[] = [];
   for await (const piece of body as unknown as AsyncIterable<Uint8Array>) {
-    text += decoder.decode(piece, { stream: true });
-    const events = text.split('\n\n');
-    text = events.pop() as string;
-    for (const event of events) {
-      const data = event.split('\n').flatMap((line) => (line.startsWith('data: ') ? [line.slice(6)] : []));
-      if (data.length > 0 && data[0] !== '') yield JSON.parse(data.join('\n')) as Json;
+    input.add(piece);
+    for (const line of lines.splice(0)) {
+      if (line === null) throw new Error('an answer that is not UTF-8');
+      const [, text] = /^data: ?(.*?)\r?$/s.exec(line) ?? [];
+      if (text !== undefined) data.push(text);
+      if (line.trim() !== '' || data.length === 0) continue;
+      const message = data.join('\n');
+      data = [];
+      if (message !== '') yield JSON.parse(message) as Json;
     }
   }
 }

@@ -198,6 +198,33 @@ t.test('a refusal keeps its code, whatever its status', async (t) => {
   );
 });
 
+t.test('an event of many pieces is read in time that its length takes', async (t) => {
+  const bridged = new Bridged(t);
+  bridged.stdin.write(lineOf(1));
+  await bridged.settle();
+  const text = 'ä'.repeat(3 << 20);
+  const progress = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress' });
+  const result = JSON.stringify({ jsonrpc: '2.0', id: 1, result: { text } });
+  const events = Buffer.from(`: a comment\n\nevent: message\ndata: ${progress}\n\nid: 7\r\ndata:${result}\r\n\r\n`);
+  let at = 0;
+  const body = new ReadableStream<Uint8Array>({
+    pull: (controller) => {
+      if (at >= events.length) return controller.close();
+      controller.enqueue(events.subarray(at, (at += 4095)));
+    },
+  });
+  const startMs = performance.now();
+  bridged.sent[0]?.answer(new Response(body, { headers: { 'content-type': 'text/event-stream' } }));
+  bridged.stdin.end();
+  let out = '';
+  for await (const piece of bridged.stdout.setEncoding('utf8')) {
+    out += String(piece);
+    if (out.endsWith('}\n') && out.length > text.length) break;
+  }
+  t.ok(performance.now() - startMs < 3000, `${performance.now() - startMs} ms`);
+  t.same(out, `${progress}\n${result}\n`);
+});
+
 t.test('lines that are not UTF-8 or too long are refused, each once, and the next are taken', async (t) => {
   const bridged = new Bridged(t);
   const long = lineOf('x'.repeat(1024 * 1024));
