@@ -1,14 +1,14 @@
 // The shell of the dashboard: header with the state of the gateway, navigation, and the view of the present address.
 
 import { render, type VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useErrorBoundary, useRef, useState } from 'preact/hooks';
 import type { Overview } from '../overview.ts';
 import { identity, may, paused, restoreIdentity, signOut } from './api.ts';
 import { Announcements, speak } from './components/announcement.tsx';
 import { ActionDialog, openAction, SIGN_IN } from './components/dialog.tsx';
 import { focusNextHeading, Page } from './components/page.tsx';
 import { Standing } from './components/standing.tsx';
-import { Empty, Loading } from './components/states.tsx';
+import { Empty, Loading, Problem } from './components/states.tsx';
 import { RELOAD } from './crn-actions.tsx';
 import { clockText, durationText } from './format.ts';
 import { useOverview } from './overview-poll.ts';
@@ -78,13 +78,26 @@ function App(): VNode {
               </Empty>
             </Page>
           ) : (
-            <Guarded key={path} overview={overview} {...shown} />
+            <Bounded key={path} name={shown.view.name}>
+              <Guarded overview={overview} {...shown} />
+            </Bounded>
           )}
         </main>
       </div>
       <ActionDialog />
       <Announcements />
     </>
+  );
+}
+
+/** Its content, or why it failed: a gateway of another version may answer without what a view reads. */
+function Bounded({ children, name }: { readonly name: string; readonly children: VNode }): VNode {
+  const [error, retry] = useErrorBoundary() as [Error | undefined, () => void];
+  if (error === undefined) return children;
+  return (
+    <Page title={name}>
+      <Problem text={`This view failed: ${error.message}`} retry={retry} />
+    </Page>
   );
 }
 

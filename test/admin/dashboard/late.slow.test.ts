@@ -372,3 +372,25 @@ t.test('large figures stay within their tiles, and small ones are not zero', asy
     return page.getByText('$0.0000676').isVisible();
   });
 });
+
+t.test('a view that fails, as over the documents of another version, says so and leaves the others', async (t) => {
+  let isOld = true;
+  const page = await open(t, '/search', {
+    '/overview': async (route) => {
+      const { tools, ...answer } = (await (await route.fetch()).json()) as Overview;
+      return json(route, isOld ? answer : { ...answer, tools });
+    },
+  });
+  await page.getByText('This view failed: ').waitFor();
+  t.equal(await page.getByRole('heading', { level: 1 }).textContent(), 'Search and fetch');
+  await page.getByRole('link', { name: 'Threads' }).click();
+  await page.locator('#threads tbody tr').first().waitFor();
+  await page.goBack();
+  await page.getByText('This view failed: ').waitFor();
+  isOld = false;
+  await until('the view', async () => {
+    await pass(page, 1000);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    return page.locator('#tools, :text("No search and no page")').first().isVisible();
+  });
+});
