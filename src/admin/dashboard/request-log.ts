@@ -65,6 +65,7 @@ export function useRequestLog(filters: string): RequestLogState {
   const isPaused = useStore(paused);
   const [content, setContent] = useState(() => empty(filters));
   const [turn, setTurn] = useState(0);
+  const readTurn = useRef(turn);
   const latest = useRef(content);
   const shown = content.filters === filters ? content : empty(filters);
   latest.current = shown;
@@ -86,8 +87,9 @@ export function useRequestLog(filters: string): RequestLogState {
       }
       if (!ended.signal.aborted && !isPaused) timer = window.setTimeout(() => void step(), EVERY_MS);
     };
-    // Paused: what is there stays; other filters are read once.
-    if (!isPaused || latest.current.rows === undefined) void step();
+    // Paused: what is there stays; other filters are read once, and so is what is asked for.
+    if (!isPaused || latest.current.rows === undefined || turn !== readTurn.current) void step();
+    readTurn.current = turn;
     return () => {
       ended.abort();
       clearTimeout(timer);

@@ -131,6 +131,34 @@ t.test('the log keeps up with what ends, and is read anew where it cannot', asyn
   );
 });
 
+t.test('a paused log is read again when that is asked for', async (t) => {
+  const log = new Log(300);
+  let fails = true;
+  const page = await open(
+    t,
+    '/requests',
+    {
+      '/requests/log': (route, url) =>
+        fails && url.searchParams.has('before')
+          ? route.fulfill({ status: 503, json: { detail: 'later' } })
+          : log.answer(route, url),
+    },
+    { expected: /status of 503/ },
+  );
+  await until('the log', async () => (await idsOf(page)).length === 100);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByText('503: later').waitFor();
+  fails = false;
+  log.count++;
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByText('503: later').waitFor({ state: 'detached' });
+  await until('the newest', async () => (await idsOf(page))[0] === 'r301');
+  log.count++;
+  await pass(page, 5000);
+  t.equal((await idsOf(page))[0], 'r301', 'and once only');
+});
+
 t.test('rows of another day have their date, and a file of rows has no formulas', async (t) => {
   const log = new Log(1);
   // The second sign is a full-width one, which spreadsheets take too.
@@ -229,6 +257,35 @@ t.test('spending that could not be read is said', async (t) => {
     { expected: /status of 503/ },
   );
   await page.getByText('503: the store is away').first().waitFor();
+});
+
+t.test('spending of accounts is read once, and stays while that of further ones is read', async (t) => {
+  const asked: (string | null)[] = [];
+  const held = Promise.withResolvers<void>();
+  const page = await open(t, '/accounts', {
+    '/accounts': (route, { searchParams }) => {
+      const ids = searchParams.has('cursor') ? ['c', 'd'] : ['a', 'b'];
+      return json(route, { data: ids.map((id) => ({ ...ACCOUNT, id })), next: ids[0] === 'a' ? 'b' : null });
+    },
+    '/usage': async (route, { searchParams }) => {
+      const account = searchParams.get('account');
+      asked.push(account);
+      if (account === 'd') await held.promise;
+      return json(route, { data: [], next: null });
+    },
+  });
+  const today = (account: string): Promise<string | null> =>
+    page.locator('#accounts tbody tr', { hasText: account }).locator('[data-label=Today]').textContent();
+  await until('spending', async () => (await today('a')) === '0.00');
+  await page.getByRole('button', { name: 'More', exact: true }).click();
+  await until('asked', () => asked.includes('d'));
+  t.equal(await today('a'), '0.00');
+  t.equal(await today('d'), '…');
+  held.resolve();
+  await until('spending', async () => (await today('d')) === '0.00');
+  t.same(asked.map(String).toSorted(), ['a', 'b', 'c', 'd']);
+  await page.getByRole('button', { name: 'Refresh' }).click();
+  await until('read again', () => asked.filter((account) => account === 'a').length === 2);
 });
 
 t.test('a balance below zero is drawn and written', async (t) => {

@@ -71,6 +71,22 @@ export function useReading<T>(key: string, ask: (signal: AbortSignal) => Promise
   return state.key === key ? state : { data: null, problem: null };
 }
 
+/** Reads something of each of these ids. Those that were read stay when further ids come, until `readAgain`. */
+export function useEach<T>(
+  ids: readonly string[],
+  ask: (id: string, signal: AbortSignal) => Promise<T>,
+): { readonly data: ReadonlyMap<string, T>; readonly problem: string | null } {
+  const known = useRef({ count: version.value, values: new Map<string, T>() });
+  const { data, problem } = useReading(JSON.stringify(ids), async (signal) => {
+    if (known.current.count !== version.value) known.current = { count: version.value, values: new Map<string, T>() };
+    const { values } = known.current;
+    const missing = ids.filter((id) => !values.has(id));
+    await Promise.all(missing.map(async (id) => values.set(id, await ask(id, signal))));
+    return new Map(values);
+  });
+  return { data: data ?? known.current.values, problem };
+}
+
 export interface PagedList<Row> extends Reading<readonly Row[]> {
   /** Reads the next page; undefined when there is none. */
   readonly onMore: (() => void) | undefined;

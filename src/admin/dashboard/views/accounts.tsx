@@ -12,12 +12,11 @@ import {
   picoOf,
   readAgain,
   readAll,
-  type Reading,
   type Spending,
   SPENDING_DAYS,
   spendingOf,
+  useEach,
   usePages,
-  useReading,
   whenText,
 } from '../accounts/ledger.ts';
 import { AccountLink, actionColumn, Actions, LimitShare, ListTable, RefreshButton } from '../accounts/parts.tsx';
@@ -33,7 +32,8 @@ export function AccountsView(): VNode {
   const accounts = usePages<AccountView>('/accounts');
   const budgets = usePages<BudgetView>('/budgets');
   const requests = usePages<RequestView>('/requests');
-  const { data: spending, problem } = useSpending(accounts.data ?? []);
+  const ids = (accounts.data ?? []).map((account) => account.id);
+  const { data: spending, problem } = useEach(ids, readSpending);
   const id = useRef<HTMLInputElement>(null);
   return (
     <Page
@@ -65,7 +65,7 @@ export function AccountsView(): VNode {
         what="accounts"
         id="accounts"
         caption="Accounts"
-        columns={accountColumns(spending ?? new Map())}
+        columns={accountColumns(spending)}
         keyOf={(account) => account.id}
         filterText={(account) => `${account.id} ${account.label} ${account.organisation ?? ''}`}
       />
@@ -101,16 +101,9 @@ export function RecordTable({ id, list }: { readonly id: string; readonly list: 
   );
 }
 
-/** Spending of the accounts that are shown. */
-function useSpending(accounts: readonly AccountView[]): Reading<ReadonlyMap<string, Spending>> {
-  const ids = accounts.map(({ id }) => id);
-  return useReading(JSON.stringify(ids), async (signal) => {
-    const [from = ''] = lastDays(SPENDING_DAYS);
-    const rows = await Promise.all(
-      ids.map((account) => readAll<UsageView>('/usage', { account, by: 'day', from }, signal)),
-    );
-    return new Map(ids.map((id, index) => [id, spendingOf(rows[index] ?? [])]));
-  });
+async function readSpending(account: string, signal: AbortSignal): Promise<Spending> {
+  const [from = ''] = lastDays(SPENDING_DAYS);
+  return spendingOf(await readAll<UsageView>('/usage', { account, by: 'day', from }, signal));
 }
 
 function accountColumns(spending: ReadonlyMap<string, Spending>): readonly Column<AccountView>[] {
