@@ -118,7 +118,10 @@ export function useRequestLog(filters: string): RequestLogState {
   };
 }
 
-/** The rows that have ended since the newest one; the newest alone where there are none, or where more have ended than the view keeps. */
+/**
+ * The rows that have ended since the newest one; the newest alone where there are none, where more have ended than the view keeps, or where
+ * a thread answers again whose rows may be older.
+ */
 async function readNew(
   filters: string,
   latest: { readonly current: Content },
@@ -127,9 +130,11 @@ async function readNew(
   const ask = (more: Readonly<Record<string, string>>): Promise<LogDocument> => read(logPath(filters, more), signal);
   const fresh: LoggedRequest[] = [];
   let newest = latest.current.rows?.[0];
+  const wasMissing = latest.current.last?.missingThreads ?? 0;
   for (let answers = 0; newest !== undefined && answers < MOST_ANSWERS; answers++) {
     const last = await ask({ limit: String(MOST), after: newest.cursor });
     fresh.unshift(...last.data.toReversed());
+    if (last.missingThreads < wasMissing) break;
     if (last.next === null) {
       // What `more` has added meanwhile stays.
       const { older, rows: before = [] } = latest.current;

@@ -64,6 +64,8 @@ function rowOf(number: number): Row {
 class Log {
   count: number;
   readonly asked: string[] = [];
+  /** Rows with even numbers are of a thread that does not answer in time. */
+  isThreadSilent = false;
   /** What all rows have. */
   more: object = {};
   /** Holds answers to what asks for older rows. */
@@ -81,9 +83,10 @@ class Log {
     const from = after === null ? Number(before ?? this.count + 1) - 1 : Number(after) + 1;
     const left = after === null ? from : this.count - from + 1;
     const numbers = Array.from({ length: Math.min(left, limit) }, (_, i) => (after === null ? from - i : from + i));
-    const data = numbers.map((number) => ({ ...rowOf(number), requestId: `r${number}`, ...this.more }));
+    const there = numbers.filter((number) => !this.isThreadSilent || number % 2 === 1);
+    const data = there.map((number) => ({ ...rowOf(number), requestId: `r${number}`, ...this.more }));
     const next = left > limit ? (data.at(-1)?.cursor ?? null) : null;
-    const common = { dateMs: 0, size: 100_000, completeSinceMs: null, missingThreads: 0 };
+    const common = { dateMs: 0, size: 100_000, completeSinceMs: null, missingThreads: Number(this.isThreadSilent) };
     await json(route, { ...common, data, next });
   };
 }
@@ -129,6 +132,20 @@ t.test('the log keeps up with what ends, and is read anew where it cannot', asyn
     Array.from({ length: rows }, (_, i) => `r${51_710 - i}`),
     'without a gap',
   );
+});
+
+t.test('rows of a thread that did not answer in time come when it does', async (t) => {
+  const log = new Log(10);
+  const page = await open(t, '/requests', { '/requests/log': log.answer });
+  await until('the log', async () => (await idsOf(page)).length === 10);
+  log.isThreadSilent = true;
+  log.count += 5;
+  await pass(page, 2500);
+  await until('the newest', async () => (await idsOf(page))[0] === 'r15');
+  t.same((await idsOf(page)).slice(0, 4), ['r15', 'r13', 'r11', 'r10']);
+  log.isThreadSilent = false;
+  await pass(page, 2500);
+  await until('all rows', async () => (await idsOf(page)).length === 15);
 });
 
 t.test('a paused log is read again when that is asked for', async (t) => {
