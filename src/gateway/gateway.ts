@@ -70,8 +70,9 @@ export interface Reloaded {
 
 export interface Gateway {
   /**
-   * Opens the public port and the admin listener, once; after an address that could not be listened on it may be called again. Rejects
-   * with `HR_DRAINING` when the gateway closes or has been closed.
+   * Opens the public port and the admin listener, once; after an address that could not be listened on, for which it rejects with the
+   * code of the system (`EADDRINUSE`), it may be called again. The public port stays open where it was the address of the admin
+   * listener. Rejects with `HR_DRAINING` when the gateway closes or has been closed.
    */
   listen(): Promise<Listening>;
   /**
