@@ -102,7 +102,10 @@ t.test('output that cannot be written is a failure, output that nobody reads any
 
 t.test('SIGTERM ends mcp though its client reads nothing', async (t) => {
   const config = join(t.testdir({ 'headrace.yaml': 'search: {}\n' }), 'headrace.yaml');
-  const child = spawn(process.execPath, [BIN, 'mcp', '--config', config], { stdio: ['pipe', 'pipe', 'ignore'] });
+  const child = spawn(process.execPath, [BIN, 'mcp', '--config', config], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: { PATH: process.env['PATH'], HEADRACE_STORE: 'sqlite::memory:' },
+  });
   t.teardown(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
   // Lists of tools for more than the pipe takes; the first shows that the command listens.
