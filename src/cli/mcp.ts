@@ -19,6 +19,9 @@ interface McpOptions {
   readonly keyFile?: string;
 }
 
+/** The store is not used, wherever it may be. */
+const NO_STORE = 'sqlite::memory:';
+
 const KEY_VARIABLE = 'HEADRACE_API_KEY';
 
 const DESCRIPTION = `Serves the tools search and fetch by the Model Context Protocol over standard input and output, for programs that
@@ -54,7 +57,7 @@ async function serveMcp(options: McpOptions, overrides: Readonly<Record<string, 
     return;
   }
   if (options.keyFile !== undefined) throw new UsageError('--key-file belongs to --url');
-  const loaded = await loadConfigFile(config as string, io.env, overrides);
+  const loaded = await loadConfigFile(config as string, io.env, { ...overrides, store: NO_STORE });
   if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), config);
   const gateway = serveGateway(ofMcp(loaded.settings), { sources: loaded.sources });
   try {

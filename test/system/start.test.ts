@@ -101,10 +101,10 @@ t.test('output that cannot be written is a failure, output that nobody reads any
 });
 
 t.test('SIGTERM ends mcp though its client reads nothing', async (t) => {
-  const config = join(t.testdir({ 'headrace.yaml': 'search: {}\n' }), 'headrace.yaml');
-  const child = spawn(process.execPath, [BIN, 'mcp', '--config', config], {
-    stdio: ['pipe', 'pipe', 'ignore'],
-    env: { PATH: process.env['PATH'], HEADRACE_STORE: 'sqlite::memory:' },
+  // A store in the folder where it is started, which it does not use.
+  const folder = t.testdir({ 'headrace.db': '', conf: { 'headrace.yaml': 'search: {}\n' } });
+  const child = spawn(process.execPath, [BIN, 'mcp', '--config', 'conf/headrace.yaml'], {
+    ...{ cwd: folder, stdio: ['pipe', 'pipe', 'ignore'], env: { PATH: process.env['PATH'] } },
   });
   t.teardown(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
