@@ -1,5 +1,6 @@
 // Source of servers: a discovery map at a URL, polled.
 
+import { parseJson } from '../config/json-text.ts';
 import type { Behavior } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
 import { type DiscoveryMap, readDiscoveryMap, withKey } from './discovery-map.ts';
@@ -54,7 +55,7 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
 
 function jsonOf(body: Buffer): unknown {
   try {
-    return JSON.parse(body.toString());
+    return parseJson(body.toString());
   } catch {
     // The message of the parser quotes the text, which may hold a credential.
     throw new Error('is not valid JSON');

@@ -1,6 +1,7 @@
 // Reads the responses of search services: challenge pages and refusals, JSON, paging, and fields whose null or wrong type
 // counts as absent. No error carries text of the service.
 
+import { parseJson } from '../config/json-text.ts';
 import { EngineError, type EngineHit, type EngineQuery, type EngineResponse, type ParseContext } from './engine.ts';
 import type { JsonMembers } from './json-members.ts';
 
@@ -125,7 +126,7 @@ export function jsonBody({ body }: EngineResponse, members?: JsonMembers): Reado
 function parsed(body: Buffer): unknown {
   try {
     const text = body.toString('utf8');
-    return JSON.parse(text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text);
+    return parseJson(text.charCodeAt(0) === BYTE_ORDER_MARK ? text.slice(1) : text);
   } catch {
     throw new EngineError('invalid');
   }

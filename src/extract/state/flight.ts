@@ -1,6 +1,7 @@
 // Parses the rows in which React Server Components are streamed (`self.__next_f`), and renders their tree as HTML. Components
 // of the client are not known: their children are rendered, and of their other properties elements and prose.
 
+import { parseJson } from '../../config/json-text.ts';
 import { escapeAttribute, escapeText } from 'entities';
 import { isProse } from './prose.ts';
 
@@ -62,7 +63,7 @@ export function parseFlight(stream: string): FlightRows {
 
 function setJson(rows: Map<string, unknown>, id: string, json: string): void {
   try {
-    rows.set(id, JSON.parse(json));
+    rows.set(id, parseJson(json));
   } catch {
     // A row that was cut off or damaged: the others stay readable.
   }

@@ -1,6 +1,8 @@
 // Parses JavaScript literals without running code: JSON with the errors that pages make, object literals of scripts, and the
 // function call that Nuxt 2 writes. Bounded in depth and in the number of values; linear in the length of the text.
 
+import { parseJson } from '../../config/json-text.ts';
+
 /** Deeper values end the parse. */
 const MAX_DEPTH = 250;
 const MAX_VALUES = 500_000;
@@ -376,7 +378,7 @@ function numberOf(text: string): number {
 /** The value of JSON, also of JSON with trailing commas, comments or line ends in strings; null for anything else. */
 export function jsonOf(text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parseJson(text);
   } catch {
     return parseLiteral(text).value ?? null;
   }

@@ -1,6 +1,7 @@
 // Reads the documents of a file: one for each line of JSONL, one for any other file. Never throws: malformed parts become
 // plain text or are left out.
 
+import { parseJson } from '../../../config/json-text.ts';
 import { asRecord, asText } from '../../engine-response.ts';
 import { isoDate } from '../../dates.ts';
 import type { EngineHit } from '../../engine.ts';
@@ -69,7 +70,7 @@ function* records(content: string, url: string): Generator<(Reading & { readonly
 /** Without fields for a malformed line. */
 function parseRecord(line: string): Readonly<Record<string, unknown>> {
   try {
-    return asRecord(JSON.parse(line));
+    return asRecord(parseJson(line));
   } catch {
     return {};
   }
