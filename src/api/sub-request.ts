@@ -1,6 +1,7 @@
 // A request that a request makes: a search or a page for a tool call, with the credentials of the client and through the whole pipeline,
 // so that keys, limits, prices, metering and fairness are those of the endpoint. It ends with the request that makes it.
 
+import { parseJson } from '../config/json-text.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -116,7 +117,7 @@ class Answer implements ResponseSink, Pending {
 
 function jsonOf(bytes: Buffer): unknown {
   try {
-    return JSON.parse(bytes.toString());
+    return parseJson(bytes.toString());
   } catch {
     return undefined;
   }

@@ -1,6 +1,7 @@
 // Keeps what was asked and answered as text, for the request log where the setting `requestLog.prompts` allows it. The answer passes
 // unchanged; up to 1 MiB of it is copied, and read once the request is over.
 
+import { parseJson } from '../config/json-text.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
 import type { RequestTexts } from '../telemetry/request-log.ts';
@@ -113,7 +114,7 @@ function contentText(value: unknown): string {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parseJson(text) as unknown;
   } catch {
     return undefined;
   }

@@ -1,4 +1,4 @@
-// Parses JSON that a stranger wrote: a page, a search engine, a file.
+// Parses JSON that a stranger wrote: a page, a search engine, a server, a file.
 
 /** V8 14.6 corrupts its memory when it refuses an object that is nested some 10,000 levels deep, and the process ends. */
 const MAX_DEPTH = 1000;

@@ -1,6 +1,7 @@
 // Judges a CRN's answer: whether it has begun, why it is no answer, and whether it is complete. An answer has begun with its
 // first useful event: text, tool call, reasoning, or a proper end. Pieces are read during the call only, never kept or copied.
 
+import { parseJson } from '../config/json-text.ts';
 import type { Dialect, EventReading, Usage } from './dialect.ts';
 import { promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
@@ -772,7 +773,7 @@ function isEndValue(bytes: Buffer, at: number): boolean {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }

@@ -1,6 +1,8 @@
 // The dialect interface, and what its implementations share: server-sent events, token counts and the ends of streams. A stream
 // that was cut must never look complete to an official SDK: `errorEvent` and `endMark` exist for that.
 
+import { parseJson } from '../config/json-text.ts';
+
 export type DialectName = 'completions' | 'chat-completions' | 'responses' | 'messages' | 'llama';
 
 /** A failure to report to a client. */
@@ -86,7 +88,7 @@ export function tokenCount(value: unknown): number | undefined {
 /** The value of a JSON text; undefined when it is none. */
 export function parsedJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }

@@ -1,5 +1,6 @@
 // Token counts of an answer: asked for in streams of the OpenAI dialects, and read from what passes to the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
+import { parseJson } from '../config/json-text.ts';
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
@@ -379,7 +380,7 @@ function holdsUsageOnly(event: string): boolean {
   const [, data] = /^data: ?(.*?)\r?\n?\r?\n?$/s.exec(event) ?? [];
   if (data === undefined) return false;
   try {
-    const { choices, usage } = JSON.parse(data) as { readonly choices?: unknown; readonly usage?: unknown };
+    const { choices, usage } = parseJson(data) as { readonly choices?: unknown; readonly usage?: unknown };
     return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
   } catch {
     return false;

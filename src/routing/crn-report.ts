@@ -2,6 +2,7 @@
 // metrics (vLLM, SGLang, llama.cpp, `headrace host`) and from `/props` and `/slots` of llama-server. Every answer is optional and
 // bounded; a value that makes no sense counts as not given.
 
+import { parseJson } from '../config/json-text.ts';
 import type { BufferedClient } from '../net/buffered-client.ts';
 
 export interface CrnReport {
@@ -151,7 +152,7 @@ export function sumOfSlots(slots: unknown): number | null {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return undefined;
   }

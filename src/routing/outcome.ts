@@ -1,6 +1,7 @@
 // Outcomes of attempts: what the status of an answer means for failover and for the health of a CRN, and the reporter that sends
 // outcomes from a request thread to the CRN actors. Successes are batched; failures are sent at once.
 
+import { parseJson } from '../config/json-text.ts';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Board } from './board.ts';
 import type { Member } from './model-table.ts';
@@ -217,7 +218,7 @@ export function pathUnknown(status: number, body: Buffer): boolean {
 function messagesIn(text: string): string[] {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     return [];
   }

@@ -1,6 +1,7 @@
 // Probes of CRNs. What matters beside the status is whether a CRN has responded at all: one that gives no response may have lost its
 // power or its network, and requests that wait for it are lost with it.
 
+import { parseJson } from '../config/json-text.ts';
 import { type BufferedClient, TooLongError } from '../net/buffered-client.ts';
 import { DispatchError, type DispatchFault } from '../net/client.ts';
 import { errorReason, statusReason } from './failure-reason.ts';
@@ -67,7 +68,7 @@ export function isRefused(error: unknown): boolean {
 function instanceIn(text: string): string {
   if (!text.includes('"instance"')) return '';
   try {
-    const { instance } = JSON.parse(text) as { readonly instance?: unknown };
+    const { instance } = parseJson(text) as { readonly instance?: unknown };
     return typeof instance === 'string' && instance.length <= MAX_INSTANCE_CHARS ? instance : '';
   } catch {
     return '';

@@ -1,6 +1,7 @@
 // The worker's side of the search worker protocol: reads and authorizes requests, writes hits and failures. The gateway's
 // side is `search/engines/worker.ts`, which must read every failure back as the same reason.
 
+import { parseJson } from '../config/json-text.ts';
 import { Packr, Unpackr } from 'msgpackr';
 import {
   type DateRange,
@@ -136,7 +137,7 @@ function areDomains(value: unknown): boolean {
 function readMembers(body: Buffer, format: Format): Readonly<Record<string, unknown>> {
   let read: unknown;
   try {
-    read = format === 'json' ? JSON.parse(body.toString('utf8')) : unpackr.unpack(body);
+    read = format === 'json' ? parseJson(body.toString('utf8')) : unpackr.unpack(body);
   } catch {
     throw invalid(`the body is not ${format === 'json' ? 'JSON' : 'msgpack'}`);
   }

@@ -1,6 +1,7 @@
 // One attempt of a request on one CRN: its connection, its deadlines, what is held of its answer until the answer has begun, and
 // exactly one outcome. The CRN's place on the board returns when its answer is whole or the attempt has its outcome, exactly once.
 
+import { parseJson } from '../config/json-text.ts';
 import type { Clock } from '../actor/index.ts';
 import { type AnswerFailure, AnswerJudge, type AnswerState } from '../dialect/index.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -755,7 +756,7 @@ function isWholeButItsEnd(rest: Buffer): boolean {
 
 function isJson(text: string): boolean {
   try {
-    JSON.parse(text);
+    parseJson(text);
     return true;
   } catch {
     return false;

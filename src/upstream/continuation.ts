@@ -1,6 +1,7 @@
 // Continues a text stream that broke off on another CRN, by prefilling what the client has already: as the unfinished message of the
 // assistant in chat completions, behind the prompt in completions. Only plain text of one choice can be continued.
 
+import { parseJson } from '../config/json-text.ts';
 import { sseEvent } from '../dialect/index.ts';
 import { parseEvents } from '../net/sse.ts';
 
@@ -189,7 +190,7 @@ function objectOf(value: unknown): Json | null {
 
 function parsed(data: string): Json | null {
   try {
-    return objectOf(JSON.parse(data));
+    return objectOf(parseJson(data));
   } catch {
     return null;
   }

@@ -1,6 +1,7 @@
 // Asks CRNs how many tokens a prompt of the messages dialect has: by their own endpoint, else by their tokenizer. Servers have
 // different ones; what a server was found to lack is remembered for an hour.
 
+import { parseJson } from '../config/json-text.ts';
 import { LRUCache } from 'lru-cache';
 import { chosenMembers, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
 import { type BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
@@ -139,7 +140,7 @@ export class TokenCounter {
     if (this.#isMissing(member, request, way, answer) || answer.status === 400 || answer.status === 422)
       return undefined;
     if (answer.status !== 200) throw new Error(`${url} answered ${answer.status}`);
-    return JSON.parse(answer.body.toString());
+    return parseJson(answer.body.toString());
   }
 
   #isLacked({ url }: Member, { model }: TokenCountRequest, way: number): boolean {
@@ -170,7 +171,7 @@ export class TokenCounter {
 
 function inputTokensIn(body: Buffer): number | undefined {
   try {
-    return tokenCount(membersOf(JSON.parse(body.toString()))['input_tokens']);
+    return tokenCount(membersOf(parseJson(body.toString()))['input_tokens']);
   } catch {
     return undefined;
   }

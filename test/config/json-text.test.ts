@@ -1,7 +1,10 @@
 // JSON of strangers: what JSON.parse reads, but for text that would end the process.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
 import { parseJson } from '../../src/config/json-text.ts';
+import { createGateway } from '../../src/index.ts';
 import { clean } from '../../src/extract/clean.ts';
 import { brave } from '../../src/search/engines/brave.ts';
 
@@ -52,5 +55,29 @@ t.test('pages and engines with deep JSON do not end the process', async (t) => {
     t.throws(() => engine.parse(response, context), { name: 'EngineError', failure: 'invalid' });
   }
   // The damage shows when memory is collected.
+  t.equal(Array.from({ length: 1_000_000 }, (_, index) => [index]).length, 1_000_000);
+});
+
+t.test('a server with deep JSON in its events does not end the process', async (t) => {
+  const server = createServer((_request, response) => {
+    response.setHeader('content-type', 'text/event-stream');
+    response.end(`data: ${HOSTILE}\n\ndata: {"choices":[{"delta":{"content":${HOSTILE}\n\ndata: [DONE]\n\n`);
+  });
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  const gateway = createGateway({
+    models: { m: { servers: [`http://127.0.0.1:${(server.address() as AddressInfo).port}`] } },
+    keys: { static: [{ key: 'hr_test', account: 'a' }] },
+    log: { level: 'silent' },
+  });
+  t.teardown(async () => {
+    await gateway.close();
+    server.close();
+  });
+  const headers = { authorization: 'Bearer hr_test' };
+  const asked = { model: 'm', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] };
+  for (let round = 0; round < 10; round++) {
+    await gateway.inject({ path: '/v1/chat/completions', headers, body: { ...asked, stream: true } });
+    await gateway.inject({ path: '/v1/messages', headers, body: asked });
+  }
   t.equal(Array.from({ length: 1_000_000 }, (_, index) => [index]).length, 1_000_000);
 });

@@ -2,6 +2,7 @@
 // payer can cancel the authorization, or use its nonce for another transfer. Money has moved only where the receipt of a successful
 // transaction has the log `AuthorizationUsed` of the nonce and, next to it, the log `Transfer` to the merchant.
 
+import { parseJson } from '../../config/json-text.ts';
 import { keccak_256 } from '@noble/hashes/sha3.js';
 import pLimit from 'p-limit';
 import type { Clock } from '../../actor/index.ts';
@@ -241,7 +242,7 @@ export class Chain {
     let value;
     try {
       const { body } = await this.#client.send(request, abort.signal, MAX_ANSWER_BYTES);
-      value = JSON.parse(body.toString()) as unknown;
+      value = parseJson(body.toString()) as unknown;
     } catch (cause) {
       throw new ChainError(`the node of payments.rpc has not answered ${method}`, false, { cause });
     } finally {

@@ -2,6 +2,7 @@
 // changes nothing and is asked twice at most. `/settle` is asked again here only when nothing was sent. An answer counts as a
 // refusal only if it proves that no transaction was broadcast; everything else is an unknown outcome.
 
+import { parseJson } from '../../config/json-text.ts';
 import type { Clock } from '../../actor/index.ts';
 import { BufferedClient, type BufferedResponse } from '../../net/buffered-client.ts';
 import { DispatchError, type DispatchFault } from '../../net/client.ts';
@@ -192,7 +193,7 @@ function isSent(error: unknown): boolean {
 function parse({ body, status }: BufferedResponse): Answer {
   let value: unknown = null;
   try {
-    value = JSON.parse(body.toString());
+    value = parseJson(body.toString());
   } catch {
     // The answer has no fields; the caller treats it as invalid.
   }

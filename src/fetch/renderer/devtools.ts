@@ -4,6 +4,7 @@
 
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import { parseJson } from '../../config/json-text.ts';
 import WebSocket from 'ws';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
 
@@ -168,7 +169,7 @@ export function fieldsOf(value: unknown): Fields {
 
 function parse(text: string): Fields | null {
   try {
-    const value: unknown = JSON.parse(text);
+    const value: unknown = parseJson(text);
     return typeof value === 'object' && value !== null ? (value as Fields) : null;
   } catch {
     return null;

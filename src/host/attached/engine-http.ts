@@ -1,5 +1,6 @@
 // HTTP access to an attached engine: base URL, API key, connections. Short requests are buffered, generations and relayed
 // requests are streamed. API keys of clients are never sent to the engine.
+import { parseJson } from '../../config/json-text.ts';
 import { isRecord } from '../../api/schema.ts';
 import type { Clock } from '../../actor/index.ts';
 import { httpUrl } from '../../config/units.ts';
@@ -117,7 +118,7 @@ function reading({ status, headers, body }: BufferedResponse): AttachedResponse 
 /** The value of a JSON text, or undefined. */
 export function parsed(text: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parseJson(text) as unknown;
   } catch {
     return undefined;
   }
