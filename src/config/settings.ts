@@ -519,7 +519,7 @@ export const SCHEMA = section('General', {
       65_536,
       'Most connections of clients per thread, if descriptors suffice; more are closed as they come.',
     ),
-    jsonDepth: setting(integer({ min: 1 }), 256, 'Deepest nesting of a JSON body.'),
+    jsonDepth: setting(integer({ min: 1, max: 1000 }), 256, 'Deepest nesting of a JSON body.'),
     jsonValues: setting(
       integer({ min: 1 }),
       2_000_000,
