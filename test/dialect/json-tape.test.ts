@@ -290,7 +290,7 @@ t.test('memory of texts that are given back is used again; that of large ones, a
     out.value(JsonTape.ROOT);
     return out.take();
   };
-  const sizeOf = ({ memory }: WrittenText): number => memory.byteLength;
+  const sizeOf = ({ memory }: WrittenText): number => memory.bytes.byteLength;
   // Whatever other tests have given back.
   for (let count = 0; count < 64; count++) written(200_000);
   const texts = [300_000, 40_000, 60_000, 100_000].map(written);

@@ -85,7 +85,8 @@ export class FieldTable implements Table {
   readonly #deps: TableDeps;
   readonly #places: Int8Array;
   readonly #writers: readonly (FieldWriter | null)[];
-  readonly #absent: readonly number[];
+  /** Values by row, all of them absent; null while an object is being written, and when a writer has thrown. */
+  #values: number[] | null = null;
 
   constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
     this.path = path;
@@ -94,14 +95,14 @@ export class FieldTable implements Table {
     this.#deps = deps;
     this.#places = placesById(fields.map(({ name }) => name));
     this.#writers = fields.map((field) => writerOf(deps, field));
-    this.#absent = fields.map(() => JsonTape.NONE);
   }
 
   /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. Refuses any other value. */
   write(object: number): void {
     const { out, tape } = this.#deps;
     if (!tape.isObject(object)) throw untranslatable(tape, object, 'It is no object.');
-    const values = this.#absent.slice();
+    const values = this.#values ?? this.fields.map(() => NONE);
+    this.#values = null;
     const { body, words } = tape;
     const places = this.#places;
     const end = words[object + NEXT] as number;
@@ -116,8 +117,11 @@ export class FieldTable implements Table {
     const writers = this.#writers;
     for (let index = 0; index < values.length; index++) {
       const value = values[index] as number;
-      if (value >= 0) writers[index]?.(value, object);
+      if (value === NONE) continue;
+      values[index] = NONE;
+      writers[index]?.(value, object);
     }
+    this.#values = values;
     if (!hasOthers || this.others.action === 'dropped') return;
     for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
       if (this.#indexOf(key) >= 0) continue;

@@ -5,8 +5,6 @@ import { freeMemory } from '../../net/large-memory.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { untranslatable } from './untranslatable.ts';
 
-const NO_BYTES = Buffer.alloc(0);
-
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
@@ -49,27 +47,40 @@ export function clearList(list: unknown[]): void {
  * Memory of texts that nobody needs any more: to write new memory takes longer than to make what is written (measured). All requests that
  * come in one turn of the event loop are translated before the first of them is sent.
  */
-const spares: Buffer[] = [];
+const spares: Memory[] = [];
 let spareBytes = 0;
 const MAX_SPARE_BYTES = 1024 * 1024;
 /** A larger one is given back to the system. */
 const MAX_SPARE = 256 * 1024;
 const MIN_BYTES = 32 * 1024;
 
-function memoryOf(size: number): Buffer {
+/** A block of memory, seen in two ways. */
+interface Memory {
+  readonly bytes: Buffer;
+  readonly view: DataView;
+}
+
+function memoryOf(bytes: Buffer): Memory {
+  return { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length) };
+}
+
+function memoryFor(size: number): Memory {
   const spare = spares.pop();
   if (spare !== undefined) {
-    spareBytes -= spare.length;
-    if (spare.length >= size) return spare;
-    freeMemory(spare);
+    spareBytes -= spare.bytes.length;
+    if (spare.bytes.length >= size) return spare;
+    freeMemory(spare.bytes);
   }
-  return Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES));
+  return memoryOf(Buffer.allocUnsafeSlow(Math.max(size, MIN_BYTES)));
 }
+
+const NO_BYTES: Buffer = Buffer.alloc(0);
+const NO_MEMORY = memoryOf(NO_BYTES);
 
 /** A text in memory of its own. */
 export interface WrittenText {
   readonly text: Buffer;
-  readonly memory: Buffer;
+  readonly memory: Memory;
 }
 
 /** Writes JSON from texts of the program and from values of a tape. Commas are set where a value follows another one. */
@@ -78,8 +89,7 @@ export class JsonWriter extends ByteWriter {
   static readonly ROOM = 2048;
 
   readonly #tape: JsonTape;
-  #viewed: Buffer = NO_BYTES;
-  #view: DataView = new DataView(NO_BYTES.buffer);
+  #memory: Memory = NO_MEMORY;
 
   constructor(tape: JsonTape) {
     super(0);
@@ -88,7 +98,8 @@ export class JsonWriter extends ByteWriter {
 
   /** Begins another text, which will be about as long as that of the tape. */
   begin(): void {
-    this.bytes = memoryOf(JsonWriter.ROOM + this.#tape.body.length + MARGIN_BYTES);
+    this.#memory = memoryFor(JsonWriter.ROOM + this.#tape.body.length + MARGIN_BYTES);
+    this.bytes = this.#memory.bytes;
     // No comma belongs before the first value.
     this.bytes[JsonWriter.ROOM - 1] = COLON;
     this.count = JsonWriter.ROOM;
@@ -96,18 +107,20 @@ export class JsonWriter extends ByteWriter {
 
   /** What was written since `begin`, in memory of its own. */
   take(): WrittenText {
-    const memory = this.bytes;
+    const memory = this.#grownMemory();
+    this.#memory = NO_MEMORY;
     this.bytes = NO_BYTES;
-    return { text: memory.subarray(JsonWriter.ROOM, this.count), memory };
+    return { text: memory.bytes.subarray(JsonWriter.ROOM, this.count), memory };
   }
 
   /** Takes the memory of a text for the next one. Nobody may need the text any more. */
   static give({ memory }: WrittenText): void {
-    if (memory.length > MAX_SPARE || spareBytes + memory.length > MAX_SPARE_BYTES) {
-      freeMemory(memory);
+    const { length } = memory.bytes;
+    if (length > MAX_SPARE || spareBytes + length > MAX_SPARE_BYTES) {
+      freeMemory(memory.bytes);
       return;
     }
-    spareBytes += memory.length;
+    spareBytes += length;
     spares.push(memory);
   }
 
@@ -125,14 +138,15 @@ export class JsonWriter extends ByteWriter {
 
   literal({ length, words }: Literal): void {
     this.reserve(length + WORD);
-    const { bytes, count } = this;
-    if (bytes !== this.#viewed) {
-      this.#viewed = bytes;
-      this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-    }
-    const view = this.#view;
+    const { count } = this;
+    const { view } = this.#grownMemory();
     for (let at = 0; at < words.length; at++) view.setFloat64(count + WORD * at, words[at] as number, true);
     this.count = count + length;
+  }
+
+  #grownMemory(): Memory {
+    if (this.#memory.bytes !== this.bytes) this.#memory = memoryOf(this.bytes);
+    return this.#memory;
   }
 
   /** Writes a member with a value of the tape as it is written there. */

@@ -16,9 +16,8 @@ import { untranslatable } from './untranslatable.ts';
 /** Texts that are written for each message, call, result or tool. */
 const LITERAL = {
   functionType: literal('"type":"function"'),
-  function: literal('"function":{'),
-  nameKey: literal('"name":'),
-  arguments: literal('"arguments":"'),
+  functionName: literal(',"function":{"name":'),
+  arguments: literal(',"arguments":"'),
   toolRole: literal('"role":"tool"'),
   content: literal('"content":'),
   reasoning: literal('"reasoning_content":"'),
@@ -314,9 +313,10 @@ const CALL = new FieldTable(
     passed('id', 'Byte for byte.'),
     carried('type', 'tool_calls[].type', '`function`.', () => out.next(LITERAL.functionType)),
     carried('name', 'tool_calls[].function.name', 'The name of the tool.', (name, call) => {
-      out.next(LITERAL.function);
-      out.carry(LITERAL.nameKey, name);
-      out.next(LITERAL.arguments);
+      // The type stands before it.
+      out.literal(LITERAL.functionName);
+      out.value(name);
+      out.literal(LITERAL.arguments);
       const input = present(call, NAME.input);
       if (input !== NONE) out.quoted(input);
       else out.latin1('{}');
@@ -680,7 +680,7 @@ function writeFormat(format: number): void {
   }
   out.next('"response_format":{"type":"json_schema","json_schema":{');
   const name = tape.member(format, NAME.name);
-  if (name >= 0) out.carry(LITERAL.nameKey, name);
+  if (name >= 0) out.carry('"name":', name);
   else out.next('"name":"output"');
   out.carry('"schema":', schema);
   const strict = tape.member(format, NAME.strict);
