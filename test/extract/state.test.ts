@@ -9,6 +9,7 @@ import { parseFlight, renderFlight } from '../../src/extract/state/flight.ts';
 import { jsonOf, parseCall, parseLiteral } from '../../src/extract/state/literal.ts';
 import { flightOf, stateOf } from '../../src/extract/state/page-state.ts';
 import { RichTextReader } from '../../src/extract/state/rich-text.ts';
+import { receivedCalls } from '../support/received-calls.ts';
 
 const PROSE =
   'The race leads the water from the weir to the wheel, which turns the stones of the mill as long as the river carries enough of it.';
@@ -75,16 +76,28 @@ function plain(value: unknown): unknown {
 }
 
 t.test('devalue arrays are resolved, and cycles end', async (t) => {
-  const nuxt = [['Reactive', 1], { data: 2, self: 0 }, ['ShallowReactive', 3], { title: 4, list: 5, at: 7 }, 'Mill', [4, 6], 3, ['Date', '2026-01-02T00:00:00Z']];
+  const nuxt = [
+    ['Reactive', 1],
+    { data: 2, self: 0 },
+    ['ShallowReactive', 3],
+    { title: 4, list: 5, at: 7 },
+    'Mill',
+    [4, 6],
+    3,
+    ['Date', '2026-01-02T00:00:00Z'],
+  ];
   t.strictSame(unflatten(nuxt), { data: { title: 'Mill', list: ['Mill', 3], at: '2026-01-02T00:00:00Z' }, self: null });
   t.strictSame(unflatten([{ _1: 2 }, 'name', 'mill']), { name: 'mill' }, 'as React Router writes objects');
   t.strictSame(unflatten([['Set', 1, 2], 'a', 'b']), ['a', 'b']);
   t.strictSame(unflatten([['Map', 1, 2], 'a', 'b']), { a: 'b' });
   t.strictSame(unflatten([['null', 'a', 1], 'b']), { a: 'b' });
   for (const value of [null, 1, [], {}, 'x']) t.equal(unflatten(value), null);
-  const wide = [[1, 1, 1, 1, 1, 1, 1, 1], ...Array.from({ length: 60 }, (_, index) => Array.from({ length: 8 }, () => index + 2))];
+  const wide = [
+    [1, 1, 1, 1, 1, 1, 1, 1],
+    ...Array.from({ length: 60 }, (_, index) => Array.from({ length: 8 }, () => index + 2)),
+  ];
   t.ok(unflatten(wide), 'exponential documents end');
-}); // oxfmt-ignore
+});
 
 t.test('any array is a devalue array or none', async () => {
   fc.assert(
@@ -102,26 +115,45 @@ t.test('any array is a devalue array or none', async () => {
 t.test('flight rows are told apart by their tags, and text rows by their length in bytes', async (t) => {
   const text = 'Grün\n1:"x"\n水';
   const length = Buffer.byteLength(text).toString(16);
-  const rows = parseFlight(`0:{"a":"$1"}\n1:T${length},${text}2:I["chunk",[],"x"]\n3:["$","p",null,{}]\n:HL["style"]\n4:"cut`);
-  t.strictSame([...rows], [['0', { a: '$1' }], ['1', text], ['3', ['$', 'p', null, {}]]]);
-}); // oxfmt-ignore
+  const rows = parseFlight(
+    `0:{"a":"$1"}\n1:T${length},${text}2:I["chunk",[],"x"]\n3:["$","p",null,{}]\n:HL["style"]\n4:"cut`,
+  );
+  t.strictSame(
+    [...rows],
+    [
+      ['0', { a: '$1' }],
+      ['1', text],
+      ['3', ['$', 'p', null, {}]],
+    ],
+  );
+});
 
 t.test('streamed components become HTML in the order of the tree', async (t) => {
   const html = (rows: string, prose = false): string => renderFlight(parseFlight(rows), prose);
   t.equal(
-    html('1:["$","em",null,{"children":"b"}]\n0:{"P":null,"f":[[["",{"children":["__PAGE__",{}]}],["$","p",null,{"className":"x","children":["a ","$L1","$$c"]}]]]}\n'),
+    html(
+      '1:["$","em",null,{"children":"b"}]\n0:{"P":null,"f":[[["",{"children":["__PAGE__",{}]}],["$","p",null,{"className":"x","children":["a ","$L1","$$c"]}]]]}\n',
+    ),
     '<p class="x">a <em>b</em>$c</p>',
     'text outside of elements is data',
   );
   t.equal(html('0:["$","$L2",null,{"href":"/a?b&c","children":"go"}]\n'), '<a href="/a?b&amp;c">go</a>');
   t.equal(html('0:["$","div",null,{"dangerouslySetInnerHTML":{"__html":"$5"}}]\n5:T8,<b>x</b>'), '<div><b>x</b></div>');
-  t.equal(html('0:["$","ul",null,{"children":[["$","li","1",{"children":1}],"$0:props:children:0"]}]\n'), '<ul><li>1</li><li>1</li></ul>');
+  t.equal(
+    html('0:["$","ul",null,{"children":[["$","li","1",{"children":1}],"$0:props:children:0"]}]\n'),
+    '<ul><li>1</li><li>1</li></ul>',
+  );
   t.equal(html('0:["$","p",null,{"children":"$0"}]\n'), '<p></p>', 'a cycle ends');
-  t.equal(html('1:"$Sreact.fragment"\n0:["$","$1","c",{"children":[["$","script",null,{"children":"x"}],["$","p",null,{"style":{"display":"none"},"children":"<"}]]}]\n'), '<p hidden>&lt;</p>');
+  t.equal(
+    html(
+      '1:"$Sreact.fragment"\n0:["$","$1","c",{"children":[["$","script",null,{"children":"x"}],["$","p",null,{"style":{"display":"none"},"children":"<"}]]}]\n',
+    ),
+    '<p hidden>&lt;</p>',
+  );
   const component = `0:["$","$L2",null,{"title":"label","text":${JSON.stringify(PROSE)},"children":["$","p",null,{"children":"x"}]}]\n`;
   t.equal(html(component), '<div><p>x</p></div>');
   t.equal(html(component, true), `<div><p>${PROSE}</p><p>x</p></div>`);
-}); // oxfmt-ignore
+});
 
 t.test('any stream is rendered within its bounds', async () => {
   const value = fc.letrec((tie) => ({
@@ -152,10 +184,15 @@ t.test('any stream is rendered within its bounds', async () => {
 
 t.test('the text of a client-rendered page is read from its state', async (t) => {
   const body = (script: string): string => `<title>Mill</title><body><div id="root"></div>${script}</body>`;
-  const state = JSON.stringify({ page: { title: 'Races', text: PROSE, more: { description: OTHER } }, i18n: { a: `${PROSE} no` } });
+  const state = JSON.stringify({
+    page: { title: 'Races', text: PROSE, more: { description: OTHER } },
+    i18n: { a: `${PROSE} no` },
+  });
   const devalue = JSON.stringify([{ data: 1 }, { title: 2, text: 3 }, 'Races', `${PROSE} ${OTHER}`]);
   const flight = `0:["$","main",null,{"children":[["$","h2",null,{"children":"Races"}],["$","p",null,{"children":"${PROSE} ${OTHER}"}]]}]\n`;
-  const router = JSON.stringify(`${JSON.stringify([{ _1: 2 }, 'loaderData', { _3: 4, _5: 6 }, 'title', 'Races', 'text', `${PROSE} ${OTHER}`])}\n`);
+  const router = JSON.stringify(
+    `${JSON.stringify([{ _1: 2 }, 'loaderData', { _3: 4, _5: 6 }, 'title', 'Races', 'text', `${PROSE} ${OTHER}`])}\n`,
+  );
   const pages: Readonly<Record<string, string>> = {
     next: `<script id="__NEXT_DATA__" type="application/json">${state}</script>`,
     flight: `<script>(self.__next_f=self.__next_f||[]).push([0])</script><script>self.__next_f.push([1,${JSON.stringify(flight.slice(0, 60))}])</script><script>self.__next_f.push([1,${JSON.stringify(flight.slice(60))}])</script>`,
@@ -178,26 +215,53 @@ t.test('the text of a client-rendered page is read from its state', async (t) =>
   t.notMatch(clean(body(pages['next'] + shown), { url: URL_1 }).content, PROSE, 'a page that shows its text');
   t.equal(stateOf([]), '');
   t.equal(flightOf(parse(body('<script>self.__next_f.push([1,oops])</script>')).head.scripts, true), '');
-}); // oxfmt-ignore
+});
 
 t.test('rich text documents of content systems become HTML', async (t) => {
   const documents = new RichTextReader();
-  const contentful = { nodeType: 'document', content: [{ nodeType: 'heading-2', content: [{ nodeType: 'text', value: 'A' }] }, { nodeType: 'paragraph', content: [{ nodeType: 'text', value: 'b ' }, { nodeType: 'hyperlink', data: { uri: '/c' }, content: [{ nodeType: 'text', value: 'c' }] }] }] };
+  const contentful = {
+    nodeType: 'document',
+    content: [
+      { nodeType: 'heading-2', content: [{ nodeType: 'text', value: 'A' }] },
+      {
+        nodeType: 'paragraph',
+        content: [
+          { nodeType: 'text', value: 'b ' },
+          { nodeType: 'hyperlink', data: { uri: '/c' }, content: [{ nodeType: 'text', value: 'c' }] },
+        ],
+      },
+    ],
+  };
   t.equal(documents.read(contentful), '<h2>A</h2><p>b <a href="/c">c</a></p>');
-  const tiptap = { type: 'doc', content: [{ type: 'heading', attrs: { level: 3 }, content: [{ type: 'text', text: 'A' }] }, { type: 'bulletList', content: [{ type: 'listItem', content: [{ type: 'paragraph', content: [{ type: 'text', text: '<b>' }] }] }] }] };
+  const tiptap = {
+    type: 'doc',
+    content: [
+      { type: 'heading', attrs: { level: 3 }, content: [{ type: 'text', text: 'A' }] },
+      {
+        type: 'bulletList',
+        content: [{ type: 'listItem', content: [{ type: 'paragraph', content: [{ type: 'text', text: '<b>' }] }] }],
+      },
+    ],
+  };
   t.equal(documents.read(tiptap), '<h3>A</h3><ul><li><p>&lt;b&gt;</p></li></ul>');
-  const portable = [{ _type: 'block', style: 'h2', children: [{ _type: 'span', text: 'A' }] }, { _type: 'block', style: 'normal', children: [{ _type: 'span', text: 'b' }] }];
+  const portable = [
+    { _type: 'block', style: 'h2', children: [{ _type: 'span', text: 'A' }] },
+    { _type: 'block', style: 'normal', children: [{ _type: 'span', text: 'b' }] },
+  ];
   t.equal(documents.read(portable), '<h2>A</h2><p>b</p>');
   t.equal(documents.read([{ type: 'p', children: [{ text: 'slate' }] }]), '<p>slate</p>');
-  for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]]) t.equal(documents.read(value), null);
-}); // oxfmt-ignore
+  for (const value of [{}, [], { type: 'doc' }, { type: 'doc', content: [{}] }, [{ type: 'product', children: [] }]])
+    t.equal(documents.read(value), null);
+});
 
 // Reading them for each reference would take minutes.
 t.test('values that are referred to many times are read once', async (t) => {
   const document = `{type:"doc",content:[{text:"${PROSE}"},${'{content:[]},'.repeat(10_000)}]}`;
   const script = `window.__NUXT__=(function(a){a.self=a;return [${'a,'.repeat(20_000)}a]}(${document}))`;
   t.equal(stateOf([scriptOf(script)]), PROSE);
-  const { value: shared, reads } = counted(Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`a${index}`, 2])));
+  const { value: shared, reads } = counted(
+    Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`a${index}`, 2])),
+  );
   t.ok(unflatten([Array.from({ length: 100 }, () => 1), shared, 'x']));
   t.equal(reads(), 50, 'values of devalue');
   const children = counted(Array.from({ length: 1000 }, () => ({ content: [] })));
@@ -205,20 +269,18 @@ t.test('values that are referred to many times are read once', async (t) => {
   for (let index = 0; index < 1000; index++) documents.read({ type: 'doc', content: children.value });
   documents.read(Array.from({ length: 1000 }, () => ({ type: 'p', children: children.value })));
   t.ok(children.reads() <= 400_000, `nodes of documents: ${children.reads()}`);
-}); // oxfmt-ignore
+});
 
 t.test('a long text that is referred to many times is read once', async (t) => {
   const long = `${PROSE} `.repeat(100);
-  // oxlint-disable-next-line unbound-method -- it is called on every string
-  const { split: original } = String.prototype;
-  const split = t.capture(String.prototype, 'split', original);
+  const split = receivedCalls(t, String.prototype, 'split');
   const states = [
     { ...scriptOf(JSON.stringify([Array.from({ length: 500 }, () => 1), long])), id: '__NUXT_DATA__' },
     scriptOf(`__NUXT__=(function(a){return [${'a,{x:a},'.repeat(500)}]}("${long}"))`),
   ];
   for (const state of states) {
     t.match(stateOf([state]), PROSE);
-    const characters = split().reduce((sum, { receiver }) => sum + String(receiver).length, 0);
+    const characters = split().reduce<number>((sum, text) => sum + String(text).length, 0);
     t.ok(characters < 3 * long.length, `${characters} characters were read`);
   }
 });
@@ -264,10 +326,15 @@ t.test('references into streamed components are rendered once, and followed to t
   const levels = 30;
   const nested = `${'["$","b",null,{"children":'.repeat(levels)}"x"${'}]'.repeat(levels)}`;
   const path = (depth: number, props: string): string => `$1${`:${props}:children`.repeat(depth)}`;
-  const page = (...references: string[]): string => `1:${nested}\n0:["$","p",null,{"children":${JSON.stringify(references)}}]\n`;
+  const page = (...references: string[]): string =>
+    `1:${nested}\n0:["$","p",null,{"children":${JSON.stringify(references)}}]\n`;
   t.equal(html(page(path(levels - 1, 'props'), '$1')).split('<b>').length - 1, levels + 1);
-  t.equal(html(page(path(2, 'props'), path(2, '3'), `${path(1, 'props')}:3:children`)).split('<b>').length - 1, 2 * levels - 2, 'one value by several names');
-}); // oxfmt-ignore
+  t.equal(
+    html(page(path(2, 'props'), path(2, '3'), `${path(1, 'props')}:3:children`)).split('<b>').length - 1,
+    2 * levels - 2,
+    'one value by several names',
+  );
+});
 
 function scriptOf(text: string): { id: string; type: string; target: string; text: string } {
   return { id: '', type: '', target: '', text };
