@@ -1,7 +1,7 @@
 // A request that a request makes: a search or a page for a tool call, with the credentials of the client and through the whole pipeline,
 // so that keys, limits, prices, metering and fairness are those of the endpoint. It ends with the request that makes it.
 
-import { parseJson } from '../config/json-text.ts';
+import { parsedJson } from '../dialect/index.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -89,7 +89,7 @@ class Answer implements ResponseSink, Pending {
 
   end(): void {
     const { answerHeaders, status } = this.#exchange as DetachedExchange;
-    this.#finish(status, answerHeaders, this.#value ?? jsonOf(Buffer.concat(this.#pieces)));
+    this.#finish(status, answerHeaders, this.#value ?? parsedJson(Buffer.concat(this.#pieces).toString()));
   }
 
   broken(): void {
@@ -112,13 +112,5 @@ class Answer implements ResponseSink, Pending {
     this.#done = null;
     this.#parent.subRequests?.delete(this);
     done?.(status, headers, json);
-  }
-}
-
-function jsonOf(bytes: Buffer): unknown {
-  try {
-    return parseJson(bytes.toString());
-  } catch {
-    return undefined;
   }
 }

@@ -1,7 +1,7 @@
 // Keeps what was asked and answered as text, for the request log where the setting `requestLog.prompts` allows it. The answer passes
 // unchanged; up to 1 MiB of it is copied, and read once the request is over.
 
-import { parseJson } from '../config/json-text.ts';
+import { parsedJson } from '../dialect/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
 import type { RequestTexts } from '../telemetry/request-log.ts';
@@ -58,7 +58,7 @@ function flat(text: string): string {
 /** The text of a request body in any dialect, one paragraph for each message; of an unknown form its JSON. */
 export function promptText(body: Buffer): string {
   const text = body.toString();
-  const request = parsed(text);
+  const request = parsedJson(text);
   if (!isRecord(request)) return text;
   const { input, instructions, messages, prompt, system } = request;
   const asked = messages ?? input ?? prompt;
@@ -75,11 +75,11 @@ export function promptText(body: Buffer): string {
 
 /** The text of an answer in any dialect, a stream or whole; of an unknown form as it came. */
 export function answerText(text: string): string {
-  const whole = parsed(text);
+  const whole = parsedJson(text);
   if (isRecord(whole)) return contentText(whole) || text;
   const found: string[] = [];
   for (const { data } of parseEvents(text)) {
-    const event = parsed(data);
+    const event = parsedJson(data);
     if (!isRecord(event)) continue;
     // The last events of responses repeat all of what came before.
     const isRepeat =
@@ -110,12 +110,4 @@ function contentText(value: unknown): string {
   if (!isRecord(value)) return '';
   const texts = TEXT_MEMBERS.map((name) => contentText(value[name])).filter((text) => text !== '');
   return texts.join(typeof value['name'] === 'string' ? ' ' : '');
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseJson(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

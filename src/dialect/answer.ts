@@ -1,8 +1,7 @@
 // Judges a CRN's answer: whether it has begun, why it is no answer, and whether it is complete. An answer has begun with its
 // first useful event: text, tool call, reasoning, or a proper end. Pieces are read during the call only, never kept or copied.
 
-import { parseJson } from '../config/json-text.ts';
-import type { Dialect, EventReading, Usage } from './dialect.ts';
+import { type Dialect, type EventReading, parsedJson, type Usage } from './dialect.ts';
 import { promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
 import { parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
@@ -436,7 +435,7 @@ export class AnswerJudge {
       this.#onlyDone = this.#dataEvents === 1;
     } else {
       this.#onlyDone = false;
-      const value = parsed(data);
+      const value = parsedJson(data);
       // What is not known must not be held for ever.
       if (typeof value !== 'object' || value === null || Array.isArray(value)) reading.useful = true;
       else this.#readData(dialect, this.#name(piece), value as Record<string, unknown>, reading);
@@ -769,12 +768,4 @@ function isEmptyValue(bytes: Buffer, at: number): boolean {
 /** Whether the value at `at` is true or a text that is not empty. */
 function isEndValue(bytes: Buffer, at: number): boolean {
   return bytes[at] === QUOTE ? bytes[at + 1] !== QUOTE : bytes[at] === 0x74;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseJson(text);
-  } catch {
-    return undefined;
-  }
 }

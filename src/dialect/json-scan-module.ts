@@ -31,7 +31,7 @@ const LEAST_BYTES = 64;
 const MOST_BYTES = 4 * 1024 * 1024;
 const MOST_LEVELS = 512;
 /** Numbers of so many digits are below 2^53. */
-export const SAFE_DIGITS = 15;
+const SAFE_DIGITS = 15;
 /** Bytes for one open container. */
 const LEVEL = 8;
 const NODE_BYTES = 4 * NODE;
@@ -158,23 +158,24 @@ function numbersAt(tape: Int32Array, object: number, table: MemberTable, levels:
     numbers[table.names[place] as string] =
       text[at] === OPEN_OBJECT && levels > 1
         ? numbersAt(tape, value, table, levels - 1)
-        : numberAt(at, (tape[value + END] as number) - base);
+        : numberIn(text, at, (tape[value + END] as number) - base);
   }
   return numbers;
 }
 
-function numberAt(start: number, end: number): number {
+/** The number that `[start, end)` is; NaN for another value. */
+export function numberIn(bytes: Uint8Array, start: number, end: number): number {
   let number = 0;
   for (let at = start; at < end; at++) {
-    const digit = (text[at] as number) - 0x30;
-    if (digit < 0 || digit > 9 || at - start === SAFE_DIGITS) return otherNumber(start, end);
+    const digit = (bytes[at] as number) - 0x30;
+    if (digit < 0 || digit > 9 || at - start === SAFE_DIGITS) return otherNumber(bytes, start, end);
     number = number * 10 + digit;
   }
   return number;
 }
 
-function otherNumber(start: number, end: number): number {
-  const written = Buffer.from(memory.buffer, start, end - start).toString('latin1');
+function otherNumber({ buffer, byteOffset }: Uint8Array, start: number, end: number): number {
+  const written = Buffer.from(buffer, byteOffset + start, end - start).toString('latin1');
   return /^[\d-]/.test(written) ? Number(written) : Number.NaN;
 }
 

@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import { readName } from './json-names.ts';
 import { invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
-import { END, NAME, NEXT, NODE, readByModule, SAFE_DIGITS, Spans, UNREAD } from './json-scan-module.ts';
+import { END, NAME, NEXT, NODE, numberIn, readByModule, Spans, UNREAD } from './json-scan-module.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
@@ -278,16 +278,7 @@ export class JsonTape extends Spans {
   number(node: number): number {
     const first = this.#first(node);
     const isNumber = first === 0x2d || (first >= 0x30 && first <= 0x39);
-    if (!isNumber) return Number.NaN;
-    const start = this.start(node);
-    const end = this.end(node);
-    let number = 0;
-    for (let at = start; at < end; at++) {
-      const digit = (this.body[at] as number) - 0x30;
-      if (digit < 0 || digit > 9 || at - start === SAFE_DIGITS) return Number(this.body.toString('latin1', start, end));
-      number = number * 10 + digit;
-    }
-    return number;
+    return isNumber ? numberIn(this.body, this.start(node), this.end(node)) : Number.NaN;
   }
 
   /**

@@ -336,7 +336,7 @@ class ResponseStore {
     work.then(
       (answer) => replyTo.tell(answer),
       (error: unknown) => {
-        this.#awayMs = this.#clock.now();
+        this.#noteAway();
         this.#deps.onProblem(error, 'responses could not be read');
         replyTo.tell(away);
       },
@@ -465,7 +465,7 @@ class ResponseStore {
       }
     }
     if (changed.length > away) this.#tries = 0;
-    if (away > 0) this.#awayMs = this.#clock.now();
+    if (away > 0) this.#noteAway();
     if (away > 0 && ++this.#tries < MAX_TRIES) {
       this.#writes.failed(error);
       this.#context.timers.once('write', RETRY_MS, { type: 'Write' });
@@ -482,6 +482,10 @@ class ResponseStore {
 
   /** When the store did not answer last. */
   #awayMs = -Infinity;
+
+  #noteAway(): void {
+    this.#awayMs = this.#clock.now();
+  }
 
   /** Whether gateways that are there would have renewed their leases by now. */
   get #isSettled(): boolean {
@@ -811,7 +815,7 @@ class ResponseStore {
         }
       },
       (error: unknown) => {
-        this.#awayMs = this.#clock.now();
+        this.#noteAway();
         this.#renewals.failed(error);
       },
     );
@@ -820,7 +824,7 @@ class ResponseStore {
   #sweep(): void {
     const ledger = this.#deps.ledger();
     if (ledger === null) {
-      this.#awayMs = this.#clock.now();
+      this.#noteAway();
       return;
     }
     const swept = async (): Promise<void> => {
@@ -831,7 +835,7 @@ class ResponseStore {
       }
     };
     swept().catch((error: unknown) => {
-      this.#awayMs = this.#clock.now();
+      this.#noteAway();
       this.#deps.onProblem(error, 'old responses could not be removed');
     });
   }

@@ -170,11 +170,7 @@ export class TokenCounter {
 }
 
 function inputTokensIn(body: Buffer): number | undefined {
-  try {
-    return tokenCount(membersOf(parseJson(body.toString()))['input_tokens']);
-  } catch {
-    return undefined;
-  }
+  return tokenCount(membersOf(parsedJson(body.toString()))['input_tokens']);
 }
 
 /** Whether an answer is the client's: a count, or a mistake in its request. */

@@ -6,6 +6,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
+import { freePort } from '../support/free-port.ts';
 import { startRedis, type RedisServer } from '../support/redis.ts';
 import { site, type Site } from '../support/site.ts';
 import { until } from '../support/system.ts';
@@ -61,7 +62,9 @@ async function setUp(t: Test): Promise<Cluster> {
 
 async function startGateway(t: Test, url: string, web: Site, settings: SettingsInput): Promise<Running> {
   const gateway = createGateway({
-    ...{ listen: '127.0.0.1:0', store: null, keys: KEYS, log: { level: 'silent' } },
+    // Its threads listen after the port was found free: others must not get it meanwhile.
+    listen: `127.0.0.1:${await freePort()}`,
+    ...{ store: null, keys: KEYS, log: { level: 'silent' } },
     cluster: { url },
     // A busy machine may need long for the first page of a cleaner.
     fetch: { allow: ['127.0.0.1'], ports: [web.port], timeout: '1m', cleanTimeout: '1m' },
