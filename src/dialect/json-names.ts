@@ -13,6 +13,9 @@ interface Scanner {
   /** Returns the address behind the value at `TEXT`, or 0 when json-scan.ts has to read the text. */
   readonly scan: (base: number, tape: number, room: number, levels: number) => number;
   readonly add: (id: number) => void;
+  readonly copy: (to: number, from: number, length: number) => void;
+  /** Writes JSON text as the inside of a string; returns the address behind it. */
+  readonly quote: (to: number, from: number, length: number) => number;
 }
 
 /** @internal */

@@ -21,7 +21,7 @@ export const NAME = 3;
 /** Nobody has looked: JavaScript reads names where they are asked for. */
 export const UNREAD = -1;
 
-const { memory, scan } = scanner;
+const { copy, memory, quote, scan } = scanner;
 const text = new Uint8Array(memory.buffer);
 const flags = new Uint8Array(memory.buffer, 0x402000, 2);
 
@@ -40,6 +40,7 @@ const NODE_BYTES = 4 * NODE;
 const MODULE_NODES = 65_536;
 const BODY_TAPE = 0x403000;
 const OTHER_TAPE = 0x503000;
+const WRITTEN_AT = 0x610000;
 
 /**
  * The spans of the values of one text, in the order of the text, with each key of an object as a node before its value. One that is full
@@ -70,6 +71,41 @@ export class Spans {
     this.isWhole = false;
     this.count = 0;
   }
+}
+
+/** The text that the module holds, or a part of it: from offset `heldFrom` to `heldEnd`. */
+let held: Buffer | null = null;
+let heldFrom = 0;
+let heldEnd = 0;
+
+/** Memory of the module for a text that is written from parts of the one that it holds. */
+export const WRITTEN: Buffer = Buffer.from(memory.buffer, WRITTEN_AT, 1024 * 1024);
+
+/** Has the module hold the text, from `start` to `end`, of at most 4 MiB, until it scans another one. */
+export function hold(body: Buffer, start: number, end: number): void {
+  if (held === body && heldFrom <= start && heldEnd >= end) return;
+  body.copy(text, TEXT, start, end);
+  held = body;
+  heldFrom = start;
+  heldEnd = end;
+}
+
+/** Whether the module still holds the text. */
+export function holds(body: Buffer): boolean {
+  return held === body;
+}
+
+/** Copies a part of the text that it holds to `to` in `WRITTEN`: a fifth of the time that Buffer takes (measured). */
+export function copyHeld(to: number, start: number, end: number): void {
+  copy(WRITTEN_AT + to, start - heldFrom + TEXT, end - start);
+}
+
+/**
+ * Writes a part of the text that it holds, which is JSON, to `to` in `WRITTEN` as the inside of a string.
+ * @returns the offset behind it; up to 15 bytes behind that are written to
+ */
+export function quoteHeld(to: number, start: number, end: number): number {
+  return quote(WRITTEN_AT + to, start - heldFrom + TEXT, end - start) - WRITTEN_AT;
 }
 
 /** For who does not want them; its keys are not looked at for addresses. */
@@ -109,7 +145,8 @@ function scanByModule(body: Buffer, start: number, end: number, maxDepth: number
   lastRead = null;
   const length = end - start;
   if (length < LEAST_BYTES || length > MOST_BYTES || !IS_LITTLE_ENDIAN) return false;
-  body.copy(text, TEXT, start, end);
+  held = null;
+  hold(body, start, end);
   text[TEXT + length] = 0;
   const tape = words.byteOffset;
   const room = tape + NODE_BYTES * (MODULE_NODES - 2);

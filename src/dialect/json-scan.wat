@@ -10,7 +10,8 @@
   ;; name that it is: 0 when it is none, -1 when it has escapes and has to be read.
   ;; 0x603000: 512 names by their ids from 1 on, of up to 48 bytes and zeros behind them; the last byte of the 64 is the length.
   ;; 0x60b000: a hash table of 2,048 ids of two bytes; 0 is an empty place.
-  (memory (export "memory") 97 97)
+  ;; 0x610000: 1 MiB for a text that is written from parts of the other one.
+  (memory (export "memory") 113 113)
 
   (data (i32.const 0x402122) "\01") ;; "
   (data (i32.const 0x40212f) "\01") ;; /
@@ -44,39 +45,54 @@
 
   ;; The closing quote of the string whose inside begins at $at; 0 if there is a control character or an escape that JSON does not have.
   (func $string (param $at i32) (result i32)
-    (local $bytes v128) (local $stops i32) (local $byte i32)
+    (local $bytes v128) (local $stops i32) (local $byte i32) (local $stop i32) (local $bit i32)
+    ;; 1 if the first byte of the next sixteen follows a backslash.
+    (local $follows i32)
+    (local $quote v128) (local $backslash v128) (local $control v128)
+    (local.set $quote (i8x16.splat (i32.const 0x22)))
+    (local.set $backslash (i8x16.splat (i32.const 0x5c)))
+    (local.set $control (i8x16.splat (i32.const 0x1f)))
     (global.set $escaped (i32.const 0))
     (loop $next
       (local.set $bytes (v128.load (local.get $at)))
       (local.set $stops
-        (i8x16.bitmask
-          (v128.or
+        (i32.and
+          (i8x16.bitmask
             (v128.or
-              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x22)))
-              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x5c))))
-            (i8x16.lt_u (local.get $bytes) (i8x16.splat (i32.const 0x20))))))
-      (if (i32.eqz (local.get $stops))
-        (then
-          (local.set $at (i32.add (local.get $at) (i32.const 16)))
-          (br $next)))
-      (local.set $at (i32.add (local.get $at) (i32.ctz (local.get $stops))))
-      (local.set $byte (i32.load8_u (local.get $at)))
-      (if (i32.eq (local.get $byte) (i32.const 0x22)) (then (return (local.get $at))))
-      (if (i32.ne (local.get $byte) (i32.const 0x5c)) (then (return (i32.const 0))))
-      (global.set $escaped (i32.const 1))
-      (local.set $byte (i32.load8_u offset=1 (local.get $at)))
-      (if (i32.eqz (i32.load8_u offset=0x402100 (local.get $byte))) (then (return (i32.const 0))))
-      (local.set $at (i32.add (local.get $at) (i32.const 2)))
-      (if (i32.eq (local.get $byte) (i32.const 0x2f)) (then (global.set $long (i32.const 1))))
-      (br_if $next (i32.ne (local.get $byte) (i32.const 0x75)))
-      (global.set $long (i32.const 1))
-      (if (i32.eqz
-            (i32.and
-              (i32.and (call $isHex (i32.load8_u (local.get $at))) (call $isHex (i32.load8_u offset=1 (local.get $at))))
-              (i32.and (call $isHex (i32.load8_u offset=2 (local.get $at))) (call $isHex (i32.load8_u offset=3 (local.get $at))))))
-        (then (return (i32.const 0))))
-      (local.set $at (i32.add (local.get $at) (i32.const 4)))
-      (br $next))
+              (v128.or
+                (i8x16.eq (local.get $bytes) (local.get $quote))
+                (i8x16.eq (local.get $bytes) (local.get $backslash)))
+              (i8x16.le_u (local.get $bytes) (local.get $control))))
+          (i32.xor (local.get $follows) (i32.const -1))))
+      (local.set $follows (i32.const 0))
+      ;; All stops of sixteen bytes come from one load: to load again behind each escape would wait for the one before.
+      (loop $another
+        (if (i32.eqz (local.get $stops))
+          (then
+            (local.set $at (i32.add (local.get $at) (i32.const 16)))
+            (br $next)))
+        (local.set $stop (i32.add (local.get $at) (i32.ctz (local.get $stops))))
+        (local.set $byte (i32.load8_u (local.get $stop)))
+        (if (i32.eq (local.get $byte) (i32.const 0x22)) (then (return (local.get $stop))))
+        (if (i32.ne (local.get $byte) (i32.const 0x5c)) (then (return (i32.const 0))))
+        (global.set $escaped (i32.const 1))
+        (local.set $byte (i32.load8_u offset=1 (local.get $stop)))
+        (if (i32.eqz (i32.load8_u offset=0x402100 (local.get $byte))) (then (return (i32.const 0))))
+        (local.set $bit (i32.and (local.get $stops) (i32.sub (i32.const 0) (local.get $stops))))
+        (local.set $stops
+          (i32.and
+            (local.get $stops)
+            (i32.xor (i32.mul (local.get $bit) (i32.const 3)) (i32.const -1))))
+        (local.set $follows (i32.shr_u (local.get $bit) (i32.const 15)))
+        (if (i32.eq (local.get $byte) (i32.const 0x2f)) (then (global.set $long (i32.const 1))))
+        (br_if $another (i32.ne (local.get $byte) (i32.const 0x75)))
+        (global.set $long (i32.const 1))
+        (if (i32.eqz
+              (i32.and
+                (i32.and (call $isHex (i32.load8_u offset=2 (local.get $stop))) (call $isHex (i32.load8_u offset=3 (local.get $stop))))
+                (i32.and (call $isHex (i32.load8_u offset=4 (local.get $stop))) (call $isHex (i32.load8_u offset=5 (local.get $stop))))))
+          (then (return (i32.const 0))))
+        (br $another)))
     (unreachable))
 
   ;; The place where the search for a name in the hash table begins. $first and $last: eight bytes of it each, which may overlap.
@@ -299,4 +315,50 @@
             (then (i32.load offset=0x400ffc (local.get $level)))
             (else (i32.const 0))))
         (br $closed)))
+    (unreachable))
+
+  (func (export "copy") (param $to i32) (param $from i32) (param $length i32)
+    (memory.copy (local.get $to) (local.get $from) (local.get $length)))
+
+  ;; Writes JSON text as the inside of a string. Writes up to six bytes for one, and up to fifteen behind the last one.
+  ;; @returns the address behind what was written
+  (func (export "quote") (param $to i32) (param $from i32) (param $length i32) (result i32)
+    (local $bytes v128) (local $stops i32) (local $count i32) (local $byte i32)
+    (loop $next
+      (local.set $bytes (v128.load (local.get $from)))
+      (v128.store (local.get $to) (local.get $bytes))
+      (local.set $stops
+        (i8x16.bitmask
+          (v128.or
+            (v128.or
+              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x22)))
+              (i8x16.eq (local.get $bytes) (i8x16.splat (i32.const 0x5c))))
+            (i8x16.le_u (local.get $bytes) (i8x16.splat (i32.const 0x1f))))))
+      (local.set $count
+        (select (i32.ctz (local.get $stops)) (i32.const 16) (local.get $stops)))
+      (if (i32.ge_u (local.get $count) (local.get $length))
+        (then (return (i32.add (local.get $to) (local.get $length)))))
+      (local.set $to (i32.add (local.get $to) (local.get $count)))
+      (local.set $from (i32.add (local.get $from) (local.get $count)))
+      (local.set $length (i32.sub (local.get $length) (local.get $count)))
+      (br_if $next (i32.eqz (local.get $stops)))
+      (local.set $byte (i32.load8_u (local.get $from)))
+      (local.set $from (i32.add (local.get $from) (i32.const 1)))
+      (local.set $length (i32.sub (local.get $length) (i32.const 1)))
+      (i32.store8 (local.get $to) (i32.const 0x5c))
+      (if (i32.ge_u (local.get $byte) (i32.const 0x20))
+        (then
+          (i32.store8 offset=1 (local.get $to) (local.get $byte))
+          (local.set $to (i32.add (local.get $to) (i32.const 2)))
+          (br $next)))
+      ;; `u00`, and the two digits.
+      (i32.store offset=1 (local.get $to) (i32.const 0x303075))
+      (i32.store8 offset=4 (local.get $to) (i32.add (i32.const 0x30) (i32.shr_u (local.get $byte) (i32.const 4))))
+      (local.set $byte (i32.and (local.get $byte) (i32.const 15)))
+      (i32.store8 offset=5 (local.get $to)
+        (i32.add
+          (local.get $byte)
+          (select (i32.const 0x30) (i32.const 0x57) (i32.lt_u (local.get $byte) (i32.const 10)))))
+      (local.set $to (i32.add (local.get $to) (i32.const 6)))
+      (br $next))
     (unreachable)))

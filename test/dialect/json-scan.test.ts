@@ -1,4 +1,5 @@
 // The WebAssembly module beside the scan in JavaScript: the same tapes of random texts, and nothing taken that JavaScript refuses.
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { scanMembers, skipValue } from '../../src/dialect/json-scan.ts';
@@ -77,6 +78,24 @@ t.test('the module takes no text that JavaScript refuses, and reads mutated ones
       t.strictSame(read, expected, JSON.stringify(text.toString()));
   }
   t.ok(taken > 100, `some mutations leave valid JSON: ${taken}`);
+  t.end();
+});
+
+t.test('escapes and ends of strings are found anywhere in the sixteen bytes that are looked at', (t) => {
+  const valid = ['\\n', '\\"', '\\\\', '\\\\\\"', '\\"\\"', '\\/\\u00e9', '\\u005C\\\\', 'é'];
+  const broken = ['\\x', '\\u00g0', '\\u12', '\n', '\\\n', '"', '\\\\"'];
+  for (let before = 0; before < 35; before++) {
+    for (const after of [0, 1, 14, 15, 16, 17]) {
+      const textOf = (middle: string): Buffer =>
+        Buffer.from(listOf(`"${'x'.repeat(before)}${middle}${'x'.repeat(after)}"`));
+      for (const middle of valid) {
+        const read = byModule(textOf(middle));
+        assert.ok(read !== undefined, middle);
+        assert.deepEqual(read, byJavaScript(textOf(middle)));
+      }
+      for (const middle of broken) assert.equal(byModule(textOf(middle)), undefined, JSON.stringify(middle));
+    }
+  }
   t.end();
 });
 

@@ -246,6 +246,66 @@ t.test('quotes JSON as the inside of a string', (t) => {
   t.pass();
 });
 
+t.test('quotes anywhere in the sixteen bytes that are looked at', (t) => {
+  for (let before = 0; before < 35; before++) {
+    for (const middle of ['"a"', String.raw`"\\\n"`, '[\n\t\r1]', '""', '{\n}']) {
+      const text = `[${'1,'.repeat(before)}${middle},${' '.repeat(before)}2]`;
+      tape.read(Buffer.from(text));
+      out.begin();
+      out.next('"');
+      out.quoted(JsonTape.ROOT);
+      out.latin1('"');
+      const written = out.take().text.toString();
+      const controls = { '\t': '0009', '\n': '000a', '\r': '000d' };
+      const expected = text
+        .replace(/["\\]/g, String.raw`\$&`)
+        .replace(/[\t\n\r]/g, (byte) => `\\u${controls[byte as keyof typeof controls]}`);
+      assert.equal(written, `"${expected}"`);
+    }
+  }
+  t.end();
+});
+
+t.test('writes a text that becomes longer than the memory of the module', (t) => {
+  const value = 'abcd\n"'.repeat(50_000);
+  tape.read(Buffer.from(JSON.stringify([{ a: value }, 'é'])));
+  const object = tape.first(JsonTape.ROOT);
+  out.begin();
+  out.latin1('[');
+  for (let round = 0; round < 4; round++) {
+    out.item(object);
+    out.next('"');
+    out.quoted(object);
+    out.latin1('"');
+    out.item(tape.next(object));
+  }
+  out.latin1(']');
+  const written = JSON.parse(out.take().text.toString()) as unknown[];
+  const expected = [{ a: value }, JSON.stringify({ a: value }), 'é'];
+  t.strictSame(written, [...expected, ...expected, ...expected, ...expected]);
+  t.end();
+});
+
+t.test('copies the right text when another one has been scanned meanwhile', (t) => {
+  const text = JSON.stringify({ a: 'x'.repeat(100), b: { c: 'é"' } });
+  tape.read(Buffer.from(text));
+  const inner = tape.member(JsonTape.ROOT, NAME.b);
+  const written: string[] = [];
+  for (const scan of [() => undefined, () => scanBody(Buffer.from(`{"model":"${'m'.repeat(200)}"}`))]) {
+    out.begin();
+    scan();
+    out.latin1('[');
+    out.item(JsonTape.ROOT);
+    out.next('"');
+    out.quoted(inner);
+    out.latin1('"]');
+    written.push(out.take().text.toString());
+  }
+  const expected = JSON.stringify([JSON.parse(text), JSON.stringify({ c: 'é"' })]);
+  t.strictSame(written, [expected, expected]);
+  t.end();
+});
+
 t.test('writes large texts, and gives back what they took', (t) => {
   const random = new Random(4);
   const texts = Array.from({ length: 100 }, () => randomText(random, 8000));

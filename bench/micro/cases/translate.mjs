@@ -22,10 +22,12 @@ export async function cases(load) {
     const request = translation.request(body);
     return {
       [`${dialect}, scan`]: () => scanBody(body),
-      // As in the gateway: the body was scanned just before.
+      // As in the gateway: the body was scanned just before, and its memory is given back when it is sent.
       [`${dialect}, scan and translate`]: () => {
         scanBody(body);
-        return translation.request(body);
+        const translated = translation.request(body);
+        translated.giveBack();
+        return translated;
       },
       [`${dialect}, parse and stringify`]: () => Buffer.from(JSON.stringify(JSON.parse(body.toString()))),
       [`${dialect}, answer`]: () => request.answer().whole(answer),

@@ -1,14 +1,13 @@
 // A direction of translation as tables: one table for each kind of object of the dialect, one row for each of its fields. A row
 // says what happens to the field and writes it; docs/dialects.md is made from the same rows.
 
-import { NAME, NEXT, NODE } from '../json-scan-module.ts';
+import { NEXT, NODE } from '../json-scan-module.ts';
 import { nameId, placesById } from '../json-names.ts';
 import { JsonTape } from '../json-tape.ts';
 import { type JsonWriter, literal } from './json-writer.ts';
 import { untranslatable, untranslatableType } from './untranslatable.ts';
 
 const { NONE } = JsonTape;
-const LETTER_N = 0x6e;
 
 /**
  * What happens to a field: it is said in another way, kept as it is, left out because the answer does not depend on it, or the
@@ -85,8 +84,6 @@ export class FieldTable implements Table {
   readonly #deps: TableDeps;
   readonly #places: Int8Array;
   readonly #writers: readonly (FieldWriter | null)[];
-  /** Values by row, all of them absent; null while an object is being written, and when a writer has thrown. */
-  #values: number[] | null = null;
 
   constructor(deps: TableDeps, path: string, fields: readonly Field[], others: Others) {
     this.path = path;
@@ -97,37 +94,54 @@ export class FieldTable implements Table {
     this.#writers = fields.map((field) => writerOf(deps, field));
   }
 
-  /** Writes the members of the object at `object` in the order of the rows, and those without a row behind them. Refuses any other value. */
+  /** Writes the members of the object at `object` in their order. Of two with one name the last counts. Refuses any other value. */
   write(object: number): void {
     const { out, tape } = this.#deps;
     if (!tape.isObject(object)) throw untranslatable(tape, object, 'It is no object.');
-    const values = this.#values ?? this.fields.map(() => NONE);
-    this.#values = null;
-    const { body, words } = tape;
-    const places = this.#places;
+    const { words } = tape;
+    const { action, note } = this.others;
+    const lastKeys = this.#hasRepeated(object) ? this.#lastKeys(object) : null;
     const end = words[object + NEXT] as number;
-    let hasOthers = false;
     for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
-      const id = words[key + NAME] as number;
-      const index = places[id >= 0 ? id : tape.name(key)] as number;
-      // Of two members with one name the last counts.
-      if (index < 0) hasOthers = true;
-      else values[index] = body[words[key + NODE] as number] === LETTER_N ? NONE : key + NODE;
+      const index = this.#indexOf(key);
+      const value = key + NODE;
+      if (index < 0) {
+        if (action === 'refused') throw untranslatable(tape, value, note);
+        if (action !== 'dropped') out.member(key);
+      } else if (!tape.isNull(value) && (lastKeys === null || lastKeys[index] === key)) {
+        this.#writers[index]?.(value, object);
+      }
     }
-    const writers = this.#writers;
-    for (let index = 0; index < values.length; index++) {
-      const value = values[index] as number;
-      if (value === NONE) continue;
-      values[index] = NONE;
-      writers[index]?.(value, object);
+  }
+
+  /** Whether two members may have the name of one row. */
+  #hasRepeated(object: number): boolean {
+    const { words } = this.#deps.tape;
+    const end = words[object + NEXT] as number;
+    // Bits of the rows.
+    let first = 0;
+    let others = 0;
+    for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
+      const index = this.#indexOf(key);
+      if (index < 0) continue;
+      const bit = 1 << (index & 31);
+      if (((index < 32 ? first : others) & bit) !== 0) return true;
+      if (index < 32) first |= bit;
+      else others |= bit;
     }
-    this.#values = values;
-    if (!hasOthers || this.others.action === 'dropped') return;
+    return false;
+  }
+
+  /** By row the last member with its name. */
+  #lastKeys(object: number): number[] {
+    const { tape } = this.#deps;
+    const keys = this.fields.map(() => NONE);
+    const end = tape.next(object);
     for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
-      if (this.#indexOf(key) >= 0) continue;
-      if (this.others.action === 'refused') throw untranslatable(tape, tape.valueOf(key), this.others.note);
-      out.member(key);
+      const index = this.#indexOf(key);
+      if (index >= 0) keys[index] = key;
     }
+    return keys;
   }
 
   /** Whether the object has a member without a row. */
@@ -140,6 +154,7 @@ export class FieldTable implements Table {
     return false;
   }
 
+  /** The row of a member; negative without one. */
   #indexOf(key: number): number {
     return this.#places[this.#deps.tape.name(key)] as number;
   }

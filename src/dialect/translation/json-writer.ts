@@ -1,6 +1,7 @@
 // A writer of JSON from texts of the program and from the values of a tape.
 
-import type { JsonTape } from '../json-tape.ts';
+import { copyHeld, hold, holds, quoteHeld, WRITTEN } from '../json-scan-module.ts';
+import { JsonTape } from '../json-tape.ts';
 import { freeMemory } from '../../net/large-memory.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { untranslatable } from './untranslatable.ts';
@@ -34,6 +35,9 @@ export function literal(text: string): Literal {
   const words = Float64Array.from({ length: bytes.length / WORD }, (_, at) => bytes.readDoubleLE(WORD * at));
   return { length, words };
 }
+
+/** Most bytes of an escape. */
+const ESCAPE_BYTES = 6;
 
 /** The key of a member as it is written. */
 export type JsonKey = `"${string}":`;
@@ -76,6 +80,8 @@ function memoryFor(size: number): Memory {
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
 const NO_MEMORY = memoryOf(NO_BYTES);
+/** Texts are written there, beside the values that are copied, unless they are large. */
+const MODULE_MEMORY = memoryOf(WRITTEN);
 
 /** A text in memory of its own. */
 export interface WrittenText {
@@ -98,7 +104,11 @@ export class JsonWriter extends ByteWriter {
 
   /** Begins another text, which will be about as long as that of the tape. */
   begin(): void {
-    this.#memory = memoryFor(JsonWriter.ROOM + this.#tape.body.length + MARGIN_BYTES);
+    const { body } = this.#tape;
+    const size = JsonWriter.ROOM + body.length + MARGIN_BYTES;
+    const isLarge = size > WRITTEN.length;
+    if (!isLarge) hold(body, this.#tape.start(JsonTape.ROOT), this.#tape.end(JsonTape.ROOT));
+    this.#memory = isLarge ? memoryFor(size) : MODULE_MEMORY;
     this.bytes = this.#memory.bytes;
     // No comma belongs before the first value.
     this.bytes[JsonWriter.ROOM - 1] = COLON;
@@ -107,7 +117,11 @@ export class JsonWriter extends ByteWriter {
 
   /** What was written since `begin`, in memory of its own. */
   take(): WrittenText {
-    const memory = this.#grownMemory();
+    let memory = this.#grownMemory();
+    if (memory === MODULE_MEMORY) {
+      memory = memoryFor(this.count);
+      WRITTEN.copy(memory.bytes, JsonWriter.ROOM, JsonWriter.ROOM, this.count);
+    }
     this.#memory = NO_MEMORY;
     this.bytes = NO_BYTES;
     return { text: memory.bytes.subarray(JsonWriter.ROOM, this.count), memory };
@@ -164,18 +178,18 @@ export class JsonWriter extends ByteWriter {
   /** Writes the member with this key as it is written on the tape, key and value. */
   member(key: number): void {
     this.#separate();
-    this.copy(this.#tape.body, this.#tape.start(key), this.#tape.end(this.#tape.valueOf(key)));
+    this.#copy(this.#tape.start(key), this.#tape.end(this.#tape.valueOf(key)));
   }
 
   /** Writes a value of the tape as it is written there. */
   value(node: number): void {
-    this.copy(this.#tape.body, this.#tape.start(node), this.#tape.end(node));
+    this.#copy(this.#tape.start(node), this.#tape.end(node));
   }
 
   /** Writes the inside of a string of the tape, without its quotes. Refuses any other value: its inside would be read as JSON. */
   inside(node: number): void {
     if (!this.#tape.isString(node)) throw untranslatable(this.#tape, node, 'It is no text.');
-    this.copy(this.#tape.body, this.#tape.start(node) + 1, this.#tape.end(node) - 1);
+    this.#copy(this.#tape.start(node) + 1, this.#tape.end(node) - 1);
   }
 
   /** Writes a value of the tape, as the JSON text that it is, as the inside of a string. */
@@ -183,8 +197,11 @@ export class JsonWriter extends ByteWriter {
     const { body } = this.#tape;
     const start = this.#tape.start(node);
     const end = this.#tape.end(node);
-    // An escape takes up to six bytes.
-    this.reserve(6 * (end - start));
+    this.reserve(ESCAPE_BYTES * (end - start) + MARGIN_BYTES);
+    if (this.bytes === WRITTEN && holds(body)) {
+      this.count = quoteHeld(this.count, start, end);
+      return;
+    }
     const { bytes } = this;
     let at = this.count;
     for (let pos = start; pos < end; pos++) {
@@ -201,6 +218,19 @@ export class JsonWriter extends ByteWriter {
       }
     }
     this.count = at;
+  }
+
+  /** Copies a part of the text of the tape. */
+  #copy(start: number, end: number): void {
+    const { body } = this.#tape;
+    const length = end - start;
+    this.reserve(length);
+    if (this.bytes !== WRITTEN || !holds(body)) {
+      this.copy(body, start, end);
+      return;
+    }
+    copyHeld(this.count, start, end);
+    this.count += length;
   }
 
   #separate(): void {

@@ -16,7 +16,7 @@ import { untranslatable } from './untranslatable.ts';
 /** Texts that are written for each message, call, result or tool. */
 const LITERAL = {
   functionType: literal('"type":"function"'),
-  functionName: literal(',"function":{"name":'),
+  functionName: literal('"function":{"name":'),
   arguments: literal(',"arguments":"'),
   toolRole: literal('"role":"tool"'),
   content: literal('"content":'),
@@ -313,8 +313,7 @@ const CALL = new FieldTable(
     passed('id', 'Byte for byte.'),
     carried('type', 'tool_calls[].type', '`function`.', () => out.next(LITERAL.functionType)),
     carried('name', 'tool_calls[].function.name', 'The name of the tool.', (name, call) => {
-      // The type stands before it.
-      out.literal(LITERAL.functionName);
+      out.next(LITERAL.functionName);
       out.value(name);
       out.literal(LITERAL.arguments);
       const input = present(call, NAME.input);
