@@ -75,6 +75,10 @@ export interface TableDeps {
   readonly out: JsonWriter;
 }
 
+/** What the members of an object are beside single ones with a row. */
+const REPEATED = 1;
+const OTHERS = 2;
+
 /** The fields of one kind of object. */
 export class FieldTable implements Table {
   readonly path: string;
@@ -94,42 +98,56 @@ export class FieldTable implements Table {
     this.#writers = fields.map((field) => writerOf(deps, field));
   }
 
-  /** Writes the members of the object at `object` in their order. Of two with one name the last counts. Refuses any other value. */
+  /** Writes the members of the object at `object` in their order, those without a row behind the others. Refuses any other value. */
   write(object: number): void {
     const { out, tape } = this.#deps;
     if (!tape.isObject(object)) throw untranslatable(tape, object, 'It is no object.');
     const { words } = tape;
-    const { action, note } = this.others;
-    const lastKeys = this.#hasRepeated(object) ? this.#lastKeys(object) : null;
+    const kinds = this.#kinds(object);
+    // Of two members with one name the last counts.
+    const lastKeys = (kinds & REPEATED) === 0 ? null : this.#lastKeys(object);
     const end = words[object + NEXT] as number;
     for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
       const index = this.#indexOf(key);
       const value = key + NODE;
-      if (index < 0) {
-        if (action === 'refused') throw untranslatable(tape, value, note);
-        if (action !== 'dropped') out.member(key);
-      } else if (!tape.isNull(value) && (lastKeys === null || lastKeys[index] === key)) {
-        this.#writers[index]?.(value, object);
-      }
+      if (index < 0 || tape.isNull(value) || (lastKeys !== null && lastKeys[index] !== key)) continue;
+      this.#writers[index]?.(value, object);
+    }
+    if ((kinds & OTHERS) === 0 || this.others.action === 'dropped') return;
+    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
+      if (this.#indexOf(key) >= 0) continue;
+      if (this.others.action === 'refused') throw untranslatable(tape, tape.valueOf(key), this.others.note);
+      out.member(key);
     }
   }
 
-  /** Whether two members may have the name of one row. */
-  #hasRepeated(object: number): boolean {
+  /** Whether the object has a member without a row. */
+  hasOthers(object: number): boolean {
+    return (this.#kinds(object) & OTHERS) !== 0;
+  }
+
+  /** `REPEATED`, if two members have the name of one row, and `OTHERS`, if one has that of none. */
+  #kinds(object: number): number {
     const { words } = this.#deps.tape;
     const end = words[object + NEXT] as number;
-    // Bits of the rows.
+    // Bits of the rows that were seen.
     let first = 0;
-    let others = 0;
+    let second = 0;
+    let kinds = 0;
     for (let key = object + NODE; key < end; key = words[key + NODE + NEXT] as number) {
       const index = this.#indexOf(key);
-      if (index < 0) continue;
       const bit = 1 << (index & 31);
-      if (((index < 32 ? first : others) & bit) !== 0) return true;
-      if (index < 32) first |= bit;
-      else others |= bit;
+      if (index < 0) {
+        kinds |= OTHERS;
+      } else if (index < 32) {
+        if ((first & bit) !== 0) kinds |= REPEATED;
+        first |= bit;
+      } else {
+        if ((second & bit) !== 0) kinds |= REPEATED;
+        second |= bit;
+      }
     }
-    return false;
+    return kinds;
   }
 
   /** By row the last member with its name. */
@@ -142,16 +160,6 @@ export class FieldTable implements Table {
       if (index >= 0) keys[index] = key;
     }
     return keys;
-  }
-
-  /** Whether the object has a member without a row. */
-  hasOthers(object: number): boolean {
-    const { tape } = this.#deps;
-    const end = tape.next(object);
-    for (let key = tape.first(object); key < end; key = tape.next(tape.valueOf(key))) {
-      if (this.#indexOf(key) < 0) return true;
-    }
-    return false;
   }
 
   /** The row of a member; negative without one. */
