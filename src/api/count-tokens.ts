@@ -1,8 +1,17 @@
-// `POST /v1/messages/count_tokens`: how many tokens a prompt of the messages dialect has. A CRN of the model counts; where none can, or
-// none does in time, the number is an estimate and the answer says so. Free of charge, but it counts as a request of its key.
+// How many tokens a prompt has: `POST /v1/messages/count_tokens`, `/v1/responses/input_tokens` and `/v1/chat/completions/input_tokens`. A CRN
+// of the model counts; where none can, or none does in time, the number is an estimate and the answer says so. Free of charge, but it
+// counts as a request of its key.
 
-import { DIALECT_BITS } from '../config/dialect-bits.ts';
-import { dialectOf, named, type NamedBody, SPAN, textBytes, textMembers, translationOf } from '../dialect/index.ts';
+import {
+  type Dialect,
+  DIALECTS,
+  named,
+  type NamedBody,
+  SPAN,
+  textBytes,
+  textMembers,
+  translationOf,
+} from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { type Member, type Model, RANK } from '../routing/index.ts';
@@ -12,36 +21,86 @@ import type { ApiDeps, Endpoint } from './deps.ts';
 import { findModel } from './inference.ts';
 import { paid, type PaidEndpoint, type PaidRequest, PendingListener, unmeteredRange } from './pipeline.ts';
 import { refuse } from './refuse.ts';
+import { withEarlier } from './response-state.ts';
 import { scannedBody } from './scanned-body.ts';
 
 interface ModelRequest extends NamedBody {
   readonly model: Model;
 }
 
+/** What differs between the dialects. */
+interface CountedDialect {
+  readonly dialect: Dialect;
+  /** Members that become prompt, by their places in a scan. */
+  readonly prompt: readonly number[];
+  /** Texts that are attachments. */
+  readonly attached: readonly Buffer[];
+  /** What the JSON of an image has, and how often. */
+  readonly image: { readonly mark: Buffer; readonly times: number };
+  answer(tokens: number): object;
+}
+
+const inputTokens = (tokens: number): object => ({ object: 'response.input_tokens', input_tokens: tokens });
+
+const COUNTED = {
+  messages: {
+    dialect: DIALECTS.messages,
+    prompt: [SPAN.messages, SPAN.system, SPAN.tools],
+    attached: textMembers('data'),
+    image: { mark: Buffer.from('"media_type"'), times: 1 },
+    answer: (tokens) => ({ input_tokens: tokens }),
+  },
+  responses: {
+    dialect: DIALECTS.responses,
+    prompt: [SPAN.input, SPAN.instructions, SPAN.tools],
+    attached: textMembers('image_url', 'file_data'),
+    image: { mark: Buffer.from('"input_image"'), times: 1 },
+    answer: inputTokens,
+  },
+  chat: {
+    dialect: DIALECTS['chat-completions'],
+    prompt: [SPAN.messages, SPAN.tools],
+    attached: textMembers('url', 'data'),
+    // Its type, and the member with its address.
+    image: { mark: Buffer.from('"image_url"'), times: 2 },
+    answer: inputTokens,
+  },
+} as const satisfies Readonly<Record<string, CountedDialect>>;
+
 const ESTIMATE = ['x-headrace-estimate', 'true'];
 
-const counting: PaidEndpoint<ModelRequest> = {
-  read(exchange, deps, received) {
-    const { body, scan } = scannedBody(exchange.path, deps.settings, received);
-    const model = findModel(exchange, deps, scan.model);
-    return { ...named(body, scan, model.id), model };
-  },
-  price: () => unmeteredRange(0),
-  quote: () => null,
-  run: (request) => void count(request).catch((thrown: unknown) => refuse(request.exchange, request.deps, thrown)),
-};
+/** Counts the tokens of a prompt in a dialect. Throws 401 for a bad key; every later refusal is answered. */
+export function countTokens(name: keyof typeof COUNTED): Endpoint {
+  const counted = COUNTED[name];
+  const endpoint: PaidEndpoint<ModelRequest> = {
+    read(exchange, deps, received) {
+      const { body, scan } = scannedBody(exchange.path, deps.settings, received);
+      const model = findModel(exchange, deps, scan.model);
+      return { ...named(body, scan, model.id), model };
+    },
+    prepares: () => name === 'responses',
+    prepare(request, proceed) {
+      const { deps, exchange, input } = request;
+      withEarlier({ exchange, deps, body: input.body, scan: input.scan, model: input.model.id }, (body) => {
+        proceed(body === input.body ? request : { ...request, body, input: endpoint.read(exchange, deps, body) });
+      });
+    },
+    price: () => unmeteredRange(0),
+    quote: () => null,
+    run: (request) =>
+      void count(request, counted).catch((thrown: unknown) => refuse(request.exchange, request.deps, thrown)),
+  };
+  return paid(endpoint);
+}
 
-/** Counts the tokens of a prompt. Throws 401 for a bad key; every later refusal is answered. */
-export const countTokens: Endpoint = paid(counting);
-
-async function count(request: PaidRequest<ModelRequest>): Promise<void> {
+async function count(request: PaidRequest<ModelRequest>, dialect: CountedDialect): Promise<void> {
   const { deps, exchange, input } = request;
   const gone = new AbortController();
   const listener = new PendingListener(exchange, deps);
   listener.pending = gone;
   exchange.listener = listener;
   const members = membersOf(input.model, deps);
-  const asked = askedOf(request);
+  const asked = askedOf(request, dialect);
   const counted = await deps.tokenCounter.count(members, asked, gone.signal).catch((thrown: unknown) => {
     if (gone.signal.aborted) return undefined;
     throw thrown;
@@ -49,12 +108,12 @@ async function count(request: PaidRequest<ModelRequest>): Promise<void> {
   listener.pending = null;
   if (counted === undefined || exchange.handedOver) return;
   if (counted === null) {
-    respondJson(exchange, 200, { input_tokens: estimate(input, deps) }, ESTIMATE);
+    respondJson(exchange, 200, dialect.answer(estimate(input, dialect, deps)), ESTIMATE);
     return;
   }
   const { answer, member, tokens } = counted;
   exchange.crn = member.url;
-  if (answer === null) respondJson(exchange, 200, { input_tokens: tokens });
+  if (answer === null) respondJson(exchange, 200, dialect.answer(tokens));
   else
     exchange.respond(
       answer.status,
@@ -70,7 +129,10 @@ function membersOf({ members }: Model, { board, random }: ApiDeps): readonly Mem
   return [...fit.slice(first), ...fit.slice(0, first)].sort((a, b) => board.rank(b.member) - board.rank(a.member));
 }
 
-function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): TokenCountRequest {
+function askedOf(
+  { access, deps, exchange, input }: PaidRequest<ModelRequest>,
+  { dialect }: CountedDialect,
+): TokenCountRequest {
   const { board, clock, headerRules } = deps;
   const { apiKey, authorization, query } = exchange;
   const credential =
@@ -85,8 +147,9 @@ function askedOf({ access, deps, exchange, input }: PaidRequest<ModelRequest>): 
     path: query === '' ? exchange.path : `${exchange.path}?${query}`,
     body: input.body,
     headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),
-    speaks: (member) => board.speaks(member, DIALECT_BITS.messages, nowMs),
-    chat: () => (chat ??= chatOf(input, deps.settings.webSearchTool)),
+    dialect: dialect.name,
+    speaks: (member) => board.speaks(member, dialect.bit, nowMs),
+    chat: () => (chat ??= chatOf(input, dialect, deps.settings.webSearchTool)),
   };
 }
 
@@ -100,34 +163,35 @@ function fieldsOf(lines: string): Record<string, string> {
 }
 
 /** The request as one of chat completions; null when it cannot be carried: a count is no reason to refuse it. */
-function chatOf({ body, scan }: NamedBody, isHosting: boolean): Buffer | null {
+function chatOf({ body, scan }: NamedBody, dialect: Dialect, isHosting: boolean): Buffer | null {
   try {
-    const hosted = isHosting && mayHost(body) ? hostedRequestOf('messages', body, scan.values) : null;
+    const hosted = isHosting && mayHost(body) ? hostedRequestOf(dialect.name, body, scan.values) : null;
     if (hosted !== null) return Buffer.from(JSON.stringify(hosted.chat));
-    return translationOf(dialectOf('/v1/messages'))?.request(body).body ?? null;
+    const translation = translationOf(dialect);
+    return translation === undefined ? body : translation.request(body).body;
   } catch (thrown) {
     if (thrown instanceof HeadraceError) return null;
     throw thrown;
   }
 }
 
-/** Members that become prompt. */
-const PROMPT = [SPAN.messages, SPAN.system, SPAN.tools] as const;
-const MEDIA_TYPE = Buffer.from('"media_type"');
-const DATA = textMembers('data');
 /** Tokens of an image of usual size. */
 const IMAGE_TOKENS = 1500;
 
 /** Tokens by the size of the prompt and what tokens of the model have had on average. Attachments are no text. */
-function estimate({ body, model, scan: { spans } }: ModelRequest, { tokenSizes }: ApiDeps): number {
+function estimate(
+  { body, model, scan: { spans } }: ModelRequest,
+  { attached, image: { mark, times }, prompt }: CountedDialect,
+  { tokenSizes }: ApiDeps,
+): number {
   let bytes = 0;
-  let images = 0;
-  for (const at of PROMPT) {
+  let marks = 0;
+  for (const at of prompt) {
     const start = spans[at] as number;
     if (start < 0) continue;
     const value = body.subarray(start, spans[at + 1]);
-    bytes += value.length - textBytes(value, DATA);
-    for (let found = value.indexOf(MEDIA_TYPE); found >= 0; found = value.indexOf(MEDIA_TYPE, found + 1)) images++;
+    bytes += value.length - textBytes(value, attached);
+    for (let found = value.indexOf(mark); found >= 0; found = value.indexOf(mark, found + 1)) marks++;
   }
-  return Math.max(1, Math.ceil(bytes / tokenSizes.of(model.id)) + images * IMAGE_TOKENS);
+  return Math.max(1, Math.ceil(bytes / tokenSizes.of(model.id)) + Math.round(marks / times) * IMAGE_TOKENS);
 }

@@ -617,6 +617,27 @@ const COUNT_TOKENS: DialectDoc = {
   },
 };
 
+/** Of the Responses API, and of llama-server for both dialects. */
+const INPUT_TOKENS: JsonSchema = object('', ['object', 'input_tokens'], {
+  object: word('', 'response.input_tokens'),
+  input_tokens: whole('Tokens of the whole prompt, what it continues included.'),
+});
+
+const RESPONSE_TOKENS: DialectDoc = {
+  request: 'ResponseRequest',
+  answer: 'InputTokens',
+  sdk: { package: 'openai', method: 'responses.input_tokens.count' },
+  components: { InputTokens: INPUT_TOKENS },
+  examples: { simple: { summary: 'A question', body: { input: QUESTION } } },
+};
+
+const CHAT_TOKENS: DialectDoc = {
+  request: 'ChatCompletionRequest',
+  answer: 'InputTokens',
+  components: { InputTokens: INPUT_TOKENS },
+  examples: { simple: { summary: 'A question', body: { messages: [{ role: 'user', content: QUESTION }] } } },
+};
+
 const LLAMA: DialectDoc = {
   request: 'LlamaCompletionRequest',
   answer: 'LlamaCompletion',
@@ -666,6 +687,8 @@ export const DIALECT_DOCS: Readonly<Record<string, DialectDoc>> = {
   '/v1/responses': RESPONSES,
   '/v1/messages': MESSAGES,
   '/v1/messages/count_tokens': COUNT_TOKENS,
+  '/v1/responses/input_tokens': RESPONSE_TOKENS,
+  '/v1/chat/completions/input_tokens': CHAT_TOKENS,
   '/completions': LLAMA,
 };
 

@@ -22,7 +22,7 @@ export const PATH_ALIASES: readonly PathAlias[] = [
   {
     sent: '/v1/chat/completions/ and other endpoints of models with a slash at the end',
     meant: 'the same without it',
-    from: /^(\/v1\/(?:chat\/completions|completions|embeddings|messages|messages\/count_tokens|models|responses))\/$/,
+    from: /^(\/v1\/(?:(?:chat\/completions|responses)(?:\/input_tokens)?|completions|embeddings|messages(?:\/count_tokens)?|models))\/$/,
     to: '$1',
   },
   // Azure: the model is the deployment; all else is as below `/v1`. The query `api-version` has no meaning here.
@@ -41,9 +41,9 @@ export const PATH_ALIASES: readonly PathAlias[] = [
   },
   // A base URL without `/v1`.
   {
-    sent: '/chat/completions, /messages, /messages/count_tokens',
+    sent: '/chat/completions, /messages, and their counts of tokens',
     meant: 'the same below /v1',
-    from: /^(?=\/(?:chat\/completions|messages|messages\/count_tokens)$)/,
+    from: /^(?=\/(?:chat\/completions(?:\/input_tokens)?|messages(?:\/count_tokens)?)$)/,
     to: '/v1',
   },
   {

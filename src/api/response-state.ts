@@ -44,7 +44,7 @@ export type Proceed = (body: Buffer, origin: ResponseOrigin | null) => void;
  * table. Throws 422 for a background request that cannot be one.
  */
 export function withState(request: StatefulRequest, proceed: Proceed): void {
-  const { body, deps, exchange, model, scan } = request;
+  const { body, deps, exchange, scan } = request;
   if (deps.responses === null) {
     if (stateFieldsOf(body, scan).background) throw noBackground(OFF);
     proceed(body, null);
@@ -59,6 +59,23 @@ export function withState(request: StatefulRequest, proceed: Proceed): void {
     startBackground(exchange, deps, deps.responses, body, fields);
     return;
   }
+  lookUp({ ...request, fields, keeps }, proceed);
+}
+
+/** As `withState`, for a request that is not answered with a response: nothing is stored. */
+export function withEarlier(request: StatefulRequest, proceed: (body: Buffer) => void): void {
+  const { body, deps, scan } = request;
+  if (deps.responses === null) proceed(body);
+  else lookUp({ ...request, fields: stateFieldsOf(body, scan), keeps: false }, proceed);
+}
+
+interface ReadRequest extends StatefulRequest {
+  readonly fields: StateFields;
+  readonly keeps: boolean;
+}
+
+function lookUp(request: ReadRequest, proceed: Proceed): void {
+  const { body, deps, exchange, fields, keeps, model, scan } = request;
   const previous = previousResponseId(body, scan) ?? null;
   const { account } = exchange;
   const items = fields.hasReferences ? referencesIn(inputItemsOf(body)) : [];
@@ -71,9 +88,7 @@ export function withState(request: StatefulRequest, proceed: Proceed): void {
     proceed(body, null);
     return;
   }
-  resolve({ ...request, fields, items, keeps, previous }, proceed).catch((thrown: unknown) =>
-    refuse(exchange, deps, thrown),
-  );
+  resolve({ ...request, items, previous }, proceed).catch((thrown: unknown) => refuse(exchange, deps, thrown));
 }
 
 const OFF = 'the setting responses.store is off';
@@ -86,10 +101,8 @@ function noBackground(reason: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation });
 }
 
-interface ContinuedRequest extends StatefulRequest {
-  readonly fields: StateFields;
+interface ContinuedRequest extends ReadRequest {
   readonly items: readonly string[];
-  readonly keeps: boolean;
   readonly previous: string | null;
 }
 

@@ -143,6 +143,24 @@ function proxied(path: string, summary: string, streams: boolean): Route {
   };
 }
 
+function counted(path: string, dialect: 'messages' | 'responses' | 'chat'): Route {
+  return {
+    method: 'POST',
+    path,
+    summary: `Tokens of a prompt of the ${dialect} dialect; free of charge`,
+    tag: 'Inference',
+    auth: 'key',
+    request: proxyRequest,
+    ...documented(path),
+    responses: {
+      200: { description: '`input_tokens`; an estimate where `x-headrace-estimate` is `true`' },
+      404: { description: 'No such model' },
+    },
+    serve: countTokens(dialect),
+    extra: true,
+  };
+}
+
 const CATCH_ALL = '/{full_path}';
 
 const STORED = { tag: 'Inference', auth: 'key', extra: true } as const;
@@ -215,21 +233,9 @@ export const ROUTES: readonly Route[] = [
   },
   ...STORED_RESPONSES,
   proxied('/v1/messages', 'Messages', true),
-  {
-    method: 'POST',
-    path: '/v1/messages/count_tokens',
-    summary: 'Tokens of a prompt of the messages dialect; free of charge',
-    tag: 'Inference',
-    auth: 'key',
-    request: proxyRequest,
-    ...documented('/v1/messages/count_tokens'),
-    responses: {
-      200: { description: '`input_tokens`; an estimate where `x-headrace-estimate` is `true`' },
-      404: { description: 'No such model' },
-    },
-    serve: countTokens,
-    extra: true,
-  },
+  counted('/v1/messages/count_tokens', 'messages'),
+  counted('/v1/responses/input_tokens', 'responses'),
+  counted('/v1/chat/completions/input_tokens', 'chat'),
   proxied('/completions', 'Llama-style completion', true),
   proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
   {

@@ -1,15 +1,17 @@
-// Asks CRNs how many tokens a prompt of the messages dialect has: by their own endpoint, else by their tokenizer. Servers have
+// Asks CRNs how many tokens a prompt has: by their own endpoint for the dialect, else by their tokenizer. Servers have
 // different ones; what a server was found to lack is remembered for an hour.
 
 import { parseJson } from '../config/json-text.ts';
 import { LRUCache } from 'lru-cache';
-import { chosenMembers, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
+import { chosenMembers, type DialectName, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
 import { type BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { classifyBody, type Member } from '../routing/index.ts';
 
-/** A request of `POST /v1/messages/count_tokens`. */
+/** A request to count the tokens of a prompt. */
 export interface TokenCountRequest {
   readonly model: string;
+  /** Of `body`. */
+  readonly dialect: DialectName;
   /** The gateway has checked the client's key: a CRN that refuses it does not tell of the client. */
   readonly keyChecked: boolean;
   /** Path and query. */
@@ -17,24 +19,19 @@ export interface TokenCountRequest {
   readonly body: Buffer;
   /** Of the request for one CRN: names in lower case. */
   headers(member: Member): Readonly<Record<string, string>>;
-  /** Whether the CRN is to be asked in the messages dialect. */
+  /** Whether the CRN is to be asked in the dialect. */
   speaks(member: Member): boolean;
   /** The request as one of chat completions, as JSON; null when it cannot be carried. */
   chat(): Buffer | null;
 }
 
-/** What a CRN says: tokens, or its own answer to the client's request. */
-export interface TokenCount {
-  readonly member: Member;
-  /** Null: `answer` is for the client as it is. */
-  readonly tokens: number | null;
-  readonly answer: BufferedResponse | null;
-}
+/** What a CRN says: tokens, or its own answer to the client's request, which is for the client as it is. */
+export type TokenCount =
+  | { readonly member: Member; readonly tokens: number; readonly answer: null }
+  | { readonly member: Member; readonly tokens: null; readonly answer: BufferedResponse };
 
 /** Ways to count, in the order in which they are tried. Bits. */
 const WAYS = {
-  /** `/v1/messages/count_tokens` */
-  own: 1,
   /** `/tokenize` with messages, to which the server applies its chat template: vLLM */
   messages: 2,
   /** `/apply-template`, then `/tokenize` with its text: llama-server */
@@ -42,6 +39,9 @@ const WAYS = {
   /** `/tokenize` with the text alone, without a chat template: SGLang */
   text: 8,
 } as const;
+
+/** The first way of each dialect: an endpoint of its own, as `/v1/messages/count_tokens`. */
+const OWN: Readonly<Partial<Record<DialectName, number>>> = { messages: 1, responses: 16, 'chat-completions': 32 };
 
 /** A server may be updated without a sign of a restart. */
 const LACK_MS = 60 * 60 * 1000;
@@ -90,7 +90,8 @@ export class TokenCounter {
   async #ask(member: Member, request: TokenCountRequest, signal: AbortSignal): Promise<TokenCount | null> {
     const ask = (way: number, path: string, body: string | Buffer): Promise<unknown> =>
       this.#send(member, request, way, path, body, signal);
-    if (request.speaks(member) && !this.#isLacked(member, request, WAYS.own)) {
+    const own = OWN[request.dialect] ?? 0;
+    if (own !== 0 && request.speaks(member) && !this.#isLacked(member, request, own)) {
       const headers = request.headers(member);
       const url = member.url + request.path;
       const answer = await this.#client.send(
@@ -98,7 +99,7 @@ export class TokenCounter {
         signal,
         MAX_ANSWER_BYTES,
       );
-      if (!this.#isMissing(member, request, WAYS.own, answer)) {
+      if (!this.#isMissing(member, request, own, answer)) {
         if (isForClient(answer, member, request)) return { member, tokens: null, answer };
         throw new Error(`${url} answered ${answer.status}`);
       }
@@ -159,7 +160,7 @@ export class TokenCounter {
   /** Whether the server does not know the path; it is not asked this way again then. */
   #isMissing(member: Member, request: TokenCountRequest, way: number, { body, status }: BufferedResponse): boolean {
     // Some servers answer every path, with a page or with an empty object.
-    const isOther = way === WAYS.own && status === 200 && inputTokensIn(body) === undefined;
+    const isOther = way === OWN[request.dialect] && status === 200 && inputTokensIn(body) === undefined;
     if (!isOther && status !== 404 && status !== 405 && status !== 501) return false;
     // The next CRN may have the model.
     if (classifyBody(status, body) === 'next-neutral') throw new Error(`${member.url} does not know the model`);

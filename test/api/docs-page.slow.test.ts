@@ -98,8 +98,8 @@ t.test('the code follows the request: curl, Python, JavaScript', async (t) => {
 t.test('the JavaScript of each dialect runs as it stands', async (t) => {
   const page = await openDocs(t);
   const folder = t.testdir({});
-  const paths = ['v1_chat_completions', 'v1_completions', 'v1_responses', 'v1_messages', 'v1_messages_count_tokens'];
-  for (const path of paths) {
+  const counts = ['v1_messages_count_tokens', 'v1_responses_input_tokens'];
+  for (const path of ['v1_chat_completions', 'v1_completions', 'v1_responses', 'v1_messages', ...counts]) {
     const box = page.locator(`#post_${path}`);
     await box.locator('> summary').click();
     await box.getByRole('button', { name: 'JavaScript' }).click();

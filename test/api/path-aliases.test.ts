@@ -12,7 +12,8 @@ t.test('paths without a version, with two, and those of Azure', async (t) => {
     t.equal(of(`/v1/v1/${path}`), `/v1/${path}`);
     t.equal(of(`/openai/v1/${path}`), `/v1/${path}`);
   }
-  for (const path of ['chat/completions', 'messages', 'messages/count_tokens', 'responses', 'models']) {
+  const counted = ['messages/count_tokens', 'responses/input_tokens', 'chat/completions/input_tokens'];
+  for (const path of ['chat/completions', 'messages', ...counted, 'responses', 'models']) {
     t.equal(of(`/v1/${path}/`), `/v1/${path}`);
     t.equal(of(`/v1/${path}//`), undefined);
   }

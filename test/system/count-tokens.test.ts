@@ -1,4 +1,4 @@
-// `POST /v1/messages/count_tokens` against CRNs with and without tokenizers, asked by the official SDK and by hand.
+// Counts of tokens in the dialects that have them, against CRNs with and without tokenizers, asked by the official SDKs and by hand.
 
 import Anthropic, {
   AuthenticationError,
@@ -7,6 +7,7 @@ import Anthropic, {
   PaymentRequiredError,
   RateLimitError,
 } from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
 import t, { type Test } from 'tap';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
@@ -77,6 +78,98 @@ for (const server of SERVERS) {
     });
   }
 }
+
+const RESPONSES_PATH = '/v1/responses/input_tokens';
+const CHAT_PATH = '/v1/chat/completions/input_tokens';
+const response = { model: MODEL, instructions: 'Be brief.', input: 'Where does the water go?' };
+const chat = {
+  model: MODEL,
+  messages: [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'Where does the water go?' },
+  ],
+};
+
+async function post(
+  url: string,
+  path: string,
+  body: object,
+): Promise<{ status: number; body: unknown; estimate: string | null }> {
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' };
+  const answer = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+  const estimate = answer.headers.get('x-headrace-estimate');
+  return { status: answer.status, body: await answer.json(), estimate };
+}
+
+for (const [path, body] of [
+  [RESPONSES_PATH, response],
+  [CHAT_PATH, chat],
+] as const) {
+  for (const [kind, expected] of Object.entries(EXPECTED)) {
+    t.test(`${path}: a CRN of kind ${kind}`, async (t) => {
+      const { engines, url } = await start(t, [kind as TokenizerKind]);
+      for (let round = 0; round < 2; round++) {
+        const counted = await post(url, path, body);
+        t.match(counted, { status: 200, body: { object: 'response.input_tokens' } });
+        const { input_tokens: tokens } = counted.body as { input_tokens: number };
+        if (kind === 'none') t.ok(tokens >= TEXT / 8 && tokens <= 2 * TEXT, `${tokens} for ${TEXT} bytes`);
+        // A server of kind `messages` counts in that dialect alone, and has the tokenizer of vLLM.
+        else t.equal(tokens, kind === 'messages' ? TEMPLATED : expected);
+        t.equal(counted.estimate, kind === 'none' ? 'true' : null);
+      }
+      t.equal(engines[0]?.requests.filter((request) => request.path === path).length, 1, 'what it lacks is remembered');
+      const spelled = await post(url, path.replace('/v1', ''), body);
+      t.equal(spelled.status, 200, 'without /v1');
+      t.equal((await post(url, `${path}/`, body)).status, 200, 'with a slash at the end');
+    });
+  }
+}
+
+t.test('what a response continues is counted too', async (t) => {
+  const system = await startSystem(t, {
+    hosts: [{ dialects: ['chat', 'llama'] }],
+    settings: { store: 'sqlite::memory:' },
+  });
+  const client = new OpenAI({ baseURL: `${system.url}/v1`, apiKey: KEY, maxRetries: 0 });
+  const first = await client.responses.create({ ...response, max_output_tokens: 8 });
+  const next = { model: MODEL, input: 'And then?', previous_response_id: first.id };
+  const { input_tokens: tokens } = await client.responses.inputTokens.count(next);
+  const { input_tokens: alone } = await client.responses.inputTokens.count({ model: MODEL, input: next.input });
+  t.ok(tokens > alone, `${tokens} with what it continues, ${alone} without`);
+  const { usage } = await client.responses.create({ ...next, max_output_tokens: 4 });
+  t.equal(tokens, usage?.input_tokens);
+  await t.rejects(client.responses.inputTokens.count({ ...next, previous_response_id: 'resp_none' }), {
+    status: 404,
+    message: /resp_none/,
+  });
+  const { data } = await client.responses.inputItems.list(first.id);
+  t.equal(data.length, 1, 'counting has stored nothing');
+});
+
+t.test('images of all dialects are no text', async (t) => {
+  const { url } = await start(t, ['none']);
+  const image = `data:image/png;base64,${'A'.repeat(1_000_000)}`;
+  const chatParts = [{ type: 'image_url', image_url: { url: image } }];
+  const bodies = [
+    [RESPONSES_PATH, { model: MODEL, input: [{ role: 'user', content: [{ type: 'input_image', image_url: image }] }] }],
+    [CHAT_PATH, { model: MODEL, messages: [{ role: 'user', content: chatParts }] }],
+  ] as const;
+  for (const [path, body] of bodies) {
+    const { input_tokens: tokens } = (await post(url, path, body)).body as { input_tokens: number };
+    t.ok(tokens > 1000 && tokens < 2000, `${path}: ${tokens} for an image`);
+  }
+});
+
+t.test('mistakes in responses and chats are refused in their form', async (t) => {
+  const { url } = await start(t, ['vllm']);
+  for (const path of [RESPONSES_PATH, CHAT_PATH]) {
+    t.match(await post(url, path, { ...response, model: 'nobody' }), { status: 404 });
+    t.match(await post(url, path, { input: 'x' }), { status: 422 });
+    const keyless = { method: 'POST', body: JSON.stringify({ ...response, ...chat }) };
+    t.equal((await fetch(url + path, keyless)).status, 401);
+  }
+  t.equal((await fetch(url + CHAT_PATH)).status, 405);
+});
 
 t.test('names of models and their aliases are those of the CRN', async (t) => {
   const { client, engines } = await start(t, ['vllm']);

@@ -25,6 +25,7 @@ const chat = { model: 'm', messages, max_tokens: 5, temperature: 1, chat_templat
 function requestOf(over: Partial<TokenCountRequest> = {}): TokenCountRequest {
   return {
     model: 'm',
+    dialect: 'messages',
     keyChecked: false,
     path: OWN,
     body: Buffer.from(JSON.stringify({ model: 'm', messages: [] })),
