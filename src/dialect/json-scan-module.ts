@@ -142,10 +142,9 @@ function isOnTape(body: Buffer, start: number, end: number, spans: Spans): boole
 }
 
 function scanByModule(body: Buffer, start: number, end: number, maxDepth: number, words: Int32Array): boolean {
-  lastRead = null;
+  lastRead = held = null;
   const length = end - start;
   if (length < LEAST_BYTES || length > MOST_BYTES || !IS_LITTLE_ENDIAN) return false;
-  held = null;
   hold(body, start, end);
   text[TEXT + length] = 0;
   const tape = words.byteOffset;
