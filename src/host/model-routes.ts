@@ -396,7 +396,9 @@ function countPrompt({ engine, reply, model, body, system }: CountRequest, forma
     return refuse(reply, 501, `the engine of this host (${engine.kind}) does not count tokens`, 'not_supported');
   }
   countTokens(engine, model, format, body, system)
-    .then((tokens) => reply.json(200, { input_tokens: tokens }))
+    .then((tokens) =>
+      reply.json(200, { ...(format !== messagesFormat && { object: 'response.input_tokens' }), input_tokens: tokens }),
+    )
     .catch((error: Error) => refuseError(reply, error));
 }
 

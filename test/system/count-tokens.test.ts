@@ -146,6 +146,15 @@ t.test('what a response continues is counted too', async (t) => {
   t.equal(data.length, 1, 'counting has stored nothing');
 });
 
+t.test('the simulated host answers the official SDK in its own form', async (t) => {
+  const { url } = await startSystem(t);
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: KEY, maxRetries: 0 });
+  const counted = await client.responses.inputTokens.count(response);
+  t.equal(counted.object, 'response.input_tokens');
+  const { usage } = await client.responses.create({ ...response, max_output_tokens: 4 });
+  t.equal(counted.input_tokens, usage?.input_tokens);
+});
+
 t.test('images of all dialects are no text', async (t) => {
   const { url } = await start(t, ['none']);
   const image = `data:image/png;base64,${'A'.repeat(1_000_000)}`;
