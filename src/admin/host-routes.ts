@@ -83,8 +83,8 @@ export class HostRoutes {
     return this.#registry.found;
   }
 
-  /** Takes over settings, every good key, and the base URLs of every host in use. */
-  configure(settings: Settings, keys: readonly SnapshotKey[], urls: Iterable<string>): void {
+  /** Takes over settings, every good key (null: not known yet), and the base URLs of every host in use. */
+  configure(settings: Settings, keys: readonly SnapshotKey[] | null, urls: Iterable<string>): void {
     this.#isGood = bearerGuard(settings.trust.token);
     this.#registry.configure(registrySettings(settings));
     this.#distribution?.configure(keys, urls);

@@ -89,14 +89,15 @@ export class KeyDistribution {
   readonly #deps: KeyDistributionDeps;
   readonly #limit = pLimit(PARALLEL);
   readonly #hosts = new Map<string, Host>();
-  #keys: readonly SnapshotKey[] = [];
+  /** Null while they are not known yet. */
+  #keys: readonly SnapshotKey[] | null = null;
   #fingerprint = '';
   #signed: Signed | null = null;
   /** Whether a host has asked for it: that host would refuse the same version as a repeat. */
   #isHandedOut = false;
   #version = 0;
-  /** Version of the last snapshot whose keys differ from the one before. */
-  #changedAt = 0;
+  /** Version of the last snapshot whose keys differ from the one before; Infinity while no snapshot has the present keys. */
+  #changedAt = Infinity;
   #cycle: TimerHandle | null = null;
   #closed = false;
 
@@ -110,15 +111,17 @@ export class KeyDistribution {
     return this.#settings.signingKey.id;
   }
 
-  /** Takes over keys and base URLs of hosts. Changed keys set out to every host at once. */
-  configure(keys: readonly SnapshotKey[], urls: Iterable<string>): void {
-    const fingerprint = JSON.stringify(keys.map(({ hash, account, expiresMs }) => [hash, account, expiresMs]));
-    const changed = fingerprint !== this.#fingerprint;
+  /**
+   * Takes over keys and base URLs of hosts. Changed keys set out to every host at once. Null: the keys are not known yet, and hosts keep
+   * what they have.
+   */
+  configure(keys: readonly SnapshotKey[] | null, urls: Iterable<string>): void {
+    const fingerprint = JSON.stringify(keys?.map(({ hash, account, expiresMs }) => [hash, account, expiresMs]));
+    const changed = keys !== null && fingerprint !== this.#fingerprint;
     if (changed) {
       this.#fingerprint = fingerprint;
       this.#keys = keys;
-      this.#sign();
-      this.#changedAt = this.#version;
+      this.#changedAt = this.#sign() ? this.#version : Infinity;
     }
     const wanted = new Set(urls);
     for (const [url, host] of this.#hosts) if (!wanted.has(url)) this.#forget(host);
@@ -126,7 +129,7 @@ export class KeyDistribution {
     for (const url of wanted) if (!this.#hosts.has(url)) this.#meet(url);
   }
 
-  /** A snapshot for a host that asks; null when there are more keys than one holds. */
+  /** A snapshot for a host that asks; null while keys are not known, and when there are more than one holds. */
   snapshot(): Buffer | null {
     // The host has just started, maybe at the address of a host without support: all are asked again.
     for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
@@ -157,7 +160,9 @@ export class KeyDistribution {
     }, delayMs);
   }
 
-  #sign(): void {
+  /** False when there is no new snapshot. */
+  #sign(): boolean {
+    if (this.#keys === null) return false;
     const nowMs = this.#deps.wallMs();
     const content = { version: nextVersion(this.#version, nowMs), issuedAtMs: Math.floor(nowMs), keys: this.#keys };
     try {
@@ -169,9 +174,11 @@ export class KeyDistribution {
       }
       this.#version = content.version;
       this.#isHandedOut = false;
+      return true;
     } catch (error) {
       // Hosts keep what they have: better the old keys than none.
       this.#deps.log.error({ keys: this.#keys.length, problem: messageOf(error) }, 'keys cannot be distributed');
+      return false;
     }
   }
 

@@ -580,7 +580,9 @@ export class ControlPlane {
     }
     this.#conflicts = conflicts;
     this.#eventSources = events;
-    const keys = [...this.#configuredKeys(), ...(this.#billing?.keys() ?? [])];
+    const configured = this.#configuredKeys();
+    // A snapshot without the keys of the store would revoke them on every host.
+    const keys = this.#billing?.loaded === false ? null : [...configured, ...(this.#billing?.keys() ?? [])];
     this.hosts.configure(this.#settings, keys, new Set(catalog.flatMap(({ servers }) => servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
     this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });

@@ -1,7 +1,9 @@
 // Distribution of keys to hosts and registration of hosts, on real sockets: the same keys work on the gateway and its hosts, and hosts
 // join and leave by themselves. The hosts are small servers made of the parts of the model host.
+import { mkdirSync } from 'node:fs';
 import { type IncomingMessage, type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { systemClock } from '../../src/actor/index.ts';
 import { hashKey, presentedKey } from '../../src/billing/index.ts';
 import { createSigningKey, readTrustedKeys, signSnapshot } from '../../src/billing/main-thread.ts';
@@ -209,6 +211,28 @@ t.test('a host without its gateway keeps serving and reports it; a new gateway t
   await until('the keys of the new gateway', async () => (await ask(host.url, SECOND)) === 200);
   t.equal(await ask(host.url, KEY), 401);
   t.ok((await healthOf(host)).version > version, 'versions grow over a restart');
+});
+
+t.test('hosts keep their keys while a gateway has not read those of its store', async (t) => {
+  const host = await startHost(t);
+  const keys = [KEY, SECOND].map((key) => ({ hash: hashKey(key), account: 'tests' }));
+  await push(host, new Uint8Array(signSnapshot({ version: 1, issuedAtMs: Date.now(), keys }, SIGNING)));
+  const folder = join(t.testdir(), 'later');
+  const store = `sqlite:${join(folder, 'headrace.db')}`;
+  const { adminUrl } = await startGateway(t, settings([host], [KEY], { store }));
+  const state = async (): Promise<string | undefined> => {
+    const { hosts } = (await (await fetch(`${adminUrl}/status`)).json()) as { hosts: { keys: { state: string }[] } };
+    return hosts.keys[0]?.state;
+  };
+  await until('asked', async () => (await state()) !== 'unknown');
+  t.equal(await state(), 'behind');
+  t.equal(await ask(host.url, SECOND), 200, 'it may be a key of the store');
+  const headers = { authorization: `Bearer ${TOKEN}` };
+  t.equal((await fetch(`${adminUrl}/keys/snapshot`, { headers })).status, 503);
+  mkdirSync(folder);
+  await until('read', async () => (await ask(host.url, SECOND)) === 401);
+  t.equal(await ask(host.url, KEY), 200);
+  t.equal(await state(), 'current');
 });
 
 t.test('a host that was unreachable during a revocation learns of it when it is back', async (t) => {
