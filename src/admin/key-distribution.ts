@@ -61,6 +61,12 @@ const UNSUPPORTED_MS = 600_000;
 /** Hosts that ask get a snapshot no older than this. */
 const REUSE_MS = 1000;
 
+/**
+ * Keys for each millisecond between two changes that are signed: 1 s for 100,000, whose signature takes up to a quarter of a second of
+ * the control thread.
+ */
+const KEYS_PER_MS = 100;
+
 /** Answers that mean "there is no such endpoint". */
 const NO_ENDPOINT: ReadonlySet<number> = new Set([404, 405, 501]);
 
@@ -79,6 +85,7 @@ interface Host {
 }
 
 interface Signed {
+  readonly keys: readonly SnapshotKey[];
   readonly version: number;
   readonly atMs: number;
   readonly body: Buffer;
@@ -99,6 +106,8 @@ export class KeyDistribution {
   /** Version of the last snapshot whose keys differ from the one before; Infinity while no snapshot has the present keys. */
   #changedAt = Infinity;
   #cycle: TimerHandle | null = null;
+  /** Until changed keys are signed again. */
+  #pause: TimerHandle | null = null;
   #closed = false;
 
   constructor(settings: KeyDistributionSettings, deps: KeyDistributionDeps) {
@@ -116,24 +125,33 @@ export class KeyDistribution {
    * what they have.
    */
   configure(keys: readonly SnapshotKey[] | null, urls: Iterable<string>): void {
-    const fingerprint = JSON.stringify(keys?.map(({ hash, account, expiresMs }) => [hash, account, expiresMs]));
-    const changed = keys !== null && fingerprint !== this.#fingerprint;
-    if (changed) {
-      this.#fingerprint = fingerprint;
-      this.#keys = keys;
-      this.#changedAt = this.#sign() ? this.#version : Infinity;
-    }
+    if (keys !== null) this.#keys = keys;
     const wanted = new Set(urls);
     for (const [url, host] of this.#hosts) if (!wanted.has(url)) this.#forget(host);
-    if (changed) this.#visitAll();
+    if (keys !== null && this.#pause === null) this.#takeOver(keys);
     for (const url of wanted) if (!this.#hosts.has(url)) this.#meet(url);
+  }
+
+  /** Signs keys that have changed. What changes in the pause after it is signed behind it, all together. */
+  #takeOver(keys: readonly SnapshotKey[]): void {
+    const fingerprint = JSON.stringify(keys.map(({ hash, account, expiresMs }) => [hash, account, expiresMs]));
+    if (fingerprint === this.#fingerprint) return;
+    this.#fingerprint = fingerprint;
+    this.#changedAt = this.#sign() ? this.#version : Infinity;
+    this.#visitAll();
+    if (keys.length < KEYS_PER_MS) return;
+    this.#pause = this.#deps.clock.setTimeout(() => {
+      this.#pause = null;
+      if (this.#keys !== null) this.#takeOver(this.#keys);
+    }, keys.length / KEYS_PER_MS);
   }
 
   /** A snapshot for a host that asks; null while keys are not known, and when there are more than one holds. */
   snapshot(): Buffer | null {
     // The host has just started, maybe at the address of a host without support: all are asked again.
     for (const host of this.#hosts.values()) host.askedAtMs = -Infinity;
-    if (this.#signed === null || Math.abs(this.#deps.wallMs() - this.#signed.atMs) >= REUSE_MS) this.#sign();
+    const { atMs = -Infinity, keys } = this.#signed ?? {};
+    if (keys !== this.#keys || Math.abs(this.#deps.wallMs() - atMs) >= REUSE_MS) this.#sign();
     this.#isHandedOut = true;
     return this.#signed?.body ?? null;
   }
@@ -147,7 +165,7 @@ export class KeyDistribution {
 
   close(): void {
     this.#closed = true;
-    if (this.#cycle !== null) this.#deps.clock.clearTimeout(this.#cycle);
+    for (const timer of [this.#cycle, this.#pause]) if (timer !== null) this.#deps.clock.clearTimeout(timer);
     for (const host of this.#hosts.values()) this.#forget(host);
   }
 
@@ -166,7 +184,8 @@ export class KeyDistribution {
     const nowMs = this.#deps.wallMs();
     const content = { version: nextVersion(this.#version, nowMs), issuedAtMs: Math.floor(nowMs), keys: this.#keys };
     try {
-      this.#signed = { body: signSnapshot(content, this.#settings.signingKey), version: content.version, atMs: nowMs };
+      const body = signSnapshot(content, this.#settings.signingKey);
+      this.#signed = { keys: this.#keys, version: content.version, atMs: nowMs, body };
       if (content.version < this.#version) {
         // The clock was set back: versions are counted anew.
         this.#changedAt = content.version;

@@ -108,6 +108,35 @@ t.test('a change is pushed to every host at once, an unchanged list to none', as
   t.same(scene.accounts('http://two'), ['a']);
 });
 
+t.test('many changes to many keys are signed together, the first one at once', async (t) => {
+  const scene = setUp(t);
+  const keys = Array.from({ length: 1000 }, (_, index) => ({ hash: hashKey(`${index}`), account: `${index}` }));
+  scene.distribution.configure(keys, ['http://one']);
+  await scene.turn();
+  scene.calls.length = 0;
+  await scene.advance(100);
+  for (let left = 999; left > 900; left--) scene.distribution.configure(keys.slice(0, left), ['http://one']);
+  await scene.turn();
+  t.equal(scene.accounts('http://one')?.length, 999);
+  await scene.advance(10);
+  t.equal(scene.accounts('http://one')?.length, 901);
+  t.equal(scene.calls.length, 2);
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'current' }]);
+  const asked = scene.distribution.snapshot() as Buffer;
+  const { version } = verifySnapshot(asked, { trusted: TRUSTED, nowMs: scene.clock.now(), held: 0 });
+  t.ok(version < scene.clock.now() + 5, 'a signature takes the next version');
+});
+
+t.test('a host that asks gets a change that is not signed yet', async (t) => {
+  const scene = setUp(t);
+  const keys = Array.from({ length: 1000 }, (_, index) => ({ hash: hashKey(`${index}`), account: `${index}` }));
+  scene.distribution.configure(keys, []);
+  scene.distribution.configure(keys.slice(1), []);
+  const asked = scene.distribution.snapshot() as Buffer;
+  t.equal(verifySnapshot(asked, { trusted: TRUSTED, nowMs: scene.clock.now(), held: 0 }).keys.length, 999);
+  t.equal(scene.distribution.snapshot(), asked, 'one signature serves many that ask at once');
+});
+
 t.test('every cycle has a higher version, so that hosts see the gateway is alive', async (t) => {
   const scene = setUp(t);
   scene.distribution.configure([A], ['http://one']);
