@@ -73,7 +73,7 @@ export class PaymentClient {
     }
   }
 
-  /** `amount`: the part that is earned; null: all. */
+  /** `amount`: the part that is earned; null: the price. */
   deliver(ticket: string, amount: Pico | null = null): void {
     this.#processor.tell({ type: 'Deliver', ticket, amount });
   }

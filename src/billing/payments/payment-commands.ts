@@ -80,7 +80,7 @@ export type PaymentCommand =
   | { readonly type: 'Settle'; readonly ticket: string; readonly replyTo: Ref<SettleAnswer> }
   /**
    * Useful output of a request whose `Settle` was answered with `paid` has been handed over: the money is earned. `amount`: part of it
-   * is, the rest becomes credit of the payer; null: all.
+   * is; null: the price. The rest becomes credit of the payer.
    */
   | { readonly type: 'Deliver'; readonly ticket: string; readonly amount: Pico | null }
   /**

@@ -8,6 +8,7 @@ import type { Behavior, Context, Ref } from '../../actor/index.ts';
 import { TurnQueue } from '../../routing/index.ts';
 import type { PaymentMetrics } from '../../telemetry/payment-metrics.ts';
 import { type Ledger, type Payment, PICO_PER_CREDIT, PICO_PER_USD, type Pico, type Usage } from '../ledger/ledger.ts';
+import { printUsd } from '../money.ts';
 import { picoOf, purchaseAmount, unitsFor } from './merchant-config.ts';
 import { makeOffer, type Receipt, receiptHeaders, type Terms } from './offer.ts';
 import {
@@ -315,10 +316,12 @@ class PaymentProcessor {
     const ticket = this.#tickets.get(id);
     if (ticket?.state !== 'paid') return;
     this.#forget(id);
-    const { source, usage } = ticket;
+    const { source, terms, usage } = ticket;
+    // Payments of version 1 may bring more than the price.
+    const earned = amount ?? picoOf(terms.units, this.#deps.merchant.asset);
     const deliver = async (settlements: Settlements): Promise<true> => {
-      if (source.kind === 'payment') await settlements.deliver(id, usage, amount);
-      else await settlements.deps.ledger.settle(id, amount ?? source.amount, usage);
+      if (source.kind === 'payment') await settlements.deliver(id, usage, earned);
+      else await settlements.deps.ledger.settle(id, earned < source.amount ? earned : source.amount, usage);
       return true;
     };
     this.#run(deliver, (done) => {
@@ -405,13 +408,17 @@ class PaymentProcessor {
     for (const replyTo of this.#draining.splice(0)) replyTo.tell(null);
   }
 
+  get #maxPurchase(): Pico {
+    return this.#settings.maxPurchase ?? MAX_PURCHASE;
+  }
+
+  #wrongAmount(): Refused {
+    return refused('HR_PAYMENT_AMOUNT', `an amount is above 0 and at most ${printUsd(this.#maxPurchase)} USD`);
+  }
+
   async #sell(settlements: Settlements, request: PurchaseRequest): Promise<PurchaseAnswer> {
     const amount = purchaseAmount(request.amount);
-    const { maxPurchase = MAX_PURCHASE } = this.#settings;
-    if (amount === undefined || amount > maxPurchase) {
-      const subject = `an amount is above 0 and at most ${maxPurchase / PICO_PER_USD} USD`;
-      return refused('HR_PAYMENT_AMOUNT', subject);
-    }
+    if (amount === undefined || amount > this.#maxPurchase) return this.#wrongAmount();
     const account = await accountOf(settlements.deps.ledger, request.address);
     if (account === undefined) return refused('HR_PAYMENT_ADDRESS');
     const units = unitsFor(amount, this.#deps.merchant.asset);
@@ -435,6 +442,8 @@ class PaymentProcessor {
     const { account, id, signed, terms } = purchase;
     const known = await settlements.deps.ledger.findPayment(id);
     if (known !== undefined) return await this.#repeatPurchase(settlements, purchase, known);
+    // A payment of version 1 may bring more than what was asked for, and buys as much.
+    if (picoOf(signed.authorization.value, this.#deps.merchant.asset) > this.#maxPurchase) return this.#wrongAmount();
     const against = await this.#verify(settlements, signed, terms);
     if (against !== undefined) {
       const meanwhile = await settlements.deps.ledger.findPayment(id);

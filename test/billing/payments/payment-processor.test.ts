@@ -109,6 +109,21 @@ t.test('a payment of version 2 buys as well, and one above the price buys more',
   t.equal(await balances(fixture), 10_000_001n);
 });
 
+t.test('a payment above the largest purchase buys nothing, whatever amount is asked for', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const { paymentProcessor } = fixture;
+  t.equal(word(await paymentProcessor.purchase(buying(fixture.header(1_000_000_001)))), 'HR_PAYMENT_AMOUNT');
+  t.equal(await balances(fixture), 0n);
+  const most = fixture.header(1_000_000_000);
+  for (let time = 0; time < 2; time++) t.equal(word(await paymentProcessor.purchase(buying(most))), 'sold');
+  const less = await fixture.other({ maxPurchase: 10n * 1_000_000n * PICO_PER_UNIT });
+  t.equal(word(await less.purchase(buying(most))), 'sold', 'a repeat gets the answer of before');
+  t.equal(await balances(fixture), 1_000_000_000n);
+  const little = await fixture.other({ maxPurchase: 500_000n * PICO_PER_UNIT });
+  const subject = 'an amount is above 0 and at most 0.50 USD';
+  t.match(await little.purchase(buying(undefined)), { code: 'HR_PAYMENT_AMOUNT', subject });
+});
+
 t.test('invalid amounts and addresses are refused', async (t) => {
   const { paymentProcessor, ledger } = await openPaymentFixture(t, { store: 'postgres' });
   const tried = async (more: Partial<PurchaseRequest>): Promise<string> =>
@@ -309,6 +324,25 @@ t.test('a request is paid when it settles and only then', async (t) => {
   const [row] = await fixture.ledger.usage({ by: ['model'] });
   t.match(row, { model: 'm', requests: 1n, estimated: 1n, amount: CALL_UNITS * PICO_PER_UNIT });
   t.equal(await creditOf(fixture, fixture.payer.address), 0n);
+});
+
+t.test('a request costs its price: what its payment brings above it becomes credit', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const { ledger, payer, paymentProcessor } = fixture;
+  const price = CALL_UNITS * PICO_PER_UNIT;
+  t.equal(await serve(paymentProcessor, call(fixture.header(5n * CALL_UNITS))), 'served');
+  t.equal(await creditOf(fixture, payer.address), 4n * price);
+  const header = fixture.header(3n * CALL_UNITS);
+  const begun = await paymentProcessor.begin(call(header));
+  if (begun.kind !== 'ticket') throw new Error(word(begun));
+  await paymentProcessor.settle(begun.ticket);
+  await paymentProcessor.cancelled(begun.ticket);
+  t.equal(await creditOf(fixture, payer.address), 7n * price, 'nothing was delivered');
+  t.equal(await serve(paymentProcessor, call(header)), 'served', 'from that credit');
+  t.equal(await creditOf(fixture, payer.address), 6n * price);
+  const [row] = await ledger.usage({ by: ['model'] });
+  t.match(row, { requests: 2n, amount: 2n * price });
+  t.equal(await balances(fixture), 8n * CALL_UNITS);
 });
 
 t.test('a request that failed costs nothing, and its payment is used up', async (t) => {
