@@ -71,6 +71,7 @@ export type {
   UsageQuery,
   UsageRow,
 } from './ledger/ledger.ts';
+export { accountId } from './ledger/ledger.ts';
 export { parseUsd, printCredits, printUsd } from './money.ts';
 export { type FinishedRecord, type CostLogCommand, CostLogClient } from './cost-log.ts';
 export type { Offer } from './payments/offer.ts';

@@ -1,7 +1,7 @@
 // What data planes get from the control plane: one immutable value, sent whole at every change, also across threads. It holds
 // plain data only, and no secret but the credentials for CRNs.
 
-import { type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoLimit } from '../billing/index.ts';
+import { accountId, type ConfiguredKey, hashKey, type KeyLimits, type KeyRecord, picoLimit } from '../billing/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
 import type { CatalogModel } from '../catalog/index.ts';
 import type { ModelSettings, Settings } from '../config/settings.ts';
@@ -116,7 +116,10 @@ function joined(servers: readonly ServerDetails[]): ServerDetails[] {
 export function configuredKeys(settings: Settings): ConfiguredKey[] {
   return settings.keys.static.map(({ account, key, prepaid = false, ...limits }) => {
     const hash = hashKey(key);
-    return { record: { hash, account, prepaid, id: `static:${hash.slice(0, 8)}` }, limits: limitsOf(limits) };
+    return {
+      record: { hash, account: accountId(account), prepaid, id: `static:${hash.slice(0, 8)}` },
+      limits: limitsOf(limits),
+    };
   });
 }
 

@@ -128,6 +128,13 @@ t.test('a found model or alias whose name is taken is left out, and a sentence s
   t.end();
 });
 
+t.test('a configured key is of the account that the ledger has, where its id is an address', (t) => {
+  const account = `0x${'aB'.repeat(20)}`;
+  const settings = settingsOf({ keys: { static: [{ key: 'hr_secret', account }] } });
+  t.match(configuredKeys(settings), [{ record: { account: account.toLowerCase() } }]);
+  t.end();
+});
+
 t.test('data planes get hashes of keys, never keys', (t) => {
   const settings = settingsOf({
     keys: { static: [{ key: 'hr_secret', account: 'demo' }] },

@@ -182,7 +182,7 @@ async function listAccounts(
 ): Promise<Account[]> {
   const filter = new QueryFilter();
   filter.compare('id >', after);
-  filter.compare('organisation =', organisation);
+  filter.compare('organisation =', organisation === undefined ? undefined : accountId(organisation));
   const sql = `select * from accounts ${filter.where} order by id ${filter.limit(limit)}`;
   return (await database.snapshot((session) => session.all(sql, filter.params))).map(accountOf);
 }

@@ -3,7 +3,7 @@
 
 import type { Database, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
-import type { Pico } from './ledger.ts';
+import { accountId, type Pico } from './ledger.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** One finished request. */
@@ -155,7 +155,7 @@ function recordOf(row: Row): RequestRecord {
 
 async function list(database: Database, query: RequestRecordQuery): Promise<RequestRecord[]> {
   const filter = new QueryFilter();
-  filter.compare('account =', query.account);
+  filter.compare('account =', query.account === undefined ? undefined : accountId(query.account));
   if (query.key === null) filter.add('key_id is null');
   else filter.compare('key_id =', query.key);
   filter.compare('model =', query.model);
@@ -168,7 +168,7 @@ async function list(database: Database, query: RequestRecordQuery): Promise<Requ
 }
 
 async function find(database: Database, id: string, account?: string): Promise<RequestRecord | undefined> {
-  const [condition, params] = account === undefined ? ['', [id]] : ['and account = $2', [id, account]];
+  const [condition, params] = account === undefined ? ['', [id]] : ['and account = $2', [id, accountId(account)]];
   return await database.snapshot(async (session) => {
     for (const column of ['id', 'request_id']) {
       const sql = `select * from requests where ${column} = $1 ${condition} order by id desc limit 1`;

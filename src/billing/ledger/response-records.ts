@@ -3,6 +3,7 @@
 // a holder and a lease by the clock of the database; exactly one change ends it.
 
 import type { Cell, Database, Match, Row, Session } from './database.ts';
+import { accountId } from './ledger.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** `queued` and `in_progress`: it runs in the background. */
@@ -551,7 +552,7 @@ class StoredResponses implements ResponseRecords {
   }
 
   deleteAccount(account: string): Promise<number> {
-    return this.#deleteRounds('where account = $1 order by account, id', [account], 'for update');
+    return this.#deleteRounds('where account = $1 order by account, id', [accountId(account)], 'for update');
   }
 
   async #deleteRounds(where: string, values: readonly Cell[], lock: string): Promise<number> {
@@ -572,7 +573,7 @@ class StoredResponses implements ResponseRecords {
   async counts(account?: string): Promise<ResponseCounts> {
     const sql = `select count(*) as responses, coalesce(sum(bytes), 0) as bytes,
       coalesce(sum(case when ${RUNS} then 1 else 0 end), 0) as running from responses where expires_ms > $1${account === undefined ? '' : ' and account = $2'}`;
-    const values = [BigInt(this.#dateMs()), ...(account === undefined ? [] : [account])];
+    const values = [BigInt(this.#dateMs()), ...(account === undefined ? [] : [accountId(account)])];
     const [row] = await this.#database.snapshot((session) => session.all(sql, values), 'report');
     return {
       responses: Number(row?.['responses'] ?? 0),

@@ -10,7 +10,7 @@ import {
   type Movement,
   type NewKey,
 } from '../../../src/billing/ledger/ledger.ts';
-import { charge, openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
 
 const hold = (id: string, amount: bigint, more: Partial<HoldRequest> = {}): HoldRequest => ({
   id,
@@ -58,6 +58,25 @@ for (const name of STORES) {
       (await ledger.listAccounts()).map(({ id }) => id),
       ['a', "b'; drop table accounts; --"],
     );
+  });
+
+  t.test(`${name}: an address names its account in any case, in whatever is kept of it`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    const { requests, responses } = ledger;
+    const [account, written] = [`0x${'ab'.repeat(20)}`, `0x${'aB'.repeat(20)}`];
+    await ledger.createAccount({ id: written });
+    await ledger.createAccount({ id: 'member' });
+    await ledger.setOrganisation('member', written);
+    t.match(await ledger.listAccounts({ organisation: written }), [{ id: 'member', organisation: account }]);
+    await requests.add([requestRecord(1, { account })]);
+    t.match(await requests.list({ account: written }), [{ account }]);
+    t.match(await requests.find(requestRecord(1).id, written), { account });
+    const record = { account, id: 'r', createdMs: START_MS, status: 'completed', model: 'm', previous: null } as const;
+    const texts = { input: '[]', output: '[]', response: '{}', items: [] };
+    await responses.apply([{ type: 'add', record: { ...record, ...texts }, ttlMs: 60_000 }]);
+    t.match(await responses.counts(written), { responses: 1 });
+    t.equal(await responses.deleteAccount(written), 1);
+    t.match(await responses.counts(), { responses: 0 });
   });
 
   t.test(`${name}: a grant counts once, and its id is not reused`, async (t) => {
