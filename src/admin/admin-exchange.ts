@@ -3,6 +3,7 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { AdminIdentity, AdminTokens } from './admin-tokens.ts';
 import { bearerCheck } from '../net/bearer-token.ts';
+import { parseJson } from '../config/json-text.ts';
 import { readIncoming } from '../net/incoming-body.ts';
 
 /** Answers with a JSON value. */
@@ -71,7 +72,7 @@ export async function readJson(
 
 function parsed(body: Buffer): { readonly value: unknown } | 'not JSON' {
   try {
-    return { value: JSON.parse(body.toString()) as unknown };
+    return { value: parseJson(body.toString()) };
   } catch {
     return 'not JSON';
   }

@@ -315,6 +315,18 @@ t.test(
   },
 );
 
+t.test('announcements of deep JSON do not end the process', async (t) => {
+  const served = await startServe(t, [], { ...settings([], [KEY]), threads: 1 });
+  const body = `${'[1,'.repeat(20_000)}{x`;
+  const headers = { authorization: `Bearer ${TOKEN}` };
+  for (let round = 0; round < 200; round++) {
+    const answer = await fetch(`${served.adminUrl}/hosts`, { method: 'POST', headers, body });
+    if (answer.status !== 422) t.fail(`answered ${answer.status}`);
+    await answer.arrayBuffer();
+  }
+  t.equal((await fetch(`${served.adminUrl}/health`)).status, 200);
+});
+
 t.test('hosts that do not trust the gateway receive no accounts', async (t) => {
   const seen: string[] = [];
   const server = createServer((req, res) => {
