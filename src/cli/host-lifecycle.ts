@@ -12,6 +12,9 @@ import { createLog } from '../telemetry/log.ts';
 /** Requests to the gateway at once: one for keys and one for the registration. */
 const CONNECTIONS = 2;
 
+/** Of the name of a host at its gateway. */
+const MAX_NAME_CHARS = 64;
+
 export interface HostLifecycle {
   /** Null where the configuration names no key of a gateway. */
   readonly guard: HostTrust | null;
@@ -22,7 +25,8 @@ export interface HostLifecycle {
    * that its KV events are bound to.
    */
   listening(host: {
-    readonly name: string;
+    /** Unique among the hosts of the gateway. Default: made of the URL. */
+    readonly name?: string | undefined;
     readonly load: () => number;
     readonly port?: number;
     readonly kvEvents?: string | undefined;
@@ -53,9 +57,10 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
   return {
     guard,
     start: async () => guard?.start(),
-    listening({ kvEvents, load, name, port }) {
+    listening({ kvEvents, load, name: given, port }) {
       if (announce === null || gateway === null || token === null) return;
       const url = port === undefined ? announce : withPort(announce, port);
+      const name = given ?? nameOf(url);
       const events = kvEvents === undefined ? undefined : reachedAt(kvEvents, announce);
       const settings = { gateway, token, name, url, models, events, server };
       registration = new Registration(settings, { clock: systemClock, random: systemRandom, send, load, log });
@@ -72,6 +77,12 @@ export function hostLifecycle({ keys, log: { level }, trust }: Settings, models:
 /** The endpoint as others reach it, who reach the host at `base`. */
 function reachedAt(endpoint: string, base: string): string {
   return endpoint.replace(/^tcp:\/\/(?:\*|0\.0\.0\.0|\[::\])(?=:)/, () => `tcp://${new URL(base).hostname}`);
+}
+
+/** The URL without its scheme, as far as a name may hold it: `10.0.0.7-9001`. */
+function nameOf(url: string): string {
+  const name = url.replace(/^https?:\/\//i, '').replaceAll(/[^A-Za-z0-9._-]+/g, '-');
+  return name.length <= MAX_NAME_CHARS ? name : `${name.slice(0, MAX_NAME_CHARS - 17)}-${hashKey(url).slice(0, 16)}`;
 }
 
 function withPort(base: string, port: number): string {

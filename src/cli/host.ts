@@ -107,7 +107,7 @@ export function configureHost(command: Command, io: CliIo): void {
     .option('--model <names>', 'the model, several separated by commas; default with a real engine: its own names')
     .option('--port <n>', `default ${DEFAULT_PORT}; 0 picks a free one`, port)
     .option('--listen <host:port>', 'instead of --port, to serve other interfaces than loopback')
-    .option('--name <name>', 'value of the header x-host of every answer')
+    .option('--name <name>', 'value of the header x-host of every answer; its name at the gateway where it registers')
     .option('-c, --config <file>', 'asks for the keys of the section `keys` of this file; reads its section `trust`')
     .option(
       '--slots <n>',
@@ -321,7 +321,7 @@ async function serveHost(options: HostOptions, isReal: boolean, io: CliIo): Prom
     await lifecycle?.leave();
     throw error;
   });
-  lifecycle?.listening({ name: name ?? 'host', load: () => running.live, kvEvents: running.kvEvents?.endpoint });
+  lifecycle?.listening({ name, load: () => running.live, kvEvents: running.kvEvents?.endpoint });
   const { ended } = closeOnSignal(io, {
     close: async () => {
       await lifecycle?.leave();

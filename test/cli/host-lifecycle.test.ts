@@ -59,3 +59,32 @@ t.test('a host takes the keys of its gateway, and goes when it is told to', asyn
   host.signal('SIGTERM');
   t.strictSame(await host.ends(), { code: 0, signal: null });
 });
+
+t.test('hosts that are given no names register side by side', async (t) => {
+  const [adminPort, ...ports] = await Promise.all([freePort(), freePort(), freePort()]);
+  const paths = ['', '/with/a/path/that/is/longer/than/a/name/of/a/host/may/be/at/its/gateway'];
+  const folder = t.testdir({
+    'gateway.json': JSON.stringify(trustedGateway(adminPort, [KEY])),
+    ...Object.fromEntries(
+      ports.map((port, at) => [
+        `${at}.json`,
+        JSON.stringify({
+          trust: hostTrust(adminPort, `http://127.0.0.1:${port}${paths[at]}`),
+          log: { level: 'error' },
+        }),
+      ]),
+    ),
+  });
+  const gateway = startCli(t, ['serve', '--config', `${folder}/gateway.json`]);
+  await gateway.shows(/headrace listening on (\S+)/);
+  for (const [at, port] of ports.entries())
+    startCli(t, ['host', '--model', MODEL, '--port', String(port), '--config', `${folder}/${at}.json`]);
+  const names = async (): Promise<string[]> => {
+    const { hosts } = (await (await fetch(`http://127.0.0.1:${adminPort}/status`)).json()) as {
+      hosts: { registered: { name: string }[] };
+    };
+    return hosts.registered.map(({ name }) => name);
+  };
+  await until('both have registered', async () => (await names()).length === 2);
+  t.ok((await names()).includes(`127.0.0.1-${ports[0]}`));
+});
