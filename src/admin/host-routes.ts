@@ -42,34 +42,17 @@ const MAX_ANNOUNCEMENT_BYTES = 64 * 1024;
 
 export class HostRoutes {
   readonly #options: HostRoutesOptions;
-  readonly #signingKey: SigningKey | null;
-  readonly #distribution: KeyDistribution | null;
+  #signingKey: SigningKey | null = null;
+  #distribution: KeyDistribution | null = null;
   readonly #registry: HostRegistry;
   #isGood: ((authorization: string | undefined) => boolean) | null;
 
   /** Throws a sentence when the signing key cannot be read. */
   constructor(options: HostRoutesOptions) {
-    const { settings, client, clock, epochMs, random, log, onChange } = options;
+    const { settings, client, clock, log, onChange } = options;
     this.#options = options;
     this.#isGood = bearerGuard(settings.trust.token);
-    this.#signingKey = signingKeyOf(settings, log);
-    this.#distribution =
-      this.#signingKey === null
-        ? null
-        : new KeyDistribution(
-            {
-              signingKey: this.#signingKey,
-              path: `/${settings.servicePrefix}/keys`,
-              intervalMs: settings.trust.intervalMs,
-            },
-            {
-              clock,
-              random,
-              wallMs: epochMs,
-              log,
-              send: (request, timeoutMs, maxBytes) => client.send(request, AbortSignal.timeout(timeoutMs), maxBytes),
-            },
-          );
+    this.#sign(settings);
     this.#registry = new HostRegistry(registrySettings(settings), {
       clock,
       log,
@@ -87,6 +70,7 @@ export class HostRoutes {
   configure(settings: Settings, keys: readonly SnapshotKey[] | null, urls: Iterable<string>): void {
     this.#isGood = bearerGuard(settings.trust.token);
     this.#registry.configure(registrySettings(settings));
+    this.#sign(settings);
     this.#distribution?.configure(keys, urls);
   }
 
@@ -101,6 +85,25 @@ export class HostRoutes {
   /** Whether a value of `Authorization` has the token of hosts. */
   isTrusted(authorization: string | undefined): boolean {
     return this.#isGood?.(authorization) === true;
+  }
+
+  /** Begins to sign keys where the settings say so for the first time. */
+  #sign(settings: Settings): void {
+    if (this.#distribution !== null) return;
+    const { client, clock, epochMs, log, random } = this.#options;
+    const signingKey = signingKeyOf(settings, log);
+    if (signingKey === null) return;
+    this.#signingKey = signingKey;
+    this.#distribution = new KeyDistribution(
+      { signingKey, path: `/${settings.servicePrefix}/keys`, intervalMs: settings.trust.intervalMs },
+      {
+        clock,
+        random,
+        wallMs: epochMs,
+        log,
+        send: (request, timeoutMs, maxBytes) => client.send(request, AbortSignal.timeout(timeoutMs), maxBytes),
+      },
+    );
   }
 
   close(): void {

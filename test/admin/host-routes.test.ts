@@ -34,3 +34,26 @@ t.test('a snapshot has the date of the wall clock, however far the clock of the 
   t.equal(verifySnapshot(body, { trusted, nowMs, held: 0 }).issuedAtMs, nowMs);
   t.end();
 });
+
+t.test('a gateway whose settings get a token serves hosts from then on', async (t) => {
+  const without = resolveSettings({});
+  if ('mistakes' in without) throw new Error(JSON.stringify(without.mistakes));
+  const clock = createManualClock(Date.UTC(2026, 10, 22));
+  const routes = new HostRoutes({
+    ...{ settings: without.settings, client: {} as BufferedClient, clock, epochMs: () => clock.now() },
+    ...{ random: () => 0.5, log: createLog('silent'), onChange: () => undefined },
+  });
+  t.teardown(() => routes.close());
+  routes.configure(without.settings, [], []);
+  t.equal(routes.status().publicKey, null);
+  routes.configure(settings, [], []);
+  const { publicKey } = routes.status();
+  t.ok(publicKey, 'hosts can be told whom to trust');
+  let status = 0;
+  const res = { writeHead: (code: number) => ((status = code), res), end: () => res } as unknown as ServerResponse;
+  const req = { method: 'GET', headers: { authorization: 'Bearer secret-of-the-hosts' } } as IncomingMessage;
+  routes.answer(req, res, '/keys/snapshot', new URLSearchParams());
+  t.equal(status, 200);
+  routes.configure(settings, [], []);
+  t.equal(routes.status().publicKey, publicKey);
+});
