@@ -282,6 +282,12 @@ t.test('settings of listening sockets and of the loaded addon need a restart', a
   for (const path of ['models', 'keys.static', 'log.level']) t.notOk(restart.includes(path), path);
 });
 
+t.test('settings of hosts need a restart: a host reads its configuration when it starts', async (t) => {
+  const ofHosts = SETTINGS.filter(({ setting }) => setting.sentence.startsWith('Host: '));
+  t.equal(ofHosts.length, 8);
+  for (const { path, setting } of ofHosts) t.equal(setting.reload, false, path);
+});
+
 t.test('names in Settings are camel case and carry the unit of durations', async (t) => {
   const fields = Object.entries(MODEL_FIELDS).map(([name, field]) => resolvedName(name, field));
   t.ok(fields.includes('huggingFaceId'));
