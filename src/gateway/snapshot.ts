@@ -38,9 +38,11 @@ export interface MergedModels {
   readonly catalog: readonly CatalogModel[];
   /** Where servers publish their KV events, by base URL. */
   readonly events: ReadonlyMap<string, KvEventSource>;
-  /** Sentences about found models and aliases that are left out, since their name is taken. */
+  /** Sentences about found models and aliases that are left out, since their name is taken: about the first 100, and their count. */
   readonly conflicts: readonly string[];
 }
+
+const MAX_CONFLICTS = 100;
 
 /**
  * Merges configured models with found ones. Ids and aliases match in any case; the configured spelling wins, then the first found. What
@@ -48,6 +50,11 @@ export interface MergedModels {
  */
 export function mergeModels(settings: Settings, ...found: readonly FoundModels[]): MergedModels {
   const conflicts: string[] = [];
+  let further = 0;
+  const leaveOut = (what: string, why: string): void => {
+    if (conflicts.length < MAX_CONFLICTS) conflicts.push(`${what} is left out: it is ${why}`);
+    else further++;
+  };
   const taken = new Map<string, string>();
   for (const [id, { aliases = [] }] of Object.entries(settings.models)) {
     for (const alias of aliases) taken.set(alias.toLowerCase(), id);
@@ -57,7 +64,7 @@ export function mergeModels(settings: Settings, ...found: readonly FoundModels[]
     const name = id.toLowerCase();
     const aliased = taken.get(name);
     if (aliased !== undefined) {
-      conflicts.push(`model ${id} is left out: it is an alias of ${aliased}`);
+      leaveOut(`model ${id}`, `an alias of ${aliased}`);
       continue;
     }
     const before = extra.get(name);
@@ -91,7 +98,7 @@ export function mergeModels(settings: Settings, ...found: readonly FoundModels[]
       const owner = taken.get(alias.toLowerCase());
       if (owner === undefined) aliases.push(alias);
       else if (owner.toLowerCase() !== id.toLowerCase())
-        conflicts.push(`alias ${alias} of model ${id} is left out: it is a name of ${owner}`);
+        leaveOut(`alias ${alias} of model ${id}`, `a name of ${owner}`);
       taken.set(alias.toLowerCase(), owner ?? id);
     }
     specs.push({ id, aliases, servers });
@@ -102,6 +109,7 @@ export function mergeModels(settings: Settings, ...found: readonly FoundModels[]
     extra.delete(id.toLowerCase());
   }
   for (const { id, ...model } of extra.values()) add(id, { servers: [] }, model);
+  if (further > 0) conflicts.push(`${further} further names of found models are left out: they are taken`);
   return { specs, catalog, events, conflicts };
 }
 

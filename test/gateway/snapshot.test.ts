@@ -128,6 +128,19 @@ t.test('a found model or alias whose name is taken is left out, and a sentence s
   t.end();
 });
 
+t.test('of very many names that are taken, the first are told and the others counted', (t) => {
+  const names = (prefix: string): string[] => Array.from({ length: 300 }, (_, at) => `${prefix}${at}`);
+  const one = new Map([['one', { servers: [], aliases: names('a') }]]);
+  const two = new Map([['two', { servers: [], aliases: names('a') }]]);
+  const ids = new Map(names('A').map((id) => [id, { servers: [], aliases: [] }] as const));
+  const settings = settingsOf({ models: { mine: { servers: [], aliases: names('a') } } });
+  const { conflicts } = mergeModels(settings, one, two, ids);
+  t.equal(conflicts.length, 101);
+  t.equal(conflicts[0], 'model A0 is left out: it is an alias of mine');
+  t.equal(conflicts[100], '800 further names of found models are left out: they are taken');
+  t.end();
+});
+
 t.test('a configured key is of the account that the ledger has, where its id is an address', (t) => {
   const account = `0x${'aB'.repeat(20)}`;
   const settings = settingsOf({ keys: { static: [{ key: 'hr_secret', account }] } });
