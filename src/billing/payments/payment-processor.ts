@@ -106,6 +106,9 @@ const MAX_ACCOUNT_LENGTH = 256;
 /** Prefix of the ticket of a request that is served from credit; also the id of its hold. */
 const HOLD = 'x402:';
 
+/** Times that a request is tried from credit: each try looks for the holds of all before it. */
+const CREDIT_TRIES = 100;
+
 /** By how much a hold outlives its ticket. */
 const HOLD_MARGIN_MS = 300_000;
 
@@ -591,7 +594,7 @@ class PaymentProcessor {
     return { kind: 'accepted', id: ticket, source, terms, usage: request.usage };
   }
 
-  /** Holds the credit that a payment has become; undefined when it is spent, or held by another try. */
+  /** Holds the credit that a payment has become; undefined when it is spent, held by another try, or was tried too often. */
   async #holdCredit(ledger: Ledger, { amount, id, payer }: Payment): Promise<string | undefined> {
     let ticket = HOLD + id;
     for (let again = 1; ; again++) {
@@ -599,6 +602,7 @@ class PaymentProcessor {
       if (known === undefined) break;
       // A try that was given up has released its hold; one that was charged is the last.
       if (known.state === 'open' || known.charged !== null) return undefined;
+      if (again === CREDIT_TRIES) return undefined;
       ticket = `${HOLD}${id}#${again}`;
     }
     const ttlMs = TICKET_MS + HOLD_MARGIN_MS;

@@ -459,6 +459,27 @@ t.test('what was paid and not delivered becomes credit and serves the same reque
   t.equal(await balances(fixture), CALL_UNITS);
 });
 
+t.test('a request is tried a hundred times from the credit of its payment, which stays credit then', async (t) => {
+  const fixture = await openPaymentFixture(t);
+  const { ledger, payer, paymentProcessor } = fixture;
+  const header = fixture.header(CALL_UNITS);
+  let finds = 0;
+  const findHold = ledger.findHold.bind(ledger);
+  Object.assign(ledger, { findHold: (id: string) => (finds++, findHold(id)) });
+  const tried = async (): Promise<string> => {
+    const begun = await paymentProcessor.begin(call(header));
+    if (begun.kind !== 'ticket') return word(begun);
+    await paymentProcessor.settle(begun.ticket);
+    await paymentProcessor.cancelled(begun.ticket);
+    return 'given up';
+  };
+  for (let time = 0; time < 101; time++) t.equal(await tried(), 'given up');
+  finds = 0;
+  t.equal(await tried(), 'duplicate_settlement');
+  t.ok(finds <= 100);
+  t.equal(await creditOf(fixture, payer.address), CALL_UNITS * PICO_PER_UNIT);
+});
+
 t.test('credit of a payment that was spent otherwise does not serve its request', async (t) => {
   const fixture = await openPaymentFixture(t);
   const { paymentProcessor, ledger, payer } = fixture;
