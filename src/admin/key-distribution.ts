@@ -261,13 +261,15 @@ export class KeyDistribution {
     if (this.#isHandedOut) this.#sign();
     if (this.#signed === null) return;
     const { version, body } = this.#signed;
+    // It would refuse the same version as a repeat.
+    if (host.held >= version) return;
     const headers = { 'content-type': SNAPSHOT_TYPE, accept: 'application/json', 'user-agent': 'headrace' };
     const answer = await this.#send({ method: 'POST', url: this.#endpoint(host), headers, body });
     if (answer.status === 200) {
       host.held = version;
       return;
     }
-    if (NO_ENDPOINT.has(answer.status)) host.state = 'unknown';
+    if (NO_ENDPOINT.has(answer.status)) Object.assign(host, { state: 'unknown', held: 0 });
     if (answer.status === 409) this.#overtake(readVersion(answer.body));
     throw new Error(`answered ${answer.status}`);
   }

@@ -260,6 +260,20 @@ t.test('a host that holds a later version gets a still later one', async (t) => 
   t.equal(held, START + 20_001);
 });
 
+t.test('a host that is being asked when keys come gets them once', async (t) => {
+  const scene = setUp(t);
+  const gate = Promise.withResolvers<never>();
+  scene.respond = (request) => (request.method === 'GET' ? gate.promise : [200, {}]);
+  scene.distribution.configure(null, ['http://one']);
+  await scene.turn();
+  scene.distribution.configure([A], ['http://one']);
+  gate.resolve(SUBSCRIBED as never);
+  await scene.advance(1000);
+  t.same(lines(scene.calls), ['GET http://one/svc/keys', 'POST http://one/svc/keys']);
+  t.same(scene.accounts('http://one'), ['a']);
+  t.same(scene.distribution.status(), [{ url: 'http://one', state: 'current' }]);
+});
+
 t.test('a host that has asked for the keys and then registers is pushed a later version', async (t) => {
   const scene = setUp(t);
   scene.distribution.configure([A], []);
