@@ -40,7 +40,8 @@ function warnOfExposure(settings: Settings): string[] {
 
 function warnOfModels(settings: Settings): string[] {
   const entries = Object.entries(settings.models);
-  const isDiscovered = discoverySources(settings).length > 0;
+  // With a token hosts may register.
+  const isDiscovered = discoverySources(settings).length > 0 || settings.trust.token !== null;
   if (entries.length === 0 && !isDiscovered) return ['nothing to serve: models is empty and discovery is off'];
   const having = (count: number): string[] =>
     isDiscovered ? [] : entries.filter(([, { servers }]) => servers.length === count).map(([id]) => id);

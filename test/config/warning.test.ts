@@ -62,14 +62,18 @@ t.test('a gateway that nobody can call is reported', async (t) => {
   t.same(warningsOf({ keys: { required: true }, store: 'sqlite::memory:' }), [], 'the store may have keys');
 });
 
-t.test('models without servers or without failover are reported, unless discovery may add servers', async (t) => {
-  t.match(warningsOf({ models: {} }), [/^nothing to serve/]);
-  t.match(warningsOf({ models: { none: {}, one: { servers: ['http://s:1'] } } }), [
-    /^none: no server/,
-    /^one: one server/,
-  ]);
-  t.same(warningsOf({ models: { none: {} }, discovery: 'https://map.example/models' }), []);
-});
+t.test(
+  'models without servers or without failover are reported, unless discovery or hosts may add servers',
+  async (t) => {
+    t.match(warningsOf({ models: {} }), [/^nothing to serve/]);
+    t.match(warningsOf({ models: { none: {}, one: { servers: ['http://s:1'] } } }), [
+      /^none: no server/,
+      /^one: one server/,
+    ]);
+    t.same(warningsOf({ models: { none: {} }, discovery: 'https://map.example/models' }), []);
+    for (const models of [{}, { none: {} }]) t.same(warningsOf({ models, trust: { token: 'of-the-hosts' } }), []);
+  },
+);
 
 t.test('credentials and model maps that cross a public network unencrypted are reported', async (t) => {
   const servers = ['http://gpu.example:1', 'https://gpu.example:2', 'http://[2001:db8::1]:3', 'http://[fd00::1]:4'];
