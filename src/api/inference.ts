@@ -120,11 +120,11 @@ interface InferenceInput {
 
 type InferenceRequest = PaidRequest<InferenceInput>;
 
-/** The model that a request names. Throws 404 when there is none of that name. */
+/** The model that a request names. Throws 404 when there is none of that name, and 503 while it may still come. */
 export function findModel(exchange: Exchange, { table }: ApiDeps, name: string): Model {
   const model = table.find(name);
   if (model?.id !== name) exchange.alias = name.slice(0, MAX_ALIAS);
-  if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
+  if (model === undefined && !table.isComplete) throw new HeadraceError('HR_STARTING');
   if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: name.slice(0, 128) });
   exchange.model = model.id;
   return model;

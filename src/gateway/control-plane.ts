@@ -2,7 +2,15 @@
 // threads, and hands every change to the data planes as a new snapshot. Nothing on a request's path waits for it.
 
 import { randomUUID } from 'node:crypto';
-import { ask, type Clock, createSystem, type Ref, type System, systemEpochMs } from '../actor/index.ts';
+import {
+  ask,
+  type Clock,
+  createSystem,
+  type Ref,
+  type System,
+  systemEpochMs,
+  type TimerHandle,
+} from '../actor/index.ts';
 import type { Ledger, KeyRecord } from '../billing/index.ts';
 import { BillingService } from '../billing/main-thread.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
@@ -137,6 +145,8 @@ export class ControlPlane {
   /** Of found models with others; each is logged once while it lasts. */
   #conflicts: readonly string[] = [];
   #stage: Stage = 'starting';
+  /** Until every host that was registered at the process before this one has had the time to register here. */
+  #awaitsHosts: TimerHandle | null = null;
   #server: Server | null = null;
   #localIngress: Ref<IngressCommand> | null = null;
   #address: Address;
@@ -266,6 +276,7 @@ export class ControlPlane {
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
+    if (settings.trust.token !== null) this.#awaitHosts(settings.trust.ttlMs);
     this.#discovery.configure(settings);
     this.#configureCrns();
     this.#cluster.configure(settings);
@@ -481,6 +492,7 @@ export class ControlPlane {
 
   async #endServing(): Promise<void> {
     this.#ending = true;
+    if (this.#awaitsHosts !== null) this.#options.clock.clearTimeout(this.#awaitsHosts);
     this.#server?.close();
     this.#crnLog.close();
     this.#kvEvents.close();
@@ -505,7 +517,7 @@ export class ControlPlane {
   #snapshot(): Snapshot {
     return {
       settings: { ...withoutKeys(this.#settings), limits: this.limits },
-      table: this.#table,
+      table: this.#awaitsHosts === null ? this.#table : { ...this.#table, awaitsHosts: true },
       catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
@@ -570,6 +582,13 @@ export class ControlPlane {
       },
       onPlaced: () => this.#publish(),
     });
+  }
+
+  #awaitHosts(ttlMs: number): void {
+    this.#awaitsHosts = this.#options.clock.setTimeout(() => {
+      this.#awaitsHosts = null;
+      this.#publish();
+    }, ttlMs);
   }
 
   #configureCrns(): void {

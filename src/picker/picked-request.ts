@@ -275,7 +275,7 @@ export class PickedRequest {
     const { responseHolders, settings, table } = deps;
     const { body, scan } = scannedBody(this.#path, settings, received);
     const model = table.find(scan.model);
-    if (model === undefined && table.version === 0) throw new HeadraceError('HR_STARTING');
+    if (model === undefined && !table.isComplete) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     const dialect = dialectOf(this.#path);
     const continued = continuedResponse(dialect, body, scan);

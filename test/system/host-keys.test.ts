@@ -303,7 +303,7 @@ t.test(
     await host.registration.leave();
     t.same(await listed(), [other.url], 'it leaves at once');
     await other.registration.leave();
-    t.equal(await ask(url, KEY), 404, 'the model goes with its last host');
+    await until('the model goes with its last host', async () => (await ask(url, KEY)) === 404);
     const announcement = { name: 'silent', url: host.url, models: [MODEL] };
     await fetch(`${adminUrl}/hosts`, {
       method: 'POST',
@@ -314,6 +314,29 @@ t.test(
     await until('fallen silent', async () => (await listed()).length === 0);
   },
 );
+
+t.test('after a start a model that hosts may bring is not unknown yet', async (t) => {
+  const trust = { signingKey: SEED, token: TOKEN, ttl: '1500ms' };
+  const { gateway, url, adminUrl } = await startGateway(t, settings([], [KEY], { models: {}, trust }));
+  await gateway.ready();
+  const early = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: MODEL, messages: [] }),
+  });
+  t.equal(early.status, 503, 'clients try again');
+  t.ok(early.headers.get('retry-after'));
+  await early.arrayBuffer();
+  const host = await startHost(t, { gateway: adminUrl });
+  await host.trust.start();
+  host.registration.start();
+  await until('served', async () => (await ask(url, KEY)) === 200);
+  await host.registration.leave();
+  await until('unknown', async () => (await ask(url, KEY)) === 404);
+  const other = await startGateway(t, settings([], [KEY], { models: {}, trust: { signingKey: SEED } }));
+  await other.gateway.ready();
+  t.equal(await ask(other.url, KEY), 404, 'without a token no host registers');
+});
 
 t.test('announcements of deep JSON do not end the process', async (t) => {
   const served = await startServe(t, [], { ...settings([], [KEY]), threads: 1 });
