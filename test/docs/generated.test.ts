@@ -22,6 +22,7 @@ t.test('the schema of the values of the Helm chart is up to date', async (t) => 
 
 t.test('the manual page is up to date and wellformed', async (t) => {
   const page = readDocument('man/headrace.1');
+  t.notMatch(page, /\[object\s+Object\]/);
   t.equal(page, await renewedManPage(), 'run "npm run docs"');
   t.strictSame(
     page.split('\n').filter((line) => line.startsWith("'") || line !== line.trimEnd()),

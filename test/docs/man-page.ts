@@ -62,8 +62,11 @@ function afterHelp(command: Command): string {
 function section(command: Command, path: string): string[] {
   const options = command.options
     .filter(({ hidden }) => !hidden)
-    .flatMap(({ defaultValue, description, flags }) => {
-      const standard = defaultValue === undefined || defaultValue === false ? '' : ` (default ${String(defaultValue)})`;
+    .flatMap(({ defaultValue, defaultValueDescription, description, flags }) => {
+      // As the help has it.
+      const value = typeof defaultValue === 'string' ? defaultValue : JSON.stringify(defaultValue);
+      const isSaid = defaultValue !== undefined && defaultValue !== false;
+      const standard = isSaid ? ` (default ${defaultValueDescription ?? value})` : '';
       return ['.TP', `.B ${roff(flags)}`, ...prose(description + standard)];
     });
   const after = afterHelp(command);
