@@ -151,6 +151,8 @@ export class HostRegistry {
   close(): void {
     for (const entry of this.#entries.values()) this.#stop(entry);
     this.#entries.clear();
+    // The admin listener closes later.
+    this.#settings = { ...this.#settings, maxHosts: 0 };
   }
 
   #enter(announced: Announcement): void {

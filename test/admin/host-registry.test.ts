@@ -251,6 +251,14 @@ t.test('models of many hosts are merged whatever their case, and a changed list 
   );
 });
 
+t.test('no host is taken after close', async (t) => {
+  const { clock, probes, registry } = setUp();
+  registry.close();
+  t.equal(registry.announce(host('late')), 'full');
+  t.same(probes, []);
+  t.equal(clock.nextDueMs, Infinity, 'no timer keeps the process');
+});
+
 t.test('no timer is left after close', async (t) => {
   const scene = setUp();
   scene.status = 500;
