@@ -377,27 +377,35 @@ export class ControlPlane {
    */
   async listen(): Promise<Address> {
     this.#refuseDraining();
-    const { threads, clock, log } = this.#options;
     this.#logLimits();
     const { listen, sharePort } = this.#settings;
-    // A single server binds port 0 itself, so that nothing can take the port in between.
-    this.#address = threads === 0 && listen.port === 0 ? listen : await settlePort(listen, sharePort);
-    this.#refuseDraining();
-    if (threads === 0) {
-      this.#server = await createServer(this.local, clock, this.#settings.server, (error) =>
-        logServerError(log, errorText(error)),
-      );
-      this.#address = await this.#server.listen(this.#address);
-      // `close` may be over, so that nothing else would close this server.
-      if (this.#stage === 'draining') this.#server.close();
-      this.#refuseDraining();
-      this.#spawnLocal(this.#server);
-    } else {
-      const started = Array.from({ length: threads }, (_, index) => this.#startThread(index + 1));
-      await Promise.race([Promise.all(started), this.#closed.promise]);
+    const { address, release } = await settlePort(listen, sharePort);
+    this.#address = address;
+    try {
+      await this.#serve();
+    } finally {
+      release();
     }
     this.#cluster.listens(this.#address);
     return this.#address;
+  }
+
+  async #serve(): Promise<void> {
+    this.#refuseDraining();
+    const { threads, clock, log } = this.#options;
+    if (threads > 0) {
+      const started = Array.from({ length: threads }, (_, index) => this.#startThread(index + 1));
+      await Promise.race([Promise.all(started), this.#closed.promise]);
+      return;
+    }
+    this.#server = await createServer(this.local, clock, this.#settings.server, (error) =>
+      logServerError(log, errorText(error)),
+    );
+    await this.#server.listen(this.#address);
+    // `close` may be over, so that nothing else would close this server.
+    if (this.#stage === 'draining') this.#server.close();
+    this.#refuseDraining();
+    this.#spawnLocal(this.#server);
   }
 
   /**

@@ -70,20 +70,32 @@ export function addressUrl(address: Address): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
 }
 
+/** An address that can be listened on. */
+export interface SettledPort {
+  readonly address: Address;
+  /** Gives up a port that was picked. To be called once those who share it listen. */
+  readonly release: () => void;
+}
+
 /**
  * Checks that an address can be listened on, and picks the port if it is 0. Ingress threads share one port (SO_REUSEPORT), and a
- * second gateway would share it too without notice: half of the requests would go to each. Sharing needs a port other than 0.
+ * second gateway would share it too without notice: half of the requests would go to each. Sharing needs a port other than 0. A port that
+ * was picked is kept until it is released, so that nothing else can take it in between.
  * @param shared whether another gateway may serve the port already
  * @returns the address with its port; rejects with a sentence when it cannot be listened on
  */
-export function settlePort({ host, port }: Address, shared = false): Promise<Address> {
-  if (shared && port !== 0) return Promise.resolve({ host, port });
+export function settlePort({ host, port }: Address, shared = false): Promise<SettledPort> {
+  const release = (): void => undefined;
+  if (shared && port !== 0) return Promise.resolve({ address: { host, port }, release });
   return new Promise((resolve, reject) => {
-    const probe = createServer();
+    const probe = createServer((socket) => socket.destroy());
     probe.once('error', (error) => reject(new ListenError({ host, port }, error)));
-    probe.listen({ host, port, exclusive: true }, () => {
-      const settled = { host, port: (probe.address() as AddressInfo).port };
-      probe.close(() => resolve(settled));
+    // The kernel picks no port that is listened on, whether it is shared or not.
+    const isPicked = port === 0;
+    probe.listen({ host, port, exclusive: true, reusePort: isPicked }, () => {
+      const address = { host, port: (probe.address() as AddressInfo).port };
+      if (isPicked) resolve({ address, release: () => probe.close() });
+      else probe.close(() => resolve({ address, release }));
     });
   });
 }

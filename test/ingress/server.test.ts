@@ -285,11 +285,28 @@ onBoth('listen rejects an address of another machine', echo, async (t, { server 
 
 const host = '127.0.0.1';
 
-t.test('settlePort picks a port for 0 and leaves it free', async (t) => {
-  const { port } = await settlePort({ host, port: 0 });
-  t.ok(port > 0);
-  t.same(await settlePort({ host, port }), { host, port });
-});
+for (const [kind, make] of Object.entries(MAKERS)) {
+  t.test(`${kind}: settlePort picks a port for 0 that nothing else can take until it is released`, async (t) => {
+    setHeaderLimit(16_384);
+    const { address, release } = await settlePort({ host, port: 0 });
+    t.ok(address.port > 0);
+    await t.rejects(settlePort(address), { code: 'EADDRINUSE' });
+    const limits = {
+      ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+      ...{ connections: 1000, headerBytes: 16_384 },
+    };
+    const server = await make({ handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1e9) });
+    t.teardown(() => server.close());
+    t.same(await server.listen(address), address, 'those who share it can listen');
+    release();
+    const wire = dial(t, address.port);
+    await wire.send(encode({ path: '/', headers: { host: 'x' }, body: { a: 1 } }));
+    t.equal((await wire.answer()).status, 200);
+    server.close();
+    await wire.ended;
+    t.same((await settlePort(address)).address, address);
+  });
+}
 
 t.test('settlePort rejects a port that is taken', async (t) => {
   const server = createServer();
