@@ -66,6 +66,8 @@ t.test('answers without timings, or with one that is none, are left out', (t) =>
     undefined,
     'x',
     '{}',
+    'null',
+    '3',
     '{"arrivedUs":1,"startedUs":2,"handedUs":"x"}',
     '{"arrivedUs":1,"startedUs":2,"handedUs":[]}',
   ]) {
