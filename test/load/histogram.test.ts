@@ -18,6 +18,17 @@ t.test('percentiles are within 0.8 % of the exact ones, for any values', (t) => 
   t.end();
 });
 
+t.test('of round numbers of values, a percentile of a tenth of a percent is the one of its rank', (t) => {
+  for (const thousands of [1, 2, 10]) {
+    const histogram = new Histogram();
+    // One in a thousand is slow: 99.9 % of all are not.
+    for (let at = 0; at < 1000 * thousands; at++) histogram.record(at % 1000 === 0 ? 5000 : 1);
+    t.ok(histogram.distribution().p999 < 1.01, `of ${thousands} thousand`);
+    t.ok(histogram.percentile(99.95) > 4900);
+  }
+  t.end();
+});
+
 t.test('count, mean, least and most are exact', (t) => {
   const histogram = new Histogram();
   for (const value of [3, 1, 2, 10, NaN]) histogram.record(value);
