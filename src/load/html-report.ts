@@ -3,6 +3,7 @@
 import type { HistogramSummary } from './histogram.ts';
 import type { LoadReport } from './load-report.ts';
 import {
+  byFrequency,
   grouped,
   MEASURES,
   NO_TIMES,
@@ -59,7 +60,7 @@ function timesOf({ counts, latency }: LoadReport): string {
 }
 
 function wrongOf(outcomes: LoadReport['outcomes']): string {
-  const rows = Object.entries(outcomes).map(([what, count]) => [what, grouped(count)]);
+  const rows = byFrequency(outcomes).map(([what, count]) => [what, grouped(count)]);
   return rows.length === 0 ? '' : `<h2>Failed with</h2>${table([], rows)}`;
 }
 

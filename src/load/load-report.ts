@@ -58,7 +58,7 @@ export interface LoadReport extends RunFigures {
     /** Share of the answers whose tokens the server counted; for the others events are counted. */
     readonly countedShare: number;
   };
-  /** What went wrong, most frequent first. */
+  /** What went wrong. */
   readonly outcomes: Readonly<Record<string, number>>;
   /** Half widths of 95 % intervals; missing for a run that is too short for it. */
   readonly confidence?: Confidence;
@@ -110,7 +110,7 @@ export function loadReport(
       output: recorder.outputTokens,
       countedShare: ok === 0 ? 0 : recorder.counted / ok,
     },
-    outcomes: Object.fromEntries([...recorder.outcomes].sort(([, a], [, b]) => b - a)),
+    outcomes: Object.fromEntries(recorder.outcomes),
     ...(confidence !== undefined && { confidence }),
     ...(truth !== undefined && { truth }),
     series: { widthMs: recorder.series.widthMs, stretches: recorder.series.stretches },

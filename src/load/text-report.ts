@@ -115,11 +115,16 @@ export function tableOf(report: LoadReport): string {
     lines.push('', heading('beside the engine'), ...addedLatencyRows(truth).map(([name, all]) => line(name, all)));
     lines.push(`  ${shownClock(truth)}`);
   }
-  const wrong = Object.entries(outcomes);
+  const wrong = byFrequency(outcomes);
   if (wrong.length > 0)
     lines.push('', '  failed with', ...wrong.map(([what, count]) => `    ${grouped(count)} × ${what}`));
   if (failed.length > 0) lines.push('', '  not as wanted', ...failed.map((what) => `    ${what}`));
   return `${lines.join('\n')}\n`;
+}
+
+/** What went wrong, most frequent first: names that are numbers, as of a status alone, come first in an object. */
+export function byFrequency(outcomes: LoadReport['outcomes']): [string, number][] {
+  return Object.entries(outcomes).sort(([, a], [, b]) => b - a);
 }
 
 /** How long answers took, and how late requests were sent; without an answer a sentence says so. */

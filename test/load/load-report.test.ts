@@ -68,6 +68,16 @@ t.test('sums a run up: what was lost counts against goodput, what went wrong is 
   t.end();
 });
 
+t.test('what went wrong stands in the order of its frequency, also a bare status', (t) => {
+  const recorder = new Recorder({});
+  for (const outcome of ['429', '500', 'reset', 'reset', 'reset', '500'])
+    recorder.add(sampleFor({ outcome }), answerFor({ outcome }));
+  const all = loadReport(RUN, DONE, recorder, []);
+  t.match(tableOf(all), '    3 × reset\n    2 × 500\n    1 × 429\n');
+  t.match(htmlOf(all), /reset<.*500<.*429</);
+  t.end();
+});
+
 t.test('a run without any answer is summed up, too', (t) => {
   const none = loadReport(RUN, { ...DONE, endMs: 500 } as LoadRun, new Recorder({}), []);
   t.match(none, { measuredMs: 0, shares: { errors: 0, goodput: 0 }, rates: { requestsPerSecond: 0 } });
