@@ -11,7 +11,7 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' |
 /** Where a log is written, one line per call. */
 export type LogOutput = DestinationStream;
 
-const STANDARD_ERROR: LogOutput = { write: (line) => writeNow(line) };
+const STANDARD_ERROR: LogOutput = { write: (line) => void writeNow(line) };
 
 /** What was thrown and where, without its message: that may have words of a query or of a page. */
 export function placeOf(error: unknown): string {

@@ -18,18 +18,19 @@ const WAITING_BYTES = 4 * 1024 * 1024;
 
 const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
-/** Writes synchronously, so that the last line before an exit is not lost. */
-export function writeNow(text: string, fd: number = STANDARD_ERROR): void {
+/** Writes synchronously, so that the last line before an exit is not lost. Returns whether all of it was taken. */
+export function writeNow(text: string, fd: number = STANDARD_ERROR): boolean {
   let rest = Buffer.from(text);
   let retries = 0;
   while (rest.byteLength > 0) {
     try {
       rest = rest.subarray(writeSync(fd, rest));
     } catch (error) {
-      if (!isBusy(error) || retries++ === RETRIES) return;
+      if (!isBusy(error) || retries++ === RETRIES) return false;
       Atomics.wait(NEVER, 0, 0, RETRY_MS);
     }
   }
+  return true;
 }
 
 /** Writes asynchronously and in order: no answer waits for a reader of standard error. */
@@ -58,9 +59,9 @@ export class LateLines {
     if (!this.#isWriting) this.#writeNext();
   }
 
-  /** Writes synchronously what waits. */
+  /** Writes synchronously what waits, up to what is not taken: each further write would hold up the thread as long again. */
   flush(): void {
-    for (const chunk of this.#chunks.splice(0)) writeNow(chunk, this.#fd);
+    this.#chunks.splice(0).every((chunk) => writeNow(chunk, this.#fd));
     this.#bytes = 0;
   }
 

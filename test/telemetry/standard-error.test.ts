@@ -1,5 +1,6 @@
 // Log lines reach a file whole and in order, and a disk that is full loses them without an error.
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { LateLines, writeNow } from '../../src/telemetry/standard-error.ts';
 import { until } from '../support/system.ts';
@@ -40,4 +41,18 @@ t.test('lines for a full disk are lost', async (t) => {
   late.write('again\n');
   late.flush();
   await new Promise((resolve) => setImmediate(resolve));
+});
+
+t.test('a flush waits once for a full pipe that nobody reads, not once for each write', (t) => {
+  const pipe = `${t.testdir()}/pipe`;
+  execFileSync('mkfifo', [pipe]);
+  const fd = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+  t.teardown(() => closeSync(fd));
+  const late = new LateLines(fd);
+  for (let at = 0; at < 40; at++) late.write(`${'x'.repeat(4000)}\n`);
+  const beganMs = performance.now();
+  late.flush();
+  const elapsedMs = performance.now() - beganMs;
+  t.ok(elapsedMs < 5000, `${elapsedMs} ms`);
+  t.end();
 });
