@@ -10,7 +10,7 @@ import type { ClusterLink } from './link.ts';
 /** The part of the link to the engine that the cache uses. */
 export type CacheEngine = Pick<ClusterLink, 'command' | 'connected' | 'key'>;
 
-/** How a write ended. `large`: more than 1 MiB after compression. `dropped`: too many at once, or the engine is away. */
+/** How a write ended. `large`: more than 1 MiB after compression, or than an eighth of `mostBytes`. `dropped`: too many at once, or the engine is away. */
 export type WriteResult = 'written' | 'large' | 'dropped' | 'error';
 
 export interface SharedCacheDeps {
@@ -99,7 +99,9 @@ class EngineCache {
       const stored = Buffer.concat([Buffer.of(VERSION), await compressed(bytes)]);
       if (stored.length > STORED_BYTES) return 'large';
       const name = engine.key('cache', kind, key);
-      this.#writtenOf(kind).set(name, { bytes: name.length + stored.length }, group);
+      const entries = this.#writtenOf(kind);
+      entries.set(name, { bytes: name.length + stored.length }, group);
+      if (!entries.has(name)) return 'large';
       const px = String(Math.min(lifetimeMs, MOST_LIFETIME_MS));
       await engine.command(['SET', name, stored, 'PX', px], SET_MS);
       return 'written';
