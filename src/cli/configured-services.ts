@@ -10,6 +10,7 @@ import {
   discoverySources,
   type Settings,
 } from '../config/settings.ts';
+import { parseJson } from '../config/json-text.ts';
 import { storeName } from '../config/store-url.ts';
 import { counted } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
@@ -314,7 +315,7 @@ function pathOf(url: string): string {
 
 function listedModels(body: Buffer): { ids: string[]; takesAnyName: boolean } | null {
   try {
-    const { data } = JSON.parse(body.toString()) as { readonly data?: unknown };
+    const { data } = parseJson(body.toString()) as { readonly data?: unknown };
     if (!Array.isArray(data)) return null;
     const entries = data as readonly ({ readonly id?: unknown; readonly owned_by?: unknown } | null)[];
     return {
@@ -346,7 +347,7 @@ async function askDiscovery(client: BufferedClient, url: string): Promise<Findin
   if (answer.status === null) return wrong(answer.reason);
   if (answer.status !== 200) return wrong(statusReason(answer.status, pathOf(url)));
   try {
-    const { models, notes } = readDiscoveryMap(JSON.parse(answer.body.toString()));
+    const { models, notes } = readDiscoveryMap(parseJson(answer.body.toString()));
     const servers = new Set([...models.values()].flatMap(({ servers: own }) => own.map((server) => server.url)));
     const found = [onServers(models.size, servers.size), ...notes].join('; ');
     return { ...about, ...outcomeOf(notes.length === 0 ? 'ok' : 'wrong', found, answer) };

@@ -3,6 +3,7 @@
 // known stays while the API server cannot be reached.
 
 import type { Behavior, Context } from '../actor/index.ts';
+import { parseJson } from '../config/json-text.ts';
 import { messageOf } from '../errors.ts';
 import { joinedSignal } from '../net/abortable.ts';
 import { DispatchError } from '../net/client.ts';
@@ -247,7 +248,7 @@ class ListWatch<Item> {
   #apply(line: Buffer): Problem | null {
     let event: { readonly type?: unknown; readonly object?: unknown } | null;
     try {
-      event = JSON.parse(line.toString()) as typeof event;
+      event = parseJson(line.toString()) as typeof event;
     } catch {
       return new Problem('sent an event that is not JSON', 'lost');
     }
@@ -357,7 +358,7 @@ interface Page {
 function readPage(body: Buffer): Page {
   let page: { readonly items?: unknown; readonly metadata?: Page['metadata'] | null } | null;
   try {
-    page = JSON.parse(body.toString()) as typeof page;
+    page = parseJson(body.toString()) as typeof page;
   } catch {
     throw new Problem('answered with a list that is not JSON');
   }

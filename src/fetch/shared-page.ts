@@ -1,5 +1,6 @@
 // The form in which gateways share a page. What another one has written is checked field by field.
 
+import { parseJson } from '../config/json-text.ts';
 import type { PageImage, PageLink, PageMetadata } from '../extract/index.ts';
 import type { Validators } from './download.ts';
 import type { ReadPage } from './page-answer.ts';
@@ -34,7 +35,7 @@ export function sharedPageText({ page, validators }: SharedPage): string {
 
 /** Null for what no gateway writes; throws for what is no JSON. */
 export function readSharedPage(bytes: Buffer): SharedPage | null {
-  const fields = fieldsOf(JSON.parse(bytes.toString()));
+  const fields = fieldsOf(parseJson(bytes.toString()));
   const page = pageOf(fields);
   if (page === null) return null;
   const { etag, last_modified: lastModified } = fields;

@@ -3,6 +3,7 @@
 //   ShareGPT: [{ id?, conversations: [{ from: 'human' | 'gpt' | 'system', value }] }], as one JSON array or a line each
 //   Mooncake: { timestamp, input_length, output_length, hash_ids: [] } a line; timestamp in ms, 512 tokens to a hash
 import { createSeededRandom } from '../actor/index.ts';
+import { parseJson } from '../config/json-text.ts';
 import { counted } from '../config/units.ts';
 import { tokensOf, syntheticWords } from './synthetic.ts';
 import { type Script, type UserTurn, type Workload, LoadError } from './workload.ts';
@@ -147,7 +148,7 @@ function recordsOf(text: string, name: string): Placed[] {
 
 function parsed(text: string, place: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (error) {
     throw new LoadError(`${place}: no JSON (${(error as Error).message})`);
   }

@@ -1,6 +1,7 @@
 // Reads an answer that another gateway has shared. What it says is checked field by field, as the answer of an engine is: it may name
 // no engine that was not asked, and no address that is not of the web.
 
+import { parseJson } from '../config/json-text.ts';
 import { createDomainFilter } from './filter-plan.ts';
 import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
 
@@ -16,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** The answer, which is whole: no engine has failed. Null for what no gateway writes for this query; throws for what is no JSON. */
 export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | null {
-  const { meta, results } = fieldsOf(JSON.parse(bytes.toString()));
+  const { meta, results } = fieldsOf(parseJson(bytes.toString()));
   const { duration_ms, engine_errors, engines_failed, engines_used } = fieldsOf(meta);
   const used = enginesOf(engines_used, query);
   const isWhole = Array.isArray(engines_failed) && engines_failed.length === 0;

@@ -110,6 +110,9 @@ function searchGateway(c: Cluster, settings: Partial<SearchServiceSettings> = {}
   };
 }
 
+/** A parser that does not look for it corrupts its memory when such text is broken. */
+const DEEP = `${'['.repeat(2000)}${']'.repeat(2000)}`;
+
 t.test('a search is answered by what another gateway found for the account, and costs nothing', async (t) => {
   const c = cluster();
   const [one, two] = [searchGateway(c), searchGateway(c)];
@@ -204,6 +207,7 @@ t.test('answers of strangers are refused', async (t) => {
   ];
   for (const answer of wrong) t.equal(read(answer), null, JSON.stringify(answer).slice(0, 100));
   t.throws(() => readAnswer(Buffer.from('{'), query));
+  t.throws(() => readAnswer(Buffer.from(DEEP), query), { message: /nested deeper/ });
 });
 
 t.test('answers of strangers are read with their scholarly fields, and within the domains of the search', async (t) => {
@@ -442,6 +446,7 @@ t.test('pages of strangers are refused', async (t) => {
   for (const part of [{ links: [null] }, { links: [{ text: 1, url: 'x' }] }, { metadata: { language: 1 } }])
     t.equal(read({ ...page, ...part }), null, JSON.stringify(part));
   t.throws(() => readSharedPage(Buffer.from('{')));
+  t.throws(() => readSharedPage(Buffer.from(DEEP)), { message: /nested deeper/ });
 });
 
 t.test('robots.txt is shared, unless it could not be read', async (t) => {

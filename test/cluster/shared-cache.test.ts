@@ -189,20 +189,23 @@ t.test('beyond the memory of a cache the oldest entries of this gateway leave th
   t.equal((await get(cache, sharedKey([39])))[0], 'page 39');
 });
 
-t.test('an entry that is large for the memory of the cache is not written, since it would not be counted', async (t) => {
-  const b = setUp(400_000);
-  const cache = b.gateway();
-  const noise = Buffer.alloc(100_000, 0);
-  for (let i = 0, state = 1; i < noise.length; i++) noise[i] = (state = Math.imul(state, 48271) >>> 0) >>> 24;
-  for (let i = 0; i < 10; i++) {
-    cache.set('page', sharedKey([i]), noise, 60_000, 'account');
-    await written(b, i + 1);
-  }
-  await b.settle();
-  const bytes = [...b.engine.entries.values()].reduce((sum, { value }) => sum + value.length, 0);
-  t.ok(bytes <= 400_000, `${bytes} bytes`);
-  t.equal(b.writes[0], 'page large');
-});
+t.test(
+  'an entry that is large for the memory of the cache is not written, since it would not be counted',
+  async (t) => {
+    const b = setUp(400_000);
+    const cache = b.gateway();
+    const noise = Buffer.alloc(100_000, 0);
+    for (let i = 0, state = 1; i < noise.length; i++) noise[i] = (state = Math.imul(state, 48271) >>> 0) >>> 24;
+    for (let i = 0; i < 10; i++) {
+      cache.set('page', sharedKey([i]), noise, 60_000, 'account');
+      await written(b, i + 1);
+    }
+    await b.settle();
+    const bytes = [...b.engine.entries.values()].reduce((sum, { value }) => sum + value.length, 0);
+    t.ok(bytes <= 400_000, `${bytes} bytes`);
+    t.equal(b.writes[0], 'page large');
+  },
+);
 
 t.test('writes under way are bounded', async (t) => {
   const b = setUp();

@@ -298,7 +298,8 @@ t.test('an error event of another kind is a failure, and begins with a new list'
 });
 
 t.test('an event that cannot be read is a failure, and begins with a new list', async (t) => {
-  for (const text of ['nonsense\n', '{"type":"ADDED","object":{}}\n', 'null\n']) {
+  const deep = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"999"},"deep":${'['.repeat(2000)}${']'.repeat(2000)}}}\n`;
+  for (const text of ['nonsense\n', '{"type":"ADDED","object":{}}\n', 'null\n', deep]) {
     const api = await serve(t);
     api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
     const run = start(t, api);

@@ -118,6 +118,7 @@ t.test('a broken file is refused with its name and line', (t) => {
     [`${JSON.stringify(TALK)}\n{"conversation":[]}`, /^f, line 2: there is no array "conversations"/],
     ['[{"conversations":[]},{"conversations":[{"from":"human"}]}]', /^f, entry 2: message 1 has no texts/],
     ['[1', /^f: no JSON/],
+    [`${'['.repeat(2000)}${']'.repeat(2000)}`, /^f: no JSON \(JSON is nested deeper/],
     ['[]', /^f has no conversation/],
     ['', /^f has no conversation/],
   ];
