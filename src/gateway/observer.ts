@@ -11,6 +11,8 @@ import { SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
 
 /** Longest wait for a collector's answer, in milliseconds. */
 const EXPORT_TIMEOUT_MS = 5000;
+/** Longest wait for a collector while a gateway ends. */
+const FLUSH_MS = 2000;
 /** Most bytes of that answer that are read. */
 const EXPORT_ANSWER_BYTES = 64 * 1024;
 
@@ -69,10 +71,15 @@ export class Observer {
     return this.#spans.snapshot();
   }
 
-  /** Writes buffered log lines and sends waiting spans. */
+  /** Writes buffered log lines and sends waiting spans; resolves after two seconds at the latest. */
   async flush(): Promise<void> {
     this.#log?.flush();
-    await this.#exporter?.flush();
+    if (this.#exporter === null) return;
+    const { clock } = this.#options;
+    const late = Promise.withResolvers<void>();
+    const timer = clock.setTimeout(late.resolve, FLUSH_MS);
+    await Promise.race([this.#exporter.flush(), late.promise]);
+    clock.clearTimeout(timer);
   }
 
   close(): void {

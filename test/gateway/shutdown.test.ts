@@ -137,3 +137,20 @@ t.test('a thread that does not return is ended behind the drain', async (t) => {
   await gateway.close();
   await cut;
 });
+
+t.test('a collector of traces that does not answer holds up the end for two seconds at most', async (t) => {
+  const collector = createServer((socket) => {
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined).resume();
+  });
+  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => collector.close());
+  const endpoint = `http://127.0.0.1:${(collector.address() as AddressInfo).port}/v1/traces`;
+  const gateway = createGateway(settingsFor([], { models: {}, telemetry: { otlp: { endpoint } } }));
+  // More than one batch: each would be waited for as long as the collector may take.
+  for (let at = 0; at < 600; at++) await gateway.inject({ method: 'GET', path: '/v1/models' });
+  const beganMs = performance.now();
+  await gateway.close();
+  const elapsedMs = performance.now() - beganMs;
+  t.ok(elapsedMs < 4000, `${elapsedMs} ms`);
+});
