@@ -101,12 +101,13 @@ export class Readings {
       ...[ofLocal ?? [], pages.metrics(), accounts?.metrics() ?? [], kvEvents.metrics(), responses.metrics()],
       ...[cluster.metrics(), caches.metrics(), discovery.metrics()],
     ];
-    const asked = threads.map((ref, at) =>
-      watch.read(at + 1, () => allFamilies((part) => answerOf(ref, (replyTo) => ({ type: 'Metrics', part, replyTo })))),
-    );
+    const ask = (thread: number): Promise<MetricsSnapshot | null> => {
+      const ref = threads[thread - 1] as Ref<ThreadCommand>;
+      return allFamilies((part) => answerOf(ref, (replyTo) => ({ type: 'Metrics', part, replyTo })));
+    };
+    const asked = watch.read(threads.length, ask, () => local.deps.clock.now());
     const ofControl = gauges.snapshot(this.crns(), Object.keys(settings.search.engines), blockIndex, this.#caches());
-    const ofThreads = await Promise.all(asked);
-    return [...own, ofControl, watch.metrics(threads.length, local.deps.clock.now()), ...ofThreads];
+    return [...own, ofControl, ...(await asked)];
   }
 
   /** What the history samples; a thread that does not answer in time is left out. */

@@ -13,6 +13,8 @@ export class ThreadWatch {
   /** Counts by the last reading of each thread that runs. */
   readonly #counts = new Map<number, MetricsSnapshot>();
   #ended: MetricsSnapshot = [];
+  /** How often each thread has ended. */
+  readonly #ends = new Map<number, number>();
 
   /** A thread was asked at `askedMs` and has not answered for too long; null: it answers. */
   note(thread: number, askedMs: number | null): void {
@@ -29,22 +31,40 @@ export class ThreadWatch {
     this.#silentSinceMs.delete(thread);
     this.#ended = summed([this.#ended, this.#counts.get(thread) ?? []]);
     this.#counts.delete(thread);
+    this.#ends.set(thread, this.#endsOf(thread) + 1);
   }
 
-  /** The metrics of a thread; of one that does not answer, which is null, what it had counted by its last reading. */
-  async read(thread: number, ask: () => Promise<MetricsSnapshot | null>): Promise<MetricsSnapshot> {
-    const metrics = this.isSilent(thread) ? null : await ask();
-    if (metrics === null) return this.#counts.get(thread) ?? [];
-    this.#counts.set(
-      thread,
-      metrics.filter(({ type }) => type !== 'gauge'),
+  /**
+   * The metrics of so many threads, of which `ask` resolves with null where one does not answer: then with what it had counted by its last
+   * reading. With them, how long each has been silent, and what ended ones have counted.
+   */
+  async read(
+    threads: number,
+    ask: (thread: number) => Promise<MetricsSnapshot | null>,
+    now: () => number,
+  ): Promise<MetricsSnapshot[]> {
+    const numbers = Array.from({ length: threads }, (_, at) => at + 1);
+    const ends = numbers.map((thread) => this.#endsOf(thread));
+    const answers = await Promise.all(
+      numbers.map(async (thread, at) => {
+        const answer = this.isSilent(thread) ? null : await ask(thread);
+        if (answer === null || this.#endsOf(thread) !== ends[at]) return null;
+        const counts = answer.filter(({ type }) => type !== 'gauge');
+        this.#counts.set(thread, counts);
+        return answer;
+      }),
     );
-    return metrics;
+    // A thread that has ended meanwhile is among the ended ones, and must not count twice.
+    const ofThreads = numbers.map((thread, at) => {
+      const answer = this.#endsOf(thread) === ends[at] ? answers[at] : null;
+      return answer ?? this.#counts.get(thread) ?? [];
+    });
+    const nowMs = now();
+    const silentMs = numbers.map((thread) => nowMs - (this.#silentSinceMs.get(thread) ?? nowMs));
+    return [this.#metrics.snapshot(silentMs), this.#ended, ...ofThreads];
   }
 
-  /** How long each of so many threads has been silent, and what ended ones have counted. */
-  metrics(threads: number, nowMs: number): MetricsSnapshot {
-    const silentMs = Array.from({ length: threads }, (_, at) => nowMs - (this.#silentSinceMs.get(at + 1) ?? nowMs));
-    return [...this.#metrics.snapshot(silentMs), ...this.#ended];
+  #endsOf(thread: number): number {
+    return this.#ends.get(thread) ?? 0;
   }
 }

@@ -26,40 +26,89 @@ function figures(metrics: MetricsSnapshot): Record<'requests' | 'inFlight' | 'ob
   return { requests: valueOf('requests_total'), inFlight: valueOf('in_flight'), observed: valueOf('seconds') };
 }
 
+type Answer = MetricsSnapshot | null | Promise<MetricsSnapshot | null>;
+
+/** A reading of one thread at the time 9000. */
+async function read(watch: ThreadWatch, ask: () => Answer): Promise<MetricsSnapshot> {
+  return (
+    await watch.read(
+      1,
+      async () => ask(),
+      () => 9000,
+    )
+  ).flat();
+}
+
 t.test('a thread that does not answer keeps its counts and has no gauges', async (t) => {
   const watch = new ThreadWatch();
-  t.same(figures(await watch.read(1, async () => null)), {
-    requests: undefined,
-    inFlight: undefined,
-    observed: undefined,
-  });
-  t.same(figures(await watch.read(1, async () => reading(3))), { requests: 3, inFlight: 1, observed: 3 });
-  t.same(figures(await watch.read(1, async () => null)), { requests: 3, inFlight: undefined, observed: 3 });
+  t.same(figures(await read(watch, () => null)), { requests: undefined, inFlight: undefined, observed: undefined });
+  t.same(figures(await read(watch, () => reading(3))), { requests: 3, inFlight: 1, observed: 3 });
+  t.same(figures(await read(watch, () => null)), { requests: 3, inFlight: undefined, observed: 3 });
 });
 
 t.test('a thread that is known not to answer is not asked', async (t) => {
   const watch = new ThreadWatch();
-  await watch.read(1, async () => reading(3));
+  await read(watch, () => reading(3));
   watch.note(1, 5000);
   t.equal(watch.isSilent(1), true);
-  t.equal(figures(await watch.read(1, () => t.fail('asked') as never)).requests, 3);
-  t.same(valuesOf(watch.metrics(2, 9000), 'headrace_thread_unresponsive_seconds'), [
-    { labels: { thread: '1' }, value: 4 },
-    { labels: { thread: '2' }, value: 0 },
-  ]);
+  const silent = await read(watch, () => t.fail('asked') as never);
+  t.equal(figures(silent).requests, 3);
+  t.same(valuesOf(silent, 'headrace_thread_unresponsive_seconds'), [{ labels: { thread: '1' }, value: 4 }]);
   watch.note(1, null);
-  t.equal(figures(await watch.read(1, async () => reading(4))).requests, 4);
+  const answering = await read(watch, () => reading(4));
+  t.equal(figures(answering).requests, 4);
+  t.same(valuesOf(answering, 'headrace_thread_unresponsive_seconds'), [{ labels: { thread: '1' }, value: 0 }]);
 });
 
 t.test('the counts of threads that have ended stay beside those of their successors', async (t) => {
   const watch = new ThreadWatch();
-  for (const [round, before] of [0, 3, 6].entries()) {
-    t.equal(figures(watch.metrics(1, 0)).requests, round === 0 ? undefined : before);
-    await watch.read(1, async () => reading(3));
+  for (const before of [0, 3, 6]) {
+    t.equal(figures(await read(watch, () => reading(3))).requests, before + 3);
     watch.note(1, 0);
     watch.ended(1);
     t.equal(watch.isSilent(1), false);
-    t.same(await watch.read(1, async () => null), []);
-    t.same(figures(watch.metrics(1, 0)), { requests: before + 3, inFlight: undefined, observed: before + 3 });
+    const ended = await read(watch, () => null);
+    t.same(figures(ended), { requests: before + 3, inFlight: undefined, observed: before + 3 });
   }
+});
+
+t.test('a thread that ends while threads are read counts once, whether it had answered or not', async (t) => {
+  for (const hasAnswered of [true, false]) {
+    const watch = new ThreadWatch();
+    await read(watch, () => reading(3));
+    const other = Promise.withResolvers<MetricsSnapshot>();
+    const both = watch.read(
+      2,
+      (thread) => (thread === 2 ? other.promise : Promise.resolve(hasAnswered ? reading(4) : null)),
+      () => 0,
+    );
+    await new Promise(setImmediate);
+    watch.ended(1);
+    other.resolve(reading(10));
+    const counted = hasAnswered ? 14 : 13;
+    t.equal(figures((await both).flat()).requests, counted);
+    t.equal(
+      figures(
+        (
+          await watch.read(
+            2,
+            async () => null,
+            () => 0,
+          )
+        ).flat(),
+      ).requests,
+      counted,
+    );
+  }
+});
+
+t.test('the late answer of a thread that has ended is not taken for one of its successor', async (t) => {
+  const watch = new ThreadWatch();
+  await read(watch, () => reading(3));
+  const late = Promise.withResolvers<MetricsSnapshot>();
+  const asked = read(watch, () => late.promise);
+  watch.ended(1);
+  late.resolve(reading(4));
+  t.equal(figures(await asked).requests, 3);
+  t.equal(figures(await read(watch, () => null)).requests, 3);
 });
