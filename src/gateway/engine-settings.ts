@@ -1,7 +1,7 @@
 // Checks of settings that need other modules: search engines, the keys for hosts and packages that may be missing. Their
 // mistakes are reported together with all others, before anything starts.
 
-import type { Resolution } from '../config/load.ts';
+import type { Mistake, Resolution } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { checkModules, configureEngines, isPlugIn } from '../search/index.ts';
 import { trustMistakes } from '../admin/index.ts';
@@ -10,7 +10,7 @@ import { trustMistakes } from '../admin/index.ts';
 export function withEnginesChecked(resolution: Resolution): Resolution {
   if ('mistakes' in resolution)
     return { mistakes: [...resolution.mistakes, ...checkEngines(resolution.engines ?? {}).mistakes] };
-  const { search, server, threads, trust } = resolution.settings;
+  const { search, server, trust } = resolution.settings;
   const engines = checkEngines(search.engines);
   const mistakes = [...engines.mistakes, ...trustMistakes(trust)];
   if (server === 'uws' && isMissing('uWebSockets.js')) {
@@ -21,19 +21,23 @@ export function withEnginesChecked(resolution: Resolution): Resolution {
         "or leave the setting out for the gateway's own server",
     });
   }
-  for (const [id, entry] of Object.entries(search.engines)) {
-    if (!isPlugIn(entry) || threads === 0) continue;
-    mistakes.push({
-      path: `search.engines.${id}`,
-      message: 'is a plug-in and needs threads: 0; it cannot cross threads',
-    });
-  }
+  mistakes.push(...plugInMistakes(resolution.settings));
   if (mistakes.length > 0) return { mistakes };
   const settings = Object.freeze({
     ...resolution.settings,
     search: Object.freeze({ ...search, engines: Object.freeze(engines.entries) }),
   });
   return { ...resolution, settings };
+}
+
+/** Engines of a program that would have to cross threads. */
+export function plugInMistakes({ search, threads }: Pick<Settings, 'search' | 'threads'>): Mistake[] {
+  if (threads === 0) return [];
+  const plugIns = Object.entries(search.engines).filter(([, entry]) => isPlugIn(entry));
+  return plugIns.map(([id]) => ({
+    path: `search.engines.${id}`,
+    message: 'is a plug-in and needs threads: 0; it cannot cross threads',
+  }));
 }
 
 /** What is wrong with the entries, and those of modules with what is known of these. */

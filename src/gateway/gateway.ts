@@ -34,7 +34,7 @@ import { HeadraceError } from '../errors.ts';
 import type { PageAnswer, PageExtra, PageFormat } from '../fetch/index.ts';
 import { ControlPlane } from './control-plane.ts';
 import type { DataPlane } from './data-plane.ts';
-import { withEnginesChecked } from './engine-settings.ts';
+import { plugInMistakes, withEnginesChecked } from './engine-settings.ts';
 import { inject, type InjectRequest, type InjectResponse, signalOf } from '../ingress/inject.ts';
 import { createNodeListener } from '../ingress/node-listener.ts';
 import { type Address, addressUrl, ListenError } from '../ingress/server.ts';
@@ -431,6 +431,9 @@ class RunningGateway implements ServedGateway {
   reloadSettings(settings: Settings, sources: SettingSources): Reloaded {
     const { reloadable, restart } = diffSettings(this.#settings, settings);
     const inForce = settingsInForce(this.#settings, settings);
+    // Of the threads that run, which may be others than the settings ask for.
+    const mistakes = plugInMistakes(inForce);
+    if (mistakes.length > 0) throw new ConfigError(mistakes);
     this.#control.apply(inForce);
     this.#settings = inForce;
     // What waits for a restart is still what the former configuration says.

@@ -66,6 +66,19 @@ t.test('a reload replaces an engine of the embedder by another of the same kind'
   t.strictSame(gateway.reload(input), { applied: [], needRestart: [] });
 });
 
+t.test('a reload brings no engine of the embedder to a gateway that runs with threads', async (t) => {
+  const settings = { models: {}, log: { level: 'silent' } } as const;
+  const gateway = createGateway({ ...settings, threads: 1 });
+  t.teardown(() => gateway.close());
+  const engines = { engine_a: finds('one') };
+  // Fewer threads take a restart.
+  t.throws(() => gateway.reload({ ...settings, threads: 0, search: { engines } }), {
+    name: 'ConfigError',
+    mistakes: [{ path: 'search.engines.engine_a', message: /needs threads: 0/ }],
+  });
+  t.same(gateway.reload({ ...settings, threads: 1 }), { applied: [], needRestart: [] });
+});
+
 t.test('a partial failure is an answer, with reasons that are ours', async (t) => {
   const gateway = open(t, { engine_a: finds('one'), engine_b: fails });
   const response = await ask(gateway, { query: 'water', search_type: 'web' });
