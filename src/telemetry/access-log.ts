@@ -105,9 +105,9 @@ function lineOf(request: FinishedRequest, status: number, elapsedMs: number): ob
     requestId: request.requestId,
     endpoint: request.endpoint,
     method: request.method,
-    path: request.path.slice(0, PATH_LENGTH),
+    path: shown(request.path, PATH_LENGTH),
     model: request.model || undefined,
-    unknownModel: request.model === '' && request.alias !== '' ? shownName(request.alias) : undefined,
+    unknownModel: request.model === '' && request.alias !== '' ? shown(request.alias, NAME_LENGTH) : undefined,
     status,
     code: request.errorCode || undefined,
     tool: request.tool || undefined,
@@ -146,9 +146,9 @@ export function speedOf(tokens: number, firstPieceMs: number, elapsedMs: number)
   return made > 0 && ms > 0 ? tenths((made * 1000) / ms) : undefined;
 }
 
-/** A name that a client has chosen: cut, without characters that a terminal would obey or not show. */
-function shownName(name: string): string {
-  return name.slice(0, NAME_LENGTH).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+/** What a client has chosen: cut, without characters that a terminal would obey or not show. */
+function shown(text: string, length: number): string {
+  return text.slice(0, length).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }
 
 /** Exact USD of pico-USD, as text: JSON numbers are read as doubles. */

@@ -106,6 +106,12 @@ t.test('a long path is truncated', async (t) => {
   t.equal(String(lines()[0]?.['path']).length, 200);
 });
 
+t.test('a path has no characters that a terminal obeys or that end a line', async (t) => {
+  const { log, lines } = logging();
+  log.finished({ ...REQUEST, path: '/a\u009b31mb\u0085c\u009d0;x\u009c' }, 404, 1);
+  t.equal(lines()[0]?.['path'], '/a?31mb?c?0;x?');
+});
+
 t.test(
   'a model that is not known is named as the client asked for it, cut and without control characters',
   async (t) => {
