@@ -376,13 +376,13 @@ class RunningGateway implements ServedGateway {
         throw new HeadraceError('HR_DRAINING');
       }
       this.#admin = admin;
+      if (this.#waiting !== undefined) this.#log.info({ admin: addressUrl(address) }, 'admin listener started');
     } catch (error) {
       if (!this.#settings.sharePort || this.#closing !== null) throw error;
-      this.#log.info({ problem: String(error) }, 'waiting for the admin port');
+      if (this.#waiting === undefined) this.#log.info({ problem: String(error) }, 'waiting for the admin port');
       this.#waiting = setTimeout(() => {
-        this.#openAdmin(address).then(
-          () => this.#log.info({ admin: addressUrl(address) }, 'admin listener started'),
-          (late: unknown) => this.#log.error({ err: late }, 'admin listener could not start'),
+        this.#openAdmin(address).catch((late: unknown) =>
+          this.#log.error({ err: late }, 'admin listener could not start'),
         );
       }, ADMIN_RETRY_MS);
     }

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import { chat, readStream, SERVERS, settingsFor, startHosts, until } from '../support/system.ts';
 import { startCli, type Cli } from '../support/system-cli.ts';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { freePort } from '../support/free-port.ts';
 
@@ -86,3 +87,30 @@ for (const server of SERVERS) {
     t.match(await next.ends(), { code: 0 });
   });
 }
+
+t.test('the log tells once that the admin port is waited for, and that it was got', async (t) => {
+  const holder = createServer();
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+  const { port } = holder.address() as AddressInfo;
+  const file = join(t.testdir(), 'headrace.json');
+  const admin = `127.0.0.1:${port}`;
+  const listen = `127.0.0.1:${await freePort()}`;
+  writeFileSync(
+    file,
+    JSON.stringify(settingsFor([], { listen, admin, sharePort: true, threads: 1, models: {}, log: { level: 'info' } })),
+  );
+  const cli = startCli(t, ['serve', '--config', file]);
+  const lines = (text: string): number => cli.log.filter(({ msg }) => msg === text).length;
+  await cli.shows(/^headrace listening on/m);
+  const sinceMs = performance.now();
+  await until('it has tried again', () => performance.now() - sinceMs > 1000);
+  t.equal(lines('waiting for the admin port'), 1);
+  t.equal(lines('admin listener started'), 0);
+  await new Promise((resolve) => holder.close(resolve));
+  await cli.complains(/admin listener started/);
+  t.equal(lines('waiting for the admin port'), 1);
+  t.equal((await fetch(`http://${admin}/health`)).status, 200);
+  cli.signal('SIGTERM');
+  t.match(await cli.ends(), { code: 0 });
+  t.equal(lines('admin listener started'), 1);
+});
