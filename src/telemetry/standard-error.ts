@@ -16,20 +16,31 @@ const WRITE_BYTES = 4096;
 /** Bytes of lines that wait; beyond this, lines are dropped. */
 const WAITING_BYTES = 4 * 1024 * 1024;
 
+/** Places that have taken nothing for all retries. */
+const stuck = new Set<number>();
+
 const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
-/** Writes synchronously, so that the last line before an exit is not lost. Returns whether all of it was taken. */
+/**
+ * Writes synchronously, so that the last line before an exit is not lost. Returns whether all of it was taken. Where nobody reads, only the
+ * first text waits for the retries.
+ */
 export function writeNow(text: string, fd: number = STANDARD_ERROR): boolean {
   let rest = Buffer.from(text);
-  let retries = 0;
+  let retries = stuck.has(fd) ? RETRIES : 0;
   while (rest.byteLength > 0) {
     try {
       rest = rest.subarray(writeSync(fd, rest));
     } catch (error) {
-      if (!isBusy(error) || retries++ === RETRIES) return false;
+      if (!isBusy(error)) return false;
+      if (retries++ === RETRIES) {
+        stuck.add(fd);
+        return false;
+      }
       Atomics.wait(NEVER, 0, 0, RETRY_MS);
     }
   }
+  stuck.delete(fd);
   return true;
 }
 
@@ -59,7 +70,7 @@ export class LateLines {
     if (!this.#isWriting) this.#writeNext();
   }
 
-  /** Writes synchronously what waits, up to what is not taken: each further write would hold up the thread as long again. */
+  /** Writes synchronously what waits, up to what is not taken. */
   flush(): void {
     this.#chunks.splice(0).every((chunk) => writeNow(chunk, this.#fd));
     this.#bytes = 0;

@@ -1,7 +1,7 @@
 // Log lines reach a file whole and in order, and a disk that is full loses them without an error.
 import { execFileSync } from 'node:child_process';
-import { closeSync, constants, openSync, readFileSync } from 'node:fs';
-import t from 'tap';
+import { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs';
+import t, { type Test } from 'tap';
 import { LateLines, writeNow } from '../../src/telemetry/standard-error.ts';
 import { until } from '../support/system.ts';
 
@@ -43,12 +43,32 @@ t.test('lines for a full disk are lost', async (t) => {
   await new Promise((resolve) => setImmediate(resolve));
 });
 
-t.test('a flush waits once for a full pipe that nobody reads, not once for each write', (t) => {
+/** A pipe that does not block. */
+function openPipe(t: Test): number {
   const pipe = `${t.testdir()}/pipe`;
   execFileSync('mkfifo', [pipe]);
   const fd = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
   t.teardown(() => closeSync(fd));
-  const late = new LateLines(fd);
+  return fd;
+}
+
+t.test('a full pipe holds up its first line, and no other until it takes lines again', (t) => {
+  const fd = openPipe(t);
+  const line = `${'x'.repeat(4000)}\n`;
+  while (writeNow(line, fd));
+  const beganMs = performance.now();
+  for (let at = 0; at < 20; at++) t.notOk(writeNow(line, fd));
+  const elapsedMs = performance.now() - beganMs;
+  t.ok(elapsedMs < 1000, `${elapsedMs} ms`);
+  readSync(fd, Buffer.alloc(65_536));
+  t.ok(writeNow('again\n', fd));
+  const rest = Buffer.alloc(65_536);
+  t.match(rest.toString('latin1', 0, readSync(fd, rest)), /again\n$/);
+  t.end();
+});
+
+t.test('a flush waits once for a full pipe that nobody reads, not once for each write', (t) => {
+  const late = new LateLines(openPipe(t));
   for (let at = 0; at < 40; at++) late.write(`${'x'.repeat(4000)}\n`);
   const beganMs = performance.now();
   late.flush();
