@@ -31,7 +31,7 @@ export type { SliceCommand, SliceNotice } from './limits/slice-manager.ts';
 export type { SliceClaim, SliceGrant, SliceStore } from './limits/slice-store.ts';
 export type { KeySnapshot, SigningKey, SnapshotKey, TrustedKey } from './key-snapshot.ts';
 export { type Credential, type GoodCredential, hashKey, type KeyRecord, KeyTable, presentedKey } from './keys.ts';
-export { LeaseCache, type Reserved, type Spending } from './lease-cache.ts';
+export { LeaseCache, type LeaseCacheSettings, type Reserved, type Spending } from './lease-cache.ts';
 export type { LeaseManagerCommand } from './lease-manager.ts';
 export type { AdminAct, AdminActor, AdminActQuery } from './ledger/admin-acts.ts';
 export type { StoreInspection } from './ledger/store-inspection.ts';

@@ -32,7 +32,13 @@ export interface Spending {
 /** Outcome of a reservation that needed more credit. `reserved`: `amount` lies between the least and the most asked for. */
 export type Reserved = { readonly kind: 'reserved'; readonly amount: number } | Refusal;
 
-export interface LeaseCacheOptions {
+export interface LeaseCacheSettings {
+  /** Interval between reports, in milliseconds. What was not reported when a thread dies is not charged. */
+  readonly flushMs: number;
+  readonly leasePico: number;
+}
+
+export interface LeaseCacheOptions extends LeaseCacheSettings {
   readonly system: System;
   readonly leaseManager: Ref<LeaseManagerCommand>;
   /** Made by `createLeaseMemory`. */
@@ -42,9 +48,6 @@ export interface LeaseCacheOptions {
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
-  /** Interval between reports, in milliseconds. What was not reported when a thread dies is not charged. */
-  readonly flushMs: number;
-  readonly leasePico: number;
 }
 
 /** The lease manager answers within a second; this bounds the wait for one that does not. */
@@ -104,7 +107,8 @@ interface Waiter {
 export class LeaseCache {
   readonly #options: LeaseCacheOptions;
   readonly #table: LeaseTable;
-  readonly #low: number;
+  #flushMs = 0;
+  #low = 0;
   readonly #prepaid = new Map<string, AccountView>();
   readonly #later = new Map<string, AccountView>();
   /** By the id of their request. */
@@ -115,12 +119,23 @@ export class LeaseCache {
   #closed = false;
 
   constructor(options: LeaseCacheOptions) {
-    const { leaseManager, leasePico, memory, system, thread } = options;
+    const { leaseManager, memory, system, thread } = options;
     this.#options = options;
     this.#table = new LeaseTable(memory, thread);
-    this.#low = leasePico / 2;
+    this.configure(options);
     const replyTo = system.spawn<LeaseNotice>(() => (notice) => this.#receive(notice));
     leaseManager.tell({ type: 'Join', thread, replyTo });
+  }
+
+  /** Takes over settings. A report that is due is made after the new interval. */
+  configure({ flushMs, leasePico }: LeaseCacheSettings): void {
+    const { clock } = this.#options;
+    this.#low = leasePico / 2;
+    if (flushMs === this.#flushMs) return;
+    this.#flushMs = flushMs;
+    if (this.#flushing === null) return;
+    clock.clearTimeout(this.#flushing);
+    this.#flushing = clock.setTimeout(() => this.flush(), flushMs);
   }
 
   /** Whether leases, renewals or charges have failed and have not worked again since. */
@@ -195,7 +210,7 @@ export class LeaseCache {
     tally.cachedTokens += spending.cachedTokens;
     tally.completionTokens += spending.completionTokens;
     if (this.#closed) this.flush();
-    else this.#flushing ??= this.#options.clock.setTimeout(() => this.flush(), this.#options.flushMs);
+    else this.#flushing ??= this.#options.clock.setTimeout(() => this.flush(), this.#flushMs);
   }
 
   /** Reports what was spent since the last report. */

@@ -12,6 +12,7 @@ import {
   type Payments,
   picoPerCall,
   LeaseCache,
+  type LeaseCacheSettings,
   type ModelPrice,
   modelPriceOf,
   type PaymentCommand,
@@ -255,7 +256,6 @@ export class DataPlane {
     this.#configureSearch(snapshot);
     const { accounts } = options;
     this.#keys = new KeyTable(snapshot.keys, epochMs, accounts !== null);
-    const { credit } = snapshot.settings;
     const { payments = null } = accounts ?? {};
     this.#paymentProcessor = payments === null ? null : new PaymentClient(options.system, payments, `thread-${thread}`);
     this.#slices =
@@ -273,8 +273,7 @@ export class DataPlane {
             thread,
             clock,
             epochMs,
-            flushMs: credit.flushMs,
-            leasePico: picoPerCall(credit.lease),
+            ...leaseSettings(snapshot),
           });
     this.#costLog = accounts === null ? null : new CostLogClient(accounts.costLog, clock);
     this.#recorded = snapshot.settings.costLog.requests;
@@ -320,6 +319,7 @@ export class DataPlane {
   /** Takes over a new snapshot. Requests that have begun keep the old one. */
   configure(snapshot: Snapshot): void {
     this.#keys.configure(snapshot.keys);
+    this.#leases?.configure(leaseSettings(snapshot));
     this.#probeReasons = new Map(snapshot.probeReasons);
     this.noteCluster(snapshot.cluster);
     this.#deps = this.#makeDeps(snapshot);
@@ -729,6 +729,10 @@ function countUse(exchange: Exchange, cells: RequestCells): void {
 function admissionSettings({ settings: { routing } }: Snapshot): AdmissionSettings {
   const { holdBytes, holdMs, holdRequests, holdTimeoutMs } = routing;
   return { holdMs, timeoutMs: holdTimeoutMs, requests: holdRequests, bytes: holdBytes };
+}
+
+function leaseSettings({ settings: { credit } }: Snapshot): LeaseCacheSettings {
+  return { flushMs: credit.flushMs, leasePico: picoPerCall(credit.lease) };
 }
 
 function dialectName(endpoint: string): string | null {

@@ -46,6 +46,22 @@ t.test('credit is leased once, drawn without asking, and charged in sums', async
   t.same(problems, []);
 });
 
+t.test('another interval of reports holds at once', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { threads } = await openGateway(store);
+  const [leases] = threads as [LeaseCache];
+  const spent = async (): Promise<bigint | undefined> => (await store.ledger.usage({ by: [] }))[0]?.amount;
+  const settings = { flushMs: 3_600_000, leasePico: 1 };
+  leases.configure(settings);
+  await hold(leases, 10);
+  leases.settle(PAYER, 10, spend(7));
+  await store.advance(10_000);
+  t.equal((await spent()) ?? 0n, 0n);
+  leases.configure({ ...settings, flushMs: 20 });
+  await store.advance(20);
+  t.equal(await spent(), 7n, 'a report that waits as well');
+});
+
 t.test('threads draw from one lease', async (t) => {
   const store = await openStore(t, 100_000n);
   const { threads } = await openGateway(store, { threads: 3 });
