@@ -23,7 +23,8 @@ interface Marks {
   readonly end: RegExp;
 }
 
-const STRING = String.raw`\s*:\s*("(?:[^"\\]|\\.)+")`;
+/** Without an alternative for each character, whose stack would end a long text. */
+const STRING = String.raw`\s*:\s*("(?!")[^"\\]*(?:\\.[^"\\]*)*")`;
 const marks = (output: string, said: string, end: RegExp): Marks => ({
   output: new RegExp(String.raw`"(?:${output})"\s*:\s*"(?!")`),
   said: new RegExp(`"(?:${said})"${STRING}`, 'g'),
@@ -153,7 +154,14 @@ export class StreamObserver implements Counted {
     this.promptTokens = Number(rest) + Number(written) + (this.cachedTokens ?? 0);
   }
 
+  /** A string that is none is left out, as it is where the text is not wanted. */
   #keep(text: string): void {
-    for (const [, string] of text.matchAll(this.#marks.said)) this.#said.push(JSON.parse(string as string) as string);
+    for (const [, string] of text.matchAll(this.#marks.said)) {
+      try {
+        this.#said.push(JSON.parse(string as string) as string);
+      } catch {
+        // The rest may be read.
+      }
+    }
   }
 }

@@ -139,3 +139,18 @@ t.test('reads counts and text out of a whole answer', (t) => {
   t.match(observer, { promptTokens: 3, outputTokens: 2, text: 'Grüße', textMs: [] });
   t.end();
 });
+
+t.test('text that is no JSON is left out, and a long one is read', (t) => {
+  const observer = watched(
+    'chat-completions',
+    'data: {"choices":[{"delta":{"content":"a\\qb"}}]}\n\ndata: {"choices":[{"delta":{"content":"c"}}]}\n\ndata: [DONE]\n\n',
+  );
+  t.match(observer, { text: 'c', complete: true });
+  t.equal(observer.textMs.length, 2);
+  const whole = new StreamObserver('chat-completions', true);
+  const text = `${'a'.repeat(7_000_000)}\\"${'b'.repeat(7_000_000)}`;
+  whole.pushWhole(Buffer.from(`{"choices":[{"message":{"content":"${text}"}}]}`));
+  whole.endWhole();
+  t.equal(whole.text.length, 14_000_001);
+  t.end();
+});
