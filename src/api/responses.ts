@@ -6,6 +6,7 @@ import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { EventFollower, responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
+import { heldName } from './affinity-hint.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { type ParameterDoc, parametersOf } from './openapi.ts';
 import { authenticate } from './pipeline.ts';
@@ -119,8 +120,9 @@ export const response: Endpoint = stored(async ({ exchange, key, responses }) =>
 });
 
 /** DELETE /v1/responses/{id} */
-export const deleteResponse: Endpoint = stored(async ({ exchange, key, responses }) => {
+export const deleteResponse: Endpoint = stored(async ({ exchange, key, responses }, deps) => {
   await responses.remove(key);
+  deps.responseHolders.forget(heldName(key.id, key.account));
   respondJson(exchange, 200, { id: key.id, object: 'response.deleted', deleted: true });
 });
 

@@ -25,12 +25,20 @@ export class ResponseHolders {
 
   /** The CRN of `member` has the response. */
   note(responseId: string, { hash }: Member): void {
-    const tag = hashText(responseId);
+    this.#tell(hashText(responseId), hash);
+  }
+
+  /** The response is deleted: no CRN is asked to continue it any more. */
+  forget(responseId: string): void {
+    this.#tell(hashText(responseId), 0);
+  }
+
+  #tell(tag: number, hash: number): void {
     this.learn(tag, hash);
     if (this.#ring !== null && this.#ring.on) this.#ring.response(tag, hash);
   }
 
-  /** The CRN with this `Member.hash` has the response whose id has the hash `tag`: so another gateway says. */
+  /** The CRN with this `Member.hash` (0: none) has the response whose id has the hash `tag`: so another gateway says. */
   learn(tag: number, hash: number): void {
     const at = slotOf(tag);
     this.#words[at] = tag;

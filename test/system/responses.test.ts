@@ -77,6 +77,12 @@ t.test('a stored response is what the client got, and goes when it is deleted', 
   t.equal((await call(url, path, { method: 'DELETE' })).status, 404);
   const unknown = await call(url, path);
   t.match([unknown.status, unknown.headers.get('x-headrace-error')], [404, 'HR_RESPONSE_UNKNOWN']);
+  const continued = await create(url, { input: 'x', previous_response_id: id });
+  t.match(
+    [continued.status, continued.headers.get('x-headrace-error')],
+    [404, 'HR_RESPONSE_UNKNOWN'],
+    'no CRN is asked',
+  );
   const broken = await create(url, { input: 'x', previous_response_id: idOf(streamed) });
   t.match([broken.status, broken.headers.get('x-headrace-error')], [404, 'HR_RESPONSE_BROKEN'], 'a link is gone');
   t.equal((await create(url, { input: 'x', previous_response_id: 'resp_nobody' })).status, 404);
