@@ -29,6 +29,14 @@ const MAX_DAYS = 366;
 const REQUESTS = 50;
 const MOST_REQUESTS = 1000;
 
+const DAY = { type: 'format', format: 'date' } as const;
+
+/** The id of a recorded request. */
+const CURSOR = '^req_[0-9a-z]{21}$';
+
+/** PostgreSQL takes NUL in no text. */
+const NO_NUL = '^[^\\u0000]*$';
+
 const PRIVATE: readonly string[] = ['cache-control', 'no-store'];
 
 interface AccountQuery {
@@ -41,12 +49,12 @@ const accountQuery: ObjectSchema<AccountQuery> = {
   type: 'object',
   fields: {
     from: {
-      type: 'string',
+      ...DAY,
       description: `First day of the usage, in UTC; default the first of this month.`,
       example: '2030-01-01',
     },
     to: {
-      type: 'string',
+      ...DAY,
       description: `Last day, included; default today. At most ${MAX_DAYS} days.`,
       example: '2030-01-31',
     },
@@ -70,10 +78,10 @@ interface RequestsQuery {
 const requestsQuery: ObjectSchema<RequestsQuery> = {
   type: 'object',
   fields: {
-    from: { type: 'string', description: 'First day, in UTC.', example: '2030-01-01' },
-    to: { type: 'string', description: 'Last day, included.', example: '2030-01-31' },
-    model: { type: 'string', description: 'Only this model.' },
-    cursor: { type: 'string', description: 'The value of `next` from the page before.' },
+    from: { ...DAY, description: 'First day, in UTC.', example: '2030-01-01' },
+    to: { ...DAY, description: 'Last day, included.', example: '2030-01-31' },
+    model: { type: 'string', pattern: NO_NUL, description: 'Only this model.' },
+    cursor: { type: 'string', pattern: CURSOR, description: 'The value of `next` from the page before.' },
     limit: { type: 'integer', minimum: 1, maximum: MOST_REQUESTS, default: REQUESTS, description: 'Most entries.' },
   },
 };
@@ -242,29 +250,21 @@ function nowOf({ billing }: ApiDeps): number {
   return billing?.epochMs() ?? 0;
 }
 
-/** Milliseconds since 1970 of a day in UTC. Throws 422 for what is no day. */
-function readDay(day: string, name: string): number {
-  const startMs = startOfDay(day);
-  if (startMs !== undefined) return startMs;
-  throw invalid(name, 'must be a day, such as 2030-01-31');
+/** Milliseconds since 1970 of a day that the schema has checked. */
+function startMsOf(day: string): number {
+  return startOfDay(day) as number;
 }
 
 function invalid(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
 }
 
-/** The id of a recorded request. */
-const CURSOR = /^req_[0-9a-z]{21}$/;
-
-/** PostgreSQL takes it in no text. */
-const NO_NUL = 'must not contain the character NUL';
-
 /** `GET /svc/account`. */
 export const account: Endpoint = answering(
   (exchange, deps) => {
     const today = dayOf(nowOf(deps));
     const { from = `${today.slice(0, 8)}01`, to = today, scope } = readQuery(accountQuery, exchange.query);
-    const days = (readDay(to, 'to') - readDay(from, 'from')) / DAY_MS + 1;
+    const days = (startMsOf(to) - startMsOf(from)) / DAY_MS + 1;
     if (days < 1) throw invalid('to', 'must not be before from');
     if (days > MAX_DAYS) throw invalid('to', `must be at most ${MAX_DAYS} days behind from`);
     return { kind: 'account', fromDay: from, toDay: to, scope };
@@ -285,13 +285,11 @@ export const account: Endpoint = answering(
 export const accountRequests: Endpoint = answering(
   (exchange) => {
     const { cursor, from, limit, model, to } = readQuery(requestsQuery, exchange.query);
-    if (model?.includes('\0') === true) throw invalid('model', NO_NUL);
-    if (cursor !== undefined && !CURSOR.test(cursor)) throw invalid('cursor', 'must be the `next` of a page');
     return {
       kind: 'requests',
       limit,
-      ...(from !== undefined && { fromMs: readDay(from, 'from') }),
-      ...(to !== undefined && { toMs: readDay(to, 'to') + DAY_MS }),
+      ...(from !== undefined && { fromMs: startMsOf(from) }),
+      ...(to !== undefined && { toMs: startMsOf(to) + DAY_MS }),
       ...(model !== undefined && { model }),
       ...(cursor !== undefined && { before: cursor }),
     };

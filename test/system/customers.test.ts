@@ -170,6 +170,17 @@ t.test('questions about an account take a good key and a valid range, and are bo
     );
   for (const query of ['limit=0', 'limit=1001', 'limit=x', 'from=x', 'cursor=%00', 'cursor=zz', 'model=%00'])
     t.match(await ask(fixture, `/svc/account/requests?${query}`), { status: 422 }, query);
+  for (const [path, names] of [
+    ['/svc/account?from=x&to=y&scope=all', ['from', 'to', 'scope']],
+    ['/svc/account/requests?from=x&to=y&model=%00&cursor=zz&limit=0', ['from', 'to', 'model', 'cursor', 'limit']],
+  ] as const) {
+    const { value } = await ask(fixture, path);
+    t.strictSame(
+      value.detail.map(({ loc }: { loc: string[] }) => loc[1]),
+      names,
+      'every mistake in one answer',
+    );
+  }
   t.match(await ask(fixture, '/svc/account/requests/%00'), { status: 404 });
   const many = await Promise.all(
     Array.from({ length: 30 }, () => fetch(`${fixture.url}/svc/account`, { headers: bearer() })),
