@@ -108,7 +108,10 @@ for (const name of STORES) {
     const all = await Promise.all([1, 2, 3].map(() => adminService.grant('acme', fields)));
     t.equal(all.filter(({ repeated }) => repeated).length, 2);
     t.match(all[0], { amount_usd: '25.0000375', amount_credits: '25000037.5' });
-    await t.rejects(adminService.grant('acme', { ...fields, amount: '26' }), refusal('id-reused'));
+    await t.rejects(adminService.grant('acme', { ...fields, amount: '26' }), {
+      ...refusal('id-reused'),
+      message: "'grant:invoice-1' names a movement of 25.0000375 USD on account 'acme'",
+    });
     const first = await adminService.grant('acme', { amount: '1' });
     const second = await adminService.grant('acme', { amount: '1' });
     t.not(first.id, second.id, 'without an id each is another');

@@ -59,7 +59,8 @@ export function isRepeat(book: Book, id: string, account: string, amount: Pico):
   const known = book.movement(id);
   if (known === undefined) return false;
   if (known.account === account && known.amount === amount) return true;
-  throw new LedgerError('id-reused', `'${id}' names a movement of ${known.amount} on account '${known.account}'`);
+  const moved = printUsd(known.amount);
+  throw new LedgerError('id-reused', `'${id}' names a movement of ${moved} USD on account '${known.account}'`);
 }
 
 export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Command<HoldAnswer> {
