@@ -227,7 +227,9 @@ function meantOption(message: string, command: string | undefined, argv: readonl
       name.length > 2 && (required.startsWith(name) || nearest(name.slice(2), [required.slice(2)]) !== undefined),
   );
   if (misspelt !== undefined) return `unknown option '${misspelt}' (Did you mean ${required}?)`;
-  const value = command === undefined ? undefined : argv[argv.indexOf(command) + 1];
+  // Behind a command that has subcommands stands the name of one.
+  const takesValue = command !== undefined && COMMANDS[command]?.group !== ACCOUNTS;
+  const value = takesValue ? argv[argv.indexOf(command) + 1] : undefined;
   return value === undefined || value.startsWith('-') ? undefined : `${message} (Did you mean ${required} ${value}?)`;
 }
 

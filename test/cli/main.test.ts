@@ -20,6 +20,7 @@ const MISTAKES: readonly (readonly [string[], RegExp])[] = [
   [['serve', 'now', '--config', 'x'], /too many arguments: now/],
   [['serve'], /required option '-c, --config <file>' not specified/],
   [['serve', 'a.yaml'], /required option '-c, --config <file>' not specified \(Did you mean --config a\.yaml\?\)/],
+  [['webhooks', 'redeliver', 'msg_2b1f'], /required option '--endpoint <name>' not specified\n/],
   [['serve', '--confg', 'x'], /unknown option '--confg' \(Did you mean --config\?\)/],
   [['check', '--conf=x', '--threads', '1'], /unknown option '--conf' \(Did you mean --config\?\)/],
   [['serve', '--threads', '1'], /required option '-c, --config <file>' not specified/],
