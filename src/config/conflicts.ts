@@ -4,8 +4,20 @@ import { entryPath, type Mistake } from './mistake.ts';
 import { asksForSrv, discoverySources, type Settings } from './settings.ts';
 import type { Address } from './units.ts';
 
-/** Every conflict between settings, by the path of the one to change. */
-export function findConflicts(settings: Settings): Mistake[] {
+/** Of two settings that may exclude each other: the one to change, and the other one. */
+const OTHERS: Readonly<Record<string, string>> = {
+  admin: 'listen',
+  listingPrefix: 'servicePrefix',
+  'ejection.backoff': 'ejection.backoffMax',
+  'limits.bodyBytes': 'limits.bufferedBytes',
+  'limits.heldEventBytes': 'limits.bufferedBytes',
+};
+
+/**
+ * Every conflict between settings, by the path of the one to change. `refused`: paths of settings that have their defaults because what is
+ * written for them is a mistake; a conflict that a right value may end is none yet.
+ */
+export function findConflicts(settings: Settings, refused: ReadonlySet<string> = new Set()): Mistake[] {
   const { admin, listen, ejection, limits } = settings;
   const conflicts: Mistake[] = [];
   const refuse = (path: string, message: string): void => void conflicts.push({ path, message });
@@ -25,7 +37,7 @@ export function findConflicts(settings: Settings): Mistake[] {
     ...findLimitConflicts(settings),
     ...findDiscoveryConflicts(settings),
     ...findRepeats(settings),
-  ];
+  ].filter(({ path }) => !refused.has(path) && !refused.has(OTHERS[path] ?? path));
 }
 
 function findPaymentConflicts({ payments, store }: Settings): Mistake[] {

@@ -65,6 +65,7 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
   if (mistakes.length > 0) {
     const engines = resolveSetting('search.engines', input ?? {}, env, flags);
     const isEmpty = !('value' in engines) || Object.keys(engines.value as object).length === 0;
+    mistakes.push(...conflictsOfRest(file, overrides));
     return isEmpty ? { mistakes } : { mistakes, engines: engines.value as Settings['search']['engines'] };
   }
   const merged = overrides.reduce((whole, { row, raw }) => withValue(whole, row.path.split('.'), raw), file);
@@ -73,6 +74,27 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
   const conflicts = findConflicts(settings);
   if (conflicts.length > 0) return { mistakes: conflicts, engines: settings.search.engines };
   return { settings: freeze(settings), sources: sourcesOf(file, env, flags) };
+}
+
+/** The conflicts between settings that are right alone where others are not, so that all mistakes are told at once. */
+function conflictsOfRest(file: unknown, overrides: readonly Override[]): Mistake[] {
+  const refused = new Set<string>();
+  const rest = SETTINGS.reduce<unknown>((whole, { path, setting }) => {
+    const given = overrides.filter(({ row }) => row.path === path);
+    const raw = given.length > 0 ? given.at(-1)!.raw : writtenAt(file, path);
+    const { success } = setting.schema.safeParse(raw);
+    if (success && given.every(({ mistakes }) => mistakes.length === 0)) return withValue(whole, path.split('.'), raw);
+    if (setting.kind === 'map') return withValue(whole, path.split('.'), rightEntries(setting, raw));
+    refused.add(path);
+    return whole;
+  }, {});
+  return findConflicts(SCHEMA.schema.parse(rest) as Settings, refused);
+}
+
+/** What of a mapping is right alone. */
+function rightEntries({ schema }: AnyType, raw: unknown): Record<string, unknown> {
+  const entries = isPlain(raw) ? Object.entries(raw) : [];
+  return Object.fromEntries(entries.filter(([id, entry]) => schema.safeParse({ [id]: entry }).success));
 }
 
 /** An empty variable counts as not set, and a section that is null as one that is absent. */

@@ -225,6 +225,48 @@ t.test('settings that are right alone and wrong together are mistakes', async (t
   ]);
 });
 
+t.test('conflicts are told together with what is wrong alone, but for those that a right value may end', async (t) => {
+  const pathsOf = (...given: Parameters<typeof mistakesOf>): string[] => mistakesOf(...given).map(({ path }) => path);
+  const input = {
+    timeouts: { idle: '5' },
+    listingPrefix: 'svc',
+    models: {
+      m: { servers: ['http://a', 'http://a'] },
+      n: { servers: 'http://b', aliases: ['m'] },
+      o: { aliases: ['m'] },
+    },
+    keys: {
+      static: [
+        { key: 'k', account: 'a' },
+        { key: 'k', account: 'b' },
+      ],
+    },
+    payments: { facilitator: 'http://f' },
+  };
+  t.same(pathsOf(input), [
+    'models.n.servers',
+    'timeouts.idle',
+    'listingPrefix',
+    'payments.payTo',
+    'models.m.servers[1]',
+    'models.o.aliases[0]',
+    'keys.static[1].key',
+  ]);
+  t.same(pathsOf({ listen: 'x', admin: '0.0.0.0:8080' }), ['listen']);
+  t.same(pathsOf({ servicePrefix: '/', listingPrefix: 'svc' }), ['servicePrefix']);
+  t.same(pathsOf({ ejection: { backoff: '20s', backoffMax: '1' } }), ['ejection.backoffMax']);
+  t.same(pathsOf({ limits: { bodyBytes: '2GiB', bufferedBytes: 'x' } }), ['limits.bufferedBytes']);
+  t.same(pathsOf({ payments: { facilitator: 'http://f', payTo: 'x' } }), ['payments.payTo']);
+  t.same(pathsOf({ payments: { facilitator: 'f', payTo: `0x${'1'.repeat(40)}` } }), ['payments.facilitator']);
+  t.same(pathsOf({ keys: { static: [{ key: 'k', account: 'a', rpm: 'x' }] }, store: null }), ['keys.static[0].rpm']);
+  t.same(pathsOf({ idle: 1, listen: ':', admin: '127.0.0.1:1' }, { HEADRACE_LISTEN: '127.0.0.1:1' }), [
+    'listen',
+    'idle',
+    'admin',
+  ]);
+  t.same(pathsOf({ idle: 1, admin: '127.0.0.1:1' }, { HEADRACE_LISTEN: 'x' }), ['idle', 'HEADRACE_LISTEN']);
+});
+
 t.test('variables are expanded in every string', async (t) => {
   const input = {
     threads: '${N}',
