@@ -75,10 +75,14 @@ function warnOfModel(id: string, { servers, apiKey: common }: ModelSettings): st
 }
 
 function warnOfSearch({ search, webSearchTool }: Settings): string[] {
-  const isSearchable = search.default.some((id) => id in search.engines);
-  return webSearchTool && !isSearchable
-    ? ['webSearchTool: no engine of search.default is configured, so every search of a model fails']
-    : [];
+  const isSearchable = search.default.some((id) => Object.hasOwn(search.engines, id));
+  const unknown = Object.keys(search.pricing).filter((id) => !Object.hasOwn(search.engines, id));
+  return [
+    ...(webSearchTool && !isSearchable
+      ? ['webSearchTool: no engine of search.default is configured, so every search of a model fails']
+      : []),
+    ...(unknown.length > 0 ? [`search.pricing: ${unknown.join(', ')}: no engine is configured under this id`] : []),
+  ];
 }
 
 function warnOfRouting({ routing }: Settings): string[] {

@@ -57,6 +57,12 @@ t.test('a web search tool without an engine is reported', async (t) => {
   t.same(warningsOf({ webSearchTool: true, search: { engines } }), []);
 });
 
+t.test('a price of an engine that is not there is reported', async (t) => {
+  const engines = { engine_b: { kind: 'searxng', url: 'http://127.0.0.1:8888' } };
+  t.match(warningsOf({ search: { engines, pricing: { engin_b: '0.005' } } }), [/^search\.pricing: engin_b: no engine/]);
+  t.same(warningsOf({ search: { engines, pricing: { engine_b: '0.005' } } }), []);
+});
+
 t.test('a gateway that nobody can call is reported', async (t) => {
   t.match(warningsOf({ keys: { required: true }, store: null }), [/^nobody can call/]);
   t.same(warningsOf({ keys: { required: true }, store: 'sqlite::memory:' }), [], 'the store may have keys');
