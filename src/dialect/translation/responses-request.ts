@@ -597,6 +597,7 @@ const RESULT: Table = {
 
 const TO_RESULT = 'messages[] tool';
 const HOSTED_CALL = 'Only the vendor of the API can run this tool.';
+const HOSTED_SEARCH = 'Without `webSearchTool`, only the vendor of the API can run this tool.';
 
 const ITEMS = new TypeTable(
   deps,
@@ -641,7 +642,7 @@ const ITEMS = new TypeTable(
     carried('reasoning', 'messages[].reasoning_content', 'In the assistant message that follows.', readReasoning),
     refused('item_reference', 'No stored item has this id.'),
     refused('compaction', 'Only the server that encrypted it can read it.'),
-    refused('web_search_call', 'Without `webSearchTool`, only the vendor of the API can run this tool.'),
+    refused('web_search_call', HOSTED_SEARCH),
     refused('file_search_call', HOSTED_CALL),
     refused('computer_call*', HOSTED_CALL),
     refused('code_interpreter_call', HOSTED_CALL),
@@ -754,7 +755,7 @@ function writeToolSearch(tool: number): void {
 
 function leaveOutWebSearch(tool: number): void {
   const access = tape.member(tool, NAME.external_web_access);
-  if (access === NONE || !tape.isFalse(access)) throw untranslatableType(tape, tool, HOSTED_TOOL);
+  if (access === NONE || !tape.isFalse(access)) throw untranslatableType(tape, tool, HOSTED_SEARCH);
 }
 
 function isClients(tool: number): boolean {

@@ -42,7 +42,7 @@ t.test('leaves the web search out that Codex offers unasked, and refuses any oth
   for (const external of [true, null, undefined]) {
     t.throws(() => chatOf(offering({ type: 'web_search', external_web_access: external })), {
       code: 'HR_REQUEST_UNTRANSLATABLE',
-      subject: `tools.${tools.length}.type: web_search: Only the vendor of the API can run this tool.`,
+      subject: `tools.${tools.length}.type: web_search: Without \`webSearchTool\`, only the vendor of the API can run this tool.`,
     });
   }
   t.end();
