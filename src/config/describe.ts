@@ -135,22 +135,26 @@ function dialectsText(dialects: DialectsSetting): string {
   return dialects === 'auto' ? 'dialects found out' : `dialects ${dialects.join('/')}`;
 }
 
-/** Settings that differ from their default, without models and keys, which `explain` lists in full. */
+/** What `explain` lists in full. */
+const LISTED: ReadonlySet<string> = new Set(['models', 'keys.static', 'search.engines', 'store']);
+
+/** Settings that differ from their default, without those in `LISTED`. Of a secret it is only said that it is set, of a mapping what it names. */
 function differencesOf(settings: Settings): [string, string][] {
   const defaults = resolveSettings({});
   if ('mistakes' in defaults) return [];
   return SETTINGS.flatMap((row): [string, string][] => {
     const value = valueOf(settings, row);
-    if (row.setting.kind === 'map' || row.setting.secret === true) return [];
-    if (isDeepStrictEqual(value, valueOf(defaults.settings, row))) return [];
+    if (LISTED.has(row.path) || isDeepStrictEqual(value, valueOf(defaults.settings, row))) return [];
     // Explained in full, and may hold credentials.
     if (row.path === 'discovery' && typeof value !== 'string') return [];
     return [[row.path, `${printValue(value, row.setting)} (default ${printWritten(row.setting.fallback)})`]];
   });
 }
 
-function printValue(value: unknown, { kind, text }: Setting): string {
+function printValue(value: unknown, { kind, secret, text }: Setting): string {
   if (value === null) return 'null';
+  if (kind === 'map') return Object.keys(value as object).join(', ');
+  if (secret === true) return 'set';
   if (text?.kind === 'url' && typeof value === 'string') return bareUrl(value);
   if (kind === 'duration') return printDuration(value as number);
   if (kind === 'bytes') return printBytes(value as number);

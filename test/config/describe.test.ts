@@ -50,8 +50,12 @@ t.test('the explanation lists what the example would run', async (t) => {
   t.match(text, /probes +GET \/health every 5s, up after 1 good, down after 2 bad/);
   t.match(text, '2 models on 3 servers');
   t.match(text, /atlas-27b +http:\/\/127\.0\.0\.1:9001, http:\/\/127\.0\.0\.1:9002 \(chat, tools, vision\)/);
-  t.match(text, 'Every setting has its default.');
+  t.match(text, /^Not the default\n {2}search\.pricing +engine_a \(default \{\}\)\n\n/m);
   t.match(text, 'Embed-1.5: one server only');
+});
+
+t.test('the explanation says where everything has its default', async (t) => {
+  t.match(explain(settingsOf(resolveSettings({}))), 'Every setting has its default.');
 });
 
 t.test('the explanation says which servers publish KV events', async (t) => {
@@ -92,6 +96,24 @@ t.test('the explanation lists what differs from the defaults, as it would be wri
   t.match(text, /admin +off/);
   t.match(text, /discovery +https:\/\/map\.example\/models\?… every 30s/);
   t.notMatch(text, /sesame/, 'a query may hold a token');
+});
+
+t.test('the explanation says which secrets are set, and what mappings name', async (t) => {
+  const text = explain(
+    settingsOf(
+      resolveSettings({
+        adminToken: 'sesame-operator-sesame-operator-01',
+        cluster: { url: 'redis://:sesame@valkey:6379' },
+        telemetry: { otlp: { headers: { authorization: 'sesame' } } },
+        search: { engines: { engine_a: { kind: 'wikipedia' } }, pricing: { engine_a: '0.005' } },
+      }),
+    ),
+  );
+  t.match(text, /adminToken +set \(default null\)/);
+  t.match(text, /cluster\.url +set \(default null\)/);
+  t.match(text, /telemetry\.otlp\.headers +authorization \(default \{\}\)/);
+  t.match(text, /search\.pricing +engine_a \(default \{\}\)/);
+  t.notMatch(text, /sesame/);
 });
 
 t.test('no key or credential is ever printed', async (t) => {
