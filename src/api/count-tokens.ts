@@ -2,16 +2,7 @@
 // of the model counts; where none can, or none does in time, the number is an estimate and the answer says so. Free of charge, but it
 // counts as a request of its key.
 
-import {
-  type Dialect,
-  DIALECTS,
-  named,
-  type NamedBody,
-  SPAN,
-  textBytes,
-  textMembers,
-  translationOf,
-} from '../dialect/index.ts';
+import { type Dialect, DIALECTS, named, type NamedBody, promptSize, translationOf } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { type Member, type Model, RANK } from '../routing/index.ts';
@@ -28,43 +19,18 @@ interface ModelRequest extends NamedBody {
   readonly model: Model;
 }
 
+const inputTokens = (tokens: number): object => ({ object: 'response.input_tokens', input_tokens: tokens });
+
 /** What differs between the dialects. */
 interface CountedDialect {
   readonly dialect: Dialect;
-  /** Members that become prompt, by their places in a scan. */
-  readonly prompt: readonly number[];
-  /** Texts that are attachments. */
-  readonly attached: readonly Buffer[];
-  /** What the JSON of an image has, and how often. */
-  readonly image: { readonly mark: Buffer; readonly times: number };
-  answer(tokens: number): object;
+  readonly answer: (tokens: number) => object;
 }
 
-const inputTokens = (tokens: number): object => ({ object: 'response.input_tokens', input_tokens: tokens });
-
 const COUNTED = {
-  messages: {
-    dialect: DIALECTS.messages,
-    prompt: [SPAN.messages, SPAN.system, SPAN.tools],
-    attached: textMembers('data'),
-    image: { mark: Buffer.from('"media_type"'), times: 1 },
-    answer: (tokens) => ({ input_tokens: tokens }),
-  },
-  responses: {
-    dialect: DIALECTS.responses,
-    prompt: [SPAN.input, SPAN.instructions, SPAN.tools],
-    attached: textMembers('image_url', 'file_data'),
-    image: { mark: Buffer.from('"input_image"'), times: 1 },
-    answer: inputTokens,
-  },
-  chat: {
-    dialect: DIALECTS['chat-completions'],
-    prompt: [SPAN.messages, SPAN.tools],
-    attached: textMembers('url', 'data'),
-    // Its type, and the member with its address.
-    image: { mark: Buffer.from('"image_url"'), times: 2 },
-    answer: inputTokens,
-  },
+  messages: { dialect: DIALECTS.messages, answer: (tokens) => ({ input_tokens: tokens }) },
+  responses: { dialect: DIALECTS.responses, answer: inputTokens },
+  chat: { dialect: DIALECTS['chat-completions'], answer: inputTokens },
 } as const satisfies Readonly<Record<string, CountedDialect>>;
 
 const ESTIMATE = ['x-headrace-estimate', 'true'];
@@ -179,19 +145,7 @@ function chatOf({ body, scan }: NamedBody, dialect: Dialect, isHosting: boolean)
 const IMAGE_TOKENS = 1500;
 
 /** Tokens by the size of the prompt and what tokens of the model have had on average. Attachments are no text. */
-function estimate(
-  { body, model, scan: { spans } }: ModelRequest,
-  { attached, image: { mark, times }, prompt }: CountedDialect,
-  { tokenSizes }: ApiDeps,
-): number {
-  let bytes = 0;
-  let marks = 0;
-  for (const at of prompt) {
-    const start = spans[at] as number;
-    if (start < 0) continue;
-    const value = body.subarray(start, spans[at + 1]);
-    bytes += value.length - textBytes(value, attached);
-    for (let found = value.indexOf(mark); found >= 0; found = value.indexOf(mark, found + 1)) marks++;
-  }
-  return Math.max(1, Math.ceil(bytes / tokenSizes.of(model.id)) + Math.round(marks / times) * IMAGE_TOKENS);
+function estimate({ body, model }: ModelRequest, { dialect }: CountedDialect, { tokenSizes }: ApiDeps): number {
+  const { attachments, bytes } = promptSize(body, dialect.name);
+  return Math.max(1, Math.ceil(bytes / tokenSizes.of(model.id)) + attachments * IMAGE_TOKENS);
 }

@@ -25,6 +25,7 @@ export { memberTable } from './member-table.ts';
 export { tooDeep } from './json-scan.ts';
 export { MAX_READ_VALUES } from './json-tape.ts';
 export { chosenMembers } from './json-members.ts';
+export { promptSize } from './prompt-size.ts';
 export { formBounds, formWithModel, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
 export { isNativePath, isWithoutOutput, type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';

@@ -194,6 +194,29 @@ t.test('a prompt that cannot be carried is estimated, and images are no text', a
   const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(1_000_000) } };
   const { tokens } = await counted(bare, { ...ask, messages: [{ role: 'user', content: [image] }] });
   t.ok(tokens > 1000 && tokens < 2000, `${tokens} for an image`);
+  const estimated = async (block: object, tools?: object): Promise<number> =>
+    (await counted(bare, { ...ask, messages: [{ role: 'user', content: [block] }], ...tools })).tokens;
+  const tail = { data: 'A'.repeat(1_000_000), media_type: 'image/png', type: 'base64' };
+  const address = { type: 'url', url: 'https://example.com/a.png' };
+  for (const source of [tail, address, { type: 'file', file_id: 'file_1' }]) {
+    const tokens = await estimated({ type: 'image', source });
+    t.ok(tokens > 1500 && tokens < 1700, `${tokens} for an image by ${source.type}`);
+  }
+  const text = { type: 'text', media_type: 'text/plain', data: 'word '.repeat(8000) };
+  const document = await estimated({ type: 'document', source: text });
+  t.ok(document > 9000 && document < 11_000, `${document} for a document of 40,000 bytes of text`);
+  const parts = {
+    type: 'content',
+    content: [
+      { type: 'text', text: 'x' },
+      { type: 'image', source: address },
+    ],
+  };
+  const mixed = await estimated({ type: 'document', source: parts });
+  t.ok(mixed > 1500 && mixed < 1700, `${mixed} for a document with an image in it`);
+  const properties = { source: { type: 'string' }, data: { type: 'string' } };
+  const tool = { name: 'f', input_schema: { type: 'object', properties } };
+  t.ok((await estimated({ type: 'text', text: 'x' }, { tools: [tool] })) < 200, 'a schema has no attachment');
 });
 
 t.test('CRNs that are down, or fail, are no error', async (t) => {
