@@ -234,11 +234,16 @@ function startEngines(
       const { engine_errors: failures } = found.answer.meta;
       // For callers of the library: the response says no more than its contract.
       const cause = new Error(failures.map(({ engine, reason }) => `${engine}: ${reason}`).join('; '));
-      const error = new HeadraceError('HR_SEARCH_ALL_FAILED', { headers: ['retry-after', '5'], cause });
+      const headers = ['retry-after', '5'];
+      if (failures.every(({ reason }) => LASTING.test(reason))) headers.push('x-should-retry', 'false');
+      const error = new HeadraceError('HR_SEARCH_ALL_FAILED', { headers, cause });
       done(error, null, cached, NO_COSTS);
     }
   });
 }
+
+/** Reasons of engines that the same search would have again. */
+const LASTING = /^(?:not configured$|unsupported search_type )/;
 
 /** What a search pays for: the calls that it was the first to wait for, and those that nobody waited for. */
 function dueUnits({ late, units }: AnsweredSearch, source: AnswerSource): SearchCosts['units'] {

@@ -111,6 +111,15 @@ t.test('when every engine fails it is 503 with a detail and nothing else', async
   t.match(response.headers, { 'x-headrace-error': 'HR_SEARCH_ALL_FAILED', 'retry-after': /^\d+$/ });
 });
 
+t.test('a repeat of a search that no engine can do is not asked for', async (t) => {
+  const gateway = open(t, { engine_a: fails });
+  const repeats = async (engines: string[], type: string): Promise<unknown> =>
+    (await ask(gateway, { query: 'water', engines, search_type: type })).headers['x-should-retry'];
+  t.equal(await repeats(['engine_a', 'engine_b'], 'web'), 'true');
+  t.equal(await repeats(['engine_b'], 'web'), 'false', 'not configured');
+  t.equal(await repeats(['engine_a', 'engine_b'], 'images'), 'false', 'and of no such type');
+});
+
 t.test('an engine that found nothing was used', async (t) => {
   const response = await ask(open(t, { engine_a: finds() }), { query: 'water', engines: ['engine_a'] });
   t.match(response.json(), { results: [], meta: { engines_used: ['engine_a'] } });

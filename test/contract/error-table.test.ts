@@ -147,7 +147,9 @@ const PRODUCERS: Readonly<Partial<Record<ErrorCode, Producer>>> = {
     await held.catch(() => {});
     return answer;
   },
-  HR_SEARCH_ALL_FAILED: answerTo({ path: '/search', headers: GOOD, body: { query: 'water' } }),
+  HR_SEARCH_ALL_FAILED: answerTo({ path: '/search', headers: GOOD, body: { query: 'water' } }, undefined, {
+    search: { engines: { engine_a: { kind: 'worker', url: 'http://127.0.0.1:1' } } },
+  }),
   HR_STARTING: async (t) => {
     const { exchange, answer } = pending(CHATTING);
     const settings = resolveSettings({ keys: { required: false } });
