@@ -454,7 +454,7 @@ function reasonOf(engine: Engine, error: unknown): string {
 /** A worker may stand before an engine that charges. */
 function workerOutcome(answer: Answer): Outcome {
   if (answer.status === null) return outcomeOf('wrong', answer.reason, answer);
-  if (answer.status === 200) return outcomeOf('ok', 'healthy', answer);
+  if (answer.status === 200) return outcomeOf('ok', 'healthy; a search may cost, so the secret was not tried', answer);
   if (answer.status === 404)
     return outcomeOf('not asked', 'reachable; it has no /health, and was not searched', answer);
   return outcomeOf('wrong', statusReason(answer.status, '/health'), answer);
