@@ -396,6 +396,11 @@ function storableText(text: string): string | undefined {
   return text.length > 0 && text.length <= 2048 && text.isWellFormed() && !text.includes('\0') ? text : undefined;
 }
 
+/** The place of a cursor that is an id of this kind, such as `key_`: another text would begin the page at some place. */
+function idAfter(prefix: string): (cursor: string) => string | undefined {
+  return (cursor) => (cursor.startsWith(prefix) ? storableText(cursor) : undefined);
+}
+
 /** Reads `limit` and `cursor`, which all lists have; `place` reads the place that a cursor stands for. */
 function readPage<Place>(
   reader: FieldReader,
@@ -442,7 +447,7 @@ function readNames<Name extends string>(reader: FieldReader, ...names: readonly 
 /** Fields: account, key, model, from, to, limit, cursor. */
 export function readRequestQuery(fields: Fields): RequestRecordQuery {
   const reader = new FieldReader(fields, 'query', ['account', 'key', 'model', 'from', 'to', 'limit', 'cursor']);
-  const { after, limit } = readPage(reader, storableText);
+  const { after, limit } = readPage(reader, idAfter('req_'));
   const filters = { ...readNames(reader, 'account', 'key', 'model'), ...readDates(reader) };
   return reader.end({ ...filters, ...given({ limit, before: after }) });
 }
@@ -567,11 +572,14 @@ export function readRedelivery(fields: Fields): string {
   return reader.end(reader.required('endpoint', ENDPOINT_WORDS, storableText) ?? '');
 }
 
-/** `account`: whose keys are meant; all of them when absent. Fields: account, limit, cursor. */
-export function readKeyQuery(fields: Fields): { readonly account: string | undefined; readonly page: PageQuery } {
+/** `account`: whose rows are meant; all of them when absent. `prefix`: of their ids. Fields: account, limit, cursor. */
+export function readOwnedQuery(
+  fields: Fields,
+  prefix: 'key_' | 'budget_',
+): { readonly account: string | undefined; readonly page: PageQuery } {
   const reader = new FieldReader(fields, 'query', ['account', 'limit', 'cursor']);
   const account = reader.text('account', NAME_WORDS, nameOf);
-  return reader.end({ account, page: readPage(reader, storableText) });
+  return reader.end({ account, page: readPage(reader, idAfter(prefix)) });
 }
 
 /** Fields: full. */

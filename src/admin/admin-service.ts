@@ -31,7 +31,7 @@ import {
   readHistoryQuery,
   readKeyEdit,
   readKeyRequest,
-  readKeyQuery,
+  readOwnedQuery,
   readPaymentDecision,
   readPaymentQuery,
   readRedelivery,
@@ -349,7 +349,7 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
       return (await ledger.history(query)).map(movementView);
     },
     async listKeys(fields) {
-      const { account, page } = readKeyQuery(fields);
+      const { account, page } = readOwnedQuery(fields, 'key_');
       return (await ledger.listKeys(account, page)).map((key) => keyView(key, deps.dateMs()));
     },
     key: async (id) => keyView(await requireKey(ledger, id), deps.dateMs()),
@@ -361,7 +361,7 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     },
     editKey: async (id, fields) => keyView(await ledger.editKey(id, readKeyEdit(fields, deps.dateMs())), deps.dateMs()),
     async listBudgets(fields) {
-      const { account, page } = readKeyQuery(fields);
+      const { account, page } = readOwnedQuery(fields, 'budget_');
       return await budgetViews(ledger, deps, await ledger.budgets.list(account, page));
     },
     async budget(id) {

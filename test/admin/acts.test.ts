@@ -332,7 +332,9 @@ for (const name of STORES) {
     for (const position of ['1-c-9223372036854775808', '1-m-%00']) {
       t.match(await ask('GET', `/accounts/acme-0/history?cursor=${position}`), { status: 422 }, position);
     }
-    t.match(await ask('GET', '/acts?cursor=x'), { status: 422 });
+    for (const list of ['acts', 'keys', 'budgets', 'requests']) {
+      t.match(await ask('GET', `/${list}?cursor=x`), { status: 422 }, `no row of ${list}`);
+    }
     t.match(await ask('GET', '/accounts?limit=0'), { status: 422 });
   });
 }
