@@ -516,6 +516,8 @@ export abstract class Exchange implements RequestHead {
   }
 
   #close(): void {
+    // Of requests that are not sent on, and of those whose body has not come to its end.
+    if (this.bytesIn === 0) this.bytesIn = this.receivedBytes;
     try {
       this.onClose?.(this);
     } finally {

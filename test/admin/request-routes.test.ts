@@ -106,6 +106,20 @@ t.test('a finished request is in the log', async (t) => {
   t.match(await get('/requests/log/%zz'), { status: 404 });
 });
 
+t.test('the size of every body is in the log, also where none is sent on', async (t) => {
+  const { url, get } = await start(t);
+  const body = JSON.stringify({ query: 'water' });
+  for (const [id, path, sent] of [
+    ['search', '/search', body],
+    ['invalid', '/search', '{"query": 5}'],
+    ['unknown', '/v1/chat/completions', '{"model": "nobody"}'],
+  ] as const) {
+    const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', 'x-request-id': id };
+    await (await fetch(url + path, { method: 'POST', body: sent, headers })).text();
+    t.equal((await get<Row>(`/requests/log/${id}`)).body['bytesIn'], sent.length, id);
+  }
+});
+
 t.test('an attempt that failed is told with its reason', async (t) => {
   const { url, hosts, get } = await start(t, { routing: { affinity: false } }, [{}, {}]);
   await hosts[0]?.setFault([{ fault: { status: 500 } }]);
