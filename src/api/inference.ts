@@ -12,8 +12,8 @@ import {
   formBounds,
   formWithModel,
   isForm,
+  contentOf,
   isNativePath,
-  isWithoutOutput,
   limitEdits,
   named,
   type NativeRequest,
@@ -445,7 +445,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       strip: asking !== undefined,
       bytesPerToken: deps.tokenSizes.of(model.id),
       native: input.native?.api,
-      generates: dialect !== undefined || !isWithoutOutput(path),
+      content: dialect === undefined ? contentOf(path) : 'text',
       readsEveryEvent: charged,
     });
     this.keyChecked = deps.settings.keys.required;

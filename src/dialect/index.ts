@@ -27,7 +27,7 @@ export { MAX_READ_VALUES } from './json-tape.ts';
 export { chosenMembers } from './json-members.ts';
 export { promptSize } from './prompt-size.ts';
 export { formBounds, formWithModel, isForm, renamedForm, type ScannedForm, scanForm } from './multipart.ts';
-export { isNativePath, isWithoutOutput, type NativeRequest, nativeRequest } from './native.ts';
+export { contentOf, isNativePath, type NativeRequest, nativeRequest } from './native.ts';
 export { type BodyEdit, dialectLimit, edited, limitEdits } from './output-limit.ts';
 export { blockBytes, type PromptBlocks, promptBlocks } from './prompt-blocks.ts';
 export { previousResponseId, responseIdOf } from './response-id.ts';

@@ -68,9 +68,23 @@ const WITHOUT_OUTPUT: ReadonlySet<string> = new Set([
   ...['/v1/score', '/score', '/similarity', '/predict', '/classify', '/v1/classify', '/pooling', '/v1/moderations'],
 ]);
 
-/** Whether a path answers with numbers about its input, so that input is all that its tokens are. */
-export function isWithoutOutput(path: string): boolean {
-  return WITHOUT_OUTPUT.has(usualPath(path));
+/** Paths that answer with the tokens of a text, their number, or the text of tokens: no model runs. */
+const TOKENS: ReadonlySet<string> = new Set([
+  '/tokenize',
+  '/v1/tokenize',
+  '/detokenize',
+  '/v1/detokenize',
+  '/apply-template',
+  '/v1/responses/input_tokens',
+]);
+
+/** What an answer holds: text of a model, as far as is known; numbers about its input, so that input is all that its tokens are; or tokens. */
+export type AnswerContent = 'text' | 'input' | 'tokens';
+
+/** What answers of a path without a dialect hold. */
+export function contentOf(path: string): AnswerContent {
+  const usual = usualPath(path);
+  return WITHOUT_OUTPUT.has(usual) ? 'input' : TOKENS.has(usual) ? 'tokens' : 'text';
 }
 
 /** Texts in the events of streams of such servers, and of those that speak like a dialect on another path. */

@@ -3,7 +3,7 @@
 import { parseJson } from '../config/json-text.ts';
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
-import { LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
+import { type AnswerContent, LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
 import { chatCompletions, responses } from './openai.ts';
 import { type ScannedBody, SPAN } from './body-scan.ts';
 import { parsedValue, skipSpace, skipValue } from './json-scan.ts';
@@ -148,8 +148,8 @@ export interface WatchOptions {
   readonly bytesPerToken: number;
   /** How its server counts, for a request without a dialect. */
   readonly native?: NativeApi | undefined;
-  /** False: nothing in the answer was generated, as in one with embeddings. Default true. */
-  readonly generates?: boolean;
+  /** Other than `text`: nothing in the answer was generated, as in one with embeddings. Default: `text`. */
+  readonly content?: AnswerContent;
   /**
    * False: counts in the middle of a stream are read only if its first piece has some, so that its pieces cost next to nothing. A
    * stream with all its events is counted the same. Default true.
@@ -176,7 +176,7 @@ export class UsageWatch {
   readonly #native: NativeApi | undefined;
   readonly #strip: boolean;
   readonly #bytesPerToken: number;
-  readonly #generates: boolean;
+  readonly #content: AnswerContent;
   readonly #readsEveryEvent: boolean;
   /**
    * Whether the next piece of a stream must be given to `events`. Others need not be, unless they end inside an event or the judge
@@ -195,12 +195,12 @@ export class UsageWatch {
   /** Last bytes of an answer that was cut by the network where a usage object may be. */
   #beforeCut: Buffer = NOTHING;
 
-  constructor({ bytesPerToken, generates = true, native, readsEveryEvent = true, strip = false }: WatchOptions) {
+  constructor({ bytesPerToken, content = 'text', native, readsEveryEvent = true, strip = false }: WatchOptions) {
     this.#native = native;
     this.#form = native ?? OTHER;
     this.#strip = strip;
     this.#bytesPerToken = bytesPerToken;
-    this.#generates = generates;
+    this.#content = content;
     this.#readsEveryEvent = readsEveryEvent;
   }
 
@@ -221,7 +221,7 @@ export class UsageWatch {
 
   /** Whether the tokens of the answer are known or can be estimated: it has a dialect, an API that is known, or counts of its own. */
   get isCountable(): boolean {
-    return this.#isDialect || this.#native !== undefined || !this.#generates || this.#usage !== undefined;
+    return this.#isDialect || this.#native !== undefined || this.#content === 'input' || this.#usage !== undefined;
   }
 
   /** Whether output has passed. An answer without any is not charged. */
@@ -253,7 +253,7 @@ export class UsageWatch {
     this.#bytes = 0;
     this.#usage = undefined;
     this.#beforeCut = NOTHING;
-    const hasLines = !this.#isDialect && !judge.streams && this.#generates;
+    const hasLines = !this.#isDialect && !judge.streams && this.#content === 'text';
     this.#lines =
       hasLines && (this.#native !== undefined || this.#readsEveryEvent) ? new LineTextCounter(nativeTextBytes) : null;
   }
@@ -308,7 +308,7 @@ export class UsageWatch {
   }
 
   #resultOfLast(promptTokens: number): Metered {
-    const bytes = this.#generates ? (this.#lines?.bytes ?? this.judge?.textBytes ?? 0) : 0;
+    const bytes = this.#content === 'text' ? (this.#lines?.bytes ?? this.judge?.textBytes ?? 0) : 0;
     // A whole answer may repeat parts of its request too, and its counts come at its end.
     const isPart = this.#isDialect && this.judge?.streams === false && !this.judge.finished;
     const usage = this.judge?.usage ?? (isPart ? undefined : this.#usage);

@@ -222,6 +222,29 @@ t.test('a form of a priced model costs the tokens that its server counts, or its
   t.same(costs, ['0.00011', '0.000032'], '40 and 7 tokens, then 2 and 3 for the bytes of the texts');
 });
 
+t.test('tokens of a text are no output', async (t) => {
+  const url = await serving(t, (req, res) => {
+    req.resume();
+    res.setHeader('content-type', 'application/json');
+    const tokens = JSON.stringify({ tokens: Array.from({ length: 999 }, (_, at) => at) });
+    req.on('end', () => res.end(req.method === 'GET' ? '{}' : tokens));
+  });
+  const gateway = createGateway({
+    ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:', log: { level: 'silent' } },
+    models: { whisper: { servers: [url], pricing: { prompt: '1', completion: '10' } } },
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+  });
+  t.teardown(() => gateway.close());
+  const base = (await gateway.listen()).url;
+  await gateway.ready();
+  for (const path of ['/tokenize', '/detokenize', '/apply-template', '/v1/responses/input_tokens']) {
+    const body = Buffer.from('{"model":"whisper","content":"twelve chars"}');
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` };
+    const response = await fetch(base + path, { method: 'POST', headers, body });
+    t.equal(response.headers.get('x-headrace-cost'), '0.000011', `${path}: 44 bytes of prompt alone`);
+  }
+});
+
 t.test('a simulated host serves embeddings, images, speech, infill and tokens', async (t) => {
   const { url } = await startSystem(t);
   for (const [path, body] of [
