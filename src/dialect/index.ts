@@ -17,7 +17,6 @@ export {
   type Scan,
   scanBody,
   type ScannedBody,
-  SPAN,
   TOO_MANY_VALUES,
   tooManyValues,
 } from './body-scan.ts';
@@ -56,7 +55,7 @@ export {
   responsePartsOf,
   withMembers,
 } from './response-object.ts';
-export { textBytes, textMembers, TokenSizes } from './text-counter.ts';
+export { TokenSizes } from './text-counter.ts';
 export { FAILED_FINISHES, type ServerError } from './translation/chat-answer.ts';
 export { type BlockKind, ChatBlocks, type ChatBlocksListener } from './translation/chat-blocks.ts';
 export type {
