@@ -56,6 +56,7 @@ export class ResponsePump implements ExchangeListener {
       for (;;) {
         const { done, value } = await reader.read();
         if (done || exchange.handedOver) break;
+        exchange.bytesOut += value.byteLength;
         if (!exchange.write(value)) await this.#drained();
       }
     } finally {
@@ -73,10 +74,12 @@ export class ResponsePump implements ExchangeListener {
     let piece = pieces.next();
     for (; piece.done !== true; piece = pieces.next()) {
       if (exchange.handedOver) return;
+      exchange.bytesOut += piece.value.byteLength;
       if (exchange.write(piece.value)) await setImmediate();
       else await this.#drained();
     }
     this.#isWhole = true;
+    exchange.bytesOut += piece.value.byteLength;
     exchange.end(piece.value);
   }
 

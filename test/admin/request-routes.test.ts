@@ -120,6 +120,21 @@ t.test('the size of every body is in the log, also where none is sent on', async
   }
 });
 
+t.test('the size of the answer to a tool call is in the log', async (t) => {
+  const { url, get } = await start(t);
+  for (const [id, method, params] of [
+    ['list', 'tools/list', {}],
+    ['call', 'tools/call', { name: 'fetch', arguments: { url: 'http://10.0.0.1/' } }],
+  ] as const) {
+    const accept = 'application/json, text/event-stream';
+    const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', accept, 'x-request-id': id };
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
+    const answer = await (await fetch(`${url}/mcp`, { method: 'POST', body, headers })).text();
+    t.match(answer, /^event: message\n/);
+    t.equal((await get<Row>(`/requests/log/${id}`)).body['bytesOut'], Buffer.byteLength(answer), id);
+  }
+});
+
 t.test('an attempt that failed is told with its reason', async (t) => {
   const { url, hosts, get } = await start(t, { routing: { affinity: false } }, [{}, {}]);
   await hosts[0]?.setFault([{ fault: { status: 500 } }]);
