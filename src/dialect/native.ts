@@ -75,7 +75,6 @@ const TOKENS: ReadonlySet<string> = new Set([
   '/detokenize',
   '/v1/detokenize',
   '/apply-template',
-  '/v1/responses/input_tokens',
 ]);
 
 /** What an answer holds: text of a model, as far as is known; numbers about its input, so that input is all that its tokens are; or tokens. */
