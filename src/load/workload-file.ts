@@ -154,9 +154,10 @@ function parsed(text: string, place: string): unknown {
   }
 }
 
-/** The shape of a file by its first record: a Mooncake trace has time stamps, everything else is taken for ShareGPT. */
+/** The shape of a file by its first record: a Mooncake trace has time stamps and no conversation, everything else is taken for ShareGPT. */
 export function workloadOf(text: string, name: string, maxOutputTokens: number): Workload {
-  const beginning = text.trimStart().slice(0, 4096);
-  const isTrace = beginning.startsWith('{') && /^[^\n]*"timestamp"\s*:/.test(beginning);
-  return isTrace ? mooncakeWorkload(text, name) : shareGptWorkload(text, name, maxOutputTokens);
+  const plain = text.replace(/^\uFEFF/, '');
+  const [first = ''] = plain.trimStart().slice(0, 4096).split('\n', 1);
+  const isTrace = first.startsWith('{') && /"timestamp"\s*:/.test(first) && !/"conversations"\s*:/.test(first);
+  return isTrace ? mooncakeWorkload(plain, name) : shareGptWorkload(plain, name, maxOutputTokens);
 }

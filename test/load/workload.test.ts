@@ -102,6 +102,17 @@ t.test('what has no hash in a trace is unique', (t) => {
   t.end();
 });
 
+t.test('a byte order mark and dates of conversations change nothing', (t) => {
+  for (const text of [
+    `\ufeff${JSON.stringify([TALK])}`,
+    `\ufeff${JSON.stringify(TALK)}\n`,
+    `${JSON.stringify({ timestamp: '2024-01-01', ...TALK })}\n`,
+  ])
+    t.match(workloadOf(text, 'f', 64), { description: 'f, 1 conversation' });
+  t.match(workloadOf(`\ufeff${line(1, 5, [])}`, 'f', 64), { description: 'f, 1 request', isTimed: true });
+  t.end();
+});
+
 t.test('a broken file is refused with its name and line', (t) => {
   const refused: [string, RegExp][] = [
     [`${line(1, 5, [])}\n${line(2, 5, []).slice(0, -3)}`, /^f, line 2: no JSON \(/],
