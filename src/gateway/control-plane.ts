@@ -131,6 +131,8 @@ export class ControlPlane {
   /** Ingress threads that run: the process must not end before them. */
   readonly #running = new Set<number>();
   #ended: PromiseWithResolvers<void> | null = null;
+  /** New connections are refused. */
+  #draining = false;
   /** What serves requests ends, and all else behind it. */
   #ending = false;
   /** Called with the messages of each thread while `listen` waits for its first start. */
@@ -472,6 +474,7 @@ export class ControlPlane {
   /** Refuses new connections, waits for requests in flight, then ends everything. Resolves with how many were cut off. */
   async close(): Promise<number> {
     this.unready();
+    this.#draining = true;
     const { drainMs } = this.#settings.timeouts;
     const threads = this.#threads.filter((_, index) => this.#running.has(index + 1));
     const cut = await Promise.all([
@@ -645,6 +648,7 @@ export class ControlPlane {
         accounts: this.#billing,
         responses: this.#responses.ref,
         caches: this.#caches.refs,
+        isDraining: () => this.#draining,
         data: () => ({
           memory: this.#memory,
           engineMemory: this.#engines.memory,

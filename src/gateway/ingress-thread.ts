@@ -117,6 +117,8 @@ export interface ThreadDeps {
     PlaneAccounts,
     'accountReader' | 'leaseManager' | 'payments' | 'costLog' | 'sliceManager'
   > | null;
+  /** The gateway accepts no more connections: a thread that has ended is not started again, as it would open the port again. */
+  readonly isDraining: () => boolean;
   /** Start data with the present snapshot and address. */
   readonly data: () => Omit<ThreadData, 'port'>;
   readonly onMessage: (thread: number, message: ThreadMessage) => void;
@@ -129,6 +131,10 @@ export interface ThreadDeps {
 /** Makes the behaviour of the actor. */
 export function ingressThread(deps: ThreadDeps): Behavior<ThreadCommand> {
   return (context) => {
+    if (deps.isDraining()) {
+      context.stop();
+      return () => undefined;
+    }
     const thread = new Thread(deps, context);
     return {
       receive: (command) => thread.receive(command),
@@ -214,6 +220,11 @@ class Thread {
         this.#ask();
         break;
       case 'Exited':
+        // Who asks it to drain hears that it is gone.
+        if (this.#deps.isDraining()) {
+          this.#context.stop();
+          break;
+        }
         throw new Error(
           `ingress thread ${this.#index} ended with code ${command.code}: ${this.#failure || 'no reason given'}`,
         );

@@ -7,7 +7,7 @@ import { resolveSettings } from '../../src/config/load.ts';
 import { createGateway, serveGateway } from '../../src/gateway/gateway.ts';
 import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
-import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
+import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 
 const PROBED = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}';
 const STREAM = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n';
@@ -136,6 +136,55 @@ t.test('a thread that does not return is ended behind the drain', async (t) => {
   await until('the thread is stuck', () => existsSync(`${folder}/stuck`));
   await gateway.close();
   await cut;
+});
+
+t.test('a thread that ends during the drain does not open the port again', async (t) => {
+  const hosts = await startHosts(t, [{ interTokenMs: 50 }]);
+  const resolution = resolveSettings({ ...settingsFor(hosts), threads: 2, store: null, timeouts: { drain: '2s' } });
+  if (!('settings' in resolution)) throw new Error('wrong settings');
+  const gateway = serveGateway(resolution.settings);
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  // So many that both threads have some.
+  const streams = Array.from({ length: 12 }, () =>
+    chat(url, { stream: true, tokens: 1000, headers: { connection: 'close' } }).then((response) => response.text()),
+  );
+  const ended = Promise.allSettled(streams);
+  await until('all run', () => gateway.crns().reduce((sum, { inFlight }) => sum + inFlight, 0) === 12);
+  let isClosed = false;
+  const closing = gateway.close().then(() => (isClosed = true));
+  await until('the port is closed', () =>
+    fetch(url).then(
+      () => false,
+      () => true,
+    ),
+  );
+  gateway.crash(1);
+  await until('it is over, without an answer meanwhile', async () => {
+    const answered = await fetch(url).then(
+      () => true,
+      () => false,
+    );
+    if (answered) t.fail('the port is open again');
+    return isClosed || answered;
+  });
+  await closing;
+  await ended;
+});
+
+t.test('a gateway that closes while a thread ends does not wait for it', async (t) => {
+  for (const turns of [0, 1, 5, 20]) {
+    const resolution = resolveSettings({ ...settingsFor([]), models: {}, threads: 2, store: null });
+    if (!('settings' in resolution)) throw new Error('wrong settings');
+    const gateway = serveGateway(resolution.settings);
+    await gateway.listen();
+    gateway.crash(1);
+    for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+    const beganMs = performance.now();
+    await gateway.close();
+    const elapsedMs = performance.now() - beganMs;
+    t.ok(elapsedMs < 10_000, `${elapsedMs} ms after ${turns} turns`);
+  }
 });
 
 t.test('a collector of traces that does not answer holds up the end for two seconds at most', async (t) => {
