@@ -367,6 +367,10 @@ function writeResult(result: number): void {
 }
 
 function writeResultText(text: number, isError: boolean): void {
+  if (text !== NONE && !isError) {
+    out.value(text);
+    return;
+  }
   out.latin1(isError ? '"error: ' : '"');
   if (text !== NONE) out.inside(text);
   out.latin1('"');
