@@ -476,8 +476,9 @@ t.test('any text in variables and flags gives settings, conflicts or mistakes un
       );
       if ('settings' in resolution) return true;
       const labels = [...variables.map(([{ env }]) => env), ...flags.map(([{ flag }]) => flag)];
-      const isConflict = resolution.mistakes.every(({ path }) => SETTINGS.some((row) => row.path === path));
-      return isConflict || resolution.mistakes.every(({ path }) => labels.some((label) => path.startsWith(label)));
+      const isConflict = (place: string): boolean => SETTINGS.some(({ path }) => path === place);
+      const isWritten = (place: string): boolean => labels.some((label) => place.startsWith(label));
+      return resolution.mistakes.every(({ path }) => isConflict(path) || isWritten(path));
     }),
     { numRuns: 300 },
   );
