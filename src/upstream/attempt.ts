@@ -462,6 +462,11 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
       if (piece.byteLength > 0) this.#borrow(piece);
       this.#discard();
       this.#finish(phase);
+    } else if (state === 'only done' || state === 'not begun') {
+      // Behind a comment of the gateway it would look like a good end.
+      this.brokenCode = 'HR_STREAM_TRUNCATED';
+      this.#discard();
+      this.#fail('failed', state);
     } else if (phase === 'passing') {
       if (piece.byteLength === 0) return;
       if (this.begunMs === 0) this.#waitOn(state);

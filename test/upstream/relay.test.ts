@@ -301,6 +301,31 @@ t.test('comments fill silence: after the head, between whole events, never insid
   t.equal(b.inFlight, 0);
 });
 
+for (const [what, events] of [
+  ['[DONE] alone', 'data: [DONE]\n\n'],
+  [
+    'a role and [DONE]',
+    'data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}\n\ndata: [DONE]\n\n',
+  ],
+] as const) {
+  t.test(`behind a comment, a stream of ${what} ends with an error and without [DONE]`, async (t) => {
+    const crn = await streaming(t);
+    const b = bench(t, crn.url, { relay: { keepAliveMs: 100 } });
+    const run = b.ask();
+    const { downstream } = run;
+    await crn.arrived(1);
+    const tick = setInterval(() => b.clock.advance(10), 1);
+    await downstream.until(() => downstream.committed);
+    clearInterval(tick);
+    crn.requests[0]?.socket.write(Buffer.concat([chunk(events), chunk('')]));
+    await downstream.done();
+    t.notMatch(downstream.text, /DONE/);
+    t.equal(errors('/v1/chat/completions', downstream.text).length, 1);
+    t.match(run.attempts, [[0, 'failed', /only done|not begun/]]);
+    t.equal(b.inFlight, 0);
+  });
+}
+
 t.test('no comment goes into an event that passes in pieces', async (t) => {
   const crn = await streaming(t, `data: ${'x'.repeat(70_000)}`);
   const b = bench(t, crn.url, { relay: { keepAliveMs: 100 } });
