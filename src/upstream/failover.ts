@@ -337,8 +337,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #continue(broken: Attempt): void {
     const { budget, candidates } = this.#request;
     const body = broken.midEvent || broken.failure === 'untranslatable' ? null : (this.#continuation?.body() ?? null);
-    const member = body !== null && budget.withdraw() ? this.#nextSpeaking(broken.form) : undefined;
-    if (body !== null && member !== undefined && !candidates.lastResort) {
+    const member = body === null ? undefined : this.#nextSpeaking(broken.form);
+    if (body !== null && member !== undefined && !candidates.lastResort && budget.withdraw()) {
       const form = { ...broken.form, body };
       this.#attempt = new Attempt(this.#deps, this, this.#request, form, candidates, ++this.#attempts, false);
       this.#attempt.start(this.#deps.timeouts.connectMs, false);
@@ -403,6 +403,10 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const fresh = failed?.failure === 'stale';
     const { connectMs } = this.#deps.timeouts;
     if (fresh) {
+      if (!this.#mayRetry(failed)) {
+        this.#giveUp();
+        return;
+      }
       candidates.again(failed);
       this.#ask(failed.form, true, connectMs);
       return;
@@ -419,12 +423,18 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
       return;
     }
     const restMs = candidates.lastResort ? this.#lastResortMs() : connectMs;
-    if (restMs <= 0) {
+    if (restMs <= 0 || !this.#mayRetry(failed)) {
       candidates.giveBack();
       this.#giveUp();
       return;
     }
     this.#ask(form, false, restMs);
+  }
+
+  /** Whether the budget allows an attempt behind this one. One that never reached a CRN put no load on it: the next one is free. */
+  #mayRetry(failed: Attempt | null): boolean {
+    if (failed === null || (failed.failure !== null && FREE.has(failed.failure))) return true;
+    return this.#request.budget.withdraw();
   }
 
   /** Asks the CRN that was chosen last. */
@@ -470,15 +480,13 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     return this.#lastResortUntilMs - nowMs;
   }
 
-  /** Asks the next CRN. An attempt that never reached one put no load on it, and is free. */
+  /** Asks the next CRN. */
   #again({ failure }: Attempt): void {
-    const free = failure !== null && FREE.has(failure);
     if (this.#over) return;
     this.#relay?.close();
     this.#relay = null;
     if (failure === 'untranslatable') this.#fail(new HeadraceError('HR_ANSWER_UNTRANSLATABLE'));
-    else if (free || this.#request.budget.withdraw()) this.#next();
-    else this.#giveUp();
+    else this.#next();
   }
 
   /** The answer, or what there is of it, goes to the client. */

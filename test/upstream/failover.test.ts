@@ -275,6 +275,18 @@ t.test('a spent retry budget ends in 503, and refused connections do not spend i
   t.equal(b.inFlight, 0);
 });
 
+t.test('a request that fails everywhere spends the retries that it made, and no more', async (t) => {
+  for (const count of [1, 2]) {
+    const servers = await hosts(t, ...Array.from({ length: count }, () => ({ status: 500 })));
+    const b = bench(t, servers);
+    const run = b.ask();
+    await served(run);
+    t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
+    t.equal(run.attempts.length, count);
+    t.equal(b.budget.balance, 100 - (count - 1));
+  }
+});
+
 t.test('thousands of CRNs without a free connection are passed over without blame', async (t) => {
   const [host] = await hosts(t, { hang: true });
   const url = host?.url as string;
