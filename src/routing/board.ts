@@ -217,6 +217,11 @@ export class Board {
     return Atomics.compareExchange(this.#words, at, OFFERED, TAKEN + this.#thread) === OFFERED;
   }
 
+  /** Offers a trial again that this thread has taken, and of which nothing has come. */
+  returnTrial(server: number): void {
+    Atomics.compareExchange(this.#words, this.#trialAt + server, TAKEN + this.#thread, OFFERED);
+  }
+
   /** When the trial of a CRN was taken, in milliseconds; null while it is offered, or when there is none. */
   trialTakenMs(server: number): number | null {
     if (Atomics.load(this.#words, this.#trialAt + server) < TAKEN) return null;

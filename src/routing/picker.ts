@@ -351,8 +351,11 @@ export class Candidates implements Candidate {
 
   /** Takes the last choice back: it is not asked. */
   giveBack(): void {
-    this.#deps.board.leave(this.member.server);
+    const { board } = this.#deps;
+    board.leave(this.member.server);
     this.abandoned(this, true);
+    if (this.trial) board.returnTrial(this.member.server);
+    this.trial = false;
   }
 
   /** Takes the last choice back: the request cannot be sent to it in any form. It counts as not tried. */

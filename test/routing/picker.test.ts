@@ -762,3 +762,25 @@ t.test('a member that turns out not to be askable is taken back whole', async (t
   t.equal(candidates.next()?.server, 1);
   t.equal(candidates.next(), undefined);
 });
+
+t.test('a trial that is taken back is offered to the next request', async (t) => {
+  const fixture = declared(DIALECT_BITS.chat, DIALECT_BITS.messages);
+  fixture.board.setStanding(0, STANDING.probing, NOW_MS);
+  fixture.board.offerTrial(0);
+  let isUntranslatable = false;
+  const hint: AffinityHint = {
+    ...{ ...NO_HINT, ...MESSAGES },
+    get isUntranslatable() {
+      return isUntranslatable;
+    },
+  };
+  const candidates = new Candidates(fixture.model, fixture.deps, fixture.settings, hint);
+  t.equal(candidates.next()?.server, 0);
+  t.same([candidates.trial, fixture.board.isTrialOffered(0)], [true, false]);
+  isUntranslatable = true;
+  candidates.withdraw();
+  t.equal(fixture.board.isTrialOffered(0), true);
+  t.equal(candidates.next()?.server, 1);
+  t.equal(candidates.next(), undefined);
+  t.equal(fixture.board.isTrialOffered(0), true);
+});
