@@ -422,6 +422,7 @@ export class Candidates implements Candidate {
     const { board } = this.#deps;
     let best: number = RANK.none;
     let count = 0;
+    this.lastResort = false;
     for (const member of this.#model.members) {
       if (member === this.#first || this.#others?.has(member) === true) continue;
       const standing = board.standing(member.member);

@@ -575,6 +575,17 @@ t.test('CRNs that are down are each tried once when no other is left', async (t)
   t.same(fixture.loads(), [1, 1, 1, 1]);
 });
 
+t.test('a CRN that comes up while another one is a last resort is none', async (t) => {
+  const fixture = new Fixture(2, STANDING.down);
+  const candidates = fixture.candidates();
+  const first = candidates.next() as Member;
+  t.equal(candidates.lastResort, true);
+  const other = 1 - first.member;
+  fixture.board.setStanding(other, STANDING.up, NOW_MS);
+  t.equal(candidates.next()?.member, other);
+  t.same([candidates.admitted, candidates.lastResort], [true, false]);
+});
+
 t.test('a model without CRNs has no candidates', async (t) => {
   t.equal(new Fixture(0).candidates().next(), undefined);
 });
