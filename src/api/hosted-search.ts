@@ -8,7 +8,7 @@ import { exactUsdText } from '../billing/index.ts';
 import { dialectOf, DIALECTS, type NamedBody, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import type { Exchange, PartCharges, TrailerSource } from '../ingress/exchange.ts';
+import { type Exchange, headerOf, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -368,8 +368,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     this.#exchange.affinity = inner.affinity;
     const { dialect } = this.#request;
     if (dialect !== 'chat-completions') this.#exchange.translation = `${dialect}-chat`;
-    const at = this.#headers.indexOf('set-cookie');
-    const [cookie] = at < 0 ? [] : (this.#headers[at + 1] as string).split(';');
+    const [cookie] = headerOf(this.#headers, 'set-cookie')?.split(';') ?? [];
     // Of two cookies of one name the first counts.
     if (cookie !== undefined) this.#cookie = this.#cookie === undefined ? cookie : `${cookie}; ${this.#cookie}`;
   }
@@ -447,8 +446,7 @@ class Round implements ResponseSink {
 
   get #streams(): boolean {
     const { answerHeaders = [], status = 0 } = this.exchange ?? {};
-    const at = answerHeaders.indexOf('content-type');
-    return status < 300 && at >= 0 && /^text\/event-stream\b/i.test(answerHeaders[at + 1] ?? '');
+    return status < 300 && /^text\/event-stream\b/i.test(headerOf(answerHeaders, 'content-type') ?? '');
   }
 }
 

@@ -18,7 +18,7 @@ import {
 } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError, type ValidationEntry, validationText } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
+import { type EndCause, type Exchange, headerOf, type RequestHead } from '../ingress/exchange.ts';
 import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import type { ApiDeps } from './deps.ts';
@@ -347,7 +347,7 @@ class RunningResponse implements ResponseSink {
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
-    const stored = this.#isStored && valueOf(this.exchange?.answerHeaders ?? [], 'x-headrace-stored') === undefined;
+    const stored = this.#isStored && headerOf(this.exchange?.answerHeaders ?? [], 'x-headrace-stored') === undefined;
     this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored, items } : null;
   }
 
@@ -366,7 +366,7 @@ class RunningResponse implements ResponseSink {
       this.#tell('HR_ANSWER_UNTRANSLATABLE');
       return;
     }
-    const code = valueOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';
+    const code = headerOf(answerHeaders, 'x-headrace-error') ?? 'HR_STREAM_BROKEN';
     const { detail, error } = answer;
     const message =
       typeof detail === 'string'
@@ -399,12 +399,7 @@ function sizeOf(items: readonly string[]): number {
 }
 
 function isStream({ answerHeaders, status }: DetachedExchange): boolean {
-  return status < 300 && valueOf(answerHeaders, 'content-type')?.startsWith('text/event-stream') === true;
-}
-
-function valueOf(headers: readonly string[], name: string): string | undefined {
-  const at = headers.indexOf(name);
-  return at < 0 ? undefined : headers[at + 1];
+  return status < 300 && headerOf(answerHeaders, 'content-type')?.startsWith('text/event-stream') === true;
 }
 
 /**

@@ -387,11 +387,7 @@ export abstract class Exchange implements RequestHead {
 
   /** First value of a header by its lower-case name. */
   header(name: string): string | undefined {
-    const { headers } = this;
-    for (let i = 0; i < headers.length; i += 2) {
-      if (headers[i] === name) return headers[i + 1];
-    }
-    return undefined;
+    return headerOf(this.headers, name);
   }
 
   /**
@@ -524,6 +520,12 @@ export abstract class Exchange implements RequestHead {
       this.requestBody?.release(this.bodyIsRead);
     }
   }
+}
+
+/** First value of a header in a flat list by its lower-case name. A value may be the name of another header. */
+export function headerOf(headers: readonly string[], name: string): string | undefined {
+  for (let i = 0; i < headers.length; i += 2) if (headers[i] === name) return headers[i + 1];
+  return undefined;
 }
 
 /** Gets every exchange once its head is complete, before its body is read. Must not throw. */

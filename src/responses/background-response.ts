@@ -16,7 +16,7 @@ import {
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import { type Exchange, headerOf } from '../ingress/exchange.ts';
 import { EventSplitter, splitEvents } from '../net/sse.ts';
 import { numberedEvent } from './numbered-event.ts';
 import { itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
@@ -199,9 +199,8 @@ export class BackgroundResponse implements ResponseSink {
   }
 
   get #streams(): boolean {
-    const headers = this.#exchange?.answerHeaders ?? [];
-    const at = headers.indexOf('content-type');
-    return this.#exchange?.status === OK && at >= 0 && /^text\/event-stream\b/i.test(headers[at + 1] ?? '');
+    const type = headerOf(this.#exchange?.answerHeaders ?? [], 'content-type') ?? '';
+    return this.#exchange?.status === OK && /^text\/event-stream\b/i.test(type);
   }
 
   get #isRunning(): boolean {

@@ -12,7 +12,7 @@ import {
   responsePartsOf,
   withMembers,
 } from '../dialect/index.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import { type Exchange, headerOf } from '../ingress/exchange.ts';
 import { DownstreamTap } from '../upstream/index.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
@@ -179,6 +179,5 @@ function asBuffer(chunk: Uint8Array): Buffer {
 }
 
 function isEventStream(headers: readonly string[]): boolean {
-  const at = headers.indexOf('content-type');
-  return at >= 0 && at % 2 === 0 && /^text\/event-stream\b/i.test(headers[at + 1] as string);
+  return /^text\/event-stream\b/i.test(headerOf(headers, 'content-type') ?? '');
 }

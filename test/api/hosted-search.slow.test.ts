@@ -97,6 +97,20 @@ t.test('responses: stored items, background and sockets keep what was found', as
   t.ok(types.includes('response.web_search_call.searching'));
 });
 
+t.test('a header of the server whose value is the name of another one hides no stream', async (t) => {
+  const hosted = await shared();
+  // As llama.cpp's server sent it for years.
+  const allowing =
+    (answer: Answer): Answer =>
+    (request, response) => {
+      response.setHeader('access-control-allow-headers', 'content-type');
+      answer(request, response);
+    };
+  hosted.chat.play(allowing(searches('mill')), allowing(says('High [1].')));
+  const ask = { model: MODEL, input: 'hi', tools: [{ type: 'web_search' as const }] };
+  t.match((await openaiOf(hosted).responses.create(ask)).output_text, /^High/);
+});
+
 t.test('servers that are declared without chat are asked as they can be', async (t) => {
   const hosted = await shared();
   const models = { [MODEL]: { servers: [hosted.chat.url], dialects: ['responses' as const] } };
