@@ -5,7 +5,7 @@ import { parseJson } from '../config/json-text.ts';
 import { LRUCache } from 'lru-cache';
 import { chosenMembers, type DialectName, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
 import { type BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
-import { classifyBody, type Member } from '../routing/index.ts';
+import { classifyBody, type Member, pathUnknown } from '../routing/index.ts';
 
 /** A request to count the tokens of a prompt. */
 export interface TokenCountRequest {
@@ -157,13 +157,16 @@ export class TokenCounter {
     else lack.ways |= way;
   }
 
-  /** Whether the server does not know the path; it is not asked this way again then. */
+  /** Whether the server cannot count this way. Where it does not know the path it is not asked so again. */
   #isMissing(member: Member, request: TokenCountRequest, way: number, { body, status }: BufferedResponse): boolean {
     // Some servers answer every path, with a page or with an empty object.
-    const isOther = way === OWN[request.dialect] && status === 200 && inputTokensIn(body) === undefined;
+    const isOwn = way === OWN[request.dialect];
+    const isOther = isOwn && status === 200 && inputTokensIn(body) === undefined;
     if (!isOther && status !== 404 && status !== 405 && status !== 501) return false;
     // The next CRN may have the model.
     if (classifyBody(status, body) === 'next-neutral') throw new Error(`${member.url} does not know the model`);
+    // A 404 may be of what this request names, such as a response that it continues.
+    if (isOwn && !isOther && !pathUnknown(status, body)) return true;
     // Both are `/tokenize`.
     this.#note(member, request, way === WAYS.messages ? WAYS.messages | WAYS.text : way);
     return true;

@@ -3,7 +3,7 @@ import t from 'tap';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
 import type { Member } from '../../src/routing/index.ts';
 import { TokenCounter, type TokenCountRequest } from '../../src/upstream/token-counter.ts';
-import { type FakeEngine, json } from '../support/fake-engine.ts';
+import { type Answer, type FakeEngine, json, startFakeEngine } from '../support/fake-engine.ts';
 import { startTokenizer, type TokenizerKind } from '../support/tokenizers.ts';
 
 const OWN = '/v1/messages/count_tokens?beta=true';
@@ -111,6 +111,20 @@ t.test("passes on what the CRN's own endpoint says of a bad request", async (t) 
   const counted = await counter.count([memberOf(engine)], requestOf({ body: Buffer.from('{}') }), never);
   t.equal(counted?.answer?.status, 400);
   t.match(counted?.answer?.body.toString(), /messages: missing/);
+});
+
+t.test('a 404 of what a request names says nothing about the next request', async (t) => {
+  const path = '/v1/responses/input_tokens';
+  const answers = new Map<string, Answer>();
+  const engine = await startFakeEngine(answers, json({ detail: 'Not Found' }, 404));
+  t.teardown(() => engine.close());
+  const counter = new TokenCounter(client, () => 0);
+  const request = requestOf({ dialect: 'responses', path });
+  answers.set(path, json({ error: { message: "Previous response with id 'resp_1' not found." } }, 404));
+  await counter.count([memberOf(engine)], request, never);
+  answers.set(path, json({ object: 'response.input_tokens', input_tokens: 9 }));
+  const counted = await counter.count([memberOf(engine)], request, never);
+  t.match(counted?.answer?.body.toString(), /"input_tokens":9/);
 });
 
 t.test('takes a 200 without a count for an unknown path', async (t) => {
