@@ -83,7 +83,12 @@ export function toolsOf(exchange: Exchange, deps: ApiDeps): readonly Tool[] {
     ...description,
     call: (input, onProgress, done) => {
       const isSearch = description.name === 'search';
-      const body = { ...presetsOf(description), ...input };
+      // Of several pages the endpoint has another answer.
+      const body: Record<string, unknown> = {
+        ...presetsOf(description),
+        ...input,
+        ...(!isSearch && { urls: undefined }),
+      };
       const request = { path: isSearch ? SEARCH : FETCH, body, tool: TOOL, ...(onProgress && { onProgress }) };
       return subRequest(deps, exchange, request, (status, headers, json) => {
         if (status !== 200) done(failure(request.path, status, headers, json));

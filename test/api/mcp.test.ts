@@ -126,6 +126,15 @@ t.test('what an engine finds is as the output schema of the tool says', async (t
   t.equal(result?.['isError'], true, 'a hit with a width that is no number is not passed on');
 });
 
+t.test('the fetch tool reads one page, whatever its arguments are', async (t) => {
+  const gateway = open(t);
+  const { result } = await call(gateway, 'fetch', { urls: ['http://10.0.0.1/'] });
+  t.match(result, {
+    isError: true,
+    content: [{ text: /^Error HR_REQUEST_INVALID: Invalid arguments: url: Field required/ }],
+  });
+});
+
 t.test('a client that takes any type gets one of the two of the protocol', async (t) => {
   const gateway = open(t);
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
