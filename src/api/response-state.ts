@@ -116,7 +116,11 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   if (resolved.kind !== 'found') {
     // The CRN that made the response may keep it itself.
     const isHeld =
-      previous !== null && resolved.kind === 'unknown' && deps.responseHolders.find(heldName(previous, account)) !== 0;
+      previous !== null &&
+      resolved.kind === 'unknown' &&
+      // What runs in the background is stored, and so is what it continues.
+      backgroundOf(exchange) === undefined &&
+      deps.responseHolders.find(heldName(previous, account)) !== 0;
     if (!isHeld) throw stateError(resolved.kind, previous ?? '');
     proceed(body, null);
     return;

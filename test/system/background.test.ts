@@ -235,6 +235,24 @@ t.test('the official client creates, polls, resumes and cancels', async (t) => {
   t.match(gone, { status: 404 });
 });
 
+t.test('a response that a server alone has is not continued in the background', async (t) => {
+  const { ledger, url } = await startLedgerFixture(t, { settings: { threads: 0 } });
+  await endow(ledger, USD);
+  const headers = { ...bearer(), 'content-type': 'application/json' };
+  await until('the key is known', async () => (await fetch(`${url}/svc/auth/check`, { headers })).status === 200);
+  const ask = (more: object): ReturnType<typeof call> => {
+    const body = JSON.stringify({ model: MODEL, input: 'Hello?', max_output_tokens: 4, ...more });
+    return call(url, '/v1/responses', { method: 'POST', headers, body });
+  };
+  const first = await ask({ store: false });
+  const previous = { previous_response_id: idOf(first) };
+  t.equal((await ask({ ...previous, store: false })).status, 200, 'it passes to that server');
+  for (const stream of [false, true]) {
+    const { headers: answered, status } = await ask({ ...previous, background: true, stream });
+    t.match([status, answered.get('x-headrace-error')], [404, 'HR_RESPONSE_UNKNOWN']);
+  }
+});
+
 t.test('a background response is held and charged like every other one', async (t) => {
   const { ledger, url } = await startLedgerFixture(t);
   await endow(ledger, USD);
