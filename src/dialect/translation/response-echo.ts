@@ -73,6 +73,9 @@ const COMMA = Buffer.from(',');
 
 const NULL = 0x6e;
 const OPEN_OBJECT = 0x7b;
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
 const MAX_DEPTH = 256;
 
 /** Where the members that are repeated stand in the request on the tape; for `ResponseEcho`. */
@@ -172,14 +175,21 @@ export class ResponseEcho {
       parts.push(KEYS[index] as Buffer);
       if (isContinued) parts.push(Buffer.from(JSON.stringify(this.#continues)));
       else if (index === TEXT && this.#hasNoFormat(start, end)) {
-        const rest = this.#request.subarray(start + 1, end);
+        const rest = this.#lineOf(start + 1, end);
         parts.push(WITH_FORMAT);
         if (rest.toString('latin1').trim() !== '}') parts.push(COMMA);
         parts.push(rest);
-      } else parts.push(this.#request.subarray(start, end));
+      } else parts.push(this.#lineOf(start, end));
     }
     if (first < REPEATED.length) parts.push(defaults(first, REPEATED.length));
     return parts;
+  }
+
+  /** JSON of the request without line ends, which stand between its values only: one would end a field of an event. */
+  #lineOf(start: number, end: number): Buffer {
+    const json = this.#request.subarray(start, end);
+    if (!json.includes(LF) && !json.includes(CR)) return json;
+    return Buffer.from(json.map((byte) => (byte === LF || byte === CR ? SPACE : byte)));
   }
 
   /** Whether the value is a text object without the format that it always has in responses. */

@@ -60,6 +60,18 @@ test('copies what the request says as it is written', async (t) => {
   t.match(echoOf(' {"temperature": 0.20 ,"model":"m"}').members.toString(), '"temperature":0.20,');
 });
 
+test('repeats on one line what a request has on several', async (t) => {
+  const request = {
+    tools: [{ type: 'function', name: 'read', parameters: { type: 'object' } }],
+    text: { verbosity: 'low' },
+    metadata: { a: 'b\nc' },
+  };
+  for (const text of [JSON.stringify(request, null, 2), JSON.stringify(request, null, 2).replaceAll('\n', '\r\n')]) {
+    t.notMatch(echoOf(text).members.toString(), /[\r\n]/);
+    t.match(membersOf(text), { ...request, text: { ...request.text, format: { type: 'text' } } });
+  }
+});
+
 test('names the response that is continued where the request does not any more', async (t) => {
   const request = '{"model":"m","metadata":{"a":"b"},"store":false}';
   const echo = new ResponseEcho(Buffer.from(request), null, null, 'resp_"1"');
