@@ -215,12 +215,11 @@ export class BackgroundResponse implements ResponseSink {
   }
 
   #event(bytes: Buffer): void {
-    if (bytes[0] === COMMENT) {
-      for (const follower of this.#live) follower.comment(bytes);
+    const event = responseEventOf(bytes);
+    if (event === null) {
+      if (bytes[0] === COMMENT) for (const follower of this.#live) follower.comment(bytes);
       return;
     }
-    const event = responseEventOf(bytes);
-    if (event === null) return;
     const { json, response, type } = event;
     if (endsResponse(type)) {
       this.#finish(type, response ?? json);

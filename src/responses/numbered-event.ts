@@ -8,5 +8,6 @@ export function numberedEvent(type: string, json: Buffer | null, number: number,
   if (json === null) members['type'] = JSON.stringify(type);
   if (response !== null) members['response'] = response;
   const data = withMembers(json ?? Buffer.from('{}'), members);
-  return `event: ${type}\ndata: ${data.toString()}\n\n`;
+  // A server may have the data on several lines.
+  return `event: ${type}\ndata: ${data.toString().replaceAll(/[\r\n]/g, ' ')}\n\n`;
 }

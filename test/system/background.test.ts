@@ -1,6 +1,7 @@
 // Responses that run in the background: polled, streamed and resumed, cancelled, charged, and read by the official client.
 
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import OpenAI from 'openai';
 import t from 'tap';
 import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
@@ -233,6 +234,33 @@ t.test('the official client creates, polls, resumes and cancels', async (t) => {
   await client.responses.delete(third.id);
   const gone: unknown = await client.responses.retrieve(third.id).catch((error: unknown) => error);
   t.match(gone, { status: 404 });
+});
+
+t.test('events have one line of data each, as the request or the server may not have them', async (t) => {
+  const server = createServer((request, response) => {
+    request.resume();
+    if (request.method !== 'POST') {
+      response.end('{}');
+      return;
+    }
+    const own = { id: 'resp_1', object: 'response', model: MODEL, output: [], usage: null };
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('event: x.lines\ndata: {"type":"x.lines",\ndata: "a":1}\n\n');
+    response.write(': a comment\nevent: x.commented\ndata: {"type":"x.commented"}\n\n');
+    const ended = { type: 'response.completed', response: { ...own, status: 'completed' } };
+    response.end(`: a comment\nevent: ${ended.type}\ndata: ${JSON.stringify(ended)}\n\n`);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const servers = [`http://127.0.0.1:${port}`];
+  const { url } = await startGateway(t, settingsOf([], { models: { [MODEL]: { servers } } }));
+  const ask = { model: MODEL, input: 'x', background: true, stream: true, metadata: { a: 'b' } };
+  const { text } = await call(url, '/v1/responses', { method: 'POST', body: JSON.stringify(ask, null, 2) });
+  t.same(
+    eventsIn(text).map(({ type }) => type),
+    ['response.created', 'response.queued', 'x.lines', 'x.commented', 'response.completed'],
+  );
 });
 
 t.test('a response that a server alone has is not continued in the background', async (t) => {
