@@ -14,7 +14,7 @@ const ID_BYTES = 24;
 
 /** Headers that belong to the client's connection, or are given anew. */
 const OF_CONNECTION =
-  /^(?:connection|keep-alive|content-length|transfer-encoding|expect|te|upgrade|origin|x-request-id|x-client-request-id)$/;
+  /^(?:connection|keep-alive|content-length|content-encoding|transfer-encoding|expect|te|upgrade|origin|x-request-id|x-client-request-id)$/;
 
 /** Headers that the client's own exchange adds. */
 const OF_EXCHANGE = /^(?:x-request-id|request-id|vary|content-length|access-control-.*)$/;

@@ -2,6 +2,7 @@
 
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import OpenAI from 'openai';
 import t from 'tap';
 import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
@@ -261,6 +262,19 @@ t.test('events have one line of data each, as the request or the server may not 
     eventsIn(text).map(({ type }) => type),
     ['response.created', 'response.queued', 'x.lines', 'x.commented', 'response.completed'],
   );
+});
+
+t.test('a background request may be encoded', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const headers = {
+    ...{ authorization: 'Bearer hr_one', 'content-type': 'application/json', 'content-encoding': 'gzip' },
+  };
+  const body = gzipSync(JSON.stringify({ model: MODEL, input: 'one', background: true }));
+  const created = await call(url, '/v1/responses', { method: 'POST', headers, body });
+  t.match(created.json, { status: 'queued' });
+  await untilStatus(url, idOf(created), 'completed');
+  t.same(inputOf(crn), ['one']);
 });
 
 t.test('a response that a server alone has is not continued in the background', async (t) => {
