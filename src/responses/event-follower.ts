@@ -54,7 +54,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   push(event: Buffer, number: number): void {
     this.#last = number;
     this.#lastUnkept = event;
-    if (this.#exchange.write(event) || this.#exchange.handedOver) return;
+    if (this.#write(event) || this.#exchange.handedOver) return;
     // The response does not wait for a client that reads slowly.
     this.#run?.unfollow(this);
     this.#run = null;
@@ -62,7 +62,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   }
 
   comment(bytes: Buffer): void {
-    this.#exchange.write(bytes);
+    this.#write(bytes);
   }
 
   finish(): void {
@@ -95,16 +95,17 @@ export class EventFollower implements ExchangeListener, LiveFollower {
       const { batches, ended, kept } = await this.#deps.store.follow(this.#key, this.#last);
       if (ended) {
         const end = batches.at(-1);
-        this.#exchange.end(end === undefined || this.#has(end) ? undefined : this.#endOf(end));
+        if (end !== undefined && !this.#has(end)) this.#write(this.#endOf(end));
+        this.#exchange.end();
         return;
       }
-      let isFree = batches.length > 0 || this.#exchange.write(KEEP_ALIVE);
+      let isFree = batches.length > 0 || this.#write(KEEP_ALIVE);
       for (const { data, first } of batches) {
         for (const [at, event] of splitEvents(Buffer.from(data)).entries()) {
           if (first + at <= this.#last) continue;
           this.#last = first + at;
           this.#lastUnkept = kept ? null : event;
-          isFree = this.#exchange.write(event);
+          isFree = this.#write(event);
         }
       }
       if (!isFree && !this.#exchange.handedOver) {
@@ -126,6 +127,11 @@ export class EventFollower implements ExchangeListener, LiveFollower {
     return Buffer.from(numberedEvent(event, Buffer.from(json), this.#last + 1, null));
   }
 
+  #write(bytes: Buffer): boolean {
+    this.#exchange.bytesOut += bytes.byteLength;
+    return this.#exchange.write(bytes);
+  }
+
   /** The client hears that the stream is not complete: it may go on behind the last number. */
   #fail(thrown: unknown): void {
     if (this.#exchange.handedOver) return;
@@ -133,8 +139,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
     const { code, message, status } = error;
     this.#exchange.errorCode = code;
     this.#run?.unfollow(this);
-    this.#exchange.end(
-      Buffer.from(errorEvent(this.#deps.dialect, { code, message, status, sequence: this.#last + 1 })),
-    );
+    this.#write(Buffer.from(errorEvent(this.#deps.dialect, { code, message, status, sequence: this.#last + 1 })));
+    this.#exchange.end();
   }
 }

@@ -135,6 +135,22 @@ t.test('the size of the answer to a tool call is in the log', async (t) => {
   }
 });
 
+t.test('the size of the events of a background response is in the log', async (t) => {
+  const { url, get } = await start(t);
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ model: MODEL, input: 'x', max_output_tokens: 4, background: true, stream: true });
+  const sent = { method: 'POST', body, headers: { ...headers, 'x-request-id': 'created' } };
+  const created = await (await fetch(`${url}/v1/responses`, sent)).text();
+  const [, id = ''] = /"id":"(resp_[^"]+)"/.exec(created) ?? [];
+  const resumed = { headers: { ...headers, 'x-request-id': 'resumed' } };
+  const again = await (await fetch(`${url}/v1/responses/${id}?stream=true`, resumed)).text();
+  t.equal(again, created);
+  t.equal((await get<Row>('/requests/log/resumed')).body['bytesOut'], Buffer.byteLength(again));
+  const { data } = (await get('/requests/log')).body;
+  const sizes = data.filter(({ requestId }) => requestId === 'created').map((row) => row['bytesOut']);
+  t.ok(sizes.includes(Buffer.byteLength(created)), JSON.stringify(sizes));
+});
+
 t.test('an attempt that failed is told with its reason', async (t) => {
   const { url, hosts, get } = await start(t, { routing: { affinity: false } }, [{}, {}]);
   await hosts[0]?.setFault([{ fault: { status: 500 } }]);
