@@ -128,7 +128,7 @@ class ResponseSocket implements SocketListener {
     else if (message.background)
       this.#refuse(message.streamId, 'HR_SOCKET_MESSAGE', 'a response on a socket cannot be one in the background');
     else if (this.#drains) this.#refuse(message.streamId, 'HR_DRAINING');
-    else if (this.#running === null) this.#create(message);
+    else if (this.#running === null && this.#waiting.length === 0) this.#create(message);
     else this.#wait(message);
   }
 

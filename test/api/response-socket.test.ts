@@ -296,6 +296,23 @@ t.test('messages wait for the response that runs, in their order and bounded', a
   }
 });
 
+t.test('a message does not overtake those that wait', async (t) => {
+  const { url } = await startSystem(t, { settings: { threads: 0 } });
+  const client = await Client.open(t, url);
+  client.create({ input: 'x', stream_id: 'first' });
+  for (let i = 0; i < 12; i++) client.create({ generate: false, stream_id: `lane ${i}` });
+  const warm = (): Frame[] => client.frames.filter(({ response }) => response?.status === 'completed');
+  client.socket.on('message', (data: Buffer) => {
+    if (data.includes('"lane 0"') && data.includes('response.created'))
+      client.create({ generate: false, stream_id: 'late' });
+  });
+  await until('the end of all', () => warm().some(({ stream_id: id }) => id === 'late') && warm().length >= 13);
+  t.same(
+    warm().flatMap(({ stream_id: id }) => (id === 'first' ? [] : [id])),
+    [...Array.from({ length: 12 }, (_, at) => `lane ${at}`), 'late'],
+  );
+});
+
 t.test('the official client reads responses and errors', async (t) => {
   const { url } = await startSystem(t);
   const openai = new OpenAI({ apiKey: KEY, baseURL: `${url}/v1` });
