@@ -490,7 +490,7 @@ class StoredResponses implements ResponseRecords {
       (select i.response from response_items i where i.account = $1 and i.item in (${params(3, items.length)}))`;
     const values = [account, BigInt(this.#dateMs()), ...items];
     return await this.#database.snapshot(async (session) => {
-      const [sum] = await session.all(`select sum(r.bytes) as size ${having}`, values);
+      const [sum] = await session.all(`select sum(length(r.output)) as size ${having}`, values);
       if (Number(sum?.['size'] ?? 0) > mostBytes) return null;
       return (await session.all(`select r.output as output ${having}`, values)).map((row) => text(row, 'output'));
     });

@@ -85,6 +85,9 @@ for (const name of STORES) {
     t.same(await responses.outputsWith('a', ['msg_r2', 'msg_r9'], 1000), ['["out r2"]']);
     t.same(await responses.outputsWith('b', ['msg_r1'], 1000), []);
     t.equal(await responses.outputsWith('a', ['msg_r2'], 1), null, 'they are longer than what is wanted');
+    await responses.apply([add(record('r4', null, { input: `["${'x'.repeat(1000)}"]` }))]);
+    t.same(await responses.outputsWith('a', ['msg_r4'], 100), ['["out r4"]'], 'the input beside it does not count');
+    await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r4' }, createdMs: null }]);
     t.match(await responses.find({ account: 'a', id: 'r2' }), {
       previous: 'r1',
       model: 'm',
