@@ -111,6 +111,27 @@ t.test('a header of the server whose value is the name of another one hides no s
   t.match((await openaiOf(hosted).responses.create(ask)).output_text, /^High/);
 });
 
+t.test('responses: a request on several lines is answered as one on one line', async (t) => {
+  const hosted = await shared();
+  const openai = openaiOf(hosted);
+  const request = { model: MODEL, input: 'hi', metadata: { a: 'b' }, tools: [{ type: 'web_search' }] };
+  const ask = (more: object): Promise<Response> =>
+    hosted.post('/v1/responses', {}, { body: JSON.stringify({ ...request, ...more }, null, 2) });
+  hosted.chat.play(searches('mill'), says('High [1].'));
+  const whole = (await (await ask({})).json()) as OpenAI.Responses.Response;
+  t.match(whole.output, [{ type: 'web_search_call' }, { type: 'message' }]);
+  t.match((await openai.responses.retrieve(whole.id)).output, [{ type: 'web_search_call' }, { type: 'message' }]);
+  for (const tools of [request.tools, [{ type: 'function', name: 'read', parameters: { type: 'object' } }]]) {
+    hosted.chat.play(says('High.'));
+    const events = await (await ask({ stream: true, tools })).text();
+    const ids = [...events.matchAll(/^data: (\{"type":"response\.(?:created|completed)".*)$/gm)].map(
+      ([, data = '']) => (JSON.parse(data) as { readonly response: { readonly id: string } }).response.id,
+    );
+    t.equal(ids.length, 2);
+    t.match(await openai.responses.retrieve(ids[0] ?? ''), { id: ids[1], status: 'completed' });
+  }
+});
+
 t.test('servers that are declared without chat are asked as they can be', async (t) => {
   const hosted = await shared();
   const models = { [MODEL]: { servers: [hosted.chat.url], dialects: ['responses' as const] } };
