@@ -150,18 +150,19 @@ function referencesIn(input: readonly string[]): string[] {
     .slice(0, MAX_REFERENCES);
 }
 
-/** The input with the items that it names; those that stand in the conversation before it are left out, unknown ones stay. */
+/** The input with the items that it names; those that the conversation has, before it or in it, are left out, unknown ones stay. */
 function withoutReferences(
   input: readonly string[],
   named: Readonly<Record<string, string>>,
   earlier: readonly string[],
 ): string[] {
-  const before = new Set(earlier.map((item) => itemNameOf(item).id));
+  const names = [...earlier, ...input].map(itemNameOf);
+  const present = new Set(names.flatMap(({ id, type }) => (type === ITEM_REFERENCE ? [] : [id])));
   return input.flatMap((item) => {
     if (!item.includes(ITEM_REFERENCE)) return [item];
     const { id, type } = itemNameOf(item);
     if (type !== ITEM_REFERENCE) return [item];
-    return before.has(id) ? [] : [named[id] ?? item];
+    return present.has(id) ? [] : [named[id] ?? item];
   });
 }
 

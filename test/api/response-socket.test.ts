@@ -9,6 +9,8 @@ import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { Host, HostRequest } from '../../src/host/index.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { startResponseCrn } from '../support/response-crn.ts';
+import { inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { serving } from '../support/serving.ts';
 import { KEY, MODEL, settingsFor, startHosts, startSystem, type System, until, within } from '../support/system.ts';
 import { WITH_UWS } from '../support/uws.ts';
@@ -293,6 +295,22 @@ t.test('messages wait for the response that runs, in their order and bounded', a
   for (let i = 0; i < 17; i++) {
     const frames = await client.response();
     t.ok(frames.every(({ stream_id: id }) => id === `lane ${i}`));
+  }
+});
+
+t.test('an item of the last response that is referenced is there once', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const client = await Client.open(t, url, { authorization: 'Bearer hr_one' });
+  for (const store of [true, false]) {
+    client.create({ input: 'Where does the water go?', store });
+    const { id, output = [] } = (await client.end()).response ?? {};
+    const reference = { type: 'item_reference', id: (output[0] as { readonly id: string }).id };
+    const next = { role: 'user', content: 'And then?' };
+    client.create({ input: [reference, next], previous_response_id: id, store: false });
+    await client.end();
+    const answer = `answer ${crn.requests.length - 1}`;
+    t.same(inputOf(crn), ['Where does the water go?', answer, 'And then?']);
   }
 });
 
