@@ -59,8 +59,8 @@ export function clean(html: string, options: CleanOptions = {}): CleanPage {
 
 /** As `clean`, with a scorer of blocks. `trace` hears how the content was found. */
 export function cleanScored(html: string, options: CleanOptions, scorer: Scorer, trace?: CleanTrace): CleanPage {
-  const { url = '', format = 'text', include = [] } = options;
-  const page = parse(html);
+  const { url = '', format = 'text', include = [], isXml = false } = options;
+  const page = parse(html, isXml);
   const urls = new UrlResolver(url, page.head.base);
   const data = readLinkedData(page.head.linkedData);
   const site = readSite(html, page.head, url);

@@ -68,6 +68,8 @@ export interface CleanOptions {
   readonly format?: PageFormat;
   /** Default: none. */
   readonly include?: readonly PageExtra[];
+  /** @internal Whether the page is XHTML, whose elements may close themselves. Default: no. */
+  readonly isXml?: boolean;
 }
 
 /** A downloaded page with its options. `bytes` is transferred to a thread: it is empty for the caller afterwards. */

@@ -49,11 +49,12 @@ export interface Page {
   readonly tags: TagTable;
 }
 
-export function parse(page: string): Page {
+/** `isXml`: elements may close themselves (XML, section 3.1), as in XHTML. */
+export function parse(page: string, isXml = false): Page {
   // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
   const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
-  const builder = new Builder(html);
-  const tokenizer = new Tokenizer({ decodeEntities: false }, builder);
+  const builder = new Builder(html, isXml);
+  const tokenizer = new Tokenizer({ decodeEntities: false, recognizeSelfClosing: isXml }, builder);
   builder.stop = (): void => {
     builder.tree.isCut = true;
     tokenizer.pause();
@@ -82,6 +83,7 @@ class Builder implements TokenizerCallbacks {
   readonly head: Head = { title: '', language: '', base: '', canonical: '', meta: [], linkedData: [], scripts: [] };
   stop: () => void = () => undefined;
   readonly #html: string;
+  readonly #isXml: boolean;
   readonly tags: TagTable = new TagTable();
   readonly #names = new HintTable();
   readonly #open: OpenElements;
@@ -97,8 +99,9 @@ class Builder implements TokenizerCallbacks {
   /** Receives the next raw text. */
   #take: ((text: string, from: number, to: number) => void) | null = null;
 
-  constructor(html: string) {
+  constructor(html: string, isXml: boolean) {
     this.#html = html;
+    this.#isXml = isXml;
     this.tree = new Tree(html);
     this.#open = new OpenElements(this.tree);
   }
@@ -163,7 +166,8 @@ class Builder implements TokenizerCallbacks {
 
   onattribentity(): void {}
   onselfclosingtag(end: number): void {
-    this.#start(true, end);
+    this.#start(!this.#isXml, end);
+    if (this.#isXml && (traits(this.#tag) & VOID) === 0) this.#end(this.#tag);
   }
 
   onopentagend(end: number): void {
@@ -288,7 +292,11 @@ class Builder implements TokenizerCallbacks {
   }
 
   onclosetag(from: number, to: number): void {
-    const tag = this.tags.idOf(this.#html.slice(from, to));
+    this.#end(this.tags.idOf(this.#html.slice(from, to)), from);
+  }
+
+  /** `at`: where the end tag stands. */
+  #end(tag: number, at = this.#tagFrom): void {
     this.#take = null;
     if (this.#hiding !== 0) {
       if (tag === this.#hiding && --this.#hidingDepth === 0) this.#hiding = 0;
@@ -296,7 +304,7 @@ class Builder implements TokenizerCallbacks {
     }
     if (tag === TAG.br || (tag === TAG.p && !this.#open.has(TAG.p))) {
       this.#attributes.clear();
-      this.#addElement(tag, from, from);
+      this.#addElement(tag, at, at);
       if (tag === TAG.p) this.#open.close(tag);
       return;
     }

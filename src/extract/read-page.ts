@@ -61,8 +61,10 @@ async function read({ bytes, mediaType, charset, explain = false, ...options }: 
   if (!isXml && !TEXT.test(mediaType) && !JSON_TYPES.test(mediaType))
     throw new HeadraceError('HR_FETCH_TYPE', { subject: mediaType });
   const text = decode(bytes, charset);
-  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN).replaceAll(COMMENT, ''))))
-    return { page: explain ? cleanExplained(text, options) : clean(text, options), kind: 'html' };
+  if (HTML.test(mediaType) || (isXml && HTML_ROOT.test(text.slice(0, ROOT_WITHIN).replaceAll(COMMENT, '')))) {
+    const asWritten = { ...options, isXml: mediaType !== 'text/html' };
+    return { page: explain ? cleanExplained(text, asWritten) : clean(text, asWritten), kind: 'html' };
+  }
   if (isXml) return { page: readXml(text, url), kind: 'text' };
   if (!JSON_TYPES.test(mediaType)) return { page: readText(text, url), kind: 'text' };
   const site = readSiteJson(text, url);

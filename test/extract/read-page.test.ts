@@ -37,6 +37,25 @@ t.test('XML is read as HTML by its first element alone', async (t) => {
   t.match(await read(prolog + page, 'text/xml'), { title: 'Mill', content: /^Water turns/ });
 });
 
+t.test('an element of XHTML that closes itself is empty', async (t) => {
+  const text = 'Water turns the wheel of the mill, and the wheel turns the stone that grinds the corn.';
+  const page = (head: string, body: string): string =>
+    `<html xmlns="http://www.w3.org/1999/xhtml"><head>${head}</head><body>${body}</body></html>`;
+  for (const type of ['application/xhtml+xml', 'application/xml']) {
+    const contentOf = async (head: string, body: string): Promise<string> =>
+      (await read(page(head, body), type)).content;
+    for (const head of ['<script src="a.js"/>', '<style/>', '<title/>', '<script type="math/tex"/>'])
+      t.equal(await contentOf(head, `<p>${text}</p>`), text, head);
+    for (const empty of ['<iframe src="/a"/>', '<textarea/>', '<object/>', '<svg/>', '<template/>', '<pre/>', '<a/>'])
+      t.equal(await contentOf('', `<p>${text}</p>${empty}<p>A ${text}</p>`), `${text}\n\nA ${text}`, empty);
+  }
+  const plain = await read(
+    page('<title>Mill</title>', `<p>${text}</p><iframe src="/a"/><p>A ${text}</p>`),
+    'text/html',
+  );
+  t.equal(plain.content, text, 'in HTML it is left open');
+});
+
 t.test('writes a page in another format and as HTML, of the same bytes', async (t) => {
   const both = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
     readPage({
