@@ -60,7 +60,7 @@ export function tableOf(
         row.push({ column, columnSpan, rowSpan, isHeader: tag === TAG.th, children });
         columns = Math.max(columns, column + columnSpan);
       } else if (last !== undefined) {
-        last.children.push(...children);
+        for (const child of children) last.children.push(child);
       } else if (children.length > 0) {
         row.push({ column: MAX_COLUMNS - 1, columnSpan: 1, rowSpan: 1, isHeader: tag === TAG.th, children });
       }

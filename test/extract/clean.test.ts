@@ -146,3 +146,9 @@ t.test('every script is read', async (t) => {
 t.test('an empty page gives empty content', async (t) => {
   t.same(clean(''), { title: '', content: '', wordCount: 0 });
 });
+
+t.test('a cell beyond the widest row may have any number of paragraphs', async (t) => {
+  const cells = '<td>a'.repeat(50);
+  const html = `<table><tr><th>a<td>b<tr>${cells}<td>${'<p>x'.repeat(130_000)}</table>`;
+  t.match(contentOf(page(html)), /x; x; x/);
+});
