@@ -189,8 +189,9 @@ export class CompletionReply implements Sink {
       // A body has no events to count: what would be one in a stream counts.
       if (this.#made++ === this.#reply.fault.oomAfter) return this.#engine.exhaust?.();
       this.#content += text;
-      this.#reports.push(...reports);
-      if (details?.tokens !== undefined) this.#tokens.push(...details.tokens);
+      // A whole answer comes at once, and a call does not take more than some 120,000 arguments.
+      for (const report of reports) this.#reports.push(report);
+      for (const token of details?.tokens ?? []) this.#tokens.push(token);
       return;
     }
     const isFirst = !this.#isOpen;

@@ -250,6 +250,10 @@ t.test('options and details of today go to llama-server and back', async (t) => 
   const whole = await post(gateway, '/completions', { prompt: 'Hi', return_tokens: true });
   t.match(whole.answer, { content: 'é', tokens: [200, 201] }, 'streams leave out tokens within a character');
   t.equal(fake.last('/completion').body['stream'], false);
+  const many = Array.from({ length: 150_000 }, (_, at) => at);
+  fake.answers.set('/completion', json(finalFrame({ content: 'é', tokens: many })));
+  const long = await post(gateway, '/completions', { prompt: 'Hi', return_tokens: true });
+  t.same([long.status, long.answer.tokens?.length], [200, many.length], 'as many as a context has');
 });
 
 t.test('events of responses get the numbers that official clients need', async (t) => {
