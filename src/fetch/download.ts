@@ -101,6 +101,9 @@ const ROBOTS_REDIRECTS = 5;
 /** Statuses of bot challenges. Bodies of other errors are not read. */
 const CHALLENGE_STATUSES: ReadonlySet<number> = new Set([401, 403, 405, 429, 503]);
 
+/** Of pages that are not there: to ask again does not help. */
+const GONE: ReadonlySet<number> = new Set([404, 410]);
+
 const REDIRECT_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 const NO_STORE = /(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])/i;
@@ -356,7 +359,8 @@ class PageDownloader implements Downloader {
     if (status < 200 || status > 203) {
       if (CHALLENGE_STATUSES.has(status))
         refuseChallenge(await this.#bodies.readStart(response, CHALLENGE_BYTES, signal));
-      throw new HeadraceError('HR_FETCH_FAILED', { subject: `status ${status}` });
+      const headers = GONE.has(status) ? ['x-should-retry', 'false'] : [];
+      throw new HeadraceError('HR_FETCH_FAILED', { subject: `status ${status}`, headers });
     }
     const declared = declaredType(headers['content-type']);
     refuseByHeader(declared);

@@ -21,6 +21,8 @@ const PAGES: Pages = {
   '/image': (_, response) => response.writeHead(200, { 'content-type': 'image/png' }).end('PNG'),
   '/big': (_, response) => response.writeHead(200, { 'content-type': 'text/plain' }).end('x'.repeat(200_000)),
   '/hang': () => undefined,
+  '/gone': (_, response) => response.writeHead(410).end(),
+  '/broken': (_, response) => response.writeHead(500).end(),
 };
 
 async function open(
@@ -100,6 +102,15 @@ t.test('each failure has its status, code and sentence', async (t) => {
     t.same([response.status, response.headers['x-headrace-error']], [status, code], url);
     t.same(Object.keys(response.json<object>()), ['detail']);
   }
+});
+
+t.test('a repeat for a page that is not there is not asked for', async (t) => {
+  const { gateway, origin } = await open(t);
+  const repeats = async (path: string): Promise<unknown> =>
+    (await ask(gateway, { url: `${origin}${path}` })).headers['x-should-retry'];
+  t.equal(await repeats('/missing'), 'false');
+  t.equal(await repeats('/gone'), 'false');
+  t.equal(await repeats('/broken'), 'true');
 });
 
 t.test('a kept page says so and costs no request', async (t) => {
