@@ -351,6 +351,8 @@ export function searchRequestOf(allowed: readonly string[], preset: readonly str
         type: 'string',
         required: true,
         minLength: 1,
+        // More than white space: engines would be asked, and paid, for nothing.
+        pattern: '\\S',
         description: 'The search text.',
         example: 'How does a water mill work?',
       },

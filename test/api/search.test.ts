@@ -129,6 +129,7 @@ t.test('all mistakes in a request come at once', async (t) => {
   const gateway = open(t, { engine_a: finds('one') });
   const cases: [unknown, [string, string][]][] = [
     [{}, [['query', 'missing']]],
+    [{ query: ' \n\u3000' }, [['query', 'string_pattern_mismatch']]],
     [
       { query: 1, engines: [], max_results: 0, search_type: 'x' },
       [
