@@ -74,17 +74,19 @@ function pairs(tree: Tree, dropped: Dropped, found: readonly Reference[]): Omit<
       taken.add(own);
       labels.set(note, own);
       notes.set(note, own);
-      for (const link of backLinks(tree, note)) unwanted.add(link);
     }
     references.set(node, own);
   }
-  // A link inside a note is no reference to another note; notes do not stand inside notes.
-  for (const note of notes.keys()) {
-    const end = tree.end[note] as number;
-    for (let inner = note + 1; inner < end; inner++) {
-      references.delete(inner);
-      notes.delete(inner);
+  // A link inside a note is no reference to another note; notes do not stand inside notes, so that each node is looked at once.
+  let end = 0;
+  for (const note of [...notes.keys()].toSorted((one, other) => one - other)) {
+    if (note < end) {
+      notes.delete(note);
+      continue;
     }
+    end = tree.end[note] as number;
+    for (let inner = note + 1; inner < end; inner++) references.delete(inner);
+    for (const link of backLinks(tree, note)) unwanted.add(link);
   }
   const used = new Set(references.values());
   for (const [note, label] of notes) if (!used.has(label)) notes.delete(note);

@@ -22,6 +22,10 @@ const formatsOf = (index: number): readonly (typeof FORMATS)[number][] =>
 /** Repeats to at least `length` characters. */
 const fill = (piece: string, length: number): string => piece.repeat(Math.ceil(length / piece.length));
 
+/** A piece of markup for each number. */
+const numbered = (count: number, piece: (at: number) => string): string =>
+  Array.from({ length: count }, (_, at) => piece(at)).join('');
+
 /** Pages that are expensive for parsers, by length. */
 const SHAPES: Readonly<Record<string, (length: number) => string>> = {
   'nested blocks': (length) => fill('<div>', length),
@@ -87,6 +91,10 @@ const SHAPES: Readonly<Record<string, (length: number) => string>> = {
   'a long address in a srcset': (length) => `<p>x<img srcset="${fill('a', length)} x">`,
   'linked data with a name of open tags': (length) =>
     `<script type="application/ld+json">{"@type":"Product","name":"${fill('<a', length)}"}</script>`,
+  'notes in notes': (length) =>
+    numbered(400, (at) => `<sup><a href=#n${at}>${at}</a></sup>`) +
+    numbered(400, (at) => `<div id=n${at}>`) +
+    fill('<a>', length),
   'spaces in nested blocks': (length) => `${'<div>'.repeat(500)}x${fill(' ', length)}y`,
   'spaces in a cell of code': (length) =>
     `<table><tr><th>x<th>y<tr><td><pre>x${fill(' ', length)}y</pre><p>x<td>y</table>`,
