@@ -127,6 +127,19 @@ t.test('time grows no faster than the page', async (t) => {
   }
 });
 
+t.test('a page that claims to be a forum takes no more time', async (t) => {
+  const head = '<meta name=generator content="Discourse 3"><h1>x</h1>';
+  const shapes: Readonly<Record<string, string>> = {
+    'posts in posts': fill('<div class=crawler-post>', MEBI / 5),
+    'names in nested blocks': `<div class=crawler-post>${'<div>'.repeat(500)}${fill('<b itemprop=name>', MEBI / 5)}`,
+    'paragraphs in nested blocks': `<div class=crawler-post><div class=post>${'<div>'.repeat(500)}${fill('<p>', MEBI / 5)}`,
+  };
+  for (const [name, html] of Object.entries(shapes)) {
+    const took = cpuMs(() => clean(head + html, { url: 'https://a.example/t/x/1' }));
+    t.ok(took < 2000, `${name}: ${took.toFixed(0)} ms`);
+  }
+});
+
 t.test('any bytes give well-formed text', async () => {
   const bytes = fc.uint8Array({ maxLength: 2000 });
   fc.assert(

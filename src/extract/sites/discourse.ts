@@ -41,7 +41,7 @@ function topicOf(value: unknown): SiteContent | null {
 
 function crawlerView(root: Parameters<SiteAdapter['read']>[0]['root']): SiteContent | null {
   const title = root.first('#topic-title h1, h1')?.line ?? '';
-  const posts = root.all('.crawler-post').filter((each) => each.countAround('.crawler-post') === 0);
+  const posts = root.outermost('.crawler-post');
   if (posts.length === 0 || title === '') return null;
   const written = posts.map((each) =>
     post({

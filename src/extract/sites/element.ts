@@ -24,6 +24,8 @@ interface Compound {
   readonly id: string;
   readonly classes: readonly string[];
   readonly attributes: readonly (readonly [string, string | undefined])[];
+  /** By node that was asked for, the nearest element at it or around it that matches; -1 for none. */
+  readonly nearest: Map<number, number>;
 }
 
 export class PageElement {
@@ -78,7 +80,12 @@ export class PageElement {
     return this.#find(selector, Infinity);
   }
 
-  #find(selector: string, limit: number): PageElement[] {
+  /** As `all`, without those that are inside of others. */
+  outermost(selector: string): readonly PageElement[] {
+    return this.#find(selector, Infinity, true);
+  }
+
+  #find(selector: string, limit: number, isOutermost = false): PageElement[] {
     const { tree } = this.#source;
     const alternatives = selector.split(',').map(parseSelector);
     const found: PageElement[] = [];
@@ -88,8 +95,10 @@ export class PageElement {
         tree.tag[node] !== TAG['#text'] &&
         tree.tag[node] !== TAG['#tex'] &&
         alternatives.some((compounds) => this.#matches(node, compounds))
-      )
+      ) {
         found.push(new PageElement(this.#source, node));
+        if (isOutermost) node = (tree.end[node] as number) - 1;
+      }
     }
     return found;
   }
@@ -100,12 +109,24 @@ export class PageElement {
     if (!this.#is(node, compounds[left] as Compound)) return false;
     let outer = node;
     while (--left >= 0) {
-      do {
-        outer = this.#source.tree.parent[outer] as number;
-        if (outer <= this.#node) return false;
-      } while (!this.#is(outer, compounds[left] as Compound));
+      outer = this.#nearest(this.#source.tree.parent[outer] as number, compounds[left] as Compound);
+      if (outer < 0) return false;
     }
     return true;
+  }
+
+  /** The nearest element that matches, at a node or around it and within this element; -1 for none. Each node is examined once. */
+  #nearest(from: number, compound: Compound): number {
+    const { nearest } = compound;
+    const passed: number[] = [];
+    let node = from;
+    while (node > this.#node && !nearest.has(node) && !this.#is(node, compound)) {
+      passed.push(node);
+      node = this.#source.tree.parent[node] as number;
+    }
+    const found = node > this.#node ? (nearest.get(node) ?? node) : -1;
+    for (const each of passed) nearest.set(each, found);
+    return found;
   }
 
   #is(node: number, { tag, id, classes, attributes }: Compound): boolean {
@@ -197,6 +218,7 @@ function parseSelector(selector: string): readonly Compound[] {
         id: pieces.find(([, mark]) => mark === '#')?.[2] ?? '',
         classes: pieces.filter(([, mark]) => mark === '.').map((piece) => piece[2] ?? ''),
         attributes: pieces.flatMap(([, , , name, value]) => (name === undefined ? [] : [[name, value] as const])),
+        nearest: new Map<number, number>(),
       };
     });
 }
