@@ -36,6 +36,9 @@ const WAITING = 16;
 const EVENT_BYTES = 16 * 1024 * 1024;
 const ANSWER_BYTES = 4 * 1024 * 1024;
 
+/** At least what the last event has beside its data. */
+const EVENT_HEAD_BYTES = 64;
+
 /** Close codes (RFC 6455 §7.4.1, and its registry). */
 const GOING_AWAY = 1001;
 
@@ -347,7 +350,10 @@ class RunningResponse implements ResponseSink {
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
     const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
-    const stored = this.#isStored && headerOf(this.exchange?.answerHeaders ?? [], 'x-headrace-stored') === undefined;
+    // The store takes no longer event.
+    const isShort = Buffer.byteLength(data) + EVENT_HEAD_BYTES <= this.#socket.keptBytes;
+    const { answerHeaders = [] } = this.exchange ?? {};
+    const stored = this.#isStored && isShort && headerOf(answerHeaders, 'x-headrace-stored') === undefined;
     this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored, items } : null;
   }
 

@@ -314,6 +314,17 @@ t.test('an item of the last response that is referenced is there once', async (t
   }
 });
 
+t.test('a response that is too long to be stored is continued from memory', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn], { responses: { maxBytes: '4KiB' } }));
+  const client = await Client.open(t, url, { authorization: 'Bearer hr_one' });
+  client.create({ input: 'one', instructions: 'x'.repeat(5000) });
+  const first = await client.end();
+  client.create({ input: 'two', previous_response_id: first.response?.id });
+  t.match(await client.end(), { type: 'response.completed' });
+  t.same(inputOf(crn), ['one', 'answer 1', 'two']);
+});
+
 t.test('a message does not overtake those that wait', async (t) => {
   const { url } = await startSystem(t, { settings: { threads: 0 } });
   const client = await Client.open(t, url);
