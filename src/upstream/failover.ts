@@ -205,10 +205,13 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (isAtOnce(attempt) && !this.#translate(attempt)) return;
     if (this.#translated !== null) this.#translated = Buffer.from(this.#translated);
     this.#approving = true;
-    approval.approve().then(
-      (receipts) => this.#approved(receipts),
-      (thrown: unknown) => this.#refused(thrown),
-    );
+    approval
+      .approve()
+      .then(
+        (receipts) => this.#approved(receipts),
+        (thrown: unknown) => this.#refused(thrown),
+      )
+      .catch((cause: unknown) => this.onDefect(cause));
   }
 
   onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void {

@@ -4,6 +4,7 @@
 import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
 import type { Approval } from '../../src/upstream/index.ts';
+import { TestDownstream } from '../support/downstream.ts';
 import { fakeTranslation } from '../support/fake-translation.ts';
 import { Bench, type Test } from '../support/upstream-bench.ts';
 import { answer, chunk, chunkedHead, delta, type RawCrn, rawCrn, type RawRequest } from '../support/upstream-crn.ts';
@@ -326,4 +327,19 @@ t.test('nothing is paid for a whole answer that turns out to be none when it is 
   await Promise.race([run.downstream.done(), approval.question]);
   t.same([approval.asked, approval.earned], [0, false]);
   t.equal(run.error?.code, 'HR_ROUTE_ALL_FAILED');
+});
+
+t.test('an error that should not have been costs its request alone, also behind an approval', async (t) => {
+  const { crns, bench, approval } = await open(t, stream);
+  const client = new TestDownstream();
+  client.start = () => {
+    throw new Error('defect');
+  };
+  bench.ask({ approval, client });
+  await approval.question;
+  approval.give(RECEIPTS);
+  await client.done();
+  t.same([client.ending, client.errorCode], ['destroyed', 'HR_INTERNAL']);
+  t.equal(bench.inFlight, 0);
+  t.equal(crns[0]?.requests.length, 1);
 });
