@@ -8,7 +8,7 @@ import { exactUsdText } from '../billing/index.ts';
 import { dialectOf, DIALECTS, type NamedBody, type ServerError } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import { type Exchange, headerOf, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
+import { type Exchange, headerOf, isEventStream, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
@@ -446,7 +446,7 @@ class Round implements ResponseSink {
 
   get #streams(): boolean {
     const { answerHeaders = [], status = 0 } = this.exchange ?? {};
-    return status < 300 && /^text\/event-stream\b/i.test(headerOf(answerHeaders, 'content-type') ?? '');
+    return status < 300 && isEventStream(answerHeaders);
   }
 }
 

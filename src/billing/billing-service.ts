@@ -21,6 +21,7 @@ import { openLedger } from './ledger/open-ledger.ts';
 import { printUsd } from './money.ts';
 import { picoPerCall, usdText } from './prices.ts';
 import { ask, type Clock, type Ref, type System, type TimerHandle } from '../actor/index.ts';
+import { atMost } from '../net/abortable.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
 import { TimerSet } from '../net/timer-set.ts';
@@ -265,10 +266,7 @@ export class BillingService {
     const closed = Promise.resolve(this.#ledger?.close()).catch((error: unknown) =>
       log.error({ problem: messageOf(error) }, 'the ledger could not be closed'),
     );
-    const timeout = Promise.withResolvers<void>();
-    const timer = clock.setTimeout(() => timeout.resolve(), CLOSE_MS);
-    await Promise.race([closed, timeout.promise]);
-    clock.clearTimeout(timer);
+    await atMost(clock, CLOSE_MS, closed);
   }
 
   #logLost(charges: readonly ReportedCharge[]): void {

@@ -1,6 +1,7 @@
 // Request log and traces of one data plane. Both are off by default: a request then asks `active` and nothing else.
 
 import type { Clock } from '../actor/index.ts';
+import { atMost } from '../net/abortable.ts';
 import type { Settings } from '../config/settings.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
@@ -74,12 +75,7 @@ export class Observer {
   /** Writes buffered log lines and sends waiting spans; resolves after two seconds at the latest. */
   async flush(): Promise<void> {
     this.#log?.flush();
-    if (this.#exporter === null) return;
-    const { clock } = this.#options;
-    const late = Promise.withResolvers<void>();
-    const timer = clock.setTimeout(late.resolve, FLUSH_MS);
-    await Promise.race([this.#exporter.flush(), late.promise]);
-    clock.clearTimeout(timer);
+    if (this.#exporter !== null) await atMost(this.#options.clock, FLUSH_MS, this.#exporter.flush());
   }
 
   close(): void {

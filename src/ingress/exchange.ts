@@ -528,6 +528,11 @@ export function headerOf(headers: readonly string[], name: string): string | und
   return undefined;
 }
 
+/** Whether the answer with these headers is a stream of events. */
+export function isEventStream(headers: readonly string[]): boolean {
+  return /^text\/event-stream\b/i.test(headerOf(headers, 'content-type') ?? '');
+}
+
 /** Gets every exchange once its head is complete, before its body is read. Must not throw. */
 export type ExchangeHandler = (exchange: Exchange) => void;
 

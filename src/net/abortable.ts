@@ -1,4 +1,6 @@
-// Work that ends with a signal.
+// Work that ends with a signal, and work that is waited for so long.
+
+import type { Clock } from '../actor/index.ts';
 
 /** Settles as `promise` does, or rejects with the reason of `signal` when that fires first: for work that ignores its signal. */
 export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {
@@ -11,6 +13,17 @@ export function abortable<T>(signal: AbortSignal, promise: Promise<T>): Promise<
       .then(resolve, reject)
       .finally(() => signal.removeEventListener('abort', abort));
   });
+}
+
+/** Settles as `work` does, or resolves after `ms` milliseconds, when the work goes on. */
+export async function atMost(clock: Clock, ms: number, work: Promise<unknown>): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const timer = clock.setTimeout(late.resolve, ms);
+  try {
+    await Promise.race([work, late.promise]);
+  } finally {
+    clock.clearTimeout(timer);
+  }
 }
 
 /** A signal, and the end of it. */

@@ -16,7 +16,7 @@ import {
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
-import { type Exchange, headerOf } from '../ingress/exchange.ts';
+import { type Exchange, isEventStream } from '../ingress/exchange.ts';
 import { EventSplitter, splitEvents } from '../net/sse.ts';
 import { numberedEvent } from './numbered-event.ts';
 import { itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
@@ -199,8 +199,7 @@ export class BackgroundResponse implements ResponseSink {
   }
 
   get #streams(): boolean {
-    const type = headerOf(this.#exchange?.answerHeaders ?? [], 'content-type') ?? '';
-    return this.#exchange?.status === OK && /^text\/event-stream\b/i.test(type);
+    return this.#exchange?.status === OK && isEventStream(this.#exchange.answerHeaders);
   }
 
   get #isRunning(): boolean {

@@ -12,7 +12,7 @@ import {
   responsePartsOf,
   withMembers,
 } from '../dialect/index.ts';
-import { type Exchange, headerOf } from '../ingress/exchange.ts';
+import { type Exchange, isEventStream } from '../ingress/exchange.ts';
 import { DownstreamTap } from '../upstream/index.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
@@ -176,8 +176,4 @@ export class ResponseRecorder extends DownstreamTap {
 
 function asBuffer(chunk: Uint8Array): Buffer {
   return Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-}
-
-function isEventStream(headers: readonly string[]): boolean {
-  return /^text\/event-stream\b/i.test(headerOf(headers, 'content-type') ?? '');
 }

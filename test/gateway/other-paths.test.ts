@@ -191,6 +191,19 @@ t.test('a WebSocket to /v1/realtime is refused with the reason', async (t) => {
   request.destroy();
 });
 
+/** A gateway before a priced model. Resolves with its URL. */
+async function pricing(t: Test, server: string): Promise<string> {
+  const gateway = createGateway({
+    ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:', log: { level: 'silent' } },
+    models: { whisper: { servers: [server], pricing: { prompt: '1', completion: '10' } } },
+    keys: { static: [{ key: KEY, account: 'tests' }] },
+  });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  return url;
+}
+
 t.test('a form of a priced model costs the tokens that its server counts, or its text', async (t) => {
   const answers = [
     '{"text":"twelve char","usage":{"type":"tokens","input_tokens":40,"output_tokens":7}}',
@@ -201,14 +214,7 @@ t.test('a form of a priced model costs the tokens that its server counts, or its
     res.setHeader('content-type', 'application/json');
     req.on('end', () => res.end(req.method === 'GET' ? '{}' : answers.shift()));
   });
-  const gateway = createGateway({
-    ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:', log: { level: 'silent' } },
-    models: { whisper: { servers: [url], pricing: { prompt: '1', completion: '10' } } },
-    keys: { static: [{ key: KEY, account: 'tests' }] },
-  });
-  t.teardown(() => gateway.close());
-  const base = (await gateway.listen()).url;
-  await gateway.ready();
+  const base = await pricing(t, url);
   const costs: (string | null)[] = [];
   for (let at = 0; at < 2; at++) {
     const response = await fetch(`${base}/v1/audio/transcriptions`, {
@@ -229,14 +235,7 @@ t.test('tokens of a text are no output', async (t) => {
     const tokens = JSON.stringify({ tokens: Array.from({ length: 999 }, (_, at) => at) });
     req.on('end', () => res.end(req.method === 'GET' ? '{}' : tokens));
   });
-  const gateway = createGateway({
-    ...{ listen: '127.0.0.1:0', admin: null, threads: 0, store: 'sqlite::memory:', log: { level: 'silent' } },
-    models: { whisper: { servers: [url], pricing: { prompt: '1', completion: '10' } } },
-    keys: { static: [{ key: KEY, account: 'tests' }] },
-  });
-  t.teardown(() => gateway.close());
-  const base = (await gateway.listen()).url;
-  await gateway.ready();
+  const base = await pricing(t, url);
   for (const path of ['/tokenize', '/detokenize', '/apply-template']) {
     const body = Buffer.from('{"model":"whisper","content":"twelve chars"}');
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` };

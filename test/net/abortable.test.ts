@@ -1,6 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { test } from 'tap';
-import { abortable, joinedSignal } from '../../src/net/abortable.ts';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { abortable, atMost, joinedSignal } from '../../src/net/abortable.ts';
 
 const listeners = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length;
 
@@ -31,4 +32,17 @@ test('a joined signal is aborted with the first of others, and only until it is 
   t.notOk(second.signal.aborted);
   t.match(joinedSignal(new AbortController().signal, long.signal).signal.reason, { message: 'long' });
   t.end();
+});
+
+test('work is waited for as long as is said, and its failure is heard before', async (t) => {
+  const clock = createManualClock();
+  await atMost(clock, 100, Promise.resolve('done'));
+  await t.rejects(atMost(clock, 100, Promise.reject(new Error('failed'))), { message: 'failed' });
+  const work = Promise.withResolvers<void>();
+  const waited = atMost(clock, 100, work.promise);
+  clock.advance(100);
+  await waited;
+  work.reject(new Error('late'));
+  await new Promise((resolve) => setImmediate(resolve));
+  t.pass('a late failure is nobody’s');
 });

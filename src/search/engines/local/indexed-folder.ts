@@ -3,6 +3,7 @@
 
 import { type Clock, systemClock } from '../../../actor/index.ts';
 import { counted } from '../../../config/units.ts';
+import { atMost } from '../../../net/abortable.ts';
 import { EngineError, type EngineHit, type EngineQuery } from '../../engine.ts';
 import type { IndexedFolderSettings } from '../local.ts';
 import { Collection } from './collection.ts';
@@ -54,14 +55,7 @@ export class IndexedFolder {
   async #upToDate(): Promise<void> {
     if (this.#checkedMs === undefined) await this.#refresh();
     else if (this.#refreshing === undefined && this.#clock.now() - this.#checkedMs >= this.#rescanMs)
-      await this.#atMost(PATIENCE_MS, this.#refresh());
-  }
-
-  async #atMost(ms: number, work: Promise<void>): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = this.#clock.setTimeout(resolve, ms);
-    await Promise.race([promise, work]);
-    this.#clock.clearTimeout(timer);
+      await atMost(this.#clock, PATIENCE_MS, this.#refresh());
   }
 
   /** Queries that come before the folder has been read wait for the same check. */
