@@ -85,24 +85,31 @@ export function traits(tag: number): number {
   return TRAITS[tag] as number;
 }
 
+/** Numbers of known names. */
+const IDS: ReadonlyMap<string, number> = new Map(NAMES.map((name, id) => [name, id]));
+
 /** Numbers of the elements of one page. */
 export class TagTable {
-  readonly #ids = new Map<string, number>(NAMES.map((name, id) => [name, id]));
-  #next: number = FIRST_UNKNOWN;
+  /** Of names that are not known, and of known ones with capital letters. */
+  readonly #ids = new Map<string, number>();
+  /** Unknown names in lower case, by number from the first unknown one on. */
+  readonly #names: string[] = [];
 
   /** The number of a name in any case. Beyond a limit, all new names share one. */
   idOf(name: string): number {
-    const known = this.#ids.get(name);
+    const known = IDS.get(name) ?? this.#ids.get(name);
     if (known !== undefined) return known;
     const lower = name.toLowerCase();
-    const id = this.#ids.get(lower) ?? Math.min(this.#next++, LAST_ID);
-    if (id < LAST_ID) this.#ids.set(name, id).set(lower, id);
+    const id = IDS.get(lower) ?? this.#ids.get(lower) ?? Math.min(FIRST_UNKNOWN + this.#names.length, LAST_ID);
+    if (id === LAST_ID) return id;
+    if (id === FIRST_UNKNOWN + this.#names.length) this.#names.push(lower);
+    this.#ids.set(name, id).set(lower, id);
     return id;
   }
 
-  /** Names in lower case by number, of the elements seen so far. */
-  names(): ReadonlyMap<number, string> {
-    return new Map([...this.#ids].map(([name, id]) => [id, name.toLowerCase()]));
+  /** The name of an element in lower case; undefined where names share a number. */
+  nameOf(id: number): string | undefined {
+    return NAMES[id] ?? this.#names[id - FIRST_UNKNOWN];
   }
 }
 

@@ -23,7 +23,9 @@ export const DISPLAYED = 8;
 /** 1 for each node that is not written. Nodes inside a dropped node are not marked themselves. */
 export type Dropped = Uint8Array;
 
+/** Nodes for which there is room at first: fewer for a text that is shorter than this. */
 const FIRST_CAPACITY = 2048;
+const LEAST_CAPACITY = 16;
 
 /** Attributes of longer start tags are kept: elements inside may ask for them any number of times. */
 const LONG_TAG = 1000;
@@ -34,25 +36,34 @@ export class Tree {
   count: number = 0;
   /** The page has more nodes than are read. */
   isCut: boolean = false;
-  tag: Uint16Array = new Uint16Array(FIRST_CAPACITY);
-  parent: Int32Array = new Int32Array(FIRST_CAPACITY);
+  tag: Uint16Array;
+  parent: Int32Array;
   /** One past the last node of the subtree. */
-  end: Int32Array = new Int32Array(FIRST_CAPACITY);
+  end: Int32Array;
   /** `SPACE_BEFORE`, `REFERENCES`, `PREFORMATTED`, `DISPLAYED`. */
-  flags: Uint8Array = new Uint8Array(FIRST_CAPACITY);
+  flags: Uint8Array;
   /** The constants of hints.ts, from class, id, role and microdata. */
-  hints: Int32Array = new Int32Array(FIRST_CAPACITY);
+  hints: Int32Array;
   /** Number of the value of `class` on this page; 0 for none. */
-  shape: Int32Array = new Int32Array(FIRST_CAPACITY);
+  shape: Int32Array;
   /** Start and end in the source of a text or formula, and of the start tag of an element. */
-  from: Int32Array = new Int32Array(FIRST_CAPACITY);
-  to: Int32Array = new Int32Array(FIRST_CAPACITY);
+  from: Int32Array;
+  to: Int32Array;
 
   /** Attributes of elements with a long start tag. */
   readonly #attributes = new Map<number, Attributes>();
 
   constructor(html: string) {
     this.html = html;
+    const capacity = Math.min(Math.max(html.length >> 2, LEAST_CAPACITY), FIRST_CAPACITY);
+    this.tag = new Uint16Array(capacity);
+    this.parent = new Int32Array(capacity);
+    this.end = new Int32Array(capacity);
+    this.flags = new Uint8Array(capacity);
+    this.hints = new Int32Array(capacity);
+    this.shape = new Int32Array(capacity);
+    this.from = new Int32Array(capacity);
+    this.to = new Int32Array(capacity);
   }
 
   /** Adds a node and returns its number. The caller sets its `end`. */

@@ -4,6 +4,7 @@ import t from 'tap';
 import { decode } from '../../src/extract/charset.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { clean } from '../../src/extract/index.ts';
+import { readSiteJson } from '../../src/extract/sites/sites.ts';
 import { createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
 import { LONG } from '../support/long.ts';
 
@@ -138,6 +139,47 @@ t.test('a page that claims to be a forum takes no more time', async (t) => {
     const took = cpuMs(() => clean(head + html, { url: 'https://a.example/t/x/1' }));
     t.ok(took < 2000, `${name}: ${took.toFixed(0)} ms`);
   }
+});
+
+t.test('a page of a known site takes no more time', async (t) => {
+  const question = '<h1>x</h1><div id=question><div class=js-post-body>x</div></div><div id=answers>';
+  const post = '<div id=siteTable><div class=link><a class=title>x</a></div></div><div class=commentarea>';
+  const story = '<span class=titleline><a>x</a></span>';
+  const length = MEBI / 4;
+  const shapes: Readonly<Record<string, readonly [address: string, html: string]>> = {
+    'issues in issues': [
+      'https://github.com/a/b/issues/1',
+      `<h1 class=js-issue-title>x</h1>${fill('<div class="react-issue-comment js-comment-body">', length)}`,
+    ],
+    'rows in rows': [
+      'https://news.ycombinator.com/item?id=1',
+      story + '<div class=comtr>'.repeat(400) + fill('<p>x', length),
+    ],
+    'texts in texts': ['https://news.ycombinator.com/item?id=1', story + fill('<div class="comtr commtext">x', length)],
+    'comments around one text': [
+      'https://old.reddit.com/r/a/comments/1',
+      `${post}${'<div class=comment>'.repeat(400)}<div class=entry><div class=usertext-body>${fill('<p>x', length)}`,
+    ],
+    'comments in comments': [
+      'https://www.reddit.com/r/a/comments/1',
+      `<shreddit-post post-title=x></shreddit-post>${fill('<shreddit-comment slot=comment>', length)}`,
+    ],
+    'answers in answers': [
+      'https://stackoverflow.com/questions/1',
+      question + fill('<div class="answer js-post-body comment">', length),
+    ],
+  };
+  for (const [name, [url, html]] of Object.entries(shapes)) {
+    const took = cpuMs(() => clean(html, { url }));
+    t.ok(took < 2000, `${name}: ${took.toFixed(0)} ms`);
+  }
+});
+
+t.test('a topic of many posts takes no longer than a page', async (t) => {
+  const posts = Array.from({ length: 16_000 }, (_, at) => ({ username: `u${at}`, cooked: `<p>post ${at}</p>` }));
+  const topic = JSON.stringify({ title: 'x', post_stream: { posts } });
+  const took = cpuMs(() => readSiteJson(topic, 'https://a.example/t/x/1.json'));
+  t.ok(took < 1300, `${took.toFixed(0)} ms`);
 });
 
 t.test('any bytes give well-formed text', async () => {

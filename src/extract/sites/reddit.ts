@@ -1,6 +1,7 @@
 // Site adapter `reddit`: posts with their comments, from the old and the new markup and from `.json`.
 
 import { decodeHTML } from 'entities';
+import type { PageElement } from './element.ts';
 import { at, listAt, textAt } from './json.ts';
 import type { SiteAdapter, SiteContent, SitePage } from './site.ts';
 import { byline, type Comment, comments, heading, link, paragraphs } from './thread.ts';
@@ -72,7 +73,7 @@ function newMarkup({ root }: SitePage): SiteContent | null {
       date: comment.attribute('created'),
       score: pointsOf(comment.attribute('score')),
       depth: Number(comment.attribute('depth')) || 0,
-      body: comment.first('[slot=comment]')?.html() ?? '',
+      body: ownPart(comment, 'shreddit-comment', '[slot=comment]')?.html() ?? '',
     })),
   });
 }
@@ -82,7 +83,7 @@ function oldMarkup({ root }: SitePage): SiteContent | null {
   const title = post?.first('a.title');
   if (post === null || title === null || title === undefined) return null;
   const found = root.all('.commentarea .comment').flatMap((comment) => {
-    const entry = comment.first('.entry');
+    const entry = ownPart(comment, '.comment', '.entry');
     const body = entry?.first('.usertext-body')?.html() ?? '';
     if (entry === null || body === '') return [];
     return [
@@ -104,6 +105,12 @@ function oldMarkup({ root }: SitePage): SiteContent | null {
     body: post.first('.usertext-body')?.html() ?? '',
     found,
   });
+}
+
+/** The part of a comment, which is not that of an answer inside. */
+function ownPart(comment: PageElement, selector: string, part: string): PageElement | null {
+  const found = comment.first(part);
+  return found?.countAround(selector) === comment.countAround(selector) + 1 ? found : null;
 }
 
 /** Adds the comments of a listing and their replies in order. */

@@ -17,7 +17,7 @@ export const stackExchange: SiteAdapter = {
     const question = root.first('#question');
     if (question === null || question.first('.js-post-body, .post-text') === null) return null;
     const answers = root
-      .all('#answers .answer')
+      .outermost('#answers .answer')
       .toSorted((left, right) => scoreOf(right) - scoreOf(left))
       .map(written);
     const tags = [...new Set(question.all('.post-tag').map((tag) => tag.line))];
@@ -46,7 +46,7 @@ function written(element: PageElement): string {
     isAnswer: true,
     body: element.first('.js-post-body, .post-text')?.html() ?? '',
   });
-  const remarks = element.all('.comment').map((comment) => ({
+  const remarks = element.outermost('.comment').map((comment) => ({
     author: comment.first('.comment-user')?.line ?? '',
     date: comment.first('.relativetime-clean')?.attribute('title') ?? '',
     score: comment.first('.comment-score span')?.line ?? '',

@@ -451,3 +451,18 @@ t.test('posts of a forum within posts are written once', (t) => {
   t.equal(content.split('A post.').length - 1, 20);
   t.end();
 });
+
+t.test('a comment without a text of its own has not that of its answer', async (t) => {
+  const newer =
+    '<shreddit-post post-title=Mills></shreddit-post><shreddit-comment author=gone depth=0>' +
+    '<shreddit-comment author=miller depth=1><div slot=comment><p>Grind on.</p></div></shreddit-comment></shreddit-comment>';
+  const older =
+    '<div id=siteTable><div class=link><a class=title>Mills</a></div></div><div class=commentarea><div class=comment>' +
+    '<div class=comment><div class=entry><a class=author>miller</a><div class=usertext-body><p>Grind on.</p></div></div></div></div></div>';
+  for (const html of [newer, older]) {
+    const url = 'https://www.reddit.com/r/mills/comments/a/b/';
+    const { content } = clean(html, { url, format: 'markdown' });
+    t.equal(content.split('Grind on.').length, 2, content);
+    t.match(content, /miller[^]*Grind on\./);
+  }
+});
