@@ -9,7 +9,7 @@ import { type Fields, queryFields } from './admin-requests.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { nextCursor } from './lists.ts';
 import { callOf, OPERATIONS } from './operations.ts';
-import { recordedService } from './recorded-service.ts';
+import { actRecord, recordedService } from './recorded-service.ts';
 import { printCsv, printJsonLines } from './table-format.ts';
 import type { Ledger, LedgerRefusal } from '../billing/index.ts';
 import { LedgerError } from '../billing/main-thread.ts';
@@ -119,7 +119,11 @@ export class AccountRoutes {
     const store = ledger();
     if (store === null) throw new LedgerError('closed', 'the store is not open');
     const actor = { ...identity, via: peerOf(req) };
-    const adminService = recordedService(createAdminService(store, this.#options), store.adminActs, actor);
+    const adminService = recordedService(
+      createAdminService(store, this.#options),
+      actRecord(store.adminActs, log),
+      actor,
+    );
     const { act, list, name, path } = found;
     const call = callOf(adminService, name);
     const value = await (path.includes('ID') ? call(id, fields) : call(fields));

@@ -265,11 +265,7 @@ async function chargesOf(ledger: Ledger, record: RequestRecord, amount: Pico): P
 
 async function changeAccount(ledger: Ledger, id: string, fields: Fields): Promise<AccountView> {
   const { creditLimit, lowBalance, organisation } = readAccountChange(fields);
-  let account = await requireAccount(ledger, id);
-  if (organisation !== undefined) account = await ledger.setOrganisation(id, organisation);
-  if (creditLimit !== undefined) account = await ledger.setCreditLimit(id, creditLimit);
-  if (lowBalance !== undefined) account = await ledger.setLowBalance(id, lowBalance);
-  return accountView(account);
+  return accountView(await ledger.configureAccount(id, { creditLimit, lowBalance, organisation }));
 }
 
 async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fields: Fields): Promise<RotationView> {
@@ -277,11 +273,11 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
   const { graceMs, expiresMs: wantedMs } = readRotationRequest(fields, nowMs);
   const old = await requireKey(ledger, id);
   if (old.disabledMs !== null) throw refuse('id', 'the key is disabled: make a new one');
-  const expiresMs = wantedMs ?? old.expiresMs;
-  if (expiresMs !== null && expiresMs <= nowMs) throw refuse('expires', 'is required: the key has expired');
+  const hasExpired = old.expiresMs !== null && old.expiresMs <= nowMs;
+  if (wantedMs === undefined && hasExpired) throw refuse('expires', 'is required: the key has expired');
   const { key, stored } = makeKey(deps);
-  const created = await ledger.rotateKey(id, { ...stored, expiresMs }, graceMs);
-  const { expires_at: replacedUntil } = keyView(await requireKey(ledger, id), nowMs);
+  const { created, replaced } = await ledger.rotateKey(id, { ...stored, expiresMs: wantedMs }, graceMs);
+  const { expires_at: replacedUntil } = keyView(replaced, nowMs);
   return { ...keyView(created, nowMs), key, replaces: id, replaced_until: replacedUntil };
 }
 

@@ -16,7 +16,7 @@ import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin
 import { DashboardFiles } from './dashboard-files.ts';
 import type { History } from './history.ts';
 import { buildOverview, type Overview, type OverviewParts } from './overview.ts';
-import { recordAct } from './recorded-service.ts';
+import { actRecord, recordAct } from './recorded-service.ts';
 
 /** How long a document is reused. */
 const FRESH_MS = 900;
@@ -194,7 +194,7 @@ export class OverviewRoutes {
       log.info({ actor: identity.name, subject }, action);
       const actor = { ...identity, via: peerOf(req) };
       const act = { actor, action, subject, request, before: null };
-      return acts === null ? await carryOut() : await recordAct(acts, act, carryOut);
+      return acts === null ? await carryOut() : await recordAct(actRecord(acts, log), act, carryOut);
     };
     try {
       if (path === '/reload') await this.#reload(res, record);

@@ -1,25 +1,42 @@
 // An `AdminService` that records every act in the log of acts: before it is carried out with the state of its subject, and
-// afterwards with how it ended. An act that cannot be recorded is not carried out.
+// afterwards with how it ended. An act that cannot be recorded is not carried out. One whose end cannot be recorded has been: its answer,
+// which may be a new key, is not lost, and the log has no outcome of it.
 
 import type { AdminActor, Ledger } from '../billing/index.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
+import type { Log } from '../telemetry/log.ts';
 import type { Fields } from './admin-requests.ts';
 import type { AdminService } from './admin-service.ts';
 import { type Act, type Call, callOf, serviceOf } from './operations.ts';
 
 type Acts = Pick<Ledger['adminActs'], 'begin' | 'end'>;
 
+/** Where acts are recorded. */
+export interface ActRecord {
+  readonly acts: Acts;
+  /** The end of an act could not be recorded. */
+  readonly onLost: (error: unknown) => void;
+}
+
+/** The record of a listener that has a log. */
+export function actRecord(acts: Acts, log: Pick<Log, 'error'>): ActRecord {
+  return {
+    acts,
+    onLost: (error) => log.error({ err: error }, 'an act was carried out, and its end could not be recorded'),
+  };
+}
+
 /** Records the acts of an actor. What the result holds in `key` is a secret and stays out of the log. */
-export function recordedService(service: AdminService, acts: Acts, actor: AdminActor): AdminService {
+export function recordedService(service: AdminService, record: ActRecord, actor: AdminActor): AdminService {
   return serviceOf((name, { act }) => {
     const call = callOf(service, name);
-    return act === null ? call : (...args) => carryOut(service, acts, actor, act, call, args);
+    return act === null ? call : (...args) => carryOut(service, record, actor, act, call, args);
   });
 }
 
 async function carryOut(
   service: AdminService,
-  acts: Acts,
+  record: ActRecord,
   actor: AdminActor,
   { action, before, subjectField }: Act,
   call: Call,
@@ -31,25 +48,27 @@ async function carryOut(
   const subject = typeof named === 'string' && !named.includes('\0') ? named : '';
   // Null where the subject does not exist; the act is refused for it then.
   const state = subject === '' || before === undefined ? null : await service[before](subject).catch(() => null);
-  return await recordAct(acts, { actor, action, subject, request: fields, before: state }, () => call(...args));
+  return await recordAct(record, { actor, action, subject, request: fields, before: state }, () => call(...args));
 }
 
 /** Carries an act out between the record of its beginning and that of its end. */
 export async function recordAct<Result extends object>(
-  acts: Acts,
+  { acts, onLost }: ActRecord,
   act: Parameters<Acts['begin']>[0],
   carryOut: () => Promise<Result>,
 ): Promise<Result> {
   const id = await acts.begin({ ...act, request: bounded(act.request) });
+  const end = (outcome: 'done' | 'refused', after: object): Promise<void> =>
+    acts.end(id, outcome, after).catch((error: unknown) => onLost(error));
   let result: Result;
   try {
     result = await carryOut();
   } catch (error) {
-    await acts.end(id, 'refused', { reason: reasonOf(error) });
+    await end('refused', { reason: reasonOf(error) });
     throw error;
   }
   const { key: _secret, ...after } = result as Readonly<Record<string, unknown>>;
-  await acts.end(id, 'done', after);
+  await end('done', after);
   return result;
 }
 

@@ -104,7 +104,7 @@ export async function runAction(
 ): Promise<void> {
   const options = command.optsWithGlobals<AccountOptions>();
   await explainingRefusals(io, async () => {
-    const opened = await openAdminService(options, io.env);
+    const opened = await openAdminService(options, io);
     try {
       const answered = await action(opened.adminService);
       if (answered.silent !== true) io.stdout.write(printed(answered, options.format, opened.store));
@@ -237,7 +237,7 @@ interface OpenAdminService {
   close(): Promise<void>;
 }
 
-async function openAdminService(options: AccountOptions, env: Environment): Promise<OpenAdminService> {
+async function openAdminService(options: AccountOptions, { env, stderr }: CliIo): Promise<OpenAdminService> {
   const { admin, config, store, token = env[TOKEN_VARIABLE] } = options;
   if (admin === undefined) {
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
@@ -246,8 +246,10 @@ async function openAdminService(options: AccountOptions, env: Environment): Prom
     const service = createAdminService(ledger, { dateMs: systemEpochMs, randomBytes });
     // Who has the store needs no token. The name is that of the account of the operating system.
     const actor = { name: userInfo().username, role: 'owner', via: 'cli' };
+    const onLost = (error: unknown): void =>
+      void stderr.write(`headrace: it was carried out, and the log of acts has no outcome of it: ${reasonOf(error)}\n`);
     return {
-      adminService: recordedService(service, ledger.adminActs, actor),
+      adminService: recordedService(service, { acts: ledger.adminActs, onLost }, actor),
       store: storeName(storeAt),
       close: () => ledger.close(),
     };

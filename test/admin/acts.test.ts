@@ -107,6 +107,19 @@ const PATHS: readonly (readonly [AdminRole, string, string, object?])[] = [
   ['owner', 'POST', '/accounts/a/refunds', {}],
 ];
 
+t.test('a key whose making cannot be recorded as done is answered all the same', async (t) => {
+  const lost = (ledger: Ledger): Ledger => {
+    const end = (): Promise<void> => Promise.reject(new Error('the store is away'));
+    return { ...ledger, adminActs: { ...ledger.adminActs, end } };
+  };
+  const { ask, lines } = await open(t, 'sqlite', lost);
+  const { status, value } = await ask('POST', '/keys', { account: 'acme' });
+  t.equal(status, 201);
+  t.match(value.key, /^hr_/);
+  t.equal((await ask('POST', '/keys', { account: '' })).status, 422, 'a refusal keeps its reason');
+  t.equal(lines.filter((line) => line.includes('could not be recorded')).length, 2);
+});
+
 t.test('a role includes those below it', async (t) => {
   for (const [has, role] of ROLES.entries()) {
     for (const [needs, needed] of ROLES.entries()) t.equal(isAllowed(role, needed), has >= needs);

@@ -83,6 +83,33 @@ for (const name of STORES) {
     },
   );
 
+  t.test(
+    `${name}: another successor of a key expires when the first one does, not with the grace period`,
+    async (t) => {
+      const { adminService, pass } = await open(t, name);
+      const { id } = await adminService.createKey({ account: 'acme' });
+      await adminService.rotateKey(id, { grace: '2h' });
+      pass(HOUR_MS);
+      t.match(await adminService.rotateKey(id, { grace: '2h' }), { expires_at: null });
+      pass(1000);
+      const end = new Date(START_MS + 9 * HOUR_MS + 1000).toISOString();
+      t.match(await adminService.rotateKey(id, { expires: '8h' }), { expires_at: end });
+      pass(1000);
+      t.match(await adminService.rotateKey(id, {}), { expires_at: end }, 'the newest one');
+    },
+  );
+
+  t.test(`${name}: a change of an account that is refused changes nothing`, async (t) => {
+    const { adminService } = await open(t, name);
+    await adminService.createAccount({ id: 'acme' });
+    await adminService.createAccount({ id: 'org' });
+    const change = { credit_limit: '5', organisation: 'acme', low_balance: '1' };
+    await t.rejects(adminService.changeAccount('acme', change), refusal('account-nested'));
+    t.match(await adminService.account('acme'), { credit_limit_usd: '0', organisation: null, low_balance_usd: null });
+    await adminService.changeAccount('acme', { ...change, organisation: 'org' });
+    t.match(await adminService.account('acme'), { credit_limit_usd: '5', organisation: 'org', low_balance_usd: '1' });
+  });
+
   t.test(`${name}: a disabled key stays so and has no successor`, async (t) => {
     const { adminService } = await open(t, name);
     const { id } = await adminService.createKey({ account: 'acme' });

@@ -164,7 +164,7 @@ t.test('an account that leaves its organisation spends its own credit from then 
   const { ledger } = store;
   await ledger.createAccount({ id: 'm' });
   await ledger.grant({ id: 'own', account: 'm', amount: 5000n });
-  await ledger.setOrganisation('m', 'a');
+  await ledger.configureAccount('m', { organisation: 'a' });
   const { shutDown, threads } = await openGateway(store);
   const [leases] = threads as [LeaseCache];
   const payer = { ...PAYER, account: 'm' };
@@ -176,7 +176,7 @@ t.test('an account that leaves its organisation spends its own credit from then 
   await spendOne();
   const underWay = await hold(leases, 300, 300, payer);
   t.match(underWay, { kind: 'reserved' });
-  await ledger.setOrganisation('m', null);
+  await ledger.configureAccount('m', { organisation: null });
   await store.advance(1000);
   for (let times = 0; times < 30; times++) await spendOne();
   leases.settle(payer, 300, spend(300));
@@ -197,7 +197,7 @@ t.test('an account that joins an organisation spends its credit from then on', a
   const payer = { ...PAYER, account: 'm' };
   t.match(await hold(leases, 50, 50, payer), { kind: 'reserved', amount: 50 });
   t.match(await hold(leases, 60, 60, payer), { kind: 'short' });
-  await ledger.setOrganisation('m', 'a');
+  await ledger.configureAccount('m', { organisation: 'a' });
   await store.advance(1000);
   t.match(await hold(leases, 1000, 1000, payer), { kind: 'reserved', amount: 1000 });
   leases.settle(payer, 1000, spend(1000));
@@ -213,7 +213,7 @@ t.test('credit that comes back for a request of another account of the organisat
   const { ledger } = store;
   for (const id of ['member', 'colleague']) {
     await ledger.createAccount({ id });
-    await ledger.setOrganisation(id, 'a');
+    await ledger.configureAccount(id, { organisation: 'a' });
   }
   const { threads } = await openGateway(store);
   const [leases] = threads as [LeaseCache];

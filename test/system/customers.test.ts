@@ -243,7 +243,7 @@ for (const store of STORES) {
       await ledger.createAccount({ id: 'org' });
       for (const member of ['a', 'b']) {
         await ledger.createAccount({ id: member });
-        await ledger.setOrganisation(member, 'org');
+        await ledger.configureAccount(member, { organisation: 'org' });
         await ledger.createKey({
           id: `key-${member}`,
           hash: hashKey(`hr_${member}`),
@@ -280,7 +280,7 @@ for (const store of STORES) {
     await known(fixture, 'hr_later');
     const send = (): Promise<Response> => chat(url, { headers: bearer('hr_later') });
     t.equal((await send()).status, 402);
-    await ledger.setCreditLimit('later', USD / 100n);
+    await ledger.configureAccount('later', { creditLimit: USD / 100n });
     const answer = await send();
     await answer.text();
     t.equal(answer.status, 200);
@@ -288,7 +288,7 @@ for (const store of STORES) {
     const account = await ledger.account('later');
     t.equal((account?.balance ?? 0n) + (account?.held ?? 0n), -amount);
     t.ok((account?.balance ?? 0n) >= -USD / 100n, 'never below the limit');
-    await ledger.setCreditLimit('later', 0n);
+    await ledger.configureAccount('later', { creditLimit: 0n });
     await until('it is refused again', async () => (await send()).status === 402);
     t.match(await ledger.audit(), { sound: true });
   });

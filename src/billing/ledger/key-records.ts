@@ -4,7 +4,16 @@
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
 import { QueryFilter } from './query-filter.ts';
-import { type KeyEdit, type KeyLimits, LedgerError, type NewKey, type PageQuery, type StoredKey } from './ledger.ts';
+import {
+  type KeyEdit,
+  type KeyLimits,
+  LedgerError,
+  type NewKey,
+  type PageQuery,
+  type Rotation,
+  type StoredKey,
+  type Successor,
+} from './ledger.ts';
 import {
   FIND_ACCOUNTS,
   FIND_KEYS,
@@ -86,17 +95,25 @@ export function editKey(database: Database, id: string, edit: KeyEdit): Promise<
 export function rotateKey(
   database: Database,
   id: string,
-  successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
+  successor: Successor,
   dates: { readonly nowMs: number; readonly oldUntilMs: number },
-): Promise<StoredKey> {
+): Promise<Rotation> {
   return database.transaction(async (session) => {
     const old = await requireKey(session, id);
     const { account, label, limits, lineage } = old;
-    const created = await insertKey(session, { account, label, limits, lineage, ...successor }, dates.nowMs);
-    await updateKey(session, { ...old, expiresMs: Math.min(old.expiresMs ?? Infinity, dates.oldUntilMs) });
-    return created;
+    // A key that has been rotated before ends with its grace period.
+    const [newest] = await session.all(NEWEST_OF_LINEAGE, [account, lineage]);
+    const { expiresMs = newest === undefined ? old.expiresMs : keyOf(newest).expiresMs } = successor;
+    const key = { account, label, limits, lineage, ...successor, expiresMs };
+    const created = await insertKey(session, key, dates.nowMs);
+    const replaced = { ...old, expiresMs: Math.min(old.expiresMs ?? Infinity, dates.oldUntilMs) };
+    await updateKey(session, replaced);
+    return { created, replaced };
   });
 }
+
+const NEWEST_OF_LINEAGE =
+  'select * from api_keys where account = $1 and lineage = $2 order by created_ms desc, expires_ms desc nulls first limit 1';
 
 export async function findKey(database: Database, hash: string): Promise<StoredKey | undefined> {
   const [row] = await database.snapshot((session) => session.find(FIND_KEYS_BY_HASH, [hash]));

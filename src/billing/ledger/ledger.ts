@@ -268,6 +268,19 @@ export interface KeyLimits {
   readonly monthlySpend?: string;
 }
 
+/** What of an account may be changed; what is missing stays. */
+export interface AccountChange {
+  /** How far below zero holds and leases may bring the account; 0: prepaid. What is below already stays. */
+  readonly creditLimit?: Pico | undefined;
+  /** Null: none. */
+  readonly lowBalance?: Pico | null | undefined;
+  /**
+   * Whose credit the account spends; null: its own. Its own credit stays untouched meanwhile. Refused (`account-nested`) are an organisation
+   * that is a member itself, and a member that is an organisation.
+   */
+  readonly organisation?: string | null | undefined;
+}
+
 /** A key as stored: its hash, never itself. */
 export interface StoredKey {
   readonly id: string;
@@ -283,6 +296,16 @@ export interface StoredKey {
   readonly disabledMs: number | null;
   /** Id of the first key of its chain of rotations: what was spent with any of them counts towards one budget. */
   readonly lineage: string;
+}
+
+export type Successor = Pick<NewKey, 'id' | 'hash' | 'prefix'> & {
+  readonly expiresMs?: number | null | undefined;
+};
+
+export interface Rotation {
+  readonly created: StoredKey;
+  /** The old key as it is now. */
+  readonly replaced: StoredKey;
 }
 
 /** `lineage`: default its own id. */
@@ -444,14 +467,8 @@ export interface Ledger {
   /** Creates an empty account; one that exists stays as it is. */
   createAccount(account: { readonly id: string; readonly label?: string }): Promise<Account>;
   account(id: string): Promise<Account | undefined>;
-  /** How far below zero holds and leases may bring the account; 0: prepaid. What is below already stays. */
-  setCreditLimit(account: string, limit: Pico): Promise<Account>;
-  setLowBalance(account: string, amount: Pico | null): Promise<Account>;
-  /**
-   * Makes an account spend the credit of its organisation, or its own again (null). Its own credit stays untouched meanwhile.
-   * Refuses (`account-nested`) an organisation that is a member itself, and a member that is an organisation.
-   */
-  setOrganisation(account: string, organisation: string | null): Promise<Account>;
+  /** Changes all that is given at once, or refuses and changes nothing. */
+  configureAccount(account: string, change: AccountChange): Promise<Account>;
   /** In order of ids; all of them, or a page behind the id `after`, or the members of an organisation. */
   listAccounts(query?: PageQuery & { readonly organisation?: string }): Promise<Account[]>;
 
@@ -520,12 +537,11 @@ export interface Ledger {
   editKey(id: string, edit: KeyEdit): Promise<StoredKey>;
   /** Disables a key at once; one that is disabled stays so. */
   disableKey(id: string): Promise<StoredKey>;
-  /** A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. */
-  rotateKey(
-    id: string,
-    successor: Pick<NewKey, 'id' | 'hash' | 'prefix' | 'expiresMs'>,
-    graceMs: number,
-  ): Promise<StoredKey>;
+  /**
+   * A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. Without a date of its own it
+   * expires when the newest key of its chain does.
+   */
+  rotateKey(id: string, successor: Successor, graceMs: number): Promise<Rotation>;
 
   readonly requests: RequestRecords;
   readonly adminActs: AdminActs;

@@ -38,6 +38,7 @@ import { SqliteDatabase } from './sqlite.ts';
 import { StoreDate } from './store-date.ts';
 import {
   type Account,
+  type AccountChange,
   accountId,
   type Charge,
   type CreditGrant,
@@ -399,48 +400,41 @@ async function openGrants(database: Database, account: string): Promise<CreditGr
 }
 
 /** Changes an account under the lock of its row, and of `others`; watchers are told. */
-async function configureAccount(
-  database: Database,
-  id: string,
-  others: readonly string[],
-  change: (session: Session, accounts: ReadonlyMap<string, Account>) => Promise<Account>,
-): Promise<Account> {
+async function configureAccount(database: Database, id: string, change: AccountChange): Promise<Account> {
+  const { creditLimit, lowBalance, organisation } = change;
+  if (creditLimit !== undefined) checkAmount(creditLimit, 0n);
+  if (lowBalance != null) checkAmount(lowBalance, 0n);
   return await database.transaction(async (session) => {
-    const rows = await session.find(LOCK_ACCOUNTS, [id, ...others]);
+    const ids = organisation == null ? [id] : [id, organisation];
+    const rows = await session.find(LOCK_ACCOUNTS, ids);
     const accounts = new Map(rows.map(accountOf).map((account) => [account.id, account]));
-    for (const each of [id, ...others]) {
+    for (const each of ids) {
       if (!accounts.has(each)) throw new LedgerError('account-unknown', `No account '${each}'`);
     }
-    const changed = await change(session, accounts);
+    const account = accounts.get(id) as Account;
+    if (organisation != null) await requireUnnested(session, id, accounts.get(organisation) as Account);
+    const changed: Account = {
+      ...account,
+      ...(creditLimit !== undefined && { creditLimit }),
+      ...(lowBalance !== undefined && { lowBalance }),
+      ...(organisation !== undefined && { organisation }),
+    };
     await session.write(CONFIGURE_ACCOUNTS, [accountRow(changed)]);
     await noteChanges(session, [{ kind: 'account', account: id }]);
     return changed;
   });
 }
 
-async function setOrganisation(database: Database, id: string, organisation: string | null): Promise<Account> {
-  return await configureAccount(
-    database,
-    id,
-    organisation === null ? [] : [organisation],
-    async (session, accounts) => {
-      const account = accounts.get(id) as Account;
-      if (organisation === null) return { ...account, organisation };
-      const [member] = await session.all('select id from accounts where organisation = $1 limit 1', [id]);
-      if (organisation === id || member !== undefined || accounts.get(organisation)?.organisation !== null) {
-        const message = `'${id}' cannot join '${organisation}': a member has no members, and an organisation joins none`;
-        throw new LedgerError('account-nested', message);
-      }
-      return { ...account, organisation };
-    },
-  );
+async function requireUnnested(session: Session, id: string, organisation: Account): Promise<void> {
+  const [member] = await session.all('select id from accounts where organisation = $1 limit 1', [id]);
+  if (organisation.id !== id && member === undefined && organisation.organisation === null) return;
+  const message = `'${id}' cannot join '${organisation.id}': a member has no members, and an organisation joins none`;
+  throw new LedgerError('account-nested', message);
 }
 
 type AccountsAndKeys = Pick<
   Ledger,
-  | 'setCreditLimit'
-  | 'setLowBalance'
-  | 'setOrganisation'
+  | 'configureAccount'
   | 'createAccount'
   | 'account'
   | 'listAccounts'
@@ -466,22 +460,11 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
       return row === undefined ? undefined : accountOf(row);
     },
     listAccounts: (query) => listAccounts(database, query),
-    async setCreditLimit(id, limit) {
-      checkAmount(limit, 0n);
-      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
-        return { ...(accounts.get(accountId(id)) as Account), creditLimit: limit };
-      });
-      return await noted(changed);
+    configureAccount(id, change) {
+      const { organisation } = change;
+      const known = organisation == null ? change : { ...change, organisation: accountId(organisation) };
+      return noted(configureAccount(database, accountId(id), known));
     },
-    setLowBalance(id, amount) {
-      if (amount !== null) checkAmount(amount, 0n);
-      const changed = configureAccount(database, accountId(id), [], async (_, accounts) => {
-        return { ...(accounts.get(accountId(id)) as Account), lowBalance: amount };
-      });
-      return noted(changed);
-    },
-    setOrganisation: (id, organisation) =>
-      noted(setOrganisation(database, accountId(id), organisation === null ? null : accountId(organisation))),
     createKey: (key) => noted(createKey(database, stored(key), dateMs())),
     listKeys: (account, page) => listKeys(database, account === undefined ? undefined : accountId(account), page),
     findKey: (hash) => findKey(database, hash),

@@ -147,7 +147,7 @@ t.test('accounts with spending, pages and names that are markup', async (t) => {
   const { ledger } = running;
   const amount = await spend(running, 2);
   await ledger.createAccount({ id: HOSTILE, label: HOSTILE });
-  await ledger.setOrganisation('acme', HOSTILE);
+  await ledger.configureAccount('acme', { organisation: HOSTILE });
   for (let i = 10; i < 65; i++) await ledger.createAccount({ id: `more-${i}` });
   const page = await openView(t, running, '#/accounts', OWNER, {}, /status of 404/);
   const usd = `0.${String(amount).padStart(12, '0').replace(/0+$/, '')}`;

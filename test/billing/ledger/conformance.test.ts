@@ -66,7 +66,7 @@ for (const name of STORES) {
     const [account, written] = [`0x${'ab'.repeat(20)}`, `0x${'aB'.repeat(20)}`];
     await ledger.createAccount({ id: written });
     await ledger.createAccount({ id: 'member' });
-    await ledger.setOrganisation('member', written);
+    await ledger.configureAccount('member', { organisation: written });
     t.match(await ledger.listAccounts({ organisation: written }), [{ id: 'member', organisation: account }]);
     await requests.add([requestRecord(1, { account })]);
     t.match(await requests.list({ account: written }), [{ account }]);
@@ -409,7 +409,7 @@ for (const name of STORES) {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.createKey(key('k1', { label: 'laptop', limits: { tokensPerMinute: 9 } }));
-    const next = await ledger.rotateKey('k1', { id: 'k2', hash: 'h2', prefix: 'hr_cd' }, 1000);
+    const { created: next } = await ledger.rotateKey('k1', { id: 'k2', hash: 'h2', prefix: 'hr_cd' }, 1000);
     t.match(next, {
       id: 'k2',
       account: 'a',
@@ -419,7 +419,7 @@ for (const name of STORES) {
       lineage: 'k1',
     });
     t.match(await ledger.findKey('hash-of-k1'), { expiresMs: START_MS + 1000, disabledMs: null });
-    t.match(await ledger.rotateKey('k2', { id: 'k3', hash: 'h3', prefix: '' }, 1000), { lineage: 'k1' });
+    t.match(await ledger.rotateKey('k2', { id: 'k3', hash: 'h3', prefix: '' }, 1000), { created: { lineage: 'k1' } });
     await t.rejects(ledger.rotateKey('k1', { id: 'k2', hash: 'h3', prefix: '' }, 0), refusal('key-taken'));
     await t.rejects(ledger.rotateKey('k9', { id: 'k4', hash: 'h4', prefix: '' }, 0), refusal('key-unknown'));
     await ledger.rotateKey('k1', { id: 'k5', hash: 'h5', prefix: '' }, 5000);

@@ -39,7 +39,7 @@ for (const name of STORES) {
     );
     t.same(await ledger.adjust({ id: '2', account: 'a', amount: -6n }), { repeated: false });
     t.match(await ledger.account('a'), { balance: 0n, held: 4n });
-    await ledger.setCreditLimit('a', 5n);
+    await ledger.configureAccount('a', { creditLimit: 5n });
     await t.rejects(ledger.adjust({ id: '3', account: 'a', amount: -6n }), refusal('credit-short'));
     await ledger.adjust({ id: '3', account: 'a', amount: -5n });
     t.match(await ledger.account('a'), { balance: -5n, held: 4n, creditLimit: 5n });
@@ -156,17 +156,17 @@ for (const name of STORES) {
   t.test(`${name}: holds and leases go below zero down to the credit limit`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
-    await ledger.setCreditLimit('a', 100n);
+    await ledger.configureAccount('a', { creditLimit: 100n });
     await ledger.grant({ id: 'g', account: 'a', amount: 10n });
     t.match(await lease(ledger, 'l', 'a', 60n), { kind: 'held', amount: 60n });
     t.match(await ledger.extend('l', 1, 20n), { kind: 'held', amount: 20n });
     t.match(await lease(ledger, 'm', 'a', 60n), { kind: 'held', amount: 30n }, 'what is left of the limit');
     t.match(await lease(ledger, 'n', 'a', 1n), { kind: 'short', balance: 0n });
     t.match(await ledger.account('a'), { balance: -100n, held: 110n });
-    await ledger.setCreditLimit('a', 0n);
+    await ledger.configureAccount('a', { creditLimit: 0n });
     t.match(await lease(ledger, 'n', 'a', 1n), { kind: 'short', balance: -100n }, 'what is out stays out');
-    await t.rejects(ledger.setCreditLimit('a', -1n), refusal('amount-invalid'));
-    await t.rejects(ledger.setCreditLimit('nobody', 1n), refusal('account-unknown'));
+    await t.rejects(ledger.configureAccount('a', { creditLimit: -1n }), refusal('amount-invalid'));
+    await t.rejects(ledger.configureAccount('nobody', { creditLimit: 1n }), refusal('account-unknown'));
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
 
@@ -174,16 +174,20 @@ for (const name of STORES) {
     const { ledger } = await openStore(t, name);
     for (const id of ['org', 'a', 'b', 'c']) await ledger.createAccount({ id });
     await ledger.grant({ id: 'own', account: 'a', amount: 5n });
-    await ledger.setOrganisation('a', 'org');
-    await ledger.setOrganisation('b', 'org');
+    await ledger.configureAccount('a', { organisation: 'org' });
+    await ledger.configureAccount('b', { organisation: 'org' });
     for (const [member, parent] of [
       ['c', 'a'],
       ['org', 'c'],
       ['org', 'org'],
     ] as const) {
-      await t.rejects(ledger.setOrganisation(member, parent), refusal('account-nested'), `${member} in ${parent}`);
+      await t.rejects(
+        ledger.configureAccount(member, { organisation: parent }),
+        refusal('account-nested'),
+        `${member} in ${parent}`,
+      );
     }
-    await t.rejects(ledger.setOrganisation('c', 'nobody'), refusal('account-unknown'));
+    await t.rejects(ledger.configureAccount('c', { organisation: 'nobody' }), refusal('account-unknown'));
     await ledger.grant({ id: 'g', account: 'b', amount: 100n });
     t.match(await lease(ledger, 'l', 'a', 40n), { kind: 'held', amount: 40n });
     t.match(await lease(ledger, 'l', 'a', 40n), { kind: 'held', repeated: true });
@@ -196,7 +200,7 @@ for (const name of STORES) {
       { account: 'b', amount: 20n },
     ]);
     t.match(await ledger.refund({ id: 'r', account: 'b', charge: chargeOf('c2') }), { amount: 20n });
-    await ledger.setOrganisation('a', null);
+    await ledger.configureAccount('a', { organisation: null });
     t.match(await lease(ledger, 'm', 'a', 40n), { kind: 'held', amount: 5n });
     await charge(ledger, 'l', 'c3', 1n, USAGE);
     t.match(await ledger.account('org'), { balance: 60n, held: 29n }, 'a lease stays with who gave it');
@@ -207,7 +211,7 @@ for (const name of STORES) {
     const { ledger } = await openStore(t, name);
     for (const id of ['org', 'a']) await ledger.createAccount({ id });
     t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: false });
-    await ledger.setOrganisation('a', 'org');
+    await ledger.configureAccount('a', { organisation: 'org' });
     t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: true });
     t.match(await ledger.account('a'), { balance: -10n });
     t.match(await ledger.account('org'), { balance: 0n });
@@ -219,10 +223,10 @@ for (const name of STORES) {
     async (t) => {
       const { ledger } = await openStore(t, name);
       for (const id of ['org', 'other', 'a']) await ledger.createAccount({ id });
-      await ledger.setOrganisation('a', 'org');
+      await ledger.configureAccount('a', { organisation: 'org' });
       t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: false });
       for (const organisation of [null, 'other']) {
-        await ledger.setOrganisation('a', organisation);
+        await ledger.configureAccount('a', { organisation });
         t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: true }, `${organisation}`);
       }
       t.match(await debit(ledger, 'a', 'd', 5n, USAGE), { repeated: false });
@@ -399,7 +403,7 @@ async function run({ ledger, pass }: TestStore, step: Step, own: string, member:
       return word(await ledger.refund({ id: name(step.id), account: member, ...what }));
     }
     case 'limit':
-      await ledger.setCreditLimit(own, step.amount);
+      await ledger.configureAccount(own, { creditLimit: step.amount });
       return 'new';
     case 'lease': {
       const answer = await lease(ledger, name(step.id), member, step.amount);
@@ -431,7 +435,7 @@ for (const name of STORES) {
         const member = `${own} member`;
         await ledger.createAccount({ id: own });
         await ledger.createAccount({ id: member });
-        await ledger.setOrganisation(member, own);
+        await ledger.configureAccount(member, { organisation: own });
         const model = new Model();
         const startMs = hourMs;
         let waiting: Promise<string>[] = [];

@@ -76,7 +76,7 @@ t.test('a locked account delays its own charges and leases only, and in their or
     await ledger.createAccount({ id });
     await ledger.grant({ id, account: id, amount: 100n });
   }
-  await ledger.setOrganisation('member', 'a');
+  await ledger.configureAccount('member', { organisation: 'a' });
   const lease = { amount: 10n, holder: 'x', ttlMs: 60_000 };
   await ledger.lease({ ...lease, id: 'l', account: 'a' });
   const other = await connect(t, url);
@@ -242,7 +242,7 @@ t.test('changes are told though the server does not answer who wants to be woken
   await watching.watch(told.resolve);
   t.ok(dropped > 0);
   await ledger.createAccount({ id: 'a' });
-  await ledger.setCreditLimit('a', 5n);
+  await ledger.configureAccount('a', { creditLimit: 5n });
   t.same(await told.promise, { kind: 'account', account: 'a' });
 });
 

@@ -212,7 +212,7 @@ for (const name of STORES) {
 
     const USD = 10n ** 12n;
     await ledger.grant({ id: 'g', account: 'a', amount: 10n * USD });
-    await ledger.setLowBalance('a', 5n * USD);
+    await ledger.configureAccount('a', { lowBalance: 5n * USD });
     await ledger.lease({ id: 'l', account: 'a', amount: 8n * USD, holder: 'x', ttlMs: 60_000 });
     t.equal((await told()).length, 2, 'credit on hold is not spent');
     await charge(ledger, 'l', '1', 5n * USD, USAGE);
