@@ -18,6 +18,7 @@ import {
 } from '../support/scripted-chat.ts';
 import { KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 import { HAS_UWS } from '../support/uws.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const OWNER = 'sesame';
 const CHAT = '/playground/v1/chat/completions';
@@ -123,7 +124,7 @@ t.test('tells which CRN answered, and what came of the request', async (t) => {
 });
 
 t.test('tells the cost of a stream', async (t) => {
-  const store = `sqlite:${t.testdir()}/ledger.db`;
+  const store = `sqlite:${temporaryFolder(t)}/ledger.db`;
   await endow(await openTestLedger(t, store), USD);
   const [host] = await startHosts(t);
   const { adminUrl } = await start(t, {

@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 import t from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { CHAT, GOOD, MODEL, open, settingsFor, startHost } from '../support/server-adapter.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 t.test('health is starting until every CRN has been probed, then ok, then draining', async (t) => {
   const host = await startHost(t);
@@ -59,7 +60,7 @@ t.test('health counts the models that have a usable CRN, and reports whether pri
 
 t.test('health stays ok while work on the store fails, and says so', async (t) => {
   const host = await startHost(t);
-  const file = join(t.testdir(), 'ledger.db');
+  const file = join(temporaryFolder(t), 'ledger.db');
   const { ask } = await open(t, 'inject', { store: `sqlite:${file}`, credit: { leaseTtl: '1s' } }, host);
   t.notOk('ledger' in ((await ask({ path: '/health' })).json() as object));
   renameSync(file, `${file}.moved`);

@@ -16,6 +16,7 @@ import { type Answer, events, json, startFakeEngine } from '../support/fake-engi
 import { endow, openTestLedger, priceOf, PRICING, SECRET, USD, usageOf } from '../support/ledger-fixture.ts';
 import { chatStream, chunk, finish, type Json, usageChunk } from '../support/scripted-chat.ts';
 import { until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const OPTIONS = { admin: null, store: null, threads: 0 } as const;
 const CITING = ['It is 42', ' m high [', '1]. Built', ' 1900 [2][1].'];
@@ -267,7 +268,7 @@ t.test('whatever ends an answer, charged is what led to what the client got, onc
     else response.setHeader('content-type', 'text/plain').end('It is 42 m high.');
   });
   root.teardown(() => page.close());
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(root), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, 100n * USD);
   const hosted = await startHosted(root, {
@@ -419,7 +420,7 @@ t.test('whatever ends an answer, charged is what led to what the client got, onc
 });
 
 t.test('header, trailer, records, log, metrics and limits say what was charged', async (t) => {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(root), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, USD, { tokensPerMinute: 100_000 });
   const scope = { account: 'acme', key: null, model: null };
@@ -514,7 +515,7 @@ interface Failed {
 t.test(
   'of a failed answer in the background what is polled is charged, and nothing where credit does not reach for all rounds',
   async (t) => {
-    const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const store = `sqlite:${join(temporaryFolder(root), 'ledger.db')}`;
     const ledger = await openTestLedger(t, store);
     const [ROUND, SEARCH] = [priceOf(10, 0, 5), 5_000_000_000n];
     // The search reaches, and the round after it does not.
@@ -570,7 +571,7 @@ t.test(
 );
 
 t.test('rounds cost what their tokens cost, and searches what searches cost', async (t) => {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(root), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, USD);
   const hosted = await startHosted(root, {
@@ -598,7 +599,12 @@ t.test('a client without a key cannot pay for several requests with one payment'
   t.same(hosted.rounds(), []);
 
   const paying = await startHosted(root, {
-    ...{ ...OPTIONS, pricing: PRICING, keys: { static: [] }, store: `sqlite:${join(t.testdir(), 'ledger.db')}` },
+    ...{
+      ...OPTIONS,
+      pricing: PRICING,
+      keys: { static: [] },
+      store: `sqlite:${join(temporaryFolder(root), 'ledger.db')}`,
+    },
     payments: { facilitator: 'http://127.0.0.1:9', payTo: `0x${'2'.repeat(40)}`, network: 'base-sepolia' },
   });
   const refused = await paying.post('/v1/messages', { max_tokens: 9, messages: hi, tools: [TOOL] }, { headers });
@@ -640,7 +646,7 @@ t.test('a page is opened through the guard, and charged as a fetch', async (t) =
     response.setHeader('content-type', 'text/html').end('<title>Mill</title><main><p>It is 42 m high.</p></main>');
   });
   root.teardown(() => page.close());
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(root), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, USD);
   const start = async (fetch: object): Promise<HostedGateway> =>

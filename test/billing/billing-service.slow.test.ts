@@ -12,6 +12,7 @@ import { resolveSettings } from '../../src/config/load.ts';
 import type { Log } from '../../src/telemetry/log.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { hold, PAYER, spend } from './lease-fixture.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 interface Line {
   readonly fields: Record<string, unknown>;
@@ -172,7 +173,7 @@ t.test('a key that a sibling calls revoked is refused at once; the store has the
 });
 
 t.test('keys that had expired by a clock that was a day ahead are back when it is set', async (t) => {
-  const url = `sqlite:${t.testdir()}/store.db`;
+  const url = `sqlite:${temporaryFolder(t)}/store.db`;
   const ledger = await openTestLedger(url);
   t.teardown(() => ledger.close());
   await ledger.createAccount({ id: 'a' });
@@ -258,7 +259,7 @@ t.test('a key that was edited is not put back as it was before', async (t) => {
 });
 
 t.test('a key that found no place for its limits gets that of one that is revoked', async (t) => {
-  const url = `sqlite:${t.testdir()}/store`;
+  const url = `sqlite:${temporaryFolder(t)}/store`;
   const store = await openTestLedger(url);
   await store.createAccount({ id: 'a' });
   // With so many threads there is memory for a thousand keys.

@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import t from 'tap';
 import { startBrowser } from '../../src/cli/demo-browser.ts';
 import { until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 t.test('a browser behind a script that stays in front of it ends with it', async (t) => {
-  const program = join(t.testdir(), 'browser');
+  const program = join(temporaryFolder(t), 'browser');
   // The host is named after the process that prints it.
   writeFileSync(
     program,
@@ -27,10 +28,10 @@ exit 0
 });
 
 t.test('no browser is started where none is installed, or where none says that it listens', async (t) => {
-  const program = join(t.testdir(), 'browser');
+  const program = join(temporaryFolder(t), 'browser');
   writeFileSync(program, '#!/bin/sh\necho "no display" >&2\nexit 1\n');
   chmodSync(program, 0o755);
-  t.equal(await startBrowser({ names: [join(t.testdir(), 'absent'), program] }), null);
+  t.equal(await startBrowser({ names: [join(temporaryFolder(t), 'absent'), program] }), null);
 });
 
 function isAlive(pid: number): boolean {

@@ -7,6 +7,7 @@ import { explanationText } from '../../src/cli/explain.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { MODEL, settingsFor, startHosts } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const TOKEN = 'hra_test';
 const BODY = { model: MODEL, messages: [{ role: 'user', content: 'Say why. '.repeat(1000) }] };
@@ -24,7 +25,7 @@ async function open(t: Test): Promise<{ admin: string; file: string }> {
   t.teardown(() => gateway.close());
   const { adminUrl } = await gateway.listen();
   await gateway.ready();
-  const file = join(t.testdir(), 'request.json');
+  const file = join(temporaryFolder(t), 'request.json');
   writeFileSync(file, JSON.stringify(BODY));
   return { admin: adminUrl as string, file };
 }

@@ -11,6 +11,7 @@ import { startFakeOpenAi, startFakeVllm, VLLM_MODEL } from '../support/fake-vllm
 import { ggufBytes, tinyModel } from '../support/gguf.ts';
 import { KEY, settingsFor, until } from '../support/system.ts';
 import { type Cli, type MainOptions, runCli, startCli } from '../support/cli.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** Starts a host in front of an engine; both end with the test. */
 async function hostOf(
@@ -224,7 +225,7 @@ function isInstalled(): boolean {
 }
 
 t.test('runs a model file, or says how to install what that takes', async (t) => {
-  const path = join(t.testdir(), 'tiny.gguf');
+  const path = join(temporaryFolder(t), 'tiny.gguf');
   await writeFile(path, ggufBytes(tinyModel()));
   const cli = startCli(t, ['host', '--gguf', path, '--port', '0', '--threads', '1', '--slots', '2']);
   if (!isInstalled()) {

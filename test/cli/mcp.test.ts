@@ -4,6 +4,7 @@ import t from 'tap';
 import { createGateway } from '../../src/index.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { site } from '../support/site.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const PAGE = `<!doctype html><title>On weirs</title><main><h1>On weirs</h1>${'<p>A weir holds the river back in a dry month.</p>'.repeat(6)}</main>`;
 
@@ -36,7 +37,7 @@ t.test('tools are served over standard input and output, until the input ends', 
   const { origin, port } = await site(t, {
     '/': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(PAGE),
   });
-  const config = join(t.testdir(), 'headrace.yaml');
+  const config = join(temporaryFolder(t), 'headrace.yaml');
   // Keys are required, a ledger is configured and a model is away: none of it matters to the tools.
   writeFileSync(
     config,
@@ -58,7 +59,7 @@ t.test('tools are served over standard input and output, until the input ends', 
 });
 
 t.test('what is no message is refused, each once', async (t) => {
-  const config = join(t.testdir(), 'headrace.yaml');
+  const config = join(temporaryFolder(t), 'headrace.yaml');
   writeFileSync(config, 'search: {}\n');
   const cli = startCli(t, ['mcp', '--config', config]);
   cli.stdin.end(`null\n[]\n[null]\n5\n"${'x'.repeat(3 << 20)}"\n${linesOf({ id: 1, method: 'ping' })}`);
@@ -83,7 +84,7 @@ t.test('a cancellation and SIGTERM end the work', async (t) => {
       });
     },
   });
-  const config = join(t.testdir(), 'headrace.yaml');
+  const config = join(temporaryFolder(t), 'headrace.yaml');
   writeFileSync(config, `fetch: { allow: [127.0.0.1], ports: [${port}] }\n`);
   const cli = startCli(t, ['mcp', '--config', config]);
   const next = (list: (() => void)[]): Promise<void> => new Promise((resolve) => list.push(resolve));

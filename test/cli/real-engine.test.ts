@@ -4,6 +4,7 @@ import t from 'tap';
 import { type RealEngineOptions, startRealEngine, wantsRealEngine } from '../../src/cli/real-engine.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { startFakeOpenAi, startFakeVllm } from '../support/fake-vllm.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 type Options = Readonly<Record<string, string | number | boolean>>;
 
@@ -52,7 +53,7 @@ t.test('tells in a sentence why an engine cannot be had', async (t) => {
   });
   await t.rejects(start({ engine: page.url }), { message: /is no engine: \/v1\/models answered 200/ });
   await t.rejects(start({ gguf: '/nowhere.gguf' }), { message: 'there is no file /nowhere.gguf' });
-  const file = join(t.testdir(), 'page.gguf');
+  const file = join(temporaryFolder(t), 'page.gguf');
   await writeFile(file, '<html></html>');
   await t.rejects(start({ gguf: file }), { message: /page\.gguf cannot be loaded as a model: it does not begin/ });
 });

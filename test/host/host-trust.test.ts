@@ -8,6 +8,7 @@ import type { BufferedRequest } from '../../src/net/buffered-client.ts';
 import { advance } from '../support/advance.ts';
 
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const GATEWAY = createSigningKey();
 const START = 1_700_000_000_000;
@@ -210,7 +211,7 @@ t.test('without the address of a gateway it waits to be told', async (t) => {
 });
 
 t.test('a restart without the gateway uses the snapshot on disk, however old', async (t) => {
-  const path = join(t.testdir(), 'keys');
+  const path = join(temporaryFolder(t), 'keys');
   const first = setUp(t, {}, snapshotFile(path));
   await first.trust.start();
   first.trust.answer('POST', snapshot(START, ['one', 'two']));

@@ -10,6 +10,7 @@ import type { Host } from '../../src/host/index.ts';
 import { startPicker, type Picker } from '../support/data-plane.ts';
 import { freePort } from '../support/free-port.ts';
 import { chat, MODEL, readStream, startHosts, until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const GIVEN = process.env['HEADRACE_TEST_ENVOY'];
 const PROGRAM = GIVEN ?? resolve('.envoy/envoy');
@@ -84,7 +85,7 @@ const DUPLEX: Modes = { request: 'FULL_DUPLEX_STREAMED', response: 'FULL_DUPLEX_
 /** Starts an Envoy in front of a picker. Resolves with its base URL. */
 async function startEnvoy(t: Test, picker: Picker, modes: Modes): Promise<string> {
   const port = await freePort();
-  const file = join(t.testdir(), 'envoy.json');
+  const file = join(temporaryFolder(t), 'envoy.json');
   writeFileSync(file, JSON.stringify(configuration(port, picker.port, modes)));
   const args = ['-c', file, '--concurrency', '1', '--disable-hot-restart', '--log-level', 'error'];
   const envoy = spawn(PROGRAM, args, { stdio: 'ignore' });

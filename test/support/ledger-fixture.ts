@@ -10,6 +10,7 @@ import { systemClock } from '../../src/actor/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 import type { HostSettings } from '../../src/host/index.ts';
 import { MODEL, settingsFor, startHosts, startSystem, type System, until } from './system.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export const SECRET = 'hr_prepaid';
 export const USD = 1_000_000_000_000n;
@@ -56,7 +57,7 @@ export async function startLedgerFixture(
     readonly model?: object;
   } = {},
 ): Promise<LedgerFixture> {
-  const store = more.store ?? `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = more.store ?? `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   const hosts = await startHosts(t, more.hosts);
   const settings = { ...settingsFor(hosts), ...more.settings };

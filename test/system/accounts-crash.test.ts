@@ -7,6 +7,7 @@ import { bearer, endow, openTestLedger, PRICING, USD } from '../support/ledger-f
 import { postgresDatabase } from '../support/postgres.ts';
 import { chat, MODEL, startHosts, until } from '../support/system.ts';
 import { startCli } from '../support/system-cli.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const CREDIT = USD / 100n;
 const ROUNDS = 3;
@@ -14,7 +15,7 @@ const LEASE_TTL_MS = 1500;
 
 for (const kind of ['sqlite', 'postgres'] as const) {
   t.test(`${kind}: kill -9 under load loses no credit and charges nothing twice`, async (t) => {
-    const folder = t.testdir();
+    const folder = temporaryFolder(t);
     const store = kind === 'sqlite' ? `sqlite:${join(folder, 'ledger.db')}` : await postgresDatabase();
     const ledger = await openTestLedger(t, store);
     await endow(ledger, CREDIT);

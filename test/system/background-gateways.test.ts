@@ -8,10 +8,11 @@ import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../suppor
 import { postgresDatabase } from '../support/postgres.ts';
 import { call, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { MODEL, until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 for (const shared of ['sqlite', 'postgres'] as const) {
   t.test(`${shared}: another gateway follows and cancels`, async (t) => {
-    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
     const { crn, id, url } = await running(t, { store });
     const other = (await startGateway(t, settingsOf([crn], { store }))).url;
     await untilStatus(other, id, 'in_progress');
@@ -46,7 +47,7 @@ for (const shared of ['sqlite', 'postgres'] as const) {
 
 for (const shared of ['sqlite', 'postgres'] as const) {
   t.test(`${shared}: what a gateway without a lease runs is failed by another one, and stops`, async (t) => {
-    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
     const { crn, id, url } = await running(t, { store });
     const other = (await startGateway(t, settingsOf([crn], { store }))).url;
     await untilStatus(other, id, 'in_progress');
@@ -61,7 +62,7 @@ for (const shared of ['sqlite', 'postgres'] as const) {
 
 for (const follows of ['here', 'there']) {
   t.test(`a follower hears that the gateway is gone, ${follows}`, async (t) => {
-    const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
     const { crn, id, url } = await running(t, { store }, true);
     const other = (await startGateway(t, settingsOf([crn], { store }))).url;
     await untilStatus(other, id, 'in_progress');
@@ -90,7 +91,7 @@ for (const follows of ['here', 'there']) {
 }
 
 t.test('a shutdown ends what runs as failed, and the store says so', async (t) => {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const { crn, gateway, id } = await running(t, { store }, true);
   const after = (await startGateway(t, settingsOf([crn], { store }))).url;
   await gateway.close();
@@ -101,7 +102,10 @@ t.test('a shutdown ends what runs as failed, and the store says so', async (t) =
 });
 
 t.test('a thread that ends leaves no response that seems to run', async (t) => {
-  const { gateway, id, url } = await running(t, { threads: 1, store: `sqlite:${join(t.testdir(), 'ledger.db')}` });
+  const { gateway, id, url } = await running(t, {
+    threads: 1,
+    store: `sqlite:${join(temporaryFolder(t), 'ledger.db')}`,
+  });
   (gateway as ServedGateway).crash(1);
   await until('another thread serves', async () => (await call(url, '/health').catch(() => null))?.status === 200);
   const failed = await untilStatus(url, id, 'failed');

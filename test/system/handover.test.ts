@@ -8,6 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { freePort } from '../support/free-port.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** With it Linux hands connections that wait for a listener which closes to the other listeners of the port. */
 const MIGRATION = '/proc/sys/net/ipv4/tcp_migrate_req';
@@ -30,7 +31,7 @@ for (const server of SERVERS) {
     const isMigrating = migrates(t);
     const hosts = await startHosts(t);
     const [port, adminPort] = [await freePort(), await freePort()];
-    const file = join(t.testdir(), 'headrace.json');
+    const file = join(temporaryFolder(t), 'headrace.json');
     const settings = settingsFor(hosts, {
       ...{ listen: `127.0.0.1:${port}`, admin: `127.0.0.1:${adminPort}`, sharePort: true, threads: 2, server },
       log: { level: 'info' },
@@ -92,7 +93,7 @@ t.test('the log tells once that the admin port is waited for, and that it was go
   const holder = createServer();
   await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
   const { port } = holder.address() as AddressInfo;
-  const file = join(t.testdir(), 'headrace.json');
+  const file = join(temporaryFolder(t), 'headrace.json');
   const admin = `127.0.0.1:${port}`;
   const listen = `127.0.0.1:${await freePort()}`;
   writeFileSync(

@@ -16,6 +16,7 @@ import { freePort } from '../support/free-port.ts';
 import { startServe } from '../support/system-cli.ts';
 import { KEY, MODEL, settingsFor, until } from '../support/system.ts';
 import t, { type Test } from 'tap';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const SIGNING = createSigningKey();
 const SEED = SIGNING.privateKey.export({ format: 'jwk' }).d ?? '';
@@ -217,7 +218,7 @@ t.test('hosts keep their keys while a gateway has not read those of its store', 
   const host = await startHost(t);
   const keys = [KEY, SECOND].map((key) => ({ hash: hashKey(key), account: 'tests' }));
   await push(host, new Uint8Array(signSnapshot({ version: 1, issuedAtMs: Date.now(), keys }, SIGNING)));
-  const folder = join(t.testdir(), 'later');
+  const folder = join(temporaryFolder(t), 'later');
   const store = `sqlite:${join(folder, 'headrace.db')}`;
   const { adminUrl } = await startGateway(t, settings([host], [KEY], { store }));
   const state = async (): Promise<string | undefined> => {

@@ -17,6 +17,7 @@ import {
   usageOf,
 } from '../support/ledger-fixture.ts';
 import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const KEYED = { headers: bearer() };
 
@@ -123,7 +124,7 @@ async function alertsOf(adminUrl: string, threshold: string): Promise<number> {
 }
 
 t.test('what another gateway spends counts within seconds, and an alert is given once by all', async (t) => {
-  const store = `sqlite:${t.testdir()}/ledger.db`;
+  const store = `sqlite:${temporaryFolder(t)}/ledger.db`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, USD);
   const hosts = await startHosts(t);

@@ -8,6 +8,7 @@ import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { MODEL, startHosts, until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 t.test('a conversation goes on with a CRN that keeps nothing', async (t) => {
   const crn = await startResponseCrn(t);
@@ -168,7 +169,7 @@ t.test('items that are named are found in the conversation or in the store', asy
 
 t.test('a conversation outlives a restart, in a SQLite file', async (t) => {
   const [one, two] = [await startResponseCrn(t), await startResponseCrn(t)];
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const before = await startGateway(t, settingsOf([one], { store }));
   const first = await create(before.url, { input: 'one', stream: true });
   await before.gateway.close();
@@ -180,7 +181,7 @@ t.test('a conversation outlives a restart, in a SQLite file', async (t) => {
 for (const shared of ['sqlite', 'postgres'] as const) {
   t.test(`${shared}: two gateways continue each other's responses at once`, async (t) => {
     const crns = [await startResponseCrn(t), await startResponseCrn(t)];
-    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(t.testdir(), 'ledger.db')}`;
+    const store = shared === 'postgres' ? await postgresDatabase() : `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
     const urls = [];
     for (const crn of crns) urls.push((await startGateway(t, settingsOf([crn], { store }))).url);
     let id = idOf(await create(urls[0] as string, { input: 'turn 0' }));
@@ -199,7 +200,7 @@ for (const shared of ['sqlite', 'postgres'] as const) {
 
 t.test('any thread continues a response of another one', async (t) => {
   const crn = await startResponseCrn(t);
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const { url } = await startGateway(t, settingsOf([crn], { store, threads: 2 }));
   // Every request has a connection of its own, which the kernel gives to either thread.
   const close = { connection: 'close', authorization: 'Bearer hr_one', 'content-type': 'application/json' };
@@ -231,7 +232,7 @@ t.test('the oldest responses of an account go first', async (t) => {
 
 t.test('the responses of an account are deleted by an operator', async (t) => {
   const crn = await startResponseCrn(t);
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const admin = { admin: '127.0.0.1:0', adminToken: 'operator-token-operator-token-01' };
   const gateway = createGateway(settingsOf([crn], { store, ...admin }));
   t.teardown(() => gateway.close());

@@ -9,6 +9,7 @@ import t from 'tap';
 import { site } from '../support/site.ts';
 import { startHosts, within } from '../support/system.ts';
 import { BIN, runCli, startCli, startServe } from '../support/system-cli.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const run = promisify(execFile);
 
@@ -65,7 +66,7 @@ t.test('compiled code is kept in a folder of the user alone', async (t) => {
 
 for (const HOME of ['/nonexistent', '/dev/null', '/proc']) {
   t.test(`no compiled code is kept with ${HOME} as home`, async (t) => {
-    const temporary = t.testdir();
+    const temporary = temporaryFolder(t);
     t.match(await printVersion({ HOME, TMPDIR: temporary }), { stdout: /^headrace /, stderr: '' });
     t.same(readdirSync(temporary), [], 'nor where others may write');
   });
@@ -211,7 +212,7 @@ t.test('check, host, search-worker, bench and fetch work as processes', async (t
 });
 
 t.test('keys, credits, usage and audit share a store from process to process', async (t) => {
-  const where = ['--store', `sqlite:${t.testdir()}/accounts.db`];
+  const where = ['--store', `sqlite:${temporaryFolder(t)}/accounts.db`];
   const headrace = async (...args: readonly string[]): Promise<string> => {
     const cli = await runCli(t, [...args, ...where]);
     t.strictSame(cli.exit, ENDED, cli.stderr);

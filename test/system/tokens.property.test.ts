@@ -19,6 +19,7 @@ import {
   type Step,
 } from '../support/scripted-crn.ts';
 import { until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const PATHS: readonly ApiPath[] = [
   '/v1/chat/completions',
@@ -137,7 +138,7 @@ async function play(t: Test, threads: number, stores: boolean): Promise<void> {
   const random = new Random(seed);
   const crns = await ScriptedCrns.start(t, 4, 2);
   const model = { servers: crns.urls, pricing: PRICING, context_length: 4000 };
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const ledger = stores ? await openTestLedger(t, store) : null;
   if (ledger !== null) await endow(ledger, 1000n * USD, {}, 'many');
   const gateway = createGateway({

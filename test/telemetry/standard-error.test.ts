@@ -4,11 +4,12 @@ import { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs'
 import t, { type Test } from 'tap';
 import { LateLines, writeNow } from '../../src/telemetry/standard-error.ts';
 import { until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const LINES = Array.from({ length: 500 }, (_, index) => `{"line":${index},"text":"${'ä'.repeat(index)}"}\n`);
 
 t.test('lines are written in order', async (t) => {
-  const file = `${t.testdir()}/log`;
+  const file = `${temporaryFolder(t)}/log`;
   const fd = openSync(file, 'a');
   t.teardown(() => closeSync(fd));
   for (const line of LINES) writeNow(line, fd);
@@ -21,7 +22,7 @@ t.test('lines are written in order', async (t) => {
 });
 
 t.test('what waits is written by a flush', async (t) => {
-  const file = `${t.testdir()}/log`;
+  const file = `${temporaryFolder(t)}/log`;
   const fd = openSync(file, 'a');
   const late = new LateLines(fd);
   for (const line of LINES) late.write(line);
@@ -45,7 +46,7 @@ t.test('lines for a full disk are lost', async (t) => {
 
 /** A pipe that does not block. */
 function openPipe(t: Test): number {
-  const pipe = `${t.testdir()}/pipe`;
+  const pipe = `${temporaryFolder(t)}/pipe`;
   execFileSync('mkfifo', [pipe]);
   const fd = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
   t.teardown(() => closeSync(fd));

@@ -10,6 +10,7 @@ import { createGateway } from '../../../src/gateway/gateway.ts';
 import { checkView, focusedName, openPage, row, shows, startBrowser, tabTo } from '../../support/browser.ts';
 import { bearer, endow, openTestLedger, PRICING, USD, usageOf } from '../../support/ledger-fixture.ts';
 import { chat, MODEL, settingsFor, startHosts, until } from '../../support/system.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const OWNER = 'sesame';
 const HOSTILE = '<img/src=x/onerror=window.hit=1>';
@@ -27,7 +28,7 @@ interface Running {
 
 /** A gateway with the account acme, which has 5 USD and a key. */
 async function start(t: Test): Promise<Running> {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   const ledger = await openTestLedger(t, store);
   await endow(ledger, 5n * USD, { requestsPerMinute: 600, monthlySpend: String(2n * USD) });
   const hosts = await startHosts(t);

@@ -23,6 +23,7 @@ import {
   usageChunk,
 } from '../../support/scripted-chat.ts';
 import { KEY, MODEL, settingsFor, until } from '../../support/system.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const OWNER = 'sesame';
 const HOSTILE = '<img src=x onerror=window.hit=1>';
@@ -281,7 +282,7 @@ t.test('a stream that breaks in the middle keeps its text and says what happened
 });
 
 t.test('refusals are explained: a wrong key, no credit, a CRN that fails', async (t) => {
-  const store = `sqlite:${join(t.testdir(), 'ledger.db')}`;
+  const store = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
   await endow(await openTestLedger(t, store), 0n);
   const running = await start(t, { store });
   const { adminUrl, crn, url } = running;
@@ -356,7 +357,7 @@ t.test('the key and the conversations stay in the tab', async (t) => {
 });
 
 t.test('searches, and reads pages', async (t) => {
-  const folder = join(t.testdir(), 'pages');
+  const folder = join(temporaryFolder(t), 'pages');
   mkdirSync(folder);
   writeFileSync(join(folder, 'headrace.md'), `# The headrace\n\nA headrace leads water to the mill. ${HOSTILE}\n`);
   const running = await start(t, {

@@ -3,6 +3,7 @@ import t from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { debit, execute, openStore, START_MS, STORES, USAGE } from './stores.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -61,7 +62,7 @@ for (const name of STORES) {
 t.test('a backup is a copy of the file while others write, and never replaces a file', async (t) => {
   const { ledger } = await openStore(t, 'sqlite');
   await debit(ledger, 'a', '1', 10n, USAGE);
-  const file = join(t.testdir(), 'copy.db');
+  const file = join(temporaryFolder(t), 'copy.db');
   await Promise.all([ledger.backUp(file), debit(ledger, 'a', '2', 10n, USAGE)]);
   const copy = await openLedger(`sqlite:${file}`, { clock: systemClock, dateMs: () => START_MS });
   t.match(await copy.history({ account: 'a' }), [{ amount: -10n }]);

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { openStore } from './stores.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 /** A second process that has locked the file. */
 async function lock(t: Test, url: string): Promise<ChildProcess> {
@@ -48,7 +49,7 @@ t.test('a file that stays locked is given up after five seconds', async (t) => {
 });
 
 t.test('nothing is committed to a file that was moved, deleted or replaced, until it is back', async (t) => {
-  const file = join(t.testdir(), 'file.db');
+  const file = join(temporaryFolder(t), 'file.db');
   const database = new SqliteDatabase(file, systemClock);
   t.teardown(() => database.close());
   const commit = (sql: string): Promise<unknown> => database.transaction((session) => session.all(sql));
@@ -68,7 +69,7 @@ t.test('nothing is committed to a file that was moved, deleted or replaced, unti
 
 for (const end of ['-wal', '-shm']) {
   t.test(`nothing is committed once the file ${end} is gone; what was committed before is kept`, async (t) => {
-    const file = join(t.testdir(), 'file.db');
+    const file = join(temporaryFolder(t), 'file.db');
     const database = new SqliteDatabase(file, systemClock);
     const commit = (sql: string): Promise<unknown> => database.transaction((session) => session.all(sql));
     await commit('create table charges (id text)');
@@ -87,7 +88,7 @@ for (const end of ['-wal', '-shm']) {
 t.test(
   'a backup ends while another connection commits all the time, and is the file as it was at its beginning',
   async (t) => {
-    const folder = t.testdir();
+    const folder = temporaryFolder(t);
     const file = join(folder, 'file.db');
     const writer = new SqliteDatabase(file, systemClock);
     const database = new SqliteDatabase(file, systemClock);
@@ -119,7 +120,7 @@ t.test(
 );
 
 t.test('a backup does not wait for a transaction that is open, nor contain it', async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
   t.teardown(() => database.close());
   await database.transaction((session) => session.all('create table pages (bytes blob)'));
@@ -140,7 +141,7 @@ t.test('a backup does not wait for a transaction that is open, nor contain it', 
 });
 
 t.test('a backup that fails leaves no part of a file', async (t) => {
-  const folder = t.testdir();
+  const folder = temporaryFolder(t);
   const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
   t.teardown(() => database.close());
   await database.transaction((session) => session.all('create table pages (bytes blob)'));
@@ -156,5 +157,5 @@ t.test('a backup that fails leaves no part of a file', async (t) => {
 t.test('a store in memory is not backed up', async (t) => {
   const database = new SqliteDatabase(':memory:', systemClock);
   t.teardown(() => database.close());
-  await t.rejects(database.backUp(join(t.testdir(), 'copy.db')), { message: /in memory/ });
+  await t.rejects(database.backUp(join(temporaryFolder(t), 'copy.db')), { message: /in memory/ });
 });

@@ -4,8 +4,9 @@ import { type GgufHeader, readGgufHeader } from '../../../src/host/gguf/gguf-hea
 import { type GgufFile, ggufBytes, tinyModel } from '../../support/gguf.ts';
 
 import t from 'tap';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
-const folder = t.testdir();
+const folder = temporaryFolder(t);
 let files = 0;
 
 async function read(bytes: Buffer): Promise<GgufHeader> {

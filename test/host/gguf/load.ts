@@ -8,9 +8,10 @@ import { type GgufEngine, type GgufSettings, loadGguf } from '../../../src/host/
 import type { CompletionEnd, Prompt, Run, Task, TokenReport } from '../../../src/host/model-engine.ts';
 import { type FakeLlamaCpp, createFakeLlamaCpp } from '../../support/fake-llama-cpp.ts';
 import { ggufBytes, tinyModel } from '../../support/gguf.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 /** Writes the tiny model; the file goes with the test. */
 export async function writeTiny(t: Test): Promise<string> {
-  const path = join(t.testdir(), 'tiny.gguf');
+  const path = join(temporaryFolder(t), 'tiny.gguf');
   await writeFile(path, ggufBytes(tinyModel()));
   return path;
 }
