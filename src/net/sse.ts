@@ -127,12 +127,16 @@ export class EventSplitter {
 export function splitEvents(bytes: Buffer): Buffer[] {
   const events: Buffer[] = [];
   let start = 0;
-  for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) {
-    const next = bytes[at + 1] === CR ? at + 2 : at + 1;
-    if (bytes[next] !== LF) continue;
-    events.push(bytes.subarray(start, next + 1));
-    start = next + 1;
-    at = next;
+  let lineStart = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (byte !== LF && byte !== CR) continue;
+    const endsEvent = at === lineStart && at > start;
+    if (byte === CR && bytes[at + 1] === LF) at++;
+    lineStart = at + 1;
+    if (!endsEvent) continue;
+    events.push(bytes.subarray(start, lineStart));
+    start = lineStart;
   }
   if (start < bytes.length) events.push(bytes.subarray(start));
   return events;

@@ -1,7 +1,7 @@
 // EventSplitter with the input cut anywhere, its limit on held bytes, and parseEvents.
 import fc from 'fast-check';
 import t from 'tap';
-import { EventSplitter, parseEvents } from '../../src/net/sse.ts';
+import { EventSplitter, parseEvents, splitEvents } from '../../src/net/sse.ts';
 
 /** Where `text` ends with a complete event: all its lines are ended and the last one is empty. */
 function endsAtBoundary(text: string): boolean {
@@ -158,4 +158,21 @@ t.test('decodes events', (t) => {
   ];
   for (const [text, events] of rows) t.strictSame(parseEvents(text), events, JSON.stringify(text));
   t.end();
+});
+
+t.test('whole events are split at their blank lines, with any line ends', async (t) => {
+  for (const end of ['\n', '\r\n', '\r']) {
+    const events = [
+      `: comment${end}${end}`,
+      `${end}event: a${end}data: 1${end}data: 2${end}${end}`,
+      `data: 3${end}${end}`,
+    ];
+    t.same(splitEvents(Buffer.from(events.join(''))).map(String), events, JSON.stringify(end));
+  }
+  t.same(splitEvents(Buffer.from('data: 1\n\r\ndata: 2\r\n\rdata: 3')).map(String), [
+    'data: 1\n\r\n',
+    'data: 2\r\n\r',
+    'data: 3',
+  ]);
+  t.same(splitEvents(Buffer.alloc(0)), []);
 });
