@@ -134,6 +134,9 @@ export type CrnCommand =
 /** Share of the interval after which a member whose last probe disagrees with its state is probed again. */
 const FAST_SHARE = 0.2;
 
+/** Least time between two probes for failed requests, in milliseconds. */
+const LEAST_PROBE_GAP_MS = 20;
+
 /** Each trial that hangs doubles the time until another one is offered, up to this many times the first. */
 const MAX_PATIENCE = 6;
 
@@ -338,8 +341,8 @@ class Crn {
     if (verdict === 'ok') this.#breaker.ok(member, now, count);
     if (verdict !== 'failed') return;
     const due = this.#breaker.failed(member, now, this.#peers(member));
-    // A failed request is a reason to probe at once.
-    this.probe();
+    // A failed request is a reason to probe at once, many of them are none to do nothing else.
+    if (now - this.#probeSentMs >= LEAST_PROBE_GAP_MS) this.probe();
     if (due && this.#deps.mayEject()) this.#eject(failure ?? 'failed', reason);
   }
 

@@ -229,7 +229,11 @@ t.test('after a bad probe, and after a failed request, the next probe comes soon
   t.ok(resting >= 900, `${resting}: down is down`);
   const count = fixture.probes.length;
   await fixture.outcome('failed');
-  t.equal(fixture.probes.length, count + 1);
+  t.equal(fixture.probes.length, count, 'it has just been probed');
+  await fixture.test.advance(20);
+  await fixture.outcome('failed');
+  await fixture.outcome('failed', 100);
+  t.equal(fixture.probes.length, count + 1, 'many failures are no reason for many probes');
 });
 
 t.test('probes that could not be sent say nothing about a CRN, and are repeated soon', async (t) => {
