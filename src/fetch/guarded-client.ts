@@ -36,8 +36,6 @@ const MAX_BLOCK = 1_048_576;
 /** What waits for the head of an answer from one origin. */
 interface OriginWait {
   requests: number;
-  /** Connections made meanwhile. */
-  connects: number;
   /** Ends the connection attempts when no request waits. */
   readonly connecting: AbortController;
 }
@@ -68,10 +66,6 @@ export class GuardedClient {
         );
       },
     });
-    this.#agent.on('connect', ({ origin }) => {
-      const waiting = this.#waiting.get(origin);
-      if (waiting !== undefined) waiting.connects++;
-    });
   }
 
   /**
@@ -80,12 +74,11 @@ export class GuardedClient {
    */
   async get(url: URL, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<GuardedResponse> {
     const waiting = this.#wait(url.origin);
-    const { connects } = waiting;
     try {
       return await this.#dispatch(url, headers, signal);
     } catch (error) {
-      // Without a new connection the request went out on a reused one, which the server may just have closed: try once more.
-      if (connects !== waiting.connects || !isCutOff(error) || signal.aborted) throw error;
+      // The request may have gone out on a reused connection, which the server has just closed: try once more.
+      if (!isCutOff(error) || signal.aborted) throw error;
       return await this.#dispatch(url, headers, signal);
     } finally {
       this.#waitNoMore(url.origin, waiting);
@@ -117,7 +110,7 @@ export class GuardedClient {
   }
 
   #wait(origin: string): OriginWait {
-    const waiting = this.#waiting.get(origin) ?? { requests: 0, connects: 0, connecting: new AbortController() };
+    const waiting = this.#waiting.get(origin) ?? { requests: 0, connecting: new AbortController() };
     this.#waiting.set(origin, waiting);
     waiting.requests++;
     return waiting;

@@ -239,6 +239,25 @@ t.test('reuses a connection, and opens another when the server has closed it', a
   for (let i = 0; i < 5; i++) t.equal(await outcome(get(from, `${web.origin}/b`)), TEXT);
 });
 
+t.test(
+  'a page whose reused connection is cut is asked for once more, also where its site gets another one meanwhile',
+  async (t) => {
+    const served = new WeakSet<object>();
+    const other = Promise.withResolvers<void>();
+    const answer = `HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: ${TEXT.length}\r\n\r\n${TEXT}`;
+    const web = await rawSite(t, (socket, path) => {
+      if (path === '/other') other.resolve();
+      if (served.has(socket)) void other.promise.then(() => socket.destroy());
+      else socket.write(answer);
+      served.add(socket);
+    });
+    const from = downloader(t, { ports: [web.port] });
+    t.equal(await outcome(get(from, `${web.origin}/first`)), TEXT);
+    const pages = ['reusing', 'other'].map((path) => outcome(get(from, `${web.origin}/${path}`)));
+    t.same(await Promise.all(pages), [TEXT, TEXT]);
+  },
+);
+
 t.test('a signal ends a download at once, with the reason of the signal', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
