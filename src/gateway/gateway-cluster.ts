@@ -1,6 +1,6 @@
 // The gateway's side of the link to its siblings: what it reports of itself, and what `/health`, the overview and the metrics say.
 
-import { hostname, networkInterfaces } from 'node:os';
+import { hostname } from 'node:os';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { ClusterOverview } from '../admin/index.ts';
 import type { ClusterStatus, Stage } from '../api/deps.ts';
@@ -15,6 +15,7 @@ import {
 import { packageVersion } from '../config/env.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, printAddress } from '../config/units.ts';
+import { ownAddresses } from '../net/own-addresses.ts';
 import type { CrnOverride, OverrideResult } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -188,11 +189,9 @@ export class GatewayCluster {
   }
 }
 
-/** An address of this machine in place of all of them; its name where it has none but loopback. */
+/** An address of this machine in place of all of them; its name where it has none but loopback, or none is known. */
 function reachableHost(host: string): string {
   if (host !== '0.0.0.0' && host !== '::') return host;
-  const found = Object.values(networkInterfaces())
-    .flat()
-    .find((each) => each !== undefined && !each.internal && each.family === 'IPv4');
+  const found = ownAddresses().find((each) => !each.internal && each.family === 'IPv4');
   return found?.address ?? hostname();
 }

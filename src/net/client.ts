@@ -3,10 +3,11 @@
 
 import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
+import type { NetworkInterfaceInfo } from 'node:os';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
+import { ownAddresses } from './own-addresses.ts';
 import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
 import { type BatchedWriter, writeBatch } from './write-batch.ts';
@@ -101,15 +102,15 @@ function hasSourceFor(address: string): boolean {
   const family = `IPv${isIP(address)}`;
   const nowMs = systemClock.now();
   if (nowMs - ownReadMs > OWN_ADDRESSES_MS) {
-    ownAddresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+    ownKnown = ownAddresses();
     ownReadMs = nowMs;
   }
-  return ownAddresses.some((own) => own.family === family && own.internal === isLoopback);
+  return ownKnown.some((own) => own.family === family && own.internal === isLoopback);
 }
 
 /** How long the addresses of this machine are believed: without ports every connection fails. */
 const OWN_ADDRESSES_MS = 1000;
-let ownAddresses: readonly NetworkInterfaceInfo[] = [];
+let ownKnown: readonly NetworkInterfaceInfo[] = [];
 let ownReadMs = -Infinity;
 
 /** A body below this is copied behind its head: one buffer, one write. Copies of larger ones would be memory outside V8's heap for each. */

@@ -94,6 +94,15 @@ t.test('the stop timeout of the systemd units exceeds the default drain time', a
   }
 });
 
+t.test('the systemd units admit what the gateway needs of the system', async (t) => {
+  for (const unit of ['headrace.service', 'headrace@.service']) {
+    const families = /^RestrictAddressFamilies=(.+)$/m.exec(read(`systemd/${unit}`))?.[1]?.split(' ') ?? [];
+    for (const family of ['AF_INET', 'AF_INET6', 'AF_UNIX']) t.ok(families.includes(family), unit);
+    // getifaddrs(3), by which a gateway finds the addresses of its machine.
+    t.ok(families.includes('AF_NETLINK'), unit);
+  }
+});
+
 t.test('the container image exposes and probes the ports that are served', async (t) => {
   const text = read('docker/Dockerfile');
   const { listen } = settingsOf(resolveSettings({}));
