@@ -83,13 +83,19 @@ t.test('the Kubernetes manifest admits monitoring alone to the admin port', asyn
   t.notOk(JSON.stringify(services).includes('admin'), 'no service leads there');
 });
 
-t.test('the stop timeout of the systemd units exceeds the default drain time', async (t) => {
-  const { timeouts } = settingsOf(resolveSettings({}));
+/** Time for the ledger behind the drain, in milliseconds. */
+const LEDGER_MS = 15_000;
+
+t.test('the stop timeout of the systemd units exceeds the drain times of the documentation', async (t) => {
+  const operations = readFileSync(new URL('../docs/operations.md', OPS), 'utf8');
+  const documented = /^sharePort: true\ntimeouts: .+$/m.exec(operations)?.[0] ?? '';
+  t.match(documented, 'drain');
+  const { timeouts } = settingsOf(loadConfigText(documented, 'headrace.yaml', {}));
   for (const unit of ['headrace.service', 'headrace@.service']) {
     const text = read(`systemd/${unit}`);
     t.match(text, /^\[Unit\]$/m, unit);
     const stopS = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
-    t.ok(stopS * 1000 > timeouts.unreadyMs + timeouts.drainMs, unit);
+    t.ok(stopS * 1000 > timeouts.unreadyMs + timeouts.drainMs + LEDGER_MS, unit);
     t.match(text, /^ExecStart=\S+headrace serve --config /m);
   }
 });
@@ -101,6 +107,9 @@ t.test('the systemd units admit what the gateway needs of the system', async (t)
     // getifaddrs(3), by which a gateway finds the addresses of its machine.
     t.ok(families.includes('AF_NETLINK'), unit);
   }
+  const template = read('systemd/headrace@.service');
+  t.match(template, /^DynamicUser=yes$/m);
+  t.match(template, /^User=headrace$/m, 'both instances are one user: they share the state directory');
 });
 
 t.test('the container image exposes and probes the ports that are served', async (t) => {
