@@ -118,8 +118,9 @@ t.test('the container image exposes and probes the ports that are served', async
   t.match(text, `EXPOSE ${listen.port} 9090`);
   t.match(text, `127.0.0.1:${listen.port}/health`);
   t.ok(ROUTES.some(({ path }) => path === '/health'));
-  const admin = /HEADRACE_ADMIN=(\S+)/.exec(text)?.[1] ?? '';
-  t.ok('settings' in resolveSettings({}, { HEADRACE_ADMIN: admin }));
+  const env = Object.fromEntries([...text.matchAll(/\b(HEADRACE_\w+)=(\S+)/g)].map(([, name, value]) => [name, value]));
+  const own = settingsOf(loadConfigText('admin: 127.0.0.1:9000', 'headrace.yaml', env)).admin;
+  t.same(own, { host: '127.0.0.1', port: 9000 }, 'no variable of the image overrides the configuration file');
   t.match(text, /^USER node$/m);
   for (const [, files = ''] of text.matchAll(/^COPY (?!--from)(.+) \S+$/gm)) {
     for (const file of files.split(' ')) t.ok(existsSync(new URL(`../${file}`, OPS)), file);
