@@ -121,6 +121,7 @@ t.test('every alert uses metrics that exist', async (t) => {
   t.ok(rules.length >= 10);
   for (const { alert, expr, labels, annotations } of rules) {
     t.same(mistakesIn(expr), [], alert);
+    t.same(oneForm(expr), [], `${alert}: works with and without native histograms`);
     t.match(labels.severity, /^(?:info|warning|critical)$/);
     t.ok(annotations.summary.length > 0 && annotations.description.length > 0, alert);
     for (const [, name = ''] of expr.matchAll(/\b(headrace_\w+|process_\w+)/g)) t.ok(SERIES.has(name), name);
@@ -130,6 +131,15 @@ t.test('every alert uses metrics that exist', async (t) => {
     }
   }
 });
+
+/** Histograms of an expression that it reads in one of their two forms alone: as text, or as native histograms. */
+function oneForm(expression: string): string[] {
+  const read = [...expression.matchAll(/(\w+)(?:\{[^}]*\})?\[/g)].map(([, name = '']) => name);
+  const texts = read.filter((name) => RANGES.has(name.replace(/_(?:bucket|count|sum)$/, '')) && !RANGES.has(name));
+  const native = read.filter((name) => RANGES.has(name));
+  const inText = new Set(texts.map((name) => name.replace(/_(?:bucket|count|sum)$/, '')));
+  return [...inText].filter((name) => !native.includes(name)).concat(native.filter((name) => !inText.has(name)));
+}
 
 interface Dashboard {
   readonly panels: readonly {
@@ -144,6 +154,7 @@ t.test('every panel uses metrics that exist, and every metric has a panel', asyn
   const shown = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
   for (const { title, expr, legendFormat } of shown) {
     t.same(mistakesIn(expr), [], title);
+    t.same(oneForm(expr), [], `${title}: works with and without native histograms`);
     const grouped = /by \(([^)]*)\)/.exec(expr)?.[1]?.split(/,\s*/);
     for (const [, label = ''] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
       if (grouped !== undefined) t.ok(grouped.includes(label), `${title}: ${label}`);
