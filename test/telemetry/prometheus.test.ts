@@ -44,6 +44,140 @@ t.test('promtool takes the alert rules, and all queries of the Grafana dashboard
   t.equal(queries.status, 0, queries.output);
 });
 
+const ALERTS = new URL('ops/prometheus/alerts.yml', root).pathname;
+
+interface AlertCase {
+  readonly name: string;
+  readonly alert: string;
+  /** Time between two values, and between two looks at the rules. */
+  readonly interval?: string;
+  /** Series by name, with their values as promtool writes them. */
+  readonly series: Readonly<Record<string, string>>;
+  /** Minutes from the start at which the alert is looked at, and the models, engines or sources for which it fires then. */
+  readonly at: Readonly<Record<string, readonly Readonly<Record<string, string>>[]>>;
+}
+
+const GATEWAY = 'job="headrace",instance="a"';
+const standing = (model: string, word: string): string =>
+  `headrace_crn_standing{${GATEWAY},crn="http://${model}",model="${model}",standing="${word}"}`;
+const IN_FLIGHT = `headrace_requests_in_flight{${GATEWAY}}`;
+const costOf = (model: string): string => `headrace_cost_usd_total{${GATEWAY},model="${model}"}`;
+
+const ALERT_CASES: readonly AlertCase[] = [
+  {
+    name: 'a model whose servers are all down, and none that has one in trial',
+    alert: 'HeadraceModelDown',
+    series: {
+      [standing('m', 'up')]: '1x5 0x20',
+      [standing('m', 'probing')]: '0x30',
+      [standing('n', 'up')]: '1x5 0x20',
+      [standing('n', 'probing')]: '0x5 1x20',
+    },
+    at: { '4m': [], '10m': [{ model: 'm' }] },
+  },
+  {
+    name: 'a model whose servers have left, while the gateway runs',
+    alert: 'HeadraceModelGone',
+    series: { [standing('m', 'up')]: '1x20 stale', [standing('n', 'up')]: '1x80', [IN_FLIGHT]: '0x80' },
+    at: { '18m': [], '25m': [{ model: 'm' }], '60m': [] },
+  },
+  {
+    name: 'no model of a gateway that has ended',
+    alert: 'HeadraceModelGone',
+    series: { [standing('m', 'up')]: '1x20 stale', [IN_FLIGHT]: '0x20 stale' },
+    at: { '25m': [] },
+  },
+  {
+    name: 'a source that does not answer',
+    alert: 'HeadraceDiscoveryFailing',
+    series: { [`headrace_discovery_up{${GATEWAY},source="dns vllm",kind="dns"}`]: '1x5 0x30' },
+    at: { '8m': [], '15m': [{ source: 'dns vllm' }] },
+  },
+  {
+    name: 'streams that broke, as much as answers of 500 and above',
+    alert: 'HeadraceErrorRatio',
+    series: Object.fromEntries(
+      (
+        [
+          ['m', '200', '', '0+100x40'],
+          ['m', '200', 'HR_STREAM_BROKEN', '0+10x40'],
+          ['n', '200', '', '0+100x40'],
+          ['n', '503', 'HR_ROUTE_ALL_FAILED', '0+10x40'],
+          ['o', '200', '', '0+100x40'],
+          ['o', '429', 'HR_KEY_RATE', '0+100x40'],
+        ] as const
+      ).map(([model, status, code, values]) => [
+        `headrace_requests_total{${GATEWAY},endpoint="/v1/chat/completions",model="${model}",status="${status}",code="${code}"}`,
+        values,
+      ]),
+    ),
+    at: { '20m': [{ model: 'm' }, { model: 'n' }] },
+  },
+  {
+    name: 'a cost that has grown, and no steady one of a model that is new',
+    alert: 'HeadraceCostSurge',
+    interval: '15m',
+    series: {
+      [costOf('grown')]: '0+1x192 192+15x20',
+      [costOf('steady')]: '0+15x212',
+      [costOf('new')]: '_x176 0+15x36',
+    },
+    at: { '2805m': [], '3000m': [{ model: 'grown' }] },
+  },
+  {
+    name: 'the first budget that is used up',
+    alert: 'HeadraceBudgetUsedUp',
+    series: { [`headrace_budget_alerts_total{${GATEWAY},threshold="hard"}`]: '0x5 1x10' },
+    at: { '4m': [], '8m': [{}] },
+  },
+  {
+    name: 'commits that fail',
+    alert: 'HeadraceLedgerCommitFailing',
+    series: {
+      [`headrace_ledger_commit_seconds_count{${GATEWAY},outcome="failed"}`]: '0x5 0+1x10',
+      [`headrace_ledger_commit_seconds_count{${GATEWAY},outcome="ok"}`]: '0+9x20',
+    },
+    at: { '4m': [], '9m': [{}] },
+  },
+  {
+    name: 'pages that wait for cleaners which are all busy',
+    alert: 'HeadraceFetchPoolSaturated',
+    series: {
+      [`headrace_fetch_cleaners{${GATEWAY},state="threads"}`]: '2x30',
+      [`headrace_fetch_cleaners{${GATEWAY},state="running"}`]: '1x9 2x20',
+      [`headrace_fetch_cleaners{${GATEWAY},state="queued"}`]: '3x30',
+    },
+    at: { '8m': [], '20m': [{}] },
+  },
+];
+
+for (const { alert, at, interval = '1m', name, series } of ALERT_CASES) {
+  t.test(`the alert ${alert} fires for ${name}`, async (t) => {
+    const folder = testFolder(t);
+    // What promtool finds firing, whatever the texts say: each expectation is of one alert alone.
+    const fires = (minutes: string): unknown[] => {
+      const file = join(folder, 'test.yml');
+      const test = {
+        interval,
+        input_series: Object.entries(series).map(([of, values]) => ({ series: of, values })),
+        alert_rule_test: [{ eval_time: minutes, alertname: alert, exp_alerts: [{ exp_labels: { never: 'there' } }] }],
+      };
+      writeFileSync(file, JSON.stringify({ rule_files: [ALERTS], evaluation_interval: interval, tests: [test] }));
+      const { output } = promtool(['test', 'rules', file]);
+      const got = output.slice(output.indexOf('got:'));
+      if (!output.includes('got:')) throw new Error(output);
+      return [...got.matchAll(/Labels:\{([^}]*)\}/g)].map(([, labels = '']) =>
+        Object.fromEntries([...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label, value]) => [label, value])),
+      );
+    };
+    for (const [minutes, expected] of Object.entries(at)) {
+      const firing = fires(minutes);
+      t.equal(firing.length, expected.length, `${minutes}: ${JSON.stringify(firing)}`);
+      t.match(firing, expected, minutes);
+    }
+  });
+}
+
 /** Times of a model with a cache: two modes, each lognormal. Split over two threads. */
 function bimodal(): { readonly sorted: readonly number[]; readonly threads: readonly Metrics[] } {
   const random = createSeededRandom(3);
