@@ -64,6 +64,12 @@ t.test('values that are wrong are refused', options, async (t) => {
     ['picker: { enabled: true, port: 0 }', /port/],
     ['config: { store: "postgres://user:password@db/headrace" }', /store/],
     ['config: { cluster: { url: "redis://:password@valkey" } }', /cluster/],
+    ['config: { admin: 127.0.0.1:9090 }', /config.admin must be/],
+    ['config: { admin: null }', /config.admin must be/],
+    ['config: { admin: 9090 }', /config.admin must be/],
+    ['config: { listen: "${LISTEN}" }', /config.listen must be/],
+    ['config: { listen: 0.0.0.0:0 }', /config.listen must be/],
+    ['config: { timeouts: { drain: "${DRAIN}" } }', /timeouts.drain must be a time/],
     ['service: { type: Cluster }', /type/],
     ['networkPolicy: { egres: {} }', /egres/],
     ['config: { store: "sqlite:/var/lib/headrace/headrace.db" }', /set replicas to 1/],
@@ -79,6 +85,47 @@ t.test('values that are wrong are refused', options, async (t) => {
     t.equal(status, 1, text);
     t.match(output, reason);
   }
+});
+
+t.test('names of digits stay texts, and values take the place of what the chart writes itself', options, async (t) => {
+  const file = join(folder, 'digits.yaml');
+  writeFileSync(
+    file,
+    `
+nameOverride: ${'n'.repeat(63)}
+config: { listen: 8000, admin: '[::]:9000' }
+secrets: { existingSecret: '123' }
+serviceAccount: { create: false, name: '456' }
+priorityClassName: '789'
+persistence: { enabled: true, existingClaim: '12', storageClass: '' }
+replicas: 1
+serviceMonitor: { enabled: true, labels: { app.kubernetes.io/managed-by: '1' } }
+podAnnotations: { prometheus.io/scrape: 'false' }
+podLabels: { app.kubernetes.io/version: '2', team: '3' }
+picker: { enabled: true }
+`,
+  );
+  const { output, status } = run(['render', CHART, '-f', file]);
+  t.equal(status, 0, output);
+  const manifests = join(folder, 'digits-manifests.yaml');
+  writeFileSync(manifests, output);
+  for (const version of VERSIONS) {
+    const checked = run(['validate', '-s', FOLDER, '-k', version, manifests]);
+    t.equal(checked.status, 0, checked.output);
+  }
+  type Made = { kind: string; spec: { template: { metadata: unknown; spec: unknown } } };
+  const made = parseAllDocuments(output).map((document) => {
+    t.same(document.errors, []);
+    return document.toJS() as Made | null;
+  });
+  for (const { spec } of made.filter((each) => each?.kind === 'Deployment') as Made[]) {
+    t.match(spec.template, {
+      metadata: { labels: { team: '3' }, annotations: { 'prometheus.io/scrape': 'false', 'prometheus.io/port': '9000' } },
+      spec: { serviceAccountName: '456', priorityClassName: '789' },
+    });
+  }
+  writeFileSync(file, 'replicas: 1\npersistence: { enabled: true, storageClass: "" }\n');
+  t.match(run(['render', CHART, '-f', file]).output, /storageClassName: ""/, 'no class is not that of the cluster');
 });
 
 t.test('a field that no schema has is refused', options, async (t) => {

@@ -4,7 +4,7 @@
 
 {{- define "headrace.selector" -}}
 app.kubernetes.io/name: headrace
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "headrace.labels" -}}
@@ -16,7 +16,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* Another name than that of the gateways, whose Service must not choose pickers. */}}
 {{- define "headrace.pickerSelector" -}}
 app.kubernetes.io/name: headrace-picker
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "headrace.pickerLabels" -}}
@@ -66,6 +66,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- add (int .Values.preStopSeconds) $unready $drain 20 -}}
 {{- end -}}
 
+{{/* Those of the values win. */}}
+{{- define "headrace.podAnnotations" -}}
+{{- $own := dict "prometheus.io/scrape" "true" "prometheus.io/port" (include "headrace.port" .Values.config.admin) -}}
+{{- if .Values.restartOnConfigChange -}}
+{{- $_ := set $own "checksum/config" (toJson .Values.config | sha256sum) -}}
+{{- end -}}
+{{- merge (deepCopy .Values.podAnnotations) $own | toYaml -}}
+{{- end -}}
+
 {{/* Sources of discovery of kind kubernetes, as JSON. */}}
 {{- define "headrace.sources" -}}
 {{- $sources := list -}}
@@ -79,6 +88,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* What the schema cannot say: values that exclude each other. */}}
 {{- define "headrace.check" -}}
+{{- $everywhere := `(0\.0\.0\.0|\[::\]):[1-9][0-9]*` -}}
+{{- if not (regexMatch (printf `^(%s|[1-9][0-9]*)$` $everywhere) (toString .Values.config.listen)) -}}
+{{- fail "config.listen must be 0.0.0.0:PORT or [::]:PORT: clients and probes reach the address of the pod" -}}
+{{- end -}}
+{{- if not (regexMatch (printf `^%s$` $everywhere) (toString .Values.config.admin)) -}}
+{{- fail "config.admin must be 0.0.0.0:PORT or [::]:PORT: probes reach the address of the pod, and a NetworkPolicy keeps others away" -}}
+{{- end -}}
+{{- range $name, $time := .Values.config.timeouts | default dict -}}
+{{- if and (has $name (list "unready" "drain")) (contains "${" (toString $time)) -}}
+{{- fail (printf "config.timeouts.%s must be a time: terminationGracePeriodSeconds follows from it" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $store := toString .Values.config.store -}}
 {{- $many := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
 {{- $file := and (hasPrefix "sqlite:" $store) (ne $store "sqlite::memory:") -}}
