@@ -30,17 +30,18 @@ export function distributionOf(list, field) {
  */
 export function summarise(runs, unitsOf, reference = 'nginx') {
   const perUnit = (run) => run.cpuUs.peer / unitsOf(run);
+  // Neither is a process that is not known, nor a peer that answered nothing in one of the windows.
+  const areWatched = (list) => list.every((run) => run.cpuUs.peer > 0 && unitsOf(run) > 0);
+  const base = runs[reference];
   return Object.entries(runs).map(([name, list]) => {
-    const base = runs[reference];
-    // Neither has a process that is not known, nor a peer that answered nothing in one of the windows.
-    const isWatched = list.every((run) => run.cpuUs.peer > 0 && unitsOf(run) > 0);
+    const isWatched = areWatched(list);
     const ratio = (run, round) => perUnit(run) / perUnit(base[round]);
     return {
       name,
       cpuUs: isWatched ? spread(list.map(perUnit)) : null,
       userUs: isWatched ? spread(list.map((run) => (run.userUs?.peer ?? 0) / unitsOf(run))) : null,
       systemUs: isWatched ? spread(list.map((run) => (run.systemUs?.peer ?? 0) / unitsOf(run))) : null,
-      ratio: base === undefined || !isWatched ? null : spread(list.map(ratio)),
+      ratio: base !== undefined && areWatched(base) && isWatched ? spread(list.map(ratio)) : null,
       perSecond: spread(list.map((run) => unitsOf(run) / run.seconds)),
       peerUse: spread(list.map((run) => run.cpuUs.peer / 1e6 / run.seconds)),
       foreignUse: spread(list.map((run) => foreignUse(run, name))),

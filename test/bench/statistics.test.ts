@@ -98,6 +98,14 @@ t.test('without the reference there are no ratios', async (t) => {
   t.equal(headrace?.ratio, null);
 });
 
+t.test('a reference that answered nothing in a window, or whose process is not known, gives no ratios', async (t) => {
+  for (const nginx of [run(100, 0), run(0, 10)]) {
+    const [, other] = summarise({ nginx: [run(100, 10), nginx], other: [run(200, 10), run(200, 10)] }, (of) => of.requests);
+    t.equal(other?.ratio, null);
+    t.equal(other?.cpuUs?.median, 20);
+  }
+});
+
 t.test('errors are summed up and the last one is kept', async (t) => {
   const runs = { headrace: [run(1, 1, 1, 2), run(1, 1), run(1, 1, 1, 1)] };
   const [headrace] = summarise(runs, ({ requests }) => requests);
