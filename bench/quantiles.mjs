@@ -20,10 +20,11 @@ const LATENCY = 'headrace_request_duration_seconds';
 const FIRST_BYTE = 'headrace_stream_first_byte_seconds';
 const QUANTILES = { p50: 0.5, p95: 0.95, p99: 0.99 };
 
-const demo = spawn(process.execPath, [BIN, 'demo', '--port', '0', '--admin-port', '0'], {
-  stdio: ['ignore', 'pipe', 'inherit'],
-});
-process.on('exit', () => demo.kill('SIGTERM'));
+const children = [];
+process.on('exit', () => children.forEach((child) => child.kill('SIGTERM')));
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
+
+const demo = start(['demo', '--port', '0', '--admin-port', '0']);
 const { admin, key, model, url } = await readyDemo();
 
 const report = JSON.parse(
@@ -115,9 +116,16 @@ async function readyDemo() {
   throw new Error(`headrace demo has ended: ${output}`);
 }
 
+/** Starts a command of headrace, which ends with this process. */
+function start(args) {
+  const child = spawn(process.execPath, [BIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  children.push(child);
+  return child;
+}
+
 /** Resolves with the output of a command of headrace. */
 async function outputOf(args) {
-  const child = spawn(process.execPath, [BIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = start(args);
   let output = '';
   for await (const chunk of child.stdout) output += chunk;
   return output;

@@ -28,7 +28,8 @@ process.on('exit', () => {
   for (const child of running) for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(130));
+// SIGHUP: the terminal was closed. Gateway and nginx take it for a wish to reload, and would go on.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
 
 /** Makes a folder that is removed when the benchmark ends. */
 export function temporaryFolder() {

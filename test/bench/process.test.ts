@@ -1,5 +1,10 @@
 // Child processes of the benchmarks: none outlives the one that started it, however its start ends.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import t from 'tap';
+import { until } from '../support/system.ts';
 import { benchModule } from './modules.ts';
 
 interface Processes {
@@ -40,3 +45,33 @@ t.test('a child that ends before it is ready fails the start with its status', a
   const start = startChild({ name: 'brief', command: 'sh', args: ['-c', 'exit 3'], core: 0, ready: /^ready$/ });
   await t.rejects(start, { message: /^brief: ended with 3/ });
 });
+
+/** A benchmark with a folder and a child that goes on at SIGHUP, as nginx and the gateway do; prints both. */
+const BENCHMARK = `
+  const { startChild, temporaryFolder } = await import(process.argv[1]);
+  const folder = temporaryFolder();
+  const args = ['-c', 'trap "" HUP; echo ready; exec sleep 60'];
+  const { child } = await startChild({ name: 'deaf', command: 'sh', args, core: 0, ready: /^ready$/ });
+  console.log(JSON.stringify({ pid: child.pid, folder }));
+`;
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  t.test(`no child and no folder outlives a benchmark that ends by ${signal}`, async (t) => {
+    const file = new URL('../../../bench/lib/process.mjs', import.meta.url).href;
+    const benchmark = spawn(process.execPath, ['--input-type=module', '-e', BENCHMARK, file], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    t.teardown(() => benchmark.kill('SIGKILL'));
+    const [line] = (await once(createInterface(benchmark.stdout), 'line')) as [string];
+    const { folder, pid } = JSON.parse(line) as { folder: string; pid: number };
+    t.teardown(() => {
+      if (existsSync(`/proc/${pid}`)) process.kill(pid, 'SIGKILL');
+    });
+    t.ok(existsSync(folder));
+    const exited = once(benchmark, 'exit');
+    benchmark.kill(signal);
+    t.same(await exited, [130, null]);
+    await until('the child has ended', () => !existsSync(`/proc/${pid}`));
+    t.notOk(existsSync(folder));
+  });
+}
