@@ -141,6 +141,17 @@ t.test('the overview shows figures of the last minute and charts from before it 
   t.match(await row(page, 'discovery', 'file servers.yaml').textContent(), /▼ failingservers\.yaml cannot be read/);
 });
 
+t.test('a model or CRN without one of the last errors is not said to have had none', async (t) => {
+  const { adminUrl } = await startSample(t, { crns: 12, models: 3 });
+  // This CRN counts failed attempts; the gateway remembers the last errors of all alone.
+  const page = await openView(t, adminUrl, `/crns/${encodeURIComponent('http://gpu-7.example.net:8000')}`);
+  for (const path of ['', '/models/heron-9b']) {
+    if (path !== '') await page.goto(`${adminUrl}/#${path}`);
+    await page.getByRole('heading', { name: 'Last errors' }).waitFor();
+    await until('said', async () => /None among the last errors of the gateway/.test(await page.locator('main').innerText()));
+  }
+});
+
 t.test('charts share the cursor and the range, by mouse and by keyboard', async (t) => {
   const { adminUrl, histories } = await startSample(t, { crns: 2, models: 1 });
   const page = await openView(t, adminUrl, '/');

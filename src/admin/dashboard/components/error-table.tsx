@@ -41,7 +41,13 @@ const COLUMNS: readonly Column<RecentError>[] = [
   },
 ];
 
-export function ErrorTable({ errors }: { readonly errors: readonly RecentError[] }): VNode {
+export interface ErrorTableProps {
+  readonly errors: readonly RecentError[];
+  /** Those of one model or CRN, of all that the gateway remembers. */
+  readonly isPart?: boolean;
+}
+
+export function ErrorTable({ errors, isPart = false }: ErrorTableProps): VNode {
   return (
     <Table
       id="errors"
@@ -52,7 +58,7 @@ export function ErrorTable({ errors }: { readonly errors: readonly RecentError[]
       filterText={({ code, crn, endpoint, model, requestId, status }) =>
         `${requestId} ${status} ${code} ${endpoint} ${model} ${crn}`
       }
-      empty="No errors since the gateway started."
+      empty={isPart ? 'None among the last errors of the gateway.' : 'No errors since the gateway started.'}
     />
   );
 }

@@ -127,7 +127,7 @@ function OneCrn({ crn, overview }: { readonly crn: CrnOverview; readonly overvie
         />
       </Section>
       <Section title="Last errors">
-        <ErrorTable errors={overview.errors.filter((error) => error.crn === crn.url)} />
+        <ErrorTable isPart errors={overview.errors.filter((error) => error.crn === crn.url)} />
       </Section>
     </>
   );

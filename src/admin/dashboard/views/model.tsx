@@ -44,7 +44,7 @@ export function ModelView({ params }: ViewProps): VNode {
                 />
               </Section>
               <Section title="Last errors">
-                <ErrorTable errors={overview.errors.filter((error) => error.model === id)} />
+                <ErrorTable isPart errors={overview.errors.filter((error) => error.model === id)} />
               </Section>
             </>
           );
