@@ -225,6 +225,15 @@ t.test('shows what a gateway does, and updates in place: what has the focus keep
   t.match(await row(page, 'threads', 'control').textContent(), /0 control.*%.*MiB/);
 });
 
+t.test('a mistake of a client is no error of the gateway', async (t) => {
+  const { url, adminUrl } = await start(t);
+  const page = await openView(t, adminUrl, '/');
+  t.equal((await chat(url, { model: 'nobody' })).status, 404);
+  await row(page, 'errors', 'HR_ROUTE_UNKNOWN_MODEL').waitFor();
+  const tile = page.locator('.tile').filter({ hasText: 'Errors per second' });
+  t.match(await tile.textContent(), /^Errors per second0none since the start$/);
+});
+
 t.test('a name that is markup stays text', async (t) => {
   const { url, adminUrl } = await start(t);
   const page = await openView(t, adminUrl, '/models');

@@ -51,7 +51,9 @@ function Figures({ overview }: { readonly overview: Overview }): VNode {
   const { dateMs, errors, ledger, models, recent, streams, threads } = overview;
   const inFlight = threads.reduce((sum, thread) => sum + thread.inFlight, 0);
   const waiting = models.reduce((sum, model) => sum + model.waiting, 0);
-  const last = errors[0];
+  // The last errors have those of clients too, which do not count here.
+  const last = errors.find(({ status }) => status >= 500 || status < 400);
+  const total = models.reduce((sum, model) => sum + model.errors, 0);
   const failing = recent.errorsPerS > 0;
   return (
     <Tiles label="Last minute">
@@ -61,7 +63,7 @@ function Figures({ overview }: { readonly overview: Overview }): VNode {
       <Tile name="Errors per second" value={rateText(recent.errorsPerS)} bad={failing}>
         {failing && <>{shareText(recent.errorsPerS / recent.requestsPerS)} of requests, </>}
         {last === undefined ? (
-          'none since the start'
+          `${total === 0 ? 'none' : countText(total)} since the start`
         ) : (
           <a
             href={href('/')}
