@@ -234,6 +234,24 @@ t.test('a mistake of a client is no error of the gateway', async (t) => {
   t.match(await tile.textContent(), /^Errors per second0none since the start$/);
 });
 
+t.test('what gets the focus is not behind the header', async (t) => {
+  const { adminUrl } = await startSample(t, { crns: 40, models: 3 });
+  for (const viewport of [{ width: 1280, height: 700 }, PHONE.viewport]) {
+    const page = await openView(t, adminUrl, '/crns', { viewport });
+    await page.getByRole('button', { name: 'Drain http://gpu-30.example.net:8000' }).focus();
+    const isHidden = `(() => {
+      const { bottom, top } = document.activeElement.getBoundingClientRect();
+      return (top + bottom) / 2 < document.querySelector('header').getBoundingClientRect().bottom;
+    })()`;
+    const hidden: string[] = [];
+    for (let stop = 0; stop < 60; stop++) {
+      await page.keyboard.press('Shift+Tab');
+      if (await page.evaluate(isHidden)) hidden.push(await focusedName(page));
+    }
+    t.same(hidden, []);
+  }
+});
+
 t.test('a name that is markup stays text', async (t) => {
   const { url, adminUrl } = await start(t);
   const page = await openView(t, adminUrl, '/models');
