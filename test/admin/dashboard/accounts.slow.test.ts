@@ -552,3 +552,29 @@ t.test('all views fit on a phone and pass axe, light and dark', async (t) => {
   await page.getByRole('button', { name: 'Edit key-of-acme' }).click();
   await checkView(t, page, 'the dialog', [1200]);
 });
+
+t.test('long names fit in narrow windows, and what scrolls is reached by keyboard', async (t) => {
+  const running = await start(t);
+  await spend(running, 1);
+  await running.ledger.createAccount({ id: 'long', label: 'a'.repeat(150) });
+  const options = { bypassCSP: true, viewport: { width: 320, height: 640 } };
+  const page = await openView(t, running, '#/accounts/long', OWNER, options);
+  await page.getByText('a'.repeat(150)).waitFor();
+  await checkView(t, page, 'a long label', [320, 360]);
+  // As of a model with such a name.
+  await page.route('**/usage?*', async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, body: (await answer.text()).replaceAll(MODEL, 'm'.repeat(120)) });
+  });
+  for (const path of ['#/accounts/acme', '#/spend']) {
+    await goTo(page, path);
+    await page.locator('.legend', { hasText: 'm'.repeat(120) }).waitFor();
+    await checkView(t, page, path, [320, 360]);
+  }
+  const accounts = `${running.adminUrl}/accounts`;
+  const headers = { authorization: `Bearer ${OWNER}`, 'content-type': 'application/json' };
+  await fetch(accounts, { method: 'POST', headers, body: JSON.stringify({ id: 'b', label: 'b '.repeat(100) }) });
+  await goTo(page, '#/acts');
+  await page.locator('#acts summary').first().click();
+  await checkView(t, page, 'details of an act', [320, 360]);
+});

@@ -174,15 +174,22 @@ t.test('what is gone from the log is said to be', async (t) => {
 
 t.test('the configuration: search, what differs, secrets, and a reload with mistakes', async (t) => {
   const hosts = await startHosts(t);
-  const settings = { adminToken: 'sesame', timeouts: { idle: '90s' } };
+  const origins = Array.from({ length: 40 }, (_, number) => `https://${number}.example`);
+  const settings = { adminToken: 'sesame', timeouts: { idle: '90s' }, cors: { origins } };
   const { adminUrl, rewrite } = await startServe(t, hosts, settings);
   const page = await openPage(t, `${adminUrl}/#/configuration`, {}, /status of 422/);
   await signIn(page);
   const row = (path: string): ReturnType<Page['locator']> =>
     page.locator('#settings tbody tr').filter({ hasText: path });
   await row('timeouts.connect').waitFor();
+  await page.setViewportSize({ width: 768, height: 700 });
+  await until('the table scrolls', async () => (await page.getByRole('region', { name: 'All settings' }).count()) === 1);
+  t.equal(await page.getByRole('region', { name: 'Settings', exact: true }).count(), 1, 'each region has its own name');
   await page.getByLabel('Only what differs from the defaults').check();
   await row('timeouts.connect').waitFor({ state: 'detached' });
+  await page.locator('#settings summary').first().click();
+  await page.locator('#settings pre').first().focus();
+  t.equal(await page.evaluate('document.activeElement.tagName'), 'PRE', 'a long value scrolls by keyboard');
   t.match(await row('timeouts.idle').textContent(), /90s.*60s.*file/);
   t.match(await row('adminToken').first().textContent(), /\(set\)/);
   await page.waitForURL(/only=differing$/);

@@ -24,7 +24,7 @@ const COLUMNS: readonly Column<ActView>[] = [
     cell: ({ after, before, request, seq }) => (
       <details>
         <summary aria-label={`Show act ${seq}`}>Show</summary>
-        <pre>{JSON.stringify({ request, before, after }, null, 2)}</pre>
+        <pre tabIndex={0}>{JSON.stringify({ request, before, after }, null, 2)}</pre>
       </details>
     ),
   },

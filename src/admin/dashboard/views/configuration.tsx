@@ -39,7 +39,9 @@ function Value({ of: value }: { readonly of: unknown }): VNode {
           {Array.isArray(value) ? plural(value.length, 'entry').replace('entrys', 'entries') : summaryOf(value)}
         </code>
       </summary>
-      <pre class="text">{text}</pre>
+      <pre class="text" tabIndex={0}>
+        {text}
+      </pre>
     </details>
   );
 }
@@ -152,7 +154,7 @@ export function ConfigurationView(): VNode {
         >
           <Table
             id="settings"
-            caption="Settings"
+            caption="All settings"
             columns={COLUMNS}
             rows={settings}
             keyOf={({ path }) => path}
