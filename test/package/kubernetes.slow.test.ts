@@ -180,6 +180,20 @@ t.test('a Role exists only for discovery by EndpointSlices, in each of its names
   ]);
 });
 
+t.test('releases of two namespaces may watch the same one', options, async (t) => {
+  type Made = { kind: string; metadata: { name: string; namespace?: string }; roleRef?: { name: string } };
+  const names = (namespace: string): string[] =>
+    parseAllDocuments(run(['render', CHART, '-n', namespace, '-f', join(CHART, 'ci/many-postgres-values.yaml')]).output)
+      .map((document) => document.toJS() as Made)
+      .filter((made) => made.kind.startsWith('Role') && made.metadata.namespace === 'models')
+      .map(({ kind, metadata, roleRef }) => `${kind} ${metadata.name} ${roleRef?.name ?? ''}`);
+  t.equal(names('live').length, 2);
+  t.same(
+    names('live').filter((name) => names('staging').includes(name)),
+    [],
+  );
+});
+
 t.test('the manifests for gateways in front are valid', options, async (t) => {
   const files = readdirSync(join(ROOT, 'ops/kubernetes/gateway-api')).map((file) =>
     join(ROOT, 'ops/kubernetes/gateway-api', file),
