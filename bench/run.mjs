@@ -110,7 +110,7 @@ ${PEERS.slice(9).join(', ')}; and any gateway
 that runs already, at the address of --base-url. Let it serve model ${MODEL} from http://127.0.0.1:9400/v1, with
 --upstream-port 9400 here; bench/README.md shows how, and which key it gets.
 
-Flags of one part
+Flags of one part, or with another default there
 ${Object.values(PARTS).map(ownFlags).join('\n')}
 
 Compare the hot functions of two versions: node bench/micro/compare.mjs BASE BRANCH
@@ -123,9 +123,10 @@ function shared() {
   return Object.fromEntries(many.toReversed());
 }
 
+/** What the part has alone, or with another meaning or default than the first. */
 function ownFlags({ name, flags }) {
-  const common = shared();
-  const own = Object.entries(flags).filter(([flag]) => !Object.hasOwn(common, flag) || flag === 'peers');
+  const common = { ...GENERAL, ...shared() };
+  const own = Object.entries(flags).filter(([flag, row]) => flagLines({ [flag]: row }) !== flagLines({ [flag]: common[flag] ?? {} }));
   return `${name}\n${flagLines(Object.fromEntries(own))}`;
 }
 

@@ -1,4 +1,6 @@
 // Command-line flags of the benchmarks: types, defaults, quick values and errors.
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { benchModule } from './modules.ts';
 
@@ -84,4 +86,15 @@ t.test('a base URL without a name or a plain http address is refused', async (t)
   for (const text of ['http://127.0.0.1:4000', '=http://h/v1', 'a b=http://h', 'a=h:1', 'a=https://h/v1']) {
     t.throws(() => readBaseUrl(text), /--base-url/, text);
   }
+});
+
+t.test('the help has the defaults and meanings of a part that differ from those of others', async (t) => {
+  const command = fileURLToPath(new URL('../../../bench/run.mjs', import.meta.url));
+  const help = execFileSync(process.execPath, [command, '--help'], { encoding: 'utf8' });
+  const of = (part: string): string => new RegExp(`^${part}\n((?: .+\n)*)`, 'm').exec(help)?.[1] ?? '';
+  t.match(of('memory'), /--rounds +rounds; every peer is started anew in each \(3\)/);
+  t.match(of('overhead'), /--connections +connections at full load; .+ \(256\)/);
+  t.match(of('upload'), /--rate-per-s +small requests per second \(1000\)/);
+  t.match(of('search'), /--connections .+ \(128\)/);
+  t.notMatch(of('upload'), '--rounds');
 });
