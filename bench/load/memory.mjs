@@ -4,7 +4,7 @@
 import { fileURLToPath } from 'node:url';
 import { LOAD_CORE } from '../lib/cores.mjs';
 import { COMMON } from '../lib/flags.mjs';
-import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
+import { PEERS, withPeers } from '../lib/peers.mjs';
 import { openFiles, runChild } from '../lib/process.mjs';
 import { roundsText, show, showErrors } from '../lib/report.mjs';
 import { spread } from '../lib/statistics.mjs';
@@ -25,7 +25,6 @@ export const part = {
   flags: {
     threads,
     nodeFlags,
-    ...PEER_FLAGS,
     rounds: { type: 'number', default: 3, quick: 1, help: 'rounds; every peer is started anew in each' },
     peers: { type: 'words', default: ['nginx', 'haproxy', 'headrace'], quick: ['nginx', 'headrace'], help: 'peers' },
     idle: { type: 'number', default: 10_000, quick: 1_000, help: 'idle connections, each after one request' },
@@ -61,7 +60,7 @@ async function measure(flags, rig) {
 
 async function measureOne(name, { stream, connections }, flags, rig) {
   const note = rig.note;
-  return withPeers({ ...flags, baseUrl: [], names: [name], stream, gapMs: GAP_MS, note }, async ([peer]) => {
+  return withPeers({ ...flags, names: [name], stream, gapMs: GAP_MS, note }, async ([peer]) => {
     if (peer === undefined) return undefined;
     const { port, path, headers, pid } = peer;
     const load = { port, path, headers, pid, stream, connections, bodyBytes: 1000 };

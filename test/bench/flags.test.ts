@@ -1,5 +1,5 @@
 // Command-line flags of the benchmarks: types, defaults, quick values and errors.
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { benchModule } from './modules.ts';
@@ -97,4 +97,13 @@ t.test('the help has the defaults and meanings of a part that differ from those 
   t.match(of('upload'), /--rate-per-s +small requests per second \(1000\)/);
   t.match(of('search'), /--connections .+ \(128\)/);
   t.notMatch(of('upload'), '--rounds');
+});
+
+t.test('no part takes a peer that runs already and leaves it out', async (t) => {
+  const command = fileURLToPath(new URL('../../../bench/run.mjs', import.meta.url));
+  // Each peer is started anew for each figure of memory.
+  const args = [command, 'memory', '--base-url', 'other=http://127.0.0.1:1/v1'];
+  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 20_000 });
+  t.equal(status, 2);
+  t.match(stderr, /Unknown option '--base-url'/);
 });
