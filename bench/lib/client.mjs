@@ -6,7 +6,8 @@
 // dialect, model, watch: { NAME: PID } }. With `dialect` the requests are those of `dialect-traffic.mjs`.
 // Without `answerBytes` answers may have any length.
 // Without ratePerS the loop is closed: a connection sends again as soon as its response is complete. With it the loop is open:
-// requests are due at fixed times and wait for a free connection, and latency counts from when a request was due.
+// requests are due at fixed times and wait for a free connection. Latency counts from when a request was due, of all that were due in the
+// window, whenever they are answered; so do times of events, from when they began.
 
 import { connect } from 'node:net';
 import { dialectRequests } from './dialect-traffic.mjs';
@@ -32,8 +33,12 @@ const firstEvent = new Histogram();
 const eventDelay = new Histogram();
 const eventGap = new Histogram();
 
+const open = load.ratePerS !== undefined;
+
 let measuring = false;
 let stopped = false;
+let windowFromUs = Infinity;
+let windowToUs = Infinity;
 let nextMessage = 0;
 /** Times in microseconds at which requests were due that have no connection yet. */
 const due = [];
@@ -60,13 +65,13 @@ class Connection {
   }
 
   ready() {
-    if (load.ratePerS === undefined) this.send(nowUs());
+    if (!open) this.send(nowUs());
     else if (due.length > 0) this.send(due.shift());
     else idle.push(this);
   }
 
   send(sinceUs) {
-    if (stopped) return;
+    if (stopped && !open) return;
     this.busy = true;
     this.#startedUs = sinceUs;
     this.#socket.write(messages[nextMessage]);
@@ -84,12 +89,11 @@ class Connection {
   }
 
   #event(index, stampUs) {
-    if (measuring) {
-      count.events++;
-      if (stampUs > 0) eventDelay.add(this.#readUs - stampUs);
-      if (index === 0) firstEvent.add(this.#readUs - this.#startedUs);
-      else if (index > 1 && index < EVENTS) eventGap.add(this.#readUs - this.#eventUs);
-    }
+    if (measuring) count.events++;
+    if (stampUs > 0 && isSample(stampUs)) eventDelay.add(this.#readUs - stampUs);
+    if (index === 0) {
+      if (isSample(this.#startedUs)) firstEvent.add(this.#readUs - this.#startedUs);
+    } else if (index > 1 && index < EVENTS && isSample(this.#eventUs)) eventGap.add(this.#readUs - this.#eventUs);
     this.#eventUs = this.#readUs;
   }
 
@@ -100,11 +104,11 @@ class Connection {
     this.#reader.reset();
     this.busy = false;
     if (!whole) recordError(`status ${status}, ${bodyBytes} bytes, ${events} events`);
-    else if (measuring) {
-      count.requests++;
-      latency.add(this.#readUs - this.#startedUs);
+    else {
+      if (measuring) count.requests++;
+      if (isSample(this.#startedUs)) latency.add(this.#readUs - this.#startedUs);
     }
-    if (stopped) this.#socket.destroy();
+    if (stopped && due.length === 0) this.#socket.destroy();
     else this.ready();
   }
 
@@ -118,8 +122,13 @@ class Connection {
     if (this.busy) recordError(why);
     this.busy = false;
     this.#reader = new ResponseReader((index, stampUs) => this.#event(index, stampUs));
-    if (!stopped) setTimeout(() => this.open(), RECONNECT_MS);
+    if (!stopped || due.length > 0) setTimeout(() => this.open(), RECONNECT_MS);
   }
+}
+
+/** Whether a time that ends now and began then counts. */
+function isSample(sinceUs) {
+  return open ? sinceUs >= windowFromUs && sinceUs < windowToUs : measuring;
 }
 
 function recordError(why) {
@@ -164,17 +173,21 @@ async function run() {
   // Opened over half the warm-up, so that streams are spread and do not all end at once.
   const everyMs = load.warmupMs / 2 / load.connections;
   for (const [index, connection] of connections.entries()) setTimeout(() => connection.open(), index * everyMs);
-  if (load.ratePerS !== undefined) pace();
+  if (open) pace();
   await wait(load.warmupMs);
   const closeWindow = openWindow(load.watch);
   measuring = true;
+  windowFromUs = nowUs();
   await wait(load.durationMs);
   measuring = false;
+  windowToUs = nowUs();
   const window = closeWindow();
   stopped = true;
   const lastMs = performance.now() + TAIL_MS;
-  while (connections.some(({ busy }) => busy) && performance.now() < lastMs) await wait(20);
-  count.errors += connections.filter(({ busy }) => busy).length;
+  const unfinished = () => due.length + connections.filter(({ busy }) => busy).length;
+  while (unfinished() > 0 && performance.now() < lastMs) await wait(20);
+  if (unfinished() > 0) count.lastError = 'not answered in time';
+  count.errors += unfinished();
   process.stdout.write(`${JSON.stringify(report(window))}\n`, () => process.exit(0));
 }
 
