@@ -368,6 +368,34 @@ t.test('the theme follows the system until one is chosen', async (t) => {
   t.equal(await page.evaluate('localStorage.length'), 0);
 });
 
+/** Contrast of two colours as browsers print them, by WCAG 2.2. */
+function contrast(one: string, other: string): number {
+  const luminance = (color: string): number => {
+    const [red = 0, green = 0, blue = 0] = [...color.matchAll(/[\d.]+/g)].map(([text]) => {
+      const share = Number(text) / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [low = 0, high = 0] = [luminance(one), luminance(other)].toSorted((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+t.test('fields are seen by their borders, light and dark', async (t) => {
+  const { adminUrl } = await startSample(t, { crns: 2, models: 1 });
+  const page = await openView(t, adminUrl, '/crns');
+  const style = (of: string, property: string): Promise<string> =>
+    page.evaluate(`getComputedStyle(document.querySelector('${of}')).${property}`);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    const grounds = [await style('.sheet', 'backgroundColor'), await style('body', 'backgroundColor')];
+    for (const field of ['#main input', '#main select']) {
+      const border = await style(field, 'borderTopColor');
+      for (const ground of grounds) t.ok(contrast(border, ground) >= 3, `${field} ${border} on ${ground}, ${colorScheme}`);
+    }
+  }
+});
+
 t.test('1,000 CRNs: tables sort, filter and move by keyboard, and show a part of their rows', async (t) => {
   const { adminUrl, advance } = await startSample(t, { crns: 1000, models: 50 });
   const page = await openView(t, adminUrl, '/crns');
