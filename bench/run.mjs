@@ -126,7 +126,9 @@ function shared() {
 /** What the part has alone, or with another meaning or default than the first. */
 function ownFlags({ name, flags }) {
   const common = { ...GENERAL, ...shared() };
-  const own = Object.entries(flags).filter(([flag, row]) => flagLines({ [flag]: row }) !== flagLines({ [flag]: common[flag] ?? {} }));
+  const own = Object.entries(flags).filter(
+    ([flag, row]) => flagLines({ [flag]: row }) !== flagLines({ [flag]: common[flag] ?? {} }),
+  );
   return `${name}\n${flagLines(Object.fromEntries(own))}`;
 }
 

@@ -23,7 +23,16 @@ async function measure(t: Test, server: Server, load: object): Promise<Report> {
   await once(server, 'listening');
   t.teardown(() => server.close().closeAllConnections());
   const { port } = server.address() as AddressInfo;
-  const all = { port, path: '/v1', headers: {}, stream: false, bodyBytes: 1000, warmupMs: 500, durationMs: 500, watch: {} };
+  const all = {
+    port,
+    path: '/v1',
+    headers: {},
+    stream: false,
+    bodyBytes: 1000,
+    warmupMs: 500,
+    durationMs: 500,
+    watch: {},
+  };
   const { stdout } = await run(process.execPath, [CLIENT, JSON.stringify({ ...all, ...load })]);
   return JSON.parse(stdout) as Report;
 }

@@ -100,7 +100,10 @@ t.test('without the reference there are no ratios', async (t) => {
 
 t.test('a reference that answered nothing in a window, or whose process is not known, gives no ratios', async (t) => {
   for (const nginx of [run(100, 0), run(0, 10)]) {
-    const [, other] = summarise({ nginx: [run(100, 10), nginx], other: [run(200, 10), run(200, 10)] }, (of) => of.requests);
+    const [, other] = summarise(
+      { nginx: [run(100, 10), nginx], other: [run(200, 10), run(200, 10)] },
+      (of) => of.requests,
+    );
     t.equal(other?.ratio, null);
     t.equal(other?.cpuUs?.median, 20);
   }

@@ -21,7 +21,12 @@ t.test('a gateway that listens everywhere starts where the system does not tell 
     syncBuiltinESMExports();
   });
   t.same(ownAddresses(), []);
-  const gateway = createGateway({ listen: '0.0.0.0:0', admin: null, keys: { required: false }, log: { level: 'silent' } });
+  const gateway = createGateway({
+    listen: '0.0.0.0:0',
+    admin: null,
+    keys: { required: false },
+    log: { level: 'silent' },
+  });
   t.teardown(() => gateway.close());
   const { url } = await gateway.listen();
   t.equal((await fetch(`${url.replace('0.0.0.0', '127.0.0.1')}/health`)).status > 0, true);

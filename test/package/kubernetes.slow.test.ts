@@ -120,7 +120,10 @@ picker: { enabled: true }
   });
   for (const { spec } of made.filter((each) => each?.kind === 'Deployment') as Made[]) {
     t.match(spec.template, {
-      metadata: { labels: { team: '3' }, annotations: { 'prometheus.io/scrape': 'false', 'prometheus.io/port': '9000' } },
+      metadata: {
+        labels: { team: '3' },
+        annotations: { 'prometheus.io/scrape': 'false', 'prometheus.io/port': '9000' },
+      },
       spec: { serviceAccountName: '456', priorityClassName: '789' },
     });
   }

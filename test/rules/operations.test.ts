@@ -72,14 +72,19 @@ t.test('the manifest of discovery fits the Deployment of the manifest before it'
   }
   interface Pod {
     readonly serviceAccountName: string;
-    readonly containers: readonly { readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[] }[];
+    readonly containers: readonly {
+      readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+    }[];
   }
   const partsOf = (file: string): Part[] => parseAllDocuments(read(file)).map((document) => document.toJS() as Part);
   const base = partsOf('kubernetes/headrace.yaml');
   const added = partsOf('kubernetes/discovery.yaml');
   const pod = base.find(({ kind }) => kind === 'Deployment')?.spec?.template?.spec;
   const binding = added.find(({ kind }) => kind === 'RoleBinding');
-  t.same(binding?.subjects?.map(({ name }) => name), [pod?.serviceAccountName]);
+  t.same(
+    binding?.subjects?.map(({ name }) => name),
+    [pod?.serviceAccountName],
+  );
   t.equal(added.find(({ kind }) => kind === 'Role')?.metadata.name, binding?.roleRef?.name);
   const config = added.find(({ kind }) => kind === 'ConfigMap');
   t.ok(base.some(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === config?.metadata.name));
@@ -89,7 +94,8 @@ t.test('the manifest of discovery fits the Deployment of the manifest before it'
   t.same(new Set(files), new Set([secrets]), 'secrets are where the Deployment mounts them');
   settingsOf(loadConfigText(text.replace(/\$\{file:[^}]*\}/g, 'postgres://headrace@db/headrace'), 'headrace.yaml', {}));
   // The token that the Deployment does not mount by itself.
-  const [, patch = ''] = /kubectl patch deployment headrace --patch '([^']+)'/.exec(read('kubernetes/discovery.yaml')) ?? [];
+  const [, patch = ''] =
+    /kubectl patch deployment headrace --patch '([^']+)'/.exec(read('kubernetes/discovery.yaml')) ?? [];
   t.same(JSON.parse(patch || '{}'), { spec: { template: { spec: { automountServiceAccountToken: true } } } });
 });
 

@@ -148,7 +148,9 @@ t.test('a model or CRN without one of the last errors is not said to have had no
   for (const path of ['', '/models/heron-9b']) {
     if (path !== '') await page.goto(`${adminUrl}/#${path}`);
     await page.getByRole('heading', { name: 'Last errors' }).waitFor();
-    await until('said', async () => /None among the last errors of the gateway/.test(await page.locator('main').innerText()));
+    await until('said', async () =>
+      /None among the last errors of the gateway/.test(await page.locator('main').innerText()),
+    );
   }
 });
 
@@ -391,7 +393,8 @@ t.test('fields are seen by their borders, light and dark', async (t) => {
     const grounds = [await style('.sheet', 'backgroundColor'), await style('body', 'backgroundColor')];
     for (const field of ['#main input', '#main select']) {
       const border = await style(field, 'borderTopColor');
-      for (const ground of grounds) t.ok(contrast(border, ground) >= 3, `${field} ${border} on ${ground}, ${colorScheme}`);
+      for (const ground of grounds)
+        t.ok(contrast(border, ground) >= 3, `${field} ${border} on ${ground}, ${colorScheme}`);
     }
   }
 });

@@ -183,7 +183,10 @@ t.test('the configuration: search, what differs, secrets, and a reload with mist
     page.locator('#settings tbody tr').filter({ hasText: path });
   await row('timeouts.connect').waitFor();
   await page.setViewportSize({ width: 768, height: 700 });
-  await until('the table scrolls', async () => (await page.getByRole('region', { name: 'All settings' }).count()) === 1);
+  await until(
+    'the table scrolls',
+    async () => (await page.getByRole('region', { name: 'All settings' }).count()) === 1,
+  );
   t.equal(await page.getByRole('region', { name: 'Settings', exact: true }).count(), 1, 'each region has its own name');
   await page.getByLabel('Only what differs from the defaults').check();
   await row('timeouts.connect').waitFor({ state: 'detached' });
