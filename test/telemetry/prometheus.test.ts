@@ -178,6 +178,51 @@ for (const { alert, at, interval = '1m', name, series } of ALERT_CASES) {
   });
 }
 
+t.test('panels count a CRN and an engine once, however many gateways tell of it', async (t) => {
+  const { panels } = JSON.parse(readFileSync(new URL('ops/grafana/headrace.json', root), 'utf8')) as {
+    panels: readonly { title: string; targets?: readonly { expr: string }[] }[];
+  };
+  const of = (title: string): string =>
+    (panels.find((panel) => panel.title === title)?.targets?.[0]?.expr ?? '').replaceAll(/\$(?:job|model)/g, '.*');
+  const series = (name: string, labels: string, values: readonly string[]): { series: string; values: string }[] =>
+    values.map((each, gateway) => ({
+      series: `${name}{job="headrace",instance="${gateway}",${labels}}`,
+      values: each,
+    }));
+  const crn = (name: string, standing: string, values: readonly string[]): { series: string; values: string }[] =>
+    series('headrace_crn_standing', `crn="${name}",model="m",standing="${standing}"`, values);
+  const test = {
+    interval: '1m',
+    input_series: [
+      ...crn('a', 'up', ['1x5', '1x5']),
+      ...crn('a', 'down', ['0x5', '0x5']),
+      // The second gateway has not noticed it yet.
+      ...crn('b', 'up', ['0x5', '1x5']),
+      ...crn('b', 'down', ['1x5', '0x5']),
+      ...series('headrace_search_engine_suspended', 'engine="e"', ['1x5', '1x5']),
+    ],
+    promql_expr_test: [
+      {
+        expr: of('CRNs by standing'),
+        eval_time: '4m',
+        exp_samples: [
+          { labels: '{standing="up"}', value: 1.5 },
+          { labels: '{standing="down"}', value: 0.5 },
+        ],
+      },
+      {
+        expr: of('Suspended engines and searches under way'),
+        eval_time: '4m',
+        exp_samples: [{ labels: '{engine="e"}', value: 1 }],
+      },
+    ],
+  };
+  const file = join(testFolder(t), 'test.yml');
+  writeFileSync(file, JSON.stringify({ rule_files: [ALERTS], evaluation_interval: '1m', tests: [test] }));
+  const { output, status } = promtool(['test', 'rules', file]);
+  t.equal(status, 0, output);
+});
+
 /** Times of a model with a cache: two modes, each lognormal. Split over two threads. */
 function bimodal(): { readonly sorted: readonly number[]; readonly threads: readonly Metrics[] } {
   const random = createSeededRandom(3);
