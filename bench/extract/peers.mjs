@@ -2,10 +2,9 @@
 // requirements.txt and go-trafilatura/go.mod. An extractor is imported, or its process started, when it is asked for; `cpuMs` in an
 // answer is the CPU time of that process, and `close` ends it.
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { temporaryFolder } from '../lib/process.mjs';
 
 export const PEERS = {
   async headrace() {
@@ -43,7 +42,7 @@ export const PEERS = {
 
   /** Built on demand, outside of the repository. */
   async 'go-trafilatura'({ go }) {
-    const binary = join(mkdtempSync(join(tmpdir(), 'go-trafilatura-')), 'driver');
+    const binary = join(temporaryFolder(), 'driver');
     execFileSync(go, ['build', '-o', binary, '.'], {
       cwd: join(import.meta.dirname, 'go-trafilatura'),
       stdio: 'inherit',
