@@ -6,7 +6,7 @@
 
 import { heldName, continuedResponse, promptOf, sessionOf } from '../api/affinity-hint.ts';
 import type { ApiDeps } from '../api/deps.ts';
-import { scannedBody } from '../api/scanned-body.ts';
+import { scannedAsSent } from '../api/scanned-body.ts';
 import { blockBytes, type Dialect, dialectOf, responseIdOf, type ScannedBody, usageIn } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { BodyBudget } from '../ingress/body.ts';
@@ -271,9 +271,9 @@ export class PickedRequest {
     };
   }
 
-  #pickByPrompt(deps: ApiDeps, received: Buffer): Picked {
+  #pickByPrompt(deps: ApiDeps, body: Buffer): Picked {
     const { responseHolders, settings, table } = deps;
-    const { body, scan } = scannedBody(this.#path, settings, received);
+    const scan = scannedAsSent(body, settings.limits);
     const model = table.find(scan.model);
     if (model === undefined && !table.isComplete) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });

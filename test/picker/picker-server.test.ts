@@ -216,6 +216,22 @@ t.test('a request is picked for while its body arrives in pieces, and ends with 
   t.match(await request.next(), { request_trailers: {} });
 });
 
+t.test('a body from which a gateway would take the line of Claude Code comes back as it was', async (t) => {
+  const { plane } = await start(t, 1);
+  const system = [
+    { type: 'text', text: 'x-anthropic-billing-header: cc_version=2.1; cch=0a1b2;' },
+    { type: 'text', text: 'You are Claude Code.' },
+  ];
+  const body = question('hello', { system, max_tokens: 8 });
+  const sent = Buffer.from(body);
+  const request = plane.begin();
+  request.send(requestHeaders({ ...HEAD, ':path': '/v1/messages' }));
+  request.send(bodyOf(body));
+  t.ok(destinationOf(await within('a pick', request.next())));
+  t.equal(String(await passed(request)), String(sent));
+  request.cancel();
+});
+
 t.test('answers of CRNs decide about their health', async (t) => {
   const { hosts, picker, plane } = await start(t, 2, { settings: { ejection: { consecutive: 1 } } });
   const failing = addressOf(hosts[0]);
