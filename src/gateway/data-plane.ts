@@ -50,7 +50,6 @@ import {
   type BoardMemory,
   CacheFeedback,
   CommonPrefixes,
-  hostnamesOf,
   type PickerDeps,
   PlacementRing,
   ResponseHolders,
@@ -331,16 +330,14 @@ export class DataPlane {
     this.#configureRing(snapshot);
     this.#budgets = new Map();
     this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
-    const hosts = new Map(
-      snapshot.table.models.flatMap((model) => model.members.map(({ host, url }) => [url, host] as const)),
-    );
-    this.#metrics.keepCrns(new Set(hosts.keys()), this.#deps.clock.now());
-    for (const [url, pool] of this.#pools) {
-      if (hosts.has(url) && hosts.get(url) === pool.settings.hostname) continue;
+    const members = snapshot.table.models.flatMap((model) => model.members);
+    this.#metrics.keepCrns(new Set(members.map(({ url }) => url)), this.#deps.clock.now());
+    const kept = new Set(members.map(poolKey));
+    for (const [key, pool] of this.#pools) {
+      if (kept.has(key)) continue;
       pool.close();
-      this.#pools.delete(url);
+      this.#pools.delete(key);
     }
-    this.#counting.nameHosts(hostnamesOf(snapshot.table));
   }
 
   /** Takes over a change of keys or budgets. */
@@ -699,7 +696,8 @@ export class DataPlane {
   }
 
   #poolOf(member: Member, maxConnections: number, keepAliveMs: number): ConnectionPool {
-    let pool = this.#pools.get(member.url);
+    const key = poolKey(member);
+    let pool = this.#pools.get(key);
     if (pool === undefined) {
       pool = new ConnectionPool(new URL(member.url).origin, {
         maxConnections,
@@ -707,10 +705,15 @@ export class DataPlane {
         clock: this.#options.clock,
         ...(member.host !== undefined && { hostname: member.host }),
       });
-      this.#pools.set(member.url, pool);
+      this.#pools.set(key, pool);
     }
     return pool;
   }
+}
+
+/** Two models may have servers of different names at one address, such as that of a proxy. */
+function poolKey({ host, url }: Member): string {
+  return host === undefined ? url : `${url} ${host}`;
 }
 
 /** Counts what a request took, and notes it for those who write it down. */

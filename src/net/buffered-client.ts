@@ -20,6 +20,8 @@ export interface BufferedRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;
+  /** Name in the Host field and in TLS. Default: that of `nameHosts`, else that of the URL. */
+  readonly hostname?: string;
 }
 
 export interface BufferedResponse {
@@ -44,6 +46,7 @@ const NO_BYTES = Buffer.alloc(0);
 
 export class BufferedClient {
   readonly #settings: PoolSettings;
+  /** By origin and hostname. */
   readonly #origins = new Map<string, Origin>();
   #hostnames: ReadonlyMap<string, string> = new Map();
   #closed = false;
@@ -68,7 +71,7 @@ export class BufferedClient {
         else headers.push(name, value);
       }
       const options = { method: request.method, path: pathname + search, headers, body: bytesOf(request.body) };
-      new Call({ origin: this.#origin(origin), options, signal, maxBytes, resolve, reject }).begin();
+      new Call({ origin: this.#origin(origin, request.hostname), options, signal, maxBytes, resolve, reject }).begin();
     });
   }
 
@@ -80,11 +83,6 @@ export class BufferedClient {
 
   /** Names in the Host field and in TLS, by origin, where they are not those of the origins. Takes effect on requests from now on. */
   nameHosts(hostnames: ReadonlyMap<string, string>): void {
-    for (const [name, { pool }] of this.#origins) {
-      if (pool.settings.hostname === hostnames.get(name)) continue;
-      pool.close();
-      this.#origins.delete(name);
-    }
     this.#hostnames = hostnames;
   }
 
@@ -98,12 +96,12 @@ export class BufferedClient {
     this.#origins.clear();
   }
 
-  #origin(name: string): Origin {
-    let origin = this.#origins.get(name);
+  #origin(name: string, hostname = this.#hostnames.get(name)): Origin {
+    const key = hostname === undefined ? name : `${name} ${hostname}`;
+    let origin = this.#origins.get(key);
     if (origin === undefined) {
-      const hostname = this.#hostnames.get(name);
       origin = new Origin(new ConnectionPool(name, { ...this.#settings, ...(hostname !== undefined && { hostname }) }));
-      this.#origins.set(name, origin);
+      this.#origins.set(key, origin);
       const [oldest] = this.#origins.keys();
       if (this.#origins.size > MAX_ORIGINS && oldest !== undefined) {
         this.#origins.get(oldest)?.pool.close();

@@ -20,7 +20,14 @@ import {
   type OverrideResult,
   type ProbeResult,
 } from './crn.ts';
-import { hashText, type Member, type Model, type ModelTableData, type ServerDetails } from './model-table.ts';
+import {
+  hashText,
+  hostnamesOf,
+  type Member,
+  type Model,
+  type ModelTableData,
+  type ServerDetails,
+} from './model-table.ts';
 
 /** A model as it is configured or discovered. */
 export interface ModelSpec {
@@ -169,6 +176,7 @@ class CrnRegistry {
   /** What is remembered of CRNs that are in no list any more. */
   readonly #retired = new Map<string, { readonly memory: CrnMemory; readonly untilMs: number }>();
   #models: readonly Model[] = [];
+  #hostnames: ReadonlyMap<string, string> = new Map();
   #maxShare = 0;
   #version = 0;
 
@@ -199,6 +207,7 @@ class CrnRegistry {
       members: servers.map((server) => this.#member(server, id)),
       budget: this.#cellOf(id, servers.length),
     }));
+    this.#hostnames = hostnamesOf({ models: this.#models });
     this.#deps.onTable({ version: ++this.#version, models: this.#models });
     this.#checkProbed();
   }
@@ -416,9 +425,11 @@ class CrnRegistry {
     this.#deps.feedback.resetMember(member);
   }
 
+  /** Of those for the name by which the gateway itself asks. */
   #apiKeyOf(url: string): string | undefined {
+    const host = this.#hostnames.get(new URL(url).origin);
     for (const { members } of this.#models) {
-      const apiKey = members.find((member) => member.url === url)?.apiKey;
+      const apiKey = members.find((member) => member.url === url && member.host === host)?.apiKey;
       if (apiKey !== undefined) return apiKey;
     }
     return undefined;

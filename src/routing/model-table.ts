@@ -84,13 +84,16 @@ export class ModelTable {
   }
 }
 
-/** The names in the Host field and in TLS that are not those of their URLs, by origin. */
-export function hostnamesOf({ models }: ModelTableData): ReadonlyMap<string, string> {
-  const named = new Map<string, string>();
+/** The names in the Host field and in TLS that are not those of their URLs, by origin; where models differ, that of the first one. */
+export function hostnamesOf({ models }: Pick<ModelTableData, 'models'>): ReadonlyMap<string, string> {
+  const named = new Map<string, string | undefined>();
   for (const { members } of models) {
-    for (const { host, url } of members) if (host !== undefined) named.set(new URL(url).origin, host);
+    for (const { host, url } of members) {
+      const { origin } = new URL(url);
+      if (!named.has(origin)) named.set(origin, host);
+    }
   }
-  return named;
+  return new Map([...named].filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 
 /** FNV-1a of 32 bits, with a sign. */

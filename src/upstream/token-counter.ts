@@ -92,13 +92,8 @@ export class TokenCounter {
       this.#send(member, request, way, path, body, signal);
     const own = OWN[request.dialect] ?? 0;
     if (own !== 0 && request.speaks(member) && !this.#isLacked(member, request, own)) {
-      const headers = request.headers(member);
       const url = member.url + request.path;
-      const answer = await this.#client.send(
-        { method: 'POST', url, headers, body: request.body },
-        signal,
-        MAX_ANSWER_BYTES,
-      );
+      const answer = await this.#post(member, request, url, request.body, signal);
       if (!this.#isMissing(member, request, own, answer)) {
         if (isForClient(answer, member, request)) return { member, tokens: null, answer };
         throw new Error(`${url} answered ${answer.status}`);
@@ -135,13 +130,25 @@ export class TokenCounter {
     signal: AbortSignal,
   ): Promise<unknown> {
     if (this.#isLacked(member, request, way)) return undefined;
-    const headers = request.headers(member);
     const url = member.url + path;
-    const answer = await this.#client.send({ method: 'POST', url, headers, body }, signal, MAX_ANSWER_BYTES);
+    const answer = await this.#post(member, request, url, body, signal);
     if (this.#isMissing(member, request, way, answer) || answer.status === 400 || answer.status === 422)
       return undefined;
     if (answer.status !== 200) throw new Error(`${url} answered ${answer.status}`);
     return parseJson(answer.body.toString());
+  }
+
+  #post(
+    member: Member,
+    request: TokenCountRequest,
+    url: string,
+    body: string | Buffer,
+    signal: AbortSignal,
+  ): Promise<BufferedResponse> {
+    const { host: hostname } = member;
+    const named = hostname === undefined ? {} : { hostname };
+    const headers = request.headers(member);
+    return this.#client.send({ method: 'POST', url, headers, body, ...named }, signal, MAX_ANSWER_BYTES);
   }
 
   #isLacked({ url }: Member, { model }: TokenCountRequest, way: number): boolean {

@@ -10,7 +10,7 @@ import { createGateway, type Gateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';
 import { zoneServer } from '../support/dns.ts';
 import { FakeKubernetes, sliceOf } from '../support/kubernetes.ts';
-import { chat, readStream, settingsFor, startHosts, until } from '../support/system.ts';
+import { chat, KEY, readStream, settingsFor, startHosts, until } from '../support/system.ts';
 
 t.test('models of the directory are served beside configured ones, and a failed poll keeps them', async (t) => {
   const [host] = await startHosts(t, [{ models: ['found-1b', 'atlas-27b'] }]);
@@ -197,6 +197,53 @@ t.test('several sources at once, each with its own state', async (t) => {
   t.ok((await metric('headrace_discovery_failures_total', 'kubernetes')) > 0);
   t.equal(await metric('headrace_discovery_changes_total', 'file'), 1);
   t.ok((await metric('headrace_discovery_age_seconds', 'file')) >= 0);
+});
+
+t.test('servers of two names at one address are asked by the name and with the key of their model', async (t) => {
+  const seen: { readonly host: string; readonly authorization: string; readonly model: string }[] = [];
+  const server = createServer((request, response) => {
+    const pieces: Buffer[] = [];
+    request.on('data', (piece: Buffer) => pieces.push(piece));
+    request.on('end', () => {
+      const { authorization = '', host = '' } = request.headers;
+      const { model = '' } = (pieces.length === 0 ? {} : JSON.parse(String(Buffer.concat(pieces)))) as {
+        model?: string;
+      };
+      seen.push({ host, authorization, model });
+      const isCount = request.url === '/v1/messages/count_tokens';
+      const answer = isCount ? { input_tokens: 3 } : { object: 'chat.completion', choices: [{ message: {} }] };
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const zone = await zoneServer(t);
+  const names = ['a.example', 'b.example'];
+  for (const name of names) zone.zone.set(name, [{ type: 'A', data: '127.0.0.1', ttl: 60 }]);
+  const { gateway, url } = await start(
+    t,
+    names.map((name) => ({
+      ...{ kind: 'dns', name, host: name, port, model: name, apiKey: `key-${name}`, nameServers: [zone.address] },
+    })),
+  );
+  await gateway.ready();
+  for (let n = 0; n < 3; n++) {
+    for (const model of names) {
+      t.equal((await chat(url, { model })).status, 200);
+      const headers = { 'x-api-key': KEY, 'content-type': 'application/json' };
+      const body = JSON.stringify({ model, messages: [{ role: 'user', content: `hello ${n}` }] });
+      const counted = await fetch(`${url}/v1/messages/count_tokens`, { method: 'POST', headers, body });
+      t.same(await counted.json(), { input_tokens: 3 });
+    }
+  }
+  t.equal(seen.filter(({ model }) => model !== '').length, 12);
+  for (const { authorization, host, model } of seen) {
+    const [name] = host.split(':');
+    if (model !== '') t.equal(name, model);
+    if (authorization !== '') t.equal(authorization, `Bearer key-${name}`);
+  }
 });
 
 t.test('a gateway is ready when each source has answered or failed once', async (t) => {
