@@ -366,14 +366,15 @@ export class PickedRequest {
     if (picked === null) return;
     const status = Number(headerIn(headers, ':status') ?? 0);
     this.#status = status;
-    const verdict = verdictOf(status);
+    const isClients = isClientsMatter(status);
+    const verdict = isClients ? 'neutral' : verdictOf(status);
     if (verdict === 'ok') {
       this.#shared.deps().reporter.begun(picked.choice);
       // Without its body, the head is all that tells when an answer has begun.
       if (isEnd || this.#answerMode === BODY_MODE.none) this.#onBegun(picked);
       if (isEnd) this.#onAnswered();
     } else {
-      this.#settle(verdict, status >= 400 ? failureOf(status) : null, verdict === 'neutral');
+      this.#settle(verdict, isClients ? null : failureOf(status), verdict === 'neutral');
     }
   }
 
@@ -491,6 +492,14 @@ export class PickedRequest {
     this.#taken = [];
     this.#pieces = [];
   }
+}
+
+/**
+ * Whether an answer follows from what the client has sent. Requests of all methods and paths are picked for, and servers redirect
+ * some; a key that is refused is that of the client, since a picker adds none.
+ */
+function isClientsMatter(status: number): boolean {
+  return status < 200 || (status >= 300 && status < 400) || status === 401 || status === 403;
 }
 
 function choiceOf({ aged, charged, enteredAt, epoch, matched, member, trial, work }: Candidates): Candidate {

@@ -249,6 +249,26 @@ t.test('answers of CRNs decide about their health', async (t) => {
   t.ok(attemptsOf(picker, 'failed') >= 1);
 });
 
+t.test('answers that clients bring about say nothing about a CRN', async (t) => {
+  const { picker, plane } = await start(t, 2, { settings: { ejection: { consecutive: 1 } } });
+  for (const status of [304, 307, 400, 401, 403, 404, 501]) {
+    const request = plane.begin();
+    await pick(request, question('hello'));
+    await passed(request);
+    request.send(responseHeaders(status, true));
+    await request.next();
+    request.end();
+    t.equal(await request.next(), null);
+  }
+  const attempts = valuesOf(picker.gateway.plane.deps.metrics.snapshot(), 'headrace_upstream_attempts_total');
+  t.strictSame(new Set(attempts.map(({ labels }) => labels['verdict'])), new Set(['neutral']));
+  t.notOk(
+    attempts.some(({ labels }) => labels['failure'] === 'credentials'),
+    'keys are those of clients',
+  );
+  t.ok(picker.gateway.crns().every(({ standing }) => standing === 'up'));
+});
+
 t.test('the CRN that a data plane has sent the request to instead is charged for it', async (t) => {
   const { hosts, picker, plane } = await start(t, 2, { fallbacks: 1 });
   const request = plane.begin();
