@@ -103,6 +103,8 @@ export class PickedRequest {
   /** Sizes of the pieces of the body, as they were taken from the budget. */
   #taken: number[] = [];
   #bytes = 0;
+  /** The whole body, until the answer has begun: its prompt is read once more if the CRN refuses it. */
+  #body: Buffer | null = null;
   #picked: Picked | null = null;
   /** The request was refused, or there was nothing to pick. */
   #isOver = false;
@@ -131,12 +133,12 @@ export class PickedRequest {
 
   /** The stream has ended, in order or not. May be called more than once. */
   end(): void {
-    this.#giveBytes();
     if (this.#picked !== null) {
       // Without its body, the end of an answer is that of the stream. Otherwise it was cut: by the client, or by the CRN.
       const isServed = this.#answerMode === BODY_MODE.none && this.#status >= 200 && this.#status < 300;
       this.#settle(isServed ? 'ok' : 'neutral', isServed ? null : 'client gone', false);
     }
+    this.#giveBytes();
     this.#isOver = true;
     this.#isEnded = true;
   }
@@ -279,11 +281,11 @@ export class PickedRequest {
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
     const dialect = dialectOf(this.#path);
     const continued = continuedResponse(dialect, body, scan);
-    // The prompt is read once more if the CRN refuses it: the body is kept until then.
+    this.#body = body;
     const hint: AffinityHint = {
       ...this.#hintOf(scan, dialect, body.byteLength),
       holder: continued === undefined ? 0 : responseHolders.find(heldName(continued, '')),
-      blocks: () => promptOf(settings, model.id, '', body, scan, dialect),
+      blocks: () => (this.#body === null ? NO_PROMPT : promptOf(settings, model.id, '', this.#body, scan, dialect)),
     };
     const picked = this.#take(deps, model, hint, dialect, continued === undefined && !scan.hasAddress);
     if (picked === null) throw new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: model.id });
@@ -396,6 +398,7 @@ export class PickedRequest {
     const nowMs = clock.now();
     const waitedMs = nowMs - this.#pickedMs;
     candidates.prefilled(choice, waitedMs);
+    this.#giveBytes();
     if (!hint.stream) return;
     board.noteFirstByte(choice.member.member, waitedMs, nowMs);
     metrics.of(this.#endpoint, model.id).firstByte.observe(waitedMs / 1000);
@@ -444,8 +447,8 @@ export class PickedRequest {
     this.#picked = null;
     this.#isOver = true;
     this.#tail = [];
-    this.#giveBytes();
     this.#leave(deps, picked, verdict, failure, isRefused);
+    this.#giveBytes();
     const cells = deps.metrics.of(this.#endpoint, picked.model.id);
     cells.count(this.#status === 0 ? 499 : this.#status, '');
     cells.duration.observe((deps.clock.now() - this.#startedMs) / 1000);
@@ -466,10 +469,10 @@ export class PickedRequest {
   }
 
   #refuse(thrown: unknown): void {
-    this.#giveBytes();
     const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
     if (this.#picked !== null) this.#settle('neutral', 'internal', false);
     else if (!this.#isOver) this.#shared.deps().metrics.of(this.#endpoint, '').count(error.status, error.code);
+    this.#giveBytes();
     this.#isOver = true;
     const headers = ['content-type', 'application/json', 'x-headrace-error', error.code, ...error.headers];
     if (error.status === 503) headers.push('retry-after', RETRY_AFTER_S);
@@ -491,6 +494,7 @@ export class PickedRequest {
     for (const bytes of this.#taken) this.#shared.budget.give(bytes, false);
     this.#taken = [];
     this.#pieces = [];
+    this.#body = null;
   }
 }
 

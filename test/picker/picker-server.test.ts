@@ -269,6 +269,28 @@ t.test('answers that clients bring about say nothing about a CRN', async (t) => 
   t.ok(picker.gateway.crns().every(({ standing }) => standing === 'up'));
 });
 
+t.test('the body of a request is kept until its answer has begun', async (t) => {
+  const { picker, plane } = await start(t, 1);
+  const { budget } = picker.gateway.plane;
+  for (const part of [
+    responseHeaders(200, true),
+    { response_body: { body: Buffer.from('data: {}\n\n'), end_of_stream: false } },
+  ]) {
+    const request = plane.begin();
+    await pick(request, question('long '.repeat(100_000), { stream: true }));
+    await passed(request);
+    if (part.response_body !== undefined) {
+      request.send(responseHeaders(200));
+      await request.next();
+    }
+    t.ok(budget.usedBytes >= 500_000);
+    request.send(part);
+    await request.next();
+    t.equal(budget.usedBytes, 0);
+    request.cancel();
+  }
+});
+
 t.test('the CRN that a data plane has sent the request to instead is charged for it', async (t) => {
   const { hosts, picker, plane } = await start(t, 2, { fallbacks: 1 });
   const request = plane.begin();
