@@ -7,7 +7,16 @@
 import { heldName, continuedResponse, promptOf, sessionOf } from '../api/affinity-hint.ts';
 import type { ApiDeps } from '../api/deps.ts';
 import { scannedAsSent } from '../api/scanned-body.ts';
-import { blockBytes, type Dialect, dialectOf, responseIdOf, type ScannedBody, usageIn } from '../dialect/index.ts';
+import {
+  blockBytes,
+  type Dialect,
+  dialectOf,
+  isForm,
+  responseIdOf,
+  type ScannedBody,
+  scanForm,
+  usageIn,
+} from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import { SESSION_HEADERS } from '../ingress/head-fields.ts';
@@ -275,11 +284,13 @@ export class PickedRequest {
 
   #pickByPrompt(deps: ApiDeps, body: Buffer): Picked {
     const { responseHolders, settings, table } = deps;
-    const scan = scannedAsSent(body, settings.limits);
+    const dialect = dialectOf(this.#path);
+    const contentType = headerIn(this.#headers, 'content-type') ?? '';
+    const isFormBody = dialect === undefined && isForm(contentType);
+    const scan = isFormBody ? scannedForm(body, contentType) : scannedAsSent(body, settings.limits);
     const model = table.find(scan.model);
     if (model === undefined && !table.isComplete) throw new HeadraceError('HR_STARTING');
     if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
-    const dialect = dialectOf(this.#path);
     const continued = continuedResponse(dialect, body, scan);
     this.#body = body;
     const hint: AffinityHint = {
@@ -496,6 +507,12 @@ export class PickedRequest {
     this.#pieces = [];
     this.#body = null;
   }
+}
+
+function scannedForm(body: Buffer, contentType: string): ScannedBody {
+  const form = scanForm(body, contentType);
+  if (!form.ok) throw new HeadraceError('HR_REQUEST_INVALID', { validation: form.errors });
+  return form.scan;
 }
 
 /**

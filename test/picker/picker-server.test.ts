@@ -291,6 +291,35 @@ t.test('the body of a request is kept until its answer has begun', async (t) => 
   }
 });
 
+t.test('a form is picked for by the model that it names', async (t) => {
+  const { hosts, plane } = await start(t, 1);
+  const form = (model: string): Buffer =>
+    Buffer.from(
+      `--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n${model}\r\n--b--\r\n`,
+    );
+  const head = {
+    ...HEAD,
+    ':path': '/v1/audio/transcriptions',
+    'content-type': 'multipart/form-data; boundary=b',
+  };
+  const request = plane.begin();
+  request.send(requestHeaders(head));
+  request.send(bodyOf(form(MODEL)));
+  t.equal(destinationOf(await within('a pick', request.next())), addressOf(hosts[0]));
+  t.ok((await passed(request)).equals(form(MODEL)));
+  request.cancel();
+  for (const [body, status] of [
+    [form('other'), 404],
+    [Buffer.from('--b\r\n'), 422],
+  ] as const) {
+    const refused = plane.begin();
+    refused.send(requestHeaders(head));
+    refused.send(bodyOf(body));
+    t.equal((await within('a refusal', refused.next()))?.immediate_response?.status.code, status);
+    refused.end();
+  }
+});
+
 t.test('the CRN that a data plane has sent the request to instead is charged for it', async (t) => {
   const { hosts, picker, plane } = await start(t, 2, { fallbacks: 1 });
   const request = plane.begin();
