@@ -15,7 +15,7 @@ export interface KubernetesApiSettings {
 }
 
 export interface ApiRequest {
-  /** Path and query. */
+  /** Path below the base URL, and query. */
   readonly path: string;
   /** Of `Accept`. */
   readonly accept: string;
@@ -47,6 +47,7 @@ export class KubernetesApi {
   readonly #clock: Clock;
   #pool: ConnectionPool | null = null;
   #poolKey = '';
+  #basePath = '';
   #closed = false;
 
   constructor(settings: KubernetesApiSettings, clock: Clock) {
@@ -68,7 +69,8 @@ export class KubernetesApi {
     if (this.#closed) throw new Error('the source is closed');
     const headers = ['accept', request.accept, 'user-agent', 'headrace'];
     if (token !== null) headers.push('authorization', `Bearer ${token.trim()}`);
-    return new Promise((resolve, reject) => new Call(pool, request, headers, resolve, reject).begin());
+    const below = { ...request, path: this.#basePath + request.path };
+    return new Promise((resolve, reject) => new Call(pool, below, headers, resolve, reject).begin());
   }
 
   /** Requests that have not been sent fail. */
@@ -78,13 +80,15 @@ export class KubernetesApi {
   }
 
   async #connections(): Promise<ConnectionPool> {
-    const origin = this.#settings.server ?? serverOf(environment());
-    const ca = origin.startsWith('https:') ? await this.#read('ca.crt') : null;
-    const key = `${origin}\n${ca ?? ''}`;
+    const server = this.#settings.server ?? serverOf(environment());
+    const ca = server.startsWith('https:') ? await this.#read('ca.crt') : null;
+    const key = `${server}\n${ca ?? ''}`;
     if (this.#pool === null || (key !== this.#poolKey && !this.#closed)) {
       this.#pool?.close();
       this.#poolKey = key;
-      this.#pool = new ConnectionPool(new URL(origin).origin, {
+      const { origin, pathname } = new URL(server);
+      this.#basePath = pathname.replace(/\/$/, '');
+      this.#pool = new ConnectionPool(origin, {
         maxConnections: CONNECTIONS,
         keepAliveMs: KEEP_ALIVE_MS,
         clock: this.#clock,

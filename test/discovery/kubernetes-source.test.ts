@@ -157,6 +157,15 @@ t.test('labels of pods are joined to their endpoints', async (t) => {
   await run.reach(['atlas-27b http://10.0.0.2:8000']);
 });
 
+t.test('an API server behind a path', async (t) => {
+  const api = await serve(t);
+  api.prefix = '/k8s/clusters/c-1';
+  api.put(sliceOf('vllm-a', 'vllm', [POD_1]));
+  const run = start(t, api, { server: api.url + api.prefix });
+  t.same(await run.next(), ONE);
+  await api.watched();
+});
+
 t.test('with https the service is the name in Host and TLS', async (t) => {
   const api = await serve(t);
   api.put(sliceOf('a', 'vllm', [POD_1]));

@@ -14,6 +14,7 @@ export interface KubernetesObject {
   readonly metadata: {
     readonly name: string;
     readonly namespace: string;
+    readonly uid?: string;
     readonly labels?: Readonly<Record<string, string>>;
     readonly resourceVersion?: string;
   };
@@ -37,6 +38,7 @@ interface Watch {
 
 export interface Pod {
   readonly name: string;
+  readonly uid?: string;
   readonly address: string;
   readonly ready?: boolean | null;
   readonly serving?: boolean;
@@ -60,22 +62,24 @@ export function sliceOf(
     metadata: { name, namespace: 'default', labels: { ...labels, 'kubernetes.io/service-name': service } },
     addressType,
     ports,
-    endpoints: pods.map(({ address, name: pod, ready = true, serving = ready === true, terminating = false }) => ({
+    endpoints: pods.map(({ address, name, ready = true, serving = ready === true, terminating = false, uid = `uid-${name}` }) => ({
       addresses: [address],
       conditions: ready === null ? {} : { ready, serving, terminating },
-      targetRef: { kind: 'Pod', namespace: 'default', name: pod, uid: `uid-${pod}` },
+      targetRef: { kind: 'Pod', namespace: 'default', name, uid },
     })),
   };
   return object;
 }
 
-export function podOf(name: string, labels: Readonly<Record<string, string>>): KubernetesObject {
-  return { metadata: { name, namespace: 'default', labels } };
+export function podOf(name: string, labels: Readonly<Record<string, string>>, uid = `uid-${name}`): KubernetesObject {
+  return { metadata: { name, namespace: 'default', uid, labels } };
 }
 
 export class FakeKubernetes {
   /** Base URL of the API server. */
   url = '';
+  /** What stands before all paths, as behind a proxy of several clusters. */
+  prefix = '';
   /** Folder of the service account. */
   readonly account: string;
   /** Path and query of each request, in order. */
@@ -208,7 +212,7 @@ export class FakeKubernetes {
     const isWatch = searchParams.get('watch') === '1';
     const kind =
       /^\/apis\/discovery\.k8s\.io\/v1\/namespaces\/default\/(endpointslices)$|^\/api\/v1\/namespaces\/default\/(pods)$/.exec(
-        pathname,
+        pathname.startsWith(this.prefix) ? pathname.slice(this.prefix.length) : '',
       );
     const at = this.refusals.findIndex(({ watch }) => watch === isWatch);
     const [refusal] = at < 0 ? [] : this.refusals.splice(at, 1);
