@@ -51,8 +51,18 @@ export function readEndpointSlice(object: Json): EndpointSlice | null {
   };
 }
 
+export interface Pod {
+  readonly uid: string | null;
+  readonly labels: ReadonlyMap<string, string>;
+}
+
+/** What matters of a pod: its labels among `wanted`. */
+export function readPod(object: Json, wanted: ReadonlySet<string>): Pod {
+  return { uid: readUid(recordOf(object['metadata'])), labels: readLabels(object, wanted) };
+}
+
 /** The labels of an object; with `wanted` only those. */
-export function readLabels({ metadata }: Json, wanted?: ReadonlySet<string>): ReadonlyMap<string, string> {
+function readLabels({ metadata }: Json, wanted?: ReadonlySet<string>): ReadonlyMap<string, string> {
   const entries = Object.entries(recordOf(recordOf(metadata)['labels'])).filter(
     (entry): entry is [string, string] => typeof entry[1] === 'string' && (wanted?.has(entry[0]) ?? true),
   );
@@ -75,7 +85,8 @@ function readEndpoint(value: unknown, type: EndpointSlice['addressType']): Endpo
   const fits = type === 'FQDN' ? family === 0 && HOST_NAME.test(address) : family === (type === 'IPv4' ? 4 : 6);
   if (!fits || address.includes('%')) return [];
   const { ready, terminating } = recordOf(conditions);
-  const { kind, name, uid } = recordOf(targetRef);
+  const target = recordOf(targetRef);
+  const { kind, name } = target;
   const isPod = kind === 'Pod';
   return [
     {
@@ -83,9 +94,13 @@ function readEndpoint(value: unknown, type: EndpointSlice['addressType']): Endpo
       isReady: ready !== false,
       isTerminating: terminating === true,
       pod: isPod && typeof name === 'string' ? name : null,
-      instance: isPod && typeof uid === 'string' && uid.length <= 128 ? uid : null,
+      instance: isPod ? readUid(target) : null,
     },
   ];
+}
+
+function readUid({ uid }: Json): string | null {
+  return typeof uid === 'string' && uid.length <= 128 ? uid : null;
 }
 
 function recordOf(value: unknown): Json {

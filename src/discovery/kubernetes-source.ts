@@ -5,7 +5,7 @@ import type { Behavior, Context } from '../actor/index.ts';
 import { DIALECT_WORDS, type DialectWord } from '../config/dialect-bits.ts';
 import { type DiscoverySourceSettings, LEAST_WEIGHT, MOST_WEIGHT } from '../config/settings.ts';
 import { type FoundModels, isModelName, type ServerDetails } from '../routing/index.ts';
-import { type Endpoint, type EndpointSlice, readEndpointSlice, readLabels } from './endpoint-slice.ts';
+import { type Endpoint, type EndpointSlice, type Pod, readEndpointSlice, readPod } from './endpoint-slice.ts';
 import { KubernetesApi } from './kubernetes-api.ts';
 import { listWatch } from './list-watch.ts';
 import { baseUrl, type SourceDeps } from './source.ts';
@@ -15,10 +15,13 @@ export type KubernetesSourceSettings = Extract<DiscoverySourceSettings, { readon
 /** The objects of one kind have changed, or could not be read. */
 type Command =
   | { readonly type: 'Slices'; readonly slices: ReadonlyMap<string, EndpointSlice> }
-  | { readonly type: 'Pods'; readonly pods: ReadonlyMap<string, Labels> }
+  | { readonly type: 'Pods'; readonly pods: Pods }
   | { readonly type: 'Failed'; readonly what: 'slices' | 'pods'; readonly problem: string };
 
 type Labels = ReadonlyMap<string, string>;
+
+/** By name. */
+type Pods = ReadonlyMap<string, Pod>;
 
 const SERVICE_NAME = 'kubernetes.io/service-name';
 const MOST_SLICES = 10_000;
@@ -68,7 +71,7 @@ function spawnWatches(settings: KubernetesSourceSettings, api: KubernetesApi, co
     selector: '',
     namespace,
     metadataOnly: true,
-    read: (object: Readonly<Record<string, unknown>>) => readLabels(object, wanted),
+    read: (object: Readonly<Record<string, unknown>>) => readPod(object, wanted),
     mostItems: MOST_PODS,
   };
   context.spawn(
@@ -90,7 +93,7 @@ class KubernetesSource {
   readonly #settings: KubernetesSourceSettings;
   readonly #deps: SourceDeps;
   #slices: ReadonlyMap<string, EndpointSlice> | null = null;
-  #pods: ReadonlyMap<string, Labels> | null = null;
+  #pods: Pods | null = null;
   readonly #problems = new Map<string, string>();
 
   constructor(settings: KubernetesSourceSettings, deps: SourceDeps) {
@@ -114,17 +117,17 @@ class KubernetesSource {
   }
 }
 
-/** The models behind endpoints. `pods`: labels by the name of the pod, where they count. */
+/** The models behind endpoints. `pods`: where their labels count. */
 function modelsOf(
   slices: ReadonlyMap<string, EndpointSlice>,
-  pods: ReadonlyMap<string, Labels> | null,
+  pods: Pods | null,
   settings: KubernetesSourceSettings,
 ): { readonly models: FoundModels; readonly notes: readonly string[] } {
   const notes = new Set<string>();
   const models = new Map<string, { servers: ServerDetails[]; aliases: Set<string> }>();
   const seen = new Set<string>();
   for (const { endpoint, port, slice } of usable(slices, settings, notes)) {
-    const labels = settings.labels === 'pod' ? pods?.get(endpoint.pod ?? '') : slice.labels;
+    const labels = pods === null ? slice.labels : labelsOf(endpoint, pods);
     // A pod that is not known yet: its labels come with the next event.
     if (labels === undefined) continue;
     const model = (settings.modelLabel === undefined ? undefined : labels.get(settings.modelLabel)) ?? settings.model;
@@ -152,6 +155,13 @@ function modelsOf(
       return [model, { servers: inOrder, aliases: [...aliases].sort() }] as const;
     });
   return { models: new Map(sorted), notes: [...notes].slice(0, MOST_NOTES) };
+}
+
+/** Undefined while the pod is not known, or only the former one of its name. */
+function labelsOf({ instance, pod }: Endpoint, pods: Pods): Labels | undefined {
+  const known = pods.get(pod ?? '');
+  const isOther = known !== undefined && instance !== null && known.uid !== null && known.uid !== instance;
+  return isOther ? undefined : known?.labels;
 }
 
 interface Usable {

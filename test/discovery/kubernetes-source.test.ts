@@ -157,6 +157,19 @@ t.test('labels of pods are joined to their endpoints', async (t) => {
   await run.reach(['atlas-27b http://10.0.0.2:8000']);
 });
 
+t.test('labels of the former pod of a name do not count for the next one', async (t) => {
+  const api = await serve(t);
+  api.put(sliceOf('a', 'vllm', [POD_1]));
+  api.put(podOf('vllm-1', { model: 'old' }), 'pods');
+  const run = start(t, api, { labels: 'pod', modelLabel: 'model' });
+  await run.reach(['old http://10.0.0.1:8000']);
+  await api.watched(2);
+  api.put(sliceOf('a', 'vllm', [{ ...POD_1, uid: 'next' }]));
+  await run.reach([]);
+  api.put(podOf('vllm-1', { model: 'new' }, 'next'), 'pods');
+  await run.reach(['new http://10.0.0.1:8000']);
+});
+
 t.test('an API server behind a path', async (t) => {
   const api = await serve(t);
   api.prefix = '/k8s/clusters/c-1';
