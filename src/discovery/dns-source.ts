@@ -255,7 +255,10 @@ class DnsSource {
       throw new Error(problemOf(name, error), { cause: error });
     }
     // A target of "." says that the service is not there (RFC 2782).
-    const offered = records.filter((record) => record.name !== '' && record.name !== '.' && record.port > 0);
+    const offered = records
+      .filter((record) => record.name !== '' && record.name !== '.' && record.port > 0)
+      // Name servers give them in turn, and of several for one server the first counts.
+      .sort((a, b) => a.priority - b.priority || b.weight - a.weight || (a.name < b.name ? -1 : 1));
     const first = Math.min(...offered.map(({ priority }) => priority));
     const preferred = offered.filter(({ priority }) => priority === first);
     const mean = preferred.reduce((sum, { weight }) => sum + weight, 0) / preferred.length;
