@@ -79,6 +79,7 @@ class DnsSource {
   readonly #context: Context<Command>;
   readonly #backoff: Backoff;
   readonly #resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
+  readonly #limit = pLimit(LOOKUPS);
   /** By family and name: the last addresses of each, for the time when its query fails. */
   #last = new Map<string, Addresses>();
   #servers: readonly ServerDetails[] = [];
@@ -94,6 +95,7 @@ class DnsSource {
   }
 
   close(): void {
+    this.#limit.clearQueue();
     this.#resolver.cancel();
   }
 
@@ -165,10 +167,9 @@ class DnsSource {
     const last = this.#last;
     this.#last = new Map();
     const problems: string[] = [];
-    const limit = pLimit(LOOKUPS);
     const found = await Promise.all(
       targets.slice(0, MOST_TARGETS).map((target) =>
-        limit(async () => {
+        this.#limit(async () => {
           const families = await Promise.all(
             this.#families.map((family) => this.#addresses(target.name, family, last, problems)),
           );

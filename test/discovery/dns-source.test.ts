@@ -223,6 +223,21 @@ t.test('of SRV records that lead to the same address the preferred one counts, i
   }
 });
 
+t.test('a source that ends asks for no further names', async (t) => {
+  const { run, server } = await start(t, { name: SRV }, (zone) => {
+    const targets = Array.from({ length: 60 }, (_, at) => ({ target: `t${at}.example`, port: 80 }));
+    zone.set(
+      SRV,
+      targets.map((data) => ({ type: 'SRV', data })),
+    );
+    for (const { target } of targets) zone.set(target, 'silent');
+  });
+  while (server.asked.length < 33) await new Promise((resolve) => void setImmediate(resolve));
+  await run.test.system.terminate();
+  await new Promise((resolve) => void setTimeout(resolve, 100));
+  t.equal(server.asked.length, 33, 'the SRV records, and both families of 16 targets');
+});
+
 t.test('with https the name is that of Host and TLS', async (t) => {
   const fill = (zone: ZoneServer['zone']): void => {
     zone.set(NAME, [{ type: 'A', data: '10.0.0.1' }]);
