@@ -98,15 +98,22 @@ export class Discovery {
     const before = this.#sources;
     this.#sources = new Map();
     if (this.#leaving.length === 0) this.#awaited.clear();
-    const names = new Set<string>();
-    for (const source of discoverySources(settings)) {
-      const key = JSON.stringify([source, settings.discoveryIntervalMs]);
+    const sources = discoverySources(settings).map(
+      (source) => [JSON.stringify([source, settings.discoveryIntervalMs]), source] as const,
+    );
+    // Those that stay keep theirs.
+    const names = new Set(sources.flatMap(([key]) => before.get(key)?.name ?? []));
+    for (const [key, source] of sources) {
       const known = before.get(key);
       before.delete(key);
+      if (known !== undefined) {
+        this.#sources.set(key, known);
+        continue;
+      }
       const name = unusedName(discoverySourceName(source), names);
       names.add(name);
-      if (known === undefined) this.#awaited.add(key);
-      this.#sources.set(key, known ?? this.#start(key, name, source, settings.discoveryIntervalMs));
+      this.#awaited.add(key);
+      this.#sources.set(key, this.#start(key, name, source, settings.discoveryIntervalMs));
     }
     for (const [key, { ref }] of before) {
       this.#deps.system.stop(ref);

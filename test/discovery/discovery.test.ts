@@ -43,3 +43,27 @@ t.test('a source of which a part fails for a while says so once, and once that i
   t.equal(lines.length, 3);
   await system.terminate();
 });
+
+t.test('sources that stay keep their names, and others get different ones', async (t) => {
+  const { clock, system } = createTestSystem();
+  const log = { info: () => undefined, warn: () => undefined };
+  const discovery = new Discovery({
+    ...{ system, clock, log, get: () => new Promise<never>(() => undefined) },
+    ...{ onChange: () => undefined, onAnswered: () => undefined },
+  });
+  const named = (apiKey: string) => ({ kind: 'url', url: 'http://map.example', apiKey }) as const;
+  const namesWith = (...keys: readonly string[]): string[] => {
+    discovery.configure({ discovery: keys.map(named), discoveryIntervalMs: 30_000 });
+    return discovery.status().map(({ source }) => source);
+  };
+  t.same(namesWith('a', 'b'), ['http://map.example', 'http://map.example #2']);
+  t.same(namesWith('c', 'b'), ['http://map.example', 'http://map.example #2']);
+  t.same(namesWith('b', 'd'), ['http://map.example #2', 'http://map.example']);
+  t.same(namesWith('b', 'd', 'e', 'f').toSorted(), [
+    'http://map.example',
+    'http://map.example #2',
+    'http://map.example #3',
+    'http://map.example #4',
+  ]);
+  await system.terminate();
+});
