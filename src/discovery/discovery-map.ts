@@ -34,9 +34,14 @@ export function readDiscoveryMap(value: unknown): DiscoveryMap {
   let beyond = 0;
   for (const [id, entry] of Object.entries(value)) {
     const model = readModel(id, entry, notes);
-    servers += model?.servers.length ?? 0;
-    if (model !== null && servers <= MOST_SERVERS) models.set(id, model);
-    else if (model !== null) beyond++;
+    if (model === null) continue;
+    const together = servers + model.servers.length;
+    if (together > MOST_SERVERS) {
+      beyond++;
+      continue;
+    }
+    servers = together;
+    models.set(id, model);
   }
   const tooMany = `${beyond === 1 ? '1 model is' : `${grouped(beyond)} models are`} left out: models have at most ${grouped(MOST_SERVERS)} servers in all`;
   return { models, notes: [...(beyond > 0 ? [tooMany] : []), ...notes.all()] };

@@ -129,3 +129,11 @@ t.test('reads no more servers than the board has cells for, and no notes without
   t.equal(notes[17], 'and 2,984 more');
   t.end();
 });
+
+t.test('a model with too many servers is left out alone', (t) => {
+  const servers = Array.from({ length: 4097 }, (_, at) => `http://10.0.${at >> 8}.${at & 255}`);
+  const { models, notes } = readDiscoveryMap({ large: { servers }, small: { servers: ['http://one'] } });
+  t.same([...models.keys()], ['small']);
+  t.same(notes, ['1 model is left out: models have at most 4,096 servers in all']);
+  t.end();
+});
