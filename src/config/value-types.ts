@@ -267,7 +267,7 @@ export function portOrName(): ValueType<string, Quantity> {
   return { kind: 'string', schema, suffix: '' };
 }
 
-/** An HTTP URL, without the trailing slash, so that a path can follow it. `base`: without a query. */
+/** An HTTP URL. `base`: without a query and a trailing slash, so that a path can follow it. */
 export function url({ base = false }: { readonly base?: boolean } = {}): ValueType<string> {
   const schema = parsed<string, string>((raw) => readUrl(raw, base));
   JSON_SCHEMA.add(schema, { type: 'string', pattern: String.raw`^[hH][tT][tT][pP][sS]?://|${VARIABLE}` });
@@ -280,7 +280,8 @@ function readUrl(raw: unknown, base: boolean): string | Problem {
   if (read.username !== '' || read.password !== '') return { problem: 'must not carry a user name or password' };
   if (read.hash !== '') return { problem: 'must not carry a fragment (#)' };
   if (base && read.href.includes('?')) return { problem: 'must be a base URL without a query (?)' };
-  return read.search === '' ? read.href.replace(/\/+$/, '') : read.href;
+  const isShortened = base || (read.pathname === '/' && read.search === '');
+  return isShortened ? read.href.replace(/\/+$/, '') : read.href;
 }
 
 /** One of the words. */

@@ -40,6 +40,14 @@ t.test('null, a URL, or a list of sources', (t) => {
   t.end();
 });
 
+t.test('the URL of a map is asked as it is written', (t) => {
+  for (const url of ['https://map.example/models/', 'https://map.example/models//', 'https://map.example/models/?a']) {
+    t.equal(settingsOf(url).discovery, url);
+    t.match(settingsOf([{ kind: 'url', url }]).discovery, [{ url }]);
+  }
+  t.end();
+});
+
 t.test('from the environment and the command line', (t) => {
   const list = '[{"kind": "file", "path": "/a"}]';
   t.equal(settingsOf(undefined, { HEADRACE_DISCOVERY: 'https://a.example' }).discovery, 'https://a.example');
