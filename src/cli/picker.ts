@@ -2,16 +2,16 @@
 
 import { readFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { loadConfigFile } from '../config/load.ts';
+import { loadConfigFile, type Resolution } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, parseAddress } from '../config/units.ts';
-import { watchConfig } from '../config/watch.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { mistakeLines, wholeNumber } from './options.ts';
+import { type Reloading, reloadOf, withReloads } from './reloading.ts';
 import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -50,7 +50,10 @@ export function configurePicker(command: Command, io: CliIo): void {
     .option('--tls-key <file>', 'its key as PEM')
     .allowUnknownOption()
     .allowExcessArguments()
-    .action(async (options: PickerOptions) => pick(options, readRest(command, 0).settings, io));
+    .action(async (options: PickerOptions) => {
+      const { settings } = readRest(command, 0);
+      await withReloads(options.config, io, (onCreated) => pick(options, settings, io, onCreated));
+    });
 }
 
 function address(text: string): Address {
@@ -59,17 +62,27 @@ function address(text: string): Address {
   return parsed;
 }
 
-async function pick(options: PickerOptions, overrides: Readonly<Record<string, string>>, io: CliIo): Promise<void> {
-  const { config } = options;
+async function pick(
+  options: PickerOptions,
+  overrides: Readonly<Record<string, string>>,
+  io: CliIo,
+  onCreated: (reloading: Reloading) => void,
+): Promise<void> {
+  const { config: file } = options;
   const grpc = await installedGrpc();
   const tls = await tlsOf(options);
-  const load = async (): ReturnType<typeof loadConfigFile> => loadConfigFile(config, io.env, overrides);
-  const loaded = await load();
-  if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), config);
+  const loaded = await loadConfigFile(file, io.env, overrides);
+  if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), file);
+  const { sources } = loaded;
   const settings = ofPicker(loaded.settings);
   const { drainMs, unreadyMs } = loaded.settings.timeouts;
   const log = createLog(settings.log.level, io.log);
-  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), sources: loaded.sources });
+  const load = async (): Promise<Resolution> => {
+    const resolution = await loadConfigFile(file, io.env, overrides);
+    return 'mistakes' in resolution ? resolution : { ...resolution, settings: ofPicker(resolution.settings) };
+  };
+  const reload = reloadOf({ ...{ file, sources, load, log }, gateway: () => gateway });
+  const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const { plane } = gateway;
   const picker = createPickerServer({
     ...{ grpc, tls, fallbacks: options.fallbacks, budget: plane.budget, deps: () => plane.deps },
@@ -83,6 +96,7 @@ async function pick(options: PickerOptions, overrides: Readonly<Record<string, s
     await gateway.close();
   };
   const serving = closeOnSignal(io, { close, abort: () => gateway.abort() });
+  onCreated({ log, reload });
   try {
     const port = await picker.listen(options.grpc);
     const adminUrl = await gateway.listenAdmin();
@@ -97,21 +111,7 @@ async function pick(options: PickerOptions, overrides: Readonly<Record<string, s
     serving.fail(new StartError(messageOf(error)));
     return serving.ended;
   }
-  const apply = async (): Promise<void> => {
-    const next = await load();
-    if ('mistakes' in next) {
-      log.error({ file: config, mistakes: next.mistakes }, 'the configuration is wrong: the running one stays');
-      return;
-    }
-    const { applied, needRestart } = gateway.reloadSettings(ofPicker(next.settings), next.sources);
-    log.info({ applied, needRestart }, 'reloaded');
-  };
-  const watch = watchConfig(config, {
-    onChange: () => void apply(),
-    onError: (error) => log.error({ file: config, problem: error.message }, 'the configuration cannot be read'),
-  });
   await serving.ended;
-  watch.close();
 }
 
 /** What a picker does not use is off. */

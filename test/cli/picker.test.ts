@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -22,6 +23,39 @@ t.test('picks for a data plane, answers its health, and ends at SIGTERM', async 
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
   t.equal(await plane.check('liveness'), 'UNAVAILABLE');
+});
+
+t.test('reloads its configuration as a gateway does', async (t) => {
+  const hosts = await startHosts(t);
+  const settings = settingsFor(hosts, { admin: '127.0.0.1:0', adminToken: 'operator', log: { level: 'info' } });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const file = `${folder}/headrace.json`;
+  const cli = startCli(t, ['picker', '--config', file, '--grpc', '127.0.0.1:0']);
+  const [, port, admin] = await cli.shows(/picker listening on grpc:\/\/127\.0\.0\.1:(\d+)\nadmin on (\S+)\n/);
+  const plane = new DataPlane(t, Number(port));
+  await until('it is ready', async () => (await plane.check('readiness')) === 1);
+  const statusFor = async (model: string): Promise<number> => {
+    const request = plane.begin();
+    request.send(requestHeaders({ ':method': 'POST', ':path': '/v1/chat/completions' }));
+    request.send({ request_body: { body: Buffer.from(JSON.stringify({ model })), end_of_stream: true } });
+    const answer = await request.next();
+    request.cancel();
+    return answer?.immediate_response?.status.code ?? 200;
+  };
+  const reloads = (): number => cli.log.filter(({ msg }) => String(msg).startsWith('reloaded')).length;
+  writeFileSync(file, '');
+  await cli.complains(/holds no setting any more/);
+  t.equal(await statusFor(MODEL), 200, 'a file that was cut off takes no model away');
+  const models = { ...settings.models, other: { servers: [hosts[0]?.url ?? ''] } };
+  writeFileSync(file, JSON.stringify({ ...settings, models }));
+  await until('reloaded', () => reloads() === 1);
+  t.equal(await statusFor('other'), 200);
+  cli.signal('SIGHUP');
+  await until('reloaded at SIGHUP', () => reloads() === 2);
+  const headers = { authorization: 'Bearer operator', 'content-type': 'application/json' };
+  const asked = await fetch(`${admin}/reload`, { method: 'POST', headers, body: '{}' });
+  t.match(await asked.json(), { applied: [] });
+  t.equal(reloads(), 3);
 });
 
 t.test('a signal before it is ready ends it with exit code 0', async (t) => {
