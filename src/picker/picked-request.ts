@@ -66,6 +66,12 @@ const RETRY_AFTER_S = '2';
 /** Endpoint of requests without a dialect in metrics. */
 const OTHER_PATHS = 'other';
 
+/**
+ * A client may send the header itself. A body that is buffered has the destination, but none comes where trailers follow the head at once:
+ * Envoy forwards the request then, and would send it wherever the client says.
+ */
+const UNADDRESSED: CommonResponse = { header_mutation: { remove_headers: [DESTINATION] } };
+
 const NO_PROMPT: PromptHashes = { hashes: new Int32Array(0), count: 0, bytes: 0 };
 const NO_BYTES = Buffer.alloc(0);
 
@@ -212,7 +218,7 @@ export class PickedRequest {
     const declared = Number(headerIn(part.headers, 'content-length') ?? 0);
     if (declared > this.#shared.maxBodyBytes()) throw tooLarge(this.#shared.maxBodyBytes());
     // Full duplex: the answer to the headers waits until the body has told the model.
-    if (this.#bodyMode === BODY_MODE.buffered) this.#stream.write({ request_headers: {} });
+    if (this.#bodyMode === BODY_MODE.buffered) this.#stream.write({ request_headers: { response: UNADDRESSED } });
   }
 
   #onRequestBody(body: Buffer = NO_BYTES, isEnd: boolean): void {

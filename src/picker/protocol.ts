@@ -36,10 +36,12 @@ export interface ProcessingRequest {
 }
 
 export interface HeaderMutation {
-  readonly set_headers: readonly {
+  readonly set_headers?: readonly {
     readonly header: { readonly key: string; readonly raw_value: Buffer };
     readonly append_action: number;
   }[];
+  /** Names. */
+  readonly remove_headers?: readonly string[];
 }
 
 export interface CommonResponse {
@@ -133,7 +135,10 @@ const EXTERNAL_PROCESSING = {
       },
     ],
   ),
-  HeaderMutation: message({ set_headers: ['repeated envoy.config.core.v3.HeaderValueOption', 1] }),
+  HeaderMutation: message({
+    set_headers: ['repeated envoy.config.core.v3.HeaderValueOption', 1],
+    remove_headers: ['repeated string', 2],
+  }),
   StreamedBodyResponse: BODY,
   BodyMutation: message({ streamed_response: ['StreamedBodyResponse', 3] }),
   CommonResponse: message({

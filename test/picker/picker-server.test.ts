@@ -167,7 +167,7 @@ t.test('what cannot be picked for is refused with the error of the gateway', asy
     if (message?.request_headers !== undefined) message = await within('a refusal', request.next());
     request.end();
     const { body, headers, status } = message?.immediate_response ?? {};
-    const code = headers?.set_headers.find(({ header }) => header.key === 'x-headrace-error')?.header.raw_value;
+    const code = headers?.set_headers?.find(({ header }) => header.key === 'x-headrace-error')?.header.raw_value;
     t.ok('detail' in (JSON.parse(String(body)) as object));
     return [status?.code, String(code)];
   };
@@ -396,9 +396,12 @@ t.test('a data plane that buffers bodies is answered to each message', async (t)
   const first = await within('the headers', request.next());
   t.match(first, { request_headers: {} });
   t.equal(destinationOf(first), undefined);
+  const removed = first?.request_headers?.response?.header_mutation?.remove_headers;
+  t.strictSame(removed, ['x-gateway-destination-endpoint'], 'that of the client is gone, whatever follows');
   request.send(bodyOf(question('buffered')));
   const picked = await within('a pick', request.next());
   t.ok(destinationOf(picked));
+  t.equal(picked?.request_body?.response?.header_mutation?.remove_headers, undefined);
   t.equal(picked?.request_body?.response?.body_mutation, undefined);
   request.send(responseHeaders(200));
   t.match(await request.next(), { response_headers: {} });

@@ -171,7 +171,7 @@ function headerMap(headers: Readonly<Record<string, string>>): { headers: { key:
 /** Where a message sends the request, by its header; undefined when it does not say. */
 export function destinationOf(message: ProcessingResponse | null): string | undefined {
   const mutation = (message?.request_headers ?? message?.request_body)?.response?.header_mutation;
-  const set = mutation?.set_headers.find(({ header }) => header.key === 'x-gateway-destination-endpoint');
+  const set = mutation?.set_headers?.find(({ header }) => header.key === 'x-gateway-destination-endpoint');
   return set?.header.raw_value.toString();
 }
 
