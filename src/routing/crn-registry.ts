@@ -301,7 +301,7 @@ class CrnRegistry {
   }
 
   #ensure(url: string, { instance, models }: WantedServer, settings: CrnRegistrySettings): void {
-    const fingerprint = JSON.stringify([models, settings]);
+    const fingerprint = JSON.stringify([models.toSorted(), settings]);
     const known = this.#servers.get(url);
     if (known?.fingerprint === fingerprint) return;
     const { cell, memory } = known ?? this.#enter(url, instance);

@@ -267,6 +267,18 @@ t.test('restarts an actor only when its settings or models change', async (t) =>
   t.equal(fixture.standing('m', 'http://x'), STANDING.up, 'up all the time');
 });
 
+t.test('an actor is not restarted where its models come in another order', async (t) => {
+  const fixture = new Fixture();
+  await fixture.configure({ m: ['http://x', 'http://y'], n: ['http://x', 'http://y'] });
+  fixture.fail('m', 'http://x', 2);
+  await fixture.settle();
+  t.equal(fixture.standing('m', 'http://x'), STANDING.down);
+  const probes = fixture.probes.length;
+  await fixture.configure({ n: ['http://x', 'http://y'], m: ['http://x', 'http://y'] });
+  t.equal(fixture.probes.length, probes);
+  t.equal(fixture.standing('m', 'http://x'), STANDING.down, 'its ejection goes on');
+});
+
 t.test('a CRN that was removed is not probed any more', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });
