@@ -72,8 +72,8 @@ export interface CrnRegistryDeps extends Pick<CrnDeps, 'board' | 'probe'> {
 
 interface Server {
   readonly url: string;
-  /** Identity of its process, where it is known. */
-  readonly instance: string;
+  /** Identity of its process; '' while no source has said it. */
+  instance: string;
   readonly cell: number;
   readonly memory: CrnMemory;
   /** Models and settings of the running actor; a change restarts it. */
@@ -195,7 +195,8 @@ class CrnRegistry {
     const ids = new Set(specs.flatMap(({ id, servers }) => (servers.length > 0 ? [id] : [])));
     for (const [id, cell] of this.#modelCells) if (!ids.has(id)) this.#freeModel(id, cell);
     for (const { instance, url } of [...this.#servers.values()]) {
-      if (wanted.get(url)?.instance !== instance) this.#retire(url);
+      const next = wanted.get(url);
+      if (next === undefined || isOther(instance, next.instance)) this.#retire(url);
     }
     // Before any cell is taken: a board that stays full has no other free ones.
     for (const [url, { models }] of wanted) this.#freeOthers(url, models);
@@ -303,13 +304,18 @@ class CrnRegistry {
   #ensure(url: string, { instance, models }: WantedServer, settings: CrnRegistrySettings): void {
     const fingerprint = JSON.stringify([models.toSorted(), settings]);
     const known = this.#servers.get(url);
+    if (known !== undefined) known.instance ||= instance;
     if (known?.fingerprint === fingerprint) return;
     const { cell, memory } = known ?? this.#enter(url, instance);
-    const members = this.#cellsFor(url, instance, models, known);
+    const identity = known?.instance ?? instance;
+    const members = this.#cellsFor(url, identity, models, known);
     if (known !== undefined) this.#context.stop(known.ref);
     const ref = this.#spawn(url, cell, memory, members, settings);
     const probed = known?.probed ?? false;
-    const server: Server = { url, instance, cell, memory, fingerprint, members, ref, ejected: false, probed };
+    const server: Server = {
+      ...{ url, instance: identity, cell, memory, fingerprint, members, ref },
+      ...{ ejected: false, probed },
+    };
     this.#servers.set(url, server);
     for (const member of members.values()) this.#byMember.set(member, server);
   }
@@ -470,12 +476,18 @@ function serversByUrl(specs: readonly ModelSpec[]): Map<string, WantedServer> {
   const byUrl = new Map<string, { models: string[]; instance: string }>();
   for (const spec of specs) {
     for (const { instance, url } of spec.servers) {
-      const wanted = byUrl.get(url) ?? { models: [], instance: instance ?? '' };
+      const wanted = byUrl.get(url) ?? { models: [], instance: '' };
       wanted.models.push(spec.id);
+      wanted.instance ||= instance ?? '';
       byUrl.set(url, wanted);
     }
   }
   return byUrl;
+}
+
+/** Whether two identities are of different processes: of several sources that know a server, some say none. */
+function isOther(one: string, other: string): boolean {
+  return one !== '' && other !== '' && one !== other;
 }
 
 function nameOf(url: string, instance: string): string {

@@ -529,6 +529,32 @@ t.test('another process at the URL of a member is another member', async (t) => 
   t.same(learned.known(X.url), [4, 900, true], 'the first one is back');
 });
 
+t.test('a member of which one source alone knows the process is the same one without that source', async (t) => {
+  const learned = new Learned();
+  const { fixture } = learned;
+  await learned.configure(X);
+  learned.learn(X.url);
+  for (const server of [{ ...X, instance: 'one' }, X, { ...X, instance: 'one' }]) {
+    await learned.configure(server);
+    t.same(learned.known(X.url), [4, 900, true]);
+  }
+  await learned.configure({ ...X, instance: 'two' });
+  t.same(learned.known(X.url), [0, 1, false]);
+  learned.learn(X.url);
+  await learned.configure(X);
+  await learned.configure({ ...X, instance: 'three' });
+  t.same(learned.known(X.url), [0, 1, false], 'another one meanwhile');
+  learned.learn(X.url);
+  const of = (id: string, instance?: string): ModelSpec => ({
+    id,
+    servers: [{ ...X, ...(instance !== undefined && { instance }) }],
+  });
+  await fixture.configureSpecs([of('first'), of('m', 'three')]);
+  t.same(learned.known(X.url), [4, 900, true], 'whichever model names it');
+  await fixture.configureSpecs([of('first'), of('m', 'four')]);
+  t.same(learned.known(X.url), [0, 1, false]);
+});
+
 t.test('it is found out when a member was restarted while it was away', async (t) => {
   const learned = new Learned();
   const { fixture } = learned;
