@@ -32,9 +32,9 @@ export interface ListWatchDeps<Item> {
   readonly onFailure: (problem: string) => void;
 }
 
-type Command =
+type Command<Item> =
   | { readonly type: 'List' }
-  | { readonly type: 'Listed'; readonly list: List }
+  | { readonly type: 'Listed'; readonly list: List<Item> }
   | { readonly type: 'Watch' }
   | { readonly type: 'Started' }
   | { readonly type: 'Received' }
@@ -43,9 +43,9 @@ type Command =
   | { readonly type: 'Silent' }
   | { readonly type: 'Publish' };
 
-interface List {
+interface List<Item> {
   readonly version: string;
-  readonly objects: readonly unknown[];
+  readonly items: Map<string, Item>;
 }
 
 /** Objects of one page, as client-go and kubectl ask for. */
@@ -85,7 +85,7 @@ class Problem extends Error {
 }
 
 /** Makes the behaviour of the actor. */
-export function listWatch<Item>(settings: ListWatchSettings<Item>, deps: ListWatchDeps<Item>): Behavior<Command> {
+export function listWatch<Item>(settings: ListWatchSettings<Item>, deps: ListWatchDeps<Item>): Behavior<Command<Item>> {
   return (context) => {
     const state = new ListWatch(settings, deps, context);
     state.receive({ type: 'List' });
@@ -101,9 +101,9 @@ export function listWatch<Item>(settings: ListWatchSettings<Item>, deps: ListWat
 class ListWatch<Item> {
   readonly #settings: ListWatchSettings<Item>;
   readonly #deps: ListWatchDeps<Item>;
-  readonly #context: Context<Command>;
+  readonly #context: Context<Command<Item>>;
   readonly #backoff: Backoff;
-  readonly #items = new Map<string, Item>();
+  #items = new Map<string, Item>();
   /** Events that wait for their turn. */
   readonly #lines: Buffer[] = [];
   #version = '';
@@ -113,7 +113,7 @@ class ListWatch<Item> {
   #abort: AbortController | null = null;
   readonly #closing = new AbortController();
 
-  constructor(settings: ListWatchSettings<Item>, deps: ListWatchDeps<Item>, context: Context<Command>) {
+  constructor(settings: ListWatchSettings<Item>, deps: ListWatchDeps<Item>, context: Context<Command<Item>>) {
     this.#settings = settings;
     this.#deps = deps;
     this.#context = context;
@@ -126,7 +126,7 @@ class ListWatch<Item> {
     this.#abort = null;
   }
 
-  receive(command: Command): void {
+  receive(command: Command<Item>): void {
     switch (command.type) {
       case 'List':
         this.#list();
@@ -167,9 +167,11 @@ class ListWatch<Item> {
     );
   }
 
-  async #readPages(): Promise<List> {
+  /** Each page is read as it comes: what is kept of an object is a small part of it. */
+  async #readPages(): Promise<List<Item>> {
     const { mostItems } = this.#settings;
-    const objects: unknown[] = [];
+    const kept = new Map<string, Item>();
+    let count = 0;
     let next = '';
     for (let page = 0; page < MOST_PAGES; page++) {
       const query = `limit=${PAGE}${next === '' ? '' : `&continue=${encodeURIComponent(next)}`}`;
@@ -179,21 +181,18 @@ class ListWatch<Item> {
       const answer = await this.#deps.api.request(request).finally(release);
       if (answer.status !== 200) throw refusal(answer);
       const { items, metadata } = readPage(answer.body);
-      // One by one: a page may be longer than a call may have arguments.
-      for (const item of items) objects.push(item);
-      if (objects.length > mostItems) {
-        throw new Problem(tooMany(mostItems));
-      }
+      count += items.length;
+      if (count > mostItems) throw new Problem(tooMany(mostItems));
+      for (const item of items) this.#put(item, kept);
       next = metadata.continue ?? '';
-      if (next === '') return { version: metadata.resourceVersion ?? '', objects };
+      if (next === '') return { version: metadata.resourceVersion ?? '', items: kept };
     }
     throw new Problem(`answered a list of more than ${MOST_PAGES} pages`);
   }
 
-  #listed({ objects, version }: List): void {
+  #listed({ items, version }: List<Item>): void {
     // The waits stay as long as they are until a watch has lasted: a list whose version no watch takes would be read again at once.
-    this.#items.clear();
-    for (const object of objects) this.#put(object);
+    this.#items = items;
     this.#version = version;
     this.#context.timers.cancel('publish');
     this.#deps.onItems(this.#items);
@@ -260,7 +259,7 @@ class ListWatch<Item> {
     if (isOlder(version, this.#version)) return null;
     this.#version = version;
     if (type === 'ADDED' || type === 'MODIFIED') {
-      this.#put(object);
+      this.#put(object, this.#items);
       if (this.#items.size > this.#settings.mostItems) {
         return new Problem(tooMany(this.#settings.mostItems), 'lost');
       }
@@ -271,12 +270,12 @@ class ListWatch<Item> {
     return null;
   }
 
-  #put(object: unknown): void {
+  #put(object: unknown, items: Map<string, Item>): void {
     const { name } = metadataOf(object);
     if (typeof name !== 'string') return;
     const item = this.#settings.read(object as Readonly<Record<string, unknown>>);
-    if (item === null) this.#items.delete(name);
-    else this.#items.set(name, item);
+    if (item === null) items.delete(name);
+    else items.set(name, item);
   }
 
   #publishSoon(): void {
