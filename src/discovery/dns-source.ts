@@ -45,7 +45,7 @@ interface Target {
 /** What one round of queries has found. */
 interface Round {
   readonly servers: readonly ServerDetails[];
-  /** Until the first TTL ends; Infinity without records. */
+  /** Until the first TTL of an answer ends; Infinity without records. */
   readonly ttlMs: number;
   /** Why a query failed; null when all were answered. */
   readonly problem: string | null;
@@ -141,12 +141,10 @@ class DnsSource {
         this.#deps.onFailure(`${name} has no records; its last servers stay for ${GONE_MS / 1000} s`);
       }
     }
-    if (problem !== null) {
-      this.#askAgain(this.#backoff.next());
-      return;
-    }
-    this.#backoff.reset();
-    this.#askAgain(Math.min(servers.length === 0 ? ABSENT_MS : MOST_TTL_MS, Math.max(LEAST_TTL_MS, ttlMs)));
+    const dueMs = Math.min(servers.length === 0 ? ABSENT_MS : MOST_TTL_MS, Math.max(LEAST_TTL_MS, ttlMs));
+    if (problem === null) this.#backoff.reset();
+    // What was answered is old when its TTL ends, whatever else fails.
+    this.#askAgain(problem === null ? dueMs : Math.min(dueMs, this.#backoff.next()));
   }
 
   #askAgain(delayMs: number): void {
@@ -219,7 +217,7 @@ class DnsSource {
     } catch (error) {
       if (isAbsent(error)) return NO_ADDRESSES;
       problems.push(problemOf(name, error));
-      addresses = last.get(key) ?? NO_ADDRESSES;
+      addresses = { ...(last.get(key) ?? NO_ADDRESSES), ttlMs: Infinity };
     }
     this.#last.set(key, addresses);
     return addresses;

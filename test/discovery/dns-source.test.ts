@@ -103,6 +103,28 @@ t.test('a name server that fails keeps what was found, with a growing wait', asy
   t.equal(await run.turn(), 5000, 'the wait begins anew');
 });
 
+t.test('while one family fails the other one is asked for when its TTL ends', async (t) => {
+  const { run, server } = await start(t, {}, (zone) => {
+    zone.set(`A ${NAME}`, [{ type: 'A', data: '10.0.0.1', ttl: 5 }]);
+    zone.set(`AAAA ${NAME}`, 'SERVFAIL');
+  });
+  const waits: number[] = [];
+  for (let round = 0; round < 9; round++) {
+    t.same(await run.next(), ['m http://10.0.0.1:8000']);
+    t.match(await run.next(), /SERVFAIL/);
+    waits.push(await run.turn());
+  }
+  t.ok(waits.every((ms) => ms <= 5000) && waits.at(-1) === 5000, String(waits));
+  server.zone.set(NAME, 'SERVFAIL');
+  server.zone.delete(`A ${NAME}`);
+  t.same(await run.next(), ['m http://10.0.0.1:8000']);
+  t.match(await run.next(), /SERVFAIL/);
+  await run.turn();
+  t.same(await run.next(), ['m http://10.0.0.1:8000']);
+  t.match(await run.next(), /SERVFAIL/);
+  t.ok((await run.turn()) > 5000, 'and less and less when both fail');
+});
+
 t.test('a name that fails from the start is a failure', async (t) => {
   const { run } = await start(t, {}, (zone) => zone.set(NAME, 'SERVFAIL'));
   t.match(await run.next(), /SERVFAIL/);
