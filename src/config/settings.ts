@@ -94,6 +94,9 @@ const BASE_URL = { base: true } as const;
 export const LEAST_WEIGHT = 0.001;
 export const MOST_WEIGHT = 1000;
 
+/** Of the year 9999, the last one of RFC 3339. A date in milliseconds is beyond. */
+const LAST_SECOND = 253_402_300_799;
+
 const KV_EVENTS = section('KV events of a server.', {
   endpoint: required(string(ZMQ_ENDPOINT), 'ZeroMQ endpoint at which the server publishes its KV events.'),
   replay: optional(string(ZMQ_ENDPOINT), 'Endpoint that sends missed events again.'),
@@ -140,7 +143,7 @@ const MODEL = section('One model.', {
     'Prices of the model.',
   ),
   name: optional(string(), 'Display name in the model lists.'),
-  created: optional(integer(), 'When the model was published, in seconds since 1970.'),
+  created: optional(integer({ max: LAST_SECOND }), 'When the model was published, in seconds since 1970.'),
   max_output_length: optional(integer({ min: 1 }), 'Longest answer in tokens.'),
   quantization: optional(string(), 'Number format of the weights, such as fp8.'),
   apiKey: optional(string(TOKEN), 'Credential that the gateway sends to the servers of this model.', SECRET),

@@ -180,6 +180,11 @@ t.test('values of the wrong kind are mistakes at every level', async (t) => {
   t.match(mistakesOf({ ownedBy: [] }), [{ path: 'ownedBy', message: 'must be a string' }]);
   t.match(mistakesOf({ listen: null }), [{ path: 'listen' }]);
   t.match(mistakesOf({ timeouts: { idle: '25d' } }), [{ path: 'timeouts.idle', message: 'must be at most 24d' }]);
+  t.match(
+    mistakesOf({ models: { m: { created: 1_700_000_000_000 } } }),
+    [{ path: 'models.m.created', message: 'must be at most 253402300799' }],
+    'milliseconds',
+  );
 });
 
 t.test('an unknown name is reported with the nearest known one, or with the section that has it', async (t) => {
