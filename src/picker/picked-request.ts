@@ -309,13 +309,15 @@ export class PickedRequest {
     return picked;
   }
 
-  /** Of a request that names no model that can be read: the first model with a CRN that is up. */
+  /** Of a request that names no model that can be read: the first model with a CRN that is up, else the first one with any. */
   #pickByLoad(deps: ApiDeps, bytes: number): Picked {
     const hint = { ...this.#hintOf(null, undefined, bytes), holder: 0, blocks: () => NO_PROMPT };
     if (deps.table.version === 0) throw new HeadraceError('HR_STARTING');
-    for (const model of deps.table.models) {
-      const picked = this.#take(deps, model, hint, undefined, false);
-      if (picked !== null) return picked;
+    for (const next of ['nextFit', 'next'] as const) {
+      for (const model of deps.table.models) {
+        const picked = this.#take(deps, model, hint, undefined, false, next);
+        if (picked !== null) return picked;
+      }
     }
     throw new HeadraceError('HR_ROUTE_ALL_FAILED', { subject: 'any model' });
   }
@@ -345,6 +347,7 @@ export class PickedRequest {
     hint: AffinityHint,
     dialect: Dialect | undefined,
     isWhole: boolean,
+    next: 'next' | 'nextFit' = 'next',
   ): Picked | null {
     const members = whole.members.filter((member) => {
       const endpoint = this.#shared.endpointOf(member);
@@ -352,7 +355,7 @@ export class PickedRequest {
     });
     const model = members.length === whole.members.length ? whole : { ...whole, members };
     const candidates = new Candidates(model, deps.picker, deps.pickerSettings, hint);
-    if (candidates.next() === undefined) return null;
+    if (candidates[next]() === undefined) return null;
     return { model, dialect, candidates, choice: choiceOf(candidates), hint, isWhole };
   }
 

@@ -463,6 +463,25 @@ t.test('without a body, load decides', async (t) => {
   await until('all are given back', () => inFlight(picker).every((count) => count === 0));
 });
 
+t.test('without a body, servers of any model come before those that are down', async (t) => {
+  const hosts = await startHosts(t, [{}]);
+  const down = 'http://127.0.0.1:1';
+  const models = { first: { servers: [down] }, [MODEL]: { servers: hosts.map(({ url }) => url) } };
+  const picker = await startPicker(t, hosts, { settings: { models } });
+  const plane = new DataPlane(t, picker.port);
+  const destinations = async (): Promise<string | undefined> => {
+    const request = plane.begin();
+    request.send(requestHeaders({ ':method': 'GET', ':path': '/v1/models' }, { isEnd: true }));
+    const destination = destinationOf(await within('a pick', request.next()));
+    request.cancel();
+    return destination;
+  };
+  t.equal(await destinations(), addressOf(hosts[0]));
+  await hosts[0]?.kill();
+  await until('all are down', () => picker.gateway.crns().every(({ standing }) => standing === 'down'));
+  t.equal(await destinations(), new URL(down).host, 'the last resort');
+});
+
 t.test('servers with names in their URLs are not picked', async (t) => {
   const [host] = await startHosts(t, [{}]);
   const named = (host as Host).url.replace('127.0.0.1', 'localhost');
