@@ -57,8 +57,10 @@ const SUBSET = 'x-gateway-destination-endpoint-subset';
 /** A body is passed back in pieces of less than the 64 KiB that Envoy takes in one message. */
 const PIECE_BYTES = 62 * 1024;
 
-/** End of an answer that is kept for its token counts. */
+/** End of an answer that is kept for its token counts; its beginning has the id of a response. */
 const TAIL_BYTES = 16 * 1024;
+
+const EVENT_STREAM = /^text\/event-stream[ \t]*(?:;|$)/i;
 
 /** Seconds that a client is asked to wait when no CRN can be picked. */
 const RETRY_AFTER_S = '2';
@@ -127,7 +129,11 @@ export class PickedRequest {
   #isEnded = false;
   #pickedMs = 0;
   #status = 0;
+  /** The answer is a stream of events that can be read. */
+  #isEventStream = false;
   #isPrefilled = false;
+  /** The id of the response is known, or will not be. */
+  #isNoted = false;
   #tail: Buffer[] = [];
   #tailBytes = 0;
 
@@ -388,6 +394,8 @@ export class PickedRequest {
     if (picked === null) return;
     const status = Number(headerIn(headers, ':status') ?? 0);
     this.#status = status;
+    const isPlain = (headerIn(headers, 'content-encoding') ?? 'identity') === 'identity';
+    this.#isEventStream = isPlain && EVENT_STREAM.test(headerIn(headers, 'content-type') ?? '');
     const isClients = isClientsMatter(status);
     const verdict = isClients ? 'neutral' : verdictOf(status);
     if (verdict === 'ok') {
@@ -403,11 +411,17 @@ export class PickedRequest {
   #onResponseBody(body: Buffer, isEnd: boolean): void {
     const picked = this.#picked;
     if (picked !== null && body.byteLength > 0) {
-      if (!this.#isPrefilled) this.#noteResponse(picked, body);
-      this.#onBegun(picked);
       this.#keepTail(body);
+      if (!this.#isPrefilled || !this.#isNoted) this.#readBeginning(picked);
     }
     if (isEnd) this.#onAnswered();
+  }
+
+  /** Comments keep a stream alive before its first event, and a piece may end anywhere. */
+  #readBeginning(picked: Picked): void {
+    const beginning = Buffer.concat(this.#tail);
+    this.#noteResponse(picked, beginning);
+    if (!this.#isEventStream || beginning.includes('data:')) this.#onBegun(picked);
   }
 
   /** Model servers send the first event of a stream when the prompt is prefilled. */
@@ -424,9 +438,9 @@ export class PickedRequest {
     metrics.of(this.#endpoint, model.id).firstByte.observe(waitedMs / 1000);
   }
 
-  #noteResponse({ choice, dialect, hint }: Picked, body: Buffer): void {
-    if (dialect?.name !== 'responses') return;
-    const id = responseIdOf(body, hint.stream);
+  #noteResponse({ choice, dialect, hint }: Picked, beginning: Buffer): void {
+    const id = dialect?.name === 'responses' ? responseIdOf(beginning, hint.stream) : undefined;
+    this.#isNoted = dialect?.name !== 'responses' || id !== undefined || beginning.byteLength >= TAIL_BYTES;
     if (id !== undefined) this.#shared.deps().responseHolders.note(heldName(id, ''), choice.member);
   }
 

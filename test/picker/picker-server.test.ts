@@ -389,6 +389,43 @@ t.test('a response is continued by the CRN that gave it', async (t) => {
     t.equal((await ask({ input: 'and', previous_response_id: `resp_${n}` })).destination, holder);
 });
 
+t.test('a stream begins with its first event, not with the comments before it', async (t) => {
+  const { picker, plane } = await start(t, 3);
+  const ask = async (body: object): Promise<{ request: HttpRequest; destination: string | undefined }> => {
+    const request = plane.begin();
+    request.send(requestHeaders({ ...HEAD, ':path': '/v1/responses' }));
+    request.send(bodyOf(Buffer.from(JSON.stringify({ model: MODEL, stream: true, ...body }))));
+    const destination = destinationOf(await within('a pick', request.next()));
+    await passed(request);
+    return { request, destination };
+  };
+  const { budget } = picker.gateway.plane;
+  const holders: string[] = [];
+  for (let n = 0; n < 6; n++) {
+    const { destination, request } = await ask({ input: `question ${n}` });
+    holders.push(destination ?? '');
+    request.send(responseHeaders(200, false, { 'content-type': 'text/event-stream; charset=utf-8' }));
+    await request.next();
+    const event = `data: {"type":"response.created","response":{"id":"resp_${n}","output":[]}}\n\n`;
+    for (const piece of [': alive\n\n', 'event: response.created\nda']) {
+      request.send({ response_body: { body: Buffer.from(piece), end_of_stream: false } });
+      await request.next();
+      t.ok(budget.usedBytes > 0, 'its prompt is not prefilled');
+    }
+    for (const piece of [event.slice(2, 50), event.slice(50)]) {
+      request.send({ response_body: { body: Buffer.from(piece), end_of_stream: false } });
+      await request.next();
+      t.equal(budget.usedBytes, 0);
+    }
+  }
+  for (const [n, holder] of holders.entries()) {
+    const { destination, request } = await ask({ input: 'and', previous_response_id: `resp_${n}` });
+    t.equal(destination, holder);
+    request.cancel();
+    await until('it is given back', () => budget.usedBytes === 0);
+  }
+});
+
 t.test('a data plane that buffers bodies is answered to each message', async (t) => {
   const { picker, plane } = await start(t, 1);
   const request = plane.begin();

@@ -160,8 +160,12 @@ export function requestHeaders(
   return { request_headers: { headers: headerMap(headers), end_of_stream: isEnd }, ...rest };
 }
 
-export function responseHeaders(status: number, isEnd = false): ProcessingRequest {
-  return { response_headers: { headers: headerMap({ ':status': String(status) }), end_of_stream: isEnd } };
+export function responseHeaders(
+  status: number,
+  isEnd = false,
+  more: Readonly<Record<string, string>> = {},
+): ProcessingRequest {
+  return { response_headers: { headers: headerMap({ ':status': String(status), ...more }), end_of_stream: isEnd } };
 }
 
 function headerMap(headers: Readonly<Record<string, string>>): { headers: { key: string; raw_value: Buffer }[] } {
