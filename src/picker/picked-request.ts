@@ -19,6 +19,7 @@ import {
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { BodyBudget } from '../ingress/body.ts';
+import type { Deadline, Expirable } from '../net/deadline.ts';
 import { SESSION_HEADERS } from '../ingress/head-fields.ts';
 import {
   type AffinityHint,
@@ -106,10 +107,12 @@ interface Picked {
   readonly isWhole: boolean;
 }
 
-export class PickedRequest {
+export class PickedRequest implements Expirable {
   readonly #shared: PickerDependencies;
   readonly #stream: ProcessingStream;
   readonly #startedMs: number;
+  /** Of a body that is awaited: of its next piece. */
+  readonly #deadline: Deadline;
   #headers: HeaderMap | undefined;
   #path = '';
   #subset: ReadonlySet<string> | null = null;
@@ -140,7 +143,14 @@ export class PickedRequest {
   constructor(shared: PickerDependencies, stream: ProcessingStream) {
     this.#shared = shared;
     this.#stream = stream;
-    this.#startedMs = shared.deps().clock.now();
+    const { clock, failover } = shared.deps();
+    this.#startedMs = clock.now();
+    this.#deadline = failover.deadlines.deadline(this);
+  }
+
+  /** @internal The client is silent in the middle of its body. */
+  expire(): void {
+    this.#refuse(new HeadraceError('HR_REQUEST_TIMEOUT'));
   }
 
   /** A message of the data plane. Never throws. */
@@ -225,6 +235,7 @@ export class PickedRequest {
     if (declared > this.#shared.maxBodyBytes()) throw tooLarge(this.#shared.maxBodyBytes());
     // Full duplex: the answer to the headers waits until the body has told the model.
     if (this.#bodyMode === BODY_MODE.buffered) this.#stream.write({ request_headers: { response: UNADDRESSED } });
+    else this.#await();
   }
 
   #onRequestBody(body: Buffer = NO_BYTES, isEnd: boolean): void {
@@ -243,6 +254,11 @@ export class PickedRequest {
     this.#bytes += body.byteLength;
     // A buffered body comes in one message, which is not the end of the request when trailers follow.
     if (isEnd || this.#bodyMode === BODY_MODE.buffered) this.#onWholeBody(isEnd);
+    else this.#await();
+  }
+
+  #await(): void {
+    this.#deadline.set(this.#shared.deps().settings.timeouts.bodyMs);
   }
 
   /** The body has ended before, without saying so. */
@@ -260,6 +276,7 @@ export class PickedRequest {
   #onWholeBody(isEnd: boolean): void {
     const body = this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces);
     this.#pieces = [];
+    this.#deadline.clear();
     const { metadata, mutation } = this.#pick(body);
     const response = { header_mutation: mutation, clear_route_cache: true };
     if (this.#bodyMode === BODY_MODE.buffered) {
@@ -525,6 +542,7 @@ export class PickedRequest {
   }
 
   #giveBytes(): void {
+    this.#deadline.clear();
     for (const bytes of this.#taken) this.#shared.budget.give(bytes, false);
     this.#taken = [];
     this.#pieces = [];

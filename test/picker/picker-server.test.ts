@@ -202,6 +202,29 @@ t.test('what cannot be picked for is refused with the error of the gateway', asy
   t.strictSame(inFlight(picker), [0]);
 });
 
+t.test('a client that falls silent in the middle of its body holds no memory', async (t) => {
+  const { picker, plane } = await start(t, 1, { settings: { timeouts: { body: '100ms' } } });
+  const { budget } = picker.gateway.plane;
+  for (const pieces of [[], [Buffer.alloc(60_000)]]) {
+    const request = plane.begin();
+    request.send(requestHeaders(HEAD));
+    for (const piece of pieces) request.send(bodyOf(piece, false));
+    const refused = await within('a refusal', request.next());
+    t.equal(refused?.immediate_response?.status.code, 408);
+    t.equal(refused?.immediate_response?.details, 'HR_REQUEST_TIMEOUT');
+    t.equal(budget.usedBytes, 0);
+    request.end();
+    t.equal(await request.next(), null);
+  }
+  const picked = plane.begin();
+  await pick(picked, question('answered late'));
+  await passed(picked);
+  await new Promise((resolve) => void setTimeout(resolve, 300));
+  picked.send(responseHeaders(200, true));
+  t.match(await picked.next(), { response_headers: {} }, 'whole bodies are not in a hurry');
+  picked.end();
+});
+
 t.test('a request is picked for while its body arrives in pieces, and ends with trailers', async (t) => {
   const { plane } = await start(t, 1);
   const request = plane.begin();
