@@ -250,7 +250,7 @@ export class PickedRequest implements Expirable {
     if (!this.#shared.budget.take(body.byteLength, false))
       throw new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' });
     this.#taken.push(body.byteLength);
-    this.#pieces.push(body);
+    this.#pieces.push(isEnd ? body : ownCopy(body));
     this.#bytes += body.byteLength;
     // A buffered body comes in one message, which is not the end of the request when trailers follow.
     if (isEnd || this.#bodyMode === BODY_MODE.buffered) this.#onWholeBody(isEnd);
@@ -548,6 +548,13 @@ export class PickedRequest implements Expirable {
     this.#pieces = [];
     this.#body = null;
   }
+}
+
+/** A piece is a view of all that was read from the connection at once, and so would be a copy in the pool of small buffers. */
+function ownCopy(piece: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(piece.byteLength);
+  copy.set(piece);
+  return copy;
 }
 
 function scannedForm(body: Buffer, contentType: string): ScannedBody {
