@@ -230,20 +230,23 @@ t.test('SRV records that cannot be asked for keep the servers', async (t) => {
   t.same(run.urls, ['m http://10.0.0.1:8001']);
 });
 
-t.test('of SRV records that lead to the same address the preferred one counts, in whatever order they come', async (t) => {
-  const records = [
-    { type: 'SRV', data: { target: 'b.example', port: 443, priority: 10, weight: 5 } },
-    { type: 'SRV', data: { target: 'a.example', port: 443, priority: 0, weight: 5 } },
-  ] as const;
-  for (const inTurn of [records, records.toReversed()]) {
-    const { run } = await start(t, { name: SRV, scheme: 'https' }, (zone) => {
-      zone.set(SRV, inTurn);
-      for (const name of ['a.example', 'b.example']) zone.set(name, [{ type: 'A', data: '10.0.0.1' }]);
-    });
-    await run.next();
-    t.same(run.servers('m'), [{ url: 'https://10.0.0.1', host: 'a.example' }]);
-  }
-});
+t.test(
+  'of SRV records that lead to the same address the preferred one counts, in whatever order they come',
+  async (t) => {
+    const records = [
+      { type: 'SRV', data: { target: 'b.example', port: 443, priority: 10, weight: 5 } },
+      { type: 'SRV', data: { target: 'a.example', port: 443, priority: 0, weight: 5 } },
+    ] as const;
+    for (const inTurn of [records, records.toReversed()]) {
+      const { run } = await start(t, { name: SRV, scheme: 'https' }, (zone) => {
+        zone.set(SRV, inTurn);
+        for (const name of ['a.example', 'b.example']) zone.set(name, [{ type: 'A', data: '10.0.0.1' }]);
+      });
+      await run.next();
+      t.same(run.servers('m'), [{ url: 'https://10.0.0.1', host: 'a.example' }]);
+    }
+  },
+);
 
 t.test('a source that ends asks for no further names', async (t) => {
   const { run, server } = await start(t, { name: SRV }, (zone) => {

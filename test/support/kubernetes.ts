@@ -62,11 +62,13 @@ export function sliceOf(
     metadata: { name, namespace: 'default', labels: { ...labels, 'kubernetes.io/service-name': service } },
     addressType,
     ports,
-    endpoints: pods.map(({ address, name, ready = true, serving = ready === true, terminating = false, uid = `uid-${name}` }) => ({
-      addresses: [address],
-      conditions: ready === null ? {} : { ready, serving, terminating },
-      targetRef: { kind: 'Pod', namespace: 'default', name, uid },
-    })),
+    endpoints: pods.map(
+      ({ address, name, ready = true, serving = ready === true, terminating = false, uid = `uid-${name}` }) => ({
+        addresses: [address],
+        conditions: ready === null ? {} : { ready, serving, terminating },
+        targetRef: { kind: 'Pod', namespace: 'default', name, uid },
+      }),
+    ),
   };
   return object;
 }
