@@ -127,6 +127,10 @@ function modelsOf(
   const models = new Map<string, { servers: ServerDetails[]; aliases: Set<string> }>();
   const seen = new Set<string>();
   for (const { endpoint, port, slice } of usable(slices, settings, notes)) {
+    if (pods !== null && endpoint.pod === null) {
+      notes.add(`endpoints of ${slice.name} are left out: they are of no pod, whose labels would count`);
+      continue;
+    }
     const labels = pods === null ? slice.labels : labelsOf(endpoint, pods);
     // A pod that is not known yet: its labels come with the next event.
     if (labels === undefined) continue;

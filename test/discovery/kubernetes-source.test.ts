@@ -170,6 +170,18 @@ t.test('labels of the former pod of a name do not count for the next one', async
   await run.reach(['new http://10.0.0.1:8000']);
 });
 
+t.test('endpoints without a pod have no labels of one, and a note says so', async (t) => {
+  const api = await serve(t);
+  const byPod = sliceOf('a', 'vllm', [POD_1]);
+  const endpoints = [{ addresses: [POD_2.address], conditions: { ready: true } }];
+  api.put({ ...sliceOf('b', 'vllm', []), endpoints } as typeof byPod);
+  api.put(byPod);
+  api.put(podOf('vllm-1', {}), 'pods');
+  const run = start(t, api, { labels: 'pod' });
+  await run.reach(ONE);
+  t.same(run.notes, ['endpoints of b are left out: they are of no pod, whose labels would count']);
+});
+
 t.test('an API server behind a path', async (t) => {
   const api = await serve(t);
   api.prefix = '/k8s/clusters/c-1';
