@@ -61,6 +61,9 @@ const PIECE_BYTES = 62 * 1024;
 /** End of an answer that is kept for its token counts; its beginning has the id of a response. */
 const TAIL_BYTES = 16 * 1024;
 
+/** The answer to an upgrade. */
+const SWITCHING = 101;
+
 const EVENT_STREAM = /^text\/event-stream[ \t]*(?:;|$)/i;
 
 /** Seconds that a client is asked to wait when no CRN can be picked. */
@@ -225,7 +228,10 @@ export class PickedRequest implements Expirable {
     this.#bodyMode = protocol_config === undefined ? BODY_MODE.duplex : (protocol_config.request_body_mode ?? 0);
     this.#answerMode = protocol_config === undefined ? BODY_MODE.duplex : (protocol_config.response_body_mode ?? 0);
     const isReadable = this.#bodyMode === BODY_MODE.duplex || this.#bodyMode === BODY_MODE.buffered;
-    if (part.end_of_stream === true || !isReadable) {
+    // What follows the head of an upgrade is no body, and follows the answer. Clients that would speak HTTP/2 have one too, and a body.
+    const isWebSocket = headerIn(part.headers, 'upgrade')?.toLowerCase() === 'websocket';
+    const isUpgrade = isWebSocket || headerIn(part.headers, ':method') === 'CONNECT';
+    if (part.end_of_stream === true || isUpgrade || !isReadable) {
       const { metadata, mutation } = this.#pick(null);
       const response = { header_mutation: mutation, clear_route_cache: true };
       this.#stream.write({ request_headers: { response }, dynamic_metadata: metadata });
@@ -414,7 +420,7 @@ export class PickedRequest implements Expirable {
     const isPlain = (headerIn(headers, 'content-encoding') ?? 'identity') === 'identity';
     this.#isEventStream = isPlain && EVENT_STREAM.test(headerIn(headers, 'content-type') ?? '');
     const isClients = isClientsMatter(status);
-    const verdict = isClients ? 'neutral' : verdictOf(status);
+    const verdict = isClients ? 'neutral' : status === SWITCHING ? 'ok' : verdictOf(status);
     if (verdict === 'ok') {
       this.#shared.deps().reporter.begun(picked.choice);
       // Without its body, the head is all that tells when an answer has begun.
@@ -568,7 +574,7 @@ function scannedForm(body: Buffer, contentType: string): ScannedBody {
  * some; a key that is refused is that of the client, since a picker adds none.
  */
 function isClientsMatter(status: number): boolean {
-  return status < 200 || (status >= 300 && status < 400) || status === 401 || status === 403;
+  return (status < 200 && status !== SWITCHING) || (status >= 300 && status < 400) || status === 401 || status === 403;
 }
 
 function choiceOf({ aged, charged, enteredAt, epoch, matched, member, trial, work }: Candidates): Candidate {

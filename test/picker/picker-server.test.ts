@@ -523,6 +523,33 @@ t.test('without a body, load decides', async (t) => {
   await until('all are given back', () => inFlight(picker).every((count) => count === 0));
 });
 
+t.test('an upgrade is picked for at once: its client waits for the answer before it sends more', async (t) => {
+  const { hosts, picker, plane } = await start(t, 1);
+  const heads = [
+    { ':method': 'GET', ':path': '/v1/realtime', connection: 'Upgrade', upgrade: 'websocket' },
+    { ':method': 'CONNECT', ':protocol': 'websocket', ':path': '/v1/realtime' },
+  ];
+  for (const head of heads) {
+    const request = plane.begin();
+    request.send(requestHeaders(head as Record<string, string>, { protocol_config: MODES.duplex }));
+    t.equal(destinationOf(await within('a pick', request.next())), addressOf(hosts[0]));
+    request.send(responseHeaders(head[':method'] === 'GET' ? 101 : 200));
+    t.match(await request.next(), { response_headers: {} });
+    const frame = Buffer.from('frame');
+    request.send(bodyOf(frame, false));
+    t.match(await request.next(), {
+      request_body: { response: { body_mutation: { streamed_response: { body: frame } } } },
+    });
+    request.send({ response_body: { body: frame, end_of_stream: false } });
+    t.match(await request.next(), {
+      response_body: { response: { body_mutation: { streamed_response: { body: frame } } } },
+    });
+    t.strictSame(inFlight(picker), [1], 'it runs');
+    request.end();
+    t.equal(await request.next(), null);
+  }
+});
+
 t.test('without a body, servers of any model come before those that are down', async (t) => {
   const hosts = await startHosts(t, [{}]);
   const down = 'http://127.0.0.1:1';
