@@ -5,6 +5,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { loadConfigFile, type Resolution } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, parseAddress } from '../config/units.ts';
+import type { ReloadAnswer } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
@@ -75,13 +76,21 @@ async function pick(
   if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), file);
   const { sources } = loaded;
   const settings = ofPicker(loaded.settings);
-  const { drainMs, unreadyMs } = loaded.settings.timeouts;
+  let { timeouts } = loaded.settings;
+  let next = timeouts;
   const log = createLog(settings.log.level, io.log);
   const load = async (): Promise<Resolution> => {
     const resolution = await loadConfigFile(file, io.env, overrides);
-    return 'mistakes' in resolution ? resolution : { ...resolution, settings: ofPicker(resolution.settings) };
+    if ('mistakes' in resolution) return resolution;
+    next = resolution.settings.timeouts;
+    return { ...resolution, settings: ofPicker(resolution.settings) };
   };
-  const reload = reloadOf({ ...{ file, sources, load, log }, gateway: () => gateway });
+  const again = reloadOf({ ...{ file, sources, load, log }, gateway: () => gateway });
+  const reload = async (): Promise<ReloadAnswer> => {
+    const answer = await again();
+    if (!('mistakes' in answer)) timeouts = next;
+    return answer;
+  };
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const { plane } = gateway;
   const picker = createPickerServer({
@@ -91,8 +100,8 @@ async function pick(
   });
   const close = async (): Promise<void> => {
     // Data planes see that it is not ready before their connections end.
-    await new Promise((resolve) => setTimeout(resolve, unreadyMs));
-    await picker.close(drainMs);
+    await new Promise((resolve) => setTimeout(resolve, timeouts.unreadyMs));
+    await picker.close(timeouts.drainMs);
     await gateway.close();
   };
   const serving = closeOnSignal(io, { close, abort: () => gateway.abort() });

@@ -58,6 +58,24 @@ t.test('reloads its configuration as a gateway does', async (t) => {
   t.equal(reloads(), 3);
 });
 
+t.test('ends within the times of the last reload', async (t) => {
+  const hosts = await startHosts(t);
+  const settings = settingsFor(hosts, { admin: null, log: { level: 'info' } });
+  const file = `${t.testdir({ 'headrace.json': '' })}/headrace.json`;
+  const write = (drain: string, unready: string): void =>
+    writeFileSync(file, JSON.stringify({ ...settings, timeouts: { drain, unready } }));
+  write('10m', '10m');
+  const cli = startCli(t, ['picker', '--config', file, '--grpc', '127.0.0.1:0']);
+  const [, port] = await cli.shows(/picker listening on grpc:\/\/127\.0\.0\.1:(\d+)\n/);
+  write('10ms', '10ms');
+  await until('reloaded', () => cli.log.some(({ msg }) => String(msg).startsWith('reloaded')));
+  const request = new DataPlane(t, Number(port)).begin();
+  request.send(requestHeaders({ ':method': 'GET', ':path': '/v1/models' }, { isEnd: true }));
+  t.ok(destinationOf(await request.next()));
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
 t.test('a signal before it is ready ends it with exit code 0', async (t) => {
   const settings = settingsFor(await startHosts(t), { admin: 'localhost:0' });
   const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
