@@ -100,11 +100,13 @@ export interface AggregatorModelList {
   data: AggregatorModel[];
 }
 
-/** Every model with its servers, as base URLs without trailing slash and without duplicates. */
+/** Every model that has servers, with their base URLs, without trailing slash and without duplicates. */
 export function discoveryMap(models: readonly CatalogModel[]): DiscoveryMap {
   // fromEntries defines own properties, so an id such as `__proto__` stays a plain key.
   return Object.fromEntries(
-    models.map(({ id, servers }) => [id, { servers: [...new Set(servers.map((url) => url.replace(/\/+$/, '')))] }]),
+    models
+      .filter(({ servers }) => servers.length > 0)
+      .map(({ id, servers }) => [id, { servers: [...new Set(servers.map((url) => url.replace(/\/+$/, '')))] }]),
   );
 }
 

@@ -25,10 +25,15 @@ const bare: CatalogModel = { id: 'bare', servers: ['http://three'], tee: false }
 const created = 1_760_000_000;
 
 t.test('the discovery map shows every server without trailing slash and only once', (t) => {
-  const models = [atlas, { ...bare, servers: ['http://three//', 'http://three'] }, { id: '__proto__', servers: [] }];
+  const models = [
+    atlas,
+    { ...bare, servers: ['http://three//', 'http://three'] },
+    { ...bare, id: '__proto__', servers: ['http://four'] },
+    { ...bare, id: 'gone', servers: [] },
+  ];
   t.equal(
     JSON.stringify(discoveryMap(models)),
-    '{"Atlas-27b":{"servers":["http://one","http://two"]},"bare":{"servers":["http://three"]},"__proto__":{"servers":[]}}',
+    '{"Atlas-27b":{"servers":["http://one","http://two"]},"bare":{"servers":["http://three"]},"__proto__":{"servers":["http://four"]}}',
   );
   t.end();
 });
