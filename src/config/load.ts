@@ -224,7 +224,8 @@ export function parseConfigText(content: string, filename: string): Parsed {
   const text = content.replace(/^\uFEFF/, '');
   const lines = new LineCounter();
   // Names are compared below: the parser takes as many steps as there are pairs of them.
-  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false });
+  // A warning would quote the text on standard error.
+  const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, logLevel: 'error' });
   const errors: SyntaxMistake[] = document.errors.map(({ code, pos }) => ({ code, at: pos[0] }));
   errors.push(...repeatedNames(document));
   // The messages of the parser quote the line, which may hold a key: only code and position are used.

@@ -346,6 +346,16 @@ t.test('mistakes never repeat a value', async (t) => {
   }
 });
 
+t.test('a template that was not filled in is a mistake, and nothing quotes it', async (t) => {
+  const warnings: string[] = [];
+  const note = ({ message }: Error): void => void warnings.push(message);
+  process.on('warning', note);
+  t.match(loadConfigText('adminToken: {{ sesame }}', 'x.yaml'), { mistakes: [{ path: 'adminToken' }] });
+  await new Promise((resolve) => void setImmediate(resolve));
+  process.off('warning', note);
+  t.same(warnings, []);
+});
+
 t.test('a name is found again in each section, among as many as there are', async (t) => {
   const message = 'repeats a name of the same section';
   t.same(parseConfigText('a: { b: 1, c: 2, b: 3 }\n"d": 4\nd: { b: 5 }', 'x.yaml'), {
