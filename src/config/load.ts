@@ -261,11 +261,13 @@ function repeatedNames(document: Document): SyntaxMistake[] {
   const repeats: SyntaxMistake[] = [];
   visit(document, {
     Map: (_, { items }) => {
-      const known = new Set<unknown>();
+      const known = new Set<string>();
       for (const { key } of items) {
         if (!isScalar(key)) continue;
-        if (known.has(key.value)) repeats.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
-        known.add(key.value);
+        // As in the object that is made of the section: 7 and "7" are one name.
+        const name = String(key.value ?? '');
+        if (known.has(name)) repeats.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
+        known.add(name);
       }
     },
   });

@@ -364,6 +364,12 @@ t.test('a name is found again in each section, among as many as there are', asyn
       { path: 'x.yaml:3:1', message },
     ],
   });
+  t.same(parseConfigText('models:\n  7: { servers: [] }\n  "7": { servers: [] }\n  0x7: {}', 'x.yaml'), {
+    mistakes: [
+      { path: 'x.yaml:3:3', message },
+      { path: 'x.yaml:4:3', message },
+    ],
+  });
   const names = Array.from({ length: 30_000 }, (_, at) => `  m${at}: { servers: [http://127.0.0.1:${at + 1}] }`);
   const { user } = process.cpuUsage();
   const loaded = loadConfigText(['models:', ...names].join('\n'), 'x.yaml');
