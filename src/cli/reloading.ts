@@ -1,7 +1,7 @@
 // Reads the configuration of a command that serves again: when its file changes, at SIGHUP and for `POST /reload`.
 
 import type { ReloadAnswer } from '../admin/index.ts';
-import type { Resolution, SettingSources } from '../config/load.ts';
+import { MAX_CONFIG_BYTES, type Resolution, type SettingSources } from '../config/load.ts';
 import { watchConfig } from '../config/watch.ts';
 import { messageOf } from '../errors.ts';
 import type { ServedGateway } from '../gateway/gateway.ts';
@@ -24,6 +24,7 @@ export async function withReloads(
   // Before the file is read: a change behind that is not missed, and SIGHUP ends a process that does not listen for it.
   const onHangup = (): void => void created.promise.then(({ reload }) => reload());
   const watch = watchConfig(file, {
+    maxBytes: MAX_CONFIG_BYTES,
     onChange: onHangup,
     onError: ({ message }) =>
       void created.promise.then(({ log }) => log.error({ file, problem: message }, 'the configuration cannot be read')),
@@ -51,8 +52,16 @@ export function reloadOf(options: ReloadOptions): () => Promise<ReloadAnswer> {
   let last: Promise<unknown> = Promise.resolve();
   // One after the other, so that what was read first is not put in force last.
   return () => {
-    const answer = last.then(async () => apply(await options.load(), options));
-    last = answer.catch(() => undefined);
+    const answer = last.then(async () => {
+      try {
+        return apply(await options.load(), options);
+      } catch (error) {
+        const { file, log } = options;
+        log.error({ file, problem: messageOf(error) }, 'not reloaded');
+        return { mistakes: [{ path: file, message: messageOf(error) }] };
+      }
+    });
+    last = answer;
     return answer;
   };
 }
@@ -63,15 +72,10 @@ function apply(loaded: Resolution, { file, gateway, log, sources }: ReloadOption
     log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
     return resolution;
   }
-  try {
-    const { applied, needRestart } = gateway().reloadSettings(resolution.settings, resolution.sources);
-    log.level = resolution.settings.log.level;
-    log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
-    return { applied, needRestart };
-  } catch (error) {
-    log.error({ file, problem: messageOf(error) }, 'not reloaded');
-    return { mistakes: [{ path: file, message: messageOf(error) }] };
-  }
+  const { applied, needRestart } = gateway().reloadSettings(resolution.settings, resolution.sources);
+  log.level = resolution.settings.log.level;
+  log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
+  return { applied, needRestart };
 }
 
 /** A file that says nothing any more was cut off, as on a full disk: it would take every model and key away. */

@@ -1,7 +1,7 @@
 // From text, environment and flags to `Settings`. Either everything is right, or every mistake is reported at once and
 // nothing is used.
 
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Document, LineCounter, isScalar, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
@@ -11,6 +11,7 @@ import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
 import { SCHEMA, SETTINGS, type SettingRow, type Settings } from './settings.ts';
 import { nearest } from './spelling.ts';
 import { absoluteStore, misplacedStore, storeFile } from './store-url.ts';
+import { printBytes } from './units.ts';
 import { isPlain, open, type AnyType } from './value-types.ts';
 
 export type { Mistake } from './mistake.ts';
@@ -217,6 +218,9 @@ function unknownVariables(env: Environment): Mistake[] {
   });
 }
 
+/** In a file of another kind each line may have one. */
+const MOST_SYNTAX_MISTAKES = 100;
+
 /** Reads YAML or JSON. An empty text is an empty configuration. Syntax errors come as `FILE:LINE:COLUMN`. */
 export function parseConfigText(content: string, filename: string): Parsed {
   // What a file in UTF-16 begins with, as some editors write.
@@ -226,11 +230,11 @@ export function parseConfigText(content: string, filename: string): Parsed {
   // Names are compared below: the parser takes as many steps as there are pairs of them.
   // A warning would quote the text on standard error.
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, logLevel: 'error' });
-  const errors: SyntaxMistake[] = document.errors.map(({ code, pos }) => ({ code, at: pos[0] }));
-  errors.push(...repeatedNames(document));
+  const found = document.errors.map(({ code, pos }): SyntaxMistake => ({ code, at: pos[0] }));
   // The messages of the parser quote the line, which may hold a key: only code and position are used.
-  const mistakes = errors
+  const mistakes = [...found, ...repeatedNames(document)]
     .toSorted((a, b) => a.at - b.at)
+    .slice(0, MOST_SYNTAX_MISTAKES)
     .map(({ code, at }): Mistake => {
       const { line, col } = lines.linePos(at);
       return { path: `${filename}:${line}:${col}`, message: SYNTAX[code] ?? 'is not valid YAML or JSON here' };
@@ -362,10 +366,15 @@ export function storeFolder(source: SettingSource | undefined, filename: string)
   return source === 'flag' || source === 'environment' ? resolve() : dirname(resolve(filename));
 }
 
+/** A larger file is another one than is meant. One of this size takes half a minute and 2 GB to parse. */
+export const MAX_CONFIG_BYTES: number = 16 * 1024 * 1024;
+
 /** Reads, parses and resolves a file. A file that cannot be read is a mistake like any other. */
 export async function loadConfigFile(path: string, env: Environment = {}, flags: Flags = {}): Promise<Resolution> {
   let text: string;
   try {
+    if ((await stat(path)).size > MAX_CONFIG_BYTES)
+      return { mistakes: [{ path, message: `is larger than ${printBytes(MAX_CONFIG_BYTES)}` }] };
     text = await readFile(path, 'utf8');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { truncateSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
@@ -111,6 +111,23 @@ t.test('SIGHUP and a changed file before it is ready reload what was read', asyn
     cli.signal('SIGTERM');
     t.strictSame(await cli.ends(), { code: 0, signal: null });
   }
+});
+
+t.test('a log or a disk image in the place of the configuration keeps the running one', async (t) => {
+  const settings = settingsFor(await startHosts(t), { admin: null, threads: 0, log: { level: 'error' } });
+  const folder = t.testdir({ 'headrace.yaml': JSON.stringify(settings) });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.yaml`]);
+  const [, url = ''] = await cli.shows(/listening on (\S+)\n/);
+  writeFileSync(`${folder}/headrace.yaml`, 'Nov 29 22:10:01 host app[12]: GET / {"a":1}\n'.repeat(200_000));
+  await cli.complains(/the configuration is wrong: the running one stays/);
+  const [{ mistakes = [] } = {}] = cli.log as { mistakes?: unknown[] }[];
+  t.equal(mistakes.length, 100);
+  truncateSync(`${folder}/headrace.yaml`, 2 ** 32);
+  await cli.complains(/is larger than 16MiB/);
+  cli.signal('SIGHUP');
+  await until('the answer to SIGHUP', () => cli.log.length === 3);
+  t.match(cli.log[2], { mistakes: [{ message: 'is larger than 16MiB' }] });
+  t.equal((await fetch(`${url}/health`)).status, 200);
 });
 
 t.test('a reader of the ready line who leaves does not end it', async (t) => {
