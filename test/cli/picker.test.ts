@@ -86,6 +86,35 @@ t.test('a signal before it is ready ends it with exit code 0', async (t) => {
   t.equal(cli.stderr, '');
 });
 
+t.test('reloads a changed file and at SIGHUP; an empty or broken one changes nothing', async (t) => {
+  const hosts = await startHosts(t);
+  const file = `${t.testdir({ 'headrace.json': '' })}/headrace.json`;
+  const write = (model: string): void => {
+    const models = { [model]: { servers: hosts.map((host) => host.url) } };
+    const timeouts = { unready: model === 'last' ? '300ms' : '1ms' };
+    writeFileSync(file, JSON.stringify(settingsFor(hosts, { admin: '127.0.0.1:0', log: {}, models, timeouts })));
+  };
+  write('first');
+  const cli = startCli(t, ['picker', '--config', file, '--grpc', '127.0.0.1:0']);
+  await until('handlers', () => cli.listensTo('SIGTERM'));
+  write('second');
+  const [, admin] = await cli.shows(/admin on (\S+)\n/);
+  const serves = (model: string): Promise<void> =>
+    until(model, async () => (await (await fetch(`${admin}/status`)).text()).includes(`"${model}"`));
+  await serves('second');
+  writeFileSync(file, '');
+  await cli.complains(/holds no setting any more/);
+  write('last');
+  cli.signal('SIGHUP');
+  await serves('last');
+  writeFileSync(file, '{"threads": "none"}');
+  await cli.complains(/"threads","message"/);
+  const beganMs = performance.now();
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+  t.ok(performance.now() - beganMs >= 300, 'timeouts.unready of the last good one holds');
+});
+
 t.test('mistakes of the command line and of the configuration', async (t) => {
   const folder = t.testdir({
     'headrace.json': JSON.stringify(settingsFor(await startHosts(t), { admin: null })),
