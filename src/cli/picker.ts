@@ -125,9 +125,14 @@ async function pick(
 
 /** What a picker does not use is off. */
 function ofPicker(settings: Settings): Settings {
-  const { timeouts } = settings;
+  const { timeouts, trust } = settings;
   const keys = { ...settings.keys, required: false };
-  return { ...settings, keys, threads: 0, store: null, timeouts: { ...timeouts, unreadyMs: 0 } };
+  return {
+    ...settings,
+    ...{ keys, threads: 0, store: null, timeouts: { ...timeouts, unreadyMs: 0 } },
+    // Without the store it knows some of the keys only: hosts that it sent these would refuse all others.
+    trust: { ...trust, signingKey: null, token: null },
+  };
 }
 
 async function installedGrpc(): Promise<Grpc> {

@@ -1,7 +1,9 @@
 import { writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import { createSigningKey, printSigningKey } from '../../src/billing/main-thread.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { DataPlane, destinationOf, requestHeaders } from '../support/data-plane.ts';
 import { MODEL, settingsFor, startHosts, until } from '../support/system.ts';
@@ -113,6 +115,27 @@ t.test('reloads a changed file and at SIGHUP; an empty or broken one changes not
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 0, signal: null });
   t.ok(performance.now() - beganMs >= 300, 'timeouts.unready of the last good one holds');
+});
+
+t.test('sends model hosts no keys: those of a store are not known here', async (t) => {
+  const asked: string[] = [];
+  const server = createHttpServer(({ url = '' }, res) => {
+    asked.push(url);
+    res.end('{}');
+  });
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const trust = { signingKey: printSigningKey(createSigningKey()), token: 'hosts' };
+  const settings = settingsFor([], { admin: '127.0.0.1:0', models: { m: { servers: [url] } }, trust });
+  const folder = t.testdir({ 'headrace.json': JSON.stringify(settings) });
+  const cli = startCli(t, ['picker', '--config', `${folder}/headrace.json`, '--grpc', '127.0.0.1:0']);
+  await cli.shows(/admin on/);
+  await until('probes', () => asked.filter((path) => path === '/health').length > 1);
+  t.same(
+    asked.filter((path) => path.includes('keys')),
+    [],
+  );
 });
 
 t.test('mistakes of the command line and of the configuration', async (t) => {
