@@ -125,11 +125,12 @@ async function pick(
 
 /** What a picker does not use is off. */
 function ofPicker(settings: Settings): Settings {
-  const { timeouts, trust } = settings;
-  const keys = { ...settings.keys, required: false };
+  const { payments, timeouts, trust } = settings;
   return {
     ...settings,
-    ...{ keys, threads: 0, store: null, timeouts: { ...timeouts, unreadyMs: 0 } },
+    ...{ threads: 0, store: null, timeouts: { ...timeouts, unreadyMs: 0 } },
+    keys: { required: false, static: [] },
+    payments: { ...payments, facilitator: null, payTo: null },
     // Without the store it knows some of the keys only: hosts that it sent these would refuse all others.
     trust: { ...trust, signingKey: null, token: null },
   };

@@ -25,6 +25,7 @@ import {
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
 import { searchFor } from '../api/search.ts';
+import { findConflicts } from '../config/conflicts.ts';
 import { diffSettings, settingsInForce } from '../config/diff.ts';
 import { packageVersion, setHeaderLimit } from '../config/env.ts';
 import { settingsInForceDocument } from '../config/in-force.ts';
@@ -431,8 +432,12 @@ class RunningGateway implements ServedGateway {
   reloadSettings(settings: Settings, sources: SettingSources): Reloaded {
     const { reloadable, restart } = diffSettings(this.#settings, settings);
     const inForce = settingsInForce(this.#settings, settings);
-    // Of the threads that run, which may be others than the settings ask for.
-    const mistakes = plugInMistakes(inForce);
+    // Of the threads and the store that run, which may be others than the settings ask for.
+    const conflicts = findConflicts(inForce).map(({ message, path }) => ({
+      path,
+      message: `${message}; of the changes, ${restart.join(', ')} take effect at the next start`,
+    }));
+    const mistakes = [...plugInMistakes(inForce), ...conflicts];
     if (mistakes.length > 0) throw new ConfigError(mistakes);
     this.#control.apply(inForce);
     this.#settings = inForce;

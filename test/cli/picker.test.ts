@@ -94,7 +94,8 @@ t.test('reloads a changed file and at SIGHUP; an empty or broken one changes not
   const write = (model: string): void => {
     const models = { [model]: { servers: hosts.map((host) => host.url) } };
     const timeouts = { unready: model === 'last' ? '300ms' : '1ms' };
-    writeFileSync(file, JSON.stringify(settingsFor(hosts, { admin: '127.0.0.1:0', log: {}, models, timeouts })));
+    const keys = { static: [{ key: 'k', account: 'a', rpm: 1 }] };
+    writeFileSync(file, JSON.stringify(settingsFor(hosts, { admin: '127.0.0.1:0', log: {}, models, keys, timeouts })));
   };
   write('first');
   const cli = startCli(t, ['picker', '--config', file, '--grpc', '127.0.0.1:0']);
