@@ -343,9 +343,13 @@ class LeaseManager {
       case 'Changed':
         this.#changed(command.change);
         break;
-      case 'Configure':
+      case 'Configure': {
+        const isOther = command.settings.leaseTtlMs !== this.#settings.leaseTtlMs;
         this.#settings = command.settings;
+        // Leases that are made from now on may end before the next renewal.
+        if (isOther) this.#timers.once('renew', 0, { type: 'Renew' });
         break;
+      }
       case 'Open':
         this.#open();
         break;
@@ -1096,6 +1100,8 @@ class LeaseManager {
       })
       .finally(() => {
         this.#renewing = false;
+        // It was due meanwhile.
+        if (!this.#timers.has('renew')) this.#timers.once('renew', 0, { type: 'Renew' });
       });
   }
 

@@ -662,6 +662,49 @@ t.test('until the ledger opens credit is away and charges wait', async (t) => {
   t.same(await hold(leases, 10), { kind: 'reserved', amount: 10 });
 });
 
+t.test('leases with a shorter life than those before are renewed within it', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const lives: number[] = [];
+  const { manager, threads } = await openGateway(store, {
+    change: (ledger) => ({
+      renew(holder, ttlMs) {
+        lives.push(ttlMs);
+        return ledger.renew(holder, ttlMs);
+      },
+    }),
+  });
+  const configure = (leaseTtlMs: number): void =>
+    manager.tell({ type: 'Configure', settings: { ...SETTINGS, leaseTtlMs } });
+  configure(86_400_000);
+  await store.advance(60_000);
+  configure(3000);
+  await hold(threads[0] as LeaseCache, 10);
+  const before = lives.length;
+  await store.advance(3000);
+  t.ok(lives.slice(before).includes(3000), `renewed for ${lives.join(', ')} ms`);
+});
+
+t.test('leases are renewed again after a renewal that took longer than the time to the next one', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const slow = Promise.withResolvers<void>();
+  let renewals = 0;
+  const { threads } = await openGateway(store, {
+    change: (ledger) => ({
+      async renew(holder, ttlMs) {
+        if (++renewals === 2) await slow.promise;
+        return await ledger.renew(holder, ttlMs);
+      },
+    }),
+  });
+  const [leases] = threads as [LeaseCache];
+  await store.advance(45_000);
+  t.equal(renewals, 2);
+  slow.resolve();
+  await store.advance(SETTINGS.leaseTtlMs);
+  t.ok(renewals > 3, `${renewals} renewals`);
+  t.equal(leases.reserve({ account: 'a', key: 'k', prepaid: false }, 10), 10, 'who pays later is served');
+});
+
 t.test('a lease manager that restarts goes on: one ledger, one watch, no charge id twice', async (t) => {
   const store = await openStore(t, 100_000n);
   const ids: string[] = [];
