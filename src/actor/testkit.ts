@@ -131,7 +131,7 @@ export class ProbeError extends Error {
 class Feed<T> {
   readonly all: T[] = [];
   #read = 0;
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: ((item: T) => void)[] = [];
 
   get unread(): number {
     return this.all.length - this.#read;
@@ -139,24 +139,24 @@ class Feed<T> {
 
   push(item: T): void {
     this.all.push(item);
-    this.#waiting.shift()?.();
+    const reader = this.#waiting.shift();
+    if (reader === undefined) return;
+    this.#read++;
+    reader(item);
   }
 
-  async next(timeoutMs: number): Promise<T> {
-    const index = this.#read++;
-    if (index >= this.all.length) await this.#arrival(timeoutMs);
-    return this.all[index] as T;
+  next(timeoutMs: number): Promise<T> {
+    return this.unread > 0 ? Promise.resolve(this.all[this.#read++] as T) : this.#arrival(timeoutMs);
   }
 
-  #arrival(timeoutMs: number): Promise<void> {
+  #arrival(timeoutMs: number): Promise<T> {
     return new Promise((resolve, reject) => {
-      const arrived = (): void => {
+      const arrived = (item: T): void => {
         systemClock.clearTimeout(timer);
-        resolve();
+        resolve(item);
       };
       const timer = systemClock.setTimeout(() => {
         this.#waiting.splice(this.#waiting.indexOf(arrived), 1);
-        this.#read--;
         reject(new ProbeError(`nothing came within ${timeoutMs} ms`));
       }, timeoutMs);
       this.#waiting.push(arrived);

@@ -29,6 +29,17 @@ t.test('a probe fails on silence, on other messages, and on unexpected ones', as
   t.same(await probe.next(), { a: 3 }, 'a missed deadline consumes nothing');
 });
 
+t.test('a message goes to the next reader that still waits', async (t) => {
+  const { system } = createTestSystem();
+  const probe = createProbe<number>(system);
+  const early = probe.next({ timeoutMs: 1 });
+  const late = probe.next();
+  await t.rejects(early, ProbeError);
+  probe.ref.tell(1);
+  t.equal(await late, 1);
+  await probe.expectNone();
+});
+
 t.test('a probe watches before and after it has started', async (t) => {
   const { system, settle } = createTestSystem();
   const probe = createProbe(system);
