@@ -18,7 +18,7 @@ export interface Clock {
 /** `performance.now` counts from another zero in each thread; times in shared memory must not. */
 const ORIGIN_MS = performance.timeOrigin;
 
-/** The longest delay the platform takes; anything above would fire at once. */
+/** The longest delay the platform takes; anything above would fire at once. Longer ones are waited for in parts. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /**
@@ -26,13 +26,14 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
  * process was stopped, finds all its timers due: what has come meanwhile is read first, so that nobody is taken for silent.
  */
 class SystemTimer {
-  readonly #timeout: NodeJS.Timeout;
+  readonly #callback: () => void;
+  #timeout!: NodeJS.Timeout;
   #immediate: NodeJS.Immediate | undefined;
+  #keepsAlive = true;
 
   constructor(callback: () => void, delayMs: number) {
-    this.#timeout = setTimeout(() => {
-      this.#immediate = setImmediate(callback);
-    }, delayMs);
+    this.#callback = callback;
+    this.#arm(Math.ceil(delayMs));
   }
 
   clear(): void {
@@ -41,7 +42,17 @@ class SystemTimer {
   }
 
   unref(): void {
+    this.#keepsAlive = false;
     this.#timeout.unref();
+  }
+
+  #arm(delayMs: number): void {
+    const due = (): void => {
+      if (delayMs > MAX_DELAY_MS) this.#arm(delayMs - MAX_DELAY_MS);
+      else this.#immediate = setImmediate(this.#callback);
+    };
+    this.#timeout = setTimeout(due, Math.min(delayMs, MAX_DELAY_MS));
+    if (!this.#keepsAlive) this.#timeout.unref();
   }
 }
 
@@ -51,7 +62,7 @@ class SystemTimer {
  */
 export const systemClock: Clock = {
   now: () => ORIGIN_MS + performance.now(),
-  setTimeout: (callback, delayMs) => new SystemTimer(callback, Math.min(Math.ceil(delayMs), MAX_DELAY_MS)),
+  setTimeout: (callback, delayMs) => new SystemTimer(callback, delayMs),
   clearTimeout: (handle) => (handle as SystemTimer).clear(),
 };
 
@@ -117,10 +128,11 @@ export function createManualClock(startMs = 0): ManualClock {
       const targetMs = nowMs + ms;
       for (let next = timers[0]; next !== undefined && next.dueMs <= targetMs; next = timers[0]) {
         timers.shift();
-        nowMs = next.dueMs;
+        // A callback may have advanced the clock further.
+        nowMs = Math.max(nowMs, next.dueMs);
         next.callback();
       }
-      nowMs = targetMs;
+      nowMs = Math.max(nowMs, targetMs);
     },
   };
 }

@@ -52,6 +52,31 @@ t.test('a cleared timer does not run, and clearing again is harmless', (t) => {
   t.end();
 });
 
+t.test('the manual clock does not go back, also where a timer advances it', (t) => {
+  const clock = createManualClock();
+  clock.setTimeout(() => clock.advance(20), 5);
+  clock.advance(10);
+  t.equal(clock.now(), 25);
+  t.end();
+});
+
+t.test('a timer beyond the longest delay of the platform waits for all of it', (t) => {
+  const delays: number[] = [];
+  const { setTimeout } = globalThis;
+  const longMs = 2 ** 31 - 1;
+  globalThis.setTimeout = ((callback: () => void, delayMs: number) => {
+    delays.push(delayMs);
+    const timer = setTimeout(() => undefined, 0);
+    if (delays.length < 4) callback();
+    return timer;
+  }) as typeof setTimeout;
+  t.teardown(() => (globalThis.setTimeout = setTimeout));
+  const handle = systemClock.setTimeout(() => t.fail('it is not due'), 3 * longMs + 0.5);
+  systemClock.clearTimeout(handle);
+  t.same(delays, [longMs, longMs, longMs, 1]);
+  t.end();
+});
+
 t.test('the system clock is monotonic and its timers are never early', async (t) => {
   const startMs = systemClock.now();
   await new Promise<void>((resolve) => systemClock.setTimeout(resolve, 2.2));
