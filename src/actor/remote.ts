@@ -221,30 +221,19 @@ class PortLink implements Link, RefCodec {
     this.#post(entries);
   }
 
+  /** Of several entries of which one cannot be sent, each is sent by itself. */
   #post(entries: readonly Entry[]): void {
-    let frame: Frame;
     try {
-      frame = encodeFrame(entries, this);
+      this.#port.postMessage(encodeFrame(entries, this));
+      this.#underWay += entries.length;
     } catch {
-      this.#postSendable(entries);
-      return;
+      if (entries.length > 1) for (const entry of entries) this.#post([entry]);
+      else this.#unsendable(entries[0] as Entry);
     }
-    this.#underWay += entries.length;
-    this.#port.postMessage(frame);
   }
 
-  /** Leaves out what cannot be sent. */
-  #postSendable(entries: readonly Entry[]): void {
-    const sendable = entries.filter((entry) => {
-      try {
-        encodeFrame([entry], this);
-        return true;
-      } catch {
-        if (entry[0] === TELL) this.kernel.deadLetter(`link/${entry[1]}`, entry[2], 'unsendable');
-        return false;
-      }
-    });
-    if (sendable.length > 0) this.#post(sendable);
+  #unsendable(entry: Entry): void {
+    if (entry[0] === TELL) this.kernel.deadLetter(`link/${entry[1]}`, entry[2], 'unsendable');
   }
 
   // Receiving

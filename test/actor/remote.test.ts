@@ -263,6 +263,20 @@ t.test('a message that cannot be sent is a dead letter, and those around it arri
   t.match(near.events, [{ type: 'dead-letter', path: 'link/probe', reason: 'unsendable', message: unsendable }]);
 });
 
+t.test('a message that the port does not take is a dead letter', async (t) => {
+  const { near, far } = connect(t);
+  const probe = createProbe<unknown>(far.system);
+  far.link.expose('probe', probe.ref);
+  const ref = near.link.ref<unknown>('probe');
+  // Looks like a plain object, which can be cloned.
+  ref.tell(new Proxy({ text: 'alone' }, {}));
+  await until(() => near.events.length === 1);
+  t.match(near.events, [{ type: 'dead-letter', path: 'link/probe', reason: 'unsendable' }]);
+  ref.tell('behind');
+  await probe.expect('behind');
+  t.equal(near.link.stats().queued, 0);
+});
+
 t.test('a full outgoing queue turns messages into dead letters', async (t) => {
   const { near, far } = connect(t, { maxQueued: 3 });
   const probe = createProbe<number>(far.system);
