@@ -8,5 +8,7 @@ import { JSON_SCHEMA } from './value-types.ts';
 /** Text of `headrace.schema.json`. Draft 7 is what the YAML language server supports best. */
 export function settingsJsonSchema(): string {
   const schema = toJSONSchema(SCHEMA.schema, { io: 'input', target: 'draft-7', metadata: JSON_SCHEMA });
-  return `${JSON.stringify({ ...schema, title: 'Headrace configuration', description: undefined }, null, 2)}\n`;
+  const properties = { $schema: { description: 'Path or URL of this schema.', type: 'string' }, ...schema.properties };
+  const named = { ...schema, properties, title: 'Headrace configuration', description: undefined };
+  return `${JSON.stringify(named, null, 2)}\n`;
 }

@@ -298,7 +298,7 @@ function keepAddresses(document: Document): void {
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
   if ('mistakes' in parsed) return parsed;
-  const resolved = resolveSettings(parsed.input, env, flags);
+  const resolved = resolveSettings(withoutSchema(parsed.input), env, flags);
   if ('mistakes' in resolved) {
     const { engines, mistakes } = resolved;
     return { mistakes, ...(engines !== undefined && { engines: enginesFrom(storeFolder('file', filename), engines) }) };
@@ -310,6 +310,13 @@ export function loadConfigText(text: string, filename: string, env: Environment 
   if (folder === resolve()) return resolution;
   const store = absoluteStore(resolution.settings.store, folder);
   return { settings: Object.freeze({ ...settings, store }), sources };
+}
+
+/** Editors read it: in JSON there is no comment that could name the schema. */
+function withoutSchema(input: unknown): unknown {
+  if (!isPlain(input) || typeof input['$schema'] !== 'string') return input;
+  const { $schema: _, ...settings } = input;
+  return settings;
 }
 
 /** The paths of engines, of discovery files and of files of keys begin where that of a store does. */

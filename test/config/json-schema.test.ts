@@ -80,6 +80,16 @@ t.test('what may be written with a unit, as text, from the environment or left e
   }
 });
 
+t.test('a file may name its schema, as JSON does it for editors', async (t) => {
+  const file = { $schema: './node_modules/headrace/headrace.schema.json', threads: 2 };
+  t.ok(accepts(file), JSON.stringify(accepts.errors));
+  t.match(loadConfigText(JSON.stringify(file), 'x.json'), { settings: { threads: 2 }, sources: { threads: 'file' } });
+  for (const wrong of [{ $schema: 1 }, { health: { $schema: 'x' } }]) {
+    t.notOk(accepts(wrong));
+    t.match(loadConfigText(JSON.stringify(wrong), 'x.json'), { mistakes: [{ message: 'is unknown' }] });
+  }
+});
+
 t.test('what is surely wrong is refused', async (t) => {
   for (const bad of [
     [],
