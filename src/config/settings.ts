@@ -9,6 +9,7 @@ import {
   choice,
   decimal,
   duration,
+  headers,
   hostOrBlock,
   integer,
   integerOr,
@@ -798,7 +799,7 @@ export const SCHEMA = section('General', {
       RESTART,
     ),
     facilitatorHeaders: setting(
-      map(string(HEADER_VALUE)),
+      headers(HEADER_VALUE),
       {},
       'Headers of requests to the facilitator, such as credentials, by name.',
       { ...RESTART, ...SECRET },
@@ -874,7 +875,7 @@ export const SCHEMA = section('General', {
         null,
         'URL that traces are posted to as OTLP/HTTP JSON; usually ends in /v1/traces.',
       ),
-      headers: setting(map(string(HEADER_VALUE)), {}, 'Headers of these posts, by name.', SECRET),
+      headers: setting(headers(HEADER_VALUE), {}, 'Headers of these posts, by name.', SECRET),
       sample: setting(
         number({ max: 1 }),
         1,

@@ -334,6 +334,21 @@ export function map<Output, Input>(
   return { kind: 'map', schema: z.record(z.string(), entry, { error: NOT_A_MAPPING }), suffix: '', items };
 }
 
+/** Fields that the client writes itself are none (RFC 9110 §5.1, §5.6.2). */
+const HEADER_NAME =
+  /^(?!(?:connection|content-length|expect|host|keep-alive|transfer-encoding|upgrade)$)[!#$%&'*+\-.^_`|~\da-z]+$/i;
+
+/** Headers of requests, by name, with values of this form. */
+export function headers(form: Pattern): ValueType<Readonly<Record<string, string>>> {
+  const { schema, ...type } = map(string(form));
+  const named = z.refine<Readonly<Record<string, string>>>(
+    (values) => Object.keys(values).every((name) => HEADER_NAME.test(name)),
+    // The name may be a secret in the wrong place.
+    { error: 'holds a name that no header may have here' },
+  );
+  return { ...type, schema: schema.check(named) };
+}
+
 /** A value that is passed on as it is, such as a plug-in. Symbols in it stand for text that could not be expanded. */
 export function open(): ValueType<unknown> {
   const schema = z.unknown().check(({ value, issues }) => {

@@ -54,7 +54,8 @@ function written(type: AnyType, setting: Setting): fc.Arbitrary<unknown> {
       });
       return text === undefined ? entries : fc.oneof(written(text, setting), entries);
     },
-    map: () => fc.dictionary(NAME, item(), { maxKeys: 4, noNullPrototype: true }),
+    map: () =>
+      fc.dictionary(fc.oneof(NAME, fc.constantFrom('x-key', 'b')), item(), { maxKeys: 4, noNullPrototype: true }),
     open: () => ENGINE,
     record: () => {
       // Complete ones: what each kind needs depends on its other fields.

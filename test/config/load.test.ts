@@ -172,6 +172,19 @@ t.test('an address block is an address or a CIDR block of either family', async 
   t.equal(mistakes[0]?.message, 'must be an IP address or a CIDR block, such as "10.0.0.0/8" or "fd00::/8"');
 });
 
+t.test('headers have names that can be sent', async (t) => {
+  const message = 'holds a name that no header may have here';
+  for (const name of ['', 'x key', 'authorization:', 'x\r\ny', 'ключ', 'Host', 'content-length']) {
+    t.same(mistakesOf({ telemetry: { otlp: { headers: { ok: 'a', [name]: 'a' } } } }), [
+      { path: 'telemetry.otlp.headers', message },
+    ]);
+    t.same(mistakesOf({ payments: { facilitatorHeaders: { [name]: 'a' } } }), [
+      { path: 'payments.facilitatorHeaders', message },
+    ]);
+  }
+  t.same(mistakesOf({ telemetry: { otlp: { headers: { 'X-Api_Key': 'a', Authorization: 'Bearer a' } } } }), []);
+});
+
 t.test('values of the wrong kind are mistakes at every level', async (t) => {
   t.same(mistakesOf([1]), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
   t.same(mistakesOf('listen'), [{ path: '(root)', message: 'must be a mapping of names to values' }]);
