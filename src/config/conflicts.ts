@@ -91,7 +91,7 @@ function collide(a: Address, b: Address): boolean {
   return a.port !== 0 && a.port === b.port && (isWildcard || a.host === b.host);
 }
 
-function findRepeats({ models, keys }: Settings): Mistake[] {
+function findRepeats({ adminTokens, models, keys }: Settings): Mistake[] {
   const mistakes: Mistake[] = [];
   const ids = Object.keys(models);
   for (const id of repeated(ids.map((each) => each.toLowerCase()))) {
@@ -106,6 +106,9 @@ function findRepeats({ models, keys }: Settings): Mistake[] {
   mistakes.push(...findAliasRepeats(models));
   for (const index of repeated(keys.static.map(({ key }) => key))) {
     mistakes.push({ path: `keys.static[${index}].key`, message: 'is listed before' });
+  }
+  for (const index of repeated(adminTokens.map(({ sha256 }) => sha256.toLowerCase()))) {
+    mistakes.push({ path: `adminTokens[${index}].sha256`, message: 'is listed before' });
   }
   return mistakes;
 }

@@ -238,6 +238,11 @@ t.test('settings that are right alone and wrong together are mistakes', async (t
     { path: 'models.b.aliases[2]', message: 'is the id of a model; upper and lower case are the same' },
   ]);
   t.match(mistakesOf({ keys: { static: [repeated, repeated] } }), [{ path: 'keys.static[1].key' }]);
+  const adminTokens = [
+    { name: 'ann', role: 'owner', sha256: 'a'.repeat(64) },
+    { name: 'ann', role: 'viewer', sha256: 'A'.repeat(64) },
+  ];
+  t.same(mistakesOf({ adminTokens }), [{ path: 'adminTokens[1].sha256', message: 'is listed before' }]);
   t.same(mistakesOf({ store: null, keys: { static: [repeated, { ...repeated, key: 'l', rpm: 5 }] } }), [
     { path: 'keys.static[1]', message: 'has limits, which need a store' },
   ]);
