@@ -204,15 +204,17 @@ function unknownFlags(flags: Flags): Mistake[] {
 }
 
 const ENV_PREFIX = 'HEADRACE_';
-/** What an orchestrator sets for a service that is itself called headrace. */
+/** What an orchestrator sets for services that are called headrace, or headrace-admin. */
 const SERVICE_LINK = /^HEADRACE_(?:SERVICE_HOST|(?:SERVICE_)?PORT(?:_\w+)?)$/;
+const SERVICE_ADDRESS = /^(?:tcp|udp|sctp):\/\//;
 
 /** An unknown variable is a mistake only when it looks like a misspelt setting, since other programs may use the prefix. */
 function unknownVariables(env: Environment): Mistake[] {
   const known = SETTINGS.map((row) => row.env.slice(ENV_PREFIX.length));
-  return Object.keys(env).flatMap((name) => {
+  return Object.entries(env).flatMap(([name, value = '']) => {
     const bare = name.slice(ENV_PREFIX.length);
-    if (!name.startsWith(ENV_PREFIX) || SERVICE_LINK.test(name) || known.includes(bare)) return [];
+    const isLink = SERVICE_LINK.test(name) || SERVICE_ADDRESS.test(value);
+    if (!name.startsWith(ENV_PREFIX) || isLink || known.includes(bare)) return [];
     const near = nearest(bare, known);
     return near === undefined ? [] : [{ path: name, message: unknownMessage(ENV_PREFIX + near) }];
   });

@@ -75,6 +75,8 @@ t.test('a misspelt variable is a mistake; a variable of another program is not',
     HEADRACE_PORT_80_TCP_ADDR: '10.0.0.1',
     HEADRACE_SERVICE_HOST: '10.0.0.1',
     HEADRACE_SERVICE_PORT: '80',
+    HEADRACE_ADMIN_PORT: 'tcp://10.0.0.2:9090',
+    HEADRACE_ADMIN_SERVICE_HOST: '10.0.0.2',
     LISTEN: '1',
   };
   t.ok('settings' in resolveSettings({}, others));
