@@ -3,7 +3,7 @@
 
 import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { type Document, LineCounter, isScalar, parse, parseDocument, visit, type ErrorCode } from 'yaml';
+import { type Document, LineCounter, isCollection, isScalar, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
@@ -234,7 +234,7 @@ export function parseConfigText(content: string, filename: string): Parsed {
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, logLevel: 'error' });
   const found = document.errors.map(({ code, pos }): SyntaxMistake => ({ code, at: pos[0] }));
   // The messages of the parser quote the line, which may hold a key: only code and position are used.
-  const mistakes = [...found, ...repeatedNames(document)]
+  const mistakes = [...found, ...wrongNames(document)]
     .toSorted((a, b) => a.at - b.at)
     .slice(0, MOST_SYNTAX_MISTAKES)
     .map(({ code, at }): Mistake => {
@@ -258,26 +258,27 @@ export function parseConfigText(content: string, filename: string): Parsed {
 
 /** What the parser found, and where. */
 interface SyntaxMistake {
-  readonly code: ErrorCode;
+  readonly code: ErrorCode | 'COLLECTION_AS_NAME';
   readonly at: number;
 }
 
-/** Where a name stands again in the same section. */
-function repeatedNames(document: Document): SyntaxMistake[] {
-  const repeats: SyntaxMistake[] = [];
+/** Where a name stands again in the same section, or is no text. */
+function wrongNames(document: Document): SyntaxMistake[] {
+  const mistakes: SyntaxMistake[] = [];
   visit(document, {
     Map: (_, { items }) => {
       const known = new Set<string>();
       for (const { key } of items) {
+        if (isCollection(key)) mistakes.push({ code: 'COLLECTION_AS_NAME', at: key.range?.[0] ?? 0 });
         if (!isScalar(key)) continue;
         // As in the object that is made of the section: 7 and "7" are one name.
         const name = String(key.value ?? '');
-        if (known.has(name)) repeats.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
+        if (known.has(name)) mistakes.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
         known.add(name);
       }
     },
   });
-  return repeats;
+  return mistakes;
 }
 
 const WALLET = /^0x[\da-f]{40}$/i;
@@ -410,12 +411,13 @@ function refuseLooseJson(text: string, filename: string): Mistake[] {
   }
 }
 
-const SYNTAX: Partial<Record<ErrorCode, string>> = {
+const SYNTAX: Partial<Record<SyntaxMistake['code'], string>> = {
   BAD_INDENT: 'is not indented like its neighbours, or a bracket before it is not closed',
   BLOCK_AS_IMPLICIT_KEY:
     'has a second name or a colon in its value: put quotes around the value, or the name on a line of its own',
   BLOCK_IN_FLOW:
     'has a colon in a value or an item with a dash within brackets: put quotes around the value, or leave the dash out',
+  COLLECTION_AS_NAME: 'is a mapping or list in the place of a name, as of a template that was not filled in',
   DUPLICATE_KEY: 'repeats a name of the same section',
   MISSING_CHAR: 'lacks a character, such as a closing quote or bracket',
   MULTILINE_IMPLICIT_KEY: 'has a name that goes over several lines, or lacks a closing quote',

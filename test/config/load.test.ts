@@ -368,7 +368,10 @@ t.test('a template that was not filled in is a mistake, and nothing quotes it', 
   const warnings: string[] = [];
   const note = ({ message }: Error): void => void warnings.push(message);
   process.on('warning', note);
-  t.match(loadConfigText('adminToken: {{ sesame }}', 'x.yaml'), { mistakes: [{ path: 'adminToken' }] });
+  const message = 'is a mapping or list in the place of a name, as of a template that was not filled in';
+  for (const text of ['adminToken: {{ sesame }}', 'models:   { [sesame]: {} }', 'models:\n  ? {a: b}\n  : {}'])
+    t.match(loadConfigText(text, 'x.yaml'), { mistakes: [{ path: /^x\.yaml:\d:\d+$/, message }] });
+  t.same(parseConfigText('adminToken: {{ sesame }}', 'x.yaml'), { mistakes: [{ path: 'x.yaml:1:14', message }] });
   await new Promise((resolve) => void setImmediate(resolve));
   process.off('warning', note);
   t.same(warnings, []);
