@@ -73,6 +73,8 @@ class PortLink implements Link, RefCodec {
   readonly #exports = new Map<number, ActorRef<never>>();
   readonly #exportIds = new Map<ActorRef<never>, number>();
   readonly #watches = new Map<number, RemoteRef<never>>();
+  /** Those of `#watches` by address. */
+  readonly #watched = new Map<Address, RemoteRef<never>>();
   readonly #peerWatches = new Map<number, PeerWatch>();
   readonly #asks = new AskList();
   readonly #resolveClosed: () => void;
@@ -139,14 +141,25 @@ class PortLink implements Link, RefCodec {
     if (ref.watch !== 0) return;
     ref.watch = ++this.#lastId;
     this.#watches.set(ref.watch, ref);
+    this.#watched.set(ref.address, ref);
     this.#push([WATCH, ref.address, ref.watch]);
   }
 
   removeWatcher(ref: RemoteRef<never>, watcher: Watcher): void {
     if (!ref.watchers.delete(watcher) || ref.watchers.size > 0) return;
-    this.#watches.delete(ref.watch);
+    this.#unwatched(ref);
     this.#push([UNWATCH, ref.watch]);
     ref.watch = 0;
+  }
+
+  /** The ref of the same actor that is watched already: each message brings a new one, and a second link would export all of them. */
+  watched(ref: RemoteRef<never>): RemoteRef<never> {
+    return this.#watched.get(ref.address) ?? ref;
+  }
+
+  #unwatched(ref: RemoteRef<never>): void {
+    this.#watches.delete(ref.watch);
+    if (this.#watched.get(ref.address) === ref) this.#watched.delete(ref.address);
   }
 
   addAsk(ask: OpenAsk): void {
@@ -160,8 +173,9 @@ class PortLink implements Link, RefCodec {
 
   // Refs inside messages
 
-  encodeRef(ref: ActorRef<never>): WireRef {
-    if (ref instanceof RemoteRef && ref.link === this) return [true, ref.address, ref.path];
+  encodeRef(given: ActorRef<never>): WireRef {
+    if (given instanceof RemoteRef && given.link === this) return [true, given.address, given.path];
+    const ref = given instanceof RemoteRef ? given.link.watched(given) : given;
     let id = this.#exportIds.get(ref);
     if (id === undefined) {
       id = ++this.#lastId;
@@ -276,8 +290,9 @@ class PortLink implements Link, RefCodec {
       }
       case ENDED: {
         const ref = this.#watches.get(entry[1]);
-        this.#watches.delete(entry[1]);
-        ref?.end();
+        if (ref === undefined) return;
+        this.#unwatched(ref);
+        ref.end();
         return;
       }
       case UNANSWERED: {
@@ -340,6 +355,7 @@ class PortLink implements Link, RefCodec {
     this.#asks.terminate();
     for (const ref of this.#watches.values()) ref.end();
     this.#watches.clear();
+    this.#watched.clear();
     this.#resolveClosed();
   }
 }

@@ -339,6 +339,33 @@ t.test('a ref forwarded over a second link works, and is released when its ask e
   t.same(first.near.link.stats(), { queued: 0, exports: 0, watches: 0 });
 });
 
+t.test('a ref that is forwarded again and again is held once, until it ends or the link closes', async (t) => {
+  const first = connect(t);
+  const { port1, port2 } = new MessageChannel();
+  const third = createTestSystem({ name: 'third' });
+  const middle = link(first.far.system, port1);
+  const end = link(third.system, port2);
+  const sink = createProbe<Get>(third.system);
+  end.expose('sink', sink.ref);
+  const relay = first.far.system.spawn<Get>(() => (message) => middle.ref<Get>('sink').tell(message));
+  first.far.link.expose('relay', relay);
+  const own = createProbe<unknown>(first.near.system);
+  const ref = first.near.link.ref<Get>('relay');
+  for (let message = 0; message < 100; message++) ref.tell({ replyTo: own.ref });
+  for (let message = 0; message < 100; message++) (await sink.next()).replyTo.tell(message);
+  for (let message = 0; message < 100; message++) await own.expect(message);
+  t.equal(middle.stats().exports, 1);
+  t.equal(first.far.link.stats().watches, 1);
+  first.near.system.stop(own.ref);
+  await until(() => middle.stats().exports === 0);
+  const other = createProbe<unknown>(first.near.system);
+  ref.tell({ replyTo: other.ref });
+  (await sink.next()).replyTo.tell('there');
+  await other.expect('there');
+  middle.close();
+  await until(() => first.far.link.stats().watches === 0);
+});
+
 t.test('links two threads', async (t) => {
   const { system, events } = createTestSystem({ name: 'main' });
   const { port1, port2 } = new MessageChannel();
