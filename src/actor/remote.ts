@@ -54,6 +54,9 @@ const WINDOW = 8192;
 /** Well below the window, so that the sender does not wait; one number acknowledges thousands of entries. */
 const ACKNOWLEDGE_EVERY = 2048;
 
+/** Address of no actor of either side: messages to it are dead letters of the peer. */
+const NOBODY = 0;
+
 /** Connects `system` with the system at the other end of `port`. Both ends must call it. */
 export function link(system: System, port: MessagePortLike, options: LinkOptions = {}): Link {
   return new PortLink(kernelOf(system), port, options.maxQueued ?? DEFAULT_MAX_QUEUED);
@@ -187,8 +190,9 @@ class PortLink implements Link, RefCodec {
   }
 
   decodeRef([yours, address, path]: WireRef): ActorRef<never> {
-    // A ref of this side that has ended stays an address of the peer, where messages to it become dead letters.
-    return (yours ? this.#resolve(address) : undefined) ?? new RemoteRef<never>(this, address, path);
+    // A ref of this side that has ended: its address may be that of another actor of the peer.
+    if (yours) return this.#resolve(address) ?? new RemoteRef<never>(this, NOBODY, path);
+    return new RemoteRef<never>(this, address, path);
   }
 
   readonly #onExportEnd: Watcher = {

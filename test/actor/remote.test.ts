@@ -339,6 +339,30 @@ t.test('a ref forwarded over a second link works, and is released when its ask e
   t.same(first.near.link.stats(), { queued: 0, exports: 0, watches: 0 });
 });
 
+t.test('a ref that comes back after its actor has ended leads to no other actor', async (t) => {
+  const { near, far } = connect(t);
+  const inbox = createProbe<Ref<string>>(near.system);
+  const outbox = createProbe<Ref<string>>(far.system);
+  near.link.expose('inbox', inbox.ref);
+  far.link.expose('outbox', outbox.ref);
+  const [gone, other] = [createProbe<string>(near.system), createProbe<string>(far.system)];
+  // Each is the first ref that its side exports.
+  near.link.ref<Ref<string>>('outbox').tell(gone.ref);
+  far.link.ref<Ref<string>>('inbox').tell(other.ref);
+  await inbox.next();
+  near.system.stop(gone.ref);
+  far.link.ref<Ref<string>>('inbox').tell(await outbox.next());
+  const back = await inbox.next();
+  t.equal(back.path, gone.ref.path);
+  back.tell('for the one that is gone');
+  await until(() => far.events.length + other.received.length === 1);
+  t.same(other.received, []);
+  t.match(far.events, [{ type: 'dead-letter', message: 'for the one that is gone' }]);
+  const watcher = createProbe(near.system);
+  watcher.watch(back);
+  t.equal(await watcher.nextTerminated(), back);
+});
+
 t.test('a ref that is forwarded again and again is held once, until it ends or the link closes', async (t) => {
   const first = connect(t);
   const { port1, port2 } = new MessageChannel();
