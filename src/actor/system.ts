@@ -167,7 +167,11 @@ export class ActorSystem implements System, Kernel, Parent {
   }
 
   childFailed(child: Child, error: unknown): void {
-    this.#onFailure(error, child.path);
+    try {
+      this.#onFailure(error, child.path);
+    } catch (thrown) {
+      throwLater(thrown);
+    }
   }
 
   readonly #nextLoop = (): void => {

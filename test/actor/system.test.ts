@@ -122,6 +122,20 @@ t.test('a failure nobody handles, and a listener that throws, end the process lo
   });
 });
 
+t.test('a listener of failures that throws stops no other actor of a process that goes on', async (t) => {
+  const entry = new URL('../../src/actor/system.js', import.meta.url).href;
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    '--input-type=module',
+    '--eval',
+    `import { createSystem } from '${entry}';
+     const system = createSystem({ onFailure() { throw new Error('the listener'); } });
+     const other = system.spawn(() => (text) => console.log(text));
+     process.on('uncaughtException', ({ message }) => other.tell('after ' + message));
+     system.spawn(() => () => { throw new Error('the reason'); }, { supervise: { onFailure: 'escalate' } }).tell('');`,
+  ]);
+  t.equal(stdout, 'after the listener\n');
+});
+
 t.test('a system without options runs on the clock of the process', async (t) => {
   const system = createSystem();
   t.equal(system.name, 'system');
