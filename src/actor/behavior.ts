@@ -38,7 +38,7 @@ export interface Actor<M> {
 export type Behavior<M> = (context: Context<M>) => Actor<M> | ((message: M) => void);
 
 export interface SpawnOptions {
-  /** Unique among living siblings. Default: a number of its own, `$1`, `$2`, … */
+  /** Unique among living siblings; does not begin with `$`. Default: a number of its own, `$1`, `$2`, … */
   readonly name?: string;
   /** Default: 8192 messages, `drop-new`. */
   readonly mailbox?: MailboxOptions;

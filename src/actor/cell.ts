@@ -348,9 +348,11 @@ export function stopChildren(parent: Parent): void {
 /** Prefix of the names of actors without a name of their own. */
 export const UNNAMED = '$';
 
-/** Creates a cell under `parent` and gives it its first turn. Throws when the name is taken or the system ended. */
+/** Creates a cell under `parent` and gives it its first turn. Throws when the name is taken or reserved, or the system ended. */
 export function spawnCell<C>(parent: Parent, behavior: Behavior<C>, options: SpawnOptions = {}): Cell<C> {
   const { name } = options;
+  if (name?.startsWith(UNNAMED) === true)
+    throw new Error(`${name} begins with ${UNNAMED}, as the names of actors without one do`);
   if (name !== undefined && parent.children.has(name)) throw new Error(`${parent.path} already has a child ${name}`);
   const ordinal = parent.kernel.cellStarted();
   const cell = new Cell<C>(parent, name ?? `${UNNAMED}${ordinal}`, behavior, options);

@@ -95,6 +95,14 @@ t.test('terminate called by an actor waits for its message to end', async (t) =>
   t.same(order, ['message', 'stop']);
 });
 
+t.test('a name is not that of an actor without one', async (t) => {
+  const { system } = createTestSystem();
+  t.throws(() => system.spawn(() => () => undefined, { name: '$2' }), /begins with \$/);
+  system.spawn(() => () => undefined);
+  system.spawn(() => () => undefined);
+  await system.terminate();
+});
+
 t.test('stops only what it owns', (t) => {
   const one = createTestSystem().system;
   const other = createTestSystem().system;
