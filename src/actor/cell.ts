@@ -9,7 +9,7 @@ import type { ContextOwner, Notice } from './context.ts';
 import type { Kernel, Runnable } from './kernel.ts';
 import { DEFAULT_MAILBOX, Mailbox } from './mailbox.ts';
 import type { Overflow } from './mailbox.ts';
-import { ActorRef, AskList, MailboxFullError } from './ref.ts';
+import { ActorRef, AskList, MailboxFullError, tellUnanswered } from './ref.ts';
 import type { OpenAsk, Ref, Watcher } from './ref.ts';
 import { Supervisor } from './supervision.ts';
 import type { Directive } from './supervision.ts';
@@ -107,7 +107,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, ContextOwner<
     if (this.#phase >= STOPPING) return this.#refuse(message, 'stopped');
     if (!this.#mailbox.push(message)) {
       if (this.#overflow !== 'drop-old') return this.#refuse(message, 'overflow');
-      this.#refuse(this.#mailbox.shift(), 'overflow');
+      this.#drop('overflow');
       this.#mailbox.push(message);
     }
     if (!this.scheduled) this.kernel.schedule(this);
@@ -320,7 +320,7 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, ContextOwner<
     this.#phase = STOPPED;
     this.#endIncarnation({ type: 'PostStop' });
     this.#notices.length = 0;
-    while (this.#mailbox.size > 0) this.#refuse(this.#mailbox.shift(), 'stopped');
+    while (this.#mailbox.size > 0) this.#drop('stopped');
     for (const ref of this.#watching) this.#forget(ref);
     this.kernel.cellStopped();
     this.parent.childStopped(this);
@@ -332,6 +332,13 @@ export class Cell<M> extends ActorRef<M> implements Parent, Child, ContextOwner<
 
   #forget(ref: ActorRef<never>): void {
     if (this.#watching.delete(ref)) ref.removeWatcher(this);
+  }
+
+  /** Takes the oldest message out of the mailbox, which nobody handles any more. */
+  #drop(reason: 'stopped' | 'overflow'): void {
+    const message = this.#mailbox.shift();
+    this.#refuse(message, reason);
+    tellUnanswered(message, reason === 'overflow');
   }
 
   #refuse(message: M, reason: 'stopped' | 'overflow'): false {

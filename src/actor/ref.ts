@@ -69,6 +69,15 @@ export abstract class ActorRef<in M> implements Ref<M> {
   /** As `addWatcher`, for the open asks of this ref; a remote ref reports only the end of its link. */
   abstract addAsk(ask: OpenAsk): void;
   abstract removeAsk(ask: OpenAsk): void;
+
+  /** A message that this ref was a field of was not handled: its actor has stopped, or its mailbox is full (`full`). */
+  unanswered(_full: boolean): void {}
+}
+
+/** Tells the refs of a message that it was not handled, so that asks need not wait for their deadlines. */
+export function tellUnanswered(message: unknown, full: boolean): void {
+  if (typeof message !== 'object' || message === null) return;
+  for (const field of Object.values(message)) if (field instanceof ActorRef) field.unanswered(full);
 }
 
 /** The `ActorRef` behind a public ref. */
@@ -167,8 +176,7 @@ export class Ask<R> extends ActorRef<R> implements Deadlined, OpenAsk {
 
   removeAsk(): void {}
 
-  /** The question was not delivered in the other thread: its actor has stopped, or its mailbox is full (`full`). */
-  unanswered(full: boolean): void {
+  override unanswered(full: boolean): void {
     if (!full) this.terminated();
     else if (this.#open) this.#fail(new MailboxFullError(`${this.#target.path} takes no more messages`));
   }

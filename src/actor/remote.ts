@@ -3,7 +3,7 @@
 // by `maxQueued`. Table entries end with the refs, watches and asks they serve.
 
 import type { Kernel } from './kernel.ts';
-import { ActorRef, actorRef, Ask, AskList } from './ref.ts';
+import { ActorRef, actorRef, Ask, AskList, tellUnanswered } from './ref.ts';
 import type { OpenAsk, Ref, Watcher } from './ref.ts';
 import { kernelOf } from './system.ts';
 import type { System } from './system.ts';
@@ -300,8 +300,7 @@ class PortLink implements Link, RefCodec {
         return;
       }
       case UNANSWERED: {
-        const ref = this.#exports.get(entry[1]);
-        if (ref instanceof Ask) ref.unanswered(entry[2]);
+        this.#exports.get(entry[1])?.unanswered(entry[2]);
       }
     }
   }
@@ -312,11 +311,11 @@ class PortLink implements Link, RefCodec {
     if (target === undefined) {
       this.kernel.deadLetter(`link/${address}`, message, typeof address === 'string' ? 'stopped' : 'late');
     }
-    if (typeof message !== 'object' || message === null) return;
-    for (const field of Object.values(message)) {
-      if (!(field instanceof RemoteRef) || field.link !== this || typeof field.address !== 'number') continue;
-      this.#push([UNANSWERED, field.address, target !== undefined]);
-    }
+    tellUnanswered(message, target !== undefined);
+  }
+
+  unanswered({ address }: RemoteRef<never>, full: boolean): void {
+    if (typeof address === 'number') this.#push([UNANSWERED, address, full]);
   }
 
   #watchFor(address: Address, id: number): void {
@@ -405,6 +404,10 @@ class RemoteRef<M> extends ActorRef<M> {
 
   removeAsk(ask: OpenAsk): void {
     this.link.removeAsk(ask);
+  }
+
+  override unanswered(full: boolean): void {
+    this.link.unanswered(this, full);
   }
 
   /** Tells everyone who watches that the actor has ended. */

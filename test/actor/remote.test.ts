@@ -168,6 +168,24 @@ t.test('an ask to an unknown name or to a full mailbox of the peer fails at once
   await t.rejects(first, { code: 'HR_ACTOR_TERMINATED' });
 });
 
+t.test('an ask whose question is dropped from the mailbox fails at once, here and over a link', async (t) => {
+  const { near, far } = connect(t);
+  const stopping = far.system.spawn<Get | 'stop'>((context) => (message) => message === 'stop' && context.stop());
+  const full = far.system.spawn<Get>(() => () => undefined, { mailbox: { capacity: 1, overflow: 'drop-old' } });
+  far.link.expose('stopping', stopping);
+  far.link.expose('full', full);
+  const options = { timeoutMs: 60_000 };
+  const question = (replyTo: Ref<unknown>): Get => ({ replyTo });
+  for (const ref of [near.link.ref<Get>('full'), full]) {
+    const dropped = ask<Get, unknown>(ref, question, options);
+    void ask<Get, unknown>(ref, question, options).catch(() => undefined);
+    await t.rejects(dropped, { code: 'HR_ACTOR_MAILBOX_FULL' });
+  }
+  const ref = near.link.ref<Get | 'stop'>('stopping');
+  ref.tell('stop');
+  await t.rejects(ask(ref, question, options), { code: 'HR_ACTOR_TERMINATED' });
+});
+
 t.test('refs in messages work on the other side and, sent back, are the original refs', async (t) => {
   const { near, far } = connect(t);
   const mirror = far.system.spawn<{ ref: Ref<string>; replyTo: Ref<Ref<string>> }>(() => ({ ref, replyTo }) => {
