@@ -270,7 +270,7 @@ function wrongNames(document: Document): SyntaxMistake[] {
       const known = new Set<string>();
       for (const { key } of items) {
         if (isCollection(key)) mistakes.push({ code: 'COLLECTION_AS_NAME', at: key.range?.[0] ?? 0 });
-        if (!isScalar(key)) continue;
+        if (!isScalar<string | number | boolean | null>(key)) continue;
         // As in the object that is made of the section: 7 and "7" are one name.
         const name = String(key.value ?? '');
         if (known.has(name)) mistakes.push({ code: 'DUPLICATE_KEY', at: key.range?.[0] ?? 0 });
