@@ -155,7 +155,7 @@ const STATIC_KEY = section('One client key.', {
   key: required(string(TOKEN), 'The key as clients send it.', SECRET),
   account: required(string(), 'The account that its usage is counted for.'),
   prepaid: optional(boolean(), 'Whether the key can spend only the credit of its account.'),
-  running: optional(integer({ min: 1 }), 'Largest number of requests under way at the same time.'),
+  running: optional(integer({ min: 1, max: 1_000_000_000 }), 'Largest number of requests under way at the same time.'),
   rpm: optional(integer({ min: 1, max: 1_000_000_000 }), 'Largest number of requests in a minute.'),
   tpm: optional(
     integer({ min: 1, max: 1_000_000_000 }),

@@ -172,6 +172,14 @@ t.test('an address block is an address or a CIDR block of either family', async 
   t.equal(mistakes[0]?.message, 'must be an IP address or a CIDR block, such as "10.0.0.0/8" or "fd00::/8"');
 });
 
+t.test('limits of keys fit into the memory that counts them', async (t) => {
+  for (const name of ['running', 'rpm', 'tpm']) {
+    t.same(mistakesOf({ keys: { static: [{ key: 'k', account: 'a', [name]: 2 ** 32 }] } }), [
+      { path: `keys.static[0].${name}`, message: 'must be at most 1000000000' },
+    ]);
+  }
+});
+
 t.test('headers have names that can be sent', async (t) => {
   const message = 'holds a name that no header may have here';
   for (const name of ['', 'x key', 'authorization:', 'x\r\ny', 'ключ', 'Host', 'content-length']) {
