@@ -2,17 +2,16 @@
 
 import { readFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { loadConfigFile, type Resolution } from '../config/load.ts';
+import { loadConfigFile } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { type Address, parseAddress } from '../config/units.ts';
-import type { ReloadAnswer } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { mistakeLines, wholeNumber } from './options.ts';
-import { type Reloading, reloadOf, withReloads } from './reloading.ts';
+import { createReload, type OnCreated, withReloads } from './reloading.ts';
 import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -67,7 +66,7 @@ async function pick(
   options: PickerOptions,
   overrides: Readonly<Record<string, string>>,
   io: CliIo,
-  onCreated: (reloading: Reloading) => void,
+  onCreated: OnCreated,
 ): Promise<void> {
   const { config: file } = options;
   const grpc = await installedGrpc();
@@ -77,20 +76,16 @@ async function pick(
   const { sources } = loaded;
   const settings = ofPicker(loaded.settings);
   let { timeouts } = loaded.settings;
-  let next = timeouts;
   const log = createLog(settings.log.level, io.log);
-  const load = async (): Promise<Resolution> => {
-    const resolution = await loadConfigFile(file, io.env, overrides);
-    if ('mistakes' in resolution) return resolution;
-    next = resolution.settings.timeouts;
-    return { ...resolution, settings: ofPicker(resolution.settings) };
-  };
-  const again = reloadOf({ ...{ file, sources, load, log }, gateway: () => gateway });
-  const reload = async (): Promise<ReloadAnswer> => {
-    const answer = await again();
-    if (!('mistakes' in answer)) timeouts = next;
-    return answer;
-  };
+  const reload = createReload({
+    ...{ file, log, started: sources },
+    load: () => loadConfigFile(file, io.env, overrides),
+    apply: ({ settings: next, sources: from }) => {
+      const reloaded = gateway.reloadSettings(ofPicker(next), from);
+      ({ timeouts } = next);
+      return reloaded;
+    },
+  });
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const { plane } = gateway;
   const picker = createPickerServer({

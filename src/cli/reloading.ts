@@ -1,24 +1,40 @@
-// Reads the configuration of a command that serves again: when its file changes, at SIGHUP and for `POST /reload`.
+// Reloads of a command that serves with a configuration file: at a change of the file, at SIGHUP, and when they are asked for.
 
 import type { ReloadAnswer } from '../admin/index.ts';
-import { MAX_CONFIG_BYTES, type Resolution, type SettingSources } from '../config/load.ts';
+import { MAX_CONFIG_BYTES, type Resolution, type ResolvedSettings, type SettingSources } from '../config/load.ts';
 import { watchConfig } from '../config/watch.ts';
 import { messageOf } from '../errors.ts';
-import type { ServedGateway } from '../gateway/gateway.ts';
+import type { Reloaded } from '../gateway/gateway.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { CliIo } from './io.ts';
 
-/** What a change of the file and SIGHUP need. */
-export interface Reloading {
+/** A gateway that runs, with what its reloads need. */
+export interface Reloadable {
+  readonly file: string;
+  readonly log: Log;
+  /** Where the settings of the start come from. */
+  readonly started: SettingSources;
+  readonly load: () => Promise<Resolution>;
+  /** Puts settings in force. */
+  readonly apply: (loaded: ResolvedSettings) => Reloaded;
+}
+
+/** Takes what a change of the file and SIGHUP need. */
+export type OnCreated = (created: Reloading) => void;
+
+interface Reloading {
   readonly log: Log;
   readonly reload: () => Promise<ReloadAnswer>;
 }
 
-/** Runs a command whose configuration is reloaded when the file changes and at SIGHUP. `onCreated` is to be called once there is a gateway. */
+/**
+ * Runs a command that reloads. `run` is given what to call once there is a gateway. Reloads at SIGHUP whether the file has changed or not:
+ * variables of the environment that it names may point to files.
+ */
 export async function withReloads(
   file: string,
   io: CliIo,
-  run: (onCreated: (reloading: Reloading) => void) => Promise<void>,
+  run: (onCreated: OnCreated) => Promise<void>,
 ): Promise<void> {
   const created = Promise.withResolvers<Reloading>();
   // Before the file is read: a change behind that is not missed, and SIGHUP ends a process that does not listen for it.
@@ -38,44 +54,31 @@ export async function withReloads(
   }
 }
 
-export interface ReloadOptions {
-  readonly file: string;
-  /** Those of the start. */
-  readonly sources: SettingSources;
-  readonly load: () => Promise<Resolution>;
-  readonly gateway: () => ServedGateway;
-  readonly log: Log;
-}
-
-/** Makes the function that reloads. A configuration that is wrong leaves the running one in force. */
-export function reloadOf(options: ReloadOptions): () => Promise<ReloadAnswer> {
+/** Reads the file again and puts it in force, unless it is wrong. Never rejects. */
+export function createReload({ apply, file, load, log, started }: Reloadable): () => Promise<ReloadAnswer> {
   let last: Promise<unknown> = Promise.resolve();
+  const reload = async (): Promise<ReloadAnswer> => {
+    const loaded = refuseEmpty(await load(), file, started);
+    if ('mistakes' in loaded) {
+      const { mistakes } = loaded;
+      log.error({ file, mistakes }, 'the configuration is wrong: the running one stays');
+      return { mistakes };
+    }
+    const { applied, needRestart } = apply(loaded);
+    log.level = loaded.settings.log.level;
+    log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
+    return { applied, needRestart };
+  };
+  const refuse = (error: unknown): ReloadAnswer => {
+    log.error({ file, problem: messageOf(error) }, 'not reloaded');
+    return { mistakes: [{ path: file, message: messageOf(error) }] };
+  };
   // One after the other, so that what was read first is not put in force last.
   return () => {
-    const answer = last.then(async () => {
-      try {
-        return apply(await options.load(), options);
-      } catch (error) {
-        const { file, log } = options;
-        log.error({ file, problem: messageOf(error) }, 'not reloaded');
-        return { mistakes: [{ path: file, message: messageOf(error) }] };
-      }
-    });
+    const answer = last.then(reload).catch(refuse);
     last = answer;
     return answer;
   };
-}
-
-function apply(loaded: Resolution, { file, gateway, log, sources }: ReloadOptions): ReloadAnswer {
-  const resolution = refuseEmpty(loaded, file, sources);
-  if ('mistakes' in resolution) {
-    log.error({ file, mistakes: resolution.mistakes }, 'the configuration is wrong: the running one stays');
-    return resolution;
-  }
-  const { applied, needRestart } = gateway().reloadSettings(resolution.settings, resolution.sources);
-  log.level = resolution.settings.log.level;
-  log.info({ applied, needRestart }, needRestart.length > 0 ? 'reloaded; some changes need a restart' : 'reloaded');
-  return { applied, needRestart };
 }
 
 /** A file that says nothing any more was cut off, as on a full disk: it would take every model and key away. */

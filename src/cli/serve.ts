@@ -13,7 +13,7 @@ import { createLog } from '../telemetry/log.ts';
 import { watchExceptions } from './exceptions.ts';
 import { type CliIo, StartError } from './io.ts';
 import { mistakeLines } from './options.ts';
-import { type Reloading, reloadOf, withReloads } from './reloading.ts';
+import { createReload, type OnCreated, withReloads } from './reloading.ts';
 import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -38,17 +38,13 @@ export function configureServe(command: Command, io: CliIo): void {
     .allowExcessArguments()
     .addHelpText('after', () => `\n${helpText()}`)
     .action(async ({ config }: { config: string }) => {
-      const { settings } = readRest(command, 0);
-      await withReloads(config, io, (onCreated) => serve(config, settings, io, onCreated));
+      const overrides = readRest(command, 0).settings;
+      await withReloads(config, io, (onCreated) => run(config, overrides, io, onCreated));
     });
 }
 
-async function serve(
-  file: string,
-  overrides: Flags,
-  io: CliIo,
-  onCreated: (reloading: Reloading) => void,
-): Promise<void> {
+/** `onCreated` is called once there is a gateway. */
+async function run(file: string, overrides: Flags, io: CliIo, onCreated: OnCreated): Promise<void> {
   const load = async (): Promise<Resolution> => withEnginesChecked(await loadConfigFile(file, io.env, overrides));
   const resolution = await load();
   if ('mistakes' in resolution) throw new StartError(mistakeLines(resolution.mistakes), file);
@@ -60,11 +56,13 @@ async function serve(
   }
   const log = createLog(settings.log.level, io.log);
   for (const warning of findWarnings(settings)) log.warn(warning);
-  const reload = reloadOf({ ...{ file, sources, load, log }, gateway: () => gateway });
+  const reload = createReload({
+    ...{ file, load, log, started: sources },
+    apply: (loaded) => gateway.reloadSettings(loaded.settings, loaded.sources),
+  });
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), reload, sources });
   const serving = closeOnSignal(io, { close: () => gateway.close(), abort: () => gateway.abort() });
   const endWatch = watchExceptions(io, log, 'gateway', () => serving.fail());
-  // Reloads at SIGHUP whether the file has changed or not: variables of the environment it names may point to files.
   onCreated({ log, reload });
   const start = async (): Promise<void> => {
     try {
