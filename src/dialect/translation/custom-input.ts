@@ -10,8 +10,8 @@ const MAX_OPENING_CHARS = 64;
 const INSIDE = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[\da-fA-F]{4}|u[\da-fA-F]{4}\\u[\da-fA-F]{4}))*/;
 /** What is longer and begins no inside is no escape. */
 const MAX_ESCAPE_CHARS = 12;
-/** Models forget to escape line ends. */
-const CONTROL = /\p{Cc}/gu;
+/** Models forget to escape line ends, and servers cut characters into surrogates, which UTF-8 does not have alone. */
+const TO_ESCAPE = /[\p{Cc}\p{Cs}]/gu;
 
 export class CustomInput {
   #state: 'opening' | 'inside' | 'over' = 'opening';
@@ -38,7 +38,7 @@ export class CustomInput {
     const [inside = ''] = INSIDE.exec(this.#rest) ?? [];
     this.#rest = this.#rest.slice(inside.length);
     if (this.#rest.startsWith('"') || this.#rest.length >= MAX_ESCAPE_CHARS) this.#state = 'over';
-    const escaped = inside.replace(CONTROL, (char) => JSON.stringify(char).slice(1, -1));
+    const escaped = inside.replace(TO_ESCAPE, (char) => JSON.stringify(char).slice(1, -1));
     this.given += (JSON.parse(`"${escaped}"`) as string).length;
     return escaped;
   }

@@ -7,7 +7,12 @@ import { Random } from '../../support/random.ts';
 /** The input that is given out for arguments in these pieces; the rest at the end. */
 function read(...pieces: string[]): string {
   const input = new CustomInput();
-  const given = pieces.map((piece) => JSON.parse(`"${input.add(piece)}"`) as string).join('');
+  const added = pieces.map((piece) => input.add(piece));
+  t.ok(
+    added.every((text) => text.isWellFormed()),
+    'can be written as UTF-8',
+  );
+  const given = added.map((text) => JSON.parse(`"${text}"`) as string).join('');
   t.equal(input.given, given.length);
   return given + customInputOf(pieces.join('')).slice(input.given);
 }
@@ -18,6 +23,11 @@ t.test('gives out what is complete', async (t) => {
     ['{"in', 'put": "a', 'b\\', 'n\\u00', 'e9\\ud83d', '\\ud', 'e00', 'c"', '}', 'x'].map((piece) => input.add(piece)),
     ['', 'a', 'b', '\\n', '\\u00e9', '', '\\ud83d\\ude00', 'c', '', ''],
   );
+});
+
+t.test('escapes the halves of a character that a server has cut in two', async (t) => {
+  const input = new CustomInput();
+  t.same(['{"input":"a\ud83c', '\udf0ab"}'].map((piece) => input.add(piece)), ['a\\ud83c', '\\udf0ab']);
 });
 
 t.test('takes arguments that are none for the input', async (t) => {
