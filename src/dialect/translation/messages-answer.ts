@@ -58,6 +58,8 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
   /** Index of the open block, or of the next one. */
   #index = 0;
   #head: Buffer = NOTHING;
+  /** Null while there was no call. */
+  #callIds: Set<string> | null = null;
   /** The open block is a tool call without arguments so far. */
   #isBareCall = false;
   /** A text that may be cited. */
@@ -168,7 +170,12 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#head = deltaHead(kind, index);
     const block =
       call !== null
-        ? { type: 'tool_use', id: call.id || callId(this.#id, index), name: call.name, input: {} }
+        ? {
+            type: 'tool_use',
+            id: callId(call.id, (this.#callIds ??= new Set()), this.#id, index),
+            name: call.name,
+            input: {},
+          }
         : kind === 'reasoning'
           ? { type: 'thinking', thinking: '', signature: '' }
           : { type: 'text', text: '' };
@@ -288,9 +295,11 @@ function messageId(id: unknown): string {
   return `msg_${id.startsWith(CHAT_PREFIX) ? id.slice(CHAT_PREFIX.length) : id}`;
 }
 
-/** Id of a call for which the server sends none. */
-function callId(message: string, index: number): string {
-  return `${message.replace(/^msg/, 'toolu')}_${index}`;
+/** Id of a call: the server's own, unless it sends none or an earlier call has it. Clients tell calls by their ids. */
+function callId(own: string, known: Set<string>, message: string, index: number): string {
+  const id = own === '' || known.has(own) ? `${message.replace(/^msg/, 'toolu')}_${index}` : own;
+  known.add(id);
+  return id;
 }
 
 const TIERS: Readonly<Record<string, string>> = { default: 'standard', priority: 'priority' };
@@ -351,8 +360,9 @@ function writeMessage(answer: WholeAnswer, asked: () => string): void {
     writeText(blocks++, TEXT_BLOCK, said);
     out.latin1('"}');
   }
+  const known = new Set<string>();
   for (const { arguments: args, id: own, name } of calls) {
-    const call = { type: 'tool_use', id: own || callId(id, blocks), name };
+    const call = { type: 'tool_use', id: callId(own, known, id, blocks), name };
     if (blocks++ > 0) out.latin1(',');
     out.utf8(`${JSON.stringify(call).slice(0, -1)},"input":${inputJson(args)}}`);
   }

@@ -27,7 +27,10 @@ t.test('gives out what is complete', async (t) => {
 
 t.test('escapes the halves of a character that a server has cut in two', async (t) => {
   const input = new CustomInput();
-  t.same(['{"input":"a\ud83c', '\udf0ab"}'].map((piece) => input.add(piece)), ['a\\ud83c', '\\udf0ab']);
+  t.same(
+    ['{"input":"a\ud83c', '\udf0ab"}'].map((piece) => input.add(piece)),
+    ['a\\ud83c', '\\udf0ab'],
+  );
 });
 
 t.test('takes arguments that are none for the input', async (t) => {

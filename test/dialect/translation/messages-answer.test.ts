@@ -318,6 +318,10 @@ const COLLECTED: Readonly<Record<string, readonly [frames: readonly Frame[], exp
     [chunk(call(0, 'c1', 'a', '{"x":1}')), chunk(call(0, 'c2', 'b', '{"x":2}')), finish('tool_calls')],
     ['tool_use c1 a: {"x":1}', 'tool_use c2 b: {"x":2}', 'tool_use'],
   ],
+  'calls with the same id': [
+    [chunk(call(0, 'c1', 'a', '{"x":1}')), chunk(call(1, 'c1', 'b', '{"x":2}')), finish('tool_calls')],
+    ['tool_use c1 a: {"x":1}', 'tool_use toolu_7_1 b: {"x":2}', 'tool_use'],
+  ],
   'arguments as an object': [
     [
       chunk({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'a', arguments: { x: 1 } } }] }),
@@ -663,6 +667,13 @@ test('translates whole answers', async (t) => {
   };
   t.match(of({ choices: [{ message: { content: 'a' } }], usage: counts }), {
     usage: { input_tokens: 3, cache_creation_input_tokens: 2, cache_read_input_tokens: 4, output_tokens: 5 },
+  });
+  const twice = ['a', 'b'].map((name) => ({ id: 'c', function: { name, arguments: '{}' } }));
+  t.match(of(wholeAnswer({ tool_calls: twice })), {
+    content: [
+      { id: 'c', name: 'a' },
+      { id: 'toolu_7_1', name: 'b' },
+    ],
   });
   const wrong = { tool_calls: [{ id: 'c', function: { name: 'a', arguments: '{"x":' } }] };
   t.match(of(wholeAnswer(wrong)), {
