@@ -258,7 +258,7 @@ const FILE = new FieldTable(
 
 function writeConversation(): void {
   const instructions = optionalString(ROOT, NAME.instructions);
-  if (instructions !== NONE) {
+  if (instructions !== NONE && !tape.isEmpty(instructions)) {
     pending = 'system';
     texts.push(instructions);
   }
@@ -1003,7 +1003,7 @@ const BODY = new FieldTable(
   '',
   [
     passed('model', 'The name of the model.'),
-    carried('instructions', 'messages[0]', 'First text of the system message.', null),
+    carried('instructions', 'messages[0]', 'First text of the system message. An empty one is left out.', null),
     carried('input', 'messages', 'A string is a user message; items become messages.', null),
     refused('messages', 'Requests of this dialect have `input` instead.'),
     carried('tools', 'tools', 'Tools that the client runs.', null),

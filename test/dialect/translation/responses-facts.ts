@@ -115,7 +115,7 @@ export function factsOfResponses({ input, instructions }: Json): Fact[] {
     if (images.length > 0) facts.add('user', images);
     images = [];
   };
-  if (typeof instructions === 'string') facts.system(instructions);
+  if (typeof instructions === 'string' && instructions !== '') facts.system(instructions);
   if (typeof input === 'string') facts.add('user', [['text', input]]);
   for (const item of typeof input === 'string' ? [] : list(input)) {
     const { call_id: callId, content, id, output, role, summary, tools, type } = item;

@@ -593,6 +593,7 @@ t.test('makes one message of instructions and the system messages behind them', 
     messages({ role: 'system', content: 'a\n\nb\n\nc\n\nd' }, USER, { role: 'system', content: 'e' }),
   );
   t.strictSame(chat({ instructions: 'a' }), messages({ role: 'system', content: 'a' }));
+  t.strictSame(chat({ instructions: '', input: [USER] }), messages(USER), 'as no instructions');
   t.strictSame(chat({}), messages());
   t.end();
 });
