@@ -86,6 +86,8 @@ export class ChatBlocks implements ChatEventListener {
   #held: Held[] | null = null;
   #heldCharacters = 0;
   #signature = '';
+  /** Names may come behind arguments, which wait for them then. */
+  #awaitsNames = true;
   #started = false;
   #ended = false;
   /** `finish_reason` of the choice; '' while it goes on. */
@@ -212,7 +214,9 @@ export class ChatBlocks implements ChatEventListener {
     }
     if (call.id === '') call.id = id;
     // Names may come in pieces, and some servers repeat them.
-    if (!call.begun && !call.end.seen && name !== call.name) call.name += name;
+    const isNamed = call.name === '' && name !== '';
+    if (!call.begun && (isNamed || (!call.end.seen && name !== call.name))) call.name += name;
+    if (isNamed && call.held !== null) this.#release();
     if (call.end.seen ? text !== '' : !isBare(text)) this.#put('call', call, text);
     this.#lastKind = 'call';
     this.#lastCall = call;
@@ -231,7 +235,8 @@ export class ChatBlocks implements ChatEventListener {
     if (call === null ? this.#kind !== kind : this.#call !== call) {
       // Its arguments were complete.
       if (call?.begun === true) return;
-      if (call !== null && this.#firstUnbegun() !== call) {
+      const isUnnamed = call?.name === '' && this.#awaitsNames;
+      if (call !== null && (isUnnamed || this.#firstUnbegun() !== call)) {
         this.#hold(kind, call, text);
         return;
       }
@@ -301,6 +306,7 @@ export class ChatBlocks implements ChatEventListener {
 
   /** Ends the open block and what waits for it, and begins calls that have no arguments. */
   #endBlocks(): void {
+    this.#awaitsNames = false;
     while (!this.#ended) {
       if (this.#call !== null) this.#call.end.reached = true;
       const held = this.#held?.length;

@@ -285,6 +285,21 @@ const COLLECTED: Readonly<Record<string, readonly [frames: readonly Frame[], exp
     ],
     ['tool_use c1 read: {}', 'tool_use'],
   ],
+  'a name behind arguments': [
+    [
+      chunk(call(0, 'c1', undefined, '{"a"')),
+      chunk(call(1, 'c2', 'list', '{}')),
+      chunk(call(0, undefined, undefined, ':[')),
+      chunk(call(0, undefined, 'read', '1')),
+      chunk(call(0, undefined, undefined, ']}')),
+      finish('tool_calls'),
+    ],
+    ['tool_use c1 read: {"a":[1]}', 'tool_use c2 list: {}', 'tool_use'],
+  ],
+  'no name at all': [
+    [chunk(call(0, 'c1', undefined, '{"a"')), chunk(call(0, undefined, undefined, ':1}')), finish('tool_calls')],
+    ['tool_use c1 : {"a":1}', 'tool_use'],
+  ],
   'a name in every chunk': [
     [
       chunk(call(0, 'c1', 'read', '')),
