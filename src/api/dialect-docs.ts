@@ -369,6 +369,11 @@ const RESPONSES: DialectDoc = {
       safety_identifier: text('The end user.'),
       service_tier: text('Service tier.'),
       prompt_cache_key: text('Groups requests with the same beginning.'),
+      max_completion_tokens: whole('For chat servers: counts before `max_output_tokens`.', 1),
+      reasoning_effort: text('For chat servers: counts before `reasoning`.'),
+      response_format: any('For chat servers: counts before `text`.'),
+      verbosity: text('For chat servers: counts before `text`.'),
+      logprobs: flag('For chat servers: counts before `include`.'),
     }),
     ResponseItem: anyOf(
       'An item of the input.',
@@ -501,6 +506,11 @@ const MESSAGES: DialectDoc = {
       service_tier: word('Service tier.', 'auto', 'standard_only'),
       stream_options: { type: 'object', description: 'For chat servers: options of a stream.' },
       chat_template_kwargs: TEMPLATE,
+      stop: any('For chat servers: counts before `stop_sequences`.'),
+      user: text('For chat servers: counts before `metadata`.'),
+      parallel_tool_calls: flag('For chat servers: counts before `tool_choice`.'),
+      reasoning_effort: text('For chat servers: counts before `output_config` and `thinking`.'),
+      response_format: any('For chat servers: counts before `output_config`.'),
     }),
     MessageTurn: object('One message.', ['role', 'content'], {
       role: word('Who speaks.', 'user', 'assistant'),

@@ -618,7 +618,7 @@ function writeToolChoice(choice: number, body: number): void {
 
 /** Whether the request has a field of the chat dialect under its own name, which then counts. */
 function isSaid(name: number): boolean {
-  return tape.member(ROOT, name) >= 0;
+  return present(ROOT, name) !== NONE;
 }
 
 /** Budgets below these are little and medium effort; a larger one is high. */
@@ -682,12 +682,12 @@ function writeFormat(format: number): void {
     return;
   }
   out.next('"response_format":{"type":"json_schema","json_schema":{');
-  const name = tape.member(format, NAME.name);
-  if (name >= 0) out.carry('"name":', name);
+  const name = present(format, NAME.name);
+  if (name !== NONE) out.carry('"name":', name);
   else out.next('"name":"output"');
   out.carry('"schema":', schema);
-  const strict = tape.member(format, NAME.strict);
-  if (strict >= 0) out.carry('"strict":', strict);
+  const strict = present(format, NAME.strict);
+  if (strict !== NONE) out.carry('"strict":', strict);
   else out.next('"strict":true');
   out.latin1('}}');
 }
@@ -765,6 +765,11 @@ const BODY = new FieldTable(
       if (tape.name(tier) === NAME.standard_only) out.next('"service_tier":"default"');
       else out.carry('"service_tier":', tier);
     }),
+    passed('stop', 'Counts before `stop_sequences`.'),
+    passed('user', 'Counts before `metadata`.'),
+    passed('parallel_tool_calls', 'Counts before `tool_choice`.'),
+    passed('reasoning_effort', 'Counts before `output_config` and `thinking`.'),
+    passed('response_format', 'Counts before `output_config`.'),
     CACHE_CONTROL,
     dropped('n', 'An answer is one message.'),
     dropped('n_cmpl', 'The same for llama-server.'),

@@ -927,7 +927,7 @@ function carriedOption(name: string, to: string, note: string): Field {
   const key = literal(`"${to}":`);
   const own = nameId(to);
   return carried(name, to, note, (value) => {
-    if (tape.member(ROOT, own) === NONE) out.carry(key, value);
+    if (present(ROOT, own) === NONE) out.carry(key, value);
   });
 }
 
@@ -977,7 +977,7 @@ const TEXT = new FieldTable(
   'text',
   [
     carried('format', 'response_format', 'Output format.', (format) => {
-      if (tape.member(ROOT, NAME.response_format) === NONE) FORMATS.write(format);
+      if (present(ROOT, NAME.response_format) === NONE) FORMATS.write(format);
     }),
     carriedOption('verbosity', 'verbosity', 'Length of the text.'),
   ],
@@ -990,8 +990,12 @@ function writeInclude(include: number): void {
     if (!tape.isString(name)) throw untranslatable(tape, name, 'It is no text.');
     asks ||= tape.name(name) === NAME['message.output_text.logprobs'];
   });
-  if (!asks || tape.member(ROOT, NAME.logprobs) !== NONE) return;
+  if (!asks || present(ROOT, NAME.logprobs) !== NONE) return;
   out.latin1(',"logprobs":true');
+  writeTopLogprobs();
+}
+
+function writeTopLogprobs(): void {
   const count = present(ROOT, NAME.top_logprobs);
   if (count !== NONE) out.carry('"top_logprobs":', count);
 }
@@ -1025,6 +1029,14 @@ const BODY = new FieldTable(
       if (isTrueIn(body, NAME.stream)) out.latin1(',"stream_options":{"include_usage":true}');
     }),
     dropped('stream_options', 'Events are not padded.'),
+    passed('max_completion_tokens', 'Counts before `max_output_tokens`.'),
+    passed('reasoning_effort', 'Counts before `reasoning`.'),
+    passed('response_format', 'Counts before `text`.'),
+    passed('verbosity', 'Counts before `text`.'),
+    passed('logprobs', 'Counts before `include`.', (logprobs) => {
+      out.carry('"logprobs":', logprobs);
+      if (tape.isTrue(logprobs)) writeTopLogprobs();
+    }),
     passed('temperature', 'Sampling.'),
     passed('top_p', 'Sampling.'),
     passed('user', 'The end user.'),

@@ -90,6 +90,17 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     output_format: option({ output_format: FORMAT }, { response_format: RESPONSE_FORMAT }),
     metadata: option({ metadata: { user_id: 'u' } }, { user: 'u' }),
     service_tier: option({ service_tier: 'standard_only' }, { service_tier: 'default' }),
+    stop: option({ stop: 'a', stop_sequences: ['b'] }, { stop: 'a' }),
+    user: option({ user: 'u', metadata: { user_id: 'v' } }, { user: 'u' }),
+    parallel_tool_calls: option({ parallel_tool_calls: true }, { parallel_tool_calls: true }),
+    reasoning_effort: option(
+      { reasoning_effort: 'low', output_config: { effort: 'max' } },
+      { reasoning_effort: 'low' },
+    ),
+    response_format: option(
+      { response_format: RESPONSE_FORMAT, output_format: {} },
+      { response_format: RESPONSE_FORMAT },
+    ),
     cache_control: option({ cache_control: { type: 'ephemeral' } }),
     n: option({ n: 2 }),
     n_cmpl: option({ n_cmpl: 2 }),
@@ -392,6 +403,24 @@ t.test('lets fields of chat completions count under their own names', (t) => {
     tool_choice: 'auto',
     chat_template_kwargs: { enable_thinking: true },
   });
+  const nulls = { reasoning_effort: null, response_format: null, stop: null, user: null, parallel_tool_calls: null };
+  t.strictSame(
+    chat({ ...request, ...nulls }),
+    {
+      reasoning_effort: 'low',
+      response_format: RESPONSE_FORMAT,
+      stop: ['c'],
+      user: 'd',
+      parallel_tool_calls: false,
+      guided_json: SCHEMA,
+      min_p: 0.1,
+      tools: [CHAT_TOOL],
+      tool_choice: 'auto',
+      chat_template_kwargs: { enable_thinking: true },
+    },
+    'null counts as absent',
+  );
+  t.strictSame(chat({ output_format: { ...FORMAT, name: null, strict: null } }), { response_format: RESPONSE_FORMAT });
   const stream = { stream: false, stream_options: { include_usage: false } };
   t.strictSame(chat(stream), stream);
   t.strictSame(chat({ thinking: { type: 'disabled' }, chat_template_kwargs: 'x' }), { chat_template_kwargs: 'x' });

@@ -107,6 +107,14 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
       { stream: true, stream_options: { include_obfuscation: false } },
       { stream: true, stream_options: { include_usage: true } },
     ),
+    max_completion_tokens: option({ max_completion_tokens: 5, max_output_tokens: 6 }, { max_completion_tokens: 5 }),
+    reasoning_effort: option({ reasoning_effort: 'low', reasoning: { effort: 'high' } }, { reasoning_effort: 'low' }),
+    response_format: option(
+      { response_format: { type: 'json_object' }, text: { format: { type: 'json_schema' } } },
+      { response_format: { type: 'json_object' } },
+    ),
+    verbosity: option({ verbosity: 'low', text: { verbosity: 'high' } }, { verbosity: 'low' }),
+    logprobs: option({ logprobs: true, top_logprobs: 2 }, { logprobs: true, top_logprobs: 2 }),
     temperature: option({ temperature: 0.2 }, { temperature: 0.2 }),
     top_p: option({ top_p: 0.9 }, { top_p: 0.9 }),
     user: option({ user: 'u' }, { user: 'u' }),
@@ -619,6 +627,13 @@ t.test('prefers what the client says in the words of chat completions', (t) => {
     text: { verbosity: 'low', format: { type: 'json_schema', name: 'a', schema: {} } },
   };
   t.strictSame(chat({ input: 'hi', ...words, ...request }), { messages: [USER], ...words });
+  const nulls = Object.fromEntries(Object.keys(words).map((name) => [name, null]));
+  t.strictSame(
+    chat({ input: 'hi', ...nulls, ...request, top_logprobs: 1 }),
+    chat({ input: 'hi', ...request, top_logprobs: 1 }),
+    'null counts as absent',
+  );
+  t.equal(chat({ input: 'hi', ...nulls, ...request })['max_completion_tokens'], 6);
   t.end();
 });
 
