@@ -180,7 +180,7 @@ export class AnswerJudge {
     return this.#streams;
   }
 
-  /** Whether `usage` was read, or found absent, in an answer that was held to its end. */
+  /** Whether `usage` was read, or found absent, in an answer that was held to its end, or in the last event of a stream. */
   get countsRead(): boolean {
     return this.#countsRead;
   }
@@ -246,7 +246,7 @@ export class AnswerJudge {
     return piece === this.#withoutUsage;
   }
 
-  /** Tokens in a whole answer that was judged at its end. */
+  /** Tokens that were read so. */
   get usage(): Usage | undefined {
     return this.#usage;
   }
@@ -458,6 +458,9 @@ export class AnswerJudge {
     const { sequence_number: sequence } = data;
     if (typeof sequence === 'number') this.#nextSequence = sequence + 1;
     dialect.readEvent(name, data, into);
+    if (into.usage === undefined || !this.#counts) return;
+    this.#countsRead = true;
+    this.#usage = dialect.usage({ usage: into.usage });
   }
 
   #countQuiet(): void {
@@ -623,6 +626,7 @@ const READING: EventReading = {
   foreign: false,
   last: false,
   counts: false,
+  usage: undefined,
   ended: [],
 };
 
@@ -633,6 +637,7 @@ function clearedReading(): EventReading {
   READING.foreign = false;
   READING.last = false;
   READING.counts = false;
+  READING.usage = undefined;
   READING.ended.length = 0;
   return READING;
 }

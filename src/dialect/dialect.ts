@@ -115,6 +115,8 @@ export interface EventReading {
   last: boolean;
   /** It has token counts, though more output or an end may follow. */
   counts: boolean;
+  /** What it says of the token counts, if it is the last event of a dialect that says them there; else undefined. */
+  usage: unknown;
   /** Indexes of the choices that it ends. */
   readonly ended: number[];
 }

@@ -120,12 +120,15 @@ const EMPTY_PARTS: ReadonlySet<unknown> = new Set([
 ]);
 
 function readResponseEvent(event: string, data: Readonly<Record<string, unknown>>, into: EventReading): void {
-  const { delta, item, part } = data;
+  const { delta, item, part, response, usage } = data;
   const type = typeof data['type'] === 'string' ? data['type'] : event;
   if (RESPONSE_OPENING.has(type)) return;
   if (type === 'error' || (type === '' && isFilled(data['error']))) into.error = true;
-  else if (RESPONSE_ENDS.has(type)) into.last = into.useful = true;
-  else if (type.endsWith('.delta')) into.useful = isFilled(delta);
+  else if (RESPONSE_ENDS.has(type)) {
+    into.last = into.useful = true;
+    // Not those in what the response repeats of its request.
+    if (isFilled(response)) into.usage = membersOf(response)['usage'] ?? usage ?? null;
+  } else if (type.endsWith('.delta')) into.useful = isFilled(delta);
   else if (type.endsWith('.added')) into.useful = isFilledPart(item ?? part);
   // Kinds of events to come must not be held for ever.
   else into.useful = true;

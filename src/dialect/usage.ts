@@ -283,7 +283,9 @@ export class UsageWatch {
     const isEnd = this.#native !== undefined || (isLlama && (!this.#passed || this.judge?.finished === true));
     // Earlier events of a response repeat parts of its request, such as tools, in which a client could write counts of its own.
     const isEarly = this.#dialect.name === 'responses' && this.judge?.finished !== true;
-    if (!isEarly && (at >= 0 || isEnd || isCut || midEvent)) this.#read(piece, !isCut, midEvent);
+    // The judge has read the counts of a last event that was held whole.
+    const isRead = isEarly || this.judge?.countsRead === true;
+    if (!isRead && (at >= 0 || isEnd || isCut || midEvent)) this.#read(piece, !isCut, midEvent);
     if (midEvent || this.#beforeCut.byteLength > 0) this.isDue = true;
     const passed = this.#strip && at >= 0 ? withoutUsageEvent(piece) : piece;
     if (passed !== undefined) this.#passed = true;

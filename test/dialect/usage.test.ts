@@ -500,6 +500,28 @@ t.test('counts that a client has written into its request are not those of a res
   t.same(watch.result(7), { ...metered(7, Math.ceil(part.byteLength / 4)), measured: false });
 });
 
+t.test('counts that a client has written into its request are not those of a response that is complete', async (t) => {
+  const pass = (usage: object | null, planted: number): object => {
+    const tools = [{ type: 'function', parameters: { usage: { input_tokens: planted, output_tokens: planted } } }];
+    const judge = judgeOf(DIALECTS.responses, STREAM);
+    const watch = new UsageWatch({ bytesPerToken: 4 });
+    watch.begin(judge);
+    for (const event of [
+      { type: 'response.created', response: { tools, usage: null } },
+      { type: 'response.output_text.delta', delta: 'x'.repeat(400) },
+      { type: 'response.completed', response: { tools, usage } },
+    ]) {
+      const piece = Buffer.from(sse(event));
+      judge.events(piece);
+      watch.events(piece);
+    }
+    return watch.result(7);
+  };
+  t.same(pass(numbered, 9000), { ...metered(10, 4, 3), measured: true }, 'larger ones');
+  t.same(pass(numbered, 1), { ...metered(10, 4, 3), measured: true }, 'smaller ones');
+  t.same(pass(null, 1), { ...metered(7, 100), measured: false }, 'where the server counts nothing');
+});
+
 t.test('only output that has passed is delivered', async (t) => {
   const html: AnswerHead = { ...WHOLE, contentType: 'text/html' };
   const wholes: [string, AnswerHead, string, boolean][] = [
