@@ -627,7 +627,8 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   /** Whether no further request of this connection is served, so that what follows the present one need not be kept. */
   get #closesBehind(): boolean {
     const { keepAlive, state } = this.#parser;
-    return this.#exchange !== null && state === 'done' && (this.#exchange.closes || !keepAlive);
+    // A head that took too long is not complete, and is not read on.
+    return this.#exchange !== null && state !== 'body' && (this.#exchange.closes || !keepAlive);
   }
 
   /** Whether the socket may not be read now, because too much is waiting for the end of the present exchange. */

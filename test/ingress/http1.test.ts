@@ -1167,6 +1167,26 @@ t.test('a short rest of a refused body is read to keep the connection', async (t
   t.equal((await wire.answer()).text(), 'GET / ');
 });
 
+t.test('a head that ends while the refusal of its lateness waits for the end of the turn is no request', async (t) => {
+  await startBatching();
+  const kept = new Kept();
+  const { clock, counts, dial, refused } = await serve(t, kept.handler);
+  const wire = dial();
+  await wire.send('GET / HTTP/1.1\r\n');
+  await turns();
+  // The kernel has it before the timer fires, and the server reads it behind that.
+  const sent = wire.send('host: x\r\n\r\n');
+  clock.advance(30_000);
+  await sent;
+  t.match(await wire.answer(), { status: 408, headers: { connection: 'close' } });
+  t.equal(await wire.ended, 'fin');
+  wire.leave();
+  await until(() => counts.open === 0);
+  t.equal(wire.pending, '');
+  t.match(refused, [{ endCause: 'delivered' }]);
+  t.equal(kept.exchanges.length, 0);
+});
+
 t.test('the head of a request has 30 seconds from its first byte, an idle connection 12 seconds', async (t) => {
   const { clock, counts, dial, refused } = await serve(t, echo);
   const slow = dial();
