@@ -163,7 +163,7 @@ export function createNodeListener(
     const headers = req.rawHeaders.map((word, index) => (index % 2 === 0 ? word.toLowerCase() : word));
     const head: RequestHead = {
       method: req.method ?? 'GET',
-      path: cut < 0 ? url : url.slice(0, cut),
+      path: (cut < 0 ? url : url.slice(0, cut)) || '/',
       query: cut < 0 ? '' : url.slice(cut + 1),
       headers,
       remoteAddress: req.socket.remoteAddress ?? '',

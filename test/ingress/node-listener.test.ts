@@ -95,6 +95,26 @@ t.test('cookies and Vary of what is mounted before stay beside those of the gate
   }
 });
 
+t.test('a target without a path is that of the root, as for the own server', async (t) => {
+  const limits = {
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ connections: 10, headerBytes: 16_384 },
+  };
+  const handler = (exchange: Exchange): void => {
+    exchange.respond(200, [], Buffer.from(`${exchange.path}?${exchange.query}`));
+  };
+  const listener = createNodeListener({ handler, clock: createManualClock(), limits, budget: new BodyBudget(1e6) });
+  const wire = dial(t, Number(new URL(await serving(t, listener)).port));
+  for (const [target, meant] of [
+    ['http://h.example/a?q', '/a?q'],
+    ['http://h.example', '/?'],
+    ['HTTP://h.example?q', '/?q'],
+  ] as const) {
+    await wire.send(head('GET', target, { host: 'x' }));
+    t.equal((await wire.answer()).text(), meant, target);
+  }
+});
+
 t.test('the timer of a response keeps no process alive', async (t) => {
   const limits = {
     ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
