@@ -472,7 +472,8 @@ const METHODS: readonly Method[] = ['GET', 'POST', 'DELETE'];
 function patternOf(path: string): RegExp {
   const text = path.split(/(\{[^}]+\})/).map((part) => {
     if (!part.startsWith('{')) return part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-    return part === '{model}' || part === '{url}' ? '.*' : '[^/]+';
+    if (part === '{url}') return '.*';
+    return part === '{model}' ? '.+' : '[^/]+';
   });
   return new RegExp(`^${text.join('')}$`);
 }
