@@ -17,7 +17,7 @@ interface PathAlias {
 /** The first row that matches counts. The group `model` names the model. */
 export const PATH_ALIASES: readonly PathAlias[] = [
   // A base URL with `/v1` in an SDK that adds `/v1` itself, as those of Anthropic do.
-  { sent: '/v1/v1/…', meant: '/v1/…', from: /^\/v1(?=\/v1\/)/, to: '' },
+  { sent: '/v1/v1/…', meant: '/v1/…', from: /^(?:\/v1)+(?=\/v1\/)/, to: '' },
   // Servers of Python redirect such requests.
   {
     sent: '/v1/chat/completions/ and other endpoints of models with a slash at the end',
