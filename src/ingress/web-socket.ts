@@ -77,7 +77,7 @@ export function handshakeFault({ headers, method }: RequestHead): 'none' | 'vers
 }
 
 function areDistinctTokens(entries: readonly string[]): boolean {
-  return entries.every((entry, at) => TOKEN.test(entry) && entries.indexOf(entry) === at);
+  return new Set(entries).size === entries.length && entries.every((entry) => TOKEN.test(entry));
 }
 
 /** The bytes of a connection, as a stream. */
