@@ -96,6 +96,12 @@ for (const name of STORES) {
       t.match(await adminService.rotateKey(id, { expires: '8h' }), { expires_at: end });
       pass(1000);
       t.match(await adminService.rotateKey(id, {}), { expires_at: end }, 'the newest one');
+      const young = await adminService.createKey({ account: 'acme' });
+      pass(1000);
+      const next = await adminService.rotateKey(young.id, { grace: '48h', expires: '1h' });
+      pass(2 * HOUR_MS);
+      t.match(await adminService.key(next.id), { state: 'expired' });
+      await t.rejects(adminService.rotateKey(young.id, {}), refusal('date-invalid'), 'it would have expired at once');
     },
   );
 

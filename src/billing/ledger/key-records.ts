@@ -104,6 +104,8 @@ export function rotateKey(
     // A key that has been rotated before ends with its grace period.
     const [newest] = await session.all(NEWEST_OF_LINEAGE, [account, lineage]);
     const { expiresMs = newest === undefined ? old.expiresMs : keyOf(newest).expiresMs } = successor;
+    if (expiresMs !== null && expiresMs <= dates.nowMs)
+      throw new LedgerError('date-invalid', 'The newest key of the chain has expired: say when the successor does');
     const key = { account, label, limits, lineage, ...successor, expiresMs };
     const created = await insertKey(session, key, dates.nowMs);
     const replaced = { ...old, expiresMs: Math.min(old.expiresMs ?? Infinity, dates.oldUntilMs) };

@@ -539,7 +539,7 @@ export interface Ledger {
   disableKey(id: string): Promise<StoredKey>;
   /**
    * A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. Without a date of its own it
-   * expires when the newest key of its chain does.
+   * expires when the newest key of its chain does. Refuses (`date-invalid`) one that would have expired before now.
    */
   rotateKey(id: string, successor: Successor, graceMs: number): Promise<Rotation>;
 
