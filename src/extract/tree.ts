@@ -36,40 +36,32 @@ export class Tree {
   count: number = 0;
   /** The page has more nodes than are read. */
   isCut: boolean = false;
-  tag: Uint16Array;
-  parent: Int32Array;
+  tag: Uint16Array = new Uint16Array(0);
+  parent: Int32Array = new Int32Array(0);
   /** One past the last node of the subtree. */
-  end: Int32Array;
+  end: Int32Array = new Int32Array(0);
   /** `SPACE_BEFORE`, `REFERENCES`, `PREFORMATTED`, `DISPLAYED`. */
-  flags: Uint8Array;
+  flags: Uint8Array = new Uint8Array(0);
   /** The constants of hints.ts, from class, id, role and microdata. */
-  hints: Int32Array;
+  hints: Int32Array = new Int32Array(0);
   /** Number of the value of `class` on this page; 0 for none. */
-  shape: Int32Array;
+  shape: Int32Array = new Int32Array(0);
   /** Start and end in the source of a text or formula, and of the start tag of an element. */
-  from: Int32Array;
-  to: Int32Array;
+  from: Int32Array = new Int32Array(0);
+  to: Int32Array = new Int32Array(0);
 
   /** Attributes of elements with a long start tag. */
   readonly #attributes = new Map<number, Attributes>();
 
   constructor(html: string) {
     this.html = html;
-    const capacity = Math.min(Math.max(html.length >> 2, LEAST_CAPACITY), FIRST_CAPACITY);
-    this.tag = new Uint16Array(capacity);
-    this.parent = new Int32Array(capacity);
-    this.end = new Int32Array(capacity);
-    this.flags = new Uint8Array(capacity);
-    this.hints = new Int32Array(capacity);
-    this.shape = new Int32Array(capacity);
-    this.from = new Int32Array(capacity);
-    this.to = new Int32Array(capacity);
+    this.#grow(Math.min(Math.max(html.length >> 2, LEAST_CAPACITY), FIRST_CAPACITY));
   }
 
   /** Adds a node and returns its number. The caller sets its `end`. */
   add(tag: number, parent: number, flags: number, hints: number): number {
     const node = this.count++;
-    if (node === this.tag.length) this.#grow();
+    if (node === this.tag.length) this.#grow(4 * this.tag.length);
     this.tag[node] = tag;
     this.parent[node] = parent;
     this.flags[node] = flags;
@@ -126,8 +118,7 @@ export class Tree {
     return attributes;
   }
 
-  #grow(): void {
-    const capacity = 4 * this.tag.length;
+  #grow(capacity: number): void {
     this.tag = grown(this.tag, new Uint16Array(capacity));
     this.parent = grown(this.parent, new Int32Array(capacity));
     this.end = grown(this.end, new Int32Array(capacity));

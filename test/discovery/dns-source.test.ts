@@ -1,4 +1,5 @@
 // The source that asks DNS, over a real name server.
+import { Resolver } from 'node:dns/promises';
 import t, { type Test } from 'tap';
 import { type DnsSourceSettings, dnsSource } from '../../src/discovery/dns-source.ts';
 import { SourceRun } from '../support/discovery-source.ts';
@@ -259,8 +260,10 @@ t.test('a source that ends asks for no further names', async (t) => {
   });
   while (server.asked.length < 33) await new Promise((resolve) => void setImmediate(resolve));
   await run.test.system.terminate();
-  await new Promise((resolve) => void setTimeout(resolve, 100));
-  t.equal(server.asked.length, 33, 'the SRV records, and both families of 16 targets');
+  const resolver = new Resolver();
+  resolver.setServers([server.address]);
+  await t.rejects(resolver.resolve4('later.example'), 'what was asked before this is with the server');
+  t.equal(server.asked.length, 34, 'the SRV records, both families of 16 targets, and this name');
 });
 
 t.test('with https the name is that of Host and TLS', async (t) => {

@@ -16,6 +16,7 @@ import { createNodeListener } from '../../src/ingress/node-listener.ts';
 import { respondError } from '../../src/ingress/respond.ts';
 import { handshakeFault } from '../../src/ingress/web-socket.ts';
 import { Random } from '../support/random.ts';
+import { until } from '../support/system.ts';
 
 const CLIENTS = 700;
 const AT_ONCE = 40;
@@ -187,8 +188,7 @@ for (const [name, limitBytes] of [
       while (begun++ < CLIENTS) await (random.chance(0.15) ? socketClient() : client());
     };
     await Promise.all(Array.from({ length: AT_ONCE }, clients));
-    for (let wait = 0; wait < 500 && (running.size > 0 || counts.open > 0 || budget.usedBytes > 0); wait++)
-      await sleep(20);
+    await until('all has ended', () => running.size === 0 && counts.open === 0 && budget.usedBytes === 0);
 
     t.equal(budget.usedBytes, 0);
     t.equal(budget.take(limitBytes / 8 - 1024, true), true, 'the part for requests without a key too');
