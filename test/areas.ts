@@ -1,6 +1,7 @@
 // Runs the fast tests: one process for all files of an area instead of one for each file, which saves most of their time.
 // What starts programs or takes long stays out: the folders below and files named `*.slow.test.ts`, each a process of its
-// own in `npm test`.
+// own in `npm test`. With an argument it runs the fast tests of this area in this process, with
+// `HEADRACE_TEST_FILES` those files.
 
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,25 +18,31 @@ const AREAS_AT_ONCE = 2;
 
 const root = import.meta.dirname;
 const [area] = process.argv.slice(2);
+// Not arguments, of which tap makes names of folders.
+const files =
+  process.env['HEADRACE_TEST_FILES']?.split(' ') ??
+  (area === undefined ? undefined : fastTests(`${area}/**/*.test.js`));
 
-if (area === undefined) {
+if (files === undefined) {
   t.jobs = AREAS_AT_ONCE;
   t.setTimeout(TIMEOUT_MS);
-  const files = globSync('*/**/*.test.js', { cwd: root });
-  const areas = new Set(files.filter(isFast).map((file) => file.split('/')[0] as string));
-  for (const name of [...areas].filter((each) => !WHOLE_PROGRAMS.includes(each)).sort()) {
+  const areas = new Set(fastTests('*/**/*.test.js').map((file) => file.split('/')[0] as string));
+  for (const name of [...areas].filter((each) => !WHOLE_PROGRAMS.includes(each))) {
     const argv = ['--enable-source-maps', import.meta.filename, name];
     void t.spawn(process.execPath, argv, { buffered: true, timeout: TIMEOUT_MS }, name);
   }
 } else {
-  for (const file of globSync('**/*.test.js', { cwd: join(root, area) })
-    .filter(isFast)
-    .sort()) {
-    t.comment(`test/${area}/${file.replace(/\.js$/, '.ts')}`);
-    await import(join(root, area, file));
+  for (const file of files) {
+    t.comment(`test/${file.replace(/\.js$/, '.ts')}`);
+    await import(join(root, file));
+    // Some files set one for their tests alone.
+    t.setTimeout(TIMEOUT_MS);
   }
 }
 
-function isFast(file: string): boolean {
-  return !file.endsWith('.slow.test.js');
+/** Paths below this folder, in order. */
+function fastTests(pattern: string): readonly string[] {
+  return globSync(pattern, { cwd: root })
+    .filter((file) => !file.endsWith('.slow.test.js'))
+    .sort();
 }
