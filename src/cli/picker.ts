@@ -1,6 +1,5 @@
 // `headrace picker`: an endpoint picker for Envoy and other data planes of the Kubernetes Gateway API, with the routing of a gateway.
 
-import { readFile } from 'node:fs/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { loadConfigFile } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
@@ -11,6 +10,7 @@ import { createPickerServer, type Grpc, loadGrpc } from '../picker/index.ts';
 import { createLog } from '../telemetry/log.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
 import { mistakeLines, wholeNumber } from './options.ts';
+import { readTls, type TlsFiles, watchTls } from './picker-tls.ts';
 import { createReload, type OnCreated, withReloads } from './reloading.ts';
 import { readRest } from './setting-options.ts';
 import { closeOnSignal } from './shutdown.ts';
@@ -46,7 +46,7 @@ export function configurePicker(command: Command, io: CliIo): void {
         .default(address(DEFAULT_LISTEN), DEFAULT_LISTEN),
     )
     .option('--fallbacks <n>', 'servers named behind the picked one, for data planes that retry', wholeNumber(0), 0)
-    .option('--tls-cert <file>', 'certificate chain as PEM; without it the port speaks plain HTTP/2')
+    .option('--tls-cert <file>', 'certificate chain as PEM, read again when it changes; without it plain HTTP/2')
     .option('--tls-key <file>', 'its key as PEM')
     .allowUnknownOption()
     .allowExcessArguments()
@@ -70,7 +70,8 @@ async function pick(
 ): Promise<void> {
   const { config: file } = options;
   const grpc = await installedGrpc();
-  const tls = await tlsOf(options);
+  const files = tlsFiles(options);
+  const tls = files === null ? null : await readTls(files);
   const loaded = await loadConfigFile(file, io.env, overrides);
   if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), file);
   const { sources } = loaded;
@@ -101,6 +102,8 @@ async function pick(
   };
   const serving = closeOnSignal(io, { close, abort: () => gateway.abort() });
   onCreated({ log, reload });
+  const onChange = picker.useTls.bind(picker);
+  const watch = files === null || tls === null ? null : watchTls(files, { log, current: tls, onChange });
   try {
     const port = await picker.listen(options.grpc);
     const adminUrl = await gateway.listenAdmin();
@@ -109,13 +112,13 @@ async function pick(
       `headrace picker listening on grpc://${host.includes(':') ? `[${host}]` : host}:${port}\n${adminUrl === null ? '' : `admin on ${adminUrl}\n`}`,
     );
   } catch (error) {
-    if (serving.isEnding) return serving.ended;
-    await picker.close(0);
-    await gateway.close();
-    serving.fail(new StartError(messageOf(error)));
-    return serving.ended;
+    if (!serving.isEnding) {
+      await picker.close(0);
+      await gateway.close();
+      serving.fail(new StartError(messageOf(error)));
+    }
   }
-  await serving.ended;
+  await serving.ended.finally(() => watch?.close());
 }
 
 /** What a picker does not use is off. */
@@ -140,15 +143,8 @@ async function installedGrpc(): Promise<Grpc> {
   }
 }
 
-async function tlsOf({ tlsCert, tlsKey }: PickerOptions): Promise<{ certificate: Buffer; key: Buffer } | null> {
+function tlsFiles({ tlsCert, tlsKey }: PickerOptions): TlsFiles | null {
   if (tlsCert === undefined && tlsKey === undefined) return null;
   if (tlsCert === undefined || tlsKey === undefined) throw new UsageError('--tls-cert and --tls-key belong together');
-  const read = async (file: string): Promise<Buffer> => {
-    try {
-      return await readFile(file);
-    } catch (error) {
-      throw new UsageError(`${file} cannot be read: ${messageOf(error)}`);
-    }
-  };
-  return { certificate: await read(tlsCert), key: await read(tlsKey) };
+  return { certificate: tlsCert, key: tlsKey };
 }

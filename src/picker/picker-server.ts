@@ -3,6 +3,7 @@
 
 import { isIP } from 'node:net';
 import type {
+  experimental,
   ServerDuplexStream,
   ServerUnaryCall,
   sendUnaryData,
@@ -32,10 +33,16 @@ export async function loadGrpc(): Promise<Grpc> {
   return { library, services: servicesOf(fromJSON) };
 }
 
+/** PEM of a certificate chain and of its key, which fit. */
+export interface TlsIdentity {
+  readonly certificate: Buffer;
+  readonly key: Buffer;
+}
+
 export interface PickerServerOptions extends Omit<PickerDependencies, 'endpointOf'> {
   readonly grpc: Grpc;
-  /** PEM of the certificate chain and of its key; null: plain HTTP/2. */
-  readonly tls: { readonly certificate: Buffer; readonly key: Buffer } | null;
+  /** Null: plain HTTP/2. */
+  readonly tls: TlsIdentity | null;
   /** Whether requests may be picked for; health says so. */
   readonly isReady: () => boolean;
 }
@@ -43,6 +50,8 @@ export interface PickerServerOptions extends Omit<PickerDependencies, 'endpointO
 export interface PickerServer {
   /** Resolves with the port. Rejects when it is taken. */
   listen(address: { readonly host: string; readonly port: number }): Promise<number>;
+  /** New connections get this certificate. Only where one was given at the start. */
+  useTls(identity: TlsIdentity): void;
   /** HTTP requests that are under way. */
   readonly streams: number;
   /** Takes no new connections, and resolves when the streams under way have ended, or were cut off after `drainMs`. */
@@ -69,10 +78,43 @@ export function createPickerServer(options: PickerServerOptions): PickerServer {
   return new RunningServer(options);
 }
 
+/** Gives the library's server a certificate, and each later one. */
+class ServedCertificate implements experimental.CertificateProvider {
+  readonly #listeners = new Set<experimental.IdentityCertificateUpdateListener>();
+  #identity: experimental.IdentityCertificateUpdate;
+
+  constructor(identity: TlsIdentity) {
+    this.#identity = updateOf(identity);
+  }
+
+  use(identity: TlsIdentity): void {
+    this.#identity = updateOf(identity);
+    for (const listener of this.#listeners) listener(this.#identity);
+  }
+
+  addIdentityCertificateListener(listener: experimental.IdentityCertificateUpdateListener): void {
+    this.#listeners.add(listener);
+    process.nextTick(listener, this.#identity);
+  }
+
+  removeIdentityCertificateListener(listener: experimental.IdentityCertificateUpdateListener): void {
+    this.#listeners.delete(listener);
+  }
+
+  // Data planes are not asked for certificates.
+  addCaCertificateListener(): void {}
+  removeCaCertificateListener(): void {}
+}
+
+function updateOf({ certificate, key }: TlsIdentity): experimental.IdentityCertificateUpdate {
+  return { certificate, privateKey: key };
+}
+
 class RunningServer implements PickerServer {
   readonly #options: PickerServerOptions;
   readonly #server: GrpcServer;
   readonly #dependencies: PickerDependencies;
+  readonly #tls: ServedCertificate | null;
   #streams = 0;
   #isClosing = false;
 
@@ -80,6 +122,7 @@ class RunningServer implements PickerServer {
     this.#options = options;
     const { library, services } = options.grpc;
     this.#dependencies = { ...options, endpointOf };
+    this.#tls = options.tls === null ? null : new ServedCertificate(options.tls);
     this.#server = new library.Server({
       'grpc.keepalive_time_ms': KEEPALIVE_MS,
       'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
@@ -103,12 +146,11 @@ class RunningServer implements PickerServer {
   }
 
   listen({ host, port }: { readonly host: string; readonly port: number }): Promise<number> {
-    const { grpc, tls } = this.#options;
-    const { ServerCredentials } = grpc.library;
+    const { ServerCredentials, experimental } = this.#options.grpc.library;
     const credentials =
-      tls === null
+      this.#tls === null
         ? ServerCredentials.createInsecure()
-        : ServerCredentials.createSsl(null, [{ cert_chain: tls.certificate, private_key: tls.key }]);
+        : experimental.createCertificateProviderServerCredentials(this.#tls, null, false);
     const authority = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
     return new Promise((resolve, reject) => {
       this.#server.bindAsync(authority, credentials, (error, bound) => {
@@ -116,6 +158,10 @@ class RunningServer implements PickerServer {
         else reject(error);
       });
     });
+  }
+
+  useTls(identity: TlsIdentity): void {
+    this.#tls?.use(identity);
   }
 
   async close(drainMs: number): Promise<void> {

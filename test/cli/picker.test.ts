@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
@@ -5,7 +6,8 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { createSigningKey, printSigningKey } from '../../src/billing/main-thread.ts';
 import { runCli, startCli } from '../support/cli.ts';
-import { DataPlane, destinationOf, requestHeaders } from '../support/data-plane.ts';
+import { CERTIFICATE, EXPIRED_CERTIFICATE, EXPIRED_KEY, KEY } from '../support/certificate.ts';
+import { certificateAt, DataPlane, destinationOf, requestHeaders } from '../support/data-plane.ts';
 import { MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 
 t.test('picks for a data plane, answers its health, and ends at SIGTERM', async (t) => {
@@ -118,6 +120,28 @@ t.test('reloads a changed file and at SIGHUP; an empty or broken one changes not
   t.ok(performance.now() - beganMs >= 300, 'timeouts.unready of the last good one holds');
 });
 
+t.test('a renewed certificate is used without a restart; one that does not fit its key is not', async (t) => {
+  const settings = settingsFor(await startHosts(t), { admin: null, log: { level: 'info' } });
+  const folder = t.testdir({
+    'headrace.json': JSON.stringify(settings),
+    'tls.crt': CERTIFICATE,
+    'tls.key': KEY,
+  });
+  const files = ['--tls-cert', `${folder}/tls.crt`, '--tls-key', `${folder}/tls.key`];
+  const cli = startCli(t, ['picker', '--config', `${folder}/headrace.json`, '--grpc', '127.0.0.1:0', ...files]);
+  const port = Number((await cli.shows(/picker listening on grpc:\/\/127\.0\.0\.1:(\d+)\n/))[1]);
+  const first = new X509Certificate(CERTIFICATE).fingerprint256;
+  const second = new X509Certificate(EXPIRED_CERTIFICATE).fingerprint256;
+  t.equal(await certificateAt(port), first);
+  writeFileSync(`${folder}/tls.crt`, EXPIRED_CERTIFICATE);
+  await cli.complains(/the certificate cannot be used: the running one stays/);
+  t.equal(await certificateAt(port), first);
+  writeFileSync(`${folder}/tls.key`, EXPIRED_KEY);
+  await until('the new one is used', async () => (await certificateAt(port)) === second);
+  cli.signal('SIGTERM');
+  t.strictSame(await cli.ends(), { code: 0, signal: null });
+});
+
 t.test('sends model hosts no keys: those of a store are not known here', async (t) => {
   const asked: string[] = [];
   const server = createHttpServer(({ url = '' }, res) => {
@@ -153,6 +177,8 @@ t.test('mistakes of the command line and of the configuration', async (t) => {
   t.match(await failure('picker', '--config', `${folder}/wrong.yaml`), 'cannot start with');
   t.match(await failure(...good, '--grpc', 'nowhere:port'), 'It must be HOST:PORT.');
   t.match(await failure(...good, '--tls-cert', 'one.pem'), '--tls-cert and --tls-key belong together');
+  const twice = `${folder}/wrong.yaml`;
+  t.match(await failure(...good, '--tls-cert', twice, '--tls-key', twice), 'are no certificate and its key');
   t.match(await failure(...good, '--tls-cert', 'none.pem', '--tls-key', 'none.key'), 'none.pem cannot be read');
   const holder = createServer();
   await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));

@@ -1,10 +1,12 @@
+import { X509Certificate } from 'node:crypto';
 import fc from 'fast-check';
 import * as grpc from '@grpc/grpc-js';
 import t, { type Test } from 'tap';
 import type { Host } from '../../src/host/index.ts';
 import type { ProcessingRequest, ProcessingResponse } from '../../src/picker/protocol.ts';
-import { CERTIFICATE, KEY as CERTIFICATE_KEY } from '../support/certificate.ts';
+import { CERTIFICATE, EXPIRED_CERTIFICATE, EXPIRED_KEY, KEY as CERTIFICATE_KEY } from '../support/certificate.ts';
 import {
+  certificateAt,
   DataPlane,
   destinationInMetadata,
   destinationOf,
@@ -615,6 +617,18 @@ t.test('TLS', async (t) => {
   const credentials = grpc.credentials.createSsl(Buffer.from(CERTIFICATE));
   t.equal(await new DataPlane(t, picker.port, credentials).check('readiness'), 1);
   t.equal(await new DataPlane(t, picker.port).check('readiness'), 'UNAVAILABLE');
+});
+
+t.test('a new certificate is for new connections; those of before go on', async (t) => {
+  const [host] = await startHosts(t, [{}]);
+  const tls = { certificate: Buffer.from(CERTIFICATE), key: Buffer.from(CERTIFICATE_KEY) };
+  const picker = await startPicker(t, [host as Host], { tls });
+  const plane = new DataPlane(t, picker.port, grpc.credentials.createSsl(Buffer.from(CERTIFICATE)));
+  t.equal(await plane.check('readiness'), 1);
+  t.equal(await certificateAt(picker.port), new X509Certificate(CERTIFICATE).fingerprint256);
+  picker.server.useTls({ certificate: Buffer.from(EXPIRED_CERTIFICATE), key: Buffer.from(EXPIRED_KEY) });
+  t.equal(await certificateAt(picker.port), new X509Certificate(EXPIRED_CERTIFICATE).fingerprint256);
+  t.equal(await plane.check('readiness'), 1);
 });
 
 t.test('whatever a data plane sends in whatever order, every pick is given back', async (t) => {

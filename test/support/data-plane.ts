@@ -1,5 +1,7 @@
 // The part of a data plane that talks to an endpoint picker, and a picker with hosts behind it.
 
+import { once } from 'node:events';
+import { connect } from 'node:tls';
 import * as grpc from '@grpc/grpc-js';
 import { fromJSON } from '@grpc/proto-loader';
 import type { Test } from 'tap';
@@ -92,6 +94,17 @@ export class DataPlane {
         resolve(error === null ? (answer?.status ?? 0) : grpc.status[error.code]),
       ),
     );
+  }
+}
+
+/** SHA-256 fingerprint of the certificate that a new connection gets. */
+export async function certificateAt(port: number): Promise<string> {
+  const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ALPNProtocols: ['h2'] });
+  try {
+    await once(socket, 'secureConnect');
+    return socket.getPeerCertificate().fingerprint256;
+  } finally {
+    socket.destroy();
   }
 }
 
