@@ -14,6 +14,9 @@ import type { ApiDeps } from './deps.ts';
 
 const JSON_HEADERS = ['content-type', 'application/json'];
 
+/** Of the paths with a shape for each dialect: a cache keeps both. */
+const BY_DIALECT = [...JSON_HEADERS, 'vary', 'anthropic-version'];
+
 /** Serialized answers by name, held as long as their snapshot. */
 const rendered = new WeakMap<ApiDeps, Map<string, Buffer>>();
 
@@ -48,10 +51,10 @@ export function discovery(exchange: Exchange, deps: ApiDeps): void {
 export function models(exchange: Exchange, deps: ApiDeps): void {
   const created = deps.createdS;
   if (isOfMessages(exchange)) {
-    respondRendered(exchange, deps, 'anthropic', () => anthropicList(deps.catalog, { created }));
+    respondRendered(exchange, deps, 'anthropic', () => anthropicList(deps.catalog, { created }), BY_DIALECT);
   } else {
     const { ownedBy } = deps.settings;
-    respondRendered(exchange, deps, 'openai', () => openAiList(deps.catalog, { created, ownedBy }));
+    respondRendered(exchange, deps, 'openai', () => openAiList(deps.catalog, { created, ownedBy }), BY_DIALECT);
   }
 }
 
@@ -73,7 +76,7 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
   const entry = isOfMessages(exchange)
     ? anthropicEntry(found, { created })
     : openAiEntry(found, { created, ownedBy: deps.settings.ownedBy });
-  exchange.respond(200, JSON_HEADERS, Buffer.from(JSON.stringify(entry)));
+  exchange.respond(200, BY_DIALECT, Buffer.from(JSON.stringify(entry)));
 }
 
 /** `GET /aggregator/models`: 503 before prices are known, since aggregators would believe an empty list. */

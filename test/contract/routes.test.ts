@@ -93,6 +93,8 @@ onEach(t, SERVER_ADAPTERS, 'clients of the messages dialect get the list in its 
   t.match(answer.json(), { data: [{ type: 'model', id: MODEL }], has_more: false, first_id: MODEL });
   const one = await ask({ path: `/v1/models/${MODEL}`, headers: { 'anthropic-version': '2023-06-01' } });
   t.same(one.json(), answer.json<{ data: unknown[] }>().data[0], 'and one model as its entry there');
+  for (const { headers } of [answer, one, await ask({ path: '/v1/models' })])
+    t.match(headers['vary'], /anthropic-version/, 'caches keep the two apart');
 });
 
 onEach(t, SERVER_ADAPTERS, 'an unknown path is 404 for GET, with detail only', async (t, { ask }) => {
