@@ -139,6 +139,9 @@ const LEAST_PROBE_GAP_MS = 20;
 
 /** Each trial that hangs doubles the time until another one is offered, up to this many times the first. */
 const MAX_PATIENCE = 6;
+/** A trial that was given up before an answer, after so many milliseconds, counts as one that hangs. */
+const HUNG_TRIAL_MS = 1000;
+const GIVEN_UP: ReadonlySet<Failure | null> = new Set(['client gone', 'hedged']);
 
 /** No response to a probe. */
 interface Unanswered {
@@ -447,17 +450,21 @@ class Crn {
   /** Offers another trial when the last one has been taken for too long: its answer may last, or never come. The first outcome decides. */
   checkTrial(): void {
     if (this.#ejection !== 'trial') return;
-    const takenMs = this.#deps.board.trialTakenMs(this.#settings.server);
-    const ageMs = takenMs === null ? 0 : this.#context.clock.now() - takenMs;
     // Where trials hang, each one costs a client its time.
     const patience = Math.min(2 ** this.#overdue, MAX_PATIENCE);
-    const leftMs = this.#settings.ejection.backoffMaxMs * patience - ageMs;
+    const leftMs = this.#settings.ejection.backoffMaxMs * patience - this.#trialAgeMs;
     if (leftMs <= 0) {
       this.#overdue++;
       this.#offer();
     } else {
       this.#context.timers.once('trial', leftMs, { type: 'CheckTrial' });
     }
+  }
+
+  /** How long ago the trial was taken, in milliseconds; 0 while it is offered. */
+  get #trialAgeMs(): number {
+    const takenMs = this.#deps.board.trialTakenMs(this.#settings.server);
+    return takenMs === null ? 0 : this.#context.clock.now() - takenMs;
   }
 
   #offer(): void {
@@ -492,6 +499,8 @@ class Crn {
     } else if (verdict === 'ok') {
       this.#turn('none');
       this.#deps.onEvent({ type: 'returned', url: this.#settings.url });
+    } else if (GIVEN_UP.has(failure) && this.#trialAgeMs >= HUNG_TRIAL_MS) {
+      // The next one is offered when this one would have been overdue: it would cost another client its time.
     } else if (this.#overdue > 0) {
       // Another trial is offered or under way.
       this.#overdue--;

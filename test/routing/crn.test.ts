@@ -106,7 +106,7 @@ class Fixture {
     verdict: Verdict,
     times = 1,
     member = 0,
-    failure: 'reset' | 'credentials' | null = verdict === 'failed' ? 'reset' : null,
+    failure: 'reset' | 'credentials' | 'client gone' | null = verdict === 'failed' ? 'reset' : null,
   ): Promise<void> {
     const choice = { epoch: this.board.epoch(member), trial: this.board.standing(member) === probing };
     for (let i = 0; i < times; i++) {
@@ -439,6 +439,36 @@ t.test('trials that hang are repeated less and less often, at least every 6 time
   t.same(gaps.slice(1).map(Math.round), [1, 2, 4, 6, 6, 6]);
   await fixture.outcome('ok');
   t.equal(fixture.standing, up, 'whichever of them ends well brings the CRN back');
+});
+
+t.test('clients that leave silent trials do not bring about one after another', async (t) => {
+  const fixture = new Fixture({ ejection: { backoffMaxMs: 10_000 } });
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.test.advance(15_000);
+  let lastMs = 0;
+  const gaps: number[] = [];
+  for (let i = 0; i < 3000; i++) {
+    const nowMs = fixture.test.clock.now();
+    if (fixture.takeTrial()) {
+      gaps.push((nowMs - lastMs) / 10_000);
+      lastMs = nowMs;
+    }
+    if (nowMs - lastMs === 3000) await fixture.outcome('neutral', 1, 0, 'client gone');
+    await fixture.test.advance(100);
+  }
+  t.same(gaps.slice(1).map(Math.round), [1, 2, 4, 6, 6, 6]);
+});
+
+t.test('a trial whose client leaves at once is offered again at once', async (t) => {
+  const fixture = new Fixture();
+  await fixture.settle();
+  await fixture.outcome('failed', 3);
+  await fixture.pass(10_000);
+  t.equal(fixture.takeTrial(), true);
+  await fixture.test.advance(900);
+  await fixture.outcome('neutral', 1, 0, 'client gone');
+  t.equal(fixture.takeTrial(), true);
 });
 
 t.test('the trial of a thread that dies is offered again at once', async (t) => {
