@@ -50,10 +50,11 @@ export class RetryBudget {
     }
   }
 
-  /** Takes one retry; false when the budget is spent. */
-  withdraw(): boolean {
+  /** Takes one retry; false when `share` of the budget is spent. */
+  withdraw(share = 1): boolean {
+    const most = this.#most * share;
     let spent = Atomics.load(this.#words, this.#cell);
-    while (spent + SCALE <= this.#most) {
+    while (spent + SCALE <= most) {
       const seen = Atomics.compareExchange(this.#words, this.#cell, spent, spent + SCALE);
       if (seen === spent) return true;
       spent = seen;

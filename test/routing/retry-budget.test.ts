@@ -32,6 +32,12 @@ t.test('tells of every retry it refuses', async (t) => {
   t.equal(refused, 2);
 });
 
+t.test('a part of it can be kept from a retry', async (t) => {
+  const budget = new RetryBudget(memory(), 0, { ratio: 0, burst: 4 });
+  t.same([budget.withdraw(0.5), budget.withdraw(0.5), budget.withdraw(0.5)], [true, true, false]);
+  t.same([budget.withdraw(), budget.withdraw(), budget.withdraw()], [true, true, false]);
+});
+
 t.test('without a reserve nothing is ever retried', async (t) => {
   const budget = new RetryBudget(memory(), 0, { ratio: 1, burst: 0 });
   budget.deposit();

@@ -287,6 +287,18 @@ t.test('a request that fails everywhere spends the retries that it made, and no 
   }
 });
 
+t.test('prompts that are too long leave half of the retry budget for CRNs that fail', async (t) => {
+  const tooLong = { status: 400, body: 'maximum context length is 9' };
+  const b = bench(t, await hosts(t, tooLong, tooLong, tooLong, tooLong), { burst: 4 });
+  for (const attempts of [3, 1]) {
+    const run = b.ask();
+    await served(run);
+    t.equal(run.downstream.status, 400, 'the client hears of its mistake');
+    t.equal(run.attempts.length, attempts);
+  }
+  t.equal(b.budget.balance, 2);
+});
+
 t.test('thousands of CRNs without a free connection are passed over without blame', async (t) => {
   const [host] = await hosts(t, { hang: true });
   const url = host?.url as string;
