@@ -363,7 +363,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     switch (this.#handlingOf(status)) {
       case 'next-failed':
         this.#discard();
-        this.#fail('failed', failureOf(status));
+        this.#fail(this.#isOfPath(status) ? 'neutral' : 'failed', failureOf(status));
         return;
       case 'next-neutral':
       case 'read':
@@ -598,6 +598,11 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     const handling = classifyStatus(status, this.member.apiKey !== undefined, this.#request.keyChecked);
     const isRead = status >= 300 && (this.form.translator !== null || this.#mayLack(status));
     return handling === 'pass' && isRead ? 'read' : handling;
+  }
+
+  /** A redirect of a path that its client has chosen, such as one with a slash at the end, says nothing about the CRN. */
+  #isOfPath(status: number): boolean {
+    return this.form.dialect === undefined && status < 400;
   }
 
   /** Whether the CRN may be saying that it lacks the dialect, which was not known when it was asked. */

@@ -79,8 +79,9 @@ const UNSENDABLE = 'its path or a header holds characters that cannot be sent on
 /** Failures that put no load on a CRN: the next attempt takes nothing from the retry budget. */
 const FREE: ReadonlySet<Failure> = new Set(['connect', 'connect timeout', 'no connection free', 'dialect unknown']);
 
-/** What prompts that are too long for a CRN may spend of the retry budget: the mistake of one client leaves the rest for CRNs that fail. */
-const TOO_LONG_SHARE = 0.5;
+/** Neutral failures that one client's mistakes bring about, and what they may spend of the retry budget: the rest is for CRNs that fail. */
+const MISTAKES: ReadonlySet<Failure | null> = new Set(['context length', 'redirect']);
+const MISTAKES_SHARE = 0.5;
 
 /** Seconds a client is asked to wait when every CRN failed or is busy. */
 const RETRY_AFTER_S = '2';
@@ -440,7 +441,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   /** Whether the budget allows an attempt behind this one. One that never reached a CRN put no load on it: the next one is free. */
   #mayRetry(failed: Attempt | null): boolean {
     if (failed === null || (failed.failure !== null && FREE.has(failed.failure))) return true;
-    return this.#request.budget.withdraw(failed.failure === 'context length' ? TOO_LONG_SHARE : 1);
+    const isMistake = failed.verdict === 'neutral' && MISTAKES.has(failed.failure);
+    return this.#request.budget.withdraw(isMistake ? MISTAKES_SHARE : 1);
   }
 
   /** Asks the CRN that was chosen last. */

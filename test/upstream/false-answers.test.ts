@@ -128,10 +128,14 @@ for (const [name, script, verdict, failure, isLate] of FAULTS) {
   });
 }
 
-const ask = async (t: Test, scripts: readonly Script[]): Promise<{ b: Bench; run: Run; crns: RawCrn[] }> => {
+const ask = async (
+  t: Test,
+  scripts: readonly Script[],
+  request: { readonly path?: string } = {},
+): Promise<{ b: Bench; run: Run; crns: RawCrn[] }> => {
   const crns = await Promise.all(scripts.map((script) => rawCrn(t, script)));
   const b = new Bench(t, { urls: crns.map(({ url }) => url) });
-  return { b, run: b.ask(), crns };
+  return { b, run: b.ask(request), crns };
 };
 
 t.test('when every CRN says that it does not know the model the last one passes', async (t) => {
@@ -157,6 +161,21 @@ t.test('a redirect of the only CRN is never sent to the client', async (t) => {
   t.equal(run.downstream.status, 503);
   t.same(run.downstream.values('location'), []);
 });
+
+t.test(
+  'a redirect of a path outside the dialects is the choice of its client, and no failure of the CRN',
+  async (t) => {
+    const there = whole('307 Temporary Redirect', '', 'location: /score');
+    const { run } = await ask(t, [there, there], { path: '/score/' });
+    await run.downstream.done();
+    t.equal(run.downstream.status, 503);
+    t.same(run.downstream.values('location'), []);
+    t.same(run.attempts, [
+      [0, 'neutral', 'redirect'],
+      [1, 'neutral', 'redirect'],
+    ]);
+  },
+);
 
 t.test('a 429 whose body never ends passes after a second, with its Retry-After, from the only CRN too', async (t) => {
   const { b, run, crns } = await ask(t, [
