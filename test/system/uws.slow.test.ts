@@ -28,10 +28,6 @@ t.jobs = 2;
 for (const half of [0, 1]) {
   const named = files.filter((_, at) => at % 2 === half).join(' ');
   const env = { ...process.env, TAP_GREP: NAMED, HEADRACE_TEST_FILES: named };
-  void t.spawn(
-    node,
-    ['--enable-source-maps', join(ROOT, 'areas.js')],
-    { buffered: true, env, timeout: TIMEOUT_MS },
-    `half ${half}`,
-  );
+  const argv = ['--enable-source-maps', join(ROOT, 'areas.js'), `uws-${half}`];
+  void t.spawn(node, argv, { buffered: true, env, timeout: TIMEOUT_MS }, `half ${half}`);
 }
