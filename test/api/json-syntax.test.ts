@@ -1,5 +1,6 @@
 // Bodies of nothing but brackets, which hold a parser up: where they are too deep, and that no endpoint parses them.
 
+import fc from 'fast-check';
 import t from 'tap';
 import { createGateway } from '../../src/index.ts';
 import { hasMoreValues, tooDeepAt } from '../../src/config/json-syntax.ts';
@@ -18,6 +19,23 @@ t.test('finds the first bracket that is nested too deep, in code points', async 
     ['', -1],
   ] as const)
     t.equal(tooDeepAt(Buffer.from(text), 2), at, text);
+});
+
+t.test('a string ends at the same quote however long it is and wherever its escapes stand', async (t) => {
+  const piece = fc.constantFrom('\\\\', '\\"', '[', '{', 'é', 'x'.repeat(61), 'y'.repeat(200), '\\n', ',', ':');
+  const string = fc.array(piece, { maxLength: 12 }).map((pieces) => `"${pieces.join('')}"`);
+  await fc.assert(
+    fc.property(fc.array(string, { maxLength: 6 }), fc.boolean(), (strings, isCut) => {
+      const list = `[${strings.join(',')}, [`;
+      const text = isCut ? list.slice(0, -3) : list;
+      // Brackets, commas and colons outside of strings: strings hold no others than these pieces.
+      const outside = text.replace(/"(?:[^"\\]|\\.)*"?/g, '');
+      const body = Buffer.from(text);
+      const values = outside.replace(/[^[{,:]/g, '').length;
+      t.same([hasMoreValues(body, values), hasMoreValues(body, values - 1)], [false, true]);
+      t.equal(tooDeepAt(body, 1), isCut ? -1 : [...list].length - 1);
+    }),
+  );
 });
 
 t.test('no endpoint parses a body of brackets', async (t) => {
