@@ -139,7 +139,7 @@ export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses
 /** GET /v1/responses/{id}/input_items: the input of this response, without what it continues. */
 export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) => {
   const { after, limit, order } = readQuery(inputItemsQuery, exchange.query);
-  const { input } = await responses.find(key);
+  const input = await responses.inputOf(key);
   const items = arrayItemsOf(Buffer.from(input)).map((item, at) => ({ item, at }));
   if (order === 'desc') items.reverse();
   const from =

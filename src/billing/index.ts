@@ -44,6 +44,7 @@ export type {
   ResponseKey,
   ResponseRecord,
   ResponseRecords,
+  ResponseState,
   ResponseStatus,
   StoredResponse,
 } from './ledger/response-records.ts';

@@ -12,6 +12,7 @@ import type {
   ResponseKey,
   ResponseRecord,
   ResponseRecords,
+  ResponseState,
   StoredResponse,
 } from '../billing/index.ts';
 import { arrayItemsOf, itemNameOf, joinedResponse, withMembers } from '../dialect/index.ts';
@@ -39,6 +40,9 @@ export type Resolved =
 
 /** Null: there is none. `away`: the store does not answer. */
 export type Found = StoredResponse | null | 'away';
+
+/** Its input items as a JSON array. */
+export type FoundInput = { readonly input: string } | null | 'away';
 
 export type Begun = 'begun' | 'account' | 'gateway' | 'away';
 
@@ -77,6 +81,7 @@ export type ResponseStoreCommand =
       readonly replyTo: Ref<Resolved>;
     }
   | { readonly type: 'Find'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
+  | { readonly type: 'FindInput'; readonly key: ResponseKey; readonly replyTo: Ref<FoundInput> }
   | { readonly type: 'Delete'; readonly key: ResponseKey; readonly replyTo: Ref<'deleted' | 'unknown' | 'away'> }
   | {
       readonly type: 'Begin';
@@ -266,6 +271,9 @@ class ResponseStore {
         break;
       case 'Find':
         this.#answer(command.replyTo, this.#find(command.key), 'away');
+        break;
+      case 'FindInput':
+        this.#answer(command.replyTo, this.#findInput(command.key), 'away');
         break;
       case 'Delete':
         this.#answer(command.replyTo, this.#delete(command.key), 'away');
@@ -602,11 +610,23 @@ class ResponseStore {
     return found;
   }
 
+  async #findInput(key: ResponseKey): Promise<{ readonly input: string } | null> {
+    if ((await this.#find(key)) === null) return null;
+    const input = this.#pending.get(nameOf(key))?.input ?? (await this.#records.input(key));
+    return input === undefined ? null : { input };
+  }
+
+  /** Followers ask for it with each batch of events. */
+  async #state(key: ResponseKey): Promise<ResponseState | null> {
+    const state = this.#pending.has(nameOf(key)) ? undefined : await this.#records.state(key);
+    return state?.isLost === false ? state : await this.#look(key);
+  }
+
   /** Looks once. A background response whose gateway is gone is failed on the way. */
   async #look(key: ResponseKey): Promise<StoredResponse | null> {
     const pending = this.#pending.get(nameOf(key));
     if (pending !== undefined) {
-      const { items: _, ...record } = pending;
+      const { input: _, items: __, ...record } = pending;
       return { ...record, isBackground: false, hasEvents: false, isLost: false };
     }
     const found = await this.#records.find(key);
@@ -744,13 +764,13 @@ class ResponseStore {
     for (;;) {
       // Before the store is read: what is written meanwhile is in one of the two.
       const pending = (this.#pendingEvents.get(name) ?? []).filter(({ last }) => last > after);
-      const found = await this.#look(key);
+      const found = await this.#state(key);
       if (found === null) return { kind: 'unknown' };
       const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
       if (stored.length > 0) return { kind: 'events', batches: stored, kept: true, ended: false };
       // What still waits of a response that others have ended will be refused.
       if (!isRunning(found)) {
-        return { kind: 'events', batches: await this.#stoppedBefore(found, after), kept: true, ended: true };
+        return { kind: 'events', batches: await this.#stoppedBefore(key, found, after), kept: true, ended: true };
       }
       if (pending.length > 0) return { kind: 'events', batches: pending, kept: false, ended: false };
       if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], kept: true, ended: false };
@@ -762,10 +782,10 @@ class ResponseStore {
    * The last events of a response that others have ended while its gateway had events that were not written: a client that has got those
    * has the number of the end that is kept, or a later one.
    */
-  async #stoppedBefore(found: StoredResponse, after: number): Promise<readonly ResponseEvents[]> {
-    if (found.status !== 'failed' && found.status !== 'cancelled') return [];
-    const last = await this.#records.lastEvent(found);
-    return last >= 0 && last <= after ? await this.#records.eventsAfter(found, last - 1, 1) : [];
+  async #stoppedBefore(key: ResponseKey, { status }: ResponseState, after: number): Promise<readonly ResponseEvents[]> {
+    if (status !== 'failed' && status !== 'cancelled') return [];
+    const last = await this.#records.lastEvent(key);
+    return last >= 0 && last <= after ? await this.#records.eventsAfter(key, last - 1, 1) : [];
   }
 
   /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause. */

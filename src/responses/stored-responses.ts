@@ -4,7 +4,15 @@
 import { ask, type Ref, type System } from '../actor/index.ts';
 import type { ResponseEnd, ResponseEvents, ResponseKey, ResponseRecord } from '../billing/index.ts';
 import { HeadraceError } from '../errors.ts';
-import type { Begun, Followed, Found, Resolved, ResponseStoreCommand, RunnerCommand } from './response-store.ts';
+import type {
+  Begun,
+  Followed,
+  Found,
+  FoundInput,
+  Resolved,
+  ResponseStoreCommand,
+  RunnerCommand,
+} from './response-store.ts';
 
 /** A response that is not found is looked for again for 600 ms; the rest is for the store. */
 const READ_MS = 5000;
@@ -84,6 +92,12 @@ export class StoredResponses {
   /** Rejects with 404 or 503. */
   async find(key: ResponseKey): Promise<Exclude<Found, null | 'away'>> {
     return present(key, await this.#ask<Found>((replyTo) => ({ type: 'Find', key, replyTo })));
+  }
+
+  /** JSON array of the input items of a response. Rejects with 404 or 503. */
+  async inputOf(key: ResponseKey): Promise<string> {
+    const ask = (replyTo: Ref<FoundInput>): ResponseStoreCommand => ({ type: 'FindInput', key, replyTo });
+    return present(key, await this.#ask<FoundInput>(ask)).input;
   }
 
   /** Cancels a background response that runs, on whatever gateway; answers with how it is then. Rejects with 404 or 503. */
@@ -168,7 +182,7 @@ export function unknownResponse(id: string): HeadraceError {
   return new HeadraceError('HR_RESPONSE_UNKNOWN', { subject: `'${id.slice(0, 128)}'` });
 }
 
-function present({ id }: ResponseKey, found: Found): Exclude<Found, null | 'away'> {
+function present<T extends object>({ id }: ResponseKey, found: T | null | 'away'): T {
   if (found === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
   if (found === null) throw unknownResponse(id);
   return found;

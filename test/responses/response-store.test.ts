@@ -40,6 +40,8 @@ interface Fixture {
   /** Each batch of changes is given to it first; a throw fails the transaction. */
   onApply: ((changes: readonly ResponseChange[]) => void | Promise<void>) | null;
   isOpen: boolean;
+  /** How often a response was read. */
+  finds: number;
   readonly count: (name: string, label?: string) => number;
   readonly settle: (turns?: number) => Promise<void>;
   /** The outcome of a question while time passes. */
@@ -64,7 +66,12 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
       await fixture.onApply?.(changes);
       return await responses.apply(changes);
     },
-    find: (key) => responses.find(key),
+    find: (key) => {
+      fixture.finds++;
+      return responses.find(key);
+    },
+    state: (key) => responses.state(key),
+    input: (key) => responses.input(key),
     conversation: (key, most) => responses.conversation(key, most),
     outputsWith: (account, items, mostBytes) => responses.outputsWith(account, items, mostBytes),
     eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
@@ -93,7 +100,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const fixture: Fixture = {
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
-    ...{ ledger, over, problems, onApply: null, isOpen: true, settle },
+    ...{ ledger, over, problems, onApply: null, isOpen: true, finds: 0, settle },
     count: (name, label = '') =>
       valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
         ?.value ?? 0,
@@ -318,6 +325,26 @@ t.test('a background response begins and ends although the answers to both commi
   await settle(100);
   t.same(told, [true], 'so that it is charged');
   t.equal(count('headrace_responses_background_total', 'completed'), 1);
+});
+
+t.test('who polls or follows a response does not have its input read', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  await ask(store.begin(queued('b1'), true, () => undefined));
+  for (let first = 0; first < 5; first++) {
+    store.events({ ...key, first, last: first, data: `${first}` });
+    await settle();
+    t.match(await ask(store.follow(key, first - 1)), { batches: [{ first }], ended: false });
+  }
+  t.equal(fixture.finds, 0, 'nor anything else that it holds');
+  const found = await ask(store.find(key));
+  t.match(found, { status: 'queued', response: '{"id":"b1","output":null}' });
+  t.notOk('input' in (found as object));
+  t.equal(await ask(store.inputOf(key)), '["in b1"]');
+  store.put(record('r1'));
+  t.equal(await ask(store.inputOf({ account: 'a', id: 'r1' })), '["in r1"]', 'also while it waits for the store');
+  t.equal(await ask(store.inputOf({ account: 'b', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
 });
 
 t.test('events that wait behind the end that others gave a response are given to nobody', async (t) => {

@@ -33,14 +33,19 @@ export interface ResponseRecord extends ResponseKey {
   readonly items: readonly string[];
 }
 
+/** How a response is at the moment. */
+export interface ResponseState {
+  readonly status: ResponseStatus;
+  /** It runs in the background, and its gateway has not renewed its lease in time. */
+  readonly isLost: boolean;
+}
+
 /** A response as it is found. */
-export interface StoredResponse extends Omit<ResponseRecord, 'items'> {
+export interface StoredResponse extends Omit<ResponseRecord, 'items' | 'input'>, ResponseState {
   /** It was made to run in the background. */
   readonly isBackground: boolean;
   /** Its events are kept. */
   readonly hasEvents: boolean;
-  /** It runs in the background, and its gateway has not renewed its lease in time. */
-  readonly isLost: boolean;
 }
 
 /** Events of a response that runs in the background, in the order of their numbers. */
@@ -117,7 +122,12 @@ export interface ResponseCounts {
 export interface ResponseRecords {
   /** Makes all changes in one transaction. Answers for each with whether it changed anything. */
   apply(changes: readonly ResponseChange[]): Promise<readonly boolean[]>;
+  /** Without its input, which may have many times the length of the rest. */
   find(key: ResponseKey): Promise<StoredResponse | undefined>;
+  /** Reads nothing of what the response holds. */
+  state(key: ResponseKey): Promise<ResponseState | undefined>;
+  /** JSON array of the new input items. */
+  input(key: ResponseKey): Promise<string | undefined>;
   /** The response and those before it, at most so many and so many bytes of items. No links: it is not there. */
   conversation(key: ResponseKey, most: { readonly links: number; readonly bytes: number }): Promise<Conversation>;
   /** Output of the responses that have one of these items, as JSON arrays; null where these responses are longer than `mostBytes`. */
@@ -428,11 +438,11 @@ class StoredResponses implements ResponseRecords {
   }
 
   async find({ account, id }: ResponseKey): Promise<StoredResponse | undefined> {
-    if (!isStorable(id)) return undefined;
-    const sql = `select *, case when ${RUNS} and lease_ms < ${this.#nowMs} then 1 else 0 end as is_lost
-      from responses where account = $1 and id = $2 and expires_ms > $3`;
-    const values = [account, id, BigInt(this.#dateMs())];
-    const [row] = await this.#database.snapshot((session) => session.all(sql, values));
+    const columns = 'created_ms, status, model, previous, output, response, holder, has_events';
+    const row = await this.#read(
+      { account, id },
+      `${columns}, case when ${RUNS} and lease_ms < ${this.#nowMs} then 1 else 0 end as is_lost`,
+    );
     if (row === undefined) return undefined;
     return {
       account,
@@ -441,13 +451,36 @@ class StoredResponses implements ResponseRecords {
       status: text(row, 'status') as ResponseStatus,
       model: text(row, 'model'),
       previous: (row['previous'] as string | null | undefined) ?? null,
-      input: text(row, 'input'),
       output: text(row, 'output'),
       response: text(row, 'response'),
       isBackground: row['holder'] !== null,
       hasEvents: BigInt(row['has_events'] ?? 0) === 1n,
       isLost: BigInt(row['is_lost'] ?? 0) === 1n,
     };
+  }
+
+  async state(key: ResponseKey): Promise<ResponseState | undefined> {
+    // SQLite passes the whole input on its way to a column behind it: leases that have run out are found by their index.
+    const lost = `select account, id from responses where ${RUNS} and lease_ms < ${this.#nowMs}`;
+    const row = await this.#read(
+      key,
+      `status, case when ${RUNS} and (account, id) in (${lost}) then 1 else 0 end as is_lost`,
+    );
+    if (row === undefined) return undefined;
+    return { status: text(row, 'status') as ResponseStatus, isLost: BigInt(row['is_lost'] ?? 0) === 1n };
+  }
+
+  async input(key: ResponseKey): Promise<string | undefined> {
+    const row = await this.#read(key, 'input');
+    return row === undefined ? undefined : text(row, 'input');
+  }
+
+  async #read({ account, id }: ResponseKey, columns: string): Promise<Row | undefined> {
+    if (!isStorable(id)) return undefined;
+    const sql = `select ${columns} from responses where account = $1 and id = $2 and expires_ms > $3`;
+    const values = [account, id, BigInt(this.#dateMs())];
+    const [row] = await this.#database.snapshot((session) => session.all(sql, values));
+    return row;
   }
 
   async conversation(

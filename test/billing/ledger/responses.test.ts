@@ -95,6 +95,8 @@ for (const name of STORES) {
       hasEvents: false,
     });
     t.equal(await responses.find({ account: 'b', id: 'r3' }), undefined);
+    t.equal(await responses.input({ account: 'a', id: 'r2' }), '["in r2"]');
+    t.equal(await responses.input({ account: 'b', id: 'r3' }), undefined);
     const key = { account: 'a', id: 'r2' };
     t.same(await responses.apply([{ type: 'delete', key, createdMs: START_MS + 1 }]), [false], 'of another moment');
     t.same(await responses.apply([{ type: 'delete', key, createdMs: START_MS }]), [true]);
@@ -183,6 +185,9 @@ for (const name of STORES) {
     t.same(await responses.renew('h', DAY_MS), []);
     t.same(await responses.apply([begin('b2', -1)]), [true]);
     t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
+    t.same(await other.state({ account: 'a', id: 'b2' }), { status: 'queued', isLost: true });
+    t.same(await other.state(key), { status: 'cancelled', isLost: false });
+    t.equal(await other.state({ account: 'b', id: 'b2' }), undefined);
     t.same(await other.lost(10), [{ account: 'a', id: 'b2' }]);
     await responses.apply([events(0, 2, 'b2')]);
     const fail = end('b2', 'failed', null, (number) => `failed ${number}`);
