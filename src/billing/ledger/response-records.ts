@@ -274,6 +274,10 @@ function itemRows({ account, id }: ResponseKey, items: readonly string[]): Row[]
   return items.filter(isStorable).map((item) => ({ account, item, response: id }));
 }
 
+function eventRow({ account, data, first, id, last }: ResponseEvents): Row {
+  return { account, response: id, first: BigInt(first), last: BigInt(last), data };
+}
+
 /** Rows by their account, and this column. */
 function inOrder(rows: readonly Row[], column: string): Row[] {
   const nameIn = (row: Row): string => `${text(row, 'account')}\n${text(row, column)}`;
@@ -328,7 +332,14 @@ class StoredResponses implements ResponseRecords {
       }
       case 'events': {
         // Nothing is kept of a response that was deleted meanwhile, and nothing behind the event with which others have ended it.
-        return await this.#addEvents(session, change.events, `not ${STOPPED}`);
+        const { account, id } = change.events;
+        // Locked: the number of a last event is the next one until its transaction ends. Not changed: SQLite would write the whole row, with
+        // its input, for each batch of events.
+        const lock = session.holdsWriteLock ? '' : 'for update';
+        const sql = `select id from responses where account = $1 and id = $2 and not ${STOPPED} ${lock}`;
+        if ((await session.all(sql, [account, id])).length === 0) return false;
+        await session.write(INSERT_EVENTS, [eventRow(change.events)]);
+        return true;
       }
       case 'progress': {
         const { holder, key, response } = change;
@@ -341,7 +352,9 @@ class StoredResponses implements ResponseRecords {
         const values: Cell[] = [account, id, status, output, response];
         const bytes = BigInt(Buffer.byteLength(output) + Buffer.byteLength(response));
         const ofHolder = change.holder === null ? '' : ` and holder = $7`;
-        const sql = `update responses set status = $3, output = $4, response = $5, bytes = bytes + $6, lease_ms = null
+        const events = `select coalesce(sum(octet_length(data)), 0) from response_events where account = $1 and response = $2`;
+        const sql = `update responses
+          set status = $3, output = $4, response = $5, bytes = bytes + $6 + (${events}), lease_ms = null
           where account = $1 and id = $2 and ${RUNS}${ofHolder} returning id`;
         const rows = await session.all(sql, [...values, bytes, ...(change.holder === null ? [] : [change.holder])]);
         if (rows.length === 0) {
@@ -355,8 +368,10 @@ class StoredResponses implements ResponseRecords {
         if (added.length > 0) await session.write(INSERT_ITEMS, inOrder(added, 'item'));
         if (change.event !== null) {
           const number = (await this.#lastEvent(session, change.end)) + 1;
-          const event = { account, id, first: number, last: number, data: change.event(number) };
-          await this.#addEvents(session, event, 'true');
+          const data = change.event(number);
+          const longer = 'update responses set bytes = bytes + $3 where account = $1 and id = $2';
+          await session.all(longer, [account, id, BigInt(Buffer.byteLength(data))]);
+          await session.write(INSERT_EVENTS, [eventRow({ account, id, first: number, last: number, data })]);
         }
         return true;
       }
@@ -376,19 +391,6 @@ class StoredResponses implements ResponseRecords {
         return (await session.all(sql, values)).length > 0;
       }
     }
-  }
-
-  /** Locks the response first: the number of a last event is the next one until its transaction ends. */
-  async #addEvents(
-    session: Session,
-    { account, data, first, id, last }: ResponseEvents,
-    condition: string,
-  ): Promise<boolean> {
-    const sql = `update responses set bytes = bytes + $3 where account = $1 and id = $2 and ${condition} returning id`;
-    const [row] = await session.all(sql, [account, id, BigInt(Buffer.byteLength(data))]);
-    if (row === undefined) return false;
-    await session.write(INSERT_EVENTS, [{ account, response: id, first: BigInt(first), last: BigInt(last), data }]);
-    return true;
   }
 
   /** Adds responses; answers for each with whether its id was free and can be stored. */

@@ -168,7 +168,9 @@ for (const name of STORES) {
       type: 'events',
       events: { account: 'a', id, first, last, data: `${first}-${last}` },
     });
+    const { bytes } = await responses.counts();
     t.same(await responses.apply([events(0, 4), events(5, 9), events(10, 10)]), [true, true, true]);
+    t.equal((await responses.counts()).bytes, bytes, 'they count at the end: no event writes the row of the response');
     t.same(
       (await other.eventsAfter(key, 4, 10)).map(({ data }) => data),
       ['5-9', '10-10'],
@@ -182,6 +184,7 @@ for (const name of STORES) {
     t.same(await responses.apply([end('b1', 'completed', 'h')]), [false], 'the cancel holds');
     t.same(await responses.apply([events(11, 12)]), [false], 'nothing comes behind it');
     t.match(await responses.find(key), { status: 'cancelled', output: '["done"]' });
+    t.equal((await responses.counts()).bytes, bytes + Buffer.byteLength('["done"]{"output":null}0-45-910-10'));
     t.same(await responses.renew('h', DAY_MS), []);
     t.same(await responses.apply([begin('b2', -1)]), [true]);
     t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
