@@ -17,7 +17,13 @@ import {
 } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
-import { backgroundOf, type ResponseOrigin, ResponseRecorder, unknownResponse } from '../responses/index.ts';
+import {
+  backgroundOf,
+  type ItemReader,
+  type ResponseOrigin,
+  ResponseRecorder,
+  unknownResponse,
+} from '../responses/index.ts';
 import type { Downstream } from '../upstream/index.ts';
 import { heldName } from './affinity-hint.ts';
 import { startBackground } from './background.ts';
@@ -111,8 +117,15 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   const { account } = exchange;
   const { bodyBytes } = deps.settings.limits;
   const bytes = Math.max(bodyBytes - body.byteLength, 0);
-  const resolved = await deps.responses?.resolve({ account, previous, items, bytes });
-  if (exchange.handedOver || resolved === undefined) return;
+  let reserved = 0;
+  const reader: ItemReader = {
+    reserve: (size) => exchange.reserveBody((reserved = size)),
+    get isGone() {
+      return exchange.handedOver;
+    },
+  };
+  const resolved = await deps.responses?.resolve({ account, previous, items, bytes }, reader);
+  if (exchange.handedOver || resolved === undefined || resolved === null) return;
   if (resolved.kind !== 'found') {
     // The CRN that made the response may keep it itself.
     const isHeld =
@@ -133,7 +146,7 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   const named = own === null ? body : withInput(body, own);
   const whole = previous === null ? named : withEarlierItems(named, earlier);
   if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
-  exchange.reserveBody(whole.byteLength);
+  exchange.reserveBody(Math.max(whole.byteLength - reserved, 0));
   exchange.continues = previous ?? '';
   const input = (): string => (own === null ? inputOf(body) : `[${own.join(',')}]`);
   proceed(whole, keeps ? { account, model, previous, input } : null);

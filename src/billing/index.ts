@@ -44,6 +44,7 @@ export type {
   ResponseKey,
   ResponseRecord,
   ResponseRecords,
+  ResponseSize,
   ResponseState,
   ResponseStatus,
   StoredResponse,

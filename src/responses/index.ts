@@ -3,4 +3,4 @@ export { BackgroundResponse, backgroundOf } from './background-response.ts';
 export { EventFollower } from './event-follower.ts';
 export { ResponseRecorder, type ResponseOrigin } from './response-recorder.ts';
 export { responseOf, type ResponseStoreCommand } from './response-store.ts';
-export { StoredResponses, unknownResponse } from './stored-responses.ts';
+export { type ItemReader, StoredResponses, unknownResponse } from './stored-responses.ts';

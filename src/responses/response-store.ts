@@ -2,6 +2,7 @@
 // no request waits for them; what waits is found by reads as if it were written. Queue and answers are bounded in bytes. A response
 // that runs in the background is renewed here by a lease, ends once, and can be followed from any thread and any gateway.
 
+import { setImmediate } from 'node:timers/promises';
 import type { Behavior, Clock, Context, Ref } from '../actor/index.ts';
 import type {
   ConversationLink,
@@ -12,10 +13,11 @@ import type {
   ResponseKey,
   ResponseRecord,
   ResponseRecords,
+  ResponseSize,
   ResponseState,
   StoredResponse,
 } from '../billing/index.ts';
-import { arrayItemsOf, itemNameOf, joinedResponse, withMembers } from '../dialect/index.ts';
+import { joinedResponse, withMembers } from '../dialect/index.ts';
 import type { ResponseMetrics } from '../telemetry/response-metrics.ts';
 import { RecurringProblem } from '../telemetry/recurring-problem.ts';
 import { numberedEvent } from './numbered-event.ts';
@@ -30,10 +32,10 @@ export interface ConversationPart {
 export type Resolved =
   | {
       readonly kind: 'found';
-      /** Oldest first. */
-      readonly parts: readonly ConversationPart[];
-      /** JSON texts of the items that were asked for and are there, by their ids. */
-      readonly items: Readonly<Record<string, string>>;
+      /** The conversation, oldest first. */
+      readonly parts: readonly ResponseSize[];
+      /** Responses whose outputs have items that were asked for. */
+      readonly holders: readonly ResponseSize[];
     }
   /** `broken`: a link of the conversation is gone. `running`: it has not ended. `long`: beyond the bound. `away`: no answer. */
   | { readonly kind: 'unknown' | 'broken' | 'running' | 'long' | 'away' };
@@ -70,7 +72,7 @@ export type ResponseStoreCommand =
   | { readonly type: 'Put'; readonly record: ResponseRecord }
   /** It was not delivered after all. Another one with its id, of a server that gives ids twice, stays. */
   | { readonly type: 'Forget'; readonly key: ResponseKey; readonly createdMs: number }
-  /** Asks for the conversation that ends with `previous`, and for single items. */
+  /** Asks where the conversation that ends with `previous`, and single items are. They are read some at a time. */
   | {
       readonly type: 'Resolve';
       readonly account: string;
@@ -79,6 +81,14 @@ export type ResponseStoreCommand =
       /** Most bytes of all items. */
       readonly bytes: number;
       readonly replyTo: Ref<Resolved>;
+    }
+  /** At most `READ_RESPONSES` and about `READ_BYTES`. Answered in their order; null: it is gone. */
+  | {
+      readonly type: 'Read';
+      readonly account: string;
+      readonly ids: readonly string[];
+      readonly wantsInput: boolean;
+      readonly replyTo: Ref<readonly (ConversationPart | null)[] | 'away'>;
     }
   | { readonly type: 'Find'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
   | { readonly type: 'FindInput'; readonly key: ResponseKey; readonly replyTo: Ref<FoundInput> }
@@ -129,6 +139,10 @@ export interface ResponseStoreDeps {
 
 /** Changes that wait for the store, in bytes. Beyond this, responses are answered and not stored. */
 const MAX_WAITING_BYTES = 64 * 1024 * 1024;
+
+/** What is read of a conversation at a time: some milliseconds of this thread. A longer response is read alone. */
+export const READ_BYTES: number = 1024 * 1024;
+export const READ_RESPONSES = 500;
 
 /** A transaction: commits of the ledger on the same database wait no longer than some tens of milliseconds. */
 const BATCH_CHANGES = 200;
@@ -268,6 +282,9 @@ class ResponseStore {
         break;
       case 'Resolve':
         this.#answer(command.replyTo, this.#resolve(command), { kind: 'away' });
+        break;
+      case 'Read':
+        this.#answer(command.replyTo, this.#read(command), 'away');
         break;
       case 'Find':
         this.#answer(command.replyTo, this.#find(command.key), 'away');
@@ -523,7 +540,7 @@ class ResponseStore {
     items,
     previous,
   }: Extract<ResponseStoreCommand, { type: 'Resolve' }>): Promise<Resolved> {
-    const parts: ConversationPart[] = [];
+    let parts: ResponseSize[] = [];
     if (previous !== null) {
       let found = await this.#conversation(account, previous, bytes);
       for (const pauseMs of this.#againMs) {
@@ -532,20 +549,34 @@ class ResponseStore {
         found = await this.#conversation(account, previous, bytes);
       }
       if (typeof found === 'string') return { kind: found };
-      parts.push(...found);
+      parts = found;
     }
-    const named: Record<string, string> = {};
+    const holders: ResponseSize[] = [];
     if (items.length > 0) {
-      const outputs = await this.#records.outputsWith(account, items, bytes);
-      if (outputs === null) return { kind: 'long' };
-      for (const record of this.#pending.values()) if (record.account === account) outputs.push(record.output);
+      holders.push(...(await this.#records.holders(account, items)));
       const wanted = new Set(items);
-      for (const item of outputs.flatMap((output) => arrayItemsOf(Buffer.from(output)))) {
-        const { id } = itemNameOf(item);
-        if (wanted.has(id)) named[id] = item;
+      for (const { account: owner, id, items: own, output } of this.#pending.values()) {
+        if (owner === account && own.some((item) => wanted.has(item))) holders.push({ id, bytes: output.length });
       }
     }
-    return { kind: 'found', parts, items: named };
+    return sizeOfAll(holders) > bytes ? { kind: 'long' } : { kind: 'found', parts, holders };
+  }
+
+  async #read({
+    account,
+    ids,
+    wantsInput,
+  }: Extract<ResponseStoreCommand, { type: 'Read' }>): Promise<(ConversationPart | null)[]> {
+    const found = new Map<string, ConversationPart>();
+    const written: string[] = [];
+    for (const id of ids) {
+      const record = this.#pending.get(nameOf({ account, id }));
+      if (record === undefined) written.push(id);
+      else found.set(id, { input: wantsInput ? record.input : '', output: record.output });
+    }
+    const rows = written.length === 0 ? [] : await this.#records.items(account, written, wantsInput);
+    for (const { id, input, output } of rows) found.set(id, { input, output });
+    return ids.map((id) => found.get(id) ?? null);
   }
 
   /** The conversation that ends with a response, oldest part first. */
@@ -553,28 +584,32 @@ class ResponseStore {
     account: string,
     newest: string,
     mostBytes: number,
-  ): Promise<ConversationPart[] | Exclude<Resolved['kind'], 'found'>> {
-    const recent: ConversationPart[] = [];
+  ): Promise<ResponseSize[] | Exclude<Resolved['kind'], 'found'>> {
+    const newestFirst: ResponseSize[] = [];
+    const written: ConversationLink[] = [];
     let bytes = 0;
-    let id: string | null = newest;
-    while (id !== null) {
+    for (let id: string | null = newest; id !== null;) {
       const record = this.#pending.get(nameOf({ account, id }));
-      if (record === undefined) break;
-      bytes += record.input.length + record.output.length;
-      if (bytes > mostBytes || recent.length >= MAX_LINKS) return 'long';
-      recent.push({ input: record.input, output: record.output });
-      ({ previous: id } = record);
+      let links: readonly (ResponseSize & { readonly previous: string | null })[];
+      if (record === undefined) {
+        // Other requests have their turn between.
+        if (written.length > 0) await setImmediate();
+        const read = await this.#records.conversation({ account, id }, READ_RESPONSES);
+        written.push(...read);
+        links = read;
+      } else {
+        links = [{ id, previous: record.previous, bytes: record.input.length + record.output.length }];
+      }
+      const oldest = links.at(-1);
+      if (oldest === undefined) return newestFirst.length === 0 ? 'unknown' : 'broken';
+      for (const link of links) newestFirst.push({ id: link.id, bytes: link.bytes });
+      bytes += sizeOfAll(links);
+      if (bytes > mostBytes || newestFirst.length > MAX_LINKS) return 'long';
+      id = oldest.previous;
     }
-    if (id === null) return recent.reverse();
-    const most = { links: MAX_LINKS - recent.length, bytes: mostBytes - bytes };
-    const { isTooLong, links } = await this.#records.conversation({ account, id }, most);
-    if (isTooLong) return 'long';
-    const [oldest] = links;
-    if (oldest === undefined) return recent.length === 0 ? 'unknown' : 'broken';
-    if (oldest.previous !== null) return 'broken';
-    if (links.some(({ status }) => status === 'queued' || status === 'in_progress')) return 'running';
-    this.#touch(account, links);
-    return [...links.map(({ input, output }) => ({ input, output })), ...recent.reverse()];
+    if (written.some(isRunning)) return 'running';
+    this.#touch(account, written);
+    return newestFirst.reverse();
   }
 
   /** Keeps a conversation that goes on. */
@@ -895,6 +930,10 @@ function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
 
 function sizeOf({ input, output, response }: ResponseRecord): number {
   return input.length + output.length + response.length;
+}
+
+export function sizeOfAll(responses: readonly ResponseSize[]): number {
+  return responses.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** The end of a response that did not end by itself. */

@@ -1,17 +1,23 @@
 // Stored responses as one thread that serves requests sees them: puts without an answer, and questions with a deadline. It also tells
 // background responses of this thread that somebody has cancelled them.
 
+import { setImmediate } from 'node:timers/promises';
 import { ask, type Ref, type System } from '../actor/index.ts';
-import type { ResponseEnd, ResponseEvents, ResponseKey, ResponseRecord } from '../billing/index.ts';
+import type { ResponseEnd, ResponseEvents, ResponseKey, ResponseRecord, ResponseSize } from '../billing/index.ts';
+import { arrayItemsOf, itemNameOf } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
-import type {
-  Begun,
-  Followed,
-  Found,
-  FoundInput,
-  Resolved,
-  ResponseStoreCommand,
-  RunnerCommand,
+import {
+  type Begun,
+  type ConversationPart,
+  type Followed,
+  type Found,
+  type FoundInput,
+  READ_BYTES,
+  READ_RESPONSES,
+  type Resolved,
+  type ResponseStoreCommand,
+  type RunnerCommand,
+  sizeOfAll,
 } from './response-store.ts';
 
 /** A response that is not found is looked for again for 600 ms; the rest is for the store. */
@@ -25,6 +31,25 @@ export interface StoredResponsesDeps {
   readonly ref: Ref<ResponseStoreCommand>;
   readonly memory: SharedArrayBuffer;
   readonly thread: number;
+}
+
+/** Earlier items of a request, or why there are none; see `Resolved`. */
+export type Earlier =
+  | {
+      readonly kind: 'found';
+      /** Oldest first. */
+      readonly parts: readonly ConversationPart[];
+      /** JSON texts of the items that were asked for and are there, by their ids. */
+      readonly items: Readonly<Record<string, string>>;
+    }
+  | Exclude<Resolved, { readonly kind: 'found' }>;
+
+/** Who reads earlier items. */
+export interface ItemReader {
+  /** Takes memory for so many bytes of items, before they are read. May throw. */
+  reserve(bytes: number): void;
+  /** Nobody wants them any more. */
+  readonly isGone: boolean;
 }
 
 export class StoredResponses {
@@ -77,16 +102,59 @@ export class StoredResponses {
     this.#store.tell({ type: 'Forget', key: { account, id }, createdMs });
   }
 
-  /** The items of a conversation and single ones. Rejects with 503 when the store does not answer. */
-  async resolve(question: {
-    readonly account: string;
-    readonly previous: string | null;
-    readonly items: readonly string[];
-    readonly bytes: number;
-  }): Promise<Resolved> {
+  /**
+   * The items of a conversation and single ones; null when the reader is gone. They are read some at a time: the control plane does other
+   * work between, and holds none of them. Rejects with 503 when the store does not answer.
+   */
+  async resolve(
+    question: {
+      readonly account: string;
+      readonly previous: string | null;
+      readonly items: readonly string[];
+      readonly bytes: number;
+    },
+    reader: ItemReader,
+  ): Promise<Earlier | null> {
     const answer = await this.#ask<Resolved>((replyTo) => ({ type: 'Resolve', ...question, replyTo }));
     if (answer.kind === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
-    return answer;
+    if (answer.kind !== 'found' || reader.isGone) return answer.kind === 'found' ? null : answer;
+    const { account } = question;
+    reader.reserve(sizeOfAll(answer.parts) + sizeOfAll(answer.holders));
+    const parts: ConversationPart[] = [];
+    for (const ids of pieces(answer.parts)) {
+      const read = await this.#read(account, ids, true);
+      if (reader.isGone) return null;
+      for (const part of read) {
+        // Deleted meanwhile.
+        if (part === null) return { kind: 'broken' };
+        parts.push(part);
+      }
+    }
+    const items: Record<string, string> = {};
+    const wanted = new Set(question.items);
+    for (const ids of pieces(answer.holders)) {
+      const read = await this.#read(account, ids, false);
+      if (reader.isGone) return null;
+      for (const item of read.flatMap((part) => arrayItemsOf(Buffer.from(part?.output ?? '[]')))) {
+        const { id } = itemNameOf(item);
+        if (wanted.has(id)) items[id] = item;
+      }
+    }
+    return { kind: 'found', parts, items };
+  }
+
+  async #read(
+    account: string,
+    ids: readonly string[],
+    wantsInput: boolean,
+  ): Promise<readonly (ConversationPart | null)[]> {
+    const read = await this.#ask<readonly (ConversationPart | null)[] | 'away'>((replyTo) => ({
+      ...{ type: 'Read', account, ids, wantsInput, replyTo },
+    }));
+    if (read === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
+    // Where both planes are in one thread, other requests have their turn.
+    await setImmediate();
+    return read;
   }
 
   /** Rejects with 404 or 503. */
@@ -175,6 +243,22 @@ export class StoredResponses {
       throw new HeadraceError('HR_RESPONSE_UNAVAILABLE', { cause });
     }
   }
+}
+
+/** What is asked for at a time. */
+function* pieces(responses: readonly ResponseSize[]): Generator<string[]> {
+  let ids: string[] = [];
+  let sum = 0;
+  for (const { bytes, id } of responses) {
+    if (ids.length === READ_RESPONSES || (ids.length > 0 && sum + bytes > READ_BYTES)) {
+      yield ids;
+      ids = [];
+      sum = 0;
+    }
+    ids.push(id);
+    sum += bytes;
+  }
+  if (ids.length > 0) yield ids;
 }
 
 /** 404 for a response that is not there, or not of this account. */

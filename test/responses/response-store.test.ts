@@ -7,8 +7,9 @@ import { createSystem, systemClock } from '../../src/actor/index.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import type { Ledger, ResponseChange, ResponseRecord, ResponseRecords } from '../../src/billing/index.ts';
 import { openLedger } from '../../src/billing/main-thread.ts';
+import { HeadraceError } from '../../src/errors.ts';
 import { createResponseMemory, type Followed, responseStore } from '../../src/responses/response-store.ts';
-import { StoredResponses } from '../../src/responses/stored-responses.ts';
+import { type ItemReader, StoredResponses } from '../../src/responses/stored-responses.ts';
 import { ResponseMetrics } from '../../src/telemetry/response-metrics.ts';
 import { valuesOf } from '../support/metric-values.ts';
 
@@ -42,6 +43,8 @@ interface Fixture {
   isOpen: boolean;
   /** How often a response was read. */
   finds: number;
+  /** Of how many responses items were read at a time. */
+  readonly reads: number[];
   readonly count: (name: string, label?: string) => number;
   readonly settle: (turns?: number) => Promise<void>;
   /** The outcome of a question while time passes. */
@@ -73,7 +76,11 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     state: (key) => responses.state(key),
     input: (key) => responses.input(key),
     conversation: (key, most) => responses.conversation(key, most),
-    outputsWith: (account, items, mostBytes) => responses.outputsWith(account, items, mostBytes),
+    holders: (account, items) => responses.holders(account, items),
+    items: (account, ids, wantsInput) => {
+      fixture.reads.push(ids.length);
+      return responses.items(account, ids, wantsInput);
+    },
     eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
     isAway: (error) => responses.isAway(error),
     lastEvent: (key) => responses.lastEvent(key),
@@ -100,7 +107,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const fixture: Fixture = {
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
-    ...{ ledger, over, problems, onApply: null, isOpen: true, finds: 0, settle },
+    ...{ ledger, over, problems, onApply: null, isOpen: true, finds: 0, reads: [], settle },
     count: (name, label = '') =>
       valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
         ?.value ?? 0,
@@ -117,6 +124,8 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   return fixture;
 }
 
+const READER: ItemReader = { reserve: () => undefined, isGone: false };
+
 const resolving = (previous: string): Parameters<StoredResponses['resolve']>[0] => ({
   ...{ account: 'a', previous, items: [], bytes: 1e6 },
 });
@@ -129,17 +138,76 @@ t.test('a conversation is found while all, some or none of it waits for the stor
     { input: '["in r1"]', output: '["out r1"]' },
     { input: '["in r2"]', output: '["out r2"]' },
   ];
-  t.same(await ask(store.resolve(resolving('r2'))), { kind: 'found', parts, items: {} });
+  t.same(await ask(store.resolve(resolving('r2'), READER)), { kind: 'found', parts, items: {} });
   await settle();
   t.equal((await ledger.responses.counts()).responses, 2);
   store.put(record('r3', 'r2'));
-  t.match(await ask(store.resolve(resolving('r3'))), { parts: [...parts, { input: '["in r3"]' }] });
+  t.match(await ask(store.resolve(resolving('r3'), READER)), { parts: [...parts, { input: '["in r3"]' }] });
   store.put(record('r9', 'gone'));
-  t.match(await ask(store.resolve(resolving('r9'))), { kind: 'broken' });
-  t.match(await ask(store.resolve(resolving('nobody'))), { kind: 'unknown' });
-  t.match(await ask(store.resolve({ ...resolving('r3'), bytes: 30 })), { kind: 'long' });
-  t.match(await ask(store.resolve({ ...resolving('r3'), account: 'b' })), { kind: 'unknown' });
+  t.match(await ask(store.resolve(resolving('r9'), READER)), { kind: 'broken' });
+  t.match(await ask(store.resolve(resolving('nobody'), READER)), { kind: 'unknown' });
+  t.match(await ask(store.resolve({ ...resolving('r3'), bytes: 30 }, READER)), { kind: 'long' });
+  t.match(await ask(store.resolve({ ...resolving('r3'), account: 'b' }, READER)), { kind: 'unknown' });
   t.match(await ask(store.find({ account: 'a', id: 'r3' })), { id: 'r3', isBackground: false });
+});
+
+t.test('a long conversation is read some responses at a time, when there is memory for it', async (t) => {
+  const { ask, ledger, reads, store } = await startStore(t);
+  const text = JSON.stringify(['x'.repeat(300_000)]);
+  const turns = Array.from({ length: 700 }, (_, at) =>
+    record(`r${at}`, at === 0 ? null : `r${at - 1}`, at < 9 ? { input: text } : {}),
+  );
+  await ledger.responses.apply(turns.map((turn) => ({ type: 'add', record: turn, ttlMs: 1e9 })));
+  let reserved = 0;
+  const reader = { reserve: (bytes: number) => void (reserved = bytes), isGone: false };
+  const long = { ...resolving('r699'), bytes: 1e7 };
+  const found = await ask(store.resolve(long, reader));
+  const parts = turns.map(({ input, output }) => ({ input, output }));
+  t.same(found, { kind: 'found', parts, items: {} });
+  t.same(reads, [3, 3, 500, 194]);
+  t.equal(
+    reserved,
+    parts.reduce((sum, { input, output }) => sum + input.length + output.length, 0),
+  );
+  reads.length = 0;
+  const refused = store.resolve(long, {
+    ...reader,
+    reserve: () => {
+      throw new HeadraceError('HR_OVERLOADED');
+    },
+  });
+  t.equal(await ask(refused), 'HR_OVERLOADED');
+  t.equal(await ask(store.resolve(long, { ...reader, isGone: true }).then(String)), 'null');
+  t.same(reads, [], 'nothing is read for it');
+});
+
+t.test('items that a request names are read from the outputs that have them', async (t) => {
+  const { ask, ledger, reads, store } = await startStore(t);
+  const made = (id: string): ResponseRecord =>
+    record(id, null, { output: `[{"id":"msg_${id}"},{"id":"other_${id}"}]`, items: [`msg_${id}`, `other_${id}`] });
+  const written = ['r1', 'r2'].map((id) => ({ type: 'add', record: made(id), ttlMs: 1e9 }) as const);
+  await ledger.responses.apply(written);
+  for (const id of ['r3', 'r4']) store.put(made(id));
+  const named = { account: 'a', previous: null, items: ['msg_r1', 'msg_r3', 'msg_r9'], bytes: 1e6 };
+  t.same(await ask(store.resolve(named, READER)), {
+    ...{ kind: 'found', parts: [] },
+    items: { msg_r1: '{"id":"msg_r1"}', msg_r3: '{"id":"msg_r3"}' },
+  });
+  t.same(reads, [1]);
+  t.same(await ask(store.resolve({ ...named, bytes: 50 }, READER)), { kind: 'long' });
+  t.same(await ask(store.resolve({ ...named, account: 'b' }, READER)), { kind: 'found', parts: [], items: {} });
+});
+
+t.test('a conversation of which a part is deleted while it is read is broken', async (t) => {
+  const { ask, ledger, store } = await startStore(t);
+  const turns = [record('r1'), record('r2', 'r1')];
+  await ledger.responses.apply(turns.map((turn) => ({ type: 'add', record: turn, ttlMs: 1e9 })));
+  let deleted: Promise<unknown> | undefined;
+  const reserve = (): void => {
+    deleted = ledger.responses.apply([{ type: 'delete', key: record('r1'), createdMs: null }]);
+  };
+  t.same(await ask(store.resolve(resolving('r2'), { reserve, isGone: false })), { kind: 'broken' });
+  t.same(await deleted, [true]);
 });
 
 t.test('what was not delivered is not kept', async (t) => {
@@ -196,7 +264,7 @@ t.test('a store that is away is tried again; reads say so', async (t) => {
   store.put(record('r1'));
   t.match(await ask(store.find({ account: 'a', id: 'r1' })), { id: 'r1' }, 'what waits is found all the same');
   t.equal(await ask(store.find({ account: 'a', id: 'other' })), 'HR_RESPONSE_UNAVAILABLE');
-  t.equal(await ask(store.resolve(resolving('other'))), 'HR_RESPONSE_UNAVAILABLE');
+  t.equal(await ask(store.resolve(resolving('other'), READER)), 'HR_RESPONSE_UNAVAILABLE');
   t.equal(await ask(store.begin(record('b'), false, () => undefined)), 'HR_RESPONSE_UNAVAILABLE');
   fixture.isOpen = true;
   await settle(50);
@@ -391,16 +459,16 @@ t.test('the expiry of a conversation is moved when it goes on, and not at every 
     { type: 'add', record: record('old'), ttlMs: 1000 },
     { type: 'add', record: record('new', 'old'), ttlMs: 1e9 },
   ]);
-  await ask(store.resolve(resolving('new')));
+  await ask(store.resolve(resolving('new'), READER));
   await settle();
-  const { links } = await ledger.responses.conversation({ account: 'a', id: 'new' }, { links: 10, bytes: 1e6 });
+  const links = await ledger.responses.conversation({ account: 'a', id: 'new' }, 10);
   t.same(
     links.map(({ expiresMs }) => expiresMs),
     [1e12 + 1e9, 1e12 + 1e9],
   );
   const touched: string[] = [];
   fixture.onApply = (changes) => void touched.push(...changes.map(({ type }) => type));
-  await ask(store.resolve(resolving('new')));
+  await ask(store.resolve(resolving('new'), READER));
   await settle();
   t.same(touched, []);
 });
@@ -415,7 +483,7 @@ t.test('conversations that go on while the store takes nothing wait to be kept o
     if (isAway) throw away();
     touched.push(...changes.map(({ type }) => type));
   };
-  for (let turn = 0; turn < 50; turn++) t.match(await ask(store.resolve(resolving('old'))), { kind: 'found' });
+  for (let turn = 0; turn < 50; turn++) t.match(await ask(store.resolve(resolving('old'), READER)), { kind: 'found' });
   isAway = false;
   await settle(100);
   t.same(touched, ['touch']);

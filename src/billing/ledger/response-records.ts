@@ -94,22 +94,25 @@ export type ResponseChange =
   /** `createdMs`: only the one of that moment; null: whichever has the id. */
   | { readonly type: 'delete'; readonly key: ResponseKey; readonly createdMs: number | null };
 
-/** One response of a conversation. */
-export interface ConversationLink {
+/** A response with the bytes that are read of it. */
+export interface ResponseSize {
   readonly id: string;
+  readonly bytes: number;
+}
+
+/** One response of a conversation. `bytes`: of its input and its output. */
+export interface ConversationLink extends ResponseSize {
   readonly status: ResponseStatus;
   readonly previous: string | null;
-  readonly input: string;
-  readonly output: string;
   /** When it is removed unless the conversation goes on, in milliseconds since 1970. */
   readonly expiresMs: number;
 }
 
-/** A conversation, the newest response last. Whoever reads it checks whether the oldest one has a predecessor. */
-export interface Conversation {
-  readonly links: readonly ConversationLink[];
-  /** There is more than was asked for: nothing is read then. */
-  readonly isTooLong: boolean;
+/** The items of a response: JSON arrays. */
+export interface ResponseItems {
+  readonly id: string;
+  readonly input: string;
+  readonly output: string;
 }
 
 export interface ResponseCounts {
@@ -128,10 +131,12 @@ export interface ResponseRecords {
   state(key: ResponseKey): Promise<ResponseState | undefined>;
   /** JSON array of the new input items. */
   input(key: ResponseKey): Promise<string | undefined>;
-  /** The response and those before it, at most so many and so many bytes of items. No links: it is not there. */
-  conversation(key: ResponseKey, most: { readonly links: number; readonly bytes: number }): Promise<Conversation>;
-  /** Output of the responses that have one of these items, as JSON arrays; null where these responses are longer than `mostBytes`. */
-  outputsWith(account: string, items: readonly string[], mostBytes: number): Promise<string[] | null>;
+  /** The response and those before it, the newest first, without their items; at most so many. None: it is not there. */
+  conversation(key: ResponseKey, most: number): Promise<ConversationLink[]>;
+  /** Responses whose output has one of these items. `bytes`: of their output. */
+  holders(account: string, items: readonly string[]): Promise<ResponseSize[]>;
+  /** Those of these responses that are there; at most 500. `wantsInput` false: the input is an empty text. */
+  items(account: string, ids: readonly string[], wantsInput: boolean): Promise<ResponseItems[]>;
   /** Events with a higher number, in order; at most so many rows. */
   eventsAfter(key: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]>;
   /** Number of the last event; -1: there is none. */
@@ -485,50 +490,38 @@ class StoredResponses implements ResponseRecords {
     return row;
   }
 
-  async conversation(
-    { account, id }: ResponseKey,
-    { bytes, links }: { readonly links: number; readonly bytes: number },
-  ): Promise<Conversation> {
-    if (!isStorable(id)) return { links: [], isTooLong: false };
-    // The sizes first: what is too long is not read.
+  async conversation({ account, id }: ResponseKey, most: number): Promise<ConversationLink[]> {
+    if (!isStorable(id)) return [];
     const { integer: wide } = this.#database.dialect;
-    const walk = `with recursive chain (id, previous, depth, size) as (
-        select id, previous, cast(1 as ${wide}), cast(length(input) + length(output) as ${wide}) from responses
-        where account = $1 and id = $2 and expires_ms > $3
+    // `octet_length` reads no text.
+    const columns = 'r.id, r.previous, r.status, r.expires_ms, octet_length(r.input) + octet_length(r.output)';
+    const walk = `with recursive chain (id, previous, status, expires_ms, bytes, depth) as (
+        select ${columns}, cast(1 as ${wide}) from responses r where r.account = $1 and r.id = $2 and r.expires_ms > $3
       union all
-        select r.id, r.previous, c.depth + 1, c.size + length(r.input) + length(r.output)
+        select ${columns}, c.depth + 1
         from chain c join responses r on r.account = $1 and r.id = c.previous and r.expires_ms > $3
-        where c.depth <= $4 and c.size <= $5
-      ) select id, depth, size from chain order by depth`;
-    const values = [account, id, BigInt(this.#dateMs()), BigInt(links), BigInt(bytes)];
-    return await this.#database.snapshot(async (session) => {
-      const chain = await session.all(walk, values);
-      const last = chain.at(-1);
-      if (last === undefined) return { links: [], isTooLong: false };
-      if (Number(last['depth']) > links || Number(last['size']) > bytes) return { links: [], isTooLong: true };
-      const ids = chain.map((row) => text(row, 'id'));
-      const found = new Map<string, Row>();
-      for (let from = 0; from < ids.length; from += PRUNE_ROWS) {
-        const some = ids.slice(from, from + PRUNE_ROWS);
-        const sql = `select id, status, previous, input, output, expires_ms from responses
-          where account = $1 and id in (${params(2, some.length)})`;
-        for (const row of await session.all(sql, [account, ...some])) found.set(text(row, 'id'), row);
-      }
-      return { links: ids.map((each) => linkOf(found.get(each) as Row)).reverse(), isTooLong: false };
-    });
+        where c.depth < $4
+      ) select * from chain order by depth`;
+    const values = [account, id, BigInt(this.#dateMs()), BigInt(most)];
+    return (await this.#database.snapshot((session) => session.all(walk, values))).map(linkOf);
   }
 
-  async outputsWith(account: string, names: readonly string[], mostBytes: number): Promise<string[] | null> {
+  async holders(account: string, names: readonly string[]): Promise<ResponseSize[]> {
     const items = names.filter(isStorable);
     if (items.length === 0) return [];
-    const having = `from responses r where r.account = $1 and r.expires_ms > $2 and r.id in
+    const sql = `select r.id, octet_length(r.output) as bytes from responses r
+      where r.account = $1 and r.expires_ms > $2 and r.id in
       (select i.response from response_items i where i.account = $1 and i.item in (${params(3, items.length)}))`;
     const values = [account, BigInt(this.#dateMs()), ...items];
-    return await this.#database.snapshot(async (session) => {
-      const [sum] = await session.all(`select sum(length(r.output)) as size ${having}`, values);
-      if (Number(sum?.['size'] ?? 0) > mostBytes) return null;
-      return (await session.all(`select r.output as output ${having}`, values)).map((row) => text(row, 'output'));
-    });
+    const rows = await this.#database.snapshot((session) => session.all(sql, values));
+    return rows.map((row) => ({ id: text(row, 'id'), bytes: Number(row['bytes']) }));
+  }
+
+  async items(account: string, ids: readonly string[], wantsInput: boolean): Promise<ResponseItems[]> {
+    const sql = `select id, ${wantsInput ? 'input' : "'' as input"}, output from responses
+      where account = $1 and id in (${params(2, ids.length)})`;
+    const rows = await this.#database.snapshot((session) => session.all(sql, [account, ...ids]));
+    return rows.map((row) => ({ id: text(row, 'id'), input: text(row, 'input'), output: text(row, 'output') }));
   }
 
   async eventsAfter({ account, id }: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]> {
@@ -627,8 +620,7 @@ function linkOf(row: Row): ConversationLink {
     id: text(row, 'id'),
     status: text(row, 'status') as ResponseStatus,
     previous: (row['previous'] as string | null | undefined) ?? null,
-    input: text(row, 'input'),
-    output: text(row, 'output'),
+    bytes: Number(row['bytes']),
     expiresMs: Number(integer(row, 'expires_ms')),
   };
 }

@@ -10,7 +10,6 @@ import type {
 import { openStore, START_MS, STORES } from './stores.ts';
 
 const DAY_MS = 86_400_000;
-const FAR = { links: 1000, bytes: 1e9 };
 
 function record(id: string, previous: string | null = null, more: Partial<ResponseRecord> = {}): ResponseRecord {
   return {
@@ -31,7 +30,7 @@ function record(id: string, previous: string | null = null, more: Partial<Respon
 const add = (added: ResponseRecord, ttlMs = DAY_MS): ResponseChange => ({ type: 'add', record: added, ttlMs });
 
 async function linksOf(responses: ResponseRecords, id: string, account = 'a'): Promise<string[]> {
-  return (await responses.conversation({ account, id }, FAR)).links.map((link) => link.id);
+  return (await responses.conversation({ account, id }, 1000)).map((link) => link.id).reverse();
 }
 
 for (const name of STORES) {
@@ -44,7 +43,7 @@ for (const name of STORES) {
     t.equal(await responses.find(odd), undefined);
     t.match(await responses.find(record('r1')), { model: 'm' });
     t.same(await linksOf(responses, 'r\0'), []);
-    t.same(await responses.outputsWith('a', ['msg\0', 'msg_1'], 1000), ['["out r1"]']);
+    t.same(await responses.holders('a', ['msg\0', 'msg_1']), [{ id: 'r1', bytes: 10 }]);
   });
 
   t.test(`${name}: a conversation is read from its newest response, of its own account alone`, async (t) => {
@@ -60,33 +59,34 @@ for (const name of STORES) {
     t.same(await linksOf(responses, 'r3'), ['r1', 'r2', 'r3']);
     t.same(await linksOf(responses, 'r2', 'b'), ['r2']);
     t.same(await linksOf(responses, 'r3', 'b'), [], 'another account finds nothing');
-    t.same((await responses.conversation({ account: 'a', id: 'r2' }, FAR)).links, [
+    t.same((await responses.conversation({ account: 'a', id: 'r2' }, 1000)).reverse(), [
       {
         id: 'r1',
         status: 'completed',
         previous: null,
-        input: '["in r1"]',
-        output: '["out r1"]',
+        bytes: 19,
         expiresMs: START_MS + DAY_MS,
       },
       {
         id: 'r2',
         status: 'completed',
         previous: 'r1',
-        input: '["in r2"]',
-        output: '["out r2"]',
+        bytes: 19,
         expiresMs: START_MS + DAY_MS,
       },
     ]);
     t.same(await responses.apply([add(record('r1', 'r3'))]), [false], 'an id is given once');
     t.same(await linksOf(responses, 'r3'), ['r1', 'r2', 'r3'], 'so that no conversation leads back to itself');
-    t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 2, bytes: 1e9 })).isTooLong, true);
-    t.equal((await responses.conversation({ account: 'a', id: 'r3' }, { links: 9, bytes: 40 })).isTooLong, true);
-    t.same(await responses.outputsWith('a', ['msg_r2', 'msg_r9'], 1000), ['["out r2"]']);
-    t.same(await responses.outputsWith('b', ['msg_r1'], 1000), []);
-    t.equal(await responses.outputsWith('a', ['msg_r2'], 1), null, 'they are longer than what is wanted');
-    await responses.apply([add(record('r4', null, { input: `["${'x'.repeat(1000)}"]` }))]);
-    t.same(await responses.outputsWith('a', ['msg_r4'], 100), ['["out r4"]'], 'the input beside it does not count');
+    t.match(await responses.conversation({ account: 'a', id: 'r3' }, 2), [{ id: 'r3' }, { id: 'r2', previous: 'r1' }]);
+    t.same(await responses.items('a', ['r2', 'r9'], true), [{ id: 'r2', input: '["in r2"]', output: '["out r2"]' }]);
+    t.same(await responses.items('a', ['r2'], false), [{ id: 'r2', input: '', output: '["out r2"]' }]);
+    t.same(await responses.items('b', ['r1'], true), []);
+    t.same(await responses.holders('a', ['msg_r2', 'msg_r9']), [{ id: 'r2', bytes: 10 }]);
+    t.same(await responses.holders('b', ['msg_r1']), []);
+    await responses.apply([add(record('r4', null, { input: `["${'é'.repeat(1000)}"]` }))]);
+    t.same(await responses.holders('a', ['msg_r4']), [{ id: 'r4', bytes: 10 }], 'the input beside it does not count');
+    const links = await responses.conversation({ account: 'a', id: 'r4' }, 9);
+    t.match(links, [{ bytes: 2014 }], 'bytes, not characters');
     await responses.apply([{ type: 'delete', key: { account: 'a', id: 'r4' }, createdMs: null }]);
     t.match(await responses.find({ account: 'a', id: 'r2' }), {
       previous: 'r1',
@@ -102,7 +102,7 @@ for (const name of STORES) {
     t.same(await responses.apply([{ type: 'delete', key, createdMs: START_MS }]), [true]);
     t.same(await responses.apply([{ type: 'delete', key, createdMs: null }]), [false]);
     t.same(await linksOf(responses, 'r3'), ['r3'], 'what is before a deleted link is not reached');
-    t.same(await responses.outputsWith('a', ['msg_r2'], 1000), [], 'its items are gone with it');
+    t.same(await responses.holders('a', ['msg_r2']), [], 'its items are gone with it');
     t.equal(await responses.deleteAccount('a'), 2);
     t.match(await responses.counts(), { responses: 1, running: 0 });
   });
