@@ -4,6 +4,7 @@
 import type { Database, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { accountId, type Pico } from './ledger.ts';
+import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** One finished request. */
@@ -185,8 +186,7 @@ async function prune(database: Database, beforeMs: number, most: number | null):
   const byDate = idFrom(beforeMs);
   const kept = newest === undefined ? '' : text(newest, 'id');
   const last = byDate > kept ? byDate : kept;
-  let removed = 0;
-  for (;;) {
+  return await inRounds(PRUNE_ROWS, async () => {
     const rows = await database.transaction((session) =>
       session.all(
         `delete from requests where id in
@@ -194,9 +194,8 @@ async function prune(database: Database, beforeMs: number, most: number | null):
         [last, BigInt(PRUNE_ROWS)],
       ),
     );
-    removed += rows.length;
-    if (rows.length < PRUNE_ROWS) return removed;
-  }
+    return rows.length;
+  });
 }
 
 export function requestRecords(database: Database): RequestRecords {

@@ -4,6 +4,7 @@
 
 import type { Cell, Database, Match, Row, Session } from './database.ts';
 import { accountId } from './ledger.ts';
+import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** `queued` and `in_progress`: it runs in the background. */
@@ -568,30 +569,34 @@ class StoredResponses implements ResponseRecords {
 
   async evict(account: string, mostBytes: number): Promise<{ removed: number; bytes: number }> {
     const sum = 'select coalesce(sum(bytes), 0) as bytes from responses where account = $1';
-    const before = await this.#database.snapshot((session) => session.all(sum, [account]));
-    const bytes = Number(before[0]?.['bytes'] ?? 0);
-    if (bytes <= mostBytes) return { removed: 0, bytes };
-    const old = `where account = $1 and not ${RUNS} and id in (select id from
-      (select id, sum(bytes) over (order by created_ms desc, id desc) as newer from responses where account = $1) as sums
-      where newer > $2)`;
-    const removed = await this.#deleteRounds(old, [account, BigInt(mostBytes)], SKIPPING);
-    const [after] = await this.#database.snapshot((session) => session.all(sum, [account]));
-    return { removed, bytes: Number(after?.['bytes'] ?? 0) };
+    const [all] = await this.#database.snapshot((session) => session.all(sum, [account]));
+    let bytes = Number(all?.['bytes'] ?? 0);
+    const sql = (session: Session): string => `with oldest as materialized
+        (select id, created_ms, bytes from responses where account = $1 and not ${RUNS}
+          order by created_ms, id limit ${PRUNE_ROWS} ${session.holdsWriteLock ? '' : SKIPPING}),
+        sums as (select id, sum(bytes) over (order by created_ms, id) - bytes as older from oldest)
+      delete from responses where account = $1 and id in (select id from sums where older < $2) returning bytes`;
+    const removed = await inRounds(PRUNE_ROWS, async () => {
+      if (bytes <= mostBytes) return 0;
+      const values = [account, BigInt(bytes - mostBytes)];
+      const rows = await this.#database.transaction((session) => session.all(sql(session), values));
+      for (const row of rows) bytes -= Number(row['bytes']);
+      return rows.length;
+    });
+    return { removed, bytes };
   }
 
   deleteAccount(account: string): Promise<number> {
     return this.#deleteRounds('where account = $1 order by account, id', [accountId(account)], 'for update');
   }
 
-  async #deleteRounds(where: string, values: readonly Cell[], lock: string): Promise<number> {
+  #deleteRounds(where: string, values: readonly Cell[], lock: string): Promise<number> {
     const sql = (session: Session): string => `with old as materialized
         (select account, id from responses ${where} limit ${PRUNE_ROWS} ${session.holdsWriteLock ? '' : lock})
       delete from responses where (account, id) in (select account, id from old) returning id`;
-    for (let removed = 0; ;) {
-      const rows = await this.#database.transaction((session) => session.all(sql(session), values));
-      removed += rows.length;
-      if (rows.length < PRUNE_ROWS) return removed;
-    }
+    return inRounds(PRUNE_ROWS, async () => {
+      return (await this.#database.transaction((session) => session.all(sql(session), values))).length;
+    });
   }
 
   isAway(error: unknown): boolean {

@@ -5,13 +5,14 @@
 import { auditedDays, daysOf, isSame, usageByDay } from './audit.ts';
 import { listMonths, rangeOf } from './charges.ts';
 import type { Database } from './database.ts';
+import { inRounds } from './rounds.ts';
 import { DELETE_HOLDS, text } from './tables.ts';
 
 /** A closed lease is kept for a day, for those who look for what happened. */
 const CLOSED_LEASE_MS = 86_400_000;
 
 /** Rows removed in one transaction: commits wait no longer than some milliseconds. */
-const ROUND = 1000n;
+const ROUND = 1000;
 
 export interface Pruned {
   /** Months whose charges were removed, as `YYYY_MM`. */
@@ -32,17 +33,16 @@ export async function prune(database: Database, chargesBeforeMs: number | null):
   return { months, kept, leases };
 }
 
-async function pruneLeases(database: Database): Promise<number> {
+function pruneLeases(database: Database): Promise<number> {
   const sql = `select id from holds where kind = 'lease' and state = 'closed'
     and expires_ms < ${database.dialect.nowMs} - ${CLOSED_LEASE_MS} order by expires_ms limit $1`;
-  for (let removed = 0; ;) {
+  return inRounds(ROUND, async () => {
     const rows = await database.transaction(async (session) => {
-      const ids = (await session.all(sql, [ROUND])).map((row) => text(row, 'id'));
+      const ids = (await session.all(sql, [BigInt(ROUND)])).map((row) => text(row, 'id'));
       return ids.length === 0 ? [] : await session.find(DELETE_HOLDS, ids);
     });
-    removed += rows.length;
-    if (rows.length < Number(ROUND)) return removed;
-  }
+    return rows.length;
+  });
 }
 
 /** False when the month was not found sound. */
