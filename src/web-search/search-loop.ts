@@ -237,6 +237,8 @@ export class SearchLoop implements ChatBlocksListener {
   }
 
   #ask(): void {
+    // What was written of a search may have ended the answer.
+    if (this.#isOver) return;
     const { chat } = this.#request;
     const { stream_options: options, tool_choice: choice, ...rest } = chat;
     this.#blocks = new ChatBlocks(this);

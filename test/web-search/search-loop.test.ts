@@ -16,6 +16,32 @@ const BODIES: readonly (readonly [DialectName, Json])[] = [
   ['responses', { input: 'How high is the mill?', tools: [{ type: 'web_search' }] }],
 ];
 
+t.test('no round follows a search whose result was more than the answer may hold', async (t) => {
+  const body = { model: 'm', input: 'How high is the mill?', tools: [{ type: 'web_search' }] };
+  const request = hostedRequestOf('responses', Buffer.from(JSON.stringify(body)), 0);
+  if (request === null) return t.fail('the request has no hosted tool');
+  let rounds = 0;
+  const loop: SearchLoop = new SearchLoop(request, {
+    ask: () => rounds++,
+    search: (_, done) => done(200, { results: [{ title: 'Mill', url: 'https://one.example/', snippet: '' }] }),
+    open: (_, done) => done(500, undefined),
+    output: (events) => {
+      if (events.includes('web_search_call.completed')) loop.leave();
+    },
+    finished: () => t.fail('the model has not answered'),
+    failed: (error) => t.fail(error.message),
+    tooLong: () => t.fail('the round is not too long'),
+    ...{ nowMs: () => 0, epochMs: () => 0, uniqueId: () => '1' },
+  });
+  loop.start();
+  const named = { name: request.tool?.name, arguments: '{"query":"mill"}' };
+  loop.events(Buffer.from(eventOf(chunk({ tool_calls: [{ index: 0, id: 'c', type: 'function', function: named }] }))));
+  loop.events(Buffer.from(eventOf(finish('tool_calls'))));
+  loop.events(Buffer.from('data: [DONE]\n\n'));
+  loop.roundEnded();
+  t.equal(rounds, 1);
+});
+
 for (const [dialect, body] of BODIES) {
   t.test(`${dialect}: of very many calls of one round the first ones are told of`, async (t) => {
     const request = hostedRequestOf(dialect, Buffer.from(JSON.stringify({ model: 'm', stream: true, ...body })), 0);
