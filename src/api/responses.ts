@@ -30,6 +30,8 @@ const responseQuery: ObjectSchema<ResponseQuery> = {
     stream: { type: 'boolean', default: false, description: 'The events of a background response, and those to come.' },
     starting_after: {
       type: 'integer',
+      minimum: -1,
+      maximum: Number.MAX_SAFE_INTEGER,
       default: -1,
       description: 'With `stream`: only events with a higher number.',
     },

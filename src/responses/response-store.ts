@@ -361,7 +361,9 @@ class ResponseStore {
     work.then(
       (answer) => replyTo.tell(answer),
       (error: unknown) => {
-        this.#noteAway();
+        const ledger = this.#deps.ledger();
+        // What is wrong in the question alone says nothing about the store.
+        if (ledger === null || ledger.responses.isAway(error)) this.#noteAway();
         this.#deps.onProblem(error, 'responses could not be read');
         replyTo.tell(away);
       },

@@ -333,6 +333,17 @@ t.test('after the store was away other gateways have time to renew what they run
   t.match(await ask(store.find({ account: 'a', id: 'late' })), { status: 'failed' });
 });
 
+t.test('a question that the store cannot answer does not keep responses of gateways that are gone alive', async (t) => {
+  const { ask, ledger, store } = await startStore(t);
+  const begin = { type: 'begin', ttlMs: 1e9, holder: 'other', leaseMs: -1, hasEvents: false } as const;
+  await ledger.responses.apply([
+    { type: 'add', record: record('r1'), ttlMs: 1e9 },
+    { ...begin, record: queued('gone') },
+  ]);
+  t.equal(await ask(store.follow({ account: 'a', id: 'r1' }, 1e20)), 'HR_RESPONSE_UNAVAILABLE');
+  t.match(await ask(store.find({ account: 'a', id: 'gone' })), { status: 'failed' });
+});
+
 t.test('a background response that begins after its client has given up does not keep its place', async (t) => {
   const fixture = await startStore(t);
   const { ask, ledger, settle, store } = fixture;
