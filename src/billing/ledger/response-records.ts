@@ -185,6 +185,7 @@ const INSERT = insertion(
       response: 'text',
       bytes: 'bigint',
       holder: 'text',
+      lease_ms: 'bigint',
       has_events: 'bigint',
     },
     key: ['account', 'id'],
@@ -261,6 +262,8 @@ interface NewRow {
   readonly record: ResponseRecord;
   readonly ttlMs: number;
   readonly holder: string | null;
+  /** Until then, by the clock of the database. */
+  readonly leaseMs: number | null;
   readonly hasEvents: boolean;
 }
 
@@ -309,7 +312,7 @@ class StoredResponses implements ResponseRecords {
       // Responses that follow each other are added together: a few statements, however many they are.
       for (const change of changes) {
         if (change.type === 'add') {
-          added.push({ record: change.record, ttlMs: change.ttlMs, holder: null, hasEvents: false });
+          added.push({ record: change.record, ttlMs: change.ttlMs, holder: null, leaseMs: null, hasEvents: false });
           continue;
         }
         if (added.length > 0) done.push(...(await this.#insert(session, added)));
@@ -324,17 +327,14 @@ class StoredResponses implements ResponseRecords {
   async #change(session: Session, change: Exclude<ResponseChange, { readonly type: 'add' }>): Promise<boolean> {
     switch (change.type) {
       case 'begin': {
-        const { hasEvents, holder, leaseMs, record, ttlMs } = change;
+        const { hasEvents, holder, record, ttlMs } = change;
         const { account, id } = record;
-        const [isNew] = await this.#insert(session, [{ record, ttlMs, holder, hasEvents }]);
-        if (isNew !== true) {
-          // A repeat, where the answer to the commit was lost.
-          const own = `select id from responses where account = $1 and id = $2 and holder = $3 and ${RUNS}`;
-          return (await session.all(own, [account, id, holder])).length > 0;
-        }
-        const sql = `update responses set lease_ms = ${this.#nowMs} + $3 where account = $1 and id = $2`;
-        await session.all(sql, [account, id, BigInt(leaseMs)]);
-        return true;
+        const leaseMs = (await session.clockMs()) + change.leaseMs;
+        const [isNew] = await this.#insert(session, [{ record, ttlMs, holder, leaseMs, hasEvents }]);
+        if (isNew === true) return true;
+        // A repeat, where the answer to the commit was lost.
+        const own = `select id from responses where account = $1 and id = $2 and holder = $3 and ${RUNS}`;
+        return (await session.all(own, [account, id, holder])).length > 0;
       }
       case 'events': {
         // Nothing is kept of a response that was deleted meanwhile, and nothing behind the event with which others have ended it.
@@ -430,13 +430,14 @@ class StoredResponses implements ResponseRecords {
     return isNew;
   }
 
-  #rowOf({ hasEvents, holder, record, ttlMs }: NewRow): Row {
+  #rowOf({ hasEvents, holder, leaseMs, record, ttlMs }: NewRow): Row {
     const { account, createdMs, id, input, model, output, previous, response, status } = record;
     return {
       ...{ account, id, status, model: model.replaceAll(NUL, ''), previous, input, output, response, holder },
       created_ms: BigInt(createdMs),
       expires_ms: BigInt(this.#dateMs() + ttlMs),
       bytes: BigInt(bytesOf(record)),
+      lease_ms: leaseMs === null ? null : BigInt(leaseMs),
       has_events: hasEvents ? 1n : 0n,
     };
   }
