@@ -221,6 +221,19 @@ interface Follower {
   readonly wake: () => void;
 }
 
+/** Events of a response behind a number, and how it is. */
+interface Seen {
+  readonly pending: readonly ResponseEvents[];
+  readonly state: ResponseState | null;
+  readonly stored: readonly ResponseEvents[];
+}
+
+interface Look {
+  readonly seen: Promise<Seen>;
+  /** There may be more since. */
+  isOld: boolean;
+}
+
 export function responseStore(deps: ResponseStoreDeps): Behavior<ResponseStoreCommand> {
   return (context) => new ResponseStore(deps, context);
 }
@@ -247,6 +260,10 @@ class ResponseStore {
   readonly #pendingEvents = new Map<string, ResponseEvents[]>();
   readonly #runs = new Map<string, Run>();
   readonly #followers = new Map<string, Set<Follower>>();
+  /** Looks under way, by `nameOf` and the number behind which events are wanted. */
+  readonly #looks = new Map<string, Map<number, Look>>();
+  /** Responses of other gateways that are looked at soon, by `nameOf`. */
+  readonly #polled = new Set<string>();
   /** Responses whose newest events were dropped, by `nameOf`. */
   readonly #cut = new Set<string>();
   /** Responses whose expiry is about to be moved, by `nameOf`. */
@@ -799,11 +816,9 @@ class ResponseStore {
     const untilMs = this.#clock.now() + FOLLOW_MS;
     const name = nameOf(key);
     for (;;) {
-      // Before the store is read: what is written meanwhile is in one of the two.
-      const pending = (this.#pendingEvents.get(name) ?? []).filter(({ last }) => last > after);
-      const found = await this.#state(key);
+      const look = this.#lookBehind(key, after);
+      const { pending, state: found, stored } = await look.seen;
       if (found === null) return { kind: 'unknown' };
-      const stored = await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
       if (stored.length > 0) return { kind: 'events', batches: stored, kept: true, ended: false };
       // What still waits of a response that others have ended will be refused.
       if (!isRunning(found)) {
@@ -811,8 +826,33 @@ class ResponseStore {
       }
       if (pending.length > 0) return { kind: 'events', batches: pending, kept: false, ended: false };
       if (this.#clock.now() >= untilMs) return { kind: 'events', batches: [], kept: true, ended: false };
-      await this.#next(name, untilMs);
+      // What came during the look has woken nobody.
+      const [newest] = (this.#pendingEvents.get(name) ?? []).slice(-1);
+      if (!look.isOld && (newest?.last ?? -1) <= after) await this.#next(name, untilMs);
     }
+  }
+
+  /** Looks for events. Followers of a response mostly have the same ones: they are woken together, and one look is for all of them. */
+  #lookBehind(key: ResponseKey, after: number): Look {
+    const name = nameOf(key);
+    const looks = this.#looks.get(name) ?? new Map<number, Look>();
+    const known = looks.get(after);
+    if (known !== undefined) return known;
+    const see = async (): Promise<Seen> => {
+      // Before the store is read: what is written meanwhile is in one of the two.
+      const pending = (this.#pendingEvents.get(name) ?? []).filter(({ last }) => last > after);
+      const state = await this.#state(key);
+      const stored = state === null ? [] : await this.#records.eventsAfter(key, after, FOLLOW_ROWS);
+      return { pending, state, stored };
+    };
+    const seen = see().finally(() => {
+      if (looks.get(after) === look) looks.delete(after);
+      if (looks.size === 0 && this.#looks.get(name) === looks) this.#looks.delete(name);
+    });
+    const look: Look = { seen, isOld: false };
+    looks.set(after, look);
+    this.#looks.set(name, looks);
+    return look;
   }
 
   /**
@@ -825,9 +865,15 @@ class ResponseStore {
     return last >= 0 && last <= after ? await this.#records.eventsAfter(key, last - 1, 1) : [];
   }
 
-  /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause. */
+  /** Resolves when a response of this gateway has more events; one of another gateway is looked at again after a pause, for all followers. */
   #next(name: string, untilMs: number): Promise<void> {
-    if (!this.#runs.has(name)) return this.#pause(POLL_MS);
+    if (!this.#runs.has(name) && !this.#polled.has(name)) {
+      this.#polled.add(name);
+      this.#clock.setTimeout(() => {
+        this.#polled.delete(name);
+        this.#wake(name);
+      }, POLL_MS);
+    }
     return new Promise((resolve) => {
       const followers = this.#followers.get(name) ?? new Set();
       this.#followers.set(name, followers);
@@ -845,6 +891,8 @@ class ResponseStore {
   }
 
   #wake(name: string): void {
+    for (const look of this.#looks.get(name)?.values() ?? []) look.isOld = true;
+    this.#looks.delete(name);
     for (const follower of [...(this.#followers.get(name) ?? [])]) follower.wake();
   }
 

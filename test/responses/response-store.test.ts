@@ -41,8 +41,12 @@ interface Fixture {
   /** Each batch of changes is given to it first; a throw fails the transaction. */
   onApply: ((changes: readonly ResponseChange[]) => void | Promise<void>) | null;
   isOpen: boolean;
+  /** Events are read, and their reader has them later. */
+  isSlow: boolean;
   /** How often a response was read. */
   finds: number;
+  /** How often the state of one was. */
+  states: number;
   /** Of how many responses items were read at a time. */
   readonly reads: number[];
   readonly count: (name: string, label?: string) => number;
@@ -73,7 +77,10 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
       fixture.finds++;
       return responses.find(key);
     },
-    state: (key) => responses.state(key),
+    state: (key) => {
+      fixture.states++;
+      return responses.state(key);
+    },
     input: (key) => responses.input(key),
     conversation: (key, most) => responses.conversation(key, most),
     holders: (account, items) => responses.holders(account, items),
@@ -81,7 +88,11 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
       fixture.reads.push(ids.length);
       return responses.items(account, ids, wantsInput);
     },
-    eventsAfter: (key, after, rows) => responses.eventsAfter(key, after, rows),
+    eventsAfter: async (key, after, rows) => {
+      const found = await responses.eventsAfter(key, after, rows);
+      while (fixture.isSlow) await setImmediate();
+      return found;
+    },
     isAway: (error) => responses.isAway(error),
     lastEvent: (key) => responses.lastEvent(key),
     renew: (holder, leaseMs) => responses.renew(holder, leaseMs),
@@ -107,7 +118,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const fixture: Fixture = {
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
-    ...{ ledger, over, problems, onApply: null, isOpen: true, finds: 0, reads: [], settle },
+    ...{ ledger, over, problems, onApply: null, isOpen: true, isSlow: false, finds: 0, states: 0, reads: [], settle },
     count: (name, label = '') =>
       valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
         ?.value ?? 0,
@@ -424,6 +435,45 @@ t.test('who polls or follows a response does not have its input read', async (t)
   store.put(record('r1'));
   t.equal(await ask(store.inputOf({ account: 'a', id: 'r1' })), '["in r1"]', 'also while it waits for the store');
   t.equal(await ask(store.inputOf({ account: 'b', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('one look at the store is for all that follow a response', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  const begin = { type: 'begin', ttlMs: 1e9, leaseMs: 60_000, hasEvents: true, record: queued('theirs') } as const;
+  await ledger.responses.apply([{ ...begin, holder: 'other' }]);
+  await ask(store.begin(queued('own'), true, () => undefined));
+  for (const id of ['own', 'theirs']) {
+    const key = { account: 'a', id };
+    const following = Promise.all(Array.from({ length: 50 }, () => store.follow(key, -1)));
+    await settle();
+    fixture.states = 0;
+    const events = { ...key, first: 0, last: 0, data: '0' };
+    if (id === 'own') store.events(events);
+    else await ledger.responses.apply([{ type: 'events', events }]);
+    const followed = await ask(following);
+    t.match(
+      followed,
+      Array.from({ length: 50 }, () => ({ batches: [{ first: 0, data: '0' }] })),
+    );
+    t.ok(fixture.states <= 3, `${id}: ${fixture.states}`);
+  }
+});
+
+t.test('an event that comes while its follower looks is not waited for', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  await ask(store.begin(queued('b1'), true, () => undefined));
+  fixture.isSlow = true;
+  const following = store.follow(key, -1);
+  await settle(1);
+  store.events({ ...key, first: 0, last: 0, data: '0' });
+  fixture.isSlow = false;
+  let followed: unknown;
+  void following.then((answer) => (followed = answer));
+  await settle(20);
+  t.match(followed, { batches: [{ first: 0, data: '0' }] }, 'half a second later, not ten');
 });
 
 t.test('events that wait behind the end that others gave a response are given to nobody', async (t) => {
