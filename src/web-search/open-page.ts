@@ -65,12 +65,13 @@ const ENDS = new Set('.,;:!?)]}*_');
 /** Most such characters that are judged behind one address. */
 const MOST_ENDS = 8;
 
-/** Most addresses of one conversation that are read, from its end on: each takes microseconds. */
-const MOST_WRITTEN = 5000;
+/** Most readings of addresses of one conversation, from its end on: each takes some ten microseconds, and a long one that for each part. */
+const MOST_READINGS = 5000;
+const PART_CHARS = 256;
 
 function writtenIn(messages: readonly unknown[]): Set<string> {
   const written = new Set<string>();
-  let left = MOST_WRITTEN;
+  let left = MOST_READINGS;
   for (const message of messages.toReversed()) {
     const { content, role } = membersOf(message);
     if (role !== 'user') continue;
@@ -78,8 +79,10 @@ function writtenIn(messages: readonly unknown[]): Set<string> {
       typeof content === 'string' ? [content] : listOf(content).map((part) => textOf(membersOf(part)['text']));
     for (const text of texts) {
       for (const [address] of text.matchAll(WRITTEN)) {
-        if (left-- === 0) return written;
-        for (const reading of readingsOf(address)) written.add(reading);
+        if (left <= 0) return written;
+        const readings = readingsOf(address);
+        for (const reading of readings) written.add(reading);
+        left -= Math.max(readings.length, 1) * Math.ceil(address.length / PART_CHARS);
       }
     }
   }

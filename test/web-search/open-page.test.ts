@@ -2,8 +2,10 @@
 
 import t from 'tap';
 import type { DialectName } from '../../src/dialect/index.ts';
-import { hostedRequestOf } from '../../src/web-search/hosted-request.ts';
+import { hostedRequestOf, type PageTool } from '../../src/web-search/hosted-request.ts';
 import { SearchLoop, wholeAnswer } from '../../src/web-search/index.ts';
+import { KnownUrls } from '../../src/web-search/open-page.ts';
+import { Sources } from '../../src/web-search/sources.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 type Call = readonly [name: string, args: Json];
@@ -166,6 +168,25 @@ t.test('messages: pages are opened where the client has the tool web_fetch', asy
     { rounds: [[open(FOUND)], 'Done.'] },
   );
   t.match(alone.whole, { usage: { server_tool_use: { web_search_requests: 0, web_fetch_requests: 1 } } });
+});
+
+t.test('of very many addresses of the user the last ones are read, in a time that does not grow', (t) => {
+  const dots = '.'.repeat(8);
+  const content = Array.from({ length: 3000 }, (_, at) => `https://e${at}.example/${'a'.repeat(2000)}${dots}`).join(
+    ' ',
+  );
+  const known = new KnownUrls(new Sources(), [
+    { role: 'user', content },
+    { role: 'user', content: `Read https://last.example/page${dots}` },
+  ]);
+  const tool = { opensFound: true, opensWritten: true } as PageTool;
+  const beganMs = performance.now();
+  t.equal(known.has('https://last.example/page', tool), true);
+  t.equal(known.has(`https://e0.example/${'a'.repeat(2000)}`, tool), true);
+  t.equal(known.has(`https://e2999.example/${'a'.repeat(2000)}`, tool), false);
+  const tookMs = performance.now() - beganMs;
+  t.ok(tookMs < 150, `${tookMs} ms`);
+  t.end();
 });
 
 t.test('messages: limits of web_fetch are its own', async (t) => {
