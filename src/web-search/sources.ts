@@ -18,8 +18,10 @@ const MAX_UNPACKED_BYTES = 4 * 1024 * 1024;
 /** Most opaque texts that are unpacked, and pages that are taken from them: of a hundred searches. */
 const MAX_OPAQUE_TEXTS = 1200;
 const MAX_UNPACKED_PAGES = 1200;
-/** Most texts of other servers that are tried: one may break only behind a megabyte. */
+/** Most texts of other servers that are tried. */
 const MAX_FOREIGN_TEXTS = 100;
+/** A text that is sound for so long is most likely the gateway's own: one that breaks behind it counts as a whole megabyte. */
+const TRIED_BYTES = 32 * 1024;
 const MAX_TITLE_CHARS = 300;
 const MAX_EXCERPT_CHARS = 300;
 
@@ -104,8 +106,12 @@ export class Sources {
     const isSpent = this.#opaqueTexts === MAX_OPAQUE_TEXTS || this.#foreignTexts === MAX_FOREIGN_TEXTS;
     if (maxBytes === 0 || isSpent) return [];
     this.#opaqueTexts++;
-    const text = unpacked(opaque, maxBytes);
-    if (text === undefined) {
+    let text = unpacked(opaque, Math.min(TRIED_BYTES, maxBytes));
+    if (text === 'longer' && maxBytes > TRIED_BYTES) {
+      text = unpacked(opaque, maxBytes);
+      if (!Buffer.isBuffer(text)) this.#unpackedBytes += maxBytes;
+    }
+    if (!Buffer.isBuffer(text)) {
       this.#foreignTexts++;
       return [];
     }
@@ -133,12 +139,12 @@ function packed(value: Packed | readonly Packed[]): string {
   return deflateRawSync(JSON.stringify(value)).toString('base64url');
 }
 
-/** Undefined where it is of another server, changed, or too long: nothing is known but what stands beside it. */
-function unpacked(opaque: string, maxBytes: number): Buffer | undefined {
+/** Undefined where it is of another server, or changed: nothing is known but what stands beside it. */
+function unpacked(opaque: string, maxBytes: number): Buffer | 'longer' | undefined {
   try {
     return inflateRawSync(Buffer.from(opaque, 'base64url'), { maxOutputLength: maxBytes });
-  } catch {
-    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'longer' : undefined;
   }
 }
 

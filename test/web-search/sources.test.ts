@@ -52,6 +52,14 @@ t.test('of one request so many texts, pages and bytes are unpacked', async (t) =
   t.equal(foreign.addPacked(packed(page(1))), undefined);
 });
 
+t.test('texts that break late count as what they unpack', async (t) => {
+  const text = deflateRawSync(Buffer.alloc(1_000_000, 'a'));
+  const broken = Buffer.concat([text.subarray(0, -3), Buffer.from([0xff, 0xff, 0xff])]).toString('base64url');
+  const sources = new Sources();
+  for (let at = 0; at < 4; at++) t.equal(sources.addPacked(broken), undefined);
+  t.equal(sources.addPacked(packed(page(1))), undefined, 'four megabytes were unpacked');
+});
+
 t.test('texts are not cut through a character', (t) => {
   const { excerpt, text, title } = new Sources().add(
     'https://a.example/',
