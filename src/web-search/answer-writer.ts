@@ -254,7 +254,7 @@ function wholeMessage(events: readonly Event[]): Members {
       if (kind === 'text_delta') last['text'] = `${String(last['text'])}${String(text)}`;
       else if (kind === 'thinking_delta') last['thinking'] = `${String(last['thinking'])}${String(thinking)}`;
       else if (kind === 'signature_delta') last['signature'] = signature;
-      else if (kind === 'citations_delta') last['citations'] = [...((last['citations'] as unknown[]) ?? []), citation];
+      else if (kind === 'citations_delta') ((last['citations'] ??= []) as unknown[]).push(citation);
       else if (kind === 'input_json_delta') json += String(part);
     } else if (type === 'content_block_stop') {
       if (json !== '') last['input'] = parsedJson(json) ?? json;

@@ -3,7 +3,7 @@
 import t from 'tap';
 import type { DialectName } from '../../src/dialect/index.ts';
 import { hostedRequestOf } from '../../src/web-search/hosted-request.ts';
-import { SearchLoop } from '../../src/web-search/index.ts';
+import { SearchLoop, wholeAnswer } from '../../src/web-search/index.ts';
 import { chunk, eventOf, finish } from '../support/scripted-chat.ts';
 
 type Json = Readonly<Record<string, unknown>>;
@@ -15,6 +15,23 @@ const BODIES: readonly (readonly [DialectName, Json])[] = [
   ['messages', { max_tokens: 100, messages: USER, tools: [WEB_SEARCH] }],
   ['responses', { input: 'How high is the mill?', tools: [{ type: 'web_search' }] }],
 ];
+
+t.test('messages: a whole answer with very many citations in one block is put together in linear time', async (t) => {
+  const citation = { type: 'web_search_result_location', url: 'https://one.example/', cited_text: 'y'.repeat(400) };
+  const count = 40_000;
+  const cited = eventOf({ type: 'content_block_delta', index: 0, delta: { type: 'citations_delta', citation } });
+  const events =
+    eventOf({ type: 'message_start', message: { id: 'm' } }) +
+    eventOf({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }) +
+    cited.repeat(count);
+  const beganMs = performance.now();
+  const { content } = JSON.parse(wholeAnswer('messages', Buffer.from(events))) as {
+    readonly content: readonly [{ readonly citations: readonly unknown[] }];
+  };
+  const tookMs = performance.now() - beganMs;
+  t.equal(content[0].citations.length, count);
+  t.ok(tookMs < 3000, `${tookMs} ms`);
+});
 
 t.test('no round follows a search whose result was more than the answer may hold', async (t) => {
   const body = { model: 'm', input: 'How high is the mill?', tools: [{ type: 'web_search' }] };
