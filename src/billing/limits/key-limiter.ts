@@ -176,6 +176,7 @@ export class KeyLimiter {
           ? null
           : {
               cell: allowance.cell.index,
+              requests: allowance.isPart === true ? 0 : 1,
               tokens: tokensPerMinute === undefined ? 0 : Math.min(Math.ceil(mostTokens), tokensPerMinute),
               leastTokens:
                 tokensPerMinute === undefined ? 0 : LimitTable.floor(tokensPerMinute, leastTokens, mostTokens),

@@ -7,7 +7,13 @@ import { SLICE_WAIT_MS, type SliceCommand, type SliceNotice } from './slice-mana
 
 /** What slices must have for one request. Cells are those of the limit table. */
 export interface SliceNeed {
-  readonly key: { readonly cell: number; readonly tokens: number; readonly leastTokens: number } | null;
+  readonly key: {
+    readonly cell: number;
+    /** 0: a part of a request that is counted already. It takes no place of those that run, either. */
+    readonly requests: 0 | 1;
+    readonly tokens: number;
+    readonly leastTokens: number;
+  } | null;
   /** Amounts in pico-USD. */
   readonly budgets: readonly { readonly cell: number; readonly amount: number; readonly least: number }[];
 }

@@ -343,7 +343,8 @@ export class SliceManager {
     const waiter: SliceWaiter = { thread, id, sinceMs: nowMs, deadlineMs, units: [], missing: 0, isOver: false };
     this.#waiters.set(`${thread} ${id}`, waiter);
     if (key !== null) {
-      this.#queue(this.#byCell.key.get(key.cell), waiter, [1, 1, key.tokens], [1, 1, key.leastTokens]);
+      const { cell, leastTokens, requests, tokens } = key;
+      this.#queue(this.#byCell.key.get(cell), waiter, [requests, requests, tokens], [requests, requests, leastTokens]);
     }
     for (const { amount, cell, least } of budgets)
       this.#queue(this.#byCell.budget.get(cell), waiter, [amount], [least]);
@@ -544,15 +545,19 @@ export class SliceManager {
     return need.map((amount, at) => Math.min(amount, Math.max(unit.limits[at] as number, 0)));
   }
 
-  /** What requests still take that were told to go on. Each that has done so has raised the count of requests, or of money. */
+  /**
+   * What requests still take that were told to go on. Each that has done so has raised the count of requests, or of money; of parts of
+   * requests, which do not, nobody knows.
+   */
   #outstanding(unit: SliceUnit, used: readonly number[], nowMs: number): number[] {
     unit.promised = unit.promised.filter(({ untilMs }) => untilMs > nowMs);
     const sum = unit.limits.map(() => 0);
-    for (const { amounts } of unit.promised) addTo(sum, amounts, 1);
+    const parts = unit.limits.map(() => 0);
     const at = unit.kind === 'key' ? REQUESTS : 0;
+    for (const { amounts } of unit.promised) addTo(amounts[at] === 0 ? parts : sum, amounts, 1);
     const promised = sum[at] as number;
     const share = promised === 0 ? 0 : Math.min(Math.max(1 - ((used[at] as number) - unit.counted) / promised, 0), 1);
-    return sum.map((amount) => Math.ceil(amount * share));
+    return sum.map((amount, each) => Math.ceil(amount * share) + (parts[each] as number));
   }
 
   /** Brings the size of slices in line with what was taken since the last answer. */
@@ -613,7 +618,7 @@ export class SliceManager {
     addTo(free, this.#outstanding(unit, used, nowMs), -1);
     if (unit.promised.length === 0) unit.counted = used[unit.kind === 'key' ? REQUESTS : 0] as number;
     for (const [waiter, { least, most }] of unit.queue) {
-      const lacking = least.findIndex((amount, at) => (free[at] as number) < amount);
+      const lacking = least.findIndex((amount, at) => amount > 0 && (free[at] as number) < amount);
       if (lacking !== -1) {
         this.#lack(unit, waiter, lacking, least[lacking] as number, nowMs);
         return;
@@ -658,7 +663,7 @@ export class SliceManager {
       const { least } = unit.queue.get(waiter) as QueuedNeed;
       const used = unit.used(this.#deps.epochMs());
       const lacking = least.findIndex(
-        (amount, at) => limited(unit, at) && (unit.quota[at] ?? 0) - (used[at] ?? 0) < amount,
+        (amount, at) => amount > 0 && limited(unit, at) && (unit.quota[at] ?? 0) - (used[at] ?? 0) < amount,
       );
       if (lacking !== -1) unit.refuse(lacking, least[lacking] ?? 0, this.#deps.epochMs());
     }

@@ -8,7 +8,7 @@ import { SliceClient, type SliceCommand } from '../../../src/billing/index.ts';
 import type { SliceNotice } from '../../../src/billing/limits/slice-manager.ts';
 
 const WAIT_MS = 5;
-const NEED = { key: { cell: 1, tokens: 1, leastTokens: 1 }, budgets: [] };
+const NEED = { key: { cell: 1, requests: 1, tokens: 1, leastTokens: 1 } as const, budgets: [] };
 
 /** A client whose manager answers in the way of another thread: by a message that the event loop reads. `answers`: whether it does. */
 function openClient(answers: boolean): { readonly client: SliceClient; readonly close: () => void } {

@@ -37,10 +37,10 @@ class Fixture {
     this.manager.share({ exchange: (claims) => this.#exchange(claims), recall: () => undefined });
   }
 
-  /** More requests wait. Answers with their ids. */
-  wait(count: number): number[] {
+  /** More requests wait, or parts of those that run. Answers with their ids. */
+  wait(count: number, requests: 0 | 1 = 1): number[] {
     const ids = Array.from({ length: count }, () => ++this.#count);
-    const need = { key: { cell: 0, tokens: 1, leastTokens: 1 }, budgets: [] };
+    const need = { key: { cell: 0, requests, tokens: 1, leastTokens: 1 }, budgets: [] };
     for (const id of ids) this.manager.receive({ type: 'Wait', thread: 1, id, need });
     return ids;
   }
@@ -99,6 +99,19 @@ t.test('requests whose time ends between two answers leave the queue; the next a
   fixture.quota = LIMIT;
   await fixture.advance(28);
   t.strictSame(fixture.told, toldTo([...early, ...late], 'granted'));
+});
+
+t.test('a part of a request that runs waits for no place', async (t) => {
+  const fixture = new Fixture(5);
+  Object.assign(fixture, { quota: 0, spare: 10 });
+  const [part] = fixture.wait(1, 0);
+  await fixture.advance(10);
+  t.strictSame(fixture.told, [`${part} granted`]);
+  const [request] = fixture.wait(1);
+  await fixture.advance(20);
+  t.strictSame(fixture.told, [`${part} granted`], 'as a request does');
+  await fixture.advance(40);
+  t.strictSame(fixture.told, [`${part} granted`, `${request} granted`]);
 });
 
 t.test('when their key goes, or is no longer shared, all that wait go on at once', async (t) => {
