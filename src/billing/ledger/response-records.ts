@@ -572,14 +572,17 @@ class StoredResponses implements ResponseRecords {
     const sum = 'select coalesce(sum(bytes), 0) as bytes from responses where account = $1';
     const [all] = await this.#database.snapshot((session) => session.all(sum, [account]));
     let bytes = Number(all?.['bytes'] ?? 0);
+    // What is too much is counted in each statement: another gateway that removes the same rows meanwhile makes no others too much.
     const sql = (session: Session): string => `with oldest as materialized
         (select id, created_ms, bytes from responses where account = $1 and not ${RUNS}
-          order by created_ms, id limit ${PRUNE_ROWS} ${session.holdsWriteLock ? '' : SKIPPING}),
-        sums as (select id, sum(bytes) over (order by created_ms, id) - bytes as older from oldest)
-      delete from responses where account = $1 and id in (select id from sums where older < $2) returning bytes`;
+          order by created_ms, id limit ${PRUNE_ROWS}),
+        sums as (select id, sum(bytes) over (order by created_ms, id) - bytes as older from oldest),
+        old as materialized (select id from responses where account = $1
+          and id in (select id from sums where older < (${sum}) - $2) ${session.holdsWriteLock ? '' : SKIPPING})
+      delete from responses where account = $1 and id in (select id from old) returning bytes`;
+    const values = [account, BigInt(mostBytes)];
     const removed = await inRounds(PRUNE_ROWS, async () => {
       if (bytes <= mostBytes) return 0;
-      const values = [account, BigInt(bytes - mostBytes)];
       const rows = await this.#database.transaction((session) => session.all(sql(session), values));
       for (const row of rows) bytes -= Number(row['bytes']);
       return rows.length;

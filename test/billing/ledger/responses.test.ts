@@ -139,6 +139,21 @@ for (const name of STORES) {
     t.same(await responses.evict('a', 100_000), { removed: 0, bytes });
   });
 
+  t.test(`${name}: two gateways that find too many bytes at once remove no more than one of them`, async (t) => {
+    const { ledger, again } = await openStore(t, name);
+    const { responses } = ledger;
+    const other = (await again()).responses;
+    const text = JSON.stringify(['x'.repeat(1000)]);
+    for (let round = 0; round < 5; round++) {
+      const many = Array.from({ length: 300 }, (_, at) => add(record(`r${at}`, null, { createdMs: at, input: text })));
+      await responses.apply(many);
+      await Promise.all([responses.evict('a', 200_000), other.evict('a', 200_000)]);
+      const { bytes } = await responses.counts();
+      t.ok(bytes <= 200_000 && bytes > 198_000, `${bytes} bytes are left`);
+      await responses.deleteAccount('a');
+    }
+  });
+
   t.test(`${name}: other work of the thread goes on while many responses are removed`, async (t) => {
     const { ledger, pass } = await openStore(t, name);
     const { responses } = ledger;
