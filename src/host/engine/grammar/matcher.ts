@@ -12,6 +12,8 @@ export interface GrammarState {
 /** A grammar that can be run; shared by all sequences under it. */
 export interface Matcher {
   readonly start: GrammarState;
+  /** About how much memory it takes, where one instruction is 1; grows with use. */
+  readonly size: number;
   /** The state after one more byte, or null when the grammar does not allow it. */
   step(state: GrammarState, byte: number): GrammarState | null;
 }
@@ -31,18 +33,24 @@ interface State extends GrammarState {
 
 /** Stacks of one state. A grammar that is more ambiguous loses readings: what is left still matches it. */
 const MAX_STACKS = 2048;
-/** Frames and states that are kept; past this the tables begin anew, so that long nested texts do not fill the memory. */
+/** Frames, stacks and states that are kept; past this the tables begin anew, so that long nested texts do not fill the memory. */
 const MAX_FRAMES = 200_000;
 const MAX_STATES = 8192;
+/** A state has transitions, and most have a mask of the vocabulary. */
+const STATE_SIZE = 32;
 
 /** Prepares a grammar. Throws a GrammarError when it is left-recursive. */
 export function createMatcher(grammar: Grammar): Matcher {
-  const program = compileGrammar(grammar);
-  const tables = new Tables(program);
-  const start = tables.stateOf((closing) => {
-    for (const position of program.starts) closing.add(position, null);
-  });
-  return { start, step: (state, byte) => tables.step(state as State, byte) };
+  const tables = new Tables(compileGrammar(grammar));
+  return {
+    get start() {
+      return tables.start;
+    },
+    get size() {
+      return tables.size;
+    },
+    step: (state, byte) => tables.step(state as State, byte),
+  };
 }
 
 /** True when the bytes are a whole text of the grammar. */
@@ -59,10 +67,25 @@ class Tables {
   readonly #program: Program;
   readonly #frames = new Map<number, Frame>();
   readonly #states = new Map<string, State>();
+  /** Frames in all states. */
+  #stacks = 0;
   #nextId = 1;
+  /** Transitions lead from it to every other state: it goes with them. */
+  #start: State | null = null;
 
   constructor(program: Program) {
     this.#program = program;
+  }
+
+  get start(): State {
+    this.#start ??= this.stateOf((closing) => {
+      for (const position of this.#program.starts) closing.add(position, null);
+    });
+    return this.#start;
+  }
+
+  get size(): number {
+    return this.#program.code.length + this.#frames.size + this.#stacks + STATE_SIZE * this.#states.size;
   }
 
   step(state: State, byte: number): State | null {
@@ -87,8 +110,7 @@ class Tables {
 
   /** The state of the stacks that `fill` adds, after everything that reads nothing was done. */
   stateOf(fill: (closing: Closing) => void): State {
-    if (this.#frames.size > MAX_FRAMES) this.#frames.clear();
-    if (this.#states.size > MAX_STATES) this.#states.clear();
+    if (Math.max(this.#frames.size, this.#stacks) > MAX_FRAMES || this.#states.size > MAX_STATES) this.#forget();
     const closing = new Closing(this.#program, (position, below) => this.#frameOf(position, below));
     fill(closing);
     const frames = closing.close();
@@ -97,8 +119,16 @@ class Tables {
     if (state === undefined) {
       state = { accepting: closing.accepting, frames, next: [] };
       this.#states.set(key, state);
+      this.#stacks += frames.length;
     }
     return state;
+  }
+
+  #forget(): void {
+    this.#frames.clear();
+    this.#states.clear();
+    this.#stacks = 0;
+    this.#start = null;
   }
 
   #frameOf(position: number, below: Frame | null): Frame {

@@ -188,3 +188,26 @@ t.test('whatever is given as a grammar, it is taken or refused with a GrammarErr
     { numRuns: 3000 },
   );
 });
+
+/** States that are in memory as long as the start is. */
+function reachable(start: object): number {
+  const found = new Set<object>([start]);
+  for (const state of found) {
+    const { next } = state as { next: readonly (object | null | undefined)[] };
+    for (const other of next) if (other) found.add(other);
+  }
+  return found.size;
+}
+
+t.test('a long nested text leaves no more states than are kept', async (t) => {
+  const matcher = createMatcher(parseGrammar('root ::= "(" root ")" | "x"'));
+  let state = matcher.start;
+  for (let depth = 0; depth < 30_000; depth++) state = matcher.step(state, 40)!;
+  t.ok(reachable(matcher.start) < 10_000);
+  t.ok(matcher.size < 500_000);
+  t.notOk(state.accepting);
+  state = matcher.step(state, 120)!;
+  for (let depth = 0; depth < 30_000; depth++) state = matcher.step(state, 41)!;
+  t.ok(state.accepting, 'the text goes on as if nothing had been forgotten');
+  t.equal(matcher.step(state, 41), null);
+});
