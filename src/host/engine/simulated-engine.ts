@@ -28,7 +28,8 @@ import { type PacedSettings, pacedLength } from './pace.ts';
 import { type Profile, pacedProfile } from './profile.ts';
 import { type ProfileName, DEFAULT_PROFILE, PROFILES } from './profiles.ts';
 import { promptTokens } from './prompt-tokens.ts';
-import { type TokenGrammar, createTokenGrammar } from './sampling/grammar-mask.ts';
+import { GrammarCache } from './sampling/grammar-cache.ts';
+import type { TokenGrammar } from './sampling/grammar-mask.ts';
 import { readLogitBias } from './sampling/logit-bias.ts';
 import { FixedTokens } from './sampling/fixed-tokens.ts';
 import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
@@ -80,7 +81,6 @@ const NETWORK_SPREAD = 0.3;
 const LOST_SHARE = 0.001;
 const RETRANSMISSION_MS = 200;
 
-const GRAMMARS = 64;
 const KEPT_TIMINGS = 4096;
 
 /** Most tokens of a sequence that a paced engine names; it holds nothing in memory and takes any prompt. */
@@ -115,14 +115,20 @@ function prefilledTokens(prompt: Prompt, tokenizer: LanguageModel['tokenizer']):
   return tokenizer.tokenize(prompt.turns.at(-1)?.text ?? '').length;
 }
 
-/** Building a language model takes some time and a fleet has many hosts: those with the same seed share it. */
-const LANGUAGE_MODELS = new Map<number, { model: LanguageModel; sampling: Sampling }>();
+interface SharedModel {
+  readonly model: LanguageModel;
+  readonly sampling: Sampling;
+  readonly grammars: GrammarCache;
+}
 
-function languageModel(seed: number): { model: LanguageModel; sampling: Sampling } {
+/** Building a language model takes some time and a fleet has many hosts: those with the same seed share it. */
+const LANGUAGE_MODELS = new Map<number, SharedModel>();
+
+function languageModel(seed: number): SharedModel {
   let known = LANGUAGE_MODELS.get(seed);
   if (known === undefined) {
     const model = createLanguageModel(seed);
-    known = { model, sampling: createSampling(model) };
+    known = { model, sampling: createSampling(model), grammars: new GrammarCache(model.vocabulary) };
     LANGUAGE_MODELS.set(seed, known);
   }
   return known;
@@ -134,7 +140,6 @@ class Loaded {
   readonly #seed: number;
   readonly #createScheduler: () => Scheduler;
   readonly slots: { busy: boolean; tokens: number }[];
-  readonly #grammars = new Map<string, TokenGrammar>();
 
   constructor(seed: number, slots: number, createScheduler: () => Scheduler) {
     this.#seed = seed;
@@ -160,17 +165,11 @@ class Loaded {
   /** Throws InvalidOptions for text that is no grammar. */
   grammar(text: string): TokenGrammar | undefined {
     if (text === '') return undefined;
-    const known = this.#grammars.get(text);
-    if (known !== undefined) return known;
-    let made: TokenGrammar;
     try {
-      made = createTokenGrammar(text, this.model.vocabulary);
+      return languageModel(this.#seed).grammars.get(text);
     } catch (error) {
       throw invalidOption('grammar', (error as Error).message);
     }
-    this.#grammars.set(text, made);
-    if (this.#grammars.size > GRAMMARS) this.#grammars.delete(this.#grammars.keys().next().value!);
-    return made;
   }
 }
 

@@ -7,6 +7,8 @@ import type { Vocabulary } from '../model/vocabulary.ts';
 /** A grammar over the tokens of one vocabulary; free of per-sequence state, so it can be shared. */
 export interface TokenGrammar {
   readonly start: GrammarState;
+  /** About how much memory it takes; see `Matcher`. */
+  readonly size: number;
   /** The state after a token, or null when the grammar does not allow it there. */
   advance(state: GrammarState, token: number): GrammarState | null;
   /** 1 for every token that is allowed: the end of sequence where the text may end, others by their bytes. */
@@ -54,5 +56,14 @@ export function createTokenGrammar(text: string, vocabulary: Vocabulary): TokenG
     return mask;
   }
 
-  return { start: matcher.start, advance, allowed };
+  return {
+    get start() {
+      return matcher.start;
+    },
+    get size() {
+      return matcher.size;
+    },
+    advance,
+    allowed,
+  };
 }
