@@ -3,7 +3,13 @@
 // and arrivals give the same answers at the same times.
 import { type Clock, createSeededRandom, systemClock, systemRandom } from '../../actor/index.ts';
 import { TimerSet } from '../../net/timer-set.ts';
-import { type CompletionOptions, invalidOption, refuseBeyond, refuseUnknownTokens } from '../completion-options.ts';
+import {
+  type CompletionOptions,
+  type ImageData,
+  invalidOption,
+  refuseBeyond,
+  refuseUnknownTokens,
+} from '../completion-options.ts';
 import {
   type EngineFigures,
   type EngineProps,
@@ -30,7 +36,7 @@ import { type ProfileName, DEFAULT_PROFILE, PROFILES } from './profiles.ts';
 import { promptTokens } from './prompt-tokens.ts';
 import { GrammarCache } from './sampling/grammar-cache.ts';
 import type { TokenGrammar } from './sampling/grammar-mask.ts';
-import { readLogitBias } from './sampling/logit-bias.ts';
+import { type LogitBias, readLogitBias } from './sampling/logit-bias.ts';
 import { FixedTokens } from './sampling/fixed-tokens.ts';
 import { type Random, chooseSeed, createRandom } from './sampling/random.ts';
 import { type Sampling, createSampling } from './sampling/sampler.ts';
@@ -82,6 +88,7 @@ const LOST_SHARE = 0.001;
 const RETRANSMISSION_MS = 200;
 
 const KEPT_TIMINGS = 4096;
+const NO_TOKENS = new Int32Array(0);
 
 /** Most tokens of a sequence that a paced engine names; it holds nothing in memory and takes any prompt. */
 const PACED_CONTEXT_TOKENS = 32_768;
@@ -107,6 +114,17 @@ function profileOf({ profile, slots, contextTokens }: SimulatedSettings): Profil
     maxBatchTokens: Math.max(known.maxBatchTokens, slots),
     memory: { kind: 'slots', capacityTokens: Math.max(slots * context, 1), choice: 'similarity' },
   };
+}
+
+/** What was read of a prompt, behind this system prompt and with these images. */
+interface ReadPrompt {
+  readonly system: string;
+  readonly images: readonly ImageData[];
+  readonly tokens: Int32Array;
+  /** Leading tokens that are of the system prompt. */
+  readonly systemTokens: number;
+  /** Tokens at the end that the answer goes on with. */
+  readonly prefilled: number;
 }
 
 /** Tokens at the end of a prompt that the answer goes on with: the model reads them like its own. */
@@ -198,6 +216,11 @@ class SimulatedEngine implements ModelEngine {
   #isLoading = false;
   #isClosed = false;
   readonly #timings = new TimingsLog(KEPT_TIMINGS);
+  /** Of the choices of a request only the first one has its prompt and its biases read. */
+  readonly #prompts = new WeakMap<Prompt, ReadPrompt>();
+  readonly #biases = new WeakMap<object, LogitBias>();
+  /** The system prompt of the last request: many prompts may stand behind it. */
+  #system: { readonly text: string; readonly tokens: Int32Array } = { text: '', tokens: NO_TOKENS };
   readonly #figures = { ...NO_FIGURES };
 
   constructor(deps: SimulatedDeps) {
@@ -281,8 +304,7 @@ class SimulatedEngine implements ModelEngine {
     const { vocabulary, tokenizer } = model;
     const { options } = task;
     refuseBeyond(options, this.#profile.maxSequences);
-    const systemTokens = systemTokensOf(model, task.system ?? '');
-    const prompt = promptTokens(task.prompt, options.image_data, { vocabulary, tokenizer, systemTokens });
+    const { prefilled, systemTokens, tokens: prompt } = this.#read(model, task);
     const { contextTokens } = this.#profile;
     if (task.whenFull === 'stop' && prompt.length >= contextTokens) {
       throw new PromptTooLong(prompt.length, contextTokens);
@@ -292,9 +314,9 @@ class SimulatedEngine implements ModelEngine {
     const sampler =
       task.text === undefined
         ? sampling.start({
-            options: { ...samplingOf(options, model), logProbs: task.logProbs ?? null },
+            options: { ...samplingOf(options, this.#biasesOf(model, options)), logProbs: task.logProbs ?? null },
             prompt,
-            prefilled: prefilledTokens(task.prompt, tokenizer),
+            prefilled,
             random: createRandom(seed),
             grammar,
           })
@@ -303,7 +325,7 @@ class SimulatedEngine implements ModelEngine {
     const session = new Generation({
       task,
       prompt,
-      systemTokens: systemTokens.length,
+      systemTokens,
       sampler,
       vocabulary,
       seed,
@@ -366,6 +388,31 @@ class SimulatedEngine implements ModelEngine {
     const loaded = this.#loaded.get(model);
     if (loaded === undefined) throw new Error(`no such model: ${model}`);
     return loaded;
+  }
+
+  #read(model: LanguageModel, { options, prompt, system = '' }: Task): ReadPrompt {
+    const images = options.image_data;
+    let read = this.#prompts.get(prompt);
+    if (read?.system !== system || read.images !== images) {
+      const { vocabulary, tokenizer } = model;
+      if (this.#system.text !== system) this.#system = { text: system, tokens: systemTokensOf(model, system) };
+      const systemTokens = this.#system.tokens;
+      const tokens = promptTokens(prompt, images, { vocabulary, tokenizer, systemTokens });
+      const prefilled = prefilledTokens(prompt, tokenizer);
+      read = { system, images, tokens, systemTokens: systemTokens.length, prefilled };
+      this.#prompts.set(prompt, read);
+    }
+    return read;
+  }
+
+  #biasesOf({ tokenizer, vocabulary }: LanguageModel, { logit_bias }: CompletionOptions): LogitBias {
+    if (typeof logit_bias !== 'object' || logit_bias === null) return new Map();
+    let biases = this.#biases.get(logit_bias);
+    if (biases === undefined) {
+      biases = readLogitBias(logit_bias, vocabulary.size, tokenizer.tokenize);
+      this.#biases.set(logit_bias, biases);
+    }
+    return biases;
   }
 
   #completePaced(task: Task, sink: Sink): Run {
@@ -454,8 +501,6 @@ class SimulatedEngine implements ModelEngine {
   }
 }
 
-const NO_TOKENS = new Int32Array(0);
-
 /** Tokens of the text in front of every prompt, its beginning-of-sequence included; none for an empty text. */
 function systemTokensOf({ tokenizer }: Pick<LanguageModel, 'tokenizer'>, system: string): Int32Array {
   return system === '' ? NO_TOKENS : withBegin(tokenizer.tokenize(system));
@@ -476,8 +521,7 @@ function textOf(prompt: Prompt): string {
     : prompt.turns.map((turn) => turn.text).join('\n');
 }
 
-function samplingOf(options: CompletionOptions, model: LanguageModel): SamplingOptions {
-  const { vocabulary, tokenizer } = model;
+function samplingOf(options: CompletionOptions, logitBias: LogitBias): SamplingOptions {
   return {
     ...DEFAULT_SAMPLING,
     temperature: options.temperature,
@@ -495,7 +539,7 @@ function samplingOf(options: CompletionOptions, model: LanguageModel): SamplingO
     mirostatTau: options.mirostat_tau,
     mirostatEta: options.mirostat_eta,
     ignoreEos: options.ignore_eos,
-    logitBias: readLogitBias(options.logit_bias, vocabulary.size, tokenizer.tokenize),
+    logitBias,
     nProbs: options.n_probs,
   };
 }

@@ -1,6 +1,9 @@
 // Answers of several choices: `n` of the OpenAI dialects, and several prompts in one request.
 import OpenAI from 'openai';
 import t from 'tap';
+import { DEFAULT_OPTIONS } from '../../../src/host/completion-options.ts';
+import { createSimulatedEngine } from '../../../src/host/index.ts';
+import type { Task } from '../../../src/host/model-engine.ts';
 import { type Answer, ask, events, send, startHost } from './ask.ts';
 
 const CHAT = '/v1/chat/completions';
@@ -171,4 +174,38 @@ t.test('what is not built or makes no sense is refused by name', async (t) => {
   }
   const same = await ask(host, '/v1/completions', { ...text, n: 2, best_of: 2, echo: false });
   t.equal(same.choices.length, 2, 'the best of as many as are answered are all of them');
+});
+
+t.test('the prompt and the biases of a request are read once for all of its choices', async (t) => {
+  const engine = createSimulatedEngine({ models: ['m'], speed: 'virtual' });
+  t.teardown(() => engine.close());
+  const reads = { prompt: 0, bias: 0 };
+  const logit_bias = {
+    get mill() {
+      reads.bias++;
+      return 1;
+    },
+  };
+  const prompt = {
+    kind: 'parts' as const,
+    get parts() {
+      reads.prompt++;
+      return ['The mill'];
+    },
+  };
+  const task = (own: Partial<Task>): Task => {
+    const options = { ...DEFAULT_OPTIONS, logit_bias, n_predict: 1 };
+    return { model: 'm', prompt, options, whenFull: 'stop', timingsId: null, pace: {}, ...own };
+  };
+  const run = (own: Partial<Task>): Promise<number> =>
+    new Promise((resolve) => {
+      engine.complete(task(own), { start: (tokens) => resolve(tokens), text() {}, end() {} });
+    });
+  const tokens = await run({});
+  const first = { ...reads };
+  t.equal(await run({}), tokens);
+  t.same(reads, first);
+  t.equal(first.bias, 1);
+  t.ok((await run({ system: 'A system prompt.' })) > tokens, 'another system prompt is another prompt');
+  t.equal(await run({}), tokens);
 });
