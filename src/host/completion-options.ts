@@ -320,8 +320,21 @@ export function refuseOthers({ others }: CompletionOptions, kind: string): void 
 /** Tokens that engines of this process list for each generated one: a vocabulary takes 100 KB and more. */
 const MAX_PROBS = 100;
 
-/** Throws InvalidOptions for more tokens listed than an engine of this process takes on, and for a slot that it does not have. */
-export function refuseBeyond({ n_probs, slot_id }: CompletionOptions, slots: number): void {
+/** Stop strings that this process looks for: each behind every token of every choice. */
+const MAX_STOPS = 1024;
+
+/** Throws InvalidOptions for more stop strings than this process looks for. */
+export function refuseManyStops({ stop }: CompletionOptions): void {
+  if (stop.length > MAX_STOPS) throw invalidOption('stop', `this host looks for at most ${MAX_STOPS} stop strings`);
+}
+
+/**
+ * Throws InvalidOptions for more tokens listed and more stop strings than an engine of this process takes on, and for a slot that it
+ * does not have.
+ */
+export function refuseBeyond(options: CompletionOptions, slots: number): void {
+  const { n_probs, slot_id } = options;
+  refuseManyStops(options);
   if (n_probs > MAX_PROBS) throw invalidOption('n_probs', `this host lists at most ${MAX_PROBS} tokens`);
   if (slot_id >= slots)
     throw invalidOption('slot_id', `there is no slot ${slot_id}; slots are numbered 0 to ${slots - 1}`);

@@ -1,6 +1,6 @@
 // Llama-style completions in the protocol of /v1/completions, with the extensions of vLLM where the engine is vLLM. Stop
 // strings are matched here for engines that do not report which one was met.
-import { type CompletionOptions, type PromptPart, invalidOption } from '../completion-options.ts';
+import { type CompletionOptions, type PromptPart, invalidOption, refuseManyStops } from '../completion-options.ts';
 import { type CompletionEnd, type StopReason, type Task, type TokenReport, BLANK_END } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
@@ -56,6 +56,7 @@ export class OpenAiProtocol implements EngineProtocol {
     this.#deps = deps;
     this.#askedMs = deps.now();
     this.#options = openaiOptions(options, isVllm);
+    if (!isVllm) refuseManyStops(options);
     this.#matcher = isVllm || options.stop.length === 0 ? null : new StopMatcher(options.stop);
     if (options.n_predict < 0 && deps.model.contextTokens === null) {
       throw invalidOption('n_predict', 'the engine behind this host stops early unless it is told a number of tokens');

@@ -8,6 +8,7 @@ import {
   type ImageData,
   invalidOption,
   refuseBeyond,
+  refuseManyStops,
   refuseUnknownTokens,
 } from '../completion-options.ts';
 import {
@@ -418,6 +419,7 @@ class SimulatedEngine implements ModelEngine {
   #completePaced(task: Task, sink: Sink): Run {
     const loaded = this.#of(task.model);
     const { n_predict, ignore_eos } = task.options;
+    refuseManyStops(task.options);
     const text = textOf(task.prompt);
     const pace = { ...this.#pace, ...task.pace };
     const limit = pace.tokens ?? n_predict;

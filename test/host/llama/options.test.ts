@@ -372,6 +372,25 @@ t.test('a wrong type of any option is a 422 in the standard shape, all mistakes 
   }
 });
 
+t.test('1024 stop strings are looked for, and more are refused in every dialect', async (t) => {
+  const stops = (count: number): string[] => Array.from({ length: count }, (_, at) => `~${at}`);
+  const messages = [{ role: 'user', content: 'a' }];
+  for (const engine of ['steps', 'paced'] as const) {
+    const host = await startHost(t, { engine });
+    for (const [path, name, body] of [
+      ['/completion', 'stop', { prompt: 'a' }],
+      ['/v1/completions', 'stop', { model: 'm', prompt: 'a' }],
+      ['/v1/chat/completions', 'stop', { model: 'm', messages }],
+      ['/v1/messages', 'stop_sequences', { model: 'm', max_tokens: 9, messages }],
+    ] as const) {
+      t.equal((await send(host, path, { ...body, [name]: stops(1024) })).status, 200, path);
+      const refused = await send(host, path, { ...body, [name]: stops(1025) });
+      t.equal(refused.status, 422, path);
+      t.match(await refused.json(), { detail: [{ msg: /1024 stop strings/ }] });
+    }
+  }
+});
+
 t.test('of many mistakes in one list the first hundred are told', async (t) => {
   const host = await startHost(t);
   const others = Object.fromEntries(Array.from({ length: 1000 }, (_, at) => [`option_${at}`, 1]));
