@@ -14,6 +14,8 @@ export interface NumberBounds {
 const DEFAULT_SPAN = 9999;
 /** Multiples are written out; this many at most. */
 const MAX_MULTIPLES = 256;
+/** Of a step between integers: what has more is made of rounding. */
+const MAX_DECIMALS = 15;
 /** Decimals that are tried, in this order, until some number lies within the bounds. */
 const DECIMALS = [2, 1, 0, 3, 4, 5, 6];
 
@@ -103,8 +105,9 @@ function sameWidth(low: string, high: string): string[][] {
   ];
 }
 
-function multiplesRule(bounds: NumberBounds, step: number, integersOnly: boolean, where: string): string {
-  if (!(step > 0)) throw new SchemaError(`schema, ${where}: multipleOf must be above 0`);
+function multiplesRule(bounds: NumberBounds, given: number, integersOnly: boolean, where: string): string {
+  if (!(given > 0)) throw new SchemaError(`schema, ${where}: multipleOf must be above 0`);
+  const step = integersOnly ? integerStep(given, where) : given;
   const scaled: NumberBounds = {
     minimum: divided(bounds.minimum, step),
     maximum: divided(bounds.maximum, step),
@@ -112,13 +115,28 @@ function multiplesRule(bounds: NumberBounds, step: number, integersOnly: boolean
     exclusiveMaximum: divided(bounds.exclusiveMaximum, step),
   };
   const [low, high] = endsOf(scaled, 1);
+  // Past this, counting by one does not go on.
+  const limit = Number.MAX_SAFE_INTEGER;
   const found: string[] = [];
-  for (let times = low; times <= high && found.length < MAX_MULTIPLES; times++) {
+  for (let times = Math.max(low, -limit); times <= Math.min(high, limit) && found.length < MAX_MULTIPLES; times++) {
     // Fifteen digits hide what binary fractions add.
-    const value = Number((times * step).toPrecision(15));
-    if (!integersOnly || Number.isInteger(value)) found.push(literal(JSON.stringify(value)));
+    found.push(literal(JSON.stringify(Number((times * step).toPrecision(15)))));
   }
   return found.length === 0 ? refuse(where) : oneOf(found);
+}
+
+/** The least integer that is a multiple of the step: all integers that are multiples of it are multiples of this one. */
+function integerStep(step: number, where: string): number {
+  for (let decimals = 0; decimals <= MAX_DECIMALS; decimals++) {
+    const unit = 10 ** decimals;
+    const scaled = Number((step * unit).toPrecision(15));
+    if (Number.isInteger(scaled)) return scaled / commonDivisor(scaled, unit);
+  }
+  throw new SchemaError(`schema, ${where}: integers that are multiples of ${step} are not supported`);
+}
+
+function commonDivisor(a: number, b: number): number {
+  return b === 0 ? a : commonDivisor(b, a % b);
 }
 
 function divided(bound: number | undefined, step: number): number | undefined {
