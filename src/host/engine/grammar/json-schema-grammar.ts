@@ -19,6 +19,10 @@ const MAX_RECURSION = 2;
 const MAX_DEPTH = 64;
 /** Schemas, listed values and least members visited in one compilation: recursive ones multiply. */
 const MAX_VISITS = 20_000;
+/** Characters of a pattern that take as long as a visit. */
+const PATTERN_CHARACTERS = 2;
+/** Characters of listed values that take as long as a visit. */
+const VALUE_CHARACTERS = 100;
 /** Members that merging copies in one compilation: each part of a list copies those of all before it. */
 const MAX_MERGED = 250_000;
 
@@ -173,6 +177,7 @@ class SchemaCompiler {
       .filter((value) => types === null || types.some((type) => hasType(value, type)))
       .map((value) => JSON.stringify(value))
       .filter((text) => allowed === null || allowed.has(text));
+    for (const { length } of fitting) this.visit(length / VALUE_CHARACTERS);
     return fitting.length === 0 ? null : oneOf(fitting.map(literal));
   }
 
@@ -186,7 +191,11 @@ class SchemaCompiler {
   #type(type: string, schema: SchemaObject, place: SchemaLocation): string | null {
     if (type === 'null') return '"null"';
     if (type === 'boolean') return '("true" | "false")';
-    if (type === 'string') return stringRule(schema, place.path);
+    if (type === 'string') {
+      const { pattern } = schema;
+      if (typeof pattern === 'string') this.visit(pattern.length / PATTERN_CHARACTERS);
+      return stringRule(schema, place.path);
+    }
     if (type === 'integer') return integerRule(schema, place.path);
     if (type === 'number') return numberRule(schema, place.path);
     if (type === 'array') return arrayRule(this, schema, place);

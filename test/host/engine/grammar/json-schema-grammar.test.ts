@@ -191,6 +191,21 @@ t.test('what cannot be obeyed is refused by name', async (t) => {
   for (const [schema, message] of refused) t.throws(() => schemaGrammar(schema), { name: 'SchemaError', message });
 });
 
+t.test('long patterns and values count as often as a schema refers to them', async (t) => {
+  const refersTo = (long: unknown, times: number): unknown => ({
+    anyOf: Array.from({ length: times }, () => ({ $ref: '#/$defs/long' })),
+    $defs: { long },
+  });
+  for (const [long, characters] of [
+    [{ type: 'string', pattern: '.'.repeat(1000) }, 1000],
+    [{ type: 'string', pattern: '[\\S-z]'.repeat(140) }, 980],
+    [{ enum: ['a'.repeat(100_000), 'b'] }, 100_000],
+  ] as const) {
+    t.ok(schemaGrammar(refersTo(long, 3)).length > characters);
+    t.throws(() => schemaGrammar(refersTo(long, 100)), { name: 'SchemaError', message: /too large/ });
+  }
+});
+
 const TOOLS = [
   { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] } },
   { name: 'now' },
