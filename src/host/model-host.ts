@@ -335,7 +335,7 @@ export class Host {
   async close(): Promise<void> {
     this.#started = false;
     this.#server.close();
-    for (const reply of this.#live) if (reply.held) reply.drop();
+    for (const reply of this.#live) reply.dropHeld();
     while (this.#live.size > 0) await Promise.all([...this.#live].map((reply) => reply.entry.whenClosed()));
     await this.#stop();
   }
@@ -377,6 +377,7 @@ export class Host {
     const id = this.#idOf(entry);
     const reply = new Reply(response, entry, id, this.#headers(id), this.#timers);
     this.#live.add(reply);
+    if (!this.#started) reply.dropHeld();
     response.on('close', () => this.#live.delete(reply));
     if (fault?.refuse === true) {
       this.#journal.arrive(entry);

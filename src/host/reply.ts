@@ -37,6 +37,7 @@ export class Reply {
   #done = false;
   #cut = false;
   #held = false;
+  #isClosing = false;
   #isStreaming = false;
   #onExhaust: (() => void) | undefined;
   /** While the client's socket is full: one for all generations of the answer. */
@@ -232,11 +233,13 @@ export class Reply {
   hold(): void {
     this.#done = true;
     this.#held = true;
+    if (this.#isClosing) this.drop();
   }
 
-  /** True while a fault keeps the connection open and silent. */
-  get held(): boolean {
-    return this.#held;
+  /** The host waits for its requests from now on: one that a fault keeps open and silent, now or later, is cut. */
+  dropHeld(): void {
+    this.#isClosing = true;
+    if (this.#held) this.drop();
   }
 
   /** Resets the connection now, without another byte. */
@@ -302,11 +305,11 @@ export class Reply {
   }
 
   #break(how: Break, last: Buffer): void {
-    if (how === 'stall') this.hold();
     this.#done = true;
     this.#cut = how !== 'stall';
     const { socket } = this.#res.req;
     this.#write(last);
+    if (how === 'stall') this.hold();
     // An empty write is answered after everything before it has left, so a reset cannot overtake the data; two turns
     // later the client has read it. A reset that comes with the data looks like a clean end to clients on libuv.
     if (how === 'reset') socket.write('', () => setImmediate(() => setImmediate(resetNow, socket)));

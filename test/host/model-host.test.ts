@@ -517,6 +517,30 @@ t.test('close lets streams end, cuts what a fault holds, and refuses what comes 
   await t.rejects(fetch(host.url));
 });
 
+t.test('close cuts what a fault holds later, too', async (t) => {
+  const clock = createManualClock();
+  const host = createHost({ models: ['m'], clock, timeToFirstTokenMs: 10, interTokenMs: 10 });
+  await host.listen();
+  const fault = { 'x-headrace-fault': 'stall-after=2' };
+  const texts = [true, false].map((stream) =>
+    post(host, '/v1/completions', { model: 'm', prompt: 'a', stream }, fault).then((response) => response.text()),
+  );
+  const cut = Promise.all(texts.map((text) => t.rejects(text)));
+  await host.nextRequest();
+  await host.nextRequest();
+  const closed = host.close();
+  for (let step = 0; step < 30; step++) await clock.advance(10);
+  await closed;
+  await cut;
+  t.same(
+    host.requests.map(({ aborted, finished }) => [aborted, finished]),
+    [
+      [false, false],
+      [false, false],
+    ],
+  );
+});
+
 t.test('kill closes every socket at once, and the host can come back on its port', async (t) => {
   const clock = createManualClock();
   const host = await started(t, { clock, timeToFirstTokenMs: 10, interTokenMs: 10 });
