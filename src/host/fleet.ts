@@ -134,9 +134,9 @@ function read<T>(path: string, parse: () => T): T {
   }
 }
 
-/** Starts the hosts of a plan, all or none; rejects with the first failure. */
+/** Starts the hosts of a plan, all or none; rejects with the first failure, a FleetError where a host cannot be as planned. */
 export async function startFleet(planned: readonly Planned[]): Promise<Host[]> {
-  const hosts = planned.map(({ settings }) => createHost(settings));
+  const hosts = planned.map(({ settings }) => read(`host ${settings.name}`, () => createHost(settings)));
   const started = await Promise.allSettled(
     hosts.map(async (host, at) => {
       await host.listen();

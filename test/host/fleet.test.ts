@@ -82,4 +82,9 @@ t.test('a fleet starts as a whole or not at all', async (t) => {
   for (const host of hosts) t.equal((await fetch(`${host.url}/health`)).status, 200);
   const taken = { hosts: [{ models: ['a'] }, { models: ['a'], port: hosts[0]!.port }] };
   await t.rejects(startFleet(planFleet(taken, '127.0.0.1')), { code: 'EADDRINUSE' });
+  const tooMany = { hosts: [{ models: ['a'], name: 'one', count: 2, slots: 100_001 }] };
+  await t.rejects(startFleet(planFleet(tooMany, '127.0.0.1')), {
+    constructor: FleetError,
+    message: /^host one-1: maxSequences/,
+  });
 });
