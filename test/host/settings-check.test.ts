@@ -22,6 +22,8 @@ t.test('wrong settings of a host are named', async (t) => {
     /^RangeError: engine must be settings or one of paced, steps, .*"warp"$/,
   );
   t.match(mistake({ models, engine: { profile: 'x' } }), 'RangeError: engine.profile must be');
+  for (const name of ['日本', 'a\nb', 5])
+    t.match(mistake({ models, name }), 'RangeError: name must be the value of a header', String(name));
   for (const keys of ['x', [5], [{ key: 'a' }]]) t.match(mistake({ models, keys }), 'RangeError: keys must be a list');
   for (const value of ['x', -1, NaN])
     t.match(mistake({ models, maxBodyBytes: value }), 'RangeError: maxBodyBytes must be a number', String(value));
@@ -33,6 +35,7 @@ t.test('right settings make a host', async (t) => {
     { models },
     { models, listen: '[::1]:0', engine: 'steps' },
     { models, listen: ':0', engine: { profile: '8b-h100', slots: 2 } },
+    { models, name: 'rack 1: Zürich' },
     { models, keys: ['a', { key: 'b', account: 'c' }], interTokenMs: 0 },
   ])
     t.equal(mistake(settings), '', JSON.stringify(settings));
