@@ -1,7 +1,7 @@
 // The answer of a llama-style completion: one body, or a stream whose events have `content`, `stop` and what was asked for,
 // until the last one, which is the whole result without its text. The result has the interface's names and today's.
 import { type CompletionOptions, type InfillOptions, DEFAULT_OPTIONS } from './completion-options.ts';
-import { type Frames, type Json, dataFrame } from './formats/format.ts';
+import { type Frames, type Json, dataFrame, ListedTokens } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Sink, StopReason, TextDetails, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 
@@ -167,6 +167,7 @@ export class CompletionReply implements Sink {
   readonly mayWait: boolean;
   #content = '';
   #hasNewLine = false;
+  readonly #listed = new ListedTokens();
   #reports: TokenReport[] = [];
   #tokens: number[] = [];
   #made = 0;
@@ -188,6 +189,8 @@ export class CompletionReply implements Sink {
     if (!this.#streaming) {
       // A body has no events to count: what would be one in a stream counts.
       if (this.#made++ === this.#reply.fault.oomAfter) return this.#engine.exhaust?.();
+      const tooMany = this.#listed.add(reports);
+      if (tooMany !== undefined) return this.#reply.json(400, llamaProblem(400, tooMany));
       this.#content += text;
       // A whole answer comes at once, and a call does not take more than some 120,000 arguments.
       for (const report of reports) this.#reports.push(report);

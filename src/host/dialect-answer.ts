@@ -5,7 +5,7 @@ import { schemaGrammar, toolCallGrammar } from './engine/grammar/json-schema-gra
 import type { Pace } from './engine/pace.ts';
 import { Choice } from './formats/choice.ts';
 import type { PromptSpec } from './formats/conversation.ts';
-import type { ApiFormat, Frames, Json, RequestFields } from './formats/format.ts';
+import { type ApiFormat, type Frames, type Json, type RequestFields, ListedTokens } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 import { type Script, generatedText, PartReader, scriptedParts } from './script.ts';
@@ -147,6 +147,7 @@ interface AnswerDeps {
 abstract class Answer {
   protected readonly deps: AnswerDeps;
   readonly #runs: Run[] = [];
+  readonly #listed = new ListedTokens();
   #isOver = false;
 
   constructor(deps: AnswerDeps) {
@@ -162,7 +163,10 @@ abstract class Answer {
         choice.cachedTokens = cachedTokens;
       },
       text: (text, reports, waits = false) => {
-        if (!this.#isOver) this.text(choice, text, reports, waits);
+        if (this.#isOver) return;
+        const tooMany = choice.logProbs === null ? undefined : this.#listed.add(reports);
+        if (tooMany === undefined) this.text(choice, text, reports, waits);
+        else this.#fail(tooMany, 400);
       },
       leave: () => this.leave(),
       mayWait: this.mayWait,
@@ -194,7 +198,7 @@ abstract class Answer {
   }
 
   protected refuse(message: string, status: number): void {
-    const problem = this.deps.format.problem(status, message, 'server_error');
+    const problem = this.deps.format.problem(status, message, status < 500 ? 'invalid_request' : 'server_error');
     this.deps.reply.json(status, { detail: message, ...problem });
   }
 
@@ -215,8 +219,12 @@ abstract class Answer {
       choice.reasoningTokens = this.#reasoningTokens(choice, end.generatedTokens);
       return this.end(choice, end);
     }
+    this.#fail(end.message, end.status ?? 500);
+  }
+
+  #fail(message: string, status: number): void {
     this.cancel();
-    this.fail(end.message, end.status ?? 500);
+    this.fail(message, status);
   }
 }
 

@@ -1,6 +1,6 @@
 // What the compatible dialects have in common: fields of a request, server-sent events, errors, usage.
 import { invalidOption } from '../completion-options.ts';
-import type { TokenLogProbs } from '../model-engine.ts';
+import type { TokenLogProbs, TokenReport } from '../model-engine.ts';
 import type { Choice } from './choice.ts';
 import type { PromptSpec } from './conversation.ts';
 /** A parsed JSON object. */
@@ -174,6 +174,21 @@ export function choicesOf({ n }: Json): number {
 /** A number of most likely tokens to list. Throws InvalidOptions. */
 export function listedOf(name: string, value: unknown): number {
   return wholeNumber(name, value, 0, MAX_LOG_PROBS);
+}
+
+/** Tokens that the reports of an answer list, of all choices: 300 MB in memory, and a third of the longest JSON text. */
+const MAX_LISTED_TOKENS = 2_097_152;
+
+/** Counts what the reports of an answer list, which keeps all of them until its end. */
+export class ListedTokens {
+  #count = 0;
+
+  /** Why the answer fails: these reports are too many. Undefined where they are not. */
+  add(reports: readonly TokenReport[]): string | undefined {
+    for (const { logProbs, probs } of reports) this.#count += 1 + probs.length + (logProbs?.top_logprobs.length ?? 0);
+    if (this.#count <= MAX_LISTED_TOKENS) return undefined;
+    return `the probabilities of an answer are those of at most ${MAX_LISTED_TOKENS} tokens; ask for fewer or shorter choices`;
+  }
 }
 
 function wholeNumber(name: string, value: unknown, least: number, most: number): number {

@@ -54,6 +54,34 @@ t.test('an engine that fails before its answer is a 502, within it the connectio
   await t.rejects(send(host, '/v1/chat/completions', { model: 'm' }).then((response) => response.text()));
 });
 
+t.test('an answer with the probabilities of too many tokens is refused before it fills the memory', async (t) => {
+  const one = { token: 'a', logprob: -1, bytes: [97] };
+  const listed = new Array<typeof one>(500_000).fill(one);
+  const report = {
+    content: 'a',
+    probs: listed.map(() => ({ tok_str: 'a', prob: 0.1 })),
+    logProbs: { ...one, top_logprobs: listed },
+  };
+  const cancelled = new Set<object>();
+  const complete: ModelEngine['complete'] = (task, sink) => {
+    const own = task.logProbs === undefined ? { ...report, logProbs: undefined } : { ...report, probs: [] };
+    for (let at = 0; at < 5; at++) setImmediate(() => sink.text('a', [own as typeof report]));
+    return { cancel: () => void cancelled.add(task) };
+  };
+  const host = await startHost(t, { engine: engineWith({ complete }) });
+  const messages = [{ role: 'user', content: 'a' }];
+  for (const [path, body] of [
+    ['/completion', { prompt: 'a', n_probs: 1 }],
+    ['/v1/completions', { model: 'm', prompt: 'a', logprobs: 1 }],
+    ['/v1/chat/completions', { model: 'm', messages, logprobs: true }],
+  ] as const) {
+    const refused = await send(host, path, body);
+    t.equal(refused.status, 400, path);
+    t.match(await refused.json(), { detail: /at most 2097152 tokens/ });
+  }
+  t.equal(cancelled.size, 3);
+});
+
 t.test('a host whose engine has failed says so, and not that it is loading', async (t) => {
   let state: 'failed' | 'ready' = 'failed';
   const host = await startHost(t, { engine: engineWith({ kind: 'other', health: () => state }) });
