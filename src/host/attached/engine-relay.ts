@@ -27,6 +27,9 @@ const NOT_PASSED = new Set([
   'x-host',
 ]);
 
+/** Of the body of a 404: one that says which model is missing is short. */
+const MAX_MISSING_BYTES = 64 * 1024;
+
 /** Index of the value of `model` in the spans of a scanned body. */
 const MODEL_SPAN = 0;
 
@@ -118,7 +121,12 @@ function notServed({ kind, dialects }: DetectedEngine, path: string): RawAnswer 
 /** A 404 for the model passes, one for the path says what the engine has. */
 async function missing(engine: DetectedEngine, path: string, answer: OpenAnswer): Promise<RawAnswer> {
   const pieces: Buffer[] = [];
-  for await (const piece of answer.body) pieces.push(piece);
+  let bytes = 0;
+  for await (const piece of answer.body) {
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes > MAX_MISSING_BYTES) return notServed(engine, path);
+  }
   const body = Buffer.concat(pieces);
   return /model/i.test(body.toString()) ? passed({ ...answer, body: once(body) }) : notServed(engine, path);
 }

@@ -110,6 +110,23 @@ t.test('refuses by name the dialects that the engine does not speak', async (t) 
   t.match(await jsonOf(images), { detail: /does not serve \/v1\/images/, error: { type: 'not_found_error' } });
 });
 
+t.test('reads no more of a 404 than a word about the model takes', async (t) => {
+  const { engine, fake } = await attach(t, startFakeLlamaServer());
+  const chunk = Buffer.alloc(16 * 1024, 'model ');
+  fake.answers.set('/v1/images/generations', (_, response) => {
+    response.writeHead(404);
+    const more = (): void => {
+      while (response.write(chunk));
+    };
+    response.on('drain', more);
+    more();
+  });
+  const answer = await pass(engine, '{}', { path: '/v1/images/generations' });
+  t.equal(answer.status, 404);
+  t.match(await jsonOf(answer), { detail: /does not serve/ });
+  await fake.abandoned;
+});
+
 t.test('answers 502 for what is not the fault of the client', async (t) => {
   const { engine, fake } = await attach(t, startFakeVllm());
   fake.answers.set(CHAT, json({ error: 'Unauthorized' }, 401));
