@@ -494,10 +494,8 @@ export class BillingService {
   async #alert(event: BudgetEvent): Promise<void> {
     const { log } = this.#options;
     try {
-      // First: an alert that is noted is not emitted again.
-      await this.#ledger?.webhooks.emit(budgetEvent(event));
-      const isNew = (await this.#ledger?.budgets.noteAlert(event)) ?? true;
-      if (!isNew) return;
+      if (this.#ledger === null) throw new Error('the store is not open');
+      if (!(await this.#ledger.budgets.noteAlert(event, budgetEvent(event)))) return;
     } catch (error) {
       log.warn(
         { problem: messageOf(error), budget: event.budget },
@@ -517,7 +515,6 @@ export class BillingService {
   }
 }
 
-/** Named by budget, its limits, threshold and period: gateways that see the same crossing write one event. */
 function budgetEvent({
   account,
   budget,
@@ -528,14 +525,12 @@ function budgetEvent({
   period,
   soft,
   spent,
-  startsMs,
   threshold,
 }: BudgetEvent): NewWebhookEvent {
   const usd = (pico: number): string => printUsd(BigInt(Math.floor(pico)));
   return {
     type: 'budget.reached',
     account: account ?? '',
-    id: `budget-${budget}-${threshold}-${limit}-${soft}-${startsMs}`,
     data: {
       budget,
       threshold,

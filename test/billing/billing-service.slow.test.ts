@@ -1,5 +1,6 @@
 // The billing service over PostgreSQL, on a manual clock: a shutdown while the store is away loses no charge without a word.
 
+import { join } from 'node:path';
 import t from 'tap';
 import pg from 'pg';
 import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
@@ -143,6 +144,33 @@ t.test('another interval of audits is taken over from a reload', async (t) => {
   configure(null);
   await advance(600_000);
   t.equal(audits(), 1);
+});
+
+t.test('a budget is told once in its period, though its event was removed before a restart', async (t) => {
+  const nowMs = Date.UTC(2026, 2, 15);
+  const url = `sqlite:${join(temporaryFolder(t), 'ledger.db')}`;
+  const ledger = await openTestLedger(url);
+  t.teardown(() => ledger.close());
+  const usage = { key: null, model: 'm', inputTokens: 1, cachedTokens: 0, outputTokens: 1, measured: true };
+  await ledger.charge([{ id: 'c', account: 'a', amount: 1000n, usage, dateMs: nowMs }]);
+  const tell = async (id: string, period: 'week' | 'month'): Promise<string[]> => {
+    await ledger.budgets.set({ id, account: 'a', key: null, model: null, period, limit: 1000n, soft: null });
+    const running = await openService(url, () => nowMs);
+    const { lines, service, system } = running;
+    await until(running, () => lines.some(({ fields }) => fields['budget'] === id));
+    let isClosed = false;
+    void service.close().then(() => (isClosed = true));
+    await until(running, () => isClosed);
+    await system.terminate();
+    await ledger.webhooks.fanOut(() => ['hook']);
+    const told = await ledger.webhooks.list({});
+    for (const each of told) await ledger.webhooks.attempted(each, { state: 'delivered', pauseMs: 0, result: '' });
+    await ledger.webhooks.prune(-3_600_000, ['hook']);
+    return told.map(({ data }) => String(data['budget']));
+  };
+  t.same(await tell('first', 'month'), ['first']);
+  t.same(await ledger.webhooks.list({}), []);
+  t.same(await tell('second', 'week'), ['second']);
 });
 
 t.test('a key that a sibling calls revoked is refused at once; the store has the last word', async (t) => {

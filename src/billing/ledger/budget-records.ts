@@ -17,6 +17,7 @@ import {
   type StoredBudget,
 } from './ledger.ts';
 import { FIND_ACCOUNTS, FIND_KEYS, insertion, integer, keyOf, text } from './tables.ts';
+import { type NewWebhookEvent, noteEvents } from './webhook-records.ts';
 
 const INSERT_BUDGETS = insertion(
   {
@@ -122,8 +123,8 @@ async function list(database: Database, account?: string, { after, limit }: Page
   return rows.map(budgetOf);
 }
 
-/** Records that an alert was given. False when it was before, here or by another process. */
-function noteAlert(database: Database, alert: BudgetAlert, dateMs: number): Promise<boolean> {
+/** Records that an alert was given, with its event. False when it was before, here or by another process. */
+function noteAlert(database: Database, alert: BudgetAlert, event: NewWebhookEvent, dateMs: number): Promise<boolean> {
   const sql = `insert into budget_alerts (budget, threshold, starts_ms, date_ms) values ($1, $2, $3, $4)
     on conflict do nothing returning budget`;
   return database.transaction(async (session) => {
@@ -131,6 +132,7 @@ function noteAlert(database: Database, alert: BudgetAlert, dateMs: number): Prom
     // Alerts of earlier periods are of no use any more.
     await session.all('delete from budget_alerts where budget = $1 and starts_ms < $2', [budget, BigInt(startsMs)]);
     const rows = await session.all(sql, [budget, threshold, BigInt(startsMs), BigInt(dateMs)]);
+    if (rows.length > 0) await noteEvents(session, [event], dateMs);
     return rows.length > 0;
   });
 }
@@ -189,7 +191,7 @@ export function budgetRecords(database: Database, dateMs: () => number, onChange
     remove: (id) => noted(remove(database, id)),
     find: (id) => find(database, id),
     list: (account, page) => list(database, account === undefined ? undefined : accountId(account), page),
-    noteAlert: (alert) => noteAlert(database, alert, dateMs()),
+    noteAlert: (alert, event) => noteAlert(database, alert, event, dateMs()),
     spending: (query) => spending(database, query),
   };
 }

@@ -5,7 +5,7 @@ import type { Pruned } from './retention.ts';
 import type { AdminActs } from './admin-acts.ts';
 import type { RequestRecords } from './request-records.ts';
 import type { ResponseRecords } from './response-records.ts';
-import type { WebhookRecords } from './webhook-records.ts';
+import type { NewWebhookEvent, WebhookRecords } from './webhook-records.ts';
 
 /**
  * Money in pico-USD (1e-12 USD), the unit of every amount here. A price of 0.04 USD per million tokens is 40,000 a
@@ -372,8 +372,8 @@ export interface BudgetRecords {
   find(id: string): Promise<StoredBudget | undefined>;
   /** In order of ids; all of them, or a page behind the id `after`. */
   list(account?: string, page?: PageQuery): Promise<StoredBudget[]>;
-  /** Records that an alert was given; false when it was before, here or by another process. */
-  noteAlert(alert: BudgetAlert): Promise<boolean>;
+  /** Records that an alert was given, and writes its event; false, without an event, when it was before, here or by another process. */
+  noteAlert(alert: BudgetAlert, event: NewWebhookEvent): Promise<boolean>;
   /** What was spent, for budgets. */
   spending(query: SpendingQuery): Promise<SpendingRow[]>;
 }

@@ -92,13 +92,16 @@ for (const name of STORES) {
       await ledger.budgets.set(budgetOf());
       const ledgers = [ledger, await again(), await again()];
       const alert = { budget: 'b1', threshold: 'soft', startsMs: 5 } as const;
-      const given = await Promise.all(ledgers.map((each) => each.budgets.noteAlert(alert)));
+      const event = { type: 'budget.reached', account: 'a', data: {} } as const;
+      const given = await Promise.all(ledgers.map((each) => each.budgets.noteAlert(alert, event)));
       t.equal(given.filter(Boolean).length, 1);
-      t.equal(await ledger.budgets.noteAlert({ ...alert, threshold: 'hard' }), true);
-      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }), true);
-      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }), false);
+      t.equal(await ledger.budgets.noteAlert({ ...alert, threshold: 'hard' }, event), true);
+      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }, event), true);
+      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }, event), false);
       await ledger.budgets.set(budgetOf({ limit: 2000n }));
-      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }), true);
+      t.equal(await ledger.budgets.noteAlert({ ...alert, startsMs: 6 }, event), true);
+      await ledger.webhooks.fanOut((type) => (type === 'budget.reached' ? ['hook'] : []));
+      t.equal((await ledger.webhooks.list({})).length, 4, 'one event for each alert');
     },
   );
 
