@@ -22,4 +22,5 @@ export { openLedger } from './ledger/open-ledger.ts';
 export { inspectStore } from './ledger/store-inspection.ts';
 export { isPosition } from './ledger/reports.ts';
 export { LedgerError, MAX_AMOUNT } from './ledger/ledger.ts';
+export { OPEN_PAYMENT } from './ledger/webhook-records.ts';
 export { answerOf, decidePayment, isServed, PURCHASE, submissionOf } from './payments/settlement.ts';

@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto';
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type Ledger, printUsd, type WebhookDelivery, type WebhookOutcome } from '../billing/index.ts';
-import { isServed } from '../billing/main-thread.ts';
+import { isServed, OPEN_PAYMENT } from '../billing/main-thread.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { createGuard, GuardedClient } from '../fetch/main-thread.ts';
@@ -205,7 +205,7 @@ export class WebhookSender {
       if (Math.abs(nowMs - payment.changedMs) < OPEN_PAYMENT_MS || isServed(payment, nowMs)) continue;
       const { amount, id, network, payer } = payment;
       const data = { payment: id, network, payer, amount_usd: printUsd(amount) };
-      await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: `payment-open-${id}`, data });
+      await ledger.webhooks.emit({ type: 'payment.open', account: payer, id: OPEN_PAYMENT + id, data });
     }
     const { endpoints, retentionMs } = this.#settings;
     // An endpoint that is added later gets what happens from then on.

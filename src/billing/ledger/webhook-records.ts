@@ -65,7 +65,10 @@ export interface WebhookRecords {
   redeliver(message: string, endpoint: string): Promise<boolean>;
   /** The newest first. */
   list(query: WebhookDeliveryQuery): Promise<WebhookDelivery[]>;
-  /** Removes events older than this that are not due to any of these endpoints any more, with their deliveries. New ones stay. */
+  /**
+   * Removes events older than this that are not due to any of these endpoints any more, with their deliveries. New ones stay, and those
+   * of payments that are open: without them these would be told anew.
+   */
   prune(retentionMs: number, endpoints: readonly string[]): Promise<void>;
 }
 
@@ -80,6 +83,9 @@ export interface WebhookOutcome {
 const FAN_OUT = 500;
 
 const LEASE = 'webhooks';
+
+/** Begins the name of the event of a payment that stays open; its id follows. */
+export const OPEN_PAYMENT = 'payment-open-';
 
 /** By how much a date may be in the future for other reasons than a clock that was ahead. */
 const CLOCK_MARGIN_MS = 60_000;
@@ -229,7 +235,9 @@ async function prune(database: Database, beforeMs: number, endpoints: readonly s
     endpoints.length === 0 ? '1 = 0' : `d.endpoint in (${endpoints.map((_, at) => `$${at + 2}`).join(', ')})`;
   await database.transaction(async (session) => {
     const old = `select id from webhook_events e where date_ms < $1 and state = 'sent' and not exists
-      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})`;
+      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})
+      and (type <> 'payment.open' or not exists
+        (select 1 from payments p where p.state = 'submitted' and e.id = 'msg_${OPEN_PAYMENT}' || p.id))`;
     await session.all(`delete from webhook_deliveries where message in (${old})`, params);
     await session.all(`delete from webhook_events where id in (${old})`, params);
   });

@@ -152,6 +152,29 @@ for (const name of STORES) {
     },
   );
 
+  t.test(`${name}: the event of a payment is kept as long as it is open, so that it is told once`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
+    const { webhooks } = ledger;
+    const payment = { network: 'n', asset: 's', payer: 'p', nonce: '1', purpose: 'x', amount: 1n };
+    const reserved = await ledger.reservePayment({ ...payment, validUntilMs: START_MS + 1000 });
+    const id = reserved.kind === 'reserved' ? reserved.id : '';
+    await ledger.submitPayment(id, '{}');
+    const tell = async (): Promise<string[]> => {
+      await webhooks.emit({ type: 'payment.open', account: 'p', id: `payment-open-${id}`, data: {} });
+      await webhooks.fanOut(() => ['hook']);
+      return (await webhooks.list({})).map(({ state }) => state);
+    };
+    t.same(await tell(), ['pending']);
+    const [delivery] = await webhooks.list({});
+    await webhooks.attempted(delivery as NonNullable<typeof delivery>, { state: 'delivered', pauseMs: 0, result: '' });
+    pass(1000);
+    await webhooks.prune(500, ['hook']);
+    t.same(await tell(), ['delivered']);
+    await ledger.failPayment(id, 'not_settled');
+    await webhooks.prune(500, ['hook']);
+    t.same(await webhooks.list({}), []);
+  });
+
   t.test(`${name}: deliveries to endpoints whose names hold blanks are listed page by page`, async (t) => {
     const { webhooks } = (await openStore(t, name)).ledger;
     const names = ['my', 'my first', 'my second'];
