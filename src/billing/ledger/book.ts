@@ -311,9 +311,18 @@ export class Book {
 
   /** The amount of a charge that was posted before; undefined: it was not. */
   knownCharge(charge: ChargeKey): Pico | undefined {
+    return this.#amountPaid(charge, this.#payersOf(charge));
+  }
+
+  /** The amount of a charge that the account or its organisation has paid; undefined: none that it has left counts. */
+  ownCharge(charge: ChargeKey): Pico | undefined {
+    return this.#amountPaid(charge, new Set([this.payerOfCharge(charge).id, charge.account]));
+  }
+
+  #amountPaid(charge: ChargeKey, payers: ReadonlySet<string>): Pico | undefined {
     const { account, dateMs, number } = charge;
     const pays = this.payerOfCharge(charge).id;
-    for (const id of this.#payersOf(charge)) {
+    for (const id of payers) {
       // Names are read where there are charges of that month.
       const payer = this.#numbers.get(id);
       const known = payer === undefined ? undefined : this.#knownCharges.get(keyOf(payer, dateMs, number));

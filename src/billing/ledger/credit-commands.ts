@@ -109,7 +109,7 @@ export function refundCommand(refund: Refund): Command<{ repeated: boolean; amou
       }
       let { amount } = refund;
       if (charge !== undefined) {
-        const charged = key === undefined ? undefined : book.knownCharge(key);
+        const charged = key === undefined ? undefined : book.ownCharge(key);
         if (charged === undefined) {
           throw new LedgerError('charge-unknown', `No charge '${charge}' on account '${payer.id}'`);
         }

@@ -207,6 +207,26 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
 
+  t.test(`${name}: what an organisation has paid is given back to no account that has left it`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    for (const id of ['org', 'other', 'a', 'b']) await ledger.createAccount({ id });
+    for (const id of ['a', 'b']) await ledger.configureAccount(id, { organisation: 'org' });
+    for (const id of ['c', 'd']) await debit(ledger, 'a', id, 10n, USAGE);
+    for (const organisation of [null, 'other']) {
+      await ledger.configureAccount('a', { organisation });
+      const refund = ledger.refund({ id: 'r', account: 'a', charge: chargeOf('c') });
+      await t.rejects(refund, refusal('charge-unknown'), `${organisation}`);
+    }
+    t.match(await ledger.refund({ id: 'r', account: 'org', charge: chargeOf('c') }), { amount: 10n });
+    t.match(await ledger.refund({ id: 's', account: 'b', charge: chargeOf('d') }), { amount: 10n });
+    t.match(await Promise.all(['org', 'other', 'a'].map((id) => ledger.account(id))), [
+      { balance: 0n },
+      { balance: 0n },
+      { balance: 0n },
+    ]);
+    t.match(await ledger.audit(), { sound: true, problems: [] });
+  });
+
   t.test(`${name}: a charge is not repeated when its account has joined an organisation meanwhile`, async (t) => {
     const { ledger } = await openStore(t, name);
     for (const id of ['org', 'a']) await ledger.createAccount({ id });
