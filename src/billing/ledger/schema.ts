@@ -480,6 +480,15 @@ const responses: Migration = {
   ],
 };
 
+const requestIds: Migration = {
+  version: 9,
+  name: 'requests of an account by their request id',
+  statements: () => [
+    'create index requests_of_request_id on requests (request_id, account, id)',
+    'drop index requests_by_request_id',
+  ],
+};
+
 export const MIGRATIONS: readonly Migration[] = [
   first,
   organisations,
@@ -489,6 +498,7 @@ export const MIGRATIONS: readonly Migration[] = [
   paymentNonces,
   growth,
   responses,
+  requestIds,
 ];
 
 const INSERT_VERSION = insertion({
