@@ -1,7 +1,8 @@
 // Records of single requests in the store: what each one was, used and cost. Written in batches, read by cursor from the newest,
 // pruned by age and number. Ids sort by the date of the request, so that one index serves the cursor and the pruning.
 
-import type { Database, Row } from './database.ts';
+import { setImmediate } from 'node:timers/promises';
+import type { Database, Row, Session } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { accountId, type Pico } from './ledger.ts';
 import { inRounds } from './rounds.ts';
@@ -61,6 +62,9 @@ export interface RequestRecords {
 
 /** Rows removed in one transaction: a writer waits no longer than some milliseconds. */
 const PRUNE_ROWS = 2000;
+
+/** Records that one round of a list looks at: few of millions may be of the key and model that are asked for. */
+const LOOK_ROWS = 10_000;
 
 const DATE_LENGTH = 9;
 const TAG_LENGTH = 6;
@@ -155,17 +159,39 @@ function recordOf(row: Row): RequestRecord {
 }
 
 async function list(database: Database, query: RequestRecordQuery): Promise<RequestRecord[]> {
+  const limit = pageRows(query.limit);
+  const records: RequestRecord[] = [];
+  for (let before = query.before; ;) {
+    const most = limit - records.length;
+    const { last, rows } = await database.snapshot((session) => look(session, { ...query, before }, most));
+    records.push(...rows.map(recordOf));
+    if (last === undefined || records.length === limit) return records;
+    before = last;
+    // SQLite answers within this turn: what else the thread has to do goes on between the rounds.
+    await setImmediate();
+  }
+}
+
+/** Looks at the next records, at most LOOK_ROWS; `last` is the last one where there may be more. */
+async function look(
+  session: Session,
+  query: Omit<RequestRecordQuery, 'before'> & { readonly before: string | undefined },
+  limit: number,
+): Promise<{ readonly rows: Row[]; readonly last: string | undefined }> {
   const filter = new QueryFilter();
   filter.compare('account =', query.account === undefined ? undefined : accountId(query.account));
-  if (query.key === null) filter.add('key_id is null');
-  else filter.compare('key_id =', query.key);
-  filter.compare('model =', query.model);
   filter.compare('id >=', query.fromMs === undefined ? undefined : idFrom(query.fromMs));
   filter.compare('id <', query.toMs === undefined ? undefined : idFrom(query.toMs));
   filter.compare('id <', query.before);
-  const sql = `select * from requests ${filter.where} order by id desc ${filter.limit(pageRows(query.limit))}`;
-  const rows = await database.snapshot((session) => session.all(sql, filter.params));
-  return rows.map(recordOf);
+  const end = `select id from requests ${filter.where} order by id desc limit 1 offset ${LOOK_ROWS - 1}`;
+  const [row] = await session.all(end, filter.params);
+  const last = row === undefined ? undefined : text(row, 'id');
+  filter.compare('id >=', last);
+  if (query.key === null) filter.add('key_id is null');
+  else filter.compare('key_id =', query.key);
+  filter.compare('model =', query.model);
+  const sql = `select * from requests ${filter.where} order by id desc ${filter.limit(limit)}`;
+  return { rows: await session.all(sql, filter.params), last };
 }
 
 async function find(database: Database, id: string, account?: string): Promise<RequestRecord | undefined> {

@@ -6,7 +6,7 @@ import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { charge, debit, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, debit, execute, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
 
 const ACTOR = { name: 'anna', role: 'owner', via: 'cli' };
 
@@ -48,6 +48,49 @@ for (const name of STORES) {
     t.same((await requests.list({ model: 'other' })).length, 0);
     t.match(await requests.list({ account: 'a', key: null }), [{ firstByteMs: 4 }], 'only those without a key');
     t.equal((await requests.list({ account: 'a', key: null })).length, 1);
+  });
+
+  t.test(`${name}: a list that looks at many records for few of a key leaves turns for other work`, async (t) => {
+    const { ledger, url } = await openStore(t, name);
+    const { requests } = ledger;
+    const series = name === 'postgres' ? 'generate_series(1, 25000) as s (i)' : 'n';
+    const rows =
+      name === 'postgres' ? '' : 'with recursive n (i) as (select 1 union all select i + 1 from n where i < 25000)';
+    const number = name === 'postgres' ? "lpad(i::text, 6, '0')" : "printf('%06d', i)";
+    await execute(
+      name,
+      url,
+      `${rows} insert into requests (id, date_ms, request_id, account, key_id, endpoint, model, status, code, input_tokens,
+       cached_tokens, output_tokens, measured, amount, duration_ms)
+       select 'req_0000000000tagta' || ${number}, 0, '', 'a', case i % 5000 when 1 then 'few' else 'many' end, '', 'm', 200, '',
+       1, 0, 1, 1, 1, 1 from ${series}`,
+    );
+    let turns = 0;
+    let isOver = false;
+    const turn = (): void => {
+      turns++;
+      if (!isOver) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const all = await requests.list({ account: 'a', key: 'few', limit: 10 });
+    isOver = true;
+    t.same(
+      all.map(({ id }) => id.slice(-6)),
+      ['020001', '015001', '010001', '005001', '000001'],
+    );
+    t.ok(turns >= 2, `${turns} turns`);
+    const pages: string[] = [];
+    for (let before: string | undefined; ;) {
+      const page = await requests.list({ account: 'a', key: 'few', limit: 2, ...(before !== undefined && { before }) });
+      if (page.length === 0) break;
+      pages.push(...page.map(({ id }) => id));
+      before = page.at(-1)?.id;
+    }
+    t.same(
+      pages,
+      all.map(({ id }) => id),
+    );
+    t.equal((await requests.list({ key: 'many', limit: 1000 })).length, 1000);
   });
 
   t.test(`${name}: records are pruned by age and by number`, async (t) => {
