@@ -375,18 +375,20 @@ async function expire(database: Database, commits: GroupCommit<Command<unknown>>
   }
 }
 
-/** Accounts with credit that expired by then. What is on hold is left for a later round. */
+/** What is on hold of credit that expired by then is left for a later time. By date: others may have millions of grants. */
 async function expireGrants(database: Database, nowMs: number, commits: GroupCommit<Command<unknown>>): Promise<void> {
-  const sql = `select distinct account from credit_grants where remaining > 0 and expires_ms <= $1 and account > $2
-               order by account limit $3`;
-  for (let after = ''; ;) {
-    const rows = await database.snapshot((session) => session.all(sql, [BigInt(nowMs), after, BigInt(EXPIRE_ROUND)]));
-    const accounts = rows.map((row) => text(row, 'account'));
-    for (const outcome of await commits.submit(accounts.map(expireGrantsCommand))) {
+  const sql = `select id, account, expires_ms from credit_grants where remaining > 0 and expires_ms <= $1
+               and (expires_ms, id) > ($2, $3) order by expires_ms, id limit $4`;
+  for (let after: readonly [expiresMs: bigint, id: string] = [-1n, '']; ;) {
+    const params = [BigInt(nowMs), ...after, BigInt(EXPIRE_ROUND)];
+    const rows = await database.snapshot((session) => session.all(sql, params));
+    const accounts = new Set(rows.map((row) => text(row, 'account')));
+    for (const outcome of await commits.submit([...accounts].map(expireGrantsCommand))) {
       if (outcome.status === 'rejected') throw outcome.reason;
     }
-    if (rows.length < EXPIRE_ROUND) return;
-    after = accounts.at(-1) as string;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < EXPIRE_ROUND) return;
+    after = [integer(last, 'expires_ms'), text(last, 'id')];
   }
 }
 

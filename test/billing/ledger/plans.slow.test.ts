@@ -172,6 +172,10 @@ for (const name of STORES) {
     t.ok(statements.size > 30, `${statements.size} statements`);
     const plans = await plansOf(name, url, statements);
     t.same(scans(name, plans), []);
+    const [expiring] = [...plans].filter(([sql]) =>
+      sql.includes('from credit_grants where remaining > 0 and expires_ms'),
+    );
+    t.match(expiring?.[1].join(), /credit_grants_due/, 'grants that do not expire yet are left alone');
     const [byRequestId] = [...plans].filter(([sql]) => sql.includes('request_id = '));
     t.match(
       byRequestId?.[1].join(),
