@@ -35,7 +35,7 @@ const TICK_MS = 1000;
 const LEASE_MS = 30_000;
 const RENEW_MS = 10_000;
 
-/** Interval at which open payments are looked for and old events are removed. */
+/** Interval at which open payments are looked for, old events are removed, and deliveries that were put off too far are recalled. */
 const CHORES_MS = 30_000;
 
 /** A payment whose settlement has been unknown for so long is reported as open. */
@@ -187,7 +187,7 @@ export class WebhookSender {
     await ledger.webhooks.fanOut((type) => this.#endpointsOf(type));
     // What is under way now may end before the answer comes, which would show it as due still.
     const busy = new Set(this.#inFlight.keys());
-    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2, LONGEST_PAUSES_MS)) {
+    for (const delivery of await ledger.webhooks.due(names, CONCURRENCY * 2)) {
       if (!busy.has(nameOf(delivery))) this.#send(ledger, delivery);
     }
   }
@@ -211,6 +211,7 @@ export class WebhookSender {
     // An endpoint that is added later gets what happens from then on.
     if (Object.keys(endpoints).length === 0) await ledger.webhooks.fanOut(() => []);
     await ledger.webhooks.prune(retentionMs, Object.keys(endpoints));
+    await ledger.webhooks.recall(Object.keys(endpoints), LONGEST_PAUSES_MS);
   }
 
   #send(ledger: Ledger, delivery: WebhookDelivery): void {

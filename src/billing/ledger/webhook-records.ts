@@ -54,11 +54,13 @@ export interface WebhookRecords {
   resign(holder: string): Promise<void>;
   /** Makes a delivery for every endpoint that wants an event, of every new event. */
   fanOut(endpointsOf: (type: string) => readonly string[]): Promise<void>;
+  /** Deliveries to these endpoints that are due, the oldest first. */
+  due(endpoints: readonly string[], limit: number): Promise<WebhookDelivery[]>;
   /**
-   * Deliveries to these endpoints that are due, the oldest first. `longestPausesMs`: after the first, second … attempt. One that is due
-   * later than that was put off by a clock that was ahead, and is due now.
+   * Makes deliveries to these endpoints due now that were put off by a clock that was ahead. `longestPausesMs`: after the first, second …
+   * attempt. Reads all that are pending.
    */
-  due(endpoints: readonly string[], limit: number, longestPausesMs: readonly number[]): Promise<WebhookDelivery[]>;
+  recall(endpoints: readonly string[], longestPausesMs: readonly number[]): Promise<void>;
   /** Records an attempt. */
   attempted(delivery: Pick<WebhookDelivery, 'message' | 'endpoint'>, outcome: WebhookOutcome): Promise<void>;
   /** Makes a delivery due now. False when there is none. */
@@ -194,20 +196,32 @@ async function due(
   nowMs: number,
   endpoints: readonly string[],
   limit: number,
-  longestPausesMs: readonly number[],
 ): Promise<WebhookDelivery[]> {
-  const pauses = longestPausesMs.map((ms, at) => `when ${at + 1} then ${Math.ceil(ms)}`);
-  const longest = `case d.attempts ${['when 0 then 0', ...pauses].join(' ')} else 0 end`;
   // Each endpoint by itself: one that has failed for long must not fill the list.
   return await database.snapshot(async (session) => {
     const found: WebhookDelivery[] = [];
     for (const endpoint of endpoints) {
-      const sql = `${DELIVERIES} where d.state = 'pending' and d.endpoint = $1
-        and (d.due_ms <= $2 or d.due_ms > $2 + ${longest} + ${CLOCK_MARGIN_MS})
-        order by d.due_ms, d.message limit $3`;
+      const sql = `${DELIVERIES} where d.state = 'pending' and d.endpoint = $1 and d.due_ms <= $2
+        order by d.due_ms limit $3`;
       found.push(...(await session.all(sql, [endpoint, BigInt(nowMs), BigInt(limit)])).map(deliveryOf));
     }
     return found;
+  });
+}
+
+async function recall(
+  database: Database,
+  nowMs: number,
+  endpoints: readonly string[],
+  longestPausesMs: readonly number[],
+): Promise<void> {
+  const pauses = longestPausesMs.map((ms, at) => `when ${at + 1} then ${Math.ceil(ms)}`);
+  const longest = `case attempts ${['when 0 then 0', ...pauses].join(' ')} else 0 end`;
+  const sql = `update webhook_deliveries set due_ms = $1 where state = 'pending' and endpoint = $2
+    and due_ms > $3 and due_ms - ${longest} > $3`;
+  const latestMs = BigInt(nowMs + CLOCK_MARGIN_MS);
+  await database.transaction(async (session) => {
+    for (const endpoint of endpoints) await session.all(sql, [BigInt(nowMs), endpoint, latestMs]);
   });
 }
 
@@ -252,7 +266,8 @@ export function webhookRecords(database: Database, dateMs: () => number): Webhoo
       await database.transaction((session) => session.all(sql, [LEASE, holder]));
     },
     fanOut: (endpointsOf) => fanOut(database, dateMs(), endpointsOf),
-    due: (endpoints, limit, longestPausesMs) => due(database, dateMs(), endpoints, limit, longestPausesMs),
+    due: (endpoints, limit) => due(database, dateMs(), endpoints, limit),
+    recall: (endpoints, longestPausesMs) => recall(database, dateMs(), endpoints, longestPausesMs),
     async attempted({ endpoint, message }, { pauseMs, result, state }) {
       const sql = `update webhook_deliveries set state = $1, due_ms = $2, result = $3, attempts = attempts + 1
         where message = $4 and endpoint = $5`;

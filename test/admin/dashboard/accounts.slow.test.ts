@@ -475,7 +475,7 @@ t.test('acts are filtered, and deliveries of webhooks are sent again', async (t)
   await fetch(`${adminUrl}/accounts`, { method: 'POST', headers, body });
   await ledger.webhooks.emit({ type: 'key.created', account: 'acme', data: {} });
   await ledger.webhooks.fanOut(() => ['books']);
-  const [due] = await ledger.webhooks.due(['books'], 1, []);
+  const [due] = await ledger.webhooks.due(['books'], 1);
   if (due === undefined) throw new Error('no delivery');
   await ledger.webhooks.attempted(due, { state: 'failed', pauseMs: 0, result: '500' });
   const page = await openView(t, running, '#/webhooks');

@@ -49,6 +49,10 @@ function rowsOf(name: StoreName): string[] {
      output_tokens, measured, amount, duration_ms)
      select ${text('req_', 'i + 100000')}, 0, ${text('r', 'i')}, ${text('a', 'i')}, 'k', '', 'm', 200, '', 1, 0, 1, 1, 1, 1
      from ${series(ACCOUNTS)}`,
+    `insert into webhook_events (id, type, account, date_ms, data, state)
+     select ${text('msg_', 'i')}, 'credit.low', ${text('a', 'i')}, 0, '{}', 'sent' from ${series(ACCOUNTS)}`,
+    `insert into webhook_deliveries (message, endpoint, state, attempts, due_ms, result)
+     select ${text('msg_', 'i')}, 'hook', 'pending', 3, 9000000000000, '' from ${series(ACCOUNTS)}`,
     'analyze',
   ];
 }
@@ -79,6 +83,7 @@ async function work(ledger: Ledger): Promise<void> {
   const payment = { network: 'n', asset: 'a', payer: 'p', nonce: 'x', purpose: '', amount: 1n, validUntilMs: 1 };
   await ledger.reservePayment(payment);
   await ledger.paymentsIn('submitted');
+  await ledger.webhooks.due(['hook'], 8);
   await ledger.requests.find('r7', account);
   await ledger.requests.prune(0, 1_000_000);
   await ledger.prune(null);
@@ -176,6 +181,8 @@ for (const name of STORES) {
       sql.includes('from credit_grants where remaining > 0 and expires_ms'),
     );
     t.match(expiring?.[1].join(), /credit_grants_due/, 'grants that do not expire yet are left alone');
+    const [dueNow] = [...plans].filter(([sql]) => sql.includes('order by d.due_ms'));
+    t.match(dueNow?.[1].join(), /endpoint.* AND .*due_ms/i, 'messages that wait for their next attempt are left alone');
     const [byRequestId] = [...plans].filter(([sql]) => sql.includes('request_id = '));
     t.match(
       byRequestId?.[1].join(),
