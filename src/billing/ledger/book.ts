@@ -438,7 +438,9 @@ export class Book {
       held: account.held + held,
       expiring: left < 0n ? 0n : left,
     };
-    if (after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
+    // What is held returns to the balance: that must always fit.
+    const isFull = gained > 0n && after.balance + after.held > HIGHEST;
+    if (isFull || after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
       throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
     }
     this.#accounts.put(after);

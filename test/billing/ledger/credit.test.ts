@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { chargeId, chargeNumber } from '../../../src/billing/ledger/charges.ts';
-import type { Ledger, LedgerError } from '../../../src/billing/ledger/ledger.ts';
+import { type Ledger, type LedgerError, MAX_AMOUNT } from '../../../src/billing/ledger/ledger.ts';
 import { charge, debit, openStore, START_MS, STORES, type TestStore, USAGE } from './stores.ts';
 import { LONG } from '../../support/long.ts';
 
@@ -167,6 +167,25 @@ for (const name of STORES) {
     t.match(await lease(ledger, 'n', 'a', 1n), { kind: 'short', balance: -100n }, 'what is out stays out');
     await t.rejects(ledger.configureAccount('a', { creditLimit: -1n }), refusal('amount-invalid'));
     await t.rejects(ledger.configureAccount('nobody', { creditLimit: 1n }), refusal('account-unknown'));
+    t.match(await ledger.audit(), { sound: true, problems: [] });
+  });
+
+  t.test(`${name}: an account takes no more than fits with what is on hold, which comes back to it`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
+    for (const id of ['a', 'b']) await ledger.createAccount({ id });
+    const grant = (id: string): Promise<unknown> => ledger.grant({ id, account: 'a', amount: MAX_AMOUNT });
+    for (let at = 0; at < 7; at++) await grant(`${at}`);
+    await ledger.grant({ id: 'b', account: 'b', amount: 10n });
+    for (const [account, amount] of [
+      ['a', MAX_AMOUNT],
+      ['b', 10n],
+    ] as const)
+      await ledger.lease({ id: account, account, amount, holder: 'x', ttlMs: 0 });
+    await t.rejects(grant('7'), refusal('balance-overflow'));
+    pass(1);
+    t.equal(await ledger.expire(), 2);
+    t.match(await ledger.account('a'), { balance: 7n * MAX_AMOUNT, held: 0n });
+    t.match(await ledger.account('b'), { balance: 10n, held: 0n });
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
 
