@@ -1,7 +1,7 @@
 // Public surface of the admin API: routes, the overview document, the account service.
 export { AccountRoutes } from './account-routes.ts';
 export { AdminClientError, createAdminClient } from './admin-client.ts';
-export type { Fields } from './admin-requests.ts';
+export { type Fields, MOST_ROWS } from './admin-requests.ts';
 export { type AdminService, createAdminService } from './admin-service.ts';
 export { ADMIN_ROLES, AdminTokens, hashToken } from './admin-tokens.ts';
 export { type Admin, type AdminRoutes, openAdmin } from './admin.ts';
@@ -35,7 +35,6 @@ export {
   type Column,
   GRANT_COLUMNS,
   KEY_COLUMNS,
-  MOVEMENT_COLUMNS,
   PAYMENT_COLUMNS,
   printCsv,
   printJsonLines,

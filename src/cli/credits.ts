@@ -1,8 +1,8 @@
 // `headrace credits`: grants credit, shows balances and movements. Amounts are USD, shown in credits, too.
 
 import type { Command } from 'commander';
-import { ACCOUNT_COLUMNS, GRANT_COLUMNS, LISTS, MOVEMENT_COLUMNS, nextCursor } from '../admin/index.ts';
-import { addAccountOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
+import { ACCOUNT_COLUMNS, GRANT_COLUMNS, LISTS, MOST_ROWS } from '../admin/index.ts';
+import { addAccountOptions, addPageOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
 const DESCRIPTION = `Credit of accounts. Amounts are USD as plain decimals with at most 12 digits behind the point, shown in USD and in
@@ -99,15 +99,16 @@ export function configureCredits(command: Command, io: CliIo): void {
   const history = command.command('history').description('shows grants, payments and charges, the newest first');
   history
     .argument('<account>')
-    .option('--limit <n>', `most movements, default ${LISTS.history.limit}, at most 1000`)
-    .option('--before <seq>', 'only those before this one: the next page')
-    .action(async (account: string) =>
-      runAction(history, io, async (adminService) => {
-        const fields = pick(history, 'limit', 'before');
-        const movements = await adminService.history(account, fields);
-        const oldest = nextCursor(LISTS.history, movements, fields);
-        const note = oldest === null ? '' : `\nolder ones: --before ${oldest}\n`;
-        return answer(movements, MOVEMENT_COLUMNS, { note });
-      }),
-    );
+    .option('--before <seq>', 'only those before this one, as --cursor')
+    .action(async (account: string) => {
+      const { before, ...fields } = pick(history, 'limit', 'cursor', 'before');
+      await runList(
+        history,
+        io,
+        LISTS.history,
+        before === undefined ? fields : { cursor: before, ...fields },
+        (adminService, asked) => adminService.history(account, { limit: `${MOST_ROWS}`, ...asked }),
+      );
+    });
+  addPageOptions(history);
 }

@@ -54,13 +54,28 @@ t.test('history pages backwards', async (t) => {
   const [head, charge, , hint = ''] = page.stdout.split('\n');
   t.match(head, /^seq +date +kind +id +amount_usd +amount_credits +memo +model$/);
   t.match(charge, / -0\.00004 +-40 +atlas$/);
-  const [, before = ''] = /^older ones: --before (\S+)$/.exec(hint) ?? [];
+  const [, before = ''] = /^next page: --cursor (\S+)$/.exec(hint) ?? [];
   const rest = await run(t, 'credits', 'history', 'acme', '--before', before, '--format', 'csv', ...where);
   t.match(
     rest.stdout,
     /^seq,date,kind,id,account,.*measured\r\n\d+-m-grant:g,[^,]+,grant,grant:g,acme,1\.00,1000000,hello,(,*)\r\n$/,
   );
-  t.notMatch((await run(t, 'credits', 'history', 'acme', ...where)).stdout, /older/);
+  const cursor = await run(t, 'credits', 'history', 'acme', '--cursor', before, '--format', 'csv', ...where);
+  t.equal(cursor.stdout, rest.stdout);
+  t.notMatch((await run(t, 'credits', 'history', 'acme', ...where)).stdout, /next/);
+});
+
+t.test('history is whole without a limit', async (t) => {
+  const { where, url } = storeFor(t);
+  const ledger = await ledgerOf(t, url);
+  await ledger.createAccount({ id: 'acme' });
+  const ids = Array.from({ length: 1001 }, (_, at) => `${at}`);
+  await Promise.all(ids.map((id) => ledger.grant({ id, account: 'acme', amount: 1n })));
+  for (const format of ['csv', 'jsonl', 'table']) {
+    const { stdout } = await run(t, 'credits', 'history', 'acme', '--format', format, ...where);
+    const shown = new Set(stdout.match(/grant:\d+/g));
+    t.equal(shown.size, 1001, format);
+  }
 });
 
 t.test('refuses amounts that are no plain decimals above zero, and accounts that are not there', async (t) => {

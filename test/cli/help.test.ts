@@ -51,7 +51,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'webhooks list': `endpoint state limit cursor ${ACCOUNT}`,
   'webhooks redeliver': `endpoint ${ACCOUNT}`,
   'credits balance': ACCOUNT,
-  'credits history': `limit before ${ACCOUNT}`,
+  'credits history': `before limit cursor ${ACCOUNT}`,
   usage: `by from to account key model ${ACCOUNT}`,
   audit: ACCOUNT,
 };
