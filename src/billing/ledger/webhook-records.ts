@@ -2,8 +2,9 @@
 // until each is accepted or given up. One process of the store sends at a time: the one that holds the lease.
 
 import { randomUUID } from 'node:crypto';
-import type { Database, Row, Session } from './database.ts';
+import type { Database, Lookup, Row, Session } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
+import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
 
 /** What happened. Names are public: receivers match on them. */
@@ -84,6 +85,9 @@ export interface WebhookOutcome {
 
 const FAN_OUT = 500;
 
+/** Events removed in one transaction: a writer waits no longer than some milliseconds. */
+const PRUNE_ROWS = 500;
+
 const LEASE = 'webhooks';
 
 /** Begins the name of the event of a payment that stays open; its id follows. */
@@ -149,9 +153,9 @@ async function fanOut(
   endpointsOf: (type: string) => readonly string[],
 ): Promise<void> {
   const next = `select id, type from webhook_events where state = 'new' order by date_ms, id limit ${FAN_OUT}`;
-  for (;;) {
+  await inRounds(FAN_OUT, async () => {
     const found = await database.snapshot((session) => session.all(next));
-    if (found.length === 0) return;
+    if (found.length === 0) return 0;
     await database.transaction(async (session) => {
       const deliveries = found.flatMap((row) =>
         endpointsOf(text(row, 'type')).map((endpoint) => ({
@@ -168,8 +172,8 @@ async function fanOut(
         await session.all("update webhook_events set state = 'sent' where id = $1", [text(row, 'id')]);
       }
     });
-    if (found.length < FAN_OUT) return;
-  }
+    return found.length;
+  });
 }
 
 const DELIVERIES = `select d.message as message, d.endpoint as endpoint, d.state as state, d.attempts as attempts,
@@ -242,19 +246,34 @@ async function list(database: Database, query: WebhookDeliveryQuery): Promise<We
   return (await database.snapshot((session) => session.all(sql, filter.params))).map(deliveryOf);
 }
 
+function removal(table: string, column: string): Lookup {
+  return {
+    sqlite: `delete from ${table} where ${column} in (select value from json_each(?1))`,
+    postgres: `delete from ${table} where ${column} = any($1::text[])`,
+  };
+}
+
+const REMOVE_DELIVERIES = removal('webhook_deliveries', 'message');
+const REMOVE_EVENTS = removal('webhook_events', 'id');
+
 async function prune(database: Database, beforeMs: number, endpoints: readonly string[]): Promise<void> {
   const params = [BigInt(beforeMs), ...endpoints];
   // An empty list is no valid SQL.
   const isKept =
     endpoints.length === 0 ? '1 = 0' : `d.endpoint in (${endpoints.map((_, at) => `$${at + 2}`).join(', ')})`;
-  await database.transaction(async (session) => {
-    const old = `select id from webhook_events e where date_ms < $1 and state = 'sent' and not exists
-      (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})
-      and (type <> 'payment.open' or not exists
-        (select 1 from payments p where p.state = 'submitted' and e.id = 'msg_${OPEN_PAYMENT}' || p.id))`;
-    await session.all(`delete from webhook_deliveries where message in (${old})`, params);
-    await session.all(`delete from webhook_events where id in (${old})`, params);
-  });
+  const old = `select id from webhook_events e where date_ms < $1 and state = 'sent' and not exists
+    (select 1 from webhook_deliveries d where d.message = e.id and d.state = 'pending' and ${isKept})
+    and (type <> 'payment.open' or not exists
+      (select 1 from payments p where p.state = 'submitted' and e.id = 'msg_${OPEN_PAYMENT}' || p.id))
+    order by date_ms, id limit ${PRUNE_ROWS}`;
+  await inRounds(PRUNE_ROWS, () =>
+    database.transaction(async (session) => {
+      const ids = (await session.all(old, params)).map((row) => text(row, 'id'));
+      if (ids.length > 0) await session.find(REMOVE_DELIVERIES, ids);
+      if (ids.length > 0) await session.find(REMOVE_EVENTS, ids);
+      return ids.length;
+    }),
+  );
 }
 
 export function webhookRecords(database: Database, dateMs: () => number): WebhookRecords {

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
-import { requestRecordId } from '../../../src/billing/ledger/request-records.ts';
+import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { charge, debit, execute, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
@@ -22,6 +22,20 @@ t.test('ids of records sort by their date, then by their count', async (t) => {
   );
   t.match(requestRecordId(START_MS, 'abcdefgh', 36 ** 6 + 5), /^req_[0-9a-z]{9}abcdef000005$/);
 });
+
+/** Turns of the event loop that pass during the work. */
+async function turnsOf(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isOver = false;
+  const turn = (): void => {
+    turns++;
+    if (!isOver) setImmediate(turn);
+  };
+  setImmediate(turn);
+  await work();
+  isOver = true;
+  return turns;
+}
 
 for (const name of STORES) {
   t.test(`${name}: records of requests are listed by cursor, found, and kept once`, async (t) => {
@@ -65,15 +79,10 @@ for (const name of STORES) {
        select 'req_0000000000tagta' || ${number}, 0, '', 'a', case i % 5000 when 1 then 'few' else 'many' end, '', 'm', 200, '',
        1, 0, 1, 1, 1, 1 from ${series}`,
     );
-    let turns = 0;
-    let isOver = false;
-    const turn = (): void => {
-      turns++;
-      if (!isOver) setImmediate(turn);
-    };
-    setImmediate(turn);
-    const all = await requests.list({ account: 'a', key: 'few', limit: 10 });
-    isOver = true;
+    let all: RequestRecord[] = [];
+    const turns = await turnsOf(async () => {
+      all = await requests.list({ account: 'a', key: 'few', limit: 10 });
+    });
     t.same(
       all.map(({ id }) => id.slice(-6)),
       ['020001', '015001', '010001', '005001', '000001'],
@@ -101,6 +110,44 @@ for (const name of STORES) {
     t.equal(await requests.prune(0, 100), 2300);
     t.same((await requests.list({ limit: 1000 })).map(({ dateMs }) => dateMs).at(-1), START_MS + 4400);
     t.equal(await requests.prune(0, 100), 0);
+  });
+
+  t.test(`${name}: what goes over many rows in rounds leaves turns for other work`, async (t) => {
+    const { ledger, pass, url } = await openStore(t, name);
+    const { requests, responses, webhooks } = ledger;
+    const many = (count: number): number[] => Array.from({ length: count }, (_, at) => at);
+    await requests.add(many(4500).map((at) => requestRecord(at)));
+    const response = { account: 'a', createdMs: START_MS, status: 'completed', model: 'm', previous: null } as const;
+    const parts = { input: '[]', output: '[]', response: '{}', items: [] };
+    await responses.apply(
+      many(1200).map((at) => ({ type: 'add', record: { ...response, ...parts, id: `r${at}` }, ttlMs: 1000 })),
+    );
+    await ledger.createAccount({ id: 'a' });
+    await execute(
+      name,
+      url,
+      many(2200)
+        .map(
+          (at) =>
+            `insert into holds (id, kind, account, holder, amount, spent, state, expires_ms) values ('l${at}', 'lease', 'a', 'x', 1, 1, 'closed', 0);`,
+        )
+        .join('\n'),
+    );
+    for (const at of many(1200)) await webhooks.emit({ type: 'credit.low', account: 'a', id: `e${at}`, data: {} });
+    pass(2000);
+    for (const [what, work] of [
+      ['events that are told', () => webhooks.fanOut(() => [])],
+      ['events', () => webhooks.prune(0, [])],
+      ['requests', () => requests.prune(START_MS + 10_000, null)],
+      ['responses', () => responses.prune()],
+      ['leases', () => ledger.prune(null)],
+    ] as const) {
+      const turns = await turnsOf(work);
+      t.ok(turns >= 2, `${what}: ${turns} turns`);
+    }
+    t.same(await requests.list({}), []);
+    t.match(await responses.counts('a'), { responses: 0 });
+    t.equal(await ledger.findHold('l7'), undefined);
   });
 
   t.test(`${name}: an act is kept with its outcome, and nothing of it can be changed`, async (t) => {
