@@ -152,10 +152,10 @@ export class PlacementRing {
     for (let first = 0; first < count; first++) {
       const end = endOfRun(anchors, first, count, slots);
       if (end === first) continue;
-      this.#write(ENTERED, member, left, first, hashes, anchors, end - first, first);
-      left = 0;
+      if (this.#write(ENTERED, member, left, first, hashes, anchors, end - first, first)) left = 0;
       first = end;
     }
+    // Also where there was no room: clocks go back by sums as well, which are never dropped.
     if (left !== 0) this.#advance(member, left);
   }
 
@@ -195,6 +195,7 @@ export class PlacementRing {
     this.#write(RESPONSE, tag, holder, 0, this.#hashes, this.#hashes, 0, 0);
   }
 
+  /** False where it did not fit. */
   #write(
     kind: number,
     a: number,
@@ -204,14 +205,14 @@ export class PlacementRing {
     anchors: Int32Array,
     count: number,
     first: number,
-  ): void {
+  ): boolean {
     const ring = this.#words;
     const base = this.#from;
     const written = ring[this.#at + WRITTEN] as number;
     const used = (written - Atomics.load(ring, this.#at + READ)) >>> 0;
     if (used + HEAD_WORDS + 2 * count > RING_WORDS) {
       ring[this.#at + DROPPED]!++;
-      return;
+      return false;
     }
     ring[base + (written & RING_MASK)] = (kind << KIND_SHIFT) | count;
     ring[base + ((written + 1) & RING_MASK)] = a;
@@ -225,6 +226,7 @@ export class PlacementRing {
     }
     Atomics.store(ring, this.#at + WRITTEN, to | 0);
     this.noted.raise();
+    return true;
   }
 
   /** For the control thread: whether nothing waits to be read. */

@@ -57,6 +57,20 @@ t.test('prompts without a block to tell are one sum for each member', async (t) 
   t.same(read(), []);
 });
 
+t.test('clocks advance by what was counted also for prompts whose blocks did not fit', async (t) => {
+  const { control, read, thread } = create();
+  for (let at = 0; control.dropped === 0; at++) thread.response(at, at);
+  const { dropped } = control;
+  for (let prompt = 0; prompt < 1000; prompt++) {
+    thread.entered(1, 5, HASHES, ANCHORS, 3, Int32Array.from([1, -1, 1]));
+    thread.withdrawn(1, HASHES, ANCHORS, 0, 3, Int32Array.from([1, -1, 1]));
+    // Of every second one nothing was computed.
+    if (prompt % 2 === 0) thread.rewound(1, 5);
+  }
+  t.equal(control.dropped, dropped + 4000);
+  t.same(read().at(-1), ['entered', 1, 2500, 0, []]);
+});
+
 t.test('what is skipped is not read', async (t) => {
   const { control, read, thread } = create();
   thread.entered(0, 3, HASHES, ANCHORS, 3, Int32Array.from([1, 1, 1]));
