@@ -8,7 +8,7 @@ import { BufferedClient } from '../net/buffered-client.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { AccessLog } from '../telemetry/access-log.ts';
 import { type Span, Tracer } from '../telemetry/span.ts';
-import { SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
+import { type CollectorAnswer, SpanExporter, SpanMetrics } from '../telemetry/span-exporter.ts';
 
 /** Longest wait for a collector's answer, in milliseconds. */
 const EXPORT_TIMEOUT_MS = 5000;
@@ -92,10 +92,9 @@ export class Observer {
     const { clock, thread, epochMs } = this.#options;
     const lowerCase = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
     const sent = { 'content-type': 'application/json', 'user-agent': 'headrace', ...Object.fromEntries(lowerCase) };
-    const post = async (body: string): Promise<number> => {
+    const post = (body: string): Promise<CollectorAnswer> => {
       const request = { method: 'POST', url, headers: sent, body } as const;
-      const signal = AbortSignal.timeout(EXPORT_TIMEOUT_MS);
-      return (await this.#client.send(request, signal, EXPORT_ANSWER_BYTES)).status;
+      return this.#client.send(request, AbortSignal.timeout(EXPORT_TIMEOUT_MS), EXPORT_ANSWER_BYTES);
     };
     return new SpanExporter({ clock, epochMs, resource: { serviceName, thread }, post }, this.#spans);
   }

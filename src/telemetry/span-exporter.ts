@@ -2,6 +2,7 @@
 // unreachable collector costs spans, which are counted, and never delays a request.
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import { parseJson } from '../config/json-text.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { Counters } from './series.ts';
 import type { AttributeValue, Span } from './span.ts';
@@ -23,14 +24,20 @@ interface Resource {
   readonly thread: number;
 }
 
+/** What a collector has answered. */
+export interface CollectorAnswer {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
 export interface SpanExporterOptions {
   /** The clock of the spans. */
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly epochMs: () => number;
   readonly resource: Resource;
-  /** Posts a body; resolves with the status of the answer, rejects when there is none. */
-  readonly post: (body: string) => Promise<number>;
+  /** Posts a body; resolves with the answer, rejects when there is none. */
+  readonly post: (body: string) => Promise<CollectorAnswer>;
 }
 
 const OUTCOMES = ['exported', 'dropped', 'failed'] as const;
@@ -95,20 +102,35 @@ export class SpanExporter {
   async #sendAll(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
-      this.#metrics.count((await this.#taken(batch)) ? 'exported' : 'failed', batch.length);
+      const taken = await this.#taken(batch);
+      this.#metrics.count('exported', taken);
+      this.#metrics.count('failed', batch.length - taken);
     }
     this.#sending = null;
   }
 
-  async #taken(batch: readonly Span[]): Promise<boolean> {
+  /** How many spans the collector has taken. */
+  async #taken(batch: readonly Span[]): Promise<number> {
     try {
       const { clock, epochMs, post, resource } = this.#options;
-      const status = await post(encodeSpans(batch, resource, epochMs() - clock.now()));
-      return status >= 200 && status < 300;
+      const { body, status } = await post(encodeSpans(batch, resource, epochMs() - clock.now()));
+      if (status < 200 || status >= 300) return 0;
+      return batch.length - Math.min(rejectedIn(body), batch.length);
     } catch {
       // Counted as failed; a log line for each would repeat the metric.
-      return false;
+      return 0;
     }
+  }
+}
+
+/** Spans that a collector has rejected beside others that it took (`ExportTracePartialSuccess`): a number, or one as a string. */
+function rejectedIn(body: Buffer): number {
+  if (!body.includes('rejectedSpans')) return 0;
+  try {
+    const { partialSuccess } = parseJson(body.toString()) as { partialSuccess?: { rejectedSpans?: unknown } | null };
+    return Math.max(Number(partialSuccess?.rejectedSpans ?? 0) || 0, 0);
+  } catch {
+    return 0;
   }
 }
 

@@ -4,7 +4,7 @@ import t from 'tap';
 import { createManualClock, type ManualClock } from '../../src/actor/clock.ts';
 import { metricsText } from '../../src/telemetry/exposition.ts';
 import { SPAN_KIND, Tracer } from '../../src/telemetry/span.ts';
-import { SpanExporter, SpanMetrics } from '../../src/telemetry/span-exporter.ts';
+import { type CollectorAnswer, SpanExporter, SpanMetrics } from '../../src/telemetry/span-exporter.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';
@@ -17,7 +17,7 @@ interface Collector {
   readonly exporter: SpanExporter;
   readonly tracer: Tracer;
   /** Answers the post under way. */
-  readonly answer: (status: number | Error) => Promise<void>;
+  readonly answer: (status: number | Error, body?: string) => Promise<void>;
   readonly outcomes: () => Promise<Record<string, number>>;
 }
 
@@ -25,10 +25,10 @@ function collector(sample = 1, random: () => number = () => 0.5): Collector {
   const clock = createManualClock(1000);
   const metrics = new SpanMetrics();
   const bodies: string[] = [];
-  const posts: PromiseWithResolvers<number>[] = [];
-  const post = (body: string): Promise<number> => {
+  const posts: PromiseWithResolvers<CollectorAnswer>[] = [];
+  const post = (body: string): Promise<CollectorAnswer> => {
     bodies.push(body);
-    const posted = Promise.withResolvers<number>();
+    const posted = Promise.withResolvers<CollectorAnswer>();
     posts.push(posted);
     return posted.promise;
   };
@@ -41,10 +41,10 @@ function collector(sample = 1, random: () => number = () => 0.5): Collector {
     bodies,
     exporter,
     tracer: new Tracer({ now: () => clock.now(), random, sample, sink: (span) => exporter.add(span) }),
-    answer: async (status) => {
+    answer: async (status, body = '{}') => {
       const posted = posts.shift();
       if (status instanceof Error) posted?.reject(status);
-      else posted?.resolve(status);
+      else posted?.resolve({ status, body: Buffer.from(body) });
       await new Promise(setImmediate);
     },
     outcomes: async () => {
@@ -166,4 +166,30 @@ t.test('an empty flush posts nothing, and what an alert counts shows as 0', asyn
   await exporter.flush();
   t.equal(bodies.length, 0);
   t.same(await outcomes(), { exported: 0, dropped: 0, failed: 0 });
+});
+
+t.test('spans that a collector rejects beside others count as failed', async (t) => {
+  const { answer, exporter, outcomes, tracer } = collector();
+  const failed = [
+    ['{"partialSuccess":{"rejectedSpans":"4","errorMessage":"too old"}}', 4],
+    ['{"partialSuccess":{"rejectedSpans":3}}', 3],
+    // What makes no sense counts as nothing, or as all.
+    ['{"partialSuccess":{"rejectedSpans":"1e9"}}', 10],
+    ['{"partialSuccess":{"rejectedSpans":-3}}', 0],
+    ['{"partialSuccess":{"rejectedSpans":"many"}}', 0],
+    ['{"partialSuccess":{"errorMessage":"a warning"}}', 0],
+    ['{"partialSuccess":null,"rejectedSpans":4}', 0],
+    ['rejectedSpans', 0],
+    ['null // rejectedSpans', 0],
+    ['', 0],
+  ] as const;
+  let sum = 0;
+  for (const [at, [body, count]] of failed.entries()) {
+    for (let span = 0; span < 10; span++) tracer.begin(undefined, 0)?.end();
+    const flushed = exporter.flush();
+    await answer(200, body);
+    await flushed;
+    sum += count;
+    t.same(await outcomes(), { exported: 10 * (at + 1) - sum, dropped: 0, failed: sum }, body);
+  }
 });
