@@ -22,6 +22,7 @@ const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
 /** In ASCII both closing brackets are their opening bracket plus two. */
 const TO_CLOSING = 2;
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 /** Bytes of a string that are read one by one before the rest is searched. */
 const NEAR_BYTES = 64;
@@ -29,10 +30,12 @@ const NEAR_BYTES = 64;
 /** Position of the first bracket of an object or list in UTF-8 that is nested deeper than `maxDepth`; -1: there is none. */
 export function tooDeepAt(body: Uint8Array, maxDepth: number): number {
   let depth = 0;
-  for (let at = 0; at < body.length; at++) {
+  // Decoders drop a byte order mark, and what follows is parsed.
+  const start = BYTE_ORDER_MARK.every((byte, at) => body[at] === byte) ? BYTE_ORDER_MARK.length : 0;
+  for (let at = start; at < body.length; at++) {
     const byte = body[at] as number;
     if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
-      if (++depth > maxDepth) return charactersBefore(body, at);
+      if (++depth > maxDepth) return charactersIn(body, start, at);
     } else if (byte === OPEN_OBJECT + TO_CLOSING || byte === OPEN_ARRAY + TO_CLOSING) {
       depth--;
     } else if (byte === QUOTE) {
@@ -78,10 +81,10 @@ function closingQuote(body: Uint8Array, opening: number): number {
   }
 }
 
-function charactersBefore(body: Uint8Array, end: number): number {
+function charactersIn(body: Uint8Array, start: number, end: number): number {
   let count = 0;
   // Further bytes of a character are no position of their own.
-  for (let at = 0; at < end; at++) if (((body[at] as number) & 0xc0) !== 0x80) count++;
+  for (let at = start; at < end; at++) if (((body[at] as number) & 0xc0) !== 0x80) count++;
   return count;
 }
 
