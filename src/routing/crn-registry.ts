@@ -173,6 +173,8 @@ class CrnRegistry {
   readonly #freeModelCells: Cells;
   /** Base URLs. A CRN stays drained through changes of the configuration, until it is returned. */
   readonly #drained = new Set<string>();
+  /** The same of ejections by operators that have a length: their ends. */
+  readonly #ejectedUntilMs = new Map<string, number>();
   /** What is remembered of CRNs that are in no list any more. */
   readonly #retired = new Map<string, { readonly memory: CrnMemory; readonly untilMs: number }>();
   #models: readonly Model[] = [];
@@ -202,6 +204,7 @@ class CrnRegistry {
     for (const [url, { models }] of wanted) this.#freeOthers(url, models);
     for (const [url, server] of wanted) this.#ensure(url, server, settings);
     this.#forgetRetired();
+    for (const url of this.#ejectedUntilMs.keys()) if (this.#ejectedForMs(url) === 0) this.#ejectedUntilMs.delete(url);
     this.#models = specs.map(({ aliases = [], id, servers }) => ({
       id,
       aliases,
@@ -249,6 +252,9 @@ class CrnRegistry {
     if (override.action === 'drain') this.#drained.add(url);
     if (override.action === 'return') this.#drained.delete(url);
     if (override.action === 'eject') server.ejected = true;
+    if (override.action !== 'drain') this.#ejectedUntilMs.delete(url);
+    if (override.action === 'eject' && override.forMs !== null)
+      this.#ejectedUntilMs.set(url, this.#context.clock.now() + override.forMs);
     server.ref.tell({ type: 'Override', override, replyTo });
   }
 
@@ -314,7 +320,7 @@ class CrnRegistry {
     const probed = known?.probed ?? false;
     const server: Server = {
       ...{ url, instance: identity, cell, memory, fingerprint, members, ref },
-      ...{ ejected: false, probed },
+      ...{ ejected: this.#ejectedForMs(url) > 0, probed },
     };
     this.#servers.set(url, server);
     for (const member of members.values()) this.#byMember.set(member, server);
@@ -382,6 +388,7 @@ class CrnRegistry {
           peers: (model) => this.#peers(model, url),
           mayEject: () => this.#mayEject(url),
           isDrained: () => this.#drained.has(url),
+          ejectedForMs: () => this.#ejectedForMs(url),
           onEvent: (event) => this.#context.self.tell({ type: 'Event', event }),
         },
       ),
@@ -460,6 +467,11 @@ class CrnRegistry {
     }
     server.ejected = true;
     return true;
+  }
+
+  /** By an operator. */
+  #ejectedForMs(url: string): number {
+    return Math.max((this.#ejectedUntilMs.get(url) ?? 0) - this.#context.clock.now(), 0);
   }
 
   #isOut(url: string): boolean {

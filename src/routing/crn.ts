@@ -68,6 +68,8 @@ export interface CrnDeps {
   readonly mayEject: () => boolean;
   /** Whether an operator has drained this CRN. This state outlives the actor. */
   readonly isDrained: () => boolean;
+  /** For how long an operator still has it ejected, in milliseconds; 0: not at all. Outlives the actor, too. Default 0. */
+  readonly ejectedForMs?: () => number;
   readonly onEvent: (event: CrnEvent) => void;
   /** A round of probes is over. */
   readonly onProbeResult: (result: ProbeResult) => void;
@@ -130,6 +132,9 @@ export type CrnCommand =
   | { readonly type: 'Override'; readonly override: CrnOverride; readonly replyTo: Ref<OverrideResult> }
   | { readonly type: 'Release' }
   | { readonly type: 'CheckTrial' };
+
+/** Reason of an ejection. */
+const BY_OPERATOR = 'by an operator';
 
 /** Share of the interval after which a member whose last probe disagrees with its state is probed again. */
 const FAST_SHARE = 0.2;
@@ -266,6 +271,8 @@ class Crn {
     // Outcomes of requests that began before are none of this actor's.
     for (const cell of cells) deps.board.raiseEpoch(cell);
     deps.board.endTrial(settings.server);
+    const ejectedForMs = deps.ejectedForMs?.() ?? 0;
+    if (ejectedForMs > 0) this.#hold(ejectedForMs, BY_OPERATOR);
     // Without this it would be down, and thus a last resort, until its first probe.
     if (deps.isDrained()) this.#publishAll();
   }
@@ -476,7 +483,7 @@ class Crn {
   override(override: CrnOverride): void {
     const { url } = this.#settings;
     if (override.action === 'eject') {
-      this.#eject('operator', 'by an operator', override.forMs);
+      this.#eject('operator', BY_OPERATOR, override.forMs);
       return;
     }
     if (override.action === 'return') {
@@ -512,10 +519,15 @@ class Crn {
   #eject(failure: string, reason: string = failure, wantedMs: number | null = null): void {
     const nextMs = this.#breaker.eject(this.#context.clock.now(), this.#context.random());
     const forMs = wantedMs ?? nextMs;
-    this.#context.timers.once('release', forMs, { type: 'Release' });
-    this.#ejectionReason = `ejected: ${reason}`;
+    this.#hold(forMs, reason);
     this.#turn('ejected');
     this.#deps.onEvent({ type: 'ejected', url: this.#settings.url, forMs, failure, reason });
+  }
+
+  #hold(forMs: number, reason: string): void {
+    this.#ejection = 'ejected';
+    this.#ejectionReason = `ejected: ${reason}`;
+    this.#context.timers.once('release', forMs, { type: 'Release' });
   }
 
   /** Begins a new epoch. Threads that see its standing must see its number, and no trial before both. */

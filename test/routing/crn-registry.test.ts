@@ -426,6 +426,41 @@ t.test('a CRN stays drained through restarts and configurations until it is retu
   t.equal(await fixture.override('http://nowhere', { action: 'drain' }), 'no such CRN');
 });
 
+t.test('a CRN stays ejected by an operator through restarts and configurations for as long as was said', async (t) => {
+  const fixture = new Fixture();
+  await fixture.configure({ m: ['http://x', 'http://y'] });
+  const ejections = (): number => fixture.events.filter(({ type }) => type === 'ejected').length;
+  await fixture.override('http://x', { action: 'eject', forMs: 60_000 });
+  await fixture.test.advance(10_000);
+  await fixture.configure({ m: ['http://x', 'http://y'], n: ['http://x'] });
+  const health = { ...SETTINGS.health, intervalMs: 500 };
+  await fixture.configure({ m: ['http://x', 'http://y'], n: ['http://x'] }, { ...SETTINGS, health });
+  await fixture.test.advance(10_000);
+  t.same([fixture.standing('m', 'http://x'), fixture.standing('n', 'http://x')], [STANDING.down, STANDING.down]);
+  await fixture.configure({ m: ['http://y'] });
+  await fixture.configure({ m: ['http://x', 'http://y'] });
+  const crash = {
+    member: fixture.member('m', 'http://x').member,
+    get verdict(): never {
+      throw new Error('crash');
+    },
+  };
+  fixture.ref.tell({ type: 'Outcome', outcome: crash as never });
+  await fixture.settle();
+  await fixture.test.advance(10_000);
+  t.equal(fixture.standing('m', 'http://x'), STANDING.down);
+  fixture.fail('m', 'http://y', 2);
+  await fixture.settle();
+  t.equal(fixture.standing('m', 'http://y'), STANDING.up, 'it counts for the panic threshold');
+  await fixture.test.advance(31_000);
+  t.equal(fixture.standing('m', 'http://x'), STANDING.probing, 'a minute is over');
+  t.equal(ejections(), 1, 'it is one ejection');
+  await fixture.override('http://x', { action: 'eject', forMs: 60_000 });
+  await fixture.override('http://x', { action: 'return' });
+  await fixture.configure({ m: ['http://x', 'http://y'] }, { ...SETTINGS, health });
+  t.equal(fixture.standing('m', 'http://x'), STANDING.up, 'a return holds, too');
+});
+
 t.test('overrides by an operator count for the panic threshold but are not limited by it', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'] });
