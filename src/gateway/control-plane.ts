@@ -352,6 +352,7 @@ export class ControlPlane {
   /** What was noted of CRNs that are in no table any more. */
   #forgetCrns(urls: ReadonlySet<string>): void {
     this.#gauges.keep(urls);
+    this.#watch.keepCrns(urls, this.local.deps.clock.now());
     this.#crnLog.keep(urls);
     for (const url of this.#probeReasons.keys()) if (!urls.has(url)) this.#probeReasons.delete(url);
   }

@@ -2,9 +2,11 @@
 // its thread with all connections on it. What a thread has counted stays in the sums while it does not answer and behind its end:
 // Prometheus takes a sum that falls for a restart, and all of the next one for new.
 
+import { CrnSeries, type SeriesByCrn } from '../telemetry/crn-series.ts';
 import { summed } from '../telemetry/exposition.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { AnswerMetrics } from '../telemetry/runtime-metrics.ts';
+import type { FamilyJson, Labels } from '../telemetry/series.ts';
 
 export class ThreadWatch {
   readonly #metrics = new AnswerMetrics();
@@ -13,6 +15,7 @@ export class ThreadWatch {
   /** Counts by the last reading of each thread that runs. */
   readonly #counts = new Map<number, MetricsSnapshot>();
   #ended: MetricsSnapshot = [];
+  readonly #crnsOfEnded = new CrnSeries([this.#endedByCrn()]);
   /** How often each thread has ended. */
   readonly #ends = new Map<number, number>();
 
@@ -32,6 +35,23 @@ export class ThreadWatch {
     this.#ended = summed([this.#ended, this.#counts.get(thread) ?? []]);
     this.#counts.delete(thread);
     this.#ends.set(thread, this.#endsOf(thread) + 1);
+  }
+
+  /** Drops what ended threads have counted of CRNs that have not been among `urls` for a while, as threads do that run. */
+  keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
+    this.#crnsOfEnded.keep(urls, nowMs);
+  }
+
+  #endedByCrn(): SeriesByCrn {
+    const ended = (): MetricsSnapshot => this.#ended;
+    return {
+      get firstWords() {
+        return ended().flatMap(({ values }) => values.flatMap(({ labels }) => labels['crn'] ?? []));
+      },
+      drop: (url) => {
+        this.#ended = this.#ended.map((family) => withoutCrn(family, url));
+      },
+    };
   }
 
   /**
@@ -67,4 +87,11 @@ export class ThreadWatch {
   #endsOf(thread: number): number {
     return this.#ends.get(thread) ?? 0;
   }
+}
+
+function withoutCrn(family: FamilyJson, url: string): FamilyJson {
+  const isKept = ({ labels }: { readonly labels: Labels }): boolean => labels['crn'] !== url;
+  return family.type === 'histogram'
+    ? { ...family, values: family.values.filter(isKept) }
+    : { ...family, values: family.values.filter(isKept) };
 }

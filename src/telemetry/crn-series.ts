@@ -4,7 +4,7 @@
 const GONE_MS = 5 * 60_000;
 
 /** A family of metrics. */
-interface SeriesByCrn {
+export interface SeriesByCrn {
   readonly firstWords: Iterable<string>;
   drop(url: string): void;
 }

@@ -72,6 +72,32 @@ t.test('the counts of threads that have ended stay beside those of their success
   }
 });
 
+t.test('what ended threads have counted of a CRN goes five minutes after it has left', async (t) => {
+  const watch = new ThreadWatch();
+  const attempts = new Counters('attempts_total', '', ['crn', 'verdict']);
+  attempts.at('http://a', 'ok').value = 3;
+  attempts.at('http://b', 'ok').value = 4;
+  await read(watch, () => [...reading(3), attempts.json()]);
+  watch.ended(1);
+  const counted = async (): Promise<unknown[]> => {
+    const values = valuesOf(await read(watch, () => null), 'attempts_total');
+    return values.map(({ labels, value }) => [labels['crn'], value]);
+  };
+  const both = [
+    ['http://a', 3],
+    ['http://b', 4],
+  ];
+  watch.keepCrns(new Set(['http://a']), 1000);
+  watch.keepCrns(new Set(['http://a']), 300_999);
+  t.same(await counted(), both);
+  watch.keepCrns(new Set(['http://a', 'http://b']), 301_000);
+  watch.keepCrns(new Set(['http://a']), 400_000);
+  t.same(await counted(), both, 'it was back');
+  watch.keepCrns(new Set(['http://a']), 700_000);
+  t.same(await counted(), [['http://a', 3]]);
+  t.equal(figures(await read(watch, () => null)).requests, 3);
+});
+
 t.test('a thread that ends while threads are read counts once, whether it had answered or not', async (t) => {
   for (const hasAnswered of [true, false]) {
     const watch = new ThreadWatch();
