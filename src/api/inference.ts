@@ -624,7 +624,6 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
 
   onFirstPiece(nowMs: number): void {
     this.#exchange.firstPieceMs = nowMs;
-    this.#deps.metrics.streamStarted();
     this.#cells.firstPiece.observe((nowMs - this.#exchange.receivedMs) / 1000);
   }
 

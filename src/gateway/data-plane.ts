@@ -418,8 +418,7 @@ export class DataPlane {
   /** A part of the metrics, counted from 0: one family, and at last all that have few series. */
   metrics(part: number): MetricsPart {
     if (part === 0) {
-      this.#metrics.inFlight(this.#exchanges.size);
-      this.#metrics.connections(this.connections);
+      this.#readLoad();
       this.#metrics.retryBudgets(this.#budgets);
       this.#metrics.searches(this.#search.load);
     }
@@ -431,10 +430,16 @@ export class DataPlane {
 
   /** This thread's part of the overview. */
   report(): PlaneReport {
-    this.#metrics.inFlight(this.#exchanges.size);
-    this.#metrics.connections(this.connections);
+    this.#readLoad();
     const metrics = [...this.#metrics.withoutTimes(), ...this.#overviewMetrics.snapshot()];
     return { thread: this.#options.thread, metrics, recent: this.#recent.report() };
+  }
+
+  #readLoad(): void {
+    const exchanges = this.#exchanges.list();
+    this.#metrics.inFlight(exchanges.length);
+    this.#metrics.streamsInFlight(exchanges.filter(({ firstPieceMs }) => firstPieceMs > 0).length);
+    this.#metrics.connections(this.connections);
   }
 
   /** What its siblings are told of the load. */
@@ -501,13 +506,12 @@ export class DataPlane {
     this.#exchanges.delete(exchange);
     const nowMs = this.#options.clock.now();
     const elapsedMs = nowMs - exchange.receivedMs;
-    const { aborted, endpoint, errorCode, firstPieceMs, model, span } = exchange;
+    const { aborted, endpoint, errorCode, model, span } = exchange;
     const status = aborted && exchange.status === 0 ? 499 : exchange.status;
     const cells = this.#metrics.of(endpoint, model);
     cells.count(status, errorCode);
     cells.duration.observe(elapsedMs / 1000);
     if (aborted) this.#metrics.aborted(endpoint, cells);
-    if (firstPieceMs > 0) this.#metrics.streamEnded();
     if (isOfTools(exchange))
       this.#metrics.tool(endpoint, exchange.tool, aborted ? 'aborted' : errorCode || 'ok', elapsedMs);
     if (status >= 400 || errorCode !== '') this.#recent.closed(exchange, status);

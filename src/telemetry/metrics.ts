@@ -289,7 +289,6 @@ export class Metrics {
   readonly #modelList: ModelSums[] = [];
   /** What it has of CRNs, by `CRN_COUNTS`. */
   readonly #crns = new Map<string, Float64Array>();
-  #inFlightStreams: Cell | null = null;
   readonly #streams = this.#families.gauge(
     'headrace_streams_in_flight',
     'Streams of which a piece has been handed to the client and that have not ended',
@@ -448,16 +447,6 @@ export class Metrics {
     counts[CRN.cachedTokens]! += reported;
   }
 
-  /** The first piece of a stream has been handed to its client; `streamEnded` must follow. */
-  streamStarted(): void {
-    this.#inFlightStreams ??= this.#streams.at();
-    this.#inFlightStreams.value++;
-  }
-
-  streamEnded(): void {
-    if (this.#inFlightStreams !== null) this.#inFlightStreams.value--;
-  }
-
   failover(model: string, cause: string): void {
     this.#failovers.at(model, cause).value++;
   }
@@ -515,6 +504,10 @@ export class Metrics {
   /** Drops the series of CRNs that have not been among `urls` for a while: pods come and go, and would add up. */
   keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
     for (const url of this.#crnSeries.keep(urls, nowMs)) this.#crns.delete(url);
+  }
+
+  streamsInFlight(count: number): void {
+    this.#streams.at().value = count;
   }
 
   inFlight(count: number): void {

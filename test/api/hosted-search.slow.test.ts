@@ -1150,3 +1150,21 @@ t.test('reasoning of a round goes back with its search', async (t) => {
     { role: 'tool' },
   ]);
 });
+
+t.test('streams with searches count as streams in flight until they end', async (t) => {
+  const hosted = await startHosted(root, { ...OPTIONS, admin: '127.0.0.1:0' });
+  const inFlight = async (): Promise<number> => {
+    const metrics = await (await fetch(`${hosted.adminUrl}/metrics`)).text();
+    return Number(/^headrace_streams_in_flight (\S+)$/m.exec(metrics)?.[1]);
+  };
+  const search = Promise.withResolvers<readonly EngineHit[]>();
+  hosted.engine.hits = () => search.promise;
+  hosted.chat.play(searches('mill'), says('High [1].'), searches('dam'), says('Low [1].'));
+  const ask = { input: 'hi', stream: true, tools: [{ type: 'web_search' }] };
+  const answer = await hosted.post('/v1/responses', ask);
+  t.equal(await inFlight(), 1);
+  search.resolve([]);
+  await answer.text();
+  await (await hosted.post('/v1/responses', ask)).text();
+  await until('all have ended', async () => (await inFlight()) === 0);
+});

@@ -50,11 +50,8 @@ t.test('sums counters, buckets and gauges over threads', async (t) => {
     metrics.attempt('http://one', 'ok', '');
     metrics.pick('cache');
     cells.firstByte.observe(0.012);
-    for (let stream = 0; stream < 2; stream++) {
-      metrics.streamStarted();
-      cells.firstPiece.observe(0.09);
-    }
-    metrics.streamEnded();
+    for (let stream = 0; stream < 2; stream++) cells.firstPiece.observe(0.09);
+    metrics.streamsInFlight(1);
     cells.gaps.observe(0.012);
     metrics.failover(MODEL, 'reset');
     metrics.retryRefused(MODEL);
