@@ -7,7 +7,7 @@ import { HeadraceError } from '../errors.ts';
 import type { Candidates, Failure, Member, RetryBudget } from '../routing/index.ts';
 import { Attempt, type AttemptDeps, type AttemptOwner, type Refusal } from './attempt.ts';
 import { Continuation, type ContinuationKind } from './continuation.ts';
-import type { Hedging } from './hedging.ts';
+import type { HedgeOutcome, Hedging } from './hedging.ts';
 import type { Deadline, Expirable } from '../net/deadline.ts';
 import type { ResponseHead } from './headers.ts';
 import { type RequestForm, translatedHeaders } from './request-form.ts';
@@ -96,6 +96,8 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #attempt: Attempt | null = null;
   /** The second attempt of a hedged request, until one of the two has begun or failed. */
   #hedge: Attempt | null = null;
+  /** The second attempt until it has an outcome, also where the first one has failed meanwhile. */
+  #undecided: Attempt | null = null;
   #hedgeDue: Deadline | null = null;
   #attempts = 0;
   /** Null for an answer that leaves in one piece. */
@@ -157,6 +159,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     }
     const hedge = new Attempt(this.#deps, this, this.#request, form, candidates, ++this.#attempts, true);
     this.#hedge = hedge;
+    this.#undecided = hedge;
     hedge.start(this.#deps.timeouts.connectMs, false);
   }
 
@@ -238,6 +241,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   onFailed(attempt: Attempt): void {
     if (this.#over) return;
     const { failure, refusal } = attempt;
+    if (attempt === this.#undecided) this.#hedgeEnded('failed');
     if (this.#committed) {
       if (attempt.passed) this.#broken = attempt;
       this.#continue(this.#broken ?? attempt);
@@ -306,7 +310,9 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const { body, model, stream } = this.#request;
     const { clock, hedging } = this.#deps;
     this.#hedgeDue?.clear();
-    if (hedging === null || !stream || (attempt.head !== null && statusOf(attempt) >= 300)) return;
+    const isRefusal = attempt.head !== null && statusOf(attempt) >= 300;
+    if (attempt === this.#undecided) this.#hedgeEnded(isRefusal ? 'failed' : 'won');
+    if (hedging === null || !stream || isRefusal) return;
     const waitedMs = (attempt.begunMs || clock.now()) - attempt.sentMs;
     hedging.note(model, body.byteLength, waitedMs);
     const hedge = this.#hedge;
@@ -314,7 +320,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     const first = this.#attempt as Attempt;
     this.#attempt = attempt;
     this.#hedge = null;
-    hedging.ended(attempt === hedge ? 'won' : 'lost');
+    if (attempt !== hedge) this.#hedgeEnded('lost');
     // What was not waited for is as late as that at least.
     if (attempt === hedge && first.sentMs > 0) hedging.note(model, body.byteLength, clock.now() - first.sentMs);
     (attempt === hedge ? first : hedge).cancel('hedged');
@@ -335,9 +341,15 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   /** One of two attempts has failed: the other one goes on. */
   #endHedge(failed: Attempt): void {
-    if (failed === this.#hedge) this.#deps.hedging?.ended('failed');
-    else this.#attempt = this.#hedge;
+    if (failed !== this.#hedge) this.#attempt = this.#hedge;
+    else if (failed === this.#undecided) this.#hedgeEnded('failed');
     this.#hedge = null;
+  }
+
+  /** Once for each hedge. */
+  #hedgeEnded(outcome: HedgeOutcome): void {
+    this.#undecided = null;
+    this.#deps.hedging?.ended(outcome);
   }
 
   /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. */

@@ -88,6 +88,28 @@ t.test('when one of the two fails the other one goes on', async (t) => {
   t.same(outcomes, ['failed']);
 });
 
+t.test('a second CRN that goes on when the first one has failed has won, or failed, too', async (t) => {
+  const fails = ({ socket }: RawRequest): void => void socket.write(answer('500 Oh', ''));
+  const refuses = ({ socket }: RawRequest): void => void socket.write(answer('422 Unprocessable', '{"detail":"no"}'));
+  for (const [ends, outcome] of [
+    [says('b'), 'won'],
+    [fails, 'failed'],
+    [refuses, 'failed'],
+  ] as const) {
+    const { b, crns, outcomes } = await open(t, [silent, silent]);
+    const run = ask(b);
+    await lateBy(b, crns[0], 140);
+    await crns[1]?.arrived(1);
+    fails(crns[0]?.requests[0] as RawRequest);
+    await run.attempted(1);
+    t.same(run.attempts, [[0, 'failed', 'status 500']]);
+    t.same(outcomes, []);
+    ends(crns[1]?.requests[0] as RawRequest);
+    await run.attempted(2);
+    t.same(outcomes, [outcome]);
+  }
+});
+
 t.test('a client that leaves ends both', async (t) => {
   const { b, crns } = await open(t, [silent, silent]);
   const run = ask(b);
