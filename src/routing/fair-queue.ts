@@ -27,14 +27,23 @@ export class RememberedTime implements VirtualTime {
   }
 
   setFinish(flow: string, tag: number): void {
+    // Behind all others, so that the first one was served the longest ago.
+    this.#finish.delete(flow);
     this.#finish.set(flow, tag);
     if (this.#finish.size < this.#full) return;
     for (const [one, end] of this.#finish) if (end <= this.now) this.#finish.delete(one);
+    // Time stands still while each item is the first one of its flow.
+    for (const one of this.#finish.keys()) {
+      if (this.#finish.size <= MOST_REMEMBERED / 2) break;
+      this.#finish.delete(one);
+    }
     this.#full = Math.max(LEAST_REMEMBERED, 2 * this.#finish.size);
   }
 }
 
 const LEAST_REMEMBERED = 64;
+/** Flows whose ends are remembered at most; one that is forgotten counts as one that was never served. */
+const MOST_REMEMBERED = 4096;
 
 /** An item that waits, as the queue keeps it. */
 export class FairEntry<T> {

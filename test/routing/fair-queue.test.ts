@@ -1,6 +1,6 @@
 import t from 'tap';
 import { createSeededRandom } from '../../src/actor/testkit.ts';
-import { type FairEntry, FairQueue, type VirtualTime } from '../../src/routing/fair-queue.ts';
+import { type FairEntry, FairQueue, RememberedTime, type VirtualTime } from '../../src/routing/fair-queue.ts';
 
 const ANY = (): boolean => true;
 
@@ -106,6 +106,27 @@ t.test('counts what waits of a flow, and the work ahead of its next item', (t) =
   t.equal(queue.workAhead('a'), 100 + 30 + 100);
   t.equal(queue.workAhead('none'), 0);
   t.same(queue.list(), ['a1', 'a2', 'b1', 'c1']);
+  t.end();
+});
+
+t.test('flows that were served long ago are forgotten, however many new ones come', (t) => {
+  const time = new RememberedTime();
+  const queue = new FairQueue<string>(time);
+  const serve = (flow: string): void => void queue.take(queue.add(flow, flow, 1));
+  const remembered = (): number => flows.filter((flow) => time.finish(flow) > 0).length;
+  const flows = Array.from({ length: 20_000 }, (_, at) => `f${at}`);
+  let most = 0;
+  for (const [at, flow] of flows.entries()) {
+    serve(flow);
+    if (at % 1000 === 999) most = Math.max(most, remembered());
+  }
+  t.equal(time.now, 0, 'each item was the first one of its flow');
+  t.ok(most <= 4096, `${most} are remembered`);
+  t.equal(time.finish('f0'), 0);
+  t.equal(time.finish('f19999'), 1, 'those that were served last are known');
+  serve('f19000');
+  for (let at = 0; at < 2000; at++) serve(`g${at}`);
+  t.equal(time.finish('f19000'), 2, 'the last service of each counts');
   t.end();
 });
 
