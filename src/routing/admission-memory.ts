@@ -1,9 +1,10 @@
 // Shared memory by which the admission queues of all threads take turns, in 64-bit floats: a virtual time for each model, a row for each
-// model and thread, and the finish tags of accounts.
+// model and thread, and the finish tags of accounts, which hold for the period in which they were written.
 //
 // | words                         | written by  | read by                                          |
 // |-------------------------------|-------------|--------------------------------------------------|
 // | virtual time, model           | any thread  | any thread                                       |
+// | period, model                 | any thread  | any thread                                       |
 // | least tag, model × thread     | that thread | the other threads, before they admit a request   |
 // | requests, bytes, work         | that thread | the other threads, for bounds and expected waits |
 // | when written, model × thread  | that thread | the other threads: an old row counts as empty    |
@@ -41,12 +42,15 @@ const FRESH_MS = 50;
 const ROW = { tag: 0, requests: 1, bytes: 2, work: 3, writtenMs: 4 } as const;
 const ROW_FLOATS = 5;
 
+/** Virtual time and period of a model. */
+const MODEL_FLOATS = 2;
+
 /** Accounts whose finish tags are remembered; a power of two. One that is forgotten counts as one that was never served. */
 const ACCOUNT_SLOTS = 4096;
 
 /** Bytes of the shared memory. */
 export function admissionBytes(members: number, threads: number): number {
-  return (cellsOf(members) * (1 + threads * ROW_FLOATS) + ACCOUNT_SLOTS * 2) * 8;
+  return (cellsOf(members) * (MODEL_FLOATS + threads * ROW_FLOATS) + ACCOUNT_SLOTS * 2) * 8;
 }
 
 /** The cells of retry budgets: one for each model, the last one for models without CRNs. */
@@ -59,6 +63,7 @@ export class AdmissionTurns {
   readonly #floats: Float64Array;
   readonly #threads: number;
   readonly #thread: number;
+  readonly #periodsAt: number;
   readonly #rowsAt: number;
   readonly #accountsAt: number;
 
@@ -66,13 +71,19 @@ export class AdmissionTurns {
     this.#floats = new Float64Array(holds);
     this.#threads = threads;
     this.#thread = thread;
-    this.#rowsAt = cellsOf(members);
-    this.#accountsAt = this.#rowsAt * (1 + threads * ROW_FLOATS);
+    this.#periodsAt = cellsOf(members);
+    this.#rowsAt = cellsOf(members) * MODEL_FLOATS;
+    this.#accountsAt = cellsOf(members) * (MODEL_FLOATS + threads * ROW_FLOATS);
   }
 
   /** Virtual time of a model. */
   timeOf(cell: number): VirtualTime {
-    return new SharedTime(this.#floats, cell, this.#accountsAt);
+    return new SharedTime(this.#floats, cell, this.#periodsAt + cell, this.#accountsAt);
+  }
+
+  /** Begins another period: what accounts were served of a model before is forgotten. */
+  beginPeriod(cell: number): void {
+    this.#floats[this.#periodsAt + cell]!++;
   }
 
   /** Writes this thread's row. `tag`: the least of requests that any CRN can serve; Infinity without one. */
@@ -123,11 +134,13 @@ export class AdmissionTurns {
 class SharedTime implements VirtualTime {
   readonly #floats: Float64Array;
   readonly #cell: number;
+  readonly #periodAt: number;
   readonly #accountsAt: number;
 
-  constructor(floats: Float64Array, cell: number, accountsAt: number) {
+  constructor(floats: Float64Array, cell: number, periodAt: number, accountsAt: number) {
     this.#floats = floats;
     this.#cell = cell;
+    this.#periodAt = periodAt;
     this.#accountsAt = accountsAt;
   }
 
@@ -154,9 +167,9 @@ class SharedTime implements VirtualTime {
     this.#floats[at + 1] = tag;
   }
 
-  /** Of an account at this model; never 0, which is an empty slot. */
+  /** Of an account at this model in this period; never 0, which is an empty slot. */
   #nameOf(account: string): number {
-    return mix(hashText(account) ^ this.#cell) + 1;
+    return mix(hashText(account) ^ mix(this.#cell ^ mix(this.#floats[this.#periodAt] as number))) + 1;
   }
 
   #slotOf(name: number): number {

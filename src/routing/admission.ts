@@ -87,6 +87,8 @@ class ModelQueue {
   readonly waits: FairQueue<Wait>;
   /** Requests that wait for one CRN. */
   bound = 0;
+  /** There was room for all since the last request that had to wait. */
+  hadRoom = true;
 
   constructor(model: Model, time: VirtualTime) {
     this.model = model;
@@ -158,11 +160,16 @@ export class Admission {
 
   /** Whether a request goes to a CRN at once: one has room, and nobody waits for it. */
   admits(model: Model, holder: number): boolean {
-    return (
-      this.waiting(model.id) === 0 &&
-      this.#turns.leastElsewhere(model.budget, this.#deps.clock.now()) === Infinity &&
-      this.#hasRoom(model, holder)
-    );
+    const queue = this.#queues.get(model.id);
+    const isFree =
+      (queue === undefined || queue.waits.size === 0) && this.#isFirst(model) && this.#hasRoom(model, holder);
+    if (isFree && holder === 0 && queue !== undefined) queue.hadRoom = true;
+    return isFree;
+  }
+
+  /** Whether nothing waits in other threads. */
+  #isFirst({ budget }: Model): boolean {
+    return this.#turns.leastElsewhere(budget, this.#deps.clock.now()) === Infinity;
   }
 
   /**
@@ -174,6 +181,9 @@ export class Admission {
     this.#checkBounds(queue, request);
     const { clock, deadlines } = this.#deps;
     const wait = new Wait(this, request, queue, clock.now(), deadlines);
+    // All have had room since: what an account was served before takes no turn from it.
+    if (queue.hadRoom && queue.waits.size === 0 && this.#isFirst(model)) this.#turns.beginPeriod(model.budget);
+    queue.hadRoom = false;
     this.#enqueue(wait);
     wait.deadline.set(this.#settings.timeoutMs);
     this.#serve(queue);

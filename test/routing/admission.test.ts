@@ -45,6 +45,28 @@ t.test('the flood of one account delays the request of another by one turn', (t)
   t.end();
 });
 
+t.test('what an account was served before all had room is not held against it', (t) => {
+  for (const threads of [1, 2]) {
+    const fleet = new Fleet({ crns: 1, threads, settings: { timeoutMs: 1e9 } });
+    const last = threads - 1;
+    fleet.load(0, 3000);
+    const large = fleet.send('a1', 1_000_000);
+    fleet.send('b0', 1000, { thread: last });
+    fleet.clock.advance(200_000);
+    t.same([large.ends, fleet.waiting], [1, 0]);
+    for (let thread = 0; thread < threads; thread++) t.equal(fleet.send('c1', 1, { thread }).ends, 1, 'there is room');
+    fleet.load(0, 3000);
+    for (let at = 1; at <= 200; at++) fleet.send(`b${at}`, 2000, { thread: last });
+    const next = fleet.send('a2', 2000);
+    const before = fleet.log.length;
+    fleet.clock.advance(60_000);
+    t.equal(next.ends, 1);
+    const between = fleet.log.indexOf('admitted a2') - before;
+    t.ok(between <= 2, `${between} requests of the flood went before it, with ${threads} threads`);
+  }
+  t.end();
+});
+
 t.test('accounts that all have much waiting get equal shares of work', (t) => {
   const fleet = new Fleet({ crns: 3 });
   for (let at = 0; at < 60; at++) {
