@@ -166,7 +166,8 @@ class LanePool implements CleaningPool {
 class Lane implements CleaningPool {
   readonly #clock: Clock;
   readonly #options: LaneOptions;
-  readonly #queue = new FairQueue<Task>(new RememberedTime());
+  readonly #time = new RememberedTime();
+  readonly #queue = new FairQueue<Task>(this.#time);
   readonly #fits = ({ account }: Task): boolean => this.#admits(account);
   /** Pages in a thread, by account. */
   readonly #accounts = new Map<string, number>();
@@ -206,7 +207,10 @@ class Lane implements CleaningPool {
       reject(signal.reason);
     };
     signal.addEventListener('abort', abort, { once: true });
-    if (isFree) void this.#start(task);
+    if (isFree) {
+      if (this.#queue.size === 0) this.#time.forget();
+      void this.#start(task);
+    }
     return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 

@@ -22,6 +22,11 @@ export class RememberedTime implements VirtualTime {
   /** Size at which what is past is dropped. */
   #full = LEAST_REMEMBERED;
 
+  /** There was room for all: what flows were served before takes no turn from them. */
+  forget(): void {
+    if (this.#finish.size > 0) this.#finish.clear();
+  }
+
   finish(flow: string): number {
     return this.#finish.get(flow) ?? 0;
   }

@@ -165,6 +165,22 @@ t.test('accounts take turns, whatever one of them has waiting', async (t) => {
   t.equal(order.join(''), 'abcabaa');
 });
 
+t.test('a large page of an account is not held against it once there was room for all', async (t) => {
+  const { hold, pool } = bench(t);
+  const queue = (account: string, bytes = 1000): Promise<unknown> =>
+    pool.read(jobOf('a/b', null, bytes), account, STAY);
+  const first = await hold(STAY, 'x');
+  const large = queue('a', HEAVY_BYTES - 1);
+  await first.release();
+  await large;
+  const second = await hold(STAY, 'x');
+  const order: string[] = [];
+  const reads = ['b', 'b', 'b', 'b', 'a'].map((account) => queue(account).then(() => order.push(account)));
+  await second.release();
+  await Promise.all(reads);
+  t.ok(order.indexOf('a') <= 1, order.join(' '));
+});
+
 t.test('a page over its time limit ends its thread, and the next page gets a new one', async (t) => {
   const { pool, clock, read, hang, settings } = bench(t);
   const before = await read('test/echo');
