@@ -39,7 +39,7 @@ class Told {
 const UNHEARD_WEIGHT = 1 / 8;
 const UNHEARD_MS = 100;
 
-/** Members that siblings told of and that are not in the table here are remembered, so many of them. */
+/** Members that siblings told of and that are not in the table here are remembered, so many of them, the last ones. */
 const MAX_MISSED = 4096;
 
 /** Choices of a sibling that are not known here yet. */
@@ -95,8 +95,12 @@ export class PlacementExchange {
   /** The cell of a member that a sibling tells of; undefined, and remembered, when the table does not have it. */
   cellOf(id: number): number | undefined {
     const told = this.#byId.get(id);
-    if (told === undefined && this.#missed.size < MAX_MISSED) this.#missed.add(id);
-    return told?.member.member;
+    if (told !== undefined) return told.member.member;
+    this.#missed.add(id);
+    const [oldest] = this.#missed;
+    // Siblings tell for a while of CRNs that are gone here already.
+    if (this.#missed.size > MAX_MISSED && oldest !== undefined) this.#missed.delete(oldest);
+    return undefined;
   }
 
   idOf(cell: number): number | undefined {

@@ -235,6 +235,22 @@ t.test('the CRN of a response is known to all', async (t) => {
   for (const { holders } of [two, three]) t.equal(holders.find('resp_1'), crn.hash);
 });
 
+t.test('a member of which siblings tell first is noticed, however many have gone before it', async (t) => {
+  const fleet = new Fleet(1);
+  const [{ exchange, model }] = fleet.gateways as [PlacementGateway];
+  const comes = { ...(model.members[0] as Member), url: 'http://comes', member: 1, server: 1 };
+  const tell = (id: number): void => {
+    const encoder = new BatchEncoder();
+    encoder.entered(id, 1, 0, Int32Array.of(1, 2), 1);
+    exchange.apply(encoder.take(), 1, fleet.nowMs);
+  };
+  for (let gone = 0; gone < 5000; gone++) tell(memberId(model.id, `http://gone-${gone}`));
+  tell(memberId(model.id, comes.url));
+  const table = { version: 2, models: [{ ...model, members: [...model.members, comes] }] };
+  t.equal(exchange.configure(table, fleet.nowMs), true);
+  t.equal(exchange.configure(table, fleet.nowMs), false, 'once');
+});
+
 t.test('a message that is not of the expected form changes nothing', async (t) => {
   const random = createSeededRandom(1);
   const fleet = new Fleet(2);
