@@ -39,6 +39,8 @@ export interface KvEventCounts {
 
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
+/** A connection that has brought a batch and lasted so long is a good one: the next one is tried as soon as the first was. */
+const GOOD_MS = 10_000;
 /** Longest time of a replay, after which the batches count as lost. */
 const REPLAY_TIMEOUT_MS = 10_000;
 
@@ -57,6 +59,9 @@ export class KvEventSubscription {
   #replay: ZmtpConnection | null = null;
   #retry: TimerHandle | null = null;
   #retryMs = FIRST_RETRY_MS;
+  /** Of the present connection. */
+  #readyMs = 0;
+  #hasApplied = false;
   #isReported = false;
   #hasReplayFailed = false;
   #isClosed = false;
@@ -90,6 +95,8 @@ export class KvEventSubscription {
     const connection = connectZmtp(endpoint, 'SUB', {
       onReady: () => {
         connection.send([Buffer.from(`\x01${topic}`)]);
+        this.#readyMs = this.#deps.clock.now();
+        this.#hasApplied = false;
         this.#report(true, null);
       },
       onMessage: (frames) => this.#receive(frames),
@@ -102,7 +109,11 @@ export class KvEventSubscription {
     this.#connection = null;
     if (this.#isClosed) return;
     this.#report(false, error);
-    this.#retry = this.#deps.clock.setTimeout(() => this.#connect(), this.#retryMs);
+    const { clock } = this.#deps;
+    // Not at the handshake, nor at the first batch: what follows may end the connection each time.
+    if (this.#hasApplied && clock.now() - this.#readyMs >= GOOD_MS) this.#retryMs = FIRST_RETRY_MS;
+    this.#hasApplied = false;
+    this.#retry = clock.setTimeout(() => this.#connect(), this.#retryMs);
     this.#retryMs = Math.min(this.#retryMs * 2, MAX_RETRY_MS);
   }
 
@@ -263,8 +274,7 @@ export class KvEventSubscription {
     const events = readKvEvents(payload);
     this.counts.events += events.length;
     this.counts.lastMs = this.#deps.clock.now();
-    // Not at the handshake: what follows it may end the connection each time.
-    this.#retryMs = FIRST_RETRY_MS;
+    this.#hasApplied = true;
     for (const event of events) this.residency.apply(event);
     if (events.some(({ type }) => type === 'cleared')) this.#deps.onCleared('cleared');
     this.#deps.onApplied(this.residency);

@@ -309,6 +309,34 @@ t.test(
   },
 );
 
+t.test('so is one that ends each connection after its first batch', async (t) => {
+  let end = (): void => undefined;
+  const server = await ZmtpListener.listen('tcp://127.0.0.1:*', 'PUB', (from) => {
+    end = () => from.close();
+    from.send([Buffer.from('kv'), sequence(0), blocks(0, 1)]);
+  });
+  t.teardown(() => server.close());
+  const { clock, delays, reached } = clockOfDelays(6);
+  const subscription = new KvEventSubscription(
+    { endpoint: server.endpoint },
+    { ...UNHEARD, clock, onApplied: () => end() },
+  );
+  t.teardown(() => subscription.close());
+  await reached;
+  t.same(delays, [100, 200, 400, 800, 1600, 3200]);
+});
+
+t.test('a connection that was good for a while is opened again at once', async (t) => {
+  const { publisher, clock, disconnected, next } = await subscribe(t);
+  await publisher.subscription();
+  publisher.send(5, blocks(0, 10));
+  t.equal(await next(), 'applied');
+  clock.advance(10_000);
+  await publisher.close();
+  await disconnected;
+  t.equal(clock.nextDueMs - clock.now(), 100);
+});
+
 t.test('a flood is read to its end', async (t) => {
   const { publisher, subscription } = await subscribe(t);
   const { counts } = subscription;
