@@ -6,6 +6,7 @@ import { serviceOf } from './operations.ts';
 import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason } from '../routing/index.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** The gateway refused, or answered nothing that makes sense; the message is a sentence without the token. */
 export class AdminClientError extends Error {
@@ -59,7 +60,7 @@ function valueOf<T>({ status, body }: BufferedResponse, url: string): T {
 
 function parsed(body: Buffer): object | undefined {
   try {
-    const value = JSON.parse(body.toString()) as unknown;
+    const value = parseJson(body.toString()) as unknown;
     return typeof value === 'object' && value !== null ? value : undefined;
   } catch {
     return undefined;

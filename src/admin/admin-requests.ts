@@ -27,6 +27,7 @@ import {
   printUsd,
 } from '../billing/index.ts';
 import { isPosition, MAX_AMOUNT } from '../billing/main-thread.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Fields as they came: texts, or the values of a JSON body. */
 export type Fields = Readonly<Record<string, unknown>>;
@@ -611,7 +612,7 @@ export function usageCursor(dimensions: readonly string[]): string {
 
 function usageCursorOf(text: string, by: readonly UsageDimension[]): string[] | undefined {
   try {
-    const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    const value: unknown = parseJson(Buffer.from(text, 'base64url').toString());
     const isRow = Array.isArray(value) && value.every((each) => typeof each === 'string' && !each.includes('\0'));
     return isRow && value.length > 0 && value.length === by.length ? (value as string[]) : undefined;
   } catch {

@@ -23,6 +23,7 @@ import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
 import { isOfForeignPage } from './page-origin.ts';
 import { authenticate, TOOL_BODY_BYTES, TOOL_BODY_VALUES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
 const MOST_MESSAGES = 32;
@@ -111,7 +112,7 @@ const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse err
 function parse(body: Buffer): unknown {
   try {
     // JSON that is exchanged is UTF-8 (RFC 8259, section 8.1).
-    return isUtf8(body) ? (JSON.parse(body.toString()) as unknown) : undefined;
+    return isUtf8(body) ? (parseJson(body.toString()) as unknown) : undefined;
   } catch {
     return undefined;
   }

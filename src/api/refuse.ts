@@ -8,6 +8,7 @@ import { type Dialect, dialectOf, DIALECTS, usualPath } from '../dialect/index.t
 import { type ErrorCode, ERRORS, HeadraceError, validationText } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { type ErrorDecorator, type ErrorShape, respondError } from '../ingress/respond.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** A header that only SDKs send, by name or by the beginning of its name. */
 const SDK_HEADERS: readonly RegExp[] = [
@@ -105,7 +106,7 @@ export function refusedBody(
   code: ErrorCode,
   body: Buffer,
 ): Buffer {
-  const { detail } = JSON.parse(body.toString()) as Pick<HeadraceError, 'detail'>;
+  const { detail } = parseJson(body.toString()) as Pick<HeadraceError, 'detail'>;
   const said = typeof detail === 'string' ? { message: detail } : { message: '', validation: detail };
   const error = { code, status: ERRORS[code].status, validation: undefined, ...said };
   const members = decoratorFor(exchange, settings)?.(exchange, error);

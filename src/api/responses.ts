@@ -12,6 +12,7 @@ import { type ParameterDoc, parametersOf } from './openapi.ts';
 import { authenticate } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery } from './schema.ts';
+import { parseJson } from '../config/json-text.ts';
 
 const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;
 
@@ -168,7 +169,7 @@ function listedItem(item: string, response: string, at: number): { readonly id: 
   const id = idOf(name, response, at);
   const members: Record<string, string> = { id: JSON.stringify(id) };
   if (name.type === '') members['type'] = '"message"';
-  const value = JSON.parse(item) as { readonly content?: unknown; readonly role?: unknown } | null;
+  const value = parseJson(item) as { readonly content?: unknown; readonly role?: unknown } | null;
   // A server may take what is no item.
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { id, json: item };
   const { content, role } = value;

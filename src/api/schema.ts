@@ -8,6 +8,7 @@ import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from '../config/json-syntax.ts';
 import { MAX_URL_LENGTH, checkScalar } from './scalars.ts';
 import type { Annotations, EnumSchema, FormatSchema, ScalarSchema } from './scalars.ts';
+import { parseJson } from '../config/json-text.ts';
 
 export interface ArraySchema extends Annotations {
   readonly type: 'array';
@@ -173,7 +174,7 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
   const text = new TextDecoder().decode(body);
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     return mistake('json_invalid', 'JSON decode error', jsonMistakeOffset(text));
   }

@@ -8,6 +8,7 @@
 import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto';
 import { type KeyObject, sign, verify } from 'node:crypto';
 import type { KeyRecord } from './keys.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** A key in a snapshot. */
 export interface SnapshotKey extends KeyRecord {
@@ -191,7 +192,7 @@ export function verifySnapshot(body: Uint8Array, { trusted, nowMs, held, fresh =
 function readPayload(payload: Buffer): Omit<KeySnapshot, 'issuer'> {
   let value: unknown;
   try {
-    value = JSON.parse(payload.toString());
+    value = parseJson(payload.toString());
   } catch {
     throw new SnapshotError('malformed', 'is signed, but holds no JSON');
   }

@@ -2,6 +2,7 @@
 
 import type { BufferedClient, BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason } from '../routing/index.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** The answer to a request. Rejects when none comes in time, or one that is longer than `maxBytes`. */
 export async function askAdmin(
@@ -19,7 +20,7 @@ export async function askAdmin(
 /** The value of an answer in JSON, whatever its status. Throws for any other answer. */
 export function adminJson({ body, status }: BufferedResponse): unknown {
   try {
-    return JSON.parse(body.toString());
+    return parseJson(body.toString());
   } catch {
     throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
   }

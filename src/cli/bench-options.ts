@@ -6,6 +6,7 @@ import type { Arrivals, Condition, Length, Limits, RunSettings } from '../load/i
 import { LOAD_DIALECTS, readConditions, readLimits } from '../load/index.ts';
 import { UsageError } from './io.ts';
 import { durationMs, positiveNumber, wholeNumber, yesOrNo } from './options.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Options as commander reads them; undefined where the command line gives none and there is no default. */
 export interface BenchOptions {
@@ -240,7 +241,7 @@ function range(flags: string, description: string): Option {
 function objectOf(flag: string): (text: string) => Record<string, unknown> {
   return (text) => {
     try {
-      const value = JSON.parse(text) as unknown;
+      const value = parseJson(text) as unknown;
       if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
     } catch {
       // Reported below.

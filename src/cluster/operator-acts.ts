@@ -8,6 +8,7 @@ import type { Log } from '../telemetry/log.ts';
 import { messageOf } from '../errors.ts';
 import { defineScript } from './cluster-service.ts';
 import type { ClusterLink } from './link.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** The hash is read again at this interval, which also keeps it from expiring: a lost message is repaired, not noticed. */
 const SYNC_MS = 30_000;
@@ -207,7 +208,7 @@ export class OperatorActs {
 
   #heard(body: Buffer): void {
     if (body.length > 2 * MAX_URL + MAX_RECORD) throw new Error('the message is too large');
-    const { entry, url } = MESSAGE.parse(JSON.parse(body.toString('utf8')));
+    const { entry, url } = MESSAGE.parse(parseJson(body.toString('utf8')));
     const act = readEntry(entry);
     // Before the engine has answered, the hash is still to be read, and has this act.
     if (this.#engineOriginUs === null) return;
@@ -312,7 +313,7 @@ function readEntry(text: string): Entry {
   const [, stamp = '', json = ''] = text.length > MAX_RECORD ? [] : (/^(\d{1,16}) (\{.*\})$/.exec(text) ?? []);
   const stampUs = Number(stamp);
   if (json === '' || !Number.isSafeInteger(stampUs)) throw new Error('is no act');
-  return { stampUs, record: RECORD.parse(JSON.parse(json)) };
+  return { stampUs, record: RECORD.parse(parseJson(json)) };
 }
 
 function overrideOf({ action, forMs }: Entry['record']): CrnOverride {

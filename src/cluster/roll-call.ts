@@ -2,6 +2,7 @@
 
 import * as z from 'zod/mini';
 import { MAX_GATEWAYS, type Sibling } from './link.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** A gateway that is silent for so long is gone: six heartbeats. */
 export const GONE_MS = 3000;
@@ -43,7 +44,7 @@ const HEARTBEAT = z.object({
 /** Throws when it is no heartbeat. */
 export function readHeartbeat(body: Buffer): Heartbeat {
   if (body.length > MAX_HEARTBEAT_BYTES) throw new Error('the heartbeat is too large');
-  return HEARTBEAT.parse(JSON.parse(body.toString('utf8')));
+  return HEARTBEAT.parse(parseJson(body.toString('utf8')));
 }
 
 export function writeHeartbeat(heartbeat: Heartbeat): Buffer {

@@ -2,6 +2,7 @@
 // what has no meaning here is ignored, unless the answer would be another one than was asked for.
 
 import { HeadraceError } from '../errors.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** 422 with one mistake, which each product writes in its own form. */
 export function mistake(field: string, message: string, type = 'value_error'): HeadraceError {
@@ -102,7 +103,7 @@ export class Fields {
 export function jsonFields(body: Buffer): Fields {
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder().decode(body));
+    value = parseJson(new TextDecoder().decode(body));
   } catch {
     throw new HeadraceError('HR_REQUEST_INVALID', {
       validation: [{ loc: ['body'], msg: 'The body should be JSON', type: 'json_invalid' }],

@@ -13,6 +13,7 @@ import { nearest } from './spelling.ts';
 import { absoluteStore, misplacedStore, storeFile } from './store-url.ts';
 import { printBytes } from './units.ts';
 import { isPlain, open, type AnyType } from './value-types.ts';
+import { parseJson } from './json-text.ts';
 
 export type { Mistake } from './mistake.ts';
 
@@ -403,7 +404,7 @@ export async function loadConfigFile(path: string, env: Environment = {}, flags:
 /** YAML takes more than JSON does: a value left out, a comma too many. The message of the parser may quote a key. */
 function refuseLooseJson(text: string, filename: string): Mistake[] {
   try {
-    JSON.parse(text);
+    parseJson(text);
     return [];
   } catch {
     const before = Array.from(text).slice(0, jsonMistakeOffset(text)).join('').split('\n');

@@ -9,6 +9,7 @@ import { type ApiFormat, type Frames, type Json, type RequestFields, ListedToken
 import type { CompletionEnd, ModelEngine, Run, Sink, Task, TokenLogProbs, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
 import { type Script, generatedText, PartReader, scriptedParts } from './script.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Each takes a place in the engine, before and while it runs. */
 const MAX_CHOICES = 2048;
@@ -435,7 +436,7 @@ export class CallReader {
       if (head === null) return;
       this.#inside = true;
       this.#held = this.#held.slice(head[0].length);
-      this.#sink.begin(JSON.parse(head[1]!) as string);
+      this.#sink.begin(parseJson(head[1]!) as string);
     }
     // The last character may be the brace that closes the call and not its arguments.
     if (this.#held.length < 2) return;

@@ -32,6 +32,7 @@ import { NO_FAULT, Reply } from './reply.ts';
 import type { Script } from './script.ts';
 import { checkHostSettings } from './settings-check.ts';
 import { type SystemPromptScope, SystemPrompts } from './system-prompts.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Keys that come from elsewhere than the settings; `HostTrust` is one. */
 export interface KeyGuard {
@@ -493,7 +494,7 @@ export class Host {
 
   #control(reply: Reply, plan: Buffer): void {
     try {
-      const settled = this.setFault(parsePlan(JSON.parse(plan.toString())));
+      const settled = this.setFault(parsePlan(parseJson(plan.toString())));
       settled.then(
         () => reply.json(200, { status: 'ok' }),
         (error: Error) => refuse(reply, 500, error.message, 'listen_failed'),

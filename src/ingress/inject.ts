@@ -3,6 +3,7 @@
 import { isAnyArrayBuffer } from 'node:util/types';
 import { type DetachedExchange, type DetachedOptions, type ResponseSink, startDetached } from './detached-exchange.ts';
 import type { RequestHead } from './exchange.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** A request to inject. */
 export interface InjectRequest {
@@ -48,7 +49,7 @@ class Response implements InjectResponse {
   }
 
   json<T = unknown>(): T {
-    return JSON.parse(this.text()) as T;
+    return parseJson(this.text()) as T;
   }
 }
 

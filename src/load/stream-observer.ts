@@ -3,6 +3,7 @@
 // every quotation mark is escaped.
 import type { DialectName } from '../dialect/index.ts';
 import { EventSplitter } from '../net/sse.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Token counts as the server told them; undefined when it did not. */
 export interface Counted {
@@ -158,7 +159,7 @@ export class StreamObserver implements Counted {
   #keep(text: string): void {
     for (const [, string] of text.matchAll(this.#marks.said)) {
       try {
-        this.#said.push(JSON.parse(string as string) as string);
+        this.#said.push(parseJson(string as string) as string);
       } catch {
         // The rest may be read.
       }

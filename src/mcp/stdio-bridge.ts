@@ -1,6 +1,8 @@
 // The Model Context Protocol over standard input and output: every message that comes in is a request to an endpoint of Streamable HTTP,
 // in this process or elsewhere, and what comes back is written out. One message is one line of JSON.
 
+import { parseJson } from '../config/json-text.ts';
+
 /** Sends one message. Rejects when there is no endpoint to answer. */
 export type SendMessage = (
   message: string,
@@ -129,7 +131,7 @@ export class StdioBridge {
     let texts: string[];
     try {
       if (line === null) throw new Error('not UTF-8');
-      message = JSON.parse(line);
+      message = parseJson(line);
       // Batches are of revision 2025-03-26 alone; their responses may come one by one. An empty one is refused as a message.
       const isBatch = Array.isArray(message) && message.length > 0;
       texts = isBatch ? (message as unknown[]).map((each) => JSON.stringify(each)) : [line];
@@ -282,7 +284,7 @@ function isEventStream({ body, headers }: Response): boolean {
 /** The messages of a response in JSON; none where it is anything else. */
 function messagesOf(text: string): Json[] {
   try {
-    const message = JSON.parse(text) as Json | Json[];
+    const message = parseJson(text) as Json | Json[];
     return [message].flat().filter((each) => each['jsonrpc'] === '2.0');
   } catch {
     return [];
@@ -303,7 +305,7 @@ async function* eventsOf({ body }: Response): AsyncGenerator<Json> {
       if (line.trim() !== '' || data.length === 0) continue;
       const message = data.join('\n');
       data = [];
-      if (message !== '') yield JSON.parse(message) as Json;
+      if (message !== '') yield parseJson(message) as Json;
     }
   }
 }
@@ -312,7 +314,7 @@ async function* eventsOf({ body }: Response): AsyncGenerator<Json> {
 function refusalOf({ headers, status }: Response, text: string): string {
   let detail = '';
   try {
-    const said = (JSON.parse(text) as { detail?: unknown }).detail;
+    const said = (parseJson(text) as { detail?: unknown }).detail;
     if (typeof said === 'string') detail = said;
   } catch {
     // Another server than a gateway may answer with anything.

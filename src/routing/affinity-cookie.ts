@@ -2,6 +2,7 @@
 // entry counts only if its URL is in the model's pool.
 
 import type { ModelTable } from './model-table.ts';
+import { parseJson } from '../config/json-text.ts';
 
 export const AFFINITY_COOKIE = 'preferred_instances';
 
@@ -32,7 +33,7 @@ function parseAffinity(value: string): ReadonlyMap<string, string> {
   const entries = new Map<string, string>();
   try {
     // A raw value may have percent signs in its URLs.
-    const parsed: unknown = JSON.parse(value.startsWith('{') ? value : decodeURIComponent(value));
+    const parsed: unknown = parseJson(value.startsWith('{') ? value : decodeURIComponent(value));
     if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return entries;
     for (const [model, url] of Object.entries(parsed))
       if (typeof url === 'string') entries.set(model.toLowerCase(), url);

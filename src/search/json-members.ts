@@ -1,6 +1,8 @@
 // Reads some members of a JSON text (RFC 8259) from its bytes. Neither the text nor the other members are made, which would take
 // most of the memory of a response. What is read equals what `JSON.parse` gives for these members.
 
+import { parseJson } from '../config/json-text.ts';
+
 const TAB = 0x09;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -147,7 +149,7 @@ export class JsonMembers {
     const from = this.#at;
     const seen = this.#passString();
     // Checks the escapes, too.
-    if (seen === ESCAPED) return JSON.parse(this.#bytes.toString('utf8', from, this.#at));
+    if (seen === ESCAPED) return parseJson(this.#bytes.toString('utf8', from, this.#at));
     if (!isWanted) return undefined;
     return this.#bytes.toString(seen < 0x80 ? 'latin1' : 'utf8', from + 1, this.#at - 1);
   }
@@ -176,7 +178,7 @@ export class JsonMembers {
   #literal(): unknown {
     const from = this.#at;
     while (isOfLiteral(this.#bytes[this.#at])) this.#at++;
-    return JSON.parse(this.#bytes.toString('latin1', from, this.#at));
+    return parseJson(this.#bytes.toString('latin1', from, this.#at));
   }
 }
 

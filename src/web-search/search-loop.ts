@@ -26,6 +26,7 @@ import {
 } from './hosted-request.ts';
 import { isUnder, KnownUrls, openedPage, pageBody, pageCallOf, pageError, pageRefusal } from './open-page.ts';
 import { packedSources, type Source, toldResults } from './sources.ts';
+import { parseJson } from '../config/json-text.ts';
 
 /** Rounds in which a model may search, where the client does not say how often it may. */
 const ROUNDS = 5;
@@ -198,7 +199,7 @@ export class SearchLoop implements ChatBlocksListener {
   /** @internal */
   onText(bytes: Buffer, start: number, end: number): void {
     this.#roundBytes += end - start;
-    const text = JSON.parse(`"${bytes.toString('utf8', start, end)}"`) as string;
+    const text = parseJson(`"${bytes.toString('utf8', start, end)}"`) as string;
     if (this.#kind === 'text') {
       this.#text += text;
       this.#writer.text(text);

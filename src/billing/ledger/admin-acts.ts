@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import type { Database, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { insertion, integer, text } from './tables.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 /** Who acts: name and role of the token, and the interface it came through. */
 export interface AdminActor {
@@ -128,7 +129,7 @@ async function list(database: Database, query: AdminActQuery): Promise<AdminAct[
 function actOf(row: Row): AdminAct {
   const json = (column: string): object | null => {
     const cell = row[column] ?? null;
-    return cell === null ? null : (JSON.parse(String(cell)) as object);
+    return cell === null ? null : (parseJson(String(cell)) as object);
   };
   return {
     seq: integer(row, 'seq'),

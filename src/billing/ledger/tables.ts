@@ -3,6 +3,7 @@
 
 import type { Cell, Lookup, Match, Row, Write } from './database.ts';
 import type { Account, CreditGrant, Movement, Payment, StoredHold, StoredKey } from './ledger.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 interface Table {
   readonly name: string;
@@ -360,7 +361,7 @@ export function movementOf({ date_ms: dateMs, ...row }: Row): Omit<Movement, 'se
 export function keyOf({ limits, created_ms: createdMs, expires_ms, disabled_ms, ...row }: Row): StoredKey {
   return {
     ...(row as unknown as StoredKey),
-    limits: JSON.parse(String(limits)) as StoredKey['limits'],
+    limits: parseJson(String(limits)) as StoredKey['limits'],
     createdMs: Number(createdMs),
     expiresMs: dateOf(expires_ms),
     disabledMs: dateOf(disabled_ms),

@@ -6,6 +6,7 @@ import type { Database, Lookup, Row, Session } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 /** What happened. Names are public: receivers match on them. */
 export type WebhookEventType = 'credit.low' | 'budget.reached' | 'payment.open' | 'key.created' | 'key.disabled';
@@ -187,7 +188,7 @@ function deliveryOf(row: Row): WebhookDelivery {
     type: text(row, 'type'),
     account: text(row, 'account'),
     dateMs: Number(integer(row, 'date_ms')),
-    data: JSON.parse(text(row, 'data')) as WebhookDelivery['data'],
+    data: parseJson(text(row, 'data')) as WebhookDelivery['data'],
     state: text(row, 'state') as WebhookDelivery['state'],
     attempts: Number(integer(row, 'attempts')),
     dueMs: Number(integer(row, 'due_ms')),

@@ -12,6 +12,7 @@ import type { Facilitator, Settled } from './facilitator.ts';
 import { type MerchantConfig, picoOf } from './merchant-config.ts';
 import { facilitatorBody, type Receipt, type Terms } from './offer.ts';
 import { decodePayment, PaymentFormatError, type SignedPayment } from './signed-payment.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 export interface SettlementSettings {
   /** Repeats of an unanswered settlement while its client waits. Default 4. */
@@ -622,7 +623,7 @@ function dateOf(seconds: bigint): number {
 
 /** The transfer that was submitted: settings may have changed since. */
 function transferIn({ body, sentMs, transaction }: Submission, nowMs: number): SignedTransfer {
-  const { paymentPayload, paymentRequirements } = JSON.parse(body) as SubmittedBody;
+  const { paymentPayload, paymentRequirements } = parseJson(body) as SubmittedBody;
   const { from, nonce, to, validBefore, value } = paymentPayload.payload.authorization;
   const validBeforeS = Number(validBefore);
   const dateS = sentMs === undefined ? Infinity : Math.floor(sentMs / 1000);
@@ -642,10 +643,10 @@ function transferIn({ body, sentMs, transaction }: Submission, nowMs: number): S
 
 /** What was submitted of a payment, undefined before. */
 export function submissionOf({ request }: Payment): Submission | undefined {
-  return request === null ? undefined : (JSON.parse(request) as Submission);
+  return request === null ? undefined : (parseJson(request) as Submission);
 }
 
 /** What a settled payment answers its repeats with. */
 export function answerOf({ answer, state }: Payment): SettledAnswer | undefined {
-  return state === 'settled' && answer !== null ? (JSON.parse(answer) as SettledAnswer) : undefined;
+  return state === 'settled' && answer !== null ? (parseJson(answer) as SettledAnswer) : undefined;
 }

@@ -2,6 +2,7 @@
 // that some clients send. Decoding checks the form only; `checks.ts` checks whether the payment is valid.
 
 import type { Authorization } from './typed-data.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 /** A payment of scheme `exact` as the client signed it. */
 export interface SignedPayment {
@@ -82,7 +83,7 @@ function parse(text: string): unknown {
   const raw = text.startsWith('{');
   if (!raw && !BASE64.test(text)) refuse('neither base64 nor a JSON object');
   try {
-    return JSON.parse(raw ? text : Buffer.from(text, 'base64').toString());
+    return parseJson(raw ? text : Buffer.from(text, 'base64').toString());
   } catch {
     return refuse('not JSON');
   }

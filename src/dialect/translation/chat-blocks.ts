@@ -16,6 +16,7 @@ import {
   textOf,
 } from './chat-answer.ts';
 import { type ChatObject, type ChatEventListener, ChatEventReader } from './chat-events.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 export type BlockKind = 'reasoning' | 'text' | 'refusal' | 'call';
 
@@ -149,7 +150,7 @@ export class ChatBlocks implements ChatEventListener {
     if (this.#ended || start === end) return;
     const call = this.#lastCall;
     if (this.#kind !== this.#lastKind || this.#call !== call) {
-      this.#put(this.#lastKind, call, JSON.parse(piece.toString('utf8', start - 1, end + 1)) as string);
+      this.#put(this.#lastKind, call, parseJson(piece.toString('utf8', start - 1, end + 1)) as string);
       return;
     }
     this.#text(piece, start, end);

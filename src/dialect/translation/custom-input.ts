@@ -2,6 +2,7 @@
 // place. While the arguments come, the text in them is given out as far as it is complete.
 
 import { membersOf, parsedJson } from '../dialect.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
 /** Arguments that have not begun like that by now are others. */
@@ -39,7 +40,7 @@ export class CustomInput {
     this.#rest = this.#rest.slice(inside.length);
     if (this.#rest.startsWith('"') || this.#rest.length >= MAX_ESCAPE_CHARS) this.#state = 'over';
     const escaped = inside.replace(TO_ESCAPE, (char) => JSON.stringify(char).slice(1, -1));
-    this.given += (JSON.parse(`"${escaped}"`) as string).length;
+    this.given += (parseJson(`"${escaped}"`) as string).length;
     return escaped;
   }
 }
@@ -50,5 +51,5 @@ export function customInputOf(args: string): string {
   if (typeof input === 'string') return input;
   const custom = new CustomInput();
   const inside = custom.add(args);
-  return custom.given === 0 ? args : (JSON.parse(`"${inside}"`) as string);
+  return custom.given === 0 ? args : (parseJson(`"${inside}"`) as string);
 }

@@ -14,6 +14,7 @@ import { opaqueReasoning } from './opaque-reasoning.ts';
 import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 import { type EscapedText, wholeAnswerOf } from './whole-answer.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
@@ -281,7 +282,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     text.bytes.copy(bytes, start, end);
     if (text.before === null) return;
     if (text.input !== null) {
-      const args = JSON.parse(`"${bytes.toString('utf8', start, end)}"`) as string;
+      const args = parseJson(`"${bytes.toString('utf8', start, end)}"`) as string;
       this.#writeDelta(text.before, text.input.add(args), text.after);
       return;
     }
@@ -675,7 +676,7 @@ function writeItem(item: Item): void {
 }
 
 function unescaped({ bytes }: Text): string {
-  return JSON.parse(`"${bytes.toString()}"`) as string;
+  return parseJson(`"${bytes.toString()}"`) as string;
 }
 
 function parsedText(text: Text): unknown {

@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { brotliDecompressSync } from 'node:zlib';
+import { parseJson } from '../../config/json-text.ts';
 
 // Beside the source, also for the compiled file: it is not copied.
 const FILE = new URL('../../../../src/extract/cmaps/cmaps.br', import.meta.url);
@@ -13,7 +14,7 @@ let files: ReadonlyMap<string, Uint8Array> | null = null;
 function unpack(): ReadonlyMap<string, Uint8Array> {
   const bytes = brotliDecompressSync(readFileSync(FILE));
   let at = bytes.indexOf(NEWLINE) + 1;
-  const index = JSON.parse(bytes.toString('utf8', 0, at)) as readonly (readonly [string, number])[];
+  const index = parseJson(bytes.toString('utf8', 0, at)) as readonly (readonly [string, number])[];
   return new Map(
     index.map(([name, length]) => {
       at += length;

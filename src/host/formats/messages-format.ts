@@ -14,6 +14,7 @@ import {
   stopsOf,
   textOf,
 } from './format.ts';
+import { parseJson } from '../../config/json-text.ts';
 
 /** The messages dialect of the Anthropic API. */
 export const messagesFormat: ApiFormat = { read, readPrompts, answer, frames, problem: messagesProblem };
@@ -65,7 +66,7 @@ function block({ id, name }: ToolCall, input: unknown): Json {
 /** Arguments that a limit cut off cannot be an object: they travel as they are, under a name that says so. */
 function inputOf(call: ToolCall): unknown {
   try {
-    return JSON.parse(call.arguments);
+    return parseJson(call.arguments);
   } catch {
     return { partial_json: call.arguments };
   }
