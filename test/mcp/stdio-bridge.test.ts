@@ -264,8 +264,10 @@ t.test('a message is passed on as it came', async (t) => {
   };
   const running = new StdioBridge({ stdin, stdout, send, complain: () => undefined }).run(new AbortController().signal);
   const line = '{"jsonrpc":"2.0","method":"a","params":{"n":12345678901234567890}}';
-  const deep = `{"jsonrpc":"2.0","method":"b","params":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
-  stdin.end(`${line}\n${deep}\n`);
+  const deep = (levels: number): string =>
+    `{"jsonrpc":"2.0","method":"b","params":${'['.repeat(levels)}${']'.repeat(levels)}}`;
+  stdin.end(`${line}\n${deep(999)}\n${deep(100_000)}\n`);
   await running;
-  t.same(texts, [line, deep]);
+  t.same(texts, [line, deep(999)]);
+  t.match(String(stdout.read()), '"code":-32700', 'no gateway takes one that is nested deeper than 1000 levels');
 });
