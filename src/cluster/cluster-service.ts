@@ -114,7 +114,7 @@ export class ClusterService implements ClusterLink {
   #lostMs: number | null = null;
   #unanswered = 0;
   #unansweredBytes = 0;
-  /** Since when the engine owes the oldest answer. */
+  /** Since when the engine owes answers and has given none. One that is slow and answers is kept. */
   #waitingSinceMs = 0;
   /** When a connection was last given up because the engine was read-only. */
   #readOnlyMs = -Infinity;
