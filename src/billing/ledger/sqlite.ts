@@ -182,8 +182,14 @@ function appendOnly(tables: readonly string[]): string[] {
   );
 }
 
-/** The schema version of a file, which is opened for reading only; 0 for a file without a ledger. Throws for what is no database. */
-export function sqliteVersion(file: string): number {
+/** The schema version of a file, which is opened for reading only; 0 for a file without a ledger. Rejects for what is no database. */
+export async function sqliteVersion(file: string, clock: Clock): Promise<number> {
+  let version = 0;
+  await whileBusy(clock, async () => busyError(() => (version = readVersion(file))));
+  return version;
+}
+
+function readVersion(file: string): number {
   const { DatabaseSync } = loadDriver();
   const connection = new DatabaseSync(file, { readOnly: true });
   try {

@@ -28,7 +28,7 @@ export async function inspectStore(url: string, clock: Clock): Promise<StoreInsp
     () => true,
     () => false,
   );
-  const version = exists ? sqliteVersion(file) : 0;
+  const version = exists ? await sqliteVersion(file, clock) : 0;
   // The journal is a file beside it.
   const isWritable = (!exists || (await mayWrite(file))) && (await mayWrite(dirname(file)));
   return { exists, version, newest, isWritable };

@@ -4,9 +4,13 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import { createManualClock, systemClock } from '../../../src/actor/clock.ts';
+import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
+import { inspectStore } from '../../../src/billing/main-thread.ts';
+import { until } from '../../support/system.ts';
 import { openStore } from './stores.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -46,6 +50,19 @@ t.test('a file that stays locked is given up after five seconds', async (t) => {
   }
   await refused;
   t.equal(database.blame(await commit.catch((error: unknown) => error)), 'store');
+});
+
+t.test('a look at a file waits while another connection opens or closes it', async (t) => {
+  const file = join(temporaryFolder(t), 'file.db');
+  const clock = createManualClock();
+  await (await openLedger(`sqlite:${file}`, { clock: systemClock, dateMs: () => 0 })).close();
+  const holder = new DatabaseSync(file);
+  holder.exec('pragma locking_mode = exclusive; begin exclusive');
+  const looked = inspectStore(`sqlite:${file}`, clock);
+  await until('it waits', () => clock.nextDueMs < Infinity);
+  holder.close();
+  clock.advance(100);
+  t.match(await looked, { exists: true, isWritable: true, version: (await looked).newest });
 });
 
 t.test('nothing is committed to a file that was moved, deleted or replaced, until it is back', async (t) => {
