@@ -58,6 +58,12 @@ async function open(t: Test, url: string, options: Parameters<typeof openPage>[2
   return page;
 }
 
+/** Sends the form of a search, once it names the engines. */
+async function search(page: Page): Promise<void> {
+  await page.getByRole('checkbox', { name: 'one' }).waitFor();
+  await page.getByLabel('Search for').press('Enter');
+}
+
 const texts = (page: Page, selector: string): Promise<string[]> => page.locator(selector).allInnerTexts();
 
 t.test('an operator sees what each engine gave and how the list came about', async (t) => {
@@ -65,7 +71,7 @@ t.test('an operator sees what each engine gave and how the list came about', asy
   const page = await open(t, `${adminUrl}/#/playground/search?q=weirs&count=5&sites=x.org`);
   t.equal(await page.getByLabel('Search for').inputValue(), 'weirs', 'the address fills the form, and sends nothing');
   t.equal(await page.locator('.merged').count(), 0);
-  await page.getByLabel('Search for').press('Enter');
+  await search(page);
   await page.locator('.merged').waitFor();
   const rows = await texts(page, '.merged > li');
   t.match(rows[0], /^1\s+<img src=x onerror=window.hit=1>\s+https:\/\/x\.org\/1/, 'titles of engines are text');
@@ -112,7 +118,7 @@ t.test('without the role operator it asks as a client does', async (t) => {
   const { adminUrl } = await start(t);
   const page = await openPage(t, `${adminUrl}/#/playground/search?q=weirs&contents=1`);
   await page.getByText('Operators who are signed in').waitFor();
-  await page.getByLabel('Search for').press('Enter');
+  await search(page);
   await page.locator('.results').waitFor();
   t.equal(await page.locator('.merged').count(), 0);
   t.match(
@@ -126,7 +132,7 @@ t.test('fits on a phone and passes axe, light and dark', async (t) => {
   const { adminUrl, pageUrl } = await start(t);
   const page = await open(t, `${adminUrl}/#/playground/search?q=weirs`, { bypassCSP: true });
   await page.getByText('Filters').click();
-  await page.getByLabel('Search for').press('Enter');
+  await search(page);
   await page.locator('.merged').waitFor();
   await page.locator('.merged summary').first().click();
   await page.locator('.engine-list summary').first().click();
