@@ -112,7 +112,7 @@ const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse err
 function parse(body: Buffer): unknown {
   try {
     // JSON that is exchanged is UTF-8 (RFC 8259, section 8.1).
-    return isUtf8(body) ? (parseJson(body.toString()) as unknown) : undefined;
+    return isUtf8(body) ? parseJson(body.toString()) : undefined;
   } catch {
     return undefined;
   }

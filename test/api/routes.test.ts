@@ -4,6 +4,7 @@ import { ROUTES, Router } from '../../src/api/routes.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
 import { Cors } from '../../src/ingress/cors.ts';
 import { StubExchange } from '../ingress/stub-exchange.ts';
+import { cpuMsOf } from '../support/cpu-time.ts';
 
 const DEPS = { settings: { errorBodies: 'contract' } } as unknown as ApiDeps;
 
@@ -52,9 +53,9 @@ t.test('the longest paths that a head may hold cost little', async (t) => {
     ['POST', `/v1${'/a'.repeat(8000)}`],
     ['POST', '/a'.repeat(8000)],
   ] as const) {
-    const startMs = performance.now();
-    for (let i = 0; i < 100; i++) routed(method, path);
-    const tookMs = performance.now() - startMs;
+    const tookMs = cpuMsOf(() => {
+      for (let i = 0; i < 100; i++) routed(method, path);
+    });
     t.ok(tookMs < 500, `${method} ${path.slice(0, 12)}: ${Math.round(tookMs)} ms for 100`);
   }
 });

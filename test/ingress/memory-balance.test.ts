@@ -4,11 +4,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import t from 'tap';
 import { WebSocket } from 'ws';
-import { systemClock } from '../../src/actor/clock.ts';
+import { createManualClock } from '../../src/actor/clock.ts';
 import { BodyBudget } from '../../src/ingress/body.ts';
 import type { Exchange } from '../../src/ingress/exchange.ts';
 import { createHttp1Server } from '../../src/ingress/http1.ts';
@@ -36,7 +35,16 @@ for (const [name, limitBytes] of [
 ] as const) {
   t.test(name, async (t) => {
     const random = new Random(limitBytes);
-
+    // Time passes with the turns of the event loop, in each of which whatever has come is read.
+    const clock = createManualClock();
+    const pass = (ms: number): Promise<void> => new Promise((resolve) => clock.setTimeout(resolve, ms));
+    let isOver = false;
+    const turn = (): void => {
+      clock.advance(1);
+      if (!isOver) setImmediate(turn);
+    };
+    t.teardown(() => (isOver = true));
+    setImmediate(turn);
     const budget = new BodyBudget(limitBytes);
     const counts = { open: 0, refused: 0 };
     const limits = {
@@ -55,7 +63,7 @@ for (const [name, limitBytes] of [
       } else if (way === 1) {
         exchange.start(200, [], -1);
         exchange.write(Buffer.alloc(random.below(200_000)));
-        setTimeout(() => exchange.end(Buffer.from('x')), random.below(20));
+        clock.setTimeout(() => exchange.end(Buffer.from('x')), random.below(20));
       } else {
         exchange.respond(200, [], Buffer.alloc(way === 2 ? random.below(LARGEST) : 2));
       }
@@ -72,7 +80,7 @@ for (const [name, limitBytes] of [
             return;
           }
           if (random.chance(0.5)) answer(exchange);
-          else setTimeout(() => answer(exchange), random.below(30));
+          else clock.setTimeout(() => answer(exchange), random.below(30));
         },
         random.chance(0.2) ? 1000 : undefined,
       );
@@ -106,13 +114,13 @@ for (const [name, limitBytes] of [
       else if (way === 0) answer(exchange);
       else if (way === 1) throw new Error('expected');
       else if (way < 6) read(exchange);
-      else setTimeout(() => read(exchange), random.below(20));
-      if (random.chance(0.1)) setTimeout(() => answer(exchange), random.below(20));
+      else clock.setTimeout(() => read(exchange), random.below(20));
+      if (random.chance(0.1)) clock.setTimeout(() => answer(exchange), random.below(20));
     };
     const onError = (error: unknown): void => {
       if ((error as Error).message !== 'expected') errors.push(error);
     };
-    const options = { handler, clock: systemClock, limits, budget, counts, onError };
+    const options = { handler, clock, limits, budget, counts, onError };
     const own = createHttp1Server(options);
     const mounted = createServer(createNodeListener(options)).listen(0, '127.0.0.1');
     t.teardown(() => {
@@ -160,12 +168,12 @@ for (const [name, limitBytes] of [
         const length = 1 + random.below(random.chance(0.5) ? left.byteLength : 100_000);
         socket.write(left.subarray(0, length));
         left = left.subarray(length);
-        if (random.chance(0.3)) await sleep(random.below(8));
+        if (random.chance(0.3)) await pass(random.below(8));
       }
       const way = random.below(4);
       if (way === 0) socket.resetAndDestroy();
       else if (way === 1) socket.end();
-      if (way > 0) await sleep(random.below(100));
+      if (way > 0) await pass(random.below(100));
       socket.destroy();
     };
     const socketClient = async (): Promise<void> => {
@@ -176,10 +184,10 @@ for (const [name, limitBytes] of [
         if (random.chance(0.2)) socket.ping(Buffer.alloc(random.below(120)));
         else
           socket.send(Buffer.alloc(random.below(random.pick([3000, 100_000, 600_000]))), { fin: random.chance(0.8) });
-        if (random.chance(0.3)) await sleep(random.below(10));
+        if (random.chance(0.3)) await pass(random.below(10));
       }
       if (random.chance(0.5)) socket.close();
-      await sleep(random.below(50));
+      await pass(random.below(50));
       socket.terminate();
     };
 

@@ -41,8 +41,8 @@ interface Fixture {
   /** Each batch of changes is given to it first; a throw fails the transaction. */
   onApply: ((changes: readonly ResponseChange[]) => void | Promise<void>) | null;
   isOpen: boolean;
-  /** Events are read, and their reader has them later. */
-  isSlow: boolean;
+  /** Events are read, and their reader has them when it opens. */
+  gate: Promise<void> | null;
   /** How often a response was read. */
   finds: number;
   /** How often the state of one was. */
@@ -90,7 +90,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     },
     eventsAfter: async (key, after, rows) => {
       const found = await responses.eventsAfter(key, after, rows);
-      while (fixture.isSlow) await setImmediate();
+      await fixture.gate;
       return found;
     },
     isAway: (error) => responses.isAway(error),
@@ -118,7 +118,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const fixture: Fixture = {
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
-    ...{ ledger, over, problems, onApply: null, isOpen: true, isSlow: false, finds: 0, states: 0, reads: [], settle },
+    ...{ ledger, over, problems, onApply: null, isOpen: true, gate: null, finds: 0, states: 0, reads: [], settle },
     count: (name, label = '') =>
       valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
         ?.value ?? 0,
@@ -465,11 +465,13 @@ t.test('an event that comes while its follower looks is not waited for', async (
   const { ask, settle, store } = fixture;
   const key = { account: 'a', id: 'b1' };
   await ask(store.begin(queued('b1'), true, () => undefined));
-  fixture.isSlow = true;
+  const gate = Promise.withResolvers<void>();
+  fixture.gate = gate.promise;
   const following = store.follow(key, -1);
   await settle(1);
   store.events({ ...key, first: 0, last: 0, data: '0' });
-  fixture.isSlow = false;
+  fixture.gate = null;
+  gate.resolve();
   let followed: unknown;
   void following.then((answer) => (followed = answer));
   await settle(20);

@@ -6,6 +6,7 @@ import { hostedRequestOf, type PageTool } from '../../src/web-search/hosted-requ
 import { SearchLoop, wholeAnswer } from '../../src/web-search/index.ts';
 import { KnownUrls } from '../../src/web-search/open-page.ts';
 import { Sources } from '../../src/web-search/sources.ts';
+import { cpuMsOf } from '../support/cpu-time.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 type Call = readonly [name: string, args: Json];
@@ -180,11 +181,11 @@ t.test('of very many addresses of the user the last ones are read, in a time tha
     { role: 'user', content: `Read https://last.example/page${dots}` },
   ]);
   const tool = { opensFound: true, opensWritten: true } as PageTool;
-  const beganMs = performance.now();
-  t.equal(known.has('https://last.example/page', tool), true);
-  t.equal(known.has(`https://e0.example/${'a'.repeat(2000)}`, tool), true);
-  t.equal(known.has(`https://e2999.example/${'a'.repeat(2000)}`, tool), false);
-  const tookMs = performance.now() - beganMs;
+  const tookMs = cpuMsOf(() => {
+    t.equal(known.has('https://last.example/page', tool), true);
+    t.equal(known.has(`https://e0.example/${'a'.repeat(2000)}`, tool), true);
+    t.equal(known.has(`https://e2999.example/${'a'.repeat(2000)}`, tool), false);
+  });
   t.ok(tookMs < 150, `${tookMs} ms`);
   t.end();
 });

@@ -6,7 +6,7 @@ import { PostgresDatabase } from '../../../src/billing/ledger/postgres.ts';
 import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { systemClock } from '../../../src/actor/clock.ts';
-import { charge, debit, execute, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
+import { charge, debit, execute, openStore, requestRecord, START_MS, STORES, turnsOf, USAGE } from './stores.ts';
 
 const ACTOR = { name: 'anna', role: 'owner', via: 'cli' };
 
@@ -22,20 +22,6 @@ t.test('ids of records sort by their date, then by their count', async (t) => {
   );
   t.match(requestRecordId(START_MS, 'abcdefgh', 36 ** 6 + 5), /^req_[0-9a-z]{9}abcdef000005$/);
 });
-
-/** Turns of the event loop that pass during the work. */
-async function turnsOf(work: () => Promise<unknown>): Promise<number> {
-  let turns = 0;
-  let isOver = false;
-  const turn = (): void => {
-    turns++;
-    if (!isOver) setImmediate(turn);
-  };
-  setImmediate(turn);
-  await work();
-  isOver = true;
-  return turns;
-}
 
 for (const name of STORES) {
   t.test(`${name}: records of requests are listed by cursor, found, and kept once`, async (t) => {

@@ -157,3 +157,17 @@ export function requestRecord(count: number, more: Partial<RequestRecord> = {}):
     ...more,
   };
 }
+
+/** Turns of the event loop that pass during the work. */
+export async function turnsOf(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isOver = false;
+  const turn = (): void => {
+    turns++;
+    if (!isOver) setImmediate(turn);
+  };
+  setImmediate(turn);
+  await work();
+  isOver = true;
+  return turns;
+}
