@@ -224,9 +224,6 @@ function limitOf(text: string): Pico | undefined {
   return amount !== undefined && amount >= 0n && amount <= MAX_AMOUNT ? amount : undefined;
 }
 
-/** What takes a setting of an account away. */
-const NONE = 'none';
-
 const EXPIRY_WORDS = 'a time from now, such as 30d, or a date in the future, such as 2030-01-31';
 
 /** A duration needs its unit here: `30` may be meant as days. */
@@ -364,20 +361,17 @@ export function readRefundRequest(fields: Fields): RefundRequest {
   return reader.end({ amount, charge, request, id: reader.text('id', NAME_WORDS, nameOf), memo: reader.line('memo') });
 }
 
-/** Fields: credit_limit, organisation, low_balance. */
+/** Fields: credit_limit, organisation, low_balance. Null or `none` takes one away; no credit limit is one of 0. */
 export function readAccountChange(fields: Fields): AccountChange {
   const reader = new FieldReader(fields, 'body', ['credit_limit', 'organisation', 'low_balance']);
-  const creditLimit = reader.text('credit_limit', LIMIT_WORDS, limitOf);
-  const organisation = reader.text('organisation', `the id of an account, or ${NONE}`, nameOf);
-  const lowBalance = reader.text('low_balance', `${LIMIT_WORDS}, or ${NONE}`, (text) =>
-    text === NONE ? NONE : limitOf(text),
+  const limit = (name: string) => reader.text(name, `${LIMIT_WORDS}, or none`, limitOf);
+  const creditLimit = reader.removable('credit_limit', 'none', limit);
+  const organisation = reader.removable('organisation', 'none', (name) =>
+    reader.text(name, 'the id of an account, or none', nameOf),
   );
+  const lowBalance = reader.removable('low_balance', 'none', limit);
   if (Object.keys(fields).length === 0) reader.refuse('credit_limit', 'is required, or another field', 'missing');
-  return reader.end({
-    creditLimit,
-    organisation: organisation === NONE ? null : organisation,
-    lowBalance: lowBalance === NONE ? null : lowBalance,
-  });
+  return reader.end({ creditLimit: creditLimit === null ? 0n : creditLimit, organisation, lowBalance });
 }
 
 /** Fields: limit, cursor, and `before`, which is the same. */

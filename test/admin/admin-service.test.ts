@@ -114,6 +114,12 @@ for (const name of STORES) {
     t.match(await adminService.account('acme'), { credit_limit_usd: '0', organisation: null, low_balance_usd: null });
     await adminService.changeAccount('acme', { ...change, organisation: 'org' });
     t.match(await adminService.account('acme'), { credit_limit_usd: '5', organisation: 'org', low_balance_usd: '1' });
+    for (const nothing of [null, 'none']) {
+      await adminService.changeAccount('acme', { ...change, organisation: 'org' });
+      const none = { credit_limit: nothing, organisation: nothing, low_balance: nothing };
+      await adminService.changeAccount('acme', none);
+      t.match(await adminService.account('acme'), { credit_limit_usd: '0', organisation: null, low_balance_usd: null });
+    }
   });
 
   t.test(`${name}: a disabled key stays so and has no successor`, async (t) => {
