@@ -46,7 +46,8 @@ const MAX_CONFLICTS = 100;
 
 /**
  * Merges configured models with found ones. Ids and aliases match in any case; the configured spelling wins, then the first found. What
- * is said first of a server holds. A found model whose id is a configured alias is left out, and so are found aliases that are taken.
+ * is said first of a server holds, and of a configured one what its model says. A found model whose id is a configured alias is left out,
+ * and so are found aliases that are taken.
  */
 export function mergeModels(settings: Settings, ...found: readonly FoundModels[]): MergedModels {
   const conflicts: string[] = [];
@@ -85,11 +86,9 @@ export function mergeModels(settings: Settings, ...found: readonly FoundModels[]
     also: FoundModel | undefined,
   ): void => {
     const { webSearchTool: _, ...listed } = fields;
-    const servers = joined([...own, ...(also?.servers ?? [])]).map((server) => ({
-      ...(apiKey !== undefined && { apiKey }),
-      ...(dialects !== undefined && { dialects }),
-      ...server,
-    }));
+    const ofModel = { ...(apiKey !== undefined && { apiKey }), ...(dialects !== undefined && { dialects }) };
+    const withDefaults = (servers: readonly ServerDetails[]) => servers.map((server) => ({ ...ofModel, ...server }));
+    const servers = withDefaults(joined([...withDefaults(own), ...(also?.servers ?? [])]));
     for (const server of servers) {
       if (server.events !== undefined && !events.has(server.url)) events.set(server.url, server.events);
     }

@@ -73,7 +73,7 @@ t.test('what is said first of the events of a server holds, whoever says it', (t
   t.end();
 });
 
-t.test('what is not said of a server holds for all servers of its model, and what is said first holds', (t) => {
+t.test('what a model says holds for its configured servers, and for found ones of which nothing else is said', (t) => {
   const settings = settingsOf({
     models: {
       a: {
@@ -85,19 +85,26 @@ t.test('what is not said of a server holds for all servers of its model, and wha
     },
   });
   const said: ServerDetails = { url: 'http://two', apiKey: 'later', dialects: ['llama'], weight: 7 };
-  const discovered = new Map([['A', found([said, { ...said, url: 'http://one' }], ['gpt-5', 'extra'])]]);
+  const three: ServerDetails[] = [
+    { ...said, url: 'http://three' },
+    { url: 'http://four', weight: 7 },
+  ];
+  const discovered = new Map([['A', found([said, { ...said, url: 'http://one' }, ...three], ['gpt-5', 'extra'])]]);
   const { catalog, conflicts, specs } = mergeModels(settings, discovered);
   t.same(specs, [
     {
       id: 'a',
       aliases: ['gpt-5', 'extra'],
       servers: [
-        { url: 'http://one', apiKey: 'later', dialects: ['llama'], weight: 7 },
+        { url: 'http://one', apiKey: 'common', dialects: ['chat'], weight: 7 },
         { url: 'http://two', apiKey: 'own', dialects: 'auto', weight: 2 },
+        { url: 'http://three', apiKey: 'later', dialects: ['llama'], weight: 7 },
+        { url: 'http://four', apiKey: 'common', dialects: ['chat'], weight: 7 },
       ],
     },
   ]);
-  t.same(catalog, [{ id: 'a', servers: ['http://one', 'http://two'] }], 'lists show none of it');
+  const urls = ['http://one', 'http://two', 'http://three', 'http://four'];
+  t.same(catalog, [{ id: 'a', servers: urls }], 'lists show none of it');
   t.same(conflicts, []);
   t.end();
 });
