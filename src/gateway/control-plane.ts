@@ -44,6 +44,7 @@ import {
   ResponseHolders,
 } from '../routing/index.ts';
 import { crnRegistry, KvEvents, probe, readCrnReport } from '../routing/main-thread.ts';
+import { type PresentNames, presentNames } from '../telemetry/left-names.ts';
 import type { Log } from '../telemetry/log.ts';
 import { describeEvent } from '../telemetry/system-events.ts';
 import { CrnLog } from './crn-log.ts';
@@ -317,9 +318,9 @@ export class ControlPlane {
         onTable: (table) => {
           this.#table = table;
           this.#client.nameHosts(hostnamesOf(table));
-          const urls = new Set(table.models.flatMap(({ members }) => members.map(({ url }) => url)));
-          this.#forgetCrns(urls);
-          this.#cluster.crnsChanged(urls);
+          const present = presentNames(table);
+          this.#forgetLeft(present);
+          this.#cluster.crnsChanged(present.crns);
           this.#kvEvents.configure(this.#eventSources, table);
           if (this.#exchange.configure(table, this.#options.clock.now())) this.#placements.renew();
           this.#publish();
@@ -349,12 +350,13 @@ export class ControlPlane {
     this.#tellThreads({ type: 'Probed', url, reason });
   }
 
-  /** What was noted of CRNs that are in no table any more. */
-  #forgetCrns(urls: ReadonlySet<string>): void {
-    this.#gauges.keep(urls);
-    this.#watch.keepCrns(urls, this.local.deps.clock.now());
-    this.#crnLog.keep(urls);
-    for (const url of this.#probeReasons.keys()) if (!urls.has(url)) this.#probeReasons.delete(url);
+  /** What was noted of CRNs and models that are in no table any more. */
+  #forgetLeft(present: PresentNames): void {
+    const { crns } = present;
+    this.#gauges.keep(crns);
+    this.#watch.keep(present, this.local.deps.clock.now());
+    this.#crnLog.keep(crns);
+    for (const url of this.#probeReasons.keys()) if (!crns.has(url)) this.#probeReasons.delete(url);
   }
 
   /** Resolves when the data planes know the configured models. */

@@ -63,6 +63,7 @@ import {
 } from '../routing/index.ts';
 import { claimTrial, configureEngines, IndexClient, type IndexesCommand, SearchService } from '../search/index.ts';
 import { type CancelCommand, Cancellations } from '../mcp/index.ts';
+import { presentNames } from '../telemetry/left-names.ts';
 import { Metrics, type MetricsPart, type RequestCells } from '../telemetry/metrics.ts';
 import { Recent } from '../telemetry/recent.ts';
 import { lookupMetrics } from '../telemetry/shared-cache-metrics.ts';
@@ -331,7 +332,7 @@ export class DataPlane {
     this.#budgets = new Map();
     this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
     const members = snapshot.table.models.flatMap((model) => model.members);
-    this.#metrics.keepCrns(new Set(members.map(({ url }) => url)), this.#deps.clock.now());
+    this.#metrics.keep(presentNames(snapshot.table), this.#deps.clock.now());
     const kept = new Set(members.map(poolKey));
     for (const [key, pool] of this.#pools) {
       if (kept.has(key)) continue;

@@ -2,8 +2,8 @@
 // its thread with all connections on it. What a thread has counted stays in the sums while it does not answer and behind its end:
 // Prometheus takes a sum that falls for a restart, and all of the next one for new.
 
-import { CrnSeries, type SeriesByCrn } from '../telemetry/crn-series.ts';
 import { summed } from '../telemetry/exposition.ts';
+import { LeftNames, type PresentNames } from '../telemetry/left-names.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
 import { AnswerMetrics } from '../telemetry/runtime-metrics.ts';
 import type { FamilyJson, Labels } from '../telemetry/series.ts';
@@ -15,7 +15,7 @@ export class ThreadWatch {
   /** Counts by the last reading of each thread that runs. */
   readonly #counts = new Map<number, MetricsSnapshot>();
   #ended: MetricsSnapshot = [];
-  readonly #crnsOfEnded = new CrnSeries([this.#endedByCrn()]);
+  readonly #left = { crn: new LeftNames(), model: new LeftNames() };
   /** How often each thread has ended. */
   readonly #ends = new Map<number, number>();
 
@@ -37,21 +37,16 @@ export class ThreadWatch {
     this.#ends.set(thread, this.#endsOf(thread) + 1);
   }
 
-  /** Drops what ended threads have counted of CRNs that have not been among `urls` for a while, as threads do that run. */
-  keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
-    this.#crnsOfEnded.keep(urls, nowMs);
-  }
-
-  #endedByCrn(): SeriesByCrn {
-    const ended = (): MetricsSnapshot => this.#ended;
-    return {
-      get firstWords() {
-        return ended().flatMap(({ values }) => values.flatMap(({ labels }) => labels['crn'] ?? []));
-      },
-      drop: (url) => {
-        this.#ended = this.#ended.map((family) => withoutCrn(family, url));
-      },
-    };
+  /** Drops what ended threads have counted of CRNs and models that have left a while ago, as threads do that run. */
+  keep({ crns, models }: PresentNames, nowMs: number): void {
+    for (const [label, present] of [
+      ['crn', crns],
+      ['model', models],
+    ] as const) {
+      const known = this.#ended.flatMap(({ values }) => values.flatMap(({ labels }) => labels[label] ?? []));
+      const left = new Set(this.#left[label].due(known, present, nowMs));
+      if (left.size > 0) this.#ended = this.#ended.map((family) => without(family, label, left));
+    }
   }
 
   /**
@@ -89,8 +84,8 @@ export class ThreadWatch {
   }
 }
 
-function withoutCrn(family: FamilyJson, url: string): FamilyJson {
-  const isKept = ({ labels }: { readonly labels: Labels }): boolean => labels['crn'] !== url;
+function without(family: FamilyJson, label: string, words: ReadonlySet<string>): FamilyJson {
+  const isKept = ({ labels }: { readonly labels: Labels }): boolean => !words.has(labels[label] ?? '');
   return family.type === 'histogram'
     ? { ...family, values: family.values.filter(isKept) }
     : { ...family, values: family.values.filter(isKept) };

@@ -1,7 +1,7 @@
 // Metrics of CRNs and search engines in the control plane. Gauges are set anew at every reading; ejections are counted as they
 // happen. Labels are configured CRNs and models.
 
-import { CrnSeries } from './crn-series.ts';
+import { LeftNames } from './left-names.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { type Counters, Families } from './series.ts';
 
@@ -94,11 +94,12 @@ export class CrnMetrics {
     ['model'],
   );
 
-  readonly #counted = new CrnSeries([this.#ejections, this.#restarts]);
+  readonly #left = new LeftNames();
 
   /** Drops the counters of CRNs that have not been among `urls` for a while. */
   keep(urls: ReadonlySet<string>, nowMs: number): void {
-    this.#counted.keep(urls, nowMs);
+    const known = [...this.#ejections.firstWords, ...this.#restarts.firstWords];
+    for (const url of this.#left.due(known, urls, nowMs)) this.#families.drop('crn', url);
   }
 
   ejected(crn: string, failure: string): void {

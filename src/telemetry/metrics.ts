@@ -1,8 +1,8 @@
 // Metrics of one data plane. Every ingress thread counts for itself; the admin listener merges the threads' numbers. Label
 // values are configured words only: endpoints of the route table, model ids and CRN URLs of the configuration, error codes.
 
-import { CrnSeries } from './crn-series.ts';
 import { BUCKETS } from './exponential-buckets.ts';
+import { LeftNames, type PresentNames } from './left-names.ts';
 import type { Part } from './parts.ts';
 import {
   type Bounds,
@@ -284,11 +284,15 @@ export class Metrics {
     ),
   };
   readonly #cells = new Map<string, Map<string, RequestCells>>();
-  /** What the history has of models, by their ids and in the order of parts. */
+  /** What the history has of models, by their ids and in the order of parts. A model keeps its place between two parts: null is a free one. */
   readonly #models = new Map<string, ModelSums>();
-  readonly #modelList: ModelSums[] = [];
+  readonly #modelList: (ModelSums | null)[] = [];
+  readonly #leftModels = new LeftNames();
+  /** Requests answered of models that were dropped. */
+  #answeredBefore = 0;
   /** What it has of CRNs, by `CRN_COUNTS`. */
   readonly #crns = new Map<string, Float64Array>();
+  readonly #leftCrns = new LeftNames();
   readonly #streams = this.#families.gauge(
     'headrace_streams_in_flight',
     'Streams of which a piece has been handed to the client and that have not ended',
@@ -360,7 +364,6 @@ export class Metrics {
     'Cached prompt tokens of the same answers: predicted when the CRN was chosen, and reported by it',
     ['crn', 'model', 'source'],
   );
-  readonly #crnSeries = new CrnSeries([this.#attempts, this.#promptBytes, this.#promptTokens, this.#cachedTokens]);
   readonly #engines = this.#families.histogram(
     'headrace_search_engine_duration_seconds',
     'Time of a search engine from question to report, by engine and outcome',
@@ -501,9 +504,22 @@ export class Metrics {
     this.#searches.at('waiting').value = waiting;
   }
 
-  /** Drops the series of CRNs that have not been among `urls` for a while: pods come and go, and would add up. */
-  keepCrns(urls: ReadonlySet<string>, nowMs: number): void {
-    for (const url of this.#crnSeries.keep(urls, nowMs)) this.#crns.delete(url);
+  /** Drops the series of CRNs and models that have not been among the present ones for a while. */
+  keep({ crns, models }: PresentNames, nowMs: number): void {
+    for (const url of this.#leftCrns.due(this.#crns.keys(), crns, nowMs)) {
+      this.#families.drop('crn', url);
+      this.#crns.delete(url);
+    }
+    for (const model of this.#leftModels.due(this.#models.keys(), models, nowMs)) this.#dropModel(model);
+  }
+
+  #dropModel(model: string): void {
+    const sums = this.#models.get(model) as ModelSums;
+    this.#answeredBefore += sums.requests;
+    this.#families.drop('model', model);
+    for (const cells of this.#cells.values()) cells.delete(model);
+    this.#models.delete(model);
+    this.#modelList[this.#modelList.indexOf(sums)] = null;
   }
 
   streamsInFlight(count: number): void {
@@ -526,7 +542,10 @@ export class Metrics {
   ): Pick<TotalsPart, 'models' | 'crns' | 'crnCounts' | 'isLast'> {
     for (const model of inFlight.keys()) this.#sumsOf(model);
     const { entries, isLast } = partOf(this.#modelList, part);
-    const models = totalsOf(entries, inFlight);
+    const models = totalsOf(
+      entries.filter((sums) => sums !== null),
+      inFlight,
+    );
     const crns = part === 0 ? [...this.#crns] : [];
     const crnCounts = new Float64Array(crns.length * CRN_COUNTS.length);
     for (const [at, [, counts]] of crns.entries()) crnCounts.set(counts, at * CRN_COUNTS.length);
@@ -535,8 +554,8 @@ export class Metrics {
 
   /** Requests answered since the start. */
   get answered(): number {
-    let count = 0;
-    for (const { requests } of this.#modelList) count += requests;
+    let count = this.#answeredBefore;
+    for (const { requests } of this.#models.values()) count += requests;
     return count;
   }
 
@@ -545,7 +564,8 @@ export class Metrics {
     if (sums === undefined) {
       sums = new ModelSums(model);
       this.#models.set(model, sums);
-      this.#modelList.push(sums);
+      const free = this.#modelList.indexOf(null);
+      this.#modelList[free === -1 ? this.#modelList.length : free] = sums;
     }
     return sums;
   }

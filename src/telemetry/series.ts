@@ -91,9 +91,16 @@ abstract class Family<Leaf> {
     return this.#root.below.keys();
   }
 
-  /** Forgets the cells with this value of the first label. */
-  drop(firstWord: string): void {
-    this.#root.below.delete(firstWord);
+  /** Forgets the cells with this value of a label; none where the family has no such label. */
+  drop(label: string, word: string): void {
+    let nodes = [this.#root];
+    for (const each of this.#labels) {
+      if (each === label) {
+        for (const { below } of nodes) below.delete(word);
+        return;
+      }
+      nodes = nodes.flatMap(({ below }) => [...below.values()]);
+    }
   }
 
   protected abstract make(): Leaf;
@@ -261,6 +268,11 @@ export class Families {
   /** Forgets every cell. */
   clear(): void {
     for (const family of this.#all) family.clear();
+  }
+
+  /** As in each of them. */
+  drop(label: string, word: string): void {
+    for (const family of this.#all) family.drop(label, word);
   }
 
   json(except: readonly (Counters | Histograms)[] = []): readonly FamilyJson[] {

@@ -87,15 +87,29 @@ t.test('what ended threads have counted of a CRN goes five minutes after it has 
     ['http://a', 3],
     ['http://b', 4],
   ];
-  watch.keepCrns(new Set(['http://a']), 1000);
-  watch.keepCrns(new Set(['http://a']), 300_999);
+  watch.keep({ crns: new Set(['http://a']), models: new Set(['m']) }, 1000);
+  watch.keep({ crns: new Set(['http://a']), models: new Set(['m']) }, 300_999);
   t.same(await counted(), both);
-  watch.keepCrns(new Set(['http://a', 'http://b']), 301_000);
-  watch.keepCrns(new Set(['http://a']), 400_000);
+  watch.keep({ crns: new Set(['http://a', 'http://b']), models: new Set(['m']) }, 301_000);
+  watch.keep({ crns: new Set(['http://a']), models: new Set(['m']) }, 400_000);
   t.same(await counted(), both, 'it was back');
-  watch.keepCrns(new Set(['http://a']), 700_000);
+  watch.keep({ crns: new Set(['http://a']), models: new Set(['m']) }, 700_000);
   t.same(await counted(), [['http://a', 3]]);
   t.equal(figures(await read(watch, () => null)).requests, 3);
+});
+
+t.test('what ended threads have counted of a model goes five minutes after it has left', async (t) => {
+  const watch = new ThreadWatch();
+  const retries = new Counters('retries_total', '', ['model']);
+  retries.at('').value = 2;
+  await read(watch, () => [...reading(3), retries.json()]);
+  watch.ended(1);
+  const present = { crns: new Set<string>(), models: new Set(['other']) };
+  watch.keep(present, 0);
+  t.match(figures(await read(watch, () => null)), { requests: 3, observed: 3 });
+  watch.keep(present, 300_000);
+  t.match(figures(await read(watch, () => null)), { requests: undefined, observed: undefined });
+  t.match(valuesOf(await read(watch, () => null), 'retries_total'), [{ value: 2 }], 'of no model');
 });
 
 t.test('a thread that ends while threads are read counts once, whether it had answered or not', async (t) => {

@@ -53,9 +53,44 @@ t.test('what a model has sent to a CRN that is gone stays in its counts', async 
   const metrics = new Metrics();
   metrics.of(CHAT, 'm');
   metrics.prompt('http://gone', 'm', 30, 10);
-  metrics.keepCrns(new Set(), 0);
-  metrics.keepCrns(new Set(), 10 * 60_000);
+  metrics.keep({ crns: new Set(), models: new Set(['m']) }, 0);
+  metrics.keep({ crns: new Set(), models: new Set(['m']) }, 10 * 60_000);
   const { crns, models } = partOf(metrics, 0);
   t.same(crns, []);
   t.equal(models[0]?.counts[MODEL_COUNTS.indexOf('promptBytes')], 40);
 });
+
+t.test(
+  'a model that has left goes with its series five minutes later, and what it answered stays in the sum',
+  async (t) => {
+    const metrics = new Metrics();
+    const count = (model: string): void => {
+      const cells = metrics.of(CHAT, model);
+      cells.count(200, '');
+      cells.countTokens(3, 2, 1);
+      cells.duration.observe(1);
+      metrics.prompt('http://a', model, 1, 2);
+      metrics.failover(model, 'reset');
+    };
+    const shown = (): unknown[] => [
+      ...new Set(metrics.snapshot().flatMap(({ values }) => values.flatMap(({ labels }) => labels['model'] ?? []))),
+    ];
+    const listed = (part: number): unknown[] => partOf(metrics, part).models.map(({ model }) => model);
+    for (let model = 0; model < 100; model++) count(`m${model}`);
+    count('');
+    const crns = new Set(['http://a']);
+    const models = new Set(Array.from({ length: 100 }, (_, model) => `m${model}`).filter((model) => model !== 'm1'));
+    metrics.keep({ crns, models }, 0);
+    metrics.keep({ crns, models }, 299_999);
+    t.equal(shown().length, 101, 'it may come back');
+    const before = listed(1);
+    metrics.keep({ crns, models }, 300_000);
+    t.same([shown().length, shown().includes('m1'), shown().includes('')], [100, false, true]);
+    t.notOk(listed(0).includes('m1'));
+    t.same(listed(1), before, 'the others keep their places: a reader is between two parts');
+    t.equal(metrics.answered, 101);
+    count('m1');
+    t.same([shown().length, metrics.answered], [101, 102], 'it is back');
+    t.equal(partOf(metrics, 0).models.find(({ model }) => model === 'm1')?.counts[MODEL_COUNTS.indexOf('requests')], 1);
+  },
+);
