@@ -337,6 +337,8 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     const exchange = this.#exchange;
     const headers = this.#answerHeaders('text/event-stream');
     exchange.firstPieceMs = this.#deps.clock.now();
+    const { firstPiece } = this.#deps.metrics.of(exchange.endpoint, exchange.model);
+    firstPiece.observe((exchange.firstPieceMs - exchange.receivedMs) / 1000);
     if (exchange.settlement !== null && exchange.acceptsTrailers) {
       headers.push('trailer', COST_HEADER);
       exchange.trailerSource = this;

@@ -1151,20 +1151,31 @@ t.test('reasoning of a round goes back with its search', async (t) => {
   ]);
 });
 
-t.test('streams with searches count as streams in flight until they end', async (t) => {
-  const hosted = await startHosted(root, { ...OPTIONS, admin: '127.0.0.1:0' });
-  const inFlight = async (): Promise<number> => {
-    const metrics = await (await fetch(`${hosted.adminUrl}/metrics`)).text();
-    return Number(/^headrace_streams_in_flight (\S+)$/m.exec(metrics)?.[1]);
-  };
-  const search = Promise.withResolvers<readonly EngineHit[]>();
-  hosted.engine.hits = () => search.promise;
-  hosted.chat.play(searches('mill'), says('High [1].'), searches('dam'), says('Low [1].'));
-  const ask = { input: 'hi', stream: true, tools: [{ type: 'web_search' }] };
-  const answer = await hosted.post('/v1/responses', ask);
-  t.equal(await inFlight(), 1);
-  search.resolve([]);
-  await answer.text();
-  await (await hosted.post('/v1/responses', ask)).text();
-  await until('all have ended', async () => (await inFlight()) === 0);
-});
+t.test(
+  'streams with searches count as streams in flight until they end, and their time to the first piece',
+  async (t) => {
+    const hosted = await startHosted(root, { ...OPTIONS, admin: '127.0.0.1:0' });
+    const valueOf = async (series: string): Promise<number> => {
+      const metrics = await (await fetch(`${hosted.adminUrl}/metrics`)).text();
+      return Number(
+        metrics
+          .split('\n')
+          .find((line) => line.startsWith(`${series} `))
+          ?.slice(series.length),
+      );
+    };
+    const inFlight = (): Promise<number> => valueOf('headrace_streams_in_flight');
+    const search = Promise.withResolvers<readonly EngineHit[]>();
+    hosted.engine.hits = () => search.promise;
+    hosted.chat.play(searches('mill'), says('High [1].'), searches('dam'), says('Low [1].'));
+    const ask = { input: 'hi', stream: true, tools: [{ type: 'web_search' }] };
+    const answer = await hosted.post('/v1/responses', ask);
+    t.equal(await inFlight(), 1);
+    search.resolve([]);
+    await answer.text();
+    await (await hosted.post('/v1/responses', ask)).text();
+    await until('all have ended', async () => (await inFlight()) === 0);
+    const series = `headrace_stream_first_byte_seconds_count{endpoint="/v1/responses",model="${MODEL}"}`;
+    t.equal(await valueOf(series), 2);
+  },
+);
