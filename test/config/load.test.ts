@@ -231,6 +231,7 @@ t.test('settings that are right alone and wrong together are mistakes', async (t
   t.same(mistakesOf({ listen: '127.0.0.1:0', admin: '127.0.0.1:0' }), []);
   t.match(mistakesOf({ listingPrefix: 'svc' }), [{ path: 'listingPrefix' }]);
   t.match(mistakesOf({ servicePrefix: 'v1' }), [{ path: 'servicePrefix' }]);
+  for (const dots of ['.', '..']) t.match(mistakesOf({ listingPrefix: dots }), [{ path: 'listingPrefix' }]);
   t.match(mistakesOf({ ejection: { backoff: '2m' } }), [{ path: 'ejection.backoff' }]);
   t.match(mistakesOf({ limits: { bodyBytes: '2GiB' } }), [{ path: 'limits.bodyBytes' }]);
   t.match(mistakesOf({ limits: { heldEventBytes: '2GiB' } }), [{ path: 'limits.heldEventBytes' }]);
