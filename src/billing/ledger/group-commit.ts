@@ -95,7 +95,8 @@ export class GroupCommit<Command> {
     while (this.#runningLanes.size > 0) await Promise.all(this.#runningLanes.values());
   }
 
-  #arm(): void {
+  /** Not at once where a commit is due: what is submitted in the same turn joins it. */
+  #arm(defer: (flush: () => void) => void = queueMicrotask): void {
     if (this.#armed || this.#running !== undefined || this.#waiting.length === 0 || this.#closed) return;
     this.#armed = true;
     const { clock, lingerMs } = this.#options;
@@ -105,8 +106,7 @@ export class GroupCommit<Command> {
       this.#timer = undefined;
       if (this.#running === undefined && this.#waiting.length > 0) void this.#flush();
     };
-    // Not at once: what is submitted in the same turn joins this commit.
-    if (delayMs <= 0) queueMicrotask(flush);
+    if (delayMs <= 0) defer(flush);
     else this.#timer = clock.setTimeout(flush, delayMs);
   }
 
@@ -117,7 +117,8 @@ export class GroupCommit<Command> {
     this.#running = this.#commit(batch, null, this.#deadlineMs()).finally(() => {
       this.#running = undefined;
       this.#startLanes();
-      this.#arm();
+      // Where the store works in this thread, all else would wait until the last commit of a backlog.
+      this.#arm(setImmediate);
     });
     return this.#running;
   }

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/clock.ts';
 import type { Blame } from '../../../src/billing/ledger/database.ts';
+import { turnsOf } from './stores.ts';
 import { GroupCommit, type GroupCommitOptions, type Outcome } from '../../../src/billing/ledger/group-commit.ts';
 
 type Options = Partial<GroupCommitOptions<string>>;
@@ -75,6 +76,20 @@ t.test('a commit has at most `maxBatch` commands', async (t) => {
   clock.advance(20);
   await Promise.all(all);
   t.same(batches, [['a', 'b'], ['c']]);
+});
+
+t.test('everything else has its turn between the commits of a backlog, however long each takes', async (t) => {
+  const { commits, batches, clock } = setUp({
+    maxBatch: 1,
+    async commit(commands) {
+      batches.push(commands);
+      clock.advance(30);
+      return commands.map((command): Outcome => ({ status: 'fulfilled', value: command }));
+    },
+  });
+  const turns = await turnsOf(() => Promise.all(['a', 'b', 'c', 'd'].map((command) => submit(commits, command))));
+  t.same(batches, [['a'], ['b'], ['c'], ['d']]);
+  t.ok(turns >= 3, `${turns} turns of the event loop`);
 });
 
 t.test('a command that fails its commit fails alone', async (t) => {
