@@ -1,7 +1,7 @@
 // Source code in pages: its text without line numbers, and its language.
 
 import { BLOCK, TAG, traits } from './tags.ts';
-import type { Dropped, Tree } from './tree.ts';
+import { type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree } from './tree.ts';
 
 /** How class names state a language: of highlight.js, Prism, Shiki, Rouge, GitHub, Sphinx, SyntaxHighlighter and Pandoc. */
 const LANGUAGE = /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|sourceCode\s+)([a-z0-9+#_.-]{1,30})/i;
@@ -73,16 +73,24 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
   const lines = new Map<number, boolean>();
   /** Number of parts before the line at hand; -1 before the first. */
   let lineStart = -1;
+  /** White space before the next text of the line, which the tree leaves out outside of `pre`. */
+  let space = '';
   const end = tree.end[node] as number;
   for (let inner = node + 1; inner < end; inner++) {
     const tag = tree.tag[inner] as number;
+    const isText = tag === TAG['#text'];
+    if (((tree.flags[inner] as number) & SPACE_BEFORE) !== 0) space = spaceBefore(tree, inner, parts.at(-1) ?? '\n');
     if (tag === TAG.span && isLine(tree, inner, lines)) {
       const hasEnded = parts.length > lineStart && parts.at(-1)?.endsWith('\n') === true;
       if (lineStart !== -1 && !hasEnded) parts.push('\n');
       lineStart = parts.length;
+      space = '';
     }
-    if (tag === TAG['#text']) {
-      parts.push(textWithIndent(tree, inner));
+    if (!isText && (traits(tag) & BLOCK) !== 0) space = '';
+    if (isText) {
+      const isWhole = ((tree.flags[inner] as number) & PREFORMATTED) !== 0;
+      parts.push((isWhole ? '' : space) + tree.textOf(inner));
+      space = '';
     } else if (dropped[inner] === 1 || tag === TAG.button || isGutter(tree, inner)) {
       inner = (tree.end[inner] as number) - 1;
     } else if ((traits(tag) & BLOCK) !== 0 && tag !== TAG.td && parts.at(-1)?.endsWith('\n') === false) {
@@ -102,11 +110,19 @@ function isLine(tree: Tree, node: number, known: Map<number, boolean>): boolean 
   return is;
 }
 
-/** Outside of `pre`, the tree leaves out the white space before a text. */
-function textWithIndent(tree: Tree, node: number): string {
-  let from = tree.from[node] as number;
+/**
+ * The white space before a node: its indent, which is that of the markup where an element begins a line; else one space unless `before`
+ * ends with some.
+ */
+function spaceBefore(tree: Tree, node: number, before: string): string {
+  const last = before.at(-1);
+  if (last === ' ' || last === '\t') return '';
+  const isText = tree.tag[node] === TAG['#text'];
+  const to = (tree.from[node] as number) - (isText ? 0 : '<'.length);
+  let from = to;
   while (from > 0 && (tree.html[from - 1] === ' ' || tree.html[from - 1] === '\t')) from--;
-  return tree.html.slice(from, tree.from[node]) + tree.textOf(node);
+  const indent = isText || tree.html[from - 1] !== '\n' ? tree.html.slice(from, to) : '';
+  return indent || (last === '\n' ? '' : ' ');
 }
 
 /** Whether an element holds line numbers beside code: nothing but digits, and a name that says so. */

@@ -313,6 +313,21 @@ t.test('lines of code in elements of their own are divided once', async (t) => {
   for (const [html, text] of cases) t.equal(contentOf(`<pre><code>${html}</code></pre>`, 'text'), text, html);
 });
 
+t.test('words of code in elements of their own stay apart', async (t) => {
+  const code = (html: string): string => `<p>Run <code>${html}</code> now.</p>`;
+  check(t, [
+    { html: code('<span class="pre">pip</span> <span class="pre">install</span>'), markdown: 'Run `pip install` now.' },
+    { html: code('<b>git</b>\n  <i>push</i>'), text: 'Run git push now.', markdown: 'Run `git push` now.' },
+    { html: code('a<b> </b>b <i>c</i><b>\nd</b>'), clean: '<p>Run <code>a b c d</code> now.</p>' },
+    { html: code('<b>f</b>(<i>x</i>,<!-- y --> <i>y</i>)<button>Copy</button>'), text: 'Run f(x, y) now.' },
+    {
+      html: '<table><tr><td class="blob-num">1</td>\n <td><b>if</b> <i>x</i>:<tr><td class="blob-num">2</td>\n <td>    <b>return</b> y</table>',
+      text: 'if x:\n    return y',
+    },
+    { html: '<pre><b>a</b> <i>b</i>\n  <i>c</i><button> </button>d</pre>', text: 'a b\n  cd' },
+  ]);
+});
+
 t.test('links of headings to themselves are left out', async (t) => {
   check(t, [
     { html: '<h2>A b<a class="x" href="#a-b">#</a></h2>', text: 'A b', markdown: '## A b', clean: '<h2>A b</h2>' },
