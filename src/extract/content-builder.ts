@@ -301,8 +301,14 @@ class ContentBuilder implements Visitor {
   }
 
   #addCode(node: number, name: 'code' | 'kbd' | 'samp'): void {
-    const text = onLine(sourceOf(this.#tree, this.#source.dropped, node)).trim();
-    if (text !== '') this.#add({ kind: 'code', name, text });
+    const source = onLine(sourceOf(this.#tree, this.#source.dropped, node));
+    const text = source.trim();
+    if (text === '') return;
+    // White space at its edges stands outside of it.
+    const isSpaced = source.startsWith(' ') || ((this.#tree.flags[node + 1] as number) & SPACE_BEFORE) !== 0;
+    if (isSpaced) this.#divide(SPACE);
+    this.#add({ kind: 'code', name, text });
+    if (source.endsWith(' ')) this.#divide(SPACE);
   }
 
   #addImage(node: number): void {

@@ -324,6 +324,8 @@ t.test('words of code in elements of their own stay apart', async (t) => {
       html: '<table><tr><td class="blob-num">1</td>\n <td><b>if</b> <i>x</i>:<tr><td class="blob-num">2</td>\n <td>    <b>return</b> y</table>',
       text: 'if x:\n    return y',
     },
+    { html: '<p>The<code> a</code> or<code>\n<b>b</b> </code>or<samp>&#32;d</samp> <kbd>c&#32;</kbd>.</p>', text: 'The a or b or d c .' },
+    { html: '<p><code>a </code><code>b</code><code>c</code></p>', markdown: '`a` `bc`' },
     { html: '<pre><b>a</b> <i>b</i>\n  <i>c</i><button> </button>d</pre>', text: 'a b\n  cd' },
   ]);
 });
