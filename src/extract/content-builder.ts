@@ -158,7 +158,8 @@ class ContentBuilder implements Visitor {
   open(node: number, tag: number): boolean {
     if (node === this.#twin || this.#source.footnotes.unwanted.has(node)) return true;
     const isTouching = tag === TAG.a && this.#afterLink;
-    if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0 || isTouching || isApart(tag)) this.#divide(SPACE);
+    if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0 || isTouching || isApart(this.#tree, node))
+      this.#divide(SPACE);
     if ((traits(tag) & BLOCK) !== 0) return this.#openBlock(node, tag);
     return this.#openInline(node, tag);
   }
@@ -168,7 +169,7 @@ class ContentBuilder implements Visitor {
       this.#marks.pop();
       this.#afterLink = tag === TAG.a;
     }
-    if (isApart(tag)) this.#divide(SPACE);
+    if (isApart(this.#tree, node)) this.#divide(SPACE);
     if (this.#lineNode === node) this.#endNamedLine();
     if ((traits(tag) & BLOCK) !== 0 && tag !== TAG.br) this.#endLine();
     while (this.#frames.length > 1 && (this.#frames.at(-1) as Frame).node === node) this.#endFrame();
@@ -582,7 +583,13 @@ function addText(into: Inline[], text: string): void {
   else into.push({ kind: 'text', text });
 }
 
+/** The name of a custom element has a hyphen (HTML, "valid custom element name"). */
+const CUSTOM_NAME = /[^\s/>-]*-/y;
+
 /** Whether the element separates words, as buttons and custom elements do. */
-export function isApart(tag: number): boolean {
-  return tag === TAG.button || tag >= FIRST_UNKNOWN;
+function isApart(tree: Tree, node: number): boolean {
+  const tag = tree.tag[node] as number;
+  if (tag < FIRST_UNKNOWN) return tag === TAG.button;
+  CUSTOM_NAME.lastIndex = tree.from[node] as number;
+  return CUSTOM_NAME.test(tree.html);
 }

@@ -324,9 +324,22 @@ t.test('words of code in elements of their own stay apart', async (t) => {
       html: '<table><tr><td class="blob-num">1</td>\n <td><b>if</b> <i>x</i>:<tr><td class="blob-num">2</td>\n <td>    <b>return</b> y</table>',
       text: 'if x:\n    return y',
     },
-    { html: '<p>The<code> a</code> or<code>\n<b>b</b> </code>or<samp>&#32;d</samp> <kbd>c&#32;</kbd>.</p>', text: 'The a or b or d c .' },
+    {
+      html: '<p>The<code> a</code> or<code>\n<b>b</b> </code>or<samp>&#32;d</samp> <kbd>c&#32;</kbd>.</p>',
+      text: 'The a or b or d c .',
+    },
     { html: '<p><code>a </code><code>b</code><code>c</code></p>', markdown: '`a` `bc`' },
     { html: '<pre><b>a</b> <i>b</i>\n  <i>c</i><button> </button>d</pre>', text: 'a b\n  cd' },
+  ]);
+});
+
+t.test('elements without a hyphen in their name do not separate words', async (t) => {
+  check(t, [
+    {
+      html: '<p>7<nobr>-day</nobr> <acronym>PDF</acronym>s<o:p></o:p>, <bdi>x</bdi>: <x-y-z>1</x-y-z>2<X-Y/>3</p>',
+      text: '7-day PDFs, x: 1 2 3',
+    },
+    { html: '<p>a<button>b</button>c<foo title="e-f">d</foo>g</p>', text: 'a b cdg' },
   ]);
 });
 
