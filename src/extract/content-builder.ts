@@ -116,6 +116,8 @@ class ContentBuilder implements Visitor {
   #afterLink = false;
   /** The `noscript` that holds a copy of the image before it; -1 for none. */
   #twin = -1;
+  /** One past the last text that has been read. */
+  #textEnd = 0;
   /** `RENDERED` and `MATH` by the number of the class. */
   readonly #math = new Map<number, number>();
 
@@ -131,9 +133,10 @@ class ContentBuilder implements Visitor {
   }
 
   text(node: number): void {
+    if (node < this.#textEnd) return;
     const flags = this.#tree.flags[node] as number;
     if ((flags & SPACE_BEFORE) !== 0) this.#divide(SPACE);
-    const text = this.#tree.textOf(node);
+    const text = this.#textFrom(node);
     if (/\\[([]|\$\$/.test(text)) {
       for (const part of formulasIn(text)) {
         if (typeof part === 'string') this.#addText(part);
@@ -143,6 +146,16 @@ class ContentBuilder implements Visitor {
       this.#addText(text);
     }
     if ((flags & PREFORMATTED) !== 0 && text.endsWith('\n')) this.#divide(SPACE);
+  }
+
+  /** The text of a node with those that follow it at once: the parser begins one at each `<` that begins no tag. */
+  #textFrom(node: number): string {
+    const tree = this.#tree;
+    let text = tree.textOf(node);
+    this.#textEnd = node + 1;
+    while (tree.tag[this.#textEnd] === TAG['#text'] && tree.from[this.#textEnd] === tree.to[this.#textEnd - 1])
+      text += tree.textOf(this.#textEnd++);
+    return text;
   }
 
   #addText(text: string): void {

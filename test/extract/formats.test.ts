@@ -120,6 +120,7 @@ t.test('formulas keep their TeX', async (t) => {
       html: '<math display="block"><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><mfrac><mi>a</mi><mi>b</mi></mfrac></math>',
       text: 'x^2 = \\frac{a}{b}',
     },
+    { html: '<p>If \\(a < b\\), then $$c <= d < e &lt; f$$ <3</p>', markdown: 'If $a < b$, then $c <= d < e < f$ <3' },
     { html: '<p>Costs $5, \\(x\\), $6</p>', markdown: 'Costs \\$5, $x$, \\$6' },
     { html: '<p>Costs $5 and $6</p>', markdown: 'Costs $5 and $6' },
     {
