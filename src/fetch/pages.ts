@@ -239,7 +239,7 @@ class Pages {
         // That the document is unchanged does not mean that what its scripts show is.
         return { page, readMs: this.#clock.now(), validators: isOfScripts ? null : validators, isUnchanged: false };
       };
-      flight.fallback = kept(plain);
+      if (isOfScripts && this.#settings.renderer.when === 'auto') flight.fallback = kept({ ...plain, isFinal: false });
       const best = needsBrowser
         ? await new Renderings(tools, this.#settings.renderer).read(plain, options, account, flight)
         : plain;
@@ -282,7 +282,7 @@ class PageFlight implements FlightWork {
   readonly #lifetimeMs: number;
   /** When the flight must have ended. */
   readonly dueMs: number;
-  /** What is answered when the time is over; null: an error. */
+  /** What is answered when its time is over in the browser; null: an error. */
   fallback: KeptPage | null = null;
   #place: Place | null = null;
   #ended = false;

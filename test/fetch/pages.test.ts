@@ -12,6 +12,7 @@ import type { CleanedPage } from '../../src/fetch/cleaning-pool.ts';
 import type { Download, Unchanged } from '../../src/fetch/download.ts';
 import { PageClient, type PagesCommand, type PendingPage } from '../../src/fetch/page-client.ts';
 import { pages, placeLimits } from '../../src/fetch/pages.ts';
+import type { Renderer } from '../../src/fetch/renderer/renderer.ts';
 import type { Ref } from '../../src/actor/index.ts';
 import { AccountPlaces, createPlaceMemory } from '../../src/routing/index.ts';
 import { noRenderer } from '../support/site.ts';
@@ -54,7 +55,7 @@ function settingsOf(fetch: Record<string, unknown>): Settings['fetch'] {
   return resolution.settings.fetch;
 }
 
-function bench(fetch: Record<string, unknown> = {}): Bench {
+function bench(fetch: Record<string, unknown> = {}, renderer: Renderer = noRenderer()): Bench {
   const test = createTestSystem();
   const settings = settingsOf(fetch);
   const downloads: Call<Download>[] = [];
@@ -80,7 +81,7 @@ function bench(fetch: Record<string, unknown> = {}): Bench {
           waits: () => ({ waiting: 0, refused: 0 }),
           ...{ visit: () => Promise.reject(new Error('no browser')), close },
         },
-        renderer: noRenderer(),
+        renderer,
         pool: {
           read: (job, _account, signal) => call(cleanings, job.url ?? '', signal),
           configure: () => {},
@@ -365,6 +366,23 @@ t.test('the timeout covers the cleaning too', async (t) => {
   await b.advance(500);
   t.match(heard, [{ error: { code: 'HR_FETCH_TIMEOUT' } }]);
   t.ok(b.cleanings[0]?.signal.aborted);
+});
+
+t.test('a page whose time ends in the browser is answered as incomplete where it needs no browser', async (t) => {
+  const stuck = { ...noRenderer(), render: () => new Promise<never>(() => {}) };
+  for (const [when, expected] of [
+    ['auto', { answer: { content: 'clean', incomplete: true } }],
+    ['always', { error: { code: 'HR_FETCH_TIMEOUT' } }],
+  ] as const) {
+    const b = bench({ renderer: { url: 'http://127.0.0.1:9222', when } }, stuck);
+    const { heard } = b.ask(URL_1);
+    await b.settle();
+    await b.downloaded(0, { bytes: Buffer.from('<script src="app.js"></script>') });
+    await b.cleaned(0);
+    await b.advance(15_000);
+    t.match(heard, [expected], when);
+    t.equal(heard.length, 1);
+  }
 });
 
 t.test('the last client that leaves aborts the flight', async (t) => {
