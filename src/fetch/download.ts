@@ -30,7 +30,7 @@ export interface Download {
   readonly charset: string | null;
   /** Owns the whole of its buffer, which may be transferred to another thread. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The server forbids caching (`Cache-Control: no-store` or `private`, `Vary: *`). */
+  /** The server forbids caching (`Cache-Control: no-store` or `private`, `Vary: *`), of the page or of what led to it. */
   readonly noStore: boolean;
   /** By which the server can be asked whether it has changed; absent where it gives none. */
   readonly validators?: Validators;
@@ -306,9 +306,7 @@ class PageDownloader implements Downloader {
       const condition = validators?.url === chain.url.href ? conditionOf(validators) : NO_CONDITION;
       const read = async (response: GuardedResponse): Promise<Download | Unchanged | null> => {
         const isUnchanged = response.status === 304 && condition !== NO_CONDITION;
-        return isUnchanged
-          ? { unchanged: true, noStore: forbidsCaching(response) }
-          : await this.#readPage(response, transfer);
+        return isUnchanged ? { unchanged: true, noStore: chain.noStore } : await this.#readPage(response, transfer);
       };
       const download = await this.#hop(transfer, ACCEPT, condition, read);
       trace?.read(download === null ? chain.url.href : null);
@@ -340,6 +338,7 @@ class PageDownloader implements Downloader {
       trace?.answered(response.status, response.headers['content-type']);
       try {
         chain.takeCookies(response.cookies);
+        chain.noStore ||= forbidsCaching(response);
         return chain.follow(response.status, response.headers['location']) ? null : await read(response);
       } finally {
         response.close();
@@ -373,7 +372,7 @@ class PageDownloader implements Downloader {
     }
     const validators = validatorsOf(chain.url.href, headers);
     return {
-      ...{ url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore: forbidsCaching(response) },
+      ...{ url: chain.url.href, mediaType, charset: declared.charset, bytes, noStore: chain.noStore },
       ...(validators !== undefined && { validators }),
     };
   }
@@ -416,6 +415,8 @@ class RedirectChain {
   readonly #cookies = new Cookies();
   /** The current hop. */
   url: URL;
+  /** An answer so far forbids caching: what it leads to may be another page the next time, or for another client. */
+  noStore = false;
 
   /** Throws `HR_FETCH_BLOCKED` as the guard does. */
   constructor(url: string, guard: Guard, maxRedirects: number) {

@@ -216,6 +216,23 @@ t.test('follows redirects of every kind, up to the limit', async (t) => {
   t.equal(await outcome(get(from, `${web.origin}/far`)), 'HR_FETCH_FAILED too many redirects', 'six are not');
 });
 
+t.test('a page is not cached where the way to it may not be', async (t) => {
+  const refresh = '<meta http-equiv="refresh" content="0; url=/b">';
+  const web = await site(t, {
+    '/once': (_request, response) =>
+      void response.writeHead(302, { location: '/b', 'cache-control': 'no-store' }).end(),
+    '/then': redirect('/once'),
+    '/mine': page(refresh, { 'cache-control': 'private' }),
+    '/a': redirect('/b'),
+    '/b': page(TEXT, { 'cache-control': 'max-age=60', etag: '"1"' }),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const path of ['/once', '/then', '/mine', '/a']) {
+    const expected = { url: `${web.origin}/b`, noStore: path !== '/a' };
+    t.match(await get(from, web.origin + path), expected, path);
+  }
+});
+
 t.test('reads an unescaped Location as browsers do', async (t) => {
   const web = await rawSite(t, (socket, path) => {
     if (path === '/') socket.end('HTTP/1.1 301 Moved\r\nLocation: /p\u00e4ge\r\nContent-Length: 0\r\n\r\n');
