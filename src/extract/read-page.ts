@@ -14,7 +14,7 @@ const HTML = /^(?:text\/html|application\/xhtml\+xml)$/;
 const PDF = /^application\/(?:x-)?pdf$/;
 const JSON_TYPES = /^(?:(?:application|text)\/json|application\/(?:[\w.-]+\+json|jsonl|x-ndjson))$/;
 const XML_TYPES = /^(?:(?:application|text)\/xml|application\/[\w.-]+\+xml)$/;
-const TEXT = /^(?:text\/.+|application\/(?:x-)?(?:javascript|markdown|yaml))$/;
+const TEXT = /^(?:text\/.+|application\/(?:(?:x-)?(?:javascript|markdown|yaml)|[\w.-]+\+yaml))$/;
 
 /** XHTML that is declared as XML, by its first element: feeds have HTML in their entries. */
 const HTML_ROOT = /^[^<]*(?:<[?!][^<]*)*<html[\s>]/i;

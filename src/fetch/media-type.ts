@@ -26,7 +26,9 @@ const VAGUE: ReadonlySet<string> = new Set([
 ]);
 
 const PDF: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf']);
-const TEXT = /^(?:text\/.+|application\/(?:json|xml|yaml|x-yaml|x-ndjson|markdown|.+\+(?:json|xml|yaml)))$/;
+/** What `readPage` reads. */
+const TEXT =
+  /^(?:text\/.+|application\/(?:json|jsonl|x-ndjson|xml|(?:x-)?(?:javascript|markdown|yaml)|[\w.-]+\+(?:json|xml|yaml)))$/;
 const REFUSED = /^(?:image|audio|video|font|multipart)(?=\/)/;
 /** Binary formats whose first bytes need not contain a NUL. */
 const SIGNATURES: readonly string[] = [

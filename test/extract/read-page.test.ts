@@ -4,6 +4,7 @@ import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
 import type { CleanPage } from '../../src/extract/page.ts';
 import { readPage } from '../../src/extract/read-page.ts';
+import { declaredType, refuseByHeader } from '../../src/fetch/media-type.ts';
 import { buildPdf, linesFrom } from '../support/pdf.ts';
 
 function read(body: string | Uint8Array, mediaType: string, charset: string | null = null): Promise<CleanPage> {
@@ -25,6 +26,14 @@ t.test('chooses the reader by the media type', async (t) => {
   for (const type of ['text/xml', 'application/rss+xml']) t.equal((await read('<a>b</a>', type)).content, 'b', type);
   t.equal((await read(buildPdf([linesFrom(['Paper'])]), 'application/pdf')).content, 'Paper');
   t.equal((await read(Buffer.from('caf\xe9', 'latin1'), 'text/plain', 'iso-8859-1')).content, 'café');
+});
+
+t.test('every type that is downloaded as text is read', async (t) => {
+  const types = ['jsonl', 'x-markdown', 'javascript', 'x-javascript', 'vnd.oai.openapi+yaml', 'vnd.oai.openapi+json'];
+  for (const type of types.map((name) => `application/${name}`)) {
+    refuseByHeader(declaredType(type));
+    t.match((await read('"Water"', type)).content, 'Water', type);
+  }
 });
 
 t.test('XML is read as HTML by its first element alone', async (t) => {
