@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import type { Admission, HeldRequest, Hold, Model } from '../routing/index.ts';
-import type { Peers } from '../upstream/index.ts';
+import { addressOf, type Peers } from '../upstream/index.ts';
 
 /** What becomes of the request: exactly one of them is called, once, unless the exchange ends first. */
 export interface HeldActions {
@@ -77,8 +77,15 @@ const NETWORK_GROUPS = 4;
 export function callerOf(exchange: Exchange, peers: Peers): string {
   if (exchange.account !== '') return exchange.account;
   const { address, isTrusted } = peers.of(exchange.remoteAddress);
-  const said = isTrusted ? exchange.header('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
-  return `@${networkOf(said ?? address)}`;
+  const said = isTrusted ? forwardedFor(exchange.headers) : undefined;
+  return `@${networkOf(said === undefined ? address : addressOf(said))}`;
+}
+
+/** The client of the last proxy, without its port. Proxies add to the field, or add a field of their own behind those of the client. */
+function forwardedFor(headers: readonly string[]): string | undefined {
+  const field = headers.findLast((_, at) => at % 2 === 1 && headers[at - 1] === 'x-forwarded-for');
+  const said = field?.split(',').at(-1)?.trim();
+  return said?.replace(/^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/, '$1$2');
 }
 
 /** An IPv4 address, or the first 64 bits of one of IPv6. */

@@ -45,6 +45,11 @@ export class Peers {
   }
 }
 
+/** An address as `Peer` has it; empty for a text that is none. */
+export function addressOf(text: string): string {
+  return parse(text)?.toString() ?? '';
+}
+
 /** The address without its zone; null when it is none. */
 function parse(text: string): Address | null {
   const [address = ''] = text.split('%');

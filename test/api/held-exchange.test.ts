@@ -30,5 +30,17 @@ t.test('a trusted proxy says for whom it asks, others do not', (t) => {
   t.equal(callerAt('10.9.0.1', said), '@192.0.2.7', 'the address that the proxy has seen');
   t.equal(callerAt('10.0.0.1', said), '@10.0.0.1');
   t.equal(callerAt('10.9.0.1'), '@10.9.0.1');
+  const fields = ['x-forwarded-for', '198.51.100.9', 'a', 'x-forwarded-for', ...said, 'b', 'x-forwarded-for', 'c', 'd'];
+  t.equal(callerAt('10.9.0.1', fields), '@192.0.2.7', 'a field that the proxy has added behind that of the client');
+  t.end();
+});
+
+t.test('what a proxy says is an address in every form that proxies write', (t) => {
+  const callerFor = (said: string): string => callerAt('10.9.0.1', ['x-forwarded-for', said]);
+  for (const said of ['192.0.2.7:50123', '::ffff:192.0.2.7', '[::ffff:192.0.2.7]:50123'])
+    t.equal(callerFor(said), '@192.0.2.7', said);
+  for (const said of ['2001:0DB8:1:2::1', '[2001:db8:1:2::1]', '[2001:db8:1:2:9::1]:443'])
+    t.equal(callerFor(said), '@2001:db8:1:2', said);
+  t.equal(callerFor('unknown'), '@');
   t.end();
 });
