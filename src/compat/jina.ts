@@ -55,8 +55,7 @@ export function readJina(request: JinaRequest): JinaPage {
   const body = bodyOf(request);
   const given = targetOf(request.target, request.query) ?? body.text('url')?.trim();
   if (given === undefined || given === '') throw mistake('url', 'Field required', 'missing');
-  const option = (name: string): string | undefined =>
-    request.header(`x-${name}`) ?? body.text(MEMBERS[name] ?? camelCase(name));
+  const option = (name: string): unknown => request.header(`x-${name}`) ?? body.get(camelCase(name));
   for (const [name, reason] of Object.entries(UNSUPPORTED)) {
     const value = body.get(MEMBERS[name] ?? camelCase(name)) ?? request.header(`x-${name}`);
     if (value !== undefined && value !== false && value !== 'false') {

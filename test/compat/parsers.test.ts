@@ -54,6 +54,16 @@ function read<Value>(run: () => Value): Value | null {
   }
 }
 
+t.test('options of the Reader in a body have the types of JSON', async (t) => {
+  const body = { url: 'https://example.com/', noCache: true, withLinksSummary: true, withImagesSummary: false };
+  const readBody = (more: object): unknown => {
+    const request = { target: '', query: '', contentType: undefined, header: () => undefined };
+    return readJina({ ...request, body: Buffer.from(JSON.stringify({ ...body, ...more })) }).fetches[0];
+  };
+  t.match(readBody({}), { url: body.url, max_age: 0, links: true, images: undefined });
+  t.match(readBody({ noCache: false, cacheTolerance: 60 }), { max_age: 60 });
+});
+
 t.test('any body is a request or a mistake', async (t) => {
   const random = new Random(7);
   let good = 0;
