@@ -82,10 +82,13 @@ export function productOf(userAgent: string): string {
   return product.trim().toLowerCase();
 }
 
-/** One spelling of a path or pattern: what is no ASCII is percent-encoded (§2.2.2), escapes stay, in upper case. */
+/** One spelling of a path or pattern (§2.2.2): what is no ASCII is percent-encoded, what needs no escape has none, others are in upper case. */
 function encoded(path: string): string {
   const escaped = encodeURI(path).replaceAll('%25', '%');
-  return escaped.replace(/%[\da-f]{2}/gi, (escape) => escape.toUpperCase());
+  return escaped.replace(/%[\da-f]{2}/gi, (escape) => {
+    const character = String.fromCodePoint(Number.parseInt(escape.slice(1), 16));
+    return /[\w.~-]/.test(character) ? character : escape.toUpperCase();
+  });
 }
 
 /** Whether a path begins with a pattern: each part behind a `*` is taken where it comes first. */

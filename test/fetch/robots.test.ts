@@ -118,6 +118,9 @@ t.test('rules match as RFC 9309 says', async (t) => {
     ['/a$', '/a'],
     ['/ä', '/%c3%a4b'],
     ['/%c3%A4', '/ä'],
+    ['/foo/bar/baz', '/foo/bar/%62%61%7A'],
+    ['/%70rivate', '/private/a'],
+    ['/a%7eb*%3f', '/a~b/c%3F'],
     ['/a[1]', '/a[1]'],
     ['/*$', '/a'],
     ['/a*b*$', '/ab'],
@@ -130,6 +133,8 @@ t.test('rules match as RFC 9309 says', async (t) => {
     ['/a$', '/ab'],
     ['/a*b', '/acd'],
     ['/A', '/a'],
+    ['/a%2fb', '/a/b'],
+    ['/%2a', '/a'],
     ['', '/a'],
     ['# /a', '/a'],
   ] as const)
