@@ -52,7 +52,7 @@ export interface CleanPage {
   readonly metadata?: PageMetadata;
   /** Names, with the metadata; absent where the page names none. */
   readonly authors?: readonly string[];
-  /** The content is cut: the document has more pages or characters than are read. */
+  /** The content is cut: the document has more pages or characters than are read, or pages that are damaged. */
   readonly truncated?: boolean;
   /** @internal The content as HTML too, where a `CleanJob` asks for it. */
   readonly html?: string;

@@ -113,23 +113,26 @@ async function open(bytes: Uint8Array): Promise<PdfDocument> {
 async function pagesOf(document: PdfDocument): Promise<{ pages: PageText[]; truncated: boolean }> {
   const pages: PageText[] = [];
   let characters = 0;
+  let isWhole = document.numPages <= MAX_PAGES;
   const count = Math.min(document.numPages, MAX_PAGES);
   for (let number = 1; number <= count && characters <= MAX_CHARACTERS; number++) {
     // A damaged page leaves the others readable.
     const page = await unlessStalled(pageText(document, number)).catch(() => null);
+    isWhole &&= page?.isWhole === true;
     if (page === null) continue;
     for (const { text } of page.fragments) characters += text.length;
     for (const text of page.others) characters += text.length;
     pages.push(page);
   }
-  return { pages, truncated: document.numPages > MAX_PAGES || characters > MAX_CHARACTERS };
+  return { pages, truncated: !isWhole || characters > MAX_CHARACTERS };
 }
 
-async function pageText(document: PdfDocument, number: number): Promise<PageText> {
+async function pageText(document: PdfDocument, number: number): Promise<PageText & { readonly isWhole: boolean }> {
   const page = await document.getPage(number);
   const { items } = await page.getTextContent();
   page.cleanup();
-  const texts = items.filter((item): item is TextItem => 'str' in item).slice(0, MAX_ITEMS);
+  const all = items.filter((item): item is TextItem => 'str' in item);
+  const texts = all.slice(0, MAX_ITEMS);
   const [, bottom = 0, , top = 0] = page.view;
   const turned = turnOf(texts);
   const fragments: Fragment[] = [];
@@ -138,7 +141,7 @@ async function pageText(document: PdfDocument, number: number): Promise<PageText
     if (item.dir === 'ttb' || quarterOf(item) !== turned) others.push(item);
     else fragments.push(fragmentOf(item, turned, bottom));
   }
-  return { fragments, others: textsOf(others), height: top - bottom };
+  return { fragments, others: textsOf(others), height: top - bottom, isWhole: texts.length === all.length };
 }
 
 /** The turn of most text of a page, in quarters. */

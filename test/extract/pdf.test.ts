@@ -105,6 +105,15 @@ t.test('more pages than are read are said as truncated', async (t) => {
   t.notOk('truncated' in whole);
 });
 
+t.test('text that is left out of a page, or with a damaged one, is said as truncated', async (t) => {
+  const bytes = buildPdf(['One', 'Two', 'Three'].map((text) => linesFrom([`${text} water mills`])));
+  // The second page is a content stream.
+  bytes[Buffer.from(bytes).indexOf('7 0 R')] = 0x38;
+  t.match(await readPdf(bytes, { url: URL_1 }), { content: /^One water mills/, truncated: true });
+  const many = Array.from({ length: 100_001 }, (_, at) => ({ text: 'w', x: 10 + (at % 20) * 29, y: 790 - at / 130 }));
+  t.equal((await readPdf(buildPdf([many]), { url: URL_1 })).truncated, true);
+});
+
 t.test('writes headings, lists and tables in the format that is asked for', async (t) => {
   const page = [
     { text: 'On mills', x: 72, y: 740, size: 24 },
