@@ -93,12 +93,17 @@ function metaOf(head: Head, name: string): string {
   return head.meta.find(([key, value]) => key === name && value.trim() !== '')?.[1] ?? '';
 }
 
+/** Whether there is the day, or the month, of an ISO 8601 date: programs write `0000-00-00` for none. */
+export function hasDay(date: string): boolean {
+  return !Number.isNaN(Date.parse(date.slice(0, 'YYYY-MM-DD'.length)));
+}
+
 /** The first ISO 8601 date. */
 function dateOf(...dates: readonly (string | undefined)[]): string {
   return (
     dates
       .map((date) => (date ?? '').trim().replaceAll('/', '-'))
-      .find((date) => ISO_DATE.test(date))
+      .find((date) => ISO_DATE.test(date) && hasDay(date))
       ?.replace(' ', 'T') ?? ''
   );
 }

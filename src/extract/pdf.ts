@@ -6,7 +6,7 @@ import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
 import { render } from './clean.ts';
 import { CmapFactory } from './cmaps/cmaps.ts';
-import { clip, MAX_AUTHORS } from './metadata.ts';
+import { clip, hasDay, MAX_AUTHORS } from './metadata.ts';
 import { type CleanOptions, type CleanPage, oneLine, type PageMetadata } from './page.ts';
 import { type Fragment, htmlOfPages, type PageText } from './pdf-layout.ts';
 
@@ -218,7 +218,8 @@ function isoOf(date: string): string {
   const [, year, month, day, hour, minute, second, zone, zoneMinute = '00'] = found;
   const time =
     hour === undefined ? '' : `T${hour}:${minute}:${second}${zone === undefined ? 'Z' : `${zone}:${zoneMinute}`}`;
-  return `${year}-${month}-${day}${time}`;
+  const written = `${year}-${month}-${day}${time}`;
+  return hasDay(written) ? written : '';
 }
 
 function unreadable(subject: string, cause?: unknown): HeadraceError {

@@ -100,6 +100,18 @@ t.test('metadata and links are included on request', async (t) => {
   ]);
 });
 
+t.test('a date that there is not is none', async (t) => {
+  for (const [date, published] of [
+    ['0000-00-00 00:00:00', '2026-01-02'],
+    ['2026-13-01', '2026-01-02'],
+    ['2026-02-03', '2026-02-03'],
+  ] as const) {
+    const data = JSON.stringify({ '@type': 'Article', headline: 'x', datePublished: '2026-01-02' });
+    const html = `<meta property="article:published_time" content="${date}"><script type="application/ld+json">${data}</script>`;
+    t.equal(clean(html, { include: ['metadata'] }).metadata?.published, published, date);
+  }
+});
+
 t.test('links are bounded in number', async (t) => {
   const html = `<p>${Array.from({ length: 3000 }, (_, at) => `Some words before <a href="/${at}">link</a> and after.`).join(' ')}</p>`;
   t.equal(clean(html, { url: URL_OF_PAGE, include: ['links'] }).links?.length, 1000);

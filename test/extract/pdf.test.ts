@@ -42,6 +42,8 @@ t.test('takes title and metadata from the file', async (t) => {
     published: '2026-01-02T03:04:05+01:30',
     modified: '2026-02-03',
   });
+  const zeros = buildPdf([linesFrom(['Words'])], { info: { CreationDate: 'D:00000000000000Z' } });
+  t.same((await readPdf(zeros, { url: URL_1, include: ['metadata'] })).metadata, {}, 'no date');
 });
 
 t.test('what a file says of itself is bounded, and well-formed', async (t) => {
