@@ -97,25 +97,26 @@ export class PageElement {
     const parts: string[] = [];
     const open: number[] = [];
     const end = tree.end[this.#node] as number;
+    /** One past the last node of the last `pre`, whose texts have all of its white space. */
+    let preEnd = 0;
     for (let node = this.#node + 1; node < end;) {
       closeBefore(node, open, tree, tags, parts);
       const tag = tree.tag[node] as number;
+      if (node >= preEnd && ((tree.flags[node] as number) & SPACE_BEFORE) !== 0) parts.push(' ');
       if (written[node] === 1 || unwanted.has(node)) {
         node = tree.end[node] as number;
         continue;
       }
       written[node] = 1;
       if (tag === TAG['#text']) {
-        parts.push(((tree.flags[node] as number) & SPACE_BEFORE) !== 0 ? ' ' : '', escapeText(tree.textOf(node)));
+        parts.push(escapeText(tree.textOf(node)));
       } else if (tag === TAG['#tex']) {
         const mode = ((tree.flags[node] as number) & DISPLAYED) !== 0 ? '; mode=display' : '';
         const source = tree.html.slice(tree.from[node], tree.to[node]);
         parts.push(`<script type="math/tex${mode}">${source}</script>`);
       } else {
-        parts.push(
-          ((tree.flags[node] as number) & SPACE_BEFORE) !== 0 ? ' ' : '',
-          startTag(nameOf(tag, tags), tree.attributesOf(node)),
-        );
+        parts.push(startTag(nameOf(tag, tags), tree.attributesOf(node)));
+        if (tag === TAG.pre || tag === TAG.listing) preEnd = Math.max(preEnd, tree.end[node] as number);
         if ((traits(tag) & VOID) === 0) open.push(node);
       }
       node++;

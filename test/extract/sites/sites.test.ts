@@ -452,6 +452,14 @@ t.test('posts of a forum within posts are written once', (t) => {
   t.end();
 });
 
+t.test('white space of code and between elements is that of the page', async (t) => {
+  const code =
+    '<pre><b>import</b> <i>os</i>\n\n<b>def</b> <i>f</i>():\n    <b>return</b> os\n<span>f()\n</span><i>g</i>()</pre>';
+  const html = `<article class="markdown-body">${code}<p><b>a</b> <a class="anchor">#</a>b <script type="math/tex">x</script></p></article>`;
+  const { content } = clean(html, { url: 'https://github.com/mill/wheel', format: 'markdown' });
+  t.equal(content, '```\nimport os\n\ndef f():\n    return os\nf()\ng()\n```\n\n**a** b $x$');
+});
+
 t.test('a comment without a text of its own has not that of its answer', async (t) => {
   const newer =
     '<shreddit-post post-title=Mills></shreddit-post><shreddit-comment author=gone depth=0>' +
