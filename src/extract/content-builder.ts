@@ -15,6 +15,9 @@ import { DISPLAYED, type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree, type Vi
 /** Deeper lists, quotes and marks are not nested further, so that output stays proportional to the page. */
 const MAX_NESTED = 8;
 
+/** Nodes of the copy of an image: a link or `picture` around it, and sources. */
+const MAX_TWIN_NODES = 16;
+
 /** Greater numbers of items are errors; with all items of a page they stay within the nine digits that Markdown allows. */
 const MAX_NUMBER = 99_999_999;
 
@@ -337,12 +340,14 @@ class ContentBuilder implements Visitor {
     this.#add(image);
   }
 
-  /** The copy of an image for readers without scripts. */
+  /** The copy of an image for readers without scripts; what has text is more than that. */
   #skipTwin(image: number): void {
     const tree = this.#tree;
     const parent = tree.parent[image] as number;
     const next = tree.end[tree.tag[parent] === TAG.picture ? parent : image] as number;
-    if (next < tree.count && tree.tag[next] === TAG.noscript) this.#twin = next;
+    if (next >= tree.count || tree.tag[next] !== TAG.noscript) return;
+    const end = tree.end[next] as number;
+    if (end - next <= MAX_TWIN_NODES && !tree.tag.subarray(next, end).includes(TAG['#text'])) this.#twin = next;
   }
 
   #addMath(node: number): boolean {

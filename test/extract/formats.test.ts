@@ -334,6 +334,19 @@ t.test('words of code in elements of their own stay apart', async (t) => {
   ]);
 });
 
+t.test('the copy of an image without scripts is left out, and nothing else', async (t) => {
+  check(t, [
+    {
+      html: '<p><img data-src="/a.png" alt="A"><noscript><img src="/a.png" alt="A"></noscript> b</p>',
+      markdown: '![A](https://a.example/a.png) b',
+    },
+    {
+      html: '<p><img src="/logo.png" alt=""></p><noscript><p>A page without scripts.</p></noscript><img src="/c.png" alt=""><noscript>And <b>more</b>.</noscript>',
+      text: 'A page without scripts.\n\nAnd more.',
+    },
+  ]);
+});
+
 t.test('elements without a hyphen in their name do not separate words', async (t) => {
   check(t, [
     {
