@@ -13,7 +13,7 @@ export const github: SiteAdapter = {
   reads: 'README, files, issues, pull requests and discussions',
   hosts: ['github.com'],
   paths:
-    /^\/(?!topics\/|orgs\/|search|trending|marketplace|features|settings|sponsors|collections|about)[\w.-]+\/[\w.-]+(?:\/(?:tree|blob|issues|pull|discussions)\/.*)?\/?$/,
+    /^\/(?!(?:topics|orgs|search|trending|marketplace|features|settings|sponsors|collections|about)\/)[\w.-]+\/[\w.-]+(?:\/(?:tree|blob|issues|pull|discussions)\/.*)?\/?$/,
   read(page) {
     if (/^\/[^/]+\/[^/]+\/(?:issues|pull|discussions)\/\d+/.test(page.url.pathname)) return issueData(page) ?? thread(page);
     return file(page) ?? readme(page);

@@ -395,6 +395,17 @@ t.test('a page of another host is read like any page', async (t) => {
   t.equal(readSiteJson(fixtureOf(json), json.url.replace('.json', '')), null, 'another path');
 });
 
+t.test('owners on GitHub may have names that begin as its own pages do', async (t) => {
+  const html = '<h1>Other</h1><article class="markdown-body"><p>A mill that scans its flour.</p></article>';
+  for (const [path, title] of [
+    ['aboutcode-org/scancode', 'aboutcode-org/scancode'],
+    ['searchmill/wheel', 'searchmill/wheel'],
+    ['about/careers', 'Other'],
+    ['search/advanced', 'Other'],
+  ] as const)
+    t.equal(clean(html, { url: `https://github.com/${path}` }).title, title, path);
+});
+
 t.test('a page whose structure has changed is read like any page', async (t) => {
   const words =
     'The gate of the sluice was raised before dawn, and the water came down the race to the wheel of the mill. ';
