@@ -244,7 +244,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (attempt === this.#undecided) this.#hedgeEnded('failed');
     if (this.#committed) {
       if (attempt.passed) this.#broken = attempt;
-      this.#continue(this.#broken ?? attempt);
+      this.#continue(this.#broken ?? attempt, attempt);
       return;
     }
     // A client that may come back later is told so, whatever others said.
@@ -352,15 +352,20 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     this.#deps.hedging?.ended(outcome);
   }
 
-  /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. */
-  #continue(broken: Attempt): void {
+  /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. `failed`: the last attempt. */
+  #continue(broken: Attempt, failed: Attempt): void {
     const { budget, candidates } = this.#request;
+    const { connectMs } = this.#deps.timeouts;
+    // As before an answer: see `#choose`.
+    if (failed.failure === 'stale' && budget.withdraw()) {
+      candidates.again(failed);
+      this.#ask(failed.form, true, connectMs);
+      return;
+    }
     const body = broken.midEvent || broken.failure === 'untranslatable' ? null : (this.#continuation?.body() ?? null);
     const member = body === null ? undefined : this.#nextSpeaking(broken.form);
     if (body !== null && member !== undefined && !candidates.lastResort && budget.withdraw()) {
-      const form = { ...broken.form, body };
-      this.#attempt = new Attempt(this.#deps, this, this.#request, form, candidates, ++this.#attempts, false);
-      this.#attempt.start(this.#deps.timeouts.connectMs, false);
+      this.#ask({ ...broken.form, body }, false, connectMs);
       return;
     }
     if (member !== undefined) candidates.giveBack();
@@ -385,7 +390,7 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (!attempt.judge.streams || statusOf(attempt) >= 300) {
       // It is no stream, and the client has a part of one.
       attempt.cancel(null);
-      this.#continue(broken);
+      this.#continue(broken, attempt);
       return;
     }
     this.#request.usage?.resume(attempt.judge);

@@ -135,6 +135,37 @@ t.test('nothing but plain text of one choice is continued', async (t) => {
   }
 });
 
+t.test('a CRN that closes its kept connection as it is to continue is asked once more on a fresh one', async (t) => {
+  const head = chunkedHead('content-type: text/event-stream');
+  const end = chunk('data: [DONE]\n\n').toString() + chunk('').toString();
+  let asked = 0;
+  const first = await rawCrn(t, ({ socket }) => {
+    if (asked++ === 0) {
+      socket.write('HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n');
+      return;
+    }
+    socket.write(head + chunk(delta('a')).toString());
+    setImmediate(() => socket.destroy());
+  });
+  const second = await rawCrn(t, ({ socket, earlier }) => {
+    if (earlier === 0) socket.write(head + chunk(delta('b')).toString() + end);
+    else socket.resetAndDestroy();
+  });
+  const b = new Bench(t, { urls: [first.url, second.url], continuation: 'vllm', burst: 3 });
+  await b.ask({ body: bodyOf(CHAT) }).downstream.done();
+  await new Promise(setImmediate);
+  const run = b.ask({ body: bodyOf(CHAT) });
+  await run.downstream.done();
+  t.equal(textOf(run), 'ab');
+  t.same(run.attempts, [
+    [0, 'failed', 'truncated'],
+    [1, 'neutral', 'stale'],
+    [1, 'ok', null],
+  ]);
+  t.equal(b.budget.balance, 0, 'each costs retry budget');
+  t.equal(b.inFlight, 0);
+});
+
 t.test('when no CRN continues it the client is told that the stream broke', async (t) => {
   const breaks = (text: string) =>
     rawCrn(t, ({ socket }) => {
