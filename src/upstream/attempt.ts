@@ -272,9 +272,9 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#settle('neutral', failure);
   }
 
-  /** Asks the CRN to wait; its silence does not count meanwhile. */
+  /** Asks the CRN to wait; its silence does not count meanwhile. No effect before the request is sent. */
   pause(): void {
-    if (this.#paused || this.#phase === 'rest' || this.#phase === 'closed') return;
+    if (this.#paused || this.#phase === 'connect' || this.#phase === 'rest' || this.#phase === 'closed') return;
     this.#paused = true;
     this.#deadline.clear();
     this.#connection?.pause(this);

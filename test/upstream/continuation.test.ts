@@ -166,6 +166,33 @@ t.test('a CRN that closes its kept connection as it is to continue is asked once
   t.equal(b.inFlight, 0);
 });
 
+t.test('a client that is full before a CRN has been connected to is not given its events without end', async (t) => {
+  const head = chunkedHead('content-type: text/event-stream');
+  const breaks = await rawCrn(t, ({ socket }) => {
+    socket.write(head + chunk(delta('a')).toString());
+    setImmediate(() => socket.destroy());
+  });
+  const goesOn = await rawCrn(t, ({ socket }) => void socket.write(head + chunk(delta('b')).toString()));
+  const urls = [breaks.url, goesOn.url];
+  const b = new Bench(t, { urls, continuation: 'vllm', relay: { keepAliveMs: 500 } });
+  const run = b.ask({ body: bodyOf(CHAT) });
+  const { downstream } = run;
+  await run.attempted(1);
+  downstream.full = true;
+  b.clock.advance(501);
+  t.match(downstream.text, /: keep-alive\n\n$/);
+  await goesOn.arrived(1);
+  await downstream.until(() => downstream.text.includes('"b"'));
+  const [socket] = goesOn.sockets;
+  socket?.write(chunk(delta('c')));
+  for (let turns = 0; turns < 20; turns++) await new Promise(setImmediate);
+  t.notMatch(downstream.text, '"c"');
+  socket?.write(chunk('data: [DONE]\n\n').toString() + chunk('').toString());
+  downstream.read();
+  await downstream.done();
+  t.equal(textOf(run), 'abc');
+});
+
 t.test('when no CRN continues it the client is told that the stream broke', async (t) => {
   const breaks = (text: string) =>
     rawCrn(t, ({ socket }) => {
