@@ -44,8 +44,11 @@ export interface SocketConnection {
 /** Time without any byte of the client after which it is asked for one, and after which it counts as gone, in milliseconds. */
 const PING_MS = 30_000;
 
-/** Most bytes that a client may have sent of a message without taking memory of request bodies. */
+/** Most memory that what a client has sent of a message may take without being counted as that of request bodies. */
 const FREE_BYTES = 16 * 1024;
+
+/** What a piece of a message takes in memory beside its bytes (measured): a client may send each byte by itself. */
+const PIECE_BYTES = 128;
 
 /**
  * Bytes that wait for a client beyond which it is not read: a client may send messages that are refused, and never read the answers.
@@ -143,8 +146,9 @@ export class ServerSocket implements ClientSocket, Expirable {
   readonly #budget: BodyBudget;
   readonly #deadline: Deadline;
   #socket: WebSocket | null = null;
-  /** Bytes since the last whole message, and those that were taken of the budget for them. */
+  /** Bytes and pieces since the last whole message, and the memory that was taken of the budget for them. */
   #pendingBytes = 0;
+  #pieces = 0;
   #reservedBytes = 0;
   /** The client has sent something since the last ping. */
   #heard = true;
@@ -194,7 +198,8 @@ export class ServerSocket implements ClientSocket, Expirable {
     if (this.#over || this.#lacksMemory) return true;
     this.#heard = true;
     this.#pendingBytes += bytes.byteLength;
-    if (this.#pendingBytes > FREE_BYTES && this.#pendingBytes > this.#reservedBytes && !this.#reserve()) {
+    const heldBytes = this.#pendingBytes + ++this.#pieces * PIECE_BYTES;
+    if (heldBytes > FREE_BYTES && heldBytes > this.#reservedBytes && !this.#reserve(heldBytes)) {
       // Later bytes would be read as the beginning of a frame.
       this.#lacksMemory = true;
       this.close(1013, 'no memory left for messages');
@@ -267,8 +272,8 @@ export class ServerSocket implements ClientSocket, Expirable {
     }
   }
 
-  #reserve(): boolean {
-    const bytes = Math.max(2 * this.#reservedBytes, this.#pendingBytes);
+  #reserve(leastBytes: number): boolean {
+    const bytes = Math.max(2 * this.#reservedBytes, leastBytes);
     if (!this.#budget.take(bytes, false)) return false;
     if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
     this.#reservedBytes = bytes;
@@ -284,6 +289,7 @@ export class ServerSocket implements ClientSocket, Expirable {
   #free(): void {
     if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
     this.#pendingBytes = 0;
+    this.#pieces = 0;
     this.#reservedBytes = 0;
   }
 

@@ -182,6 +182,30 @@ t.test('what is sent of a message is memory of request bodies until it is whole 
   t.equal(budget.usedBytes, 0);
 });
 
+t.test('pieces of a message count with what each takes in memory', async (t) => {
+  const { budget, connection, socket } = open();
+  const message = frame(1, Buffer.alloc(90_000, 0x61));
+  for (let at = 0; at < 5000; at++) socket.received(message.subarray(at, at + 1));
+  t.ok(budget.usedBytes >= 500_000, `${budget.usedBytes}`);
+  for (let at = 5000; at < 10_000; at++) socket.received(message.subarray(at, at + 1));
+  await turn();
+  t.ok(connection.sent.includes(Buffer.from([0x03, 0xf5])));
+  socket.closed();
+  t.equal(budget.usedBytes, 0);
+});
+
+t.test('control frames in pieces take no memory of request bodies either', async (t) => {
+  const { budget, connection, socket } = open();
+  budget.take(1024 * 1024, false);
+  const pong = frame(0xa, Buffer.from('x'));
+  for (let round = 0; round < 1000; round++) {
+    for (const byte of pong) socket.received(Buffer.from([byte]));
+    await turn();
+  }
+  t.notOk(connection.sent.includes(Buffer.from([0x03, 0xf5])));
+  socket.closed();
+});
+
 t.test('without memory the socket is closed with 1013', async (t) => {
   const { budget, connection, socket } = open();
   budget.take(1024 * 1024, false);
