@@ -451,6 +451,8 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
       budget,
       deadlines,
     });
+    // In a later turn: who opens it does not have it before.
+    if (this.server.draining) setImmediate(closeIdle, this);
     return this.#webSocket;
   }
 
@@ -979,6 +981,10 @@ function endIdle(connection: Connection): void {
 
 function resume(connection: Connection): void {
   connection.on('resume');
+}
+
+function closeIdle(connection: Connection): void {
+  connection.closeIdle();
 }
 
 function ignore(): void {

@@ -495,3 +495,24 @@ t.test('a drain closes idle sockets, and others behind their response', async (t
   t.equal(busy.closed?.code, 1001);
   await within('the gateway to close', closing);
 });
+
+t.test('a drain closes sockets that open meanwhile, too', async (t) => {
+  const settings = { timeouts: { drain: '10m' } };
+  const { gateway, url } = await startSystem(t, { settings, hosts: [{ interTokenMs: 20 }] });
+  const connection = connect(Number(new URL(url).port), '127.0.0.1');
+  t.teardown(() => connection.destroy());
+  await once(connection, 'connect');
+  const [idle, busy] = [await Client.open(t, url), await Client.open(t, url)];
+  busy.create({ input: 'Hello?', max_output_tokens: 100_000 });
+  await until('the first delta', () => busy.frames.some(({ delta }) => delta !== undefined));
+  const closing = gateway.close();
+  await until('the close of the idle one', () => idle.closed !== null);
+  const late = new WebSocket(`${url.replace('http', 'ws')}/v1/responses`, {
+    headers: { authorization: `Bearer ${KEY}` },
+    createConnection: () => connection,
+  });
+  const [code] = await within('the close of the late one', once(late, 'close'));
+  t.equal(code, 1001);
+  busy.socket.terminate();
+  await within('the gateway to close', closing);
+});
