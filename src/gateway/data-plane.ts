@@ -408,12 +408,15 @@ export class DataPlane {
 
   /** Resolves when no request is in flight and their log lines and spans have been written. */
   async idle(): Promise<void> {
-    if (this.inFlight > 0) {
-      await new Promise<void>((resolve) => {
-        this.#whenIdle = resolve;
-      });
-    }
-    await this.#observer.flush();
+    do {
+      if (this.inFlight > 0) {
+        await new Promise<void>((resolve) => {
+          this.#whenIdle = resolve;
+        });
+      }
+      await this.#observer.flush();
+      // A connection that was open before may have sent its first request meanwhile.
+    } while (this.inFlight > 0);
   }
 
   /** A part of the metrics, counted from 0: one family, and at last all that have few series. */

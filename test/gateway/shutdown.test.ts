@@ -1,7 +1,8 @@
 // Shutdown on real sockets: streams that are still running after `timeouts.drain` end with an error event for clients that read,
 // and are charged in any case, whichever thread serves them.
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
 import { createGateway, serveGateway } from '../../src/gateway/gateway.ts';
@@ -202,4 +203,44 @@ t.test('a collector of traces that does not answer holds up the end for two seco
   await gateway.close();
   const elapsedMs = performance.now() - beganMs;
   t.ok(elapsedMs < 4000, `${elapsedMs} ms`);
+});
+
+t.test('a request that comes while a closing gateway sends its spans is served', async (t) => {
+  const spans = Promise.withResolvers<Socket>();
+  const asked = Promise.withResolvers<Socket>();
+  const collector = createServer((socket) => {
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined).once('data', () => spans.resolve(socket));
+  });
+  const crn = createServer((socket) => {
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined).on('data', (piece: Buffer) => {
+      if (piece.includes('POST')) asked.resolve(socket);
+      else socket.write(PROBED);
+    });
+  });
+  for (const server of [collector, crn]) {
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    t.teardown(() => server.close());
+  }
+  const urlOf = (server: Server): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const telemetry = { otlp: { endpoint: `${urlOf(collector)}/v1/traces` } };
+  const models = { [MODEL]: { servers: [urlOf(crn)] } };
+  const gateway = createGateway(settingsFor([], { models, telemetry }));
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  const wire = dial(t, Number(new URL(url).port));
+  await once(wire.socket, 'connect');
+  await gateway.inject({ method: 'GET', path: '/v1/models' });
+  const closing = gateway.close();
+  const exporting = await spans.promise;
+  const body = { model: MODEL, messages: [{ role: 'user', content: 'hi' }] };
+  await wire.send(encode({ path: '/v1/chat/completions', headers: { authorization: `Bearer ${KEY}` }, body }));
+  const answering = await asked.promise;
+  exporting.write(PROBED);
+  for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+  const answer = JSON.stringify({ choices: [{ index: 0, message: { content: 'late' }, finish_reason: 'stop' }] });
+  answering.write(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`);
+  t.match((await wire.answer()).text(), /late/);
+  await closing;
 });
