@@ -89,7 +89,7 @@ parent.on('message', (message: ThreadMessage) => {
 const address = await server.listen(data.address);
 post({ type: 'Listening', address, server: server.name });
 
-/** Ends the thread as failed, once the message about it has left. What the module of an engine throws on its own is logged only. */
+/** Ends the thread as failed, once the message about it and the charges of its requests have left. What the module of an engine throws on its own is logged only. */
 function leave(error: unknown): void {
   const module = moduleOf(error);
   if (module !== undefined) {
@@ -98,6 +98,8 @@ function leave(error: unknown): void {
   }
   server?.close();
   post({ type: 'Failed', message: errorText(error) });
+  // What was delivered up to now is charged.
+  plane.closeLeases();
   setImmediate(() => process.exit(1));
 }
 

@@ -5,8 +5,8 @@ import { existsSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
-import { createGateway, serveGateway } from '../../src/gateway/gateway.ts';
-import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD } from '../support/ledger-fixture.ts';
+import { createGateway, type ServedGateway, serveGateway } from '../../src/gateway/gateway.ts';
+import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD, usageOf } from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
 import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 
@@ -104,6 +104,13 @@ for (const threads of [0, 1]) {
     t.equal(row?.requests, 1n);
   });
 }
+
+t.test('what has been delivered on a thread that throws is charged', async (t) => {
+  const { gateway, ledger } = await stuckStream(t, 1);
+  (gateway as ServedGateway).crash(1);
+  const { amount } = await usageOf(ledger, 1);
+  t.ok(amount > 0n);
+});
 
 t.test('an admin listener that opens while the gateway closes is closed', async (t) => {
   const holder = createServer();
