@@ -41,6 +41,7 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Time of silence after which TCP checks whether the peer is still there. */
 const KEEP_ALIVE_MS = 15_000;
 
+const NO_BYTES: Buffer = Buffer.alloc(0);
 const GREETING_BYTES = 64;
 const VERSION_AT = 10;
 const MECHANISM_AT = 12;
@@ -63,8 +64,8 @@ export class ZmtpConnection {
   readonly #type: SocketType;
   readonly #handlers: ZmtpHandlers;
   #state: 'greeting' | 'handshake' | 'ready' | 'closed' = 'greeting';
-  /** Bytes that have arrived and are not read yet, and how many there must be to go on. */
-  #chunks: Buffer[] = [];
+  /** Bytes that have arrived and are not read yet stand at its beginning: how many, and how many there must be to go on. */
+  #held: Buffer = NO_BYTES;
   #bytes = 0;
   #needed = GREETING_BYTES;
   /** Frames of a message of which more are to come, and their bytes. */
@@ -117,7 +118,7 @@ export class ZmtpConnection {
   #end(error: Error | null): void {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
-    this.#chunks = [];
+    this.#held = NO_BYTES;
     this.#frames = [];
     this.#socket.destroy();
     this.#handlers.onClosed(error);
@@ -125,17 +126,33 @@ export class ZmtpConnection {
 
   #read(chunk: Buffer): void {
     if (this.#state === 'closed') return;
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
-    if (this.#bytes < this.#needed) return;
-    let rest = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
+    let rest = chunk;
+    if (this.#bytes > 0 || chunk.length < this.#needed) {
+      this.#hold(chunk);
+      if (this.#bytes < this.#needed) return;
+      rest = this.#held.subarray(0, this.#bytes);
+    }
+    // Messages are parts of it.
+    this.#held = NO_BYTES;
+    this.#bytes = 0;
     try {
       for (let used = this.#take(rest); used > 0; used = this.#take(rest)) rest = rest.subarray(used);
     } catch (error) {
       this.#end(error as Error);
     }
-    this.#chunks = rest.length === 0 ? [] : [rest];
-    this.#bytes = rest.length;
+    if (!this.#isClosed && rest.length > 0) this.#hold(rest);
+  }
+
+  /** Copies what has arrived: each piece by itself would take a hundred times as much where a peer sends single bytes. */
+  #hold(bytes: Buffer): void {
+    const length = this.#bytes + bytes.length;
+    if (length > this.#held.length) {
+      const larger = Buffer.allocUnsafe(Math.max(length, 2 * this.#held.length));
+      this.#held.copy(larger, 0, 0, this.#bytes);
+      this.#held = larger;
+    }
+    bytes.copy(this.#held, this.#bytes);
+    this.#bytes = length;
   }
 
   /** Reads the greeting or one frame. Returns its bytes, or 0 when `#needed` bytes must have arrived first. */

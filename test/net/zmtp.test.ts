@@ -1,6 +1,9 @@
 // ZMTP 3.0 over real sockets: exact bytes of the handshake and of frames, and peers that break the protocol.
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { duplexPair } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { connectZmtp, endpointAddress, type SocketType, ZmtpConnection, ZmtpListener } from '../../src/net/zmtp.ts';
 
@@ -225,6 +228,34 @@ t.test(
     t.ok(sent >= 64 && sent < 100, `${sent} MiB were taken`);
   },
 );
+
+t.test('a message that comes byte by byte takes no object for each', async (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const seen: string[] = [];
+  const [socket] = duplexPair();
+  const plain = (): Socket => socket as Socket;
+  Object.assign(socket, { setNoDelay: plain, setKeepAlive: plain, setTimeout: plain });
+  const connection = new ZmtpConnection(socket as Socket, 'ROUTER', {
+    onReady: () => seen.push('ready'),
+    onMessage: ([frame]) => seen.push(`${frame?.length}`),
+    onClosed: () => undefined,
+  });
+  t.teardown(() => connection.close());
+  socket.emit('data', Buffer.concat([greeting(), ready('DEALER'), Buffer.from('\x02\0\0\0\0\0\0\x10\0', 'latin1')]));
+  const pieces: WeakRef<Buffer>[] = [];
+  for (let at = 0; at < 4096; at++) {
+    const piece = Buffer.alloc(1);
+    if (at < 4000) pieces.push(new WeakRef(piece));
+    if (at === 4095) {
+      await new Promise(setImmediate);
+      collect();
+      t.equal(pieces.filter((each) => each.deref() !== undefined).length, 0);
+    }
+    socket.emit('data', piece);
+  }
+  t.same(seen, ['ready', '4096']);
+});
 
 t.test('a listening socket frees its address, and refuses types that do not fit', async (t) => {
   const listener = await ZmtpListener.listen('tcp://127.0.0.1:*', 'ROUTER', () => {});
