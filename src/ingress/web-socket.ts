@@ -44,6 +44,9 @@ export interface SocketConnection {
 /** Time without any byte of the client after which it is asked for one, and after which it counts as gone, in milliseconds. */
 const PING_MS = 30_000;
 
+/** Time in which a client on whose socket nothing runs answers that it is closed for a shutdown, or counts as gone, in milliseconds. */
+const CLOSE_MS = 5000;
+
 /** Most memory that what a client has sent of a message may take without being counted as that of request bodies. */
 const FREE_BYTES = 16 * 1024;
 
@@ -221,6 +224,10 @@ export class ServerSocket implements ClientSocket, Expirable {
   /** The gateway shuts down. */
   drain(): void {
     this.#run(() => this.#listener.onDrain());
+    const socket = this.#socket;
+    if (socket === null || socket.readyState !== socket.CLOSING || this.#stream.writableLength > 0) return;
+    this.#heard = false;
+    this.#deadline.set(CLOSE_MS);
   }
 
   /** The connection is closed. */

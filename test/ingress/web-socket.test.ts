@@ -64,7 +64,7 @@ interface Opened {
   readonly messages: { readonly text: string; readonly isText: boolean }[];
 }
 
-function open(onMessage?: (socket: ServerSocket) => void): Opened {
+function open(onMessage?: (socket: ServerSocket) => void, onDrain = (_socket: ServerSocket): void => undefined): Opened {
   const clock = createManualClock();
   const connection = new MemoryConnection();
   const budget = new BodyBudget(1024 * 1024);
@@ -77,7 +77,7 @@ function open(onMessage?: (socket: ServerSocket) => void): Opened {
     onWritable: (): void => undefined,
     onCut: (): void => undefined,
     onEnded: (): void => undefined,
-    onDrain: (): void => undefined,
+    onDrain: (): void => onDrain(socket),
   };
   const shared = { budget, deadlines: new DeadlineQueue(clock) };
   const socket: ServerSocket = new ServerSocket(connection, headOf(), ['x-request-id', '1'], listener, 100_000, shared);
@@ -166,6 +166,24 @@ t.test('a silent client is asked for a sign, and given up without one', async (t
   await turn();
   t.equal(connection.isCut, true);
   t.equal(connection.over, 'gone');
+});
+
+t.test('a client that does not answer the close of a shutdown within 5 s is given up', async (t) => {
+  const closes = (socket: ServerSocket): void => socket.close(1001, 'the gateway shuts down');
+  const { clock, connection, socket } = open(undefined, closes);
+  socket.drain();
+  clock.advance(4990);
+  await turn();
+  t.equal(connection.isCut, false);
+  clock.advance(20);
+  await turn();
+  t.equal(connection.over, 'gone');
+  const busy = open();
+  busy.socket.drain();
+  busy.clock.advance(30_000);
+  await turn();
+  t.equal(busy.connection.isCut, false, 'nothing changes where a response runs');
+  busy.socket.closed();
 });
 
 t.test('what is sent of a message is memory of request bodies until it is whole or the socket is over', async (t) => {
