@@ -79,8 +79,8 @@ const UNSENDABLE = 'its path or a header holds characters that cannot be sent on
 /** Failures that put no load on a CRN: the next attempt takes nothing from the retry budget. */
 const FREE: ReadonlySet<Failure> = new Set(['connect', 'connect timeout', 'no connection free', 'dialect unknown']);
 
-/** Neutral failures that one client's mistakes bring about, and what they may spend of the retry budget: the rest is for CRNs that fail. */
-const MISTAKES: ReadonlySet<Failure | null> = new Set(['context length', 'redirect']);
+/** Neutral failures that one client brings about with what it sends, and what they may spend of the retry budget: the rest is for CRNs that fail. */
+const MISTAKES: ReadonlySet<Failure | null> = new Set(['context length', 'credentials', 'redirect']);
 const MISTAKES_SHARE = 0.5;
 
 /** Seconds a client is asked to wait when every CRN failed or is busy. */

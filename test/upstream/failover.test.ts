@@ -299,6 +299,17 @@ t.test('prompts that are too long leave half of the retry budget for CRNs that f
   t.equal(b.budget.balance, 2);
 });
 
+t.test('keys that CRNs refuse leave half of the retry budget for CRNs that fail', async (t) => {
+  const b = bench(t, await hosts(t, ...Array.from({ length: 4 }, () => ({ status: 401 }))), { burst: 4 });
+  for (const attempts of [3, 1]) {
+    const run = b.ask({ headers: ['authorization', 'Bearer theirs'], keyChecked: true });
+    await served(run);
+    t.equal(run.error?.code, 'HR_UPSTREAM_CREDENTIALS');
+    t.equal(run.attempts.length, attempts);
+  }
+  t.equal(b.budget.balance, 2);
+});
+
 t.test('thousands of CRNs without a free connection are passed over without blame', async (t) => {
   const [host] = await hosts(t, { hang: true });
   const url = host?.url as string;
