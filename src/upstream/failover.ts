@@ -354,17 +354,19 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
 
   /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. `failed`: the last attempt. */
   #continue(broken: Attempt, failed: Attempt): void {
-    const { budget, candidates } = this.#request;
+    const { candidates } = this.#request;
     const { connectMs } = this.#deps.timeouts;
     // As before an answer: see `#choose`.
-    if (failed.failure === 'stale' && budget.withdraw()) {
+    const fresh = failed.failure === 'stale';
+    if (fresh && this.#mayRetry(failed)) {
       candidates.again(failed);
       this.#ask(failed.form, true, connectMs);
       return;
     }
-    const body = broken.midEvent || broken.failure === 'untranslatable' ? null : (this.#continuation?.body() ?? null);
+    const isOver = fresh || broken.midEvent || broken.failure === 'untranslatable';
+    const body = isOver ? null : (this.#continuation?.body() ?? null);
     const member = body === null ? undefined : this.#nextSpeaking(broken.form);
-    if (body !== null && member !== undefined && !candidates.lastResort && budget.withdraw()) {
+    if (body !== null && member !== undefined && !candidates.lastResort && this.#mayRetry(failed)) {
       this.#ask({ ...broken.form, body }, false, connectMs);
       return;
     }

@@ -193,6 +193,30 @@ t.test('a client that is full before a CRN has been connected to is not given it
   t.equal(textOf(run), 'abc');
 });
 
+t.test('a CRN that cannot be connected to costs a continuation no further retry', async (t) => {
+  const head = chunkedHead('content-type: text/event-stream');
+  const breaks = await rawCrn(t, ({ socket }) => {
+    socket.write(head + chunk(delta('a')).toString());
+    setImmediate(() => socket.destroy());
+  });
+  const refuses = await host(t);
+  await refuses.setFault([{ fault: { refuse: true } }]);
+  const goesOn = await rawCrn(t, ({ socket }) => {
+    socket.write(head + chunk(delta('b')).toString() + chunk('data: [DONE]\n\n').toString() + chunk('').toString());
+  });
+  const urls = [breaks.url, refuses.url, goesOn.url];
+  const b = new Bench(t, { urls, continuation: 'vllm', burst: 1 });
+  const run = b.ask({ body: bodyOf(CHAT) });
+  await run.downstream.done();
+  t.match(run.downstream.text, /"a"[^]*"b"/);
+  t.same(run.attempts, [
+    [0, 'failed', 'truncated'],
+    [1, 'failed', 'connect'],
+    [2, 'ok', null],
+  ]);
+  t.equal(b.budget.balance, 0);
+});
+
 t.test('when no CRN continues it the client is told that the stream broke', async (t) => {
   const breaks = (text: string) =>
     rawCrn(t, ({ socket }) => {
