@@ -6,7 +6,15 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import t, { type Test } from 'tap';
 import { resolveSettings } from '../../src/config/load.ts';
 import { createGateway, type ServedGateway, serveGateway } from '../../src/gateway/gateway.ts';
-import { bearer, endow, type LedgerFixture, SECRET, startLedgerFixture, USD, usageOf } from '../support/ledger-fixture.ts';
+import {
+  bearer,
+  endow,
+  type LedgerFixture,
+  SECRET,
+  startLedgerFixture,
+  USD,
+  usageOf,
+} from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
 import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 
@@ -221,10 +229,12 @@ t.test('a request that comes while a closing gateway sends its spans is served',
   });
   const crn = createServer((socket) => {
     t.teardown(() => socket.destroy());
-    socket.on('error', () => undefined).on('data', (piece: Buffer) => {
-      if (piece.includes('POST')) asked.resolve(socket);
-      else socket.write(PROBED);
-    });
+    socket
+      .on('error', () => undefined)
+      .on('data', (piece: Buffer) => {
+        if (piece.includes('POST')) asked.resolve(socket);
+        else socket.write(PROBED);
+      });
   });
   for (const server of [collector, crn]) {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -247,7 +257,9 @@ t.test('a request that comes while a closing gateway sends its spans is served',
   exporting.write(PROBED);
   for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
   const answer = JSON.stringify({ choices: [{ index: 0, message: { content: 'late' }, finish_reason: 'stop' }] });
-  answering.write(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`);
+  answering.write(
+    `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${answer.length}\r\n\r\n${answer}`,
+  );
   t.match((await wire.answer()).text(), /late/);
   await closing;
 });

@@ -64,7 +64,10 @@ interface Opened {
   readonly messages: { readonly text: string; readonly isText: boolean }[];
 }
 
-function open(onMessage?: (socket: ServerSocket) => void, onDrain = (_socket: ServerSocket): void => undefined): Opened {
+function open(
+  onMessage?: (socket: ServerSocket) => void,
+  onDrain = (_socket: ServerSocket): void => undefined,
+): Opened {
   const clock = createManualClock();
   const connection = new MemoryConnection();
   const budget = new BodyBudget(1024 * 1024);
