@@ -198,6 +198,13 @@ export class ServerSocket implements ClientSocket, Expirable {
 
   /** Takes bytes that the client has sent; they are copied. False: it is not to be read on. */
   received(bytes: Uint8Array): boolean {
+    let isFree = true;
+    // Piece by piece: what follows the end of a message is counted behind it.
+    for (let at = 0; at < bytes.byteLength; at += FREE_BYTES) isFree = this.#piece(bytes.subarray(at, at + FREE_BYTES));
+    return isFree;
+  }
+
+  #piece(bytes: Uint8Array): boolean {
     if (this.#over || this.#lacksMemory) return true;
     this.#heard = true;
     this.#pendingBytes += bytes.byteLength;
@@ -256,7 +263,7 @@ export class ServerSocket implements ClientSocket, Expirable {
   #begin(socket: WebSocket): void {
     this.#socket = socket;
     socket.on('message', (message, isBinary) => {
-      this.#free();
+      this.#free(this.#stream.readableLength);
       this.#run(() => this.#listener.onMessage(message as Buffer, !isBinary));
     });
     const onControl = (payload: Buffer): void => this.#control(payload.byteLength);
@@ -293,10 +300,12 @@ export class ServerSocket implements ClientSocket, Expirable {
     if (this.#pendingBytes <= 0) this.#free();
   }
 
-  #free(): void {
-    if (this.#reservedBytes > 0) this.#budget.give(this.#reservedBytes, false);
-    this.#pendingBytes = 0;
+  /** `pendingBytes`: those that follow already. */
+  #free(pendingBytes = 0): void {
+    this.#pendingBytes = pendingBytes;
     this.#pieces = 0;
+    if (pendingBytes > FREE_BYTES || this.#reservedBytes === 0) return;
+    this.#budget.give(this.#reservedBytes, false);
     this.#reservedBytes = 0;
   }
 

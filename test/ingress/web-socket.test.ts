@@ -203,6 +203,24 @@ t.test('what is sent of a message is memory of request bodies until it is whole 
   t.equal(budget.usedBytes, 0);
 });
 
+t.test('what comes with the end of a message counts as the beginning of the next one', async (t) => {
+  // With the handshake, and later.
+  for (const isLater of [false, true]) {
+    const { budget, messages, socket } = open();
+    if (isLater) await turn();
+    const next = frame(1, Buffer.alloc(90_000, 0x61));
+    socket.received(Buffer.concat([frame(1, Buffer.from('one')), next.subarray(0, 80_000)]));
+    await turn();
+    t.equal(messages.length, 1);
+    t.ok(budget.usedBytes >= 60_000, `${budget.usedBytes}`);
+    socket.received(next.subarray(80_000));
+    await turn();
+    t.equal(messages.length, 2);
+    t.equal(budget.usedBytes, 0);
+    socket.closed();
+  }
+});
+
 t.test('pieces of a message count with what each takes in memory', async (t) => {
   const { budget, connection, socket } = open();
   const message = frame(1, Buffer.alloc(90_000, 0x61));
