@@ -1,6 +1,11 @@
 // Hedged requests (Dean and Barroso, "The Tail at Scale"): when the first useful event of a stream is later than that of 95 % of the
 // streams of its model with prompts of its size, a second CRN is asked too. A budget bounds the load that this adds.
 
+import { LRUCache } from 'lru-cache';
+
+/** Models that are remembered: found ones come and go, and each takes up to 16 KB. */
+const MOST_MODELS = 1024;
+
 /** Samples of one model and size: the last ones count. */
 const SAMPLES = 64;
 /** Below this many nothing is known. */
@@ -35,7 +40,7 @@ export class Hedging {
   readonly #share: number;
   readonly #onHedge: (outcome: HedgeOutcome) => void;
   /** By model, then by the binary logarithm of the bytes of the request. */
-  readonly #models = new Map<string, Times[]>();
+  readonly #models = new LRUCache<string, Times[]>({ max: MOST_MODELS });
   #hedges = 0;
 
   /** `share`: hedges that a request earns. */

@@ -184,3 +184,14 @@ t.test('a CRN that is down is no second one, and stays for when the first one fa
   t.same(outcomes, []);
   t.equal(b.inFlight, 0);
 });
+
+t.test('the times of 1,024 models are remembered: those that were asked for last', (t) => {
+  const hedging = new Hedging(0.05, () => undefined);
+  for (let model = 0; model < 1025; model++) {
+    for (let at = 0; at < 20; at++) hedging.note(`m${model}`, BODY.byteLength, 100);
+    hedging.delayMs('m0', BODY.byteLength);
+  }
+  const delays = ['m0', 'm1', 'm2', 'm1024'].map((model) => hedging.delayMs(model, BODY.byteLength));
+  t.same(delays, [100, null, 100, 100]);
+  t.end();
+});
