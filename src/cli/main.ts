@@ -154,16 +154,17 @@ const HELP_WIDTH = 118;
 
 /** Runs a command line without the name of the program; resolves with the exit code once everything is closed. */
 export async function main(argv: readonly string[], io: CliIo = processIo()): Promise<number> {
+  let program: Command | undefined;
   try {
     if (argv[0] === 'help') refuseUnknown(argv[1]);
     // Commander's own knows the first word only, not that of `keys create`.
     const words = argv[0] === 'help' ? [...argv.slice(1), '--help'] : argv;
-    const program = await programFor(words, io);
+    program = await programFor(words, io);
     await program.parseAsync(words.length === 0 ? ['--help'] : orderArguments(words, program), { from: 'user' });
     return io.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
-    io.stderr.write(report(error, argv));
+    io.stderr.write(report(error, argv, program));
     return 1;
   }
 }
@@ -233,7 +234,20 @@ function meantOption(message: string, command: string | undefined, argv: readonl
   return value === undefined || value.startsWith('-') ? undefined : `${message} (Did you mean ${required} ${value}?)`;
 }
 
-function report(error: unknown, argv: readonly string[]): string {
+/** The words of a command line that name a command and its subcommand. */
+function commandWords(argv: readonly string[], program: Command | undefined): string[] {
+  const words: string[] = [];
+  let at = program;
+  for (const word of argv) {
+    const found = at?.commands.find((command) => command.name() === word);
+    if (found === undefined) continue;
+    words.push(word);
+    at = found;
+  }
+  return words;
+}
+
+function report(error: unknown, argv: readonly string[], program: Command | undefined): string {
   if (error instanceof StartError && error.file !== undefined)
     return `headrace cannot start with ${error.file}:\n${error.message}`;
   if (error instanceof StartError || error instanceof ListenError) return `headrace cannot start: ${error.message}\n`;
@@ -241,11 +255,11 @@ function report(error: unknown, argv: readonly string[]): string {
     return `headrace: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`;
   // The help of a command that needs a subcommand has been printed.
   if (error instanceof CommanderError && error.code === 'commander.help') return '';
-  const name = argv.find((word) => Object.hasOwn(COMMANDS, word));
+  const words = commandWords(argv, program);
   const message = error.message.replace(/^error: /, '').replaceAll('\n', ' ');
   const code = error instanceof CommanderError ? error.code : '';
   const isUnknownOption = code === 'commander.unknownOption';
-  const meant = code === 'commander.missingMandatoryOptionValue' ? meantOption(message, name, argv) : undefined;
+  const meant = code === 'commander.missingMandatoryOptionValue' ? meantOption(message, words[0], argv) : undefined;
   const sentence = meant ?? (isUnknownOption ? message.replace(/(?<=^unknown option ').*(?=')/, nameOf) : message);
-  return `headrace: ${sentence}\nRun "headrace ${name === undefined ? '' : `${name} `}--help" for usage.\n`;
+  return `headrace: ${sentence}\nRun "${['headrace', ...words].join(' ')} --help" for usage.\n`;
 }

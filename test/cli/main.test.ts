@@ -20,7 +20,15 @@ const MISTAKES: readonly (readonly [string[], RegExp])[] = [
   [['serve', 'now', '--config', 'x'], /too many arguments: now/],
   [['serve'], /required option '-c, --config <file>' not specified/],
   [['serve', 'a.yaml'], /required option '-c, --config <file>' not specified \(Did you mean --config a\.yaml\?\)/],
-  [['webhooks', 'redeliver', 'msg_2b1f'], /required option '--endpoint <name>' not specified\n/],
+  [
+    ['webhooks', 'redeliver', 'msg_2b1f'],
+    /required option '--endpoint <name>' not specified\nRun "headrace webhooks redeliver --help" /,
+  ],
+  [
+    ['--format=csv', 'keys', 'edit', 'create', '--rmp', '9'],
+    /unknown option '--rmp' .*\nRun "headrace keys edit --help" /,
+  ],
+  [['keys', 'eddit'], /unknown command 'eddit' .*\nRun "headrace keys --help" /],
   [['serve', '--confg', 'x'], /unknown option '--confg' \(Did you mean --config\?\)/],
   [['check', '--conf=x', '--threads', '1'], /unknown option '--conf' \(Did you mean --config\?\)/],
   [['serve', '--threads', '1'], /required option '-c, --config <file>' not specified/],
