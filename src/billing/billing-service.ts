@@ -142,7 +142,8 @@ export class BillingService {
       onFull: (kind, id) =>
         log.error({ [kind]: id }, `too many limited ${kind}s: this one is refused until another one goes`),
     });
-    const onProblem = (error: unknown, what: string): void => log.error({ problem: messageOf(error) }, what);
+    const store = storeName(settings.store ?? 'sqlite::memory:');
+    const onProblem = (error: unknown, what: string): void => log.error({ store, problem: messageOf(error) }, what);
     const onOver = (what: string): void => log.info(what);
     const behavior = leaseManager({
       openLedger: () => this.#openLedger(),

@@ -222,12 +222,17 @@ export async function runOnLedger(
 async function openStore(url: string, mayCreate: boolean): Promise<Ledger> {
   const name = storeFile(url) ?? storeName(url);
   const isNew = name === 'sqlite::memory:' || statSync(name, { throwIfNoEntry: false })?.size === 0;
-  // A file or database that another program has made is left alone.
-  if (!mayCreate && !isNew && (await inspectStore(url, systemClock)).version === 0)
-    throw new UsageError(
-      `there is no store at ${name}: name it with --config or --store; a gateway makes it when it starts, --create makes it now`,
-    );
-  return openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+  try {
+    // A file or database that another program has made is left alone.
+    if (!mayCreate && !isNew && (await inspectStore(url, systemClock)).version === 0)
+      throw new UsageError(
+        `there is no store at ${name}: name it with --config or --store; a gateway makes it when it starts, --create makes it now`,
+      );
+    return await openLedger(url, { clock: systemClock, dateMs: systemEpochMs });
+  } catch (error) {
+    if (error instanceof UsageError || error instanceof LedgerError) throw error;
+    throw new Error(`${storeName(url)}: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 interface OpenAdminService {

@@ -83,7 +83,14 @@ t.test('refusals: a sentence on standard error, exit code 1, nothing on standard
     [['create', ...where], /^headrace: account is required/],
     [['create', '--account', 'a', '--expires', '30', '--rpm', '0', ...where], /expires must be .*; rpm must be/],
     [['disable', 'key_x', ...where], /^headrace: No key 'key_x'\n$/],
-    [['list', '--create', '--store', 'sqlite:/nowhere/at/all.db'], /^headrace: the store failed: .+\n$/],
+    [
+      ['list', '--create', '--store', 'sqlite:/nowhere/at/all.db'],
+      /^headrace: the store failed: sqlite:\/nowhere\/at\/all\.db: .+\n$/,
+    ],
+    [
+      ['list', '--store', 'postgres://me:secret-x@127.0.0.1:1/hr'],
+      /^headrace: the store failed: postgres:\/\/127\.0\.0\.1:1\/hr: .+\n$/,
+    ],
     [['list', '--admin', 'http://127.0.0.1:1', '--token', 'secret-x'], /127\.0\.0\.1:1 does not answer/],
     [['list', '--rpm', '3', ...where], /^headrace: unknown option '--rpm'\n/],
   ] as const) {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { site } from '../support/site.ts';
-import { startHosts, within } from '../support/system.ts';
+import { settingsFor, startHosts, within } from '../support/system.ts';
 import { BIN, runCli, startCli, startServe } from '../support/system-cli.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -71,6 +71,18 @@ for (const HOME of ['/nonexistent', '/dev/null', '/proc']) {
     t.same(readdirSync(temporary), [], 'nor where others may write');
   });
 }
+
+t.test('a store that cannot be opened is named in the log', async (t) => {
+  const hosts = await startHosts(t);
+  const extra = { threads: 0, store: 'sqlite:./notes.txt' };
+  const folder = t.testdir({
+    'headrace.json': JSON.stringify(settingsFor(hosts, { ...extra, log: { level: 'error' } })),
+    'notes.txt': 'no database\n'.repeat(99),
+  });
+  const cli = startCli(t, ['serve', '--config', `${folder}/headrace.json`], { env: { HEADRACE_STORE: '' } });
+  await cli.complains(/the store could not be opened.*\n/);
+  t.match(cli.log[0], { store: `sqlite:${folder}/notes.txt`, problem: 'file is not a database' });
+});
 
 t.test('a mistake of the command line is one sentence and exit code 1', async (t) => {
   const cli = await runCli(t, ['serve']);
