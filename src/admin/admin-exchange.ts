@@ -44,8 +44,9 @@ export function takesGzip({ headers }: IncomingMessage): boolean {
 }
 
 /** Answers 401 where an admin token is missing or unknown. */
-export function askForToken(res: ServerResponse): void {
-  respondJson(res, 401, { detail: 'the admin token is required' }, { 'www-authenticate': 'Bearer' });
+export function askForToken({ headers }: IncomingMessage, res: ServerResponse): void {
+  const problem = headers.authorization === undefined ? 'required' : 'wrong';
+  respondJson(res, 401, { detail: `the admin token is ${problem}` }, { 'www-authenticate': 'Bearer' });
 }
 
 /** Who sends a request. Null when it has been answered: 403 with `refusal` where no admin token is set, else 401. */
@@ -57,7 +58,7 @@ export function authenticate(
 ): AdminIdentity | null {
   const identity = tokens.identify(req.headers.authorization);
   if (!tokens.any) respondJson(res, 403, { detail: `${refusal}: adminToken is not set` });
-  else if (identity === null) askForToken(res);
+  else if (identity === null) askForToken(req, res);
   return identity;
 }
 

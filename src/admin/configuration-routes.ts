@@ -19,7 +19,7 @@ export function configurationRoutes({ reloadable, settings, tokens }: Configurat
       if (path !== '/configuration') return false;
       if (refusesMethod(req, res, 'GET', 'HEAD')) return true;
       // Every role includes that of a viewer.
-      if (tokens.any && tokens.identify(req.headers.authorization) === null) askForToken(res);
+      if (tokens.any && tokens.identify(req.headers.authorization) === null) askForToken(req, res);
       else respondJson(res, 200, { reloadable, settings: settings() }, { 'cache-control': 'no-store' });
       return true;
     },

@@ -81,7 +81,7 @@ export class RequestRoutes {
     if (refusesMethod(req, res, 'GET', 'HEAD')) return true;
     if (this.#options.tokens.any && identity === null) {
       // Every role includes that of a viewer.
-      askForToken(res);
+      askForToken(req, res);
     } else {
       void this.#respond(res, path, query, identity !== null && isAllowed(identity.role, 'operator'));
     }

@@ -91,7 +91,7 @@ t.test('refusals are a sentence', async (t) => {
   writeFileSync(search, '{"query":"mill"}');
   for (const [args, more, complaint] of [
     [[file, '--admin', admin], {}, /--token or HEADRACE_ADMIN_TOKEN is missing/],
-    [[file, '--admin', admin, '--token', 'wrong'], {}, /answers 401: the admin token is required/],
+    [[file, '--admin', admin, '--token', 'wrong'], {}, /answers 401: the admin token is wrong/],
     [[none, '--admin', admin], env, /cannot read .*none\.json/],
     [[other, '--admin', admin], env, /answers 404: .*other/],
     [[search, '--admin', admin, '--path', '/search'], env, /\/search goes to no CRN; --json prints what it did/],

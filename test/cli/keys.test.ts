@@ -122,7 +122,7 @@ t.test('the same over a running gateway', async (t) => {
   const unknown = await runCli(t, ['keys', 'disable', 'a/b', ...where], { env });
   t.match(unknown.stderr, /^headrace: http:\S+ answers 404: No key 'a\/b'\n$/);
   const refused = await runCli(t, ['keys', 'list', ...where, '--token', 'wrong'], { env });
-  t.match(refused, { exit: { code: 1 }, stderr: /answers 401: the admin token is required/ });
+  t.match(refused, { exit: { code: 1 }, stderr: /answers 401: the admin token is wrong/ });
 });
 
 t.test('--quiet=true is --quiet, --quiet=false is the default', async (t) => {

@@ -122,7 +122,7 @@ t.test('views need a token, which stays in this tab and is sent as a header alon
   await page.locator('main').getByRole('button', { name: 'Sign in' }).click();
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  await shows(page, '.refused', /401: the admin token is required/);
+  await shows(page, '.refused', /401: the admin token is wrong/);
   await page.getByLabel('Admin token').fill(OWNER);
   await page.keyboard.press('Enter');
   await shows(page, '.toast', /^Signed in as adminToken, owner$/);

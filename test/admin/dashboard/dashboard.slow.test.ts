@@ -286,7 +286,7 @@ t.test('drains and returns a CRN by keyboard alone, with token and confirmation'
   await page.keyboard.press('Enter');
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  await shows(page, '.refused', /401: the admin token is required/);
+  await shows(page, '.refused', /401: the admin token is wrong/);
   t.equal(standing(), 'up');
   await page.keyboard.type(TOKEN);
   await page.keyboard.press('Enter');
