@@ -354,7 +354,8 @@ export function readRefundRequest(fields: Fields): RefundRequest {
   const charge = reader.text('charge', NAME_WORDS, nameOf);
   const request = reader.text('request', NAME_WORDS, nameOf);
   if (charge !== undefined && request !== undefined) reader.refuse('request', 'must not stand beside charge');
-  if (request !== undefined && fields['id'] !== undefined) reader.refuse('id', 'is the id of the request here');
+  if (request !== undefined && fields['id'] !== undefined)
+    reader.refuse('id', 'must not stand beside request, whose id is that of the refund');
   if (amount === undefined && charge === undefined && request === undefined) {
     reader.refuse('amount', 'is required, or charge, or request', 'missing');
   }

@@ -264,6 +264,12 @@ for (const name of STORES) {
     });
     t.match(await ask('POST', '/accounts/acme/refunds', {}), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/refunds', { ...refund, request: 'r' }), { status: 422 });
+    t.match(await ask('POST', '/accounts/acme/refunds', { request: 'r', id: 'mine' }), {
+      status: 422,
+      value: {
+        detail: [{ loc: ['body', 'id'], msg: 'must not stand beside request, whose id is that of the refund' }],
+      },
+    });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-11.00' }), { status: 409 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '0' }), { status: 422 });
     t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '-10.00' }), { value: { balance_usd: '0.00' } });

@@ -149,7 +149,8 @@ for (const name of STORES) {
     t.match(all[0], { amount_usd: '25.0000375', amount_credits: '25000037.5' });
     await t.rejects(adminService.grant('acme', { ...fields, amount: '26' }), {
       ...refusal('id-reused'),
-      message: "'grant:invoice-1' names a movement of 25.0000375 USD on account 'acme'",
+      message:
+        "'grant:invoice-1' names a movement of 25.0000375 USD on account 'acme'; for another one take another id",
     });
     const first = await adminService.grant('acme', { amount: '1' });
     const second = await adminService.grant('acme', { amount: '1' });

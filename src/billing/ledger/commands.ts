@@ -60,7 +60,10 @@ export function isRepeat(book: Book, id: string, account: string, amount: Pico):
   if (known === undefined) return false;
   if (known.account === account && known.amount === amount) return true;
   const moved = printUsd(known.amount);
-  throw new LedgerError('id-reused', `'${id}' names a movement of ${moved} USD on account '${known.account}'`);
+  throw new LedgerError(
+    'id-reused',
+    `'${id}' names a movement of ${moved} USD on account '${known.account}'; for another one take another id`,
+  );
 }
 
 export function holdCommand(kind: 'hold' | 'lease', request: HoldRequest): Command<HoldAnswer> {
