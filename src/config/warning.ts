@@ -78,6 +78,9 @@ function warnOfSearch({ search, webSearchTool }: Settings): string[] {
   const isSearchable = search.default.some((id) => Object.hasOwn(search.engines, id));
   const unknown = Object.keys(search.pricing).filter((id) => !Object.hasOwn(search.engines, id));
   return [
+    ...(Object.keys(search.engines).length > 0 && !isSearchable
+      ? ['search: no engine of search.default is configured, so a search fails that names none itself']
+      : []),
     ...(webSearchTool && !isSearchable
       ? ['webSearchTool: no engine of search.default is configured, so every search of a model fails']
       : []),

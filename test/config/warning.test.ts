@@ -57,6 +57,15 @@ t.test('a web search tool without an engine is reported', async (t) => {
   t.same(warningsOf({ webSearchTool: true, search: { engines } }), []);
 });
 
+t.test('a default of engines that are not there is reported', async (t) => {
+  const engines = { engine_x: { kind: 'searxng', url: 'http://127.0.0.1:8888' } };
+  t.match(warningsOf({ search: { engines } }), [
+    /^search: no engine of search\.default is configured, so a search fails that names none itself/,
+  ]);
+  t.same(warningsOf({ search: { engines, default: ['engine_x', 'engine_y'] } }), []);
+  t.same(warningsOf({}), [], 'there is no search');
+});
+
 t.test('a price of an engine that is not there is reported', async (t) => {
   const engines = { engine_b: { kind: 'searxng', url: 'http://127.0.0.1:8888' } };
   t.match(warningsOf({ search: { engines, pricing: { engin_b: '0.005' } } }), [/^search\.pricing: engin_b: no engine/]);
