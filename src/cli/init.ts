@@ -173,7 +173,7 @@ admin: 127.0.0.1:9090
 # when a server fails.
 ${
   entries.length === 0
-    ? `models: {}
+    ? `models:
 #  atlas-27b:
 #    servers: [http://10.0.0.1:8000, http://10.0.0.2:8000]
 #    context_length: 131072

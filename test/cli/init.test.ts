@@ -38,6 +38,13 @@ t.test('--yes writes a file that check accepts, for its owner alone', async (t) 
   );
 });
 
+t.test('the example of a model works once it is no comment', async (t) => {
+  const file = join(t.testdir({}), 'headrace.yaml');
+  await run(t, 'init', '--yes', '--config', file);
+  writeFileSync(file, readFileSync(file, 'utf8').replaceAll(/^#(?= +(?:atlas-27b|servers|context_length):)/gm, ''));
+  t.match(await run(t, 'check', '--config', file), '1 model on 2 servers');
+});
+
 t.test('servers are asked for their models and contexts; the printed line can be pasted', async (t) => {
   const [first, second] = await startHosts(t, [{ models: ['atlas', "o'neil"] }, { models: ['atlas'] }]);
   const vllm = await startFakeVllm();
