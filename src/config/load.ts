@@ -226,8 +226,10 @@ const MOST_SYNTAX_MISTAKES = 100;
 
 /** Reads YAML or JSON. An empty text is an empty configuration. Syntax errors come as `FILE:LINE:COLUMN`. */
 export function parseConfigText(content: string, filename: string): Parsed {
-  // What a file in UTF-16 begins with, as some editors write.
-  if (content.startsWith('\uFFFD')) return { mistakes: [{ path: filename, message: 'is not text in UTF-8' }] };
+  // Stands for each byte that is no UTF-8: text in Latin-1, or in UTF-16, as some editors write.
+  const foreignAt = content.indexOf('\uFFFD');
+  if (foreignAt >= 0)
+    return { mistakes: [{ path: placeOf(filename, content.slice(0, foreignAt)), message: 'is not text in UTF-8' }] };
   const text = content.replace(/^\uFEFF/, '');
   const lines = new LineCounter();
   // Names are compared below: the parser takes as many steps as there are pairs of them.
@@ -237,6 +239,7 @@ export function parseConfigText(content: string, filename: string): Parsed {
   // The messages of the parser quote the line, which may hold a key: only code and position are used.
   const mistakes = [...found, ...wrongNames(document)]
     .toSorted((a, b) => a.at - b.at)
+    .filter(({ at }, i, sorted) => at !== sorted[i - 1]?.at)
     .slice(0, MOST_SYNTAX_MISTAKES)
     .map(({ code, at }): Mistake => {
       const { line, col } = lines.linePos(at);
@@ -407,9 +410,15 @@ function refuseLooseJson(text: string, filename: string): Mistake[] {
     parseJson(text);
     return [];
   } catch {
-    const before = Array.from(text).slice(0, jsonMistakeOffset(text)).join('').split('\n');
-    return [{ path: `${filename}:${before.length}:${before.at(-1)!.length + 1}`, message: 'is not valid JSON here' }];
+    const before = Array.from(text).slice(0, jsonMistakeOffset(text)).join('');
+    return [{ path: placeOf(filename, before), message: 'is not valid JSON here' }];
   }
+}
+
+/** The place behind the text `before` of a file. */
+function placeOf(filename: string, before: string): string {
+  const lines = before.split('\n');
+  return `${filename}:${lines.length}:${lines.at(-1)!.length + 1}`;
 }
 
 const SYNTAX: Partial<Record<SyntaxMistake['code'], string>> = {

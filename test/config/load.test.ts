@@ -448,9 +448,20 @@ t.test('a mark of the byte order is no part of the text; UTF-16 is named', async
   for (const name of ['x.json', 'x.yaml']) {
     t.same(parseConfigText('\uFEFF{"threads": 2}', name), { input: { threads: 2 } });
     t.same(parseConfigText(Buffer.from('\uFEFFthreads: 2', 'utf16le').toString(), name), {
-      mistakes: [{ path: name, message: 'is not text in UTF-8' }],
+      mistakes: [{ path: `${name}:1:1`, message: 'is not text in UTF-8' }],
     });
   }
+});
+
+t.test('a file in another encoding is a mistake: a key would silently be another one', async (t) => {
+  t.same(parseConfigText(Buffer.from('threads: 2\nownedBy: caf\xe9\n', 'latin1').toString(), 'x.yaml'), {
+    mistakes: [{ path: 'x.yaml:2:13', message: 'is not text in UTF-8' }],
+  });
+});
+
+t.test('a mistake at one place is said once', async (t) => {
+  const { mistakes } = parseConfigText('models: { m: { servers: [http://a:1 }\n', 'x.yaml') as { mistakes: Mistake[] };
+  t.equal(new Set(mistakes.map(({ path, message }) => path + message)).size, mistakes.length);
 });
 
 t.test('a file is loaded, and one that cannot be read is a mistake', async (t) => {
