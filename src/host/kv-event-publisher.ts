@@ -4,7 +4,8 @@
 
 import { Packr } from 'msgpackr';
 import { systemEpochMs } from '../actor/index.ts';
-import { type ZmtpConnection, ZmtpListener } from '../net/zmtp.ts';
+import { ListenError } from '../ingress/server.ts';
+import { endpointAddress, type ZmtpConnection, ZmtpListener } from '../net/zmtp.ts';
 import { SEQUENCE_BYTES, writeSequence } from '../routing/main-thread.ts';
 import type { BlockObserver } from './engine/block-cache.ts';
 
@@ -52,7 +53,10 @@ export class KvEventPublisher implements BlockObserver {
   /** Beginnings of topics, by subscriber. */
   readonly #subscriptions = new WeakMap<ZmtpConnection, readonly Buffer[]>();
 
+  /** Throws a `RangeError` for what is not an endpoint. */
   constructor(settings: KvEventSettings) {
+    const { endpoint, replay = endpoint } = settings;
+    for (const each of [endpoint, replay]) endpointAddress(each);
     this.#settings = settings;
     this.#topic = Buffer.from(settings.topic ?? '');
   }
@@ -67,15 +71,15 @@ export class KvEventPublisher implements BlockObserver {
     return this.#router?.endpoint ?? null;
   }
 
-  /** Binds the addresses. Rejects when one of them cannot be bound. */
+  /** Binds the addresses. Rejects with a `ListenError` when one of them cannot be bound. */
   async open(): Promise<void> {
     const { endpoint, replay } = this.#settings;
     const subscribed = (from: ZmtpConnection, [frame]: readonly Buffer[]): void => this.#subscribed(from, frame);
-    this.#publisher = await ZmtpListener.listen(endpoint, 'PUB', subscribed);
+    this.#publisher = await bind(endpoint, 'PUB', subscribed);
     if (replay === undefined) return;
     try {
       const asked = (from: ZmtpConnection, frames: readonly Buffer[]): void => this.#replay(from, frames);
-      this.#router = await ZmtpListener.listen(replay, 'ROUTER', asked);
+      this.#router = await bind(replay, 'ROUTER', asked);
     } catch (error) {
       await this.close();
       throw error;
@@ -190,6 +194,14 @@ export class KvEventPublisher implements BlockObserver {
       if (!to.send([delimiter, writeSequence(sequence), this.#kept.get(sequence) as Buffer])) return;
     }
     to.send([delimiter, END, delimiter]);
+  }
+}
+
+async function bind(...[endpoint, type, onMessage]: Parameters<typeof ZmtpListener.listen>): Promise<ZmtpListener> {
+  try {
+    return await ZmtpListener.listen(endpoint, type, onMessage);
+  } catch (error) {
+    throw new ListenError(endpointAddress(endpoint), error as Error);
   }
 }
 

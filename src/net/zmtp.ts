@@ -309,7 +309,7 @@ export function endpointAddress(endpoint: string): { readonly host: string; read
   const [, host, port] = /^tcp:\/\/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+|\*):(\d{1,5}|\*)$/.exec(endpoint) ?? [];
   const number = port === '*' ? 0 : Number(port);
   if (host === undefined || number > 65_535)
-    throw new Error(`${endpoint} is not an endpoint such as tcp://10.0.0.1:5557`);
+    throw new RangeError(`${endpoint} is not an endpoint such as tcp://10.0.0.1:5557`);
   return { host: host === '*' ? '0.0.0.0' : host.replace(/^\[|\]$/g, ''), port: number };
 }
 

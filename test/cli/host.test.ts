@@ -153,6 +153,10 @@ t.test('refuses wrong options', async (t) => {
     [['--engine', 'http://x', '--engine-wait', 'soon'], /'soon' is invalid\. It must be a duration/],
     [['--kv-events', 'tcp://127.0.0.1:*'], /slots have no KV events; choose a profile with KV blocks, such as 8b-h100/],
     [['--kv-events', '127.0.0.1:1', '--profile', '8b-h100'], /127\.0\.0\.1:1 is not an endpoint such as tcp:/],
+    [
+      ['--kv-events', 'tcp://127.0.0.1:*', '--kv-events-replay', 'here', '--profile', '8b-h100'],
+      /here is not an endpoint such as tcp:/,
+    ],
     [['--kv-events-replay', 'tcp://127.0.0.1:*'], /--kv-events-replay and --kv-events-topic need --kv-events/],
     [['--kv-events', 'tcp://127.0.0.1:*', '--fleet', 'x.yaml'], /--kv-events cannot be combined with --fleet/],
     [['--system-prompt', 'some'], /argument 'some' is invalid. Allowed choices are account, all, off/],
@@ -166,6 +170,7 @@ t.test('refuses wrong options', async (t) => {
       const cli = await runCli(t, ['host', '--model', 'a', ...flags]);
       t.equal(cli.exit.code, 1);
       t.match(cli.stderr, message);
+      t.match(cli.stderr, /^headrace: [^\n]+\nRun "headrace host --help" for usage\.\n$/, 'no stack');
     }),
   );
 });
@@ -186,6 +191,7 @@ t.test('says in one sentence that its port is taken', async (t) => {
   for (const flags of [
     ['--model', 'a', '--listen', taken],
     ['--fleet', `${folder}/plan.yaml`],
+    ['--model', 'a', '--port', '0', '--profile', '8b-h100', '--kv-events', `tcp://${taken}`],
   ]) {
     const { exit, stderr } = await runCli(t, ['host', ...flags]);
     t.equal(exit.code, 1);
