@@ -70,7 +70,8 @@ export class HeldExchange implements HeldRequest, ExchangeListener {
   }
 }
 
-/** Groups of an IPv6 address that make the network of one subscriber. */
+/** Groups of an IPv6 address, and those of them that make the network of one subscriber. */
+const GROUPS = 8;
 const NETWORK_GROUPS = 4;
 
 /** Whose turn a request takes: its account's; without one, that of the network it comes from, as a trusted proxy says it. */
@@ -78,7 +79,7 @@ export function callerOf(exchange: Exchange, peers: Peers): string {
   if (exchange.account !== '') return exchange.account;
   const { address, isTrusted } = peers.of(exchange.remoteAddress);
   const said = isTrusted ? forwardedFor(exchange.headers) : undefined;
-  return `@${networkOf(said === undefined ? address : addressOf(said))}`;
+  return `@${networkOf(said === undefined ? address : addressOf(said) || said)}`;
 }
 
 /** The client of the last proxy, without its port. Proxies add to the field, or add a field of their own behind those of the client. */
@@ -91,8 +92,7 @@ function forwardedFor(headers: readonly string[]): string | undefined {
 /** An IPv4 address, or the first 64 bits of one of IPv6. */
 function networkOf(address: string): string {
   if (!address.includes(':')) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  if (tail !== undefined) while (groups.length < NETWORK_GROUPS) groups.push('0');
-  return groups.slice(0, NETWORK_GROUPS).join(':').toLowerCase();
+  const [head = [], tail = []] = address.split('::').map((part) => part.split(':').filter((group) => group !== ''));
+  while (head.length + tail.length < GROUPS) head.push('0');
+  return [...head, ...tail].slice(0, NETWORK_GROUPS).join(':');
 }
