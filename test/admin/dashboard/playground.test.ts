@@ -298,3 +298,20 @@ t.test('errors of all dialects and of the gateway have one sentence', (t) => {
   }
   t.end();
 });
+
+t.test('of several choices the first one is the answer', async (t) => {
+  const reader = dialectOf('chat').reader();
+  for (const [index, content] of [
+    [1, 'Other'],
+    [0, 'Fi'],
+    [1, ' words'],
+    [0, 'rst'],
+  ] as const) {
+    reader.event({ choices: [{ index, delta: { content } }] });
+  }
+  reader.event({ choices: [{ index: 1, delta: {}, finish_reason: 'length' }] });
+  t.equal(reader.answer.text, 'First');
+  t.equal(reader.answer.complete, false);
+  reader.event({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
+  t.equal(reader.answer.finish, 'stop');
+});

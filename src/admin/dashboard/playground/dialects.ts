@@ -161,7 +161,7 @@ class ChatReader implements AnswerReader {
       draft.error = errorText(value);
       return;
     }
-    const choice = member(value, 'choices', 0);
+    const choice = listOf(member(value, 'choices')).find((one) => (countOf(member(one, 'index')) ?? 0) === 0);
     this.#take(member(choice, 'delta') ?? member(choice, 'message'));
     const finish = textOf(member(choice, 'finish_reason'));
     if (finish !== '') {
