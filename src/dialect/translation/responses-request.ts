@@ -103,6 +103,8 @@ let repeated: readonly number[] = [];
 let allowed: Set<string> | null = null;
 /** Names of the functions that were written, where one may come twice; else null. */
 let written: Set<string> | null = null;
+/** Whether any tool was written. */
+let hasTools = false;
 
 /** A request of the responses dialect as one of chat completions. Throws `HR_REQUEST_UNTRANSLATABLE` (422). */
 export class ResponsesRequest extends ChatRequest {
@@ -675,10 +677,10 @@ function writeTools(): void {
   const empty = out.length;
   if (tools !== NONE) writeList(tools);
   for (const list of foundTools) writeList(list);
-  const hasTools = out.length > empty;
+  hasTools = out.length > empty;
   if (hasTools) out.latin1(']');
   else out.takeBack(length);
-  if (choice !== NONE) writeChoice(choice, hasTools);
+  if (choice !== NONE) writeChoice(choice);
   const parallel = present(ROOT, NAME.parallel_tool_calls);
   // Servers refuse it without tools.
   if (parallel !== NONE && hasTools) out.carry('"parallel_tool_calls":', parallel);
@@ -895,7 +897,7 @@ const CHOICES = new TypeTable(
     carried('custom', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('local_shell', 'tool_choice', 'The function that stands for it.', writeChosen),
     carried('allowed_tools', 'tools', 'Only these tools are sent, and its `mode` is the choice.', (choice) =>
-      out.carry('"tool_choice":', stringIn(choice, NAME.mode)),
+      writeChoice(stringIn(choice, NAME.mode)),
     ),
   ],
   { action: 'refused', note: 'Only a tool that the client runs can be chosen.' },
@@ -913,7 +915,7 @@ function readAllowed(choice: number): void {
   allowed = names;
 }
 
-function writeChoice(choice: number, hasTools: boolean): void {
+function writeChoice(choice: number): void {
   if (!tape.isString(choice)) CHOICES.write(choice);
   // Without tools servers refuse even these words.
   else if (hasTools || !(tape.name(choice) === NAME.auto || tape.name(choice) === NAME.none))

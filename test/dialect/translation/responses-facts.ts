@@ -207,9 +207,9 @@ export function optionsOfResponses(request: Json): Json {
     functions = functions.filter(({ name }, at) => functions.findIndex((other) => other['name'] === name) === at);
   }
   const hasTools = functions.length > 0;
-  let toolChoice: unknown = typeof choice === 'string' && (hasTools || choice === 'required') ? choice : undefined;
-  if (type === 'allowed_tools') toolChoice = mode;
-  else if (type !== undefined) toolChoice = { type: 'function', function: { name } };
+  const word = type === 'allowed_tools' ? mode : choice;
+  let toolChoice: unknown = typeof word === 'string' && (hasTools || word === 'required') ? word : undefined;
+  if (type !== undefined && type !== 'allowed_tools') toolChoice = { type: 'function', function: { name } };
   const { format, verbosity } = (text ?? {}) as Json;
   const { type: formatType, ...schema } = (format ?? {}) as Json;
   const responseFormat =

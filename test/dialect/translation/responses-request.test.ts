@@ -644,6 +644,10 @@ t.test('leaves out what servers refuse without tools', (t) => {
     t.strictSame(chat({ ...request, tool_choice: 'none' }), messages(USER));
     t.strictSame(chat({ ...request, tool_choice: 'required' }), { ...messages(USER), tool_choice: 'required' });
   }
+  for (const mode of ['auto', 'none']) {
+    const choice = { type: 'allowed_tools', mode, tools: [{ type: 'function', name: 'other' }] };
+    t.strictSame(chat({ input: 'hi', tools: [TOOL], tool_choice: choice }), messages(USER), `allowed_tools, ${mode}`);
+  }
   t.end();
 });
 
