@@ -15,7 +15,7 @@ const REFERENCE = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)|file:([^{}]+))\}|\$\{/
 /** Keys and certificates are smaller; a larger file is another one than is meant. */
 const MAX_FILE_BYTES = 64 * 1024;
 
-/** Expands one string. A variable that is set but empty gives the empty string; line ends at the end of a file are left out. */
+/** Expands one string. A variable that is set but empty gives the empty string; a byte order mark and line ends at the end of a file are left out. */
 export function expand(text: string, env: Environment): Expansion {
   const problems: string[] = [];
   const expanded = text.replace(REFERENCE, (match: string, name: string | undefined, path: string | undefined) => {
@@ -45,7 +45,7 @@ function readSecret(path: string): { readonly text: string } | { readonly proble
     const stats = statSync(path);
     if (!stats.isFile()) return { problem: `names ${path}, which is no file` };
     if (stats.size > MAX_FILE_BYTES) return { problem: `names the file ${path}, which is larger than 64 KiB` };
-    return { text: readFileSync(path, 'utf8').replace(/[\r\n]+$/, '') };
+    return { text: readFileSync(path, 'utf8').replace(/^\uFEFF|[\r\n]+$/g, '') };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const reason = code === 'ENOENT' ? 'does not exist' : `cannot be read (${code ?? 'unknown reason'})`;

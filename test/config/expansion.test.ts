@@ -31,8 +31,15 @@ t.test('a malformed reference is a problem', async (t) => {
 });
 
 t.test('a file is replaced by its content, without the line ends at its end', (t) => {
-  const folder = t.testdir({ key: 'sesame\n', pem: '-----BEGIN\nabc\n-----END\r\n', empty: '', tricky: '${NAME}' });
+  const folder = t.testdir({
+    key: 'sesame\n',
+    pem: '-----BEGIN\nabc\n-----END\r\n',
+    empty: '',
+    marked: '\uFEFFsesame\n',
+    tricky: '${NAME}',
+  });
   t.same(expand(`a \${file:${folder}/key} b`, ENV), { text: 'a sesame b' });
+  t.same(expand(`\${file:${folder}/marked}`, ENV), { text: 'sesame' });
   t.same(expand(`\${file:${folder}/pem}`, ENV), { text: '-----BEGIN\nabc\n-----END' });
   t.same(expand(`[\${file:${folder}/empty}]`, ENV), { text: '[]' });
   t.same(expand(`\${file:${folder}/tricky}`, ENV), { text: '${NAME}' }, 'a content is not expanded again');
