@@ -42,7 +42,7 @@ function textsOf(tree, blocks) {
   let gap = '';
   for (let node = 1; node < tree.count; node++) {
     if (tree.tag[node] !== TAG['#text']) {
-      if ((tree.flags[node] & SPACE_BEFORE) !== 0 || isApart(tree.tag[node]) || tree.tag[node] === TAG.br) gap = ' ';
+      if ((tree.flags[node] & SPACE_BEFORE) !== 0 || isApart(tree, node) || tree.tag[node] === TAG.br) gap = ' ';
       if ((traits(tree.tag[node]) & BLOCK) !== 0) gap = ' ';
       continue;
     }

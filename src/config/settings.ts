@@ -44,8 +44,11 @@ import { ZMQ_ADDRESS } from './units.ts';
 const RESTART: Traits = { reload: false };
 const SECRET: Traits = { secret: true };
 
-/** Not `.` or `..`: clients resolve those away. */
-const SEGMENT: Pattern = { pattern: /^(?!\.{1,2}$)[A-Za-z0-9._~-]+$/, hint: 'one segment of a path, such as "svc"' };
+/** Not `.` or `..`: clients resolve those away. Without a look-ahead, which the schema of the Helm chart could not have. */
+const SEGMENT: Pattern = {
+  pattern: /^\.*[A-Za-z0-9_~-][A-Za-z0-9._~-]*$/,
+  hint: 'one segment of a path, such as "svc"',
+};
 const TOKEN: Pattern = { pattern: /^[\x21-\x7e]+$/, hint: 'visible ASCII characters without spaces' };
 const HEADER_VALUE: Pattern = { pattern: /^[\x20-\x7e]+$/, hint: 'visible ASCII characters' };
 const PATH: Pattern = { pattern: /^\/\S*$/, hint: 'a path that begins with /' };

@@ -605,7 +605,7 @@ function addText(into: Inline[], text: string): void {
 const CUSTOM_NAME = /[^\s/>-]*-/y;
 
 /** Whether the element separates words, as buttons and custom elements do. */
-function isApart(tree: Tree, node: number): boolean {
+export function isApart(tree: Tree, node: number): boolean {
   const tag = tree.tag[node] as number;
   if (tag < FIRST_UNKNOWN) return tag === TAG.button;
   CUSTOM_NAME.lastIndex = tree.from[node] as number;
