@@ -33,7 +33,7 @@ export async function startEngines(): Promise<DemoEngines> {
   const library = createEngine('local', { path: FOLDER, baseUrl: BASE_URL }) as InProcessEngine;
   const worker = createSearchWorker({ kind: 'local', engine: { path: `${FOLDER}mill`, baseUrl: `${BASE_URL}mill/` } });
   const site = new Site(library);
-  const [workerUrl, siteUrl] = await Promise.all([worker.listen(), site.listen()]);
+  const [workerUrl, siteUrl] = await Promise.all([worker.listen(), site.listen(), site.index()]);
   return {
     engines: {
       engine_a: { kind: 'local', path: FOLDER, baseUrl: BASE_URL },
@@ -63,6 +63,11 @@ class Site {
       this.#answer(url, response).catch(() => response.destroy());
     });
     this.#server.keepAliveTimeout = 65_000;
+  }
+
+  /** Reads the documents, which the first search would wait for. */
+  async index(): Promise<void> {
+    await this.#find('headrace', 'web', 0);
   }
 
   async listen(): Promise<string> {
