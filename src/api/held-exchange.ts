@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import type { Admission, HeldRequest, Hold, Model } from '../routing/index.ts';
-import { addressOf, type Peers } from '../upstream/index.ts';
+import { networkOf, type Peers } from '../upstream/index.ts';
 
 /** What becomes of the request: exactly one of them is called, once, unless the exchange ends first. */
 export interface HeldActions {
@@ -70,16 +70,12 @@ export class HeldExchange implements HeldRequest, ExchangeListener {
   }
 }
 
-/** Groups of an IPv6 address, and those of them that make the network of one subscriber. */
-const GROUPS = 8;
-const NETWORK_GROUPS = 4;
-
 /** Whose turn a request takes: its account's; without one, that of the network it comes from, as a trusted proxy says it. */
 export function callerOf(exchange: Exchange, peers: Peers): string {
   if (exchange.account !== '') return exchange.account;
   const { address, isTrusted } = peers.of(exchange.remoteAddress);
   const said = isTrusted ? forwardedFor(exchange.headers) : undefined;
-  return `@${networkOf(said === undefined ? address : addressOf(said) || said)}`;
+  return `@${networkOf(said ?? address)}`;
 }
 
 /** The client of the last proxy, without its port. Proxies add to the field, or add a field of their own behind those of the client. */
@@ -87,12 +83,4 @@ function forwardedFor(headers: readonly string[]): string | undefined {
   const field = headers.findLast((_, at) => at % 2 === 1 && headers[at - 1] === 'x-forwarded-for');
   const said = field?.split(',').at(-1)?.trim();
   return said?.replace(/^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/, '$1$2');
-}
-
-/** An IPv4 address, or the first 64 bits of one of IPv6. */
-function networkOf(address: string): string {
-  if (!address.includes(':')) return address;
-  const [head = [], tail = []] = address.split('::').map((part) => part.split(':').filter((group) => group !== ''));
-  while (head.length + tail.length < GROUPS) head.push('0');
-  return [...head, ...tail].slice(0, NETWORK_GROUPS).join(':');
 }

@@ -3,12 +3,13 @@
 /** As long as routing remembers a CRN that has left; requests that run there have ended mostly. */
 const GONE_MS = 5 * 60_000;
 
-/** What the routing table has: base URLs and model ids. */
+/** Base URLs and model ids that there are. */
 export interface PresentNames {
   readonly crns: ReadonlySet<string>;
   readonly models: ReadonlySet<string>;
 }
 
+/** Those of a routing table. */
 export function presentNames({
   models,
 }: {

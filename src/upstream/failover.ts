@@ -355,19 +355,13 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   /** Another CRN goes on with the text where that is possible; otherwise the client is told that it broke off. `failed`: the last attempt. */
   #continue(broken: Attempt, failed: Attempt): void {
     const { candidates } = this.#request;
-    const { connectMs } = this.#deps.timeouts;
-    // As before an answer: see `#choose`.
-    const fresh = failed.failure === 'stale';
-    if (fresh && this.#mayRetry(failed)) {
-      candidates.again(failed);
-      this.#ask(failed.form, true, connectMs);
-      return;
-    }
-    const isOver = fresh || broken.midEvent || broken.failure === 'untranslatable';
+    const isStale = failed.failure === 'stale';
+    if (isStale && this.#askAfresh(failed)) return;
+    const isOver = isStale || broken.midEvent || broken.failure === 'untranslatable';
     const body = isOver ? null : (this.#continuation?.body() ?? null);
     const member = body === null ? undefined : this.#nextSpeaking(broken.form);
     if (body !== null && member !== undefined && !candidates.lastResort && this.#mayRetry(failed)) {
-      this.#ask({ ...broken.form, body }, false, connectMs);
+      this.#ask({ ...broken.form, body }, false, this.#deps.timeouts.connectMs);
       return;
     }
     if (member !== undefined) candidates.giveBack();
@@ -425,18 +419,11 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   #choose(): void {
     const { candidates } = this.#request;
     const failed = this.#attempt;
-    // A kept connection closed as the request met it: that says nothing about the CRN, which is asked once more.
-    const fresh = failed?.failure === 'stale';
-    const { connectMs } = this.#deps.timeouts;
-    if (fresh) {
-      if (!this.#mayRetry(failed)) {
-        this.#giveUp();
-        return;
-      }
-      candidates.again(failed);
-      this.#ask(failed.form, true, connectMs);
+    if (failed?.failure === 'stale') {
+      if (!this.#askAfresh(failed)) this.#giveUp();
       return;
     }
+    const { connectMs } = this.#deps.timeouts;
     const other = failed?.failure === 'dialect unknown' ? this.#otherForm(failed) : null;
     if (failed !== null && other !== null) {
       candidates.again(failed);
@@ -462,6 +449,14 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
     if (failed === null || (failed.failure !== null && FREE.has(failed.failure))) return true;
     const isMistake = failed.verdict === 'neutral' && MISTAKES.has(failed.failure);
     return this.#request.budget.withdraw(isMistake ? MISTAKES_SHARE : 1);
+  }
+
+  /** A kept connection closed as the request met it: that says nothing about the CRN, which is asked once more. False: no retry is left. */
+  #askAfresh(stale: Attempt): boolean {
+    if (!this.#mayRetry(stale)) return false;
+    this.#request.candidates.again(stale);
+    this.#ask(stale.form, true, this.#deps.timeouts.connectMs);
+    return true;
   }
 
   /** Asks the CRN that was chosen last. */

@@ -11,7 +11,7 @@ export {
   type RequestLines,
   viaName,
 } from './headers.ts';
-export { addressOf, Peers } from './peers.ts';
+export { networkOf, Peers } from './peers.ts';
 export type { ContinuationKind } from './continuation.ts';
 export { type HedgeOutcome, Hedging } from './hedging.ts';
 export { pathFault } from './path-fault.ts';

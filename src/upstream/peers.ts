@@ -19,6 +19,9 @@ const MAX_PEERS = 4096;
 /** The prefix of IPv4-mapped addresses, `::ffff:0:0/96`. */
 const MAPPED_BITS = 96;
 
+/** Groups of 16 bits. */
+const NETWORK_GROUPS = 4;
+
 export class Peers {
   readonly #blocks: readonly [Address, number][];
   readonly #known = new Map<string, Peer>();
@@ -45,9 +48,12 @@ export class Peers {
   }
 }
 
-/** An address as `Peer` has it; empty for a text that is none. */
-export function addressOf(text: string): string {
-  return parse(text)?.toString() ?? '';
+/** The network of one subscriber: an IPv4 address, or the first 64 bits of one of IPv6. A text that is no address stays as it is. */
+export function networkOf(text: string): string {
+  const address = parse(text);
+  if (address === null) return text;
+  if (address.kind() === 'ipv4') return address.toString();
+  return address.toNormalizedString().split(':').slice(0, NETWORK_GROUPS).join(':');
 }
 
 /** The address without its zone; null when it is none. */
