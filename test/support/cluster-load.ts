@@ -281,7 +281,7 @@ export class ClusterLoad {
       this.lost.set(customer.account, (this.lost.get(customer.account) ?? 0) + 1);
       return;
     }
-    const text = `${underway.gateway?.program.name ?? 'no gateway'}: ${reason}`;
+    const text = `${customer.account} at ${underway.gateway?.program.name ?? 'no gateway'}: ${reason}`;
     this.failures.set(text, (this.failures.get(text) ?? 0) + 1);
   }
 
