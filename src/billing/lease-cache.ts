@@ -50,8 +50,8 @@ export interface LeaseCacheOptions extends LeaseCacheSettings {
   readonly epochMs: () => number;
 }
 
-/** The lease manager answers within a second; this bounds the wait for one that does not. */
-const FUND_TIMEOUT_MS = 1500;
+/** The lease manager answers within five seconds; this bounds the wait for one that does not. */
+const FUND_TIMEOUT_MS = 5500;
 
 /** Requests of a thread that wait for credit; further ones are busy. It keeps room in mailboxes and links for charges. */
 const MAX_WAITERS = 4096;

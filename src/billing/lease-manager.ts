@@ -37,7 +37,7 @@ export type LeaseNotice =
 export type LeaseManagerCommand =
   /** The first message of a thread. */
   | { readonly type: 'Join'; readonly thread: number; readonly replyTo: Ref<LeaseNotice> }
-  /** Answered with `Granted` or `Refused` of the same id, within a second. */
+  /** Answered with `Granted` or `Refused` of the same id, within five seconds. */
   | {
       readonly type: 'Fund';
       readonly thread: number;
@@ -114,8 +114,8 @@ const FLUSH_RETRY_MS = 100;
 /** A request waits so long for credit that other requests hold. */
 const WAIT_MS = 1000;
 
-/** A ledger that has not answered by then is away. The thread gives up a little later. */
-const GRACE_MS = 250;
+/** A ledger that has not answered so long after that is away: one that starts, or is busy, takes seconds. The thread gives up a little later. */
+const GRACE_MS = 4000;
 
 /** Interval at which waiting requests look at the balance again, beside what they are told. */
 const LOOK_MS = 100;

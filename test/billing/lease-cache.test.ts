@@ -134,6 +134,34 @@ t.test('a request whose credit is held for others waits a second, then takes wha
   t.same(await hold(two, 100), { kind: 'reserved', amount: 100 });
 });
 
+t.test('a request waits five seconds for a ledger that is slow, and no longer', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { clock } = store;
+  const after = (delayMs: number): Promise<void> => new Promise((resolve) => clock.setTimeout(resolve, delayMs));
+  let delayMs = 4500;
+  const { threads } = await openGateway(store, {
+    change: (ledger) => ({
+      async lease(request: HoldRequest) {
+        await after(delayMs);
+        return await ledger.lease(request);
+      },
+    }),
+  });
+  const [leases] = threads as [LeaseCache];
+  const slow = hold(leases, 10);
+  await store.advance(delayMs);
+  t.same(await slow, { kind: 'reserved', amount: 10 });
+  delayMs = 60_000;
+  await store.ledger.createAccount({ id: 'b' });
+  await store.ledger.grant({ id: 'grant-b', account: 'b', amount: 100_000n });
+  const results: Reserved[] = [];
+  leases.fund({ ...PAYER, account: 'b' }, 10, 10, (reserved) => results.push(reserved));
+  await store.advance(4900);
+  t.same(results, []);
+  await store.advance(200);
+  t.same(results, [{ kind: 'away' }]);
+});
+
 t.test('an account that has less than the most gets what is free at once', async (t) => {
   const store = await openStore(t, 100n);
   const { threads } = await openGateway(store);
@@ -259,7 +287,7 @@ t.test('a grant that comes too late is released', async (t) => {
   });
   const [leases] = threads as [LeaseCache];
   const refused = hold(leases, 600);
-  await store.advance(2000);
+  await store.advance(6000);
   t.same(await refused, { kind: 'away' });
   gate.resolve();
   await store.settle();

@@ -22,6 +22,9 @@ const NO_GATEWAY_MS = 5000;
 /** Pause of a client that was refused by a limit, in milliseconds. */
 const REFUSED_PAUSE_MS = 150;
 
+/** For how long a gateway keeps the lease of an account that it does not serve, in milliseconds, at least. */
+const LEASE_MS = 5000;
+
 /** Window in which limits are checked, in milliseconds: answers begin somewhat later than their requests are admitted. */
 const LIMIT_WINDOW_MS = 59_000;
 
@@ -88,12 +91,19 @@ class Target {
   noticedMs = -Infinity;
   /** When the last request that was answered completely was sent. */
   answeredMs = -Infinity;
+  /** When it has served an account last since its start, in milliseconds. */
+  readonly servedMs = new Map<string, number>();
 
   constructor(gateway: GatewayService) {
     this.gateway = gateway;
   }
 
+  hasLease(account: string): boolean {
+    return performance.now() - (this.servedMs.get(account) ?? -Infinity) < LEASE_MS;
+  }
+
   notice(): void {
+    this.servedMs.clear();
     this.noticedMs = Math.min(this.noticedMs, performance.now());
   }
 }
@@ -333,7 +343,9 @@ export class ClusterLoad {
     const isLimited = Object.keys(limits).length > 0;
     if (status !== 200) {
       const code = String(response.headers['x-headrace-error'] ?? '');
-      if (isLimited && /^HR_(?:KEY|BUDGET)_/.test(code)) {
+      // An account whose limit has kept it from a gateway until the ledger is away has no lease there.
+      const hasNoLease = code === 'HR_CREDIT_UNKNOWN' && !this.#target(underway.gateway!).hasLease(account);
+      if (isLimited && (hasNoLease || /^HR_(?:KEY|BUDGET)_/.test(code))) {
         this.refusals.set(`${account} ${code}`, (this.refusals.get(`${account} ${code}`) ?? 0) + 1);
         return false;
       }
@@ -353,6 +365,7 @@ export class ClusterLoad {
     this.#completions.push({ account, gateway: underway.gateway!, endedMs: performance.now() });
     const target = this.#target(underway.gateway!);
     target.answeredMs = Math.max(target.answeredMs, underway.sentMs);
+    target.servedMs.set(account, performance.now());
     return true;
   }
 
