@@ -3,7 +3,7 @@
 
 import type { Block, Inline, List, ListItem, MarkName, Source } from './content.ts';
 import { tableOf } from './content-table.ts';
-import { codeOfTable, languageOf, sourceOf } from './content-code.ts';
+import { codeOfTable, languageOf, linesOf, sourceOf } from './content-code.ts';
 import { footnotesOf } from './content-footnotes.ts';
 import { imageOf } from './content-image.ts';
 import { formulasIn, texOf } from './content-math.ts';
@@ -318,6 +318,12 @@ class ContentBuilder implements Visitor {
   }
 
   #addCode(node: number, name: 'code' | 'kbd' | 'samp'): void {
+    const lines = this.#lineKind === null ? linesOf(this.#tree, this.#source.dropped, node) : null;
+    if (lines !== null) {
+      this.#endLine();
+      this.#pushCode(lines, languageOf(this.#tree, node));
+      return;
+    }
     const source = onLine(sourceOf(this.#tree, this.#source.dropped, node));
     const text = source.trim();
     if (text === '') return;

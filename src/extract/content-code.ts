@@ -102,6 +102,29 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
   return parts.join('');
 }
 
+/** The lines of code with line breaks outside of `pre`, as they are displayed; null where it is one line. */
+export function linesOf(tree: Tree, dropped: Dropped, node: number): string | null {
+  const lines: string[] = [];
+  let line = '';
+  const add = (text: string): void => {
+    const isSpaced = line === '' || line.endsWith(' ');
+    line += isSpaced && text.startsWith(' ') ? text.slice(1) : text;
+  };
+  const endLine = (): void => {
+    lines.push((line.endsWith(' ') ? line.slice(0, -1) : line).replaceAll('\u00a0', ' '));
+    line = '';
+  };
+  const end = tree.end[node] as number;
+  for (let inner = node + 1; inner < end; inner++) {
+    if (((tree.flags[inner] as number) & SPACE_BEFORE) !== 0) add(' ');
+    if (tree.tag[inner] === TAG['#text']) add(tree.textOf(inner).replaceAll(/[ \t\r\n\f]+/g, ' '));
+    else if (tree.tag[inner] === TAG.br) endLine();
+    else if (dropped[inner] === 1) inner = (tree.end[inner] as number) - 1;
+  }
+  endLine();
+  return lines.filter((each) => each !== '').length > 1 ? lines.join('\n') : null;
+}
+
 function isLine(tree: Tree, node: number, known: Map<number, boolean>): boolean {
   const shape = tree.shape[node] as number;
   if (shape === 0) return false;

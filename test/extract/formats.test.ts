@@ -314,6 +314,16 @@ t.test('lines of code in elements of their own are divided once', async (t) => {
   for (const [html, text] of cases) t.equal(contentOf(`<pre><code>${html}</code></pre>`, 'text'), text, html);
 });
 
+t.test('code with line breaks outside of pre is a block of lines, as it is displayed', (t) => {
+  const html =
+    '<p>Run:<br><code>def f(x):<br>&nbsp;&nbsp;&nbsp; return  x<br>\n  print(f(1),\n 2)<br></code></p><h2>About <code>a<br>b</code></h2><p><code><br>c</code> d</p>';
+  t.equal(
+    contentOf(html, 'markdown'),
+    'Run:\n\n```\ndef f(x):\n    return x\nprint(f(1), 2)\n```\n\n## About `a b`\n\n`c` d',
+  );
+  t.end();
+});
+
 t.test('words of code in elements of their own stay apart', async (t) => {
   const code = (html: string): string => `<p>Run <code>${html}</code> now.</p>`;
   check(t, [
