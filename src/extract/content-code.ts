@@ -25,7 +25,7 @@ const MAX_EXAMINED = 10_000;
 const MAX_NESTED = 12;
 
 const GUTTER =
-  /(?:^|[\s_-])(?:line-?n(?:o|os|um|ums|umber|umbers)|linenodiv|gutter|blob-num|ln-numbers?|lnt|ln|nums|rouge-gutter)(?:$|[\s_-])/i;
+  /(?:^|[\s_-])(?:lines?-?n(?:o|os|um|ums|umber|umbers)|linenodiv|gutter|blob-num|ln-numbers?|lnt|ln|nums|rouge-gutter)(?:$|[\s_-])/i;
 
 /** The language of a block of code; empty if the page does not state it. */
 export function languageOf(tree: Tree, node: number): string {

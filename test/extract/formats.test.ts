@@ -340,6 +340,10 @@ t.test('words of code in elements of their own stay apart', async (t) => {
       text: 'The a or b or d c .',
     },
     { html: '<p><code>a </code><code>b</code><code>c</code></p>', markdown: '`a` `bc`' },
+    {
+      html: '<table><tr><td class="lines-num"><span data-line-number="1"></span></td><td class="lines-code chroma"><code class="code-inner"><span class="k">if</span> x:</code></td></tr><tr><td class="lines-num"><span data-line-number="2"></span></td><td class="lines-code chroma"><code class="code-inner">    <b>return</b> y</code></td></tr></table>',
+      markdown: '```\nif x:\n    return y\n```',
+    },
     { html: '<pre><b>a</b> <i>b</i>\n  <i>c</i><button> </button>d</pre>', text: 'a b\n  cd' },
   ]);
 });
