@@ -274,12 +274,12 @@ function isShownIn(shown: string, content: string): boolean {
     .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
 }
 
-/** The texts of the `h1` elements that are not empty. */
+/** The texts of the `h1` elements that are not empty, without buttons such as "Copy" beside others. */
 function headingsOf(tree: Tree): string[] {
   const headings: string[] = [];
   for (let node = 0; node < tree.count && headings.length < MAX_HEADINGS; node++) {
     if (tree.tag[node] !== TAG.h1) continue;
-    const line = lineOf(tree, node, MAX_HEADING_CHARACTERS);
+    const line = lineOf(tree, node, MAX_HEADING_CHARACTERS, TAG.button) || lineOf(tree, node, MAX_HEADING_CHARACTERS);
     if (line !== '') headings.push(line);
   }
   return headings;

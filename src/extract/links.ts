@@ -64,8 +64,8 @@ export function imagesOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageI
   return [...images.values()];
 }
 
-/** The text of a subtree on one line, at most `maxCharacters` long. */
-export function lineOf(tree: Tree, node: number, maxCharacters: number): string {
+/** The text of a subtree on one line, at most `maxCharacters` long, without elements of the kind `left`. */
+export function lineOf(tree: Tree, node: number, maxCharacters: number, left?: number): string {
   let line = '';
   const end = tree.end[node] as number;
   for (let inner = node; inner < end && line.length < maxCharacters; inner++) {
@@ -73,6 +73,7 @@ export function lineOf(tree: Tree, node: number, maxCharacters: number): string 
     const isApart = ((tree.flags[inner] as number) & SPACE_BEFORE) !== 0 || (traits(tag) & BLOCK) !== 0;
     if (isApart) line += ' ';
     if (tag === TAG['#text']) line += onLine(tree.textOf(inner));
+    else if (tag === left) inner = (tree.end[inner] as number) - 1;
   }
   return onLine(line).trim().slice(0, maxCharacters).trimEnd().toWellFormed();
 }

@@ -37,6 +37,8 @@ t.test('a title has no site name', async (t) => {
     ['<title>News</title><meta property="og:title" content="The flood">', '', 'The flood'],
     ['<meta name="twitter:title" content="The &quot;flood&quot;">', '', 'The "flood"'],
     ['', '<h1>The <b>flood</b></h1>', 'The flood'],
+    ['', '<h1>The flood <button>Copy link</button></h1>', 'The flood'],
+    ['', '<h1><button>The flood</button></h1>', 'The flood'],
     [
       '<meta property="og:site_name" content="News"><meta property="og:title" content="News"><title>The flood</title>',
       '',
