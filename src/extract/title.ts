@@ -30,7 +30,7 @@ const WEIGHTS = {
   partOfHeading: 1.1,
   /** What precedes a separator in a title. */
   beginning: 1.26,
-  /** What precedes or follows a colon. */
+  /** What precedes or follows a colon, and no source states by itself. */
   besideColon: -1.2,
   /** For each source that states exactly this. */
   source: 0.48,
@@ -169,7 +169,7 @@ function rankOf(sources: TitleSources): (candidate: Candidate) => number {
       otherHeading: Number(candidate.isHeading && !candidate.isFirstHeading),
       partOfHeading: Number(candidate.isPartOfHeading),
       beginning: Number(candidate.isBeginning),
-      besideColon: Number(candidate.isBesideColon),
+      besideColon: Number(candidate.isBesideColon && candidate.sources === 0),
       source: candidate.sources,
       inTitle: shareOf(words, titleWords),
       inShared: shareOf(words, sharedWords),

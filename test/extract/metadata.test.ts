@@ -48,6 +48,15 @@ t.test('a title has no site name', async (t) => {
   for (const [head, body, title] of cases) t.equal(titleOf(head, body), title, head + body);
 });
 
+t.test('what follows a colon in the title of a page is its title where Open Graph states the same', async (t) => {
+  const titled = (shared: string): string => {
+    const html = `<title>Valley: Manual: 18: Sluice 3. Gates</title>${shared}<p>Text.</p>`;
+    return clean(html, { url: 'https://valley.example/manual/18/gates.html' }).title;
+  };
+  t.equal(titled('<meta property="og:title" content="Sluice 3. Gates">'), 'Sluice 3. Gates');
+  t.equal(titled(''), 'Valley: Manual: 18: Sluice 3. Gates');
+});
+
 t.test('a title has up to 300 characters, else it is the first line or the last part of the address', async (t) => {
   const long = 'flood '.repeat(50).trim();
   t.equal(titleOf(`<title>${long}</title>`), long);
