@@ -58,8 +58,17 @@ class Course {
     gateway.program.signal('SIGKILL');
   }
 
-  /** Waits until PostgreSQL has all charges of answers that have ended until now; then as `recovered`. */
-  async charged(): Promise<void> {
+  /** PostgreSQL is away for so long; then all charges of answers that have ended by its start are written, and as `recovered`. */
+  async ledgerAway(ms: number): Promise<void> {
+    this.load.ledgerIsAway = true;
+    this.cluster.postgres.stop();
+    await sleep(ms);
+    this.cluster.postgres.start();
+    await this.#charged();
+    this.load.ledgerIsAway = false;
+  }
+
+  async #charged(): Promise<void> {
     const endedMs = performance.now();
     const received = [...this.load.work].map(([account, { requests }]) => ({ account, requests }));
     await until(
@@ -215,10 +224,7 @@ export const SCENARIOS: readonly Scenario[] = [
     title: 'PostgreSQL stopped for 10 s',
     excess: 'none',
     async run(course) {
-      course.cluster.postgres.stop();
-      await sleep(LONG_MS);
-      course.cluster.postgres.start();
-      await course.charged();
+      await course.ledgerAway(LONG_MS);
     },
   },
   {
@@ -280,10 +286,7 @@ export const SHORT: Scenario = {
     await sleep(SHORT_MS);
     cluster.network.cut(false);
     await course.recovered();
-    cluster.postgres.stop();
-    await sleep(SHORT_MS);
-    cluster.postgres.start();
-    await course.charged();
+    await course.ledgerAway(SHORT_MS);
     course.kill(second!);
     await sleep(SHORT_MS / 2);
     second!.program.start();

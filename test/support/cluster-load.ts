@@ -125,6 +125,8 @@ export class ClusterLoad {
   /** Times to the first byte of streams, in milliseconds. */
   readonly firstByteMs: number[] = [];
   sent = 0;
+  /** Whether PostgreSQL is stopped, or starts. */
+  ledgerIsAway = false;
   #next = 0;
   #isOver = false;
   #hostKilledMs = -Infinity;
@@ -291,7 +293,8 @@ export class ClusterLoad {
       this.lost.set(customer.account, (this.lost.get(customer.account) ?? 0) + 1);
       return;
     }
-    const text = `${customer.account} at ${underway.gateway?.program.name ?? 'no gateway'}: ${reason}`;
+    const place = underway.gateway?.program.name ?? 'no gateway';
+    const text = `${customer.account} at ${place}: ${reason}${this.ledgerIsAway ? ' while PostgreSQL is away' : ''}`;
     this.failures.set(text, (this.failures.get(text) ?? 0) + 1);
   }
 
@@ -343,9 +346,10 @@ export class ClusterLoad {
     const isLimited = Object.keys(limits).length > 0;
     if (status !== 200) {
       const code = String(response.headers['x-headrace-error'] ?? '');
-      // An account whose limit has kept it from a gateway until the ledger is away has no lease there.
-      const hasNoLease = code === 'HR_CREDIT_UNKNOWN' && !this.#target(underway.gateway!).hasLease(account);
-      if (isLimited && (hasNoLease || /^HR_(?:KEY|BUDGET)_/.test(code))) {
+      // An account that a gateway has not served lately has no lease there, and gets none while the ledger is away.
+      const hasNoLease =
+        this.ledgerIsAway && code === 'HR_CREDIT_UNKNOWN' && !this.#target(underway.gateway!).hasLease(account);
+      if (hasNoLease || (isLimited && /^HR_(?:KEY|BUDGET)_/.test(code))) {
         this.refusals.set(`${account} ${code}`, (this.refusals.get(`${account} ${code}`) ?? 0) + 1);
         return false;
       }
