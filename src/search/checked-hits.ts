@@ -1,9 +1,7 @@
 // Whether an engine gave hits: it may be the embedder's own.
 
 import { EngineError, type EngineHit, type SearchType } from './engine.ts';
-
-/** Outside of the function: each use of a literal makes an object. */
-const WEB_URL = /^https?:/i;
+import { isWebUrl } from './hit.ts';
 
 /** The hits, if they have what merging needs: engines may be of the embedder's own. */
 export function checkedHits(hits: unknown, type: SearchType): readonly EngineHit[] {
@@ -11,8 +9,8 @@ export function checkedHits(hits: unknown, type: SearchType): readonly EngineHit
   for (const hit of hits as readonly unknown[]) {
     const fields = (hit ?? {}) as Readonly<Record<string, unknown>>;
     const { title, url, snippet } = fields;
-    const hasTexts = typeof title === 'string' && typeof url === 'string' && typeof snippet === 'string';
-    if (!hasTexts || !hasOptionalFields(fields) || !WEB_URL.test(url)) throw new EngineError('invalid');
+    const hasTexts = typeof title === 'string' && typeof snippet === 'string';
+    if (!hasTexts || !hasOptionalFields(fields) || !isWebUrl(url)) throw new EngineError('invalid');
     if (type === 'academic' && !isWork(fields)) throw new EngineError('invalid');
   }
   return hits as readonly EngineHit[];

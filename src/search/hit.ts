@@ -48,6 +48,11 @@ const MAX_CITATIONS = 1_000_000;
 /** URLs that the URL parser leaves as they are, as most are: the last label of the host is no number, the rest visible ASCII. */
 const PLAIN_URL = /^https?:\/\/(?!xn--)(?:[a-z\d](?:[a-z\d-]*[a-z\d])?\.(?!xn--))+[a-z]{2,}(?:[/?#][!-~]*)?$/i;
 
+/** Whether it is an http(s) URL that can be parsed. */
+export function isWebUrl(value: unknown): value is string {
+  return typeof value === 'string' && (PLAIN_URL.test(value) || httpUrl(value) !== null);
+}
+
 /** The URL as it was given, or normalised where it is malformed; undefined when it is not absolute http(s). */
 function webUrl(value: unknown): string | undefined {
   if (typeof value !== 'string' || value.length > MAX_URL) return undefined;

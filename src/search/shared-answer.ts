@@ -3,6 +3,7 @@
 
 import { parseJson } from '../config/json-text.ts';
 import { createDomainFilter } from './filter-plan.ts';
+import { isWebUrl } from './hit.ts';
 import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
 
 /** The largest number that a duration or a rank of an answer can be. */
@@ -10,8 +11,6 @@ const MOST = 1_000_000;
 
 /** Longest reason of `meta.engine_errors`. */
 const MOST_REASON = 200;
-
-const WEB_URL = /^https?:/i;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -69,10 +68,6 @@ function resultOf(fields: Fields, query: SearchQuery): SearchResult | null {
     more['authors'] = authors;
   }
   return { title, url, snippet, engine, rank, found_in: foundIn, search_type, ...more } as SearchResult;
-}
-
-function isWebUrl(value: unknown): value is string {
-  return typeof value === 'string' && WEB_URL.test(value) && URL.parse(value) !== null;
 }
 
 function noteOf({ engine, reason }: Fields, query: SearchQuery): { engine: string; reason: string } | null {

@@ -1,7 +1,14 @@
 // `POST /search` and `gateway.search()`: validation, order of checks, partial and total failure, the fields of results.
 
 import t from 'tap';
-import { ConfigError, createGateway, type EngineHit, type Gateway, type InProcessEngine } from '../../src/index.ts';
+import {
+  ConfigError,
+  createGateway,
+  type EngineHit,
+  type Gateway,
+  type InProcessEngine,
+  type SearchAnswer,
+} from '../../src/index.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
 
 const KEY = 'hr_search';
@@ -229,6 +236,30 @@ t.test('mistakes in engines are reported with their path', async (t) => {
     );
   }
   t.throws(create({ threads: 1, search: { engines: { x: finds() } } }), { message: /threads: 0/ });
+});
+
+t.test('an address that nobody could open is an invalid response of an engine of the embedder', async (t) => {
+  const gateway = open(t, {
+    ...Object.fromEntries(
+      ['http://', 'https://[bad', 'https://exa mple.com/x'].map((url, at) => [
+        `bad_${at}`,
+        engine(() => Promise.resolve([hit('one', { url })])),
+      ]),
+    ),
+    good: finds('two'),
+  });
+  const body = { query: 'water', engines: ['bad_0', 'bad_1', 'bad_2', 'good'] };
+  const reason = 'invalid response';
+  // Text of pages and SearXNG's form take addresses to pieces.
+  const { results, meta } = (await ask(gateway, { ...body, content: {} })).json<SearchAnswer>();
+  t.match(results, [{ url: 'https://example.com/two' }]);
+  t.same(
+    meta.engine_errors,
+    body.engines.slice(0, 3).map((engine) => ({ engine, reason })),
+  );
+  const path = `/searxng/search?format=json&q=water&engines=${body.engines.join()}`;
+  const foreign = await gateway.inject({ method: 'GET', path, headers: GOOD });
+  t.match(foreign.json(), { results: [{ parsed_url: ['https', 'example.com', '/two', '', '', ''] }] });
 });
 
 t.test('filters reach the engines in their normal form, and their results', async (t) => {
