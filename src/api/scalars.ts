@@ -1,6 +1,7 @@
 // Schemas of single values, and how a value in a body is converted or refused: as leniently, and with the same messages, as
 // pydantic's lax mode. Clients read these messages; they are part of the interface.
 
+import { countryCodeOf, hostNameOf, languageCodeOf } from '../config/normal-forms.ts';
 import { counted } from '../config/units.ts';
 
 /** Members of every schema. */
@@ -88,20 +89,11 @@ interface Format {
   readonly says: string;
 }
 
-const LANGUAGES = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' });
-const COUNTRIES = new Intl.DisplayNames(['en'], { type: 'region', fallback: 'none' });
-
-/** Codes that name no country: unions of countries, outlying islands, and what tests and unknown places use. */
-const NO_COUNTRIES: ReadonlySet<string> = new Set(['EU', 'EZ', 'UN', 'QO', 'XA', 'XB', 'ZZ']);
-
 const FORMATS: Readonly<Record<FormatSchema['format'], Format>> = {
   date: { read: readDate, says: 'a date as YYYY-MM-DD' },
-  hostname: { read: readHostname, says: 'a host name, such as example.com' },
-  language: {
-    read: (text) => (/^[a-z]{2}$/i.test(text) && LANGUAGES.of(text) !== undefined ? text.toLowerCase() : undefined),
-    says: 'a language of ISO 639-1, such as en',
-  },
-  country: { read: readCountry, says: 'a country of ISO 3166-1, such as DE' },
+  hostname: { read: hostNameOf, says: 'a host name, such as example.com' },
+  language: { read: languageCodeOf, says: 'a language of ISO 639-1, such as en' },
+  country: { read: countryCodeOf, says: 'a country of ISO 3166-1, such as DE' },
 };
 
 function checkFormat({ format }: FormatSchema, value: unknown, refuse: Refuse): unknown {
@@ -115,17 +107,6 @@ function readDate(text: string): string | undefined {
   const date = new Date(`${text}T00:00:00Z`);
   // A day that a month does not have would be one of the next month.
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text) ? text : undefined;
-}
-
-function readHostname(text: string): string | undefined {
-  if (text.length > 253 || /[\s/?#@\\%:]/.test(text)) return undefined;
-  const hostname = URL.parse(`http://${text}/`)?.hostname.replace(/\.$/, '');
-  return hostname !== undefined && /^[a-z\d_-]+(?:\.[a-z\d_-]+)*$/.test(hostname) ? hostname : undefined;
-}
-
-function readCountry(text: string): string | undefined {
-  const code = text.toUpperCase();
-  return /^[A-Z]{2}$/.test(code) && !NO_COUNTRIES.has(code) && COUNTRIES.of(code) !== undefined ? code : undefined;
 }
 
 function checkString(schema: StringSchema, value: unknown, refuse: Refuse): unknown {

@@ -4,7 +4,6 @@
 const OTHER_COUNTRIES: ReadonlyMap<string, string> = new Map([
   ['usa', 'US'],
   ['united states of america', 'US'],
-  ['uk', 'GB'],
   ['great britain', 'GB'],
   ['czech republic', 'CZ'],
   ['turkey', 'TR'],
@@ -29,7 +28,7 @@ const MOST_CHARACTERS = 100;
 
 /** ISO 3166-1 code of a country; undefined for an unknown name. Codes are not checked. */
 export function countryOf(name: string): string | undefined {
-  if (/^[a-z]{2}$/i.test(name.trim())) return name.trim().toLowerCase() === 'uk' ? 'GB' : name.trim().toUpperCase();
+  if (/^[a-z]{2}$/i.test(name.trim())) return name.trim().toUpperCase();
   if (name.length > MOST_CHARACTERS) return undefined;
   countries ??= namesOf('region');
   const plain = plainName(name);

@@ -54,6 +54,11 @@ t.test('texts of known forms are normalised, and others refused', (t) => {
   t.equal(read('language', 'EN'), 'en');
   for (const text of ['', 'xx', 'english', 'en-US', 'e1']) t.equal(read('language', text), wrong.language, text);
   t.equal(read('country', 'de'), 'DE');
+  t.equal(read('country', 'uk'), 'GB');
+  t.equal(read('country', 'SU'), 'RU');
+  t.equal(read('language', 'iw'), 'he');
+  t.equal(read('language', 'sh'), 'sr');
+  t.equal(read('language', 'tl'), 'tl');
   for (const text of ['', 'XX', 'ZZ', 'EU', 'Germany', '276']) t.equal(read('country', text), wrong.country, text);
   t.equal(read('date', 20240101), 'Input should be a valid string');
   t.end();
