@@ -10,6 +10,7 @@ import {
   translationOf,
   DIALECTS,
 } from '../dialect/index.ts';
+import { countryCodeOf, hostNameOf } from '../config/normal-forms.ts';
 import { HeadraceError } from '../errors.ts';
 import { exactlyParsed } from './exact-json.ts';
 import { Sources, toldPage, toldResults } from './sources.ts';
@@ -441,15 +442,7 @@ function toolOf(
   blocked: readonly string[],
   place: Readonly<Record<string, unknown>>,
 ): SearchTool {
-  const country = textOf(place['country']);
-  return {
-    name,
-    maxUses,
-    contextSize,
-    allowed,
-    blocked,
-    country: /^[a-z]{2}$/i.test(country) ? country.toUpperCase() : '',
-  };
+  return { name, maxUses, contextSize, allowed, blocked, country: countryCodeOf(textOf(place['country'])) ?? '' };
 }
 
 /** Pages are opened within the limits of the search. */
@@ -509,8 +502,6 @@ function sizeOf(value: unknown, path: readonly (string | number)[]): ContextSize
   throw invalid([...path, 'search_context_size'], 'it should be low, medium or high');
 }
 
-const DOMAIN = /^(?=.{1,253}$)[\da-z-]+(?:\.[\da-z-]+)+$/i;
-
 /** Hosts, or hosts with the beginning of a path, without a scheme. */
 function domainsOf(value: unknown, path: readonly (string | number)[]): string[] {
   if (value === undefined || value === null) return [];
@@ -521,9 +512,11 @@ function domainsOf(value: unknown, path: readonly (string | number)[]): string[]
     const domain = textOf(entry)
       .replace(/^https?:\/\//i, '')
       .replace(/\/$/, '');
-    const [host = ''] = domain.split('/');
-    if (!DOMAIN.test(host)) throw invalid([...path, index], 'it should be a domain, such as example.com');
-    return `${host.toLowerCase()}${domain.slice(host.length)}`;
+    const [written = ''] = domain.split('/');
+    // As `POST /search` takes it.
+    const host = hostNameOf(written);
+    if (host?.includes('.') !== true) throw invalid([...path, index], 'it should be a domain, such as example.com');
+    return `${host}${domain.slice(written.length)}`;
   });
 }
 

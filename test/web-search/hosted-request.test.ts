@@ -84,6 +84,15 @@ t.test('carries the choice of the tool', async (t) => {
   );
 });
 
+t.test('gives a search the country and the domains in the form that it takes, or none', async (t) => {
+  const countryOf = (country: string): unknown =>
+    read('messages', { messages: [hi], tools: [{ ...MESSAGES_TOOL, user_location: { country } }] })?.tool?.country;
+  t.same(['de', 'UK', 'ZZ', 'Germany'].map(countryOf), ['DE', 'GB', '', '']);
+  const domains = { allowed_domains: ['Bücher.example/A', 'one.example.'] };
+  const { tool } = read('messages', { messages: [hi], tools: [{ ...MESSAGES_TOOL, ...domains }] }) ?? {};
+  t.same(tool?.allowed, ['xn--bcher-kva.example/A', 'one.example']);
+});
+
 t.test('refuses what is not valid, by its place', async (t) => {
   const refused = (dialect: DialectName, body: object, place: readonly unknown[]): void => {
     t.throws(() => read(dialect, body), { code: 'HR_REQUEST_INVALID', validation: [{ loc: ['body', ...place] }] });
@@ -102,7 +111,8 @@ t.test('refuses what is not valid, by its place', async (t) => {
     validation: [{ loc: ['body'], msg: `with web search it should have at most ${MAX_READ_VALUES} values and keys` }],
   });
   refused('messages', tools({ max_uses: 0 }), ['tools', 0, 'max_uses']);
-  refused('messages', tools({ allowed_domains: ['no domain'] }), ['tools', 0, 'allowed_domains', 0]);
+  for (const domain of ['no domain', 'localhost', 'one.08', 'one.example:80'])
+    refused('messages', tools({ allowed_domains: [domain] }), ['tools', 0, 'allowed_domains', 0]);
   refused('messages', tools({ allowed_domains: 'a.example' }), ['tools', 0, 'allowed_domains']);
   refused('messages', tools({ allowed_domains: ['a.example'], blocked_domains: ['b.example'] }), [
     'tools',
