@@ -22,6 +22,7 @@ import {
   type RateLimit,
   type SearchType,
 } from './engine.ts';
+import { COUNTED_BYTES, MAX_MARKS } from './engine-response.ts';
 import { type FilterPlan, planOf, reasonOf } from './filter-plan.ts';
 import { RateQueue } from './rate-queue.ts';
 import { WorkerPicker } from './worker-picker.ts';
@@ -104,12 +105,6 @@ export const CONNECTIONS = 64;
 
 /** Far above any page of results. */
 const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
-
-/** Longer answers are looked at before they are parsed. */
-const COUNTED_BYTES = 256 * 1024;
-
-/** Lists, objects and tags in an answer: parsers take up to 0.7 us for each, and 8 MB of them held a thread up for 2 to 6 s. */
-const MAX_MARKS = 500_000;
 
 const LESS_THAN = 0x3c;
 const OPEN_BRACKET = 0x5b;

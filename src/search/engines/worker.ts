@@ -4,7 +4,7 @@
 
 import { createHmac } from 'node:crypto';
 import { Unpackr } from 'msgpackr';
-import { jsonBody, listOf, refuse, retryAfter } from '../engine-response.ts';
+import { COUNTED_BYTES, jsonBody, listOf, MAX_MARKS, refuse, retryAfter } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -21,6 +21,7 @@ import {
 import { FILTER_NAMES, type SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
 import { JsonMembers } from '../json-members.ts';
+import { hasMoreContainers } from '../msgpack-containers.ts';
 
 export interface WorkerSettings {
   /** Base URL, without a slash at its end. */
@@ -81,9 +82,11 @@ const WHOLE = 'whole';
 const MOST_HITS = 100;
 
 function read(response: EngineResponse): Readonly<Record<string, unknown>> {
-  if (!beginsMap(response.body[0])) return jsonBody(response, MEMBERS);
+  const { body } = response;
+  if (!beginsMap(body[0])) return jsonBody(response, MEMBERS);
+  if (body.byteLength > COUNTED_BYTES && hasMoreContainers(body, MAX_MARKS)) throw new EngineError('invalid');
   try {
-    return unpackr.unpack(response.body) as Record<string, unknown>;
+    return unpackr.unpack(body) as Record<string, unknown>;
   } catch {
     throw new EngineError('invalid');
   }

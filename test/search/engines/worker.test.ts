@@ -83,6 +83,19 @@ t.test('msgpack that is none, or more than one value, is an invalid response', a
   for (const bytes of bad) t.equal(failure(engine, 'web', answer(bytes))?.failure, 'invalid');
 });
 
+t.test('msgpack of far more lists and maps than a page of results has is not read', async (t) => {
+  const hit = { title: 'T', url: 'http://a.example/', snippet: '\u0480'.repeat(150_000) };
+  const values = [-1, 200, 70_000, 2 ** 40, 0.5, true, null, 'x'.repeat(300), Buffer.alloc(300), new Date(NOW)];
+  // The answer, its list of results, the result and two more lists.
+  const found = (lists: number): Buffer =>
+    pack({
+      results: [{ ...hit, values, more: Array.from({ length: lists - 5 }, (_, at) => (at % 2 === 0 ? [] : {})) }],
+    });
+  t.equal(parse(engine, 'web', answer(found(500_000))).hits.length, 1);
+  t.equal(failure(engine, 'web', answer(found(500_001)))?.failure, 'invalid');
+  t.equal(failure(engine, 'web', answer(found(500_000).subarray(0, 460_000)))?.failure, 'invalid');
+});
+
 t.test('types of the process are not made from the bytes of a worker', async (t) => {
   class Secret {}
   addExtension({
