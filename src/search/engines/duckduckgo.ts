@@ -30,6 +30,8 @@ export interface DuckduckgoSettings {
 const MAX_QUERY_LENGTH = 499;
 /** The limit of browsers. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 512;
+/** Of one element. A million of them take seconds. */
+const MAX_ATTRIBUTES = 1000;
 
 /** Regions of the service by country: the first language is that of a search without one. Its codes of three are its own. */
 const REGIONS: Readonly<Record<string, readonly string[]>> = {
@@ -220,9 +222,19 @@ class ResultPage {
   #fields: Record<string, string> = {};
   #isNextForm = false;
   #depth = 0;
+  /** Attributes of the element being read. */
+  #attributes = 0;
 
   get results(): readonly Readonly<Record<string, unknown>>[] {
     return this.#results.filter((result) => !result.isAd).map((result) => ({ ...result }));
+  }
+
+  onopentagname(): void {
+    this.#attributes = 0;
+  }
+
+  onattribute(): void {
+    if (++this.#attributes > MAX_ATTRIBUTES) throw new EngineError('invalid');
   }
 
   onopentag(name: string, attributes: Readonly<Record<string, string>>): void {

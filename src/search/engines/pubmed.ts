@@ -118,12 +118,16 @@ function refuseKey({ status, body }: EngineResponse): void {
     throw new EngineError('denied');
 }
 
+/** Articles that a response names, each once, and no more than were asked for: each may be long. */
+function idsIn(response: Readonly<Record<string, unknown>>, name: string): string[] {
+  const ids = listOf(response, name).slice(0, MAX_COUNT).map(asText);
+  return [...new Set(ids)].filter((id) => /^\d+$/.test(id));
+}
+
 function readSearch(search: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
   const error = asText(search['ERROR']);
   if (error !== '') throw new EngineError(/backend|fail/i.test(error) ? 'invalid' : 'rejected');
-  const ids = listOf(search, 'idlist')
-    .map(asText)
-    .filter((id) => /^\d+$/.test(id));
+  const ids = idsIn(search, 'idlist');
   if (ids.length === 0) return { hits: [] };
   const { offset } = span(context.query, context.state, MAX_COUNT);
   const reachable = Math.min(asCount(search['count']) ?? REACHABLE, REACHABLE);
@@ -131,10 +135,9 @@ function readSearch(search: Readonly<Record<string, unknown>>, context: ParseCon
 }
 
 function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
-  const ids = listOf(summary, 'uids')
-    .map(asText)
-    .filter((id) => /^\d+$/.test(id));
-  const articles = ids.map((id) => ({ ...asRecord(summary[id]), id })).filter((article) => !('error' in article));
+  const articles = idsIn(summary, 'uids')
+    .map((id) => ({ ...asRecord(summary[id]), id }))
+    .filter((article) => !('error' in article));
   const found = hits(articles, (article) => ({
     // Markup in titles is escaped once more than the rest.
     title: decodeHTML(asText(article['title'])),

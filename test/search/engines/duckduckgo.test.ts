@@ -108,3 +108,10 @@ t.test('a million nested elements cost nothing', async (t) => {
   t.equal(failure(engine, 'web', answer('<svg>'.repeat(1_000_000)))?.failure, 'invalid');
   t.ok(process.cpuUsage(started).user < 1_000_000, 'less than a second');
 });
+
+t.test('an element with a thousand attributes is read, one with more is not', async (t) => {
+  const page = (attributes: number): string =>
+    `<div id="links"><a class="result__a" href="http://a.example/" ${Array.from({ length: attributes - 2 }, (_, at) => `a${at}`).join(' ')}>T</a></div>`;
+  t.equal(parse(engine, 'web', answer(page(1000))).hits.length, 1);
+  t.equal(failure(engine, 'web', answer(page(1001)))?.failure, 'invalid');
+});

@@ -107,3 +107,14 @@ t.test('the pace of pubmed depends on the key', async (t) => {
   t.same(pubmed().rates, [{ requests: 3, perMs: 1000 }]);
   t.equal(failure(engine, 'academic', answer('{"error":"Invalid db name"}', 400))?.failure, 'rejected');
 });
+
+t.test('of very many names those are asked for that fit on a page, and none twice', async (t) => {
+  const query = { query: 'a', type: 'academic', maxResults: 100 } as const;
+  const context = { query, state: undefined, collected: 0, nowMs: NOW };
+  const idlist = Array.from({ length: 5000 }, (_, at) => String(at));
+  const { next } = engine.parse(answer({ esearchresult: { count: '5000', idlist } }), context);
+  t.equal(new URL(engine.request(query, next).url).searchParams.get('id'), idlist.slice(0, 100).join());
+  const uids = Array.from({ length: 5000 }, () => '7');
+  const page = engine.parse(answer({ result: { uids, 7: { title: 'T' } } }), { ...context, state: next });
+  t.equal(page.hits.length, 1);
+});
