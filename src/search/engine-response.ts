@@ -70,11 +70,11 @@ const OPEN_BRACKET = 0x5b;
 const OPEN_BRACE = 0x7b;
 
 /** Statuses that blame the query and not the engine. */
-const REJECTED = new Set([400, 414, 422]);
+const REJECTED = new Set([400, 413, 414, 422, 431]);
 
 /**
  * Throws the `EngineError` of a response without results: a challenge page (`challenge`, looked for first), 401 and 403
- * (`denied`), 402 (`quota`), 429 (`rate limited`, with the time it names), 400, 414 and 422 (`rejected`), any other
+ * (`denied`), 402 (`quota`), 429 (`rate limited`, with the time it names), 400, 413, 414, 422 and 431 (`rejected`), any other
  * status outside of 200 to 299 (`http`).
  */
 export function refuse(response: EngineResponse): void {
