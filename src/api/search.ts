@@ -9,6 +9,7 @@ import { HeadraceError } from '../errors.ts';
 import type { AnswerSource } from '../net/answer-cache.ts';
 import {
   type AnsweredSearch,
+  isLasting,
   mostUnits,
   type SearchAnswer,
   type SearchCaller,
@@ -235,15 +236,12 @@ function startEngines(
       // For callers of the library: the response says no more than its contract.
       const cause = new Error(failures.map(({ engine, reason }) => `${engine}: ${reason}`).join('; '));
       const headers = ['retry-after', '5'];
-      if (failures.every(({ reason }) => LASTING.test(reason))) headers.push('x-should-retry', 'false');
+      if (failures.every(({ reason }) => isLasting(reason))) headers.push('x-should-retry', 'false');
       const error = new HeadraceError('HR_SEARCH_ALL_FAILED', { headers, cause });
       done(error, null, cached, NO_COSTS);
     }
   });
 }
-
-/** Reasons of engines that the same search would have again. */
-const LASTING = /^(?:not configured$|unsupported search_type )/;
 
 /** What a search pays for: the calls that it was the first to wait for, and those that nobody waited for. */
 function dueUnits({ late, units }: AnsweredSearch, source: AnswerSource): SearchCosts['units'] {

@@ -224,3 +224,10 @@ export class ReasonedError extends EngineError {
     this.message = reason;
   }
 }
+
+/** Whether the same search would have this reason again, until settings change. */
+export function isLasting(reason: string): boolean {
+  return LASTING.test(reason);
+}
+
+const LASTING = /^(?:not configured$|unsupported search_type )/;

@@ -15,6 +15,7 @@ export {
   type FilterSupport,
   type HttpEngine,
   type InProcessEngine,
+  isLasting,
   type ParseContext,
   type RateLimit,
   SEARCH_TYPES,

@@ -11,7 +11,7 @@ import { Coordinator } from './coordinator.ts';
 import { EngineBoard } from './engine-board.ts';
 import { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
 import { type EngineList, merge } from './merge.ts';
-import type { SearchType } from './engine.ts';
+import { isLasting, type SearchType } from './engine.ts';
 import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
 import type { SearchTrace } from './search-trace.ts';
 import { readAnswer } from './shared-answer.ts';
@@ -300,7 +300,7 @@ interface Search {
 
 /** Gives an answer that is so old to the other gateways. */
 function share(sharing: Sharing | null, { answer }: AnsweredSearch, ageMs: number): void {
-  if (sharing === null || answer.meta.engines_used.length === 0) return;
+  if (sharing === null) return;
   const { group, key, lifetimeMs, shared } = sharing;
   shared.set('search', key, JSON.stringify(answer), lifetimeMs - ageMs, group);
 }
@@ -394,9 +394,10 @@ class SearchWork implements FlightWork {
   }
 }
 
-/** A kept answer without one of its engines would prolong that engine's failure. */
+/** A kept answer without one of its engines would prolong that engine's failure, but for one that lasts. */
 function isWhole({ answer }: AnsweredSearch): boolean {
-  return answer.meta.engines_failed.length === 0;
+  const { engine_errors: errors, engines_failed: failed, engines_used: used } = answer.meta;
+  return used.length > 0 && errors.every(({ engine, reason }) => !failed.includes(engine) || isLasting(reason));
 }
 
 function outcome(

@@ -2,6 +2,7 @@
 // no engine that was not asked, and no address that is not of the web.
 
 import { parseJson } from '../config/json-text.ts';
+import { isLasting } from './engine.ts';
 import { createDomainFilter } from './filter-plan.ts';
 import { isWebUrl } from './hit.ts';
 import type { SearchAnswer, SearchQuery, SearchResult } from './query.ts';
@@ -14,13 +15,13 @@ const MOST_REASON = 200;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The answer, which is whole: no engine has failed. Null for what no gateway writes for this query; throws for what is no JSON. */
+/** The answer, which is whole: no engine has failed that might answer now. Null for what no gateway writes for this query; throws for what is no JSON. */
 export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | null {
   const { meta, results } = fieldsOf(parseJson(bytes.toString()));
   const { duration_ms, engine_errors, engines_failed, engines_used } = fieldsOf(meta);
   const used = enginesOf(engines_used, query);
-  const isWhole = Array.isArray(engines_failed) && engines_failed.length === 0;
-  if (used === null || used.length === 0 || !isWhole || !isCount(duration_ms)) return null;
+  const failed = enginesOf(engines_failed, query);
+  if (used === null || used.length === 0 || failed === null || !isCount(duration_ms)) return null;
   if (!Array.isArray(engine_errors) || engine_errors.length > query.engines.length) return null;
   const isAllowed = createDomainFilter(query.filters);
   const notes = engine_errors.map((error) => noteOf(fieldsOf(error), query));
@@ -28,12 +29,14 @@ export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | nu
   const read = results.map((result) => resultOf(fieldsOf(result), query));
   if (isAllowed !== null && read.some((result) => result !== null && !isAllowed(result.url))) return null;
   if (notes.includes(null) || read.includes(null)) return null;
+  const lasting = notes.flatMap((note) => (note !== null && isLasting(note.reason) ? [note.engine] : []));
+  if (!failed.every((engine) => lasting.includes(engine) && !used.includes(engine))) return null;
   return {
     results: read as SearchResult[],
     meta: {
       duration_ms,
       engines_used: used,
-      engines_failed: [],
+      engines_failed: failed,
       engine_errors: notes as { engine: string; reason: string }[],
     },
   };

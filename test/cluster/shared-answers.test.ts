@@ -204,7 +204,15 @@ t.test('answers of strangers are refused', async (t) => {
       meta: { ...meta, ...part },
     })),
     { results: Array(21).fill(result), meta },
+    ...[
+      { engines_used: ['a'], engines_failed: ['b'], engine_errors: [{ engine: 'b', reason: 'timeout' }] },
+      { engines_failed: ['b'], engine_errors: [{ engine: 'b', reason: 'not configured' }] },
+      { engines_used: ['a'], engines_failed: ['c'], engine_errors: [{ engine: 'c', reason: 'not configured' }] },
+    ].map((part) => ({ results: [result], meta: { ...meta, ...part } })),
   ];
+  const engine_errors = [{ engine: 'b', reason: "unsupported search_type 'web'" }];
+  const without = { results: [result], meta: { ...meta, engines_used: ['a'], engines_failed: ['b'], engine_errors } };
+  t.strictSame(read(without), without, 'an engine that could not answer now either');
   for (const answer of wrong) t.equal(read(answer), null, JSON.stringify(answer).slice(0, 100));
   t.throws(() => readAnswer(Buffer.from('{'), query));
   t.throws(() => readAnswer(Buffer.from(DEEP), query), { message: /nested deeper/ });

@@ -212,6 +212,23 @@ t.test('an answer without one of its engines is not kept', async (t) => {
   t.same(cached, [false]);
 });
 
+t.test('an answer without an engine that could not answer now either is kept', async (t) => {
+  const b = setUp(found, CACHED);
+  const engines = ['a', 'unknown'];
+  const { answers } = b.search({ engines });
+  await b.settle();
+  t.match(answers, [{ meta: { engines_failed: ['unknown'] } }]);
+  const kept = b.search({ engines });
+  await b.settle();
+  t.same(kept.cached, [true]);
+  t.same(kept.answers, answers);
+  b.search({ engines: ['unknown'] });
+  await b.settle();
+  const { cached } = b.search({ engines: ['unknown'] });
+  await b.settle();
+  t.same(cached, [false], 'without any answer there is nothing to keep');
+});
+
 t.test('the cache is bounded in bytes', async (t) => {
   const long = 'x'.repeat(1000);
   const b = setUp((request) => ({ urls: [`http://x.org/${new URL(request.url).search}${long}`] }), {
