@@ -83,27 +83,38 @@ export function refuse(response: EngineResponse): void {
   if (status >= 200 && status < 300) return;
   if (status === 401 || status === 403) throw new EngineError('denied');
   if (REJECTED.has(status)) throw new EngineError('rejected');
-  const options = { status, retryAfterMs: retryAfter(response) };
-  if (status === 402) throw new EngineError('quota', options);
-  throw new EngineError(status === 429 ? 'rate limited' : 'http', options);
+  if (status === 402) throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
+  if (status === 429) throw new EngineError('rate limited', { retryAfterMs: retryAfter(response) });
+  throw new EngineError('http', { status, retryAfterMs: namedWait(response) });
 }
 
 /**
- * Milliseconds to wait before the next request: `Retry-After` in seconds or as a date (RFC 9110 section 10.2.3), else
- * `X-RateLimit-Reset` or `RateLimit-Reset`. Dates count from the response's own `Date`.
+ * Milliseconds to wait before the next request, by a response that refuses it for its number: as `namedWait`, else `X-RateLimit-Reset`
+ * or `RateLimit-Reset`, which other responses have too. Dates count from the response's own `Date`.
  */
-export function retryAfter({ headers }: EngineResponse): number | undefined {
-  const nowMs = Date.parse(headers['date'] ?? '');
+export function retryAfter(response: EngineResponse): number | undefined {
+  const { headers } = response;
+  return namedWait(response) ?? resetAfter(headers, dateOf(headers));
+}
+
+/** Milliseconds of `Retry-After`, in seconds or as a date (RFC 9110 section 10.2.3). */
+export function namedWait({ headers }: EngineResponse): number | undefined {
   const named = headers['retry-after'] ?? '';
-  const untilMs = /^\s*[\d.]+\s*$/.test(named) ? Number(named) * 1000 : Date.parse(named) - nowMs;
-  if (Number.isFinite(untilMs)) return Math.max(0, Math.ceil(untilMs));
-  return resetAfter(headers, nowMs);
+  const untilMs = /^\s*[\d.]+\s*$/.test(named) ? Number(named) * 1000 : Date.parse(named) - dateOf(headers);
+  return Number.isFinite(untilMs) ? Math.max(0, Math.ceil(untilMs)) : undefined;
+}
+
+function dateOf(headers: EngineResponse['headers']): number {
+  return Date.parse(headers['date'] ?? '');
 }
 
 /** Greater resets are Unix times in seconds, smaller ones are waits. */
 const LONGEST_WAIT_S = 100_000_000;
 
-/** Both fields list the same windows in one order. Used-up windows: the last to reset. None used up: the first to reset. */
+/**
+ * Both fields list the same windows in one order. Used-up windows: the last to reset. Where none is said to be used up: the first to reset
+ * of those of which nothing is known.
+ */
 function resetAfter(headers: EngineResponse['headers'], nowMs: number): number | undefined {
   const list = (name: string): number[] =>
     (headers[`x-ratelimit-${name}`] ?? headers[`ratelimit-${name}`])?.split(',').map((part) => Number(part || NaN)) ??
@@ -112,11 +123,11 @@ function resetAfter(headers: EngineResponse['headers'], nowMs: number): number |
   const waits = list('reset')
     .map((reset, index) => ({
       ms: reset > LONGEST_WAIT_S ? reset * 1000 - nowMs : reset * 1000,
-      usedUp: remaining[index] === 0,
+      left: remaining[index] ?? NaN,
     }))
-    .filter(({ ms }) => Number.isFinite(ms));
+    .filter(({ left, ms }) => Number.isFinite(ms) && !(left > 0));
   if (waits.length === 0) return undefined;
-  const usedUp = waits.filter((wait) => wait.usedUp).map(({ ms }) => ms);
+  const usedUp = waits.filter(({ left }) => left === 0).map(({ ms }) => ms);
   return Math.max(0, usedUp.length > 0 ? Math.max(...usedUp) : Math.min(...waits.map(({ ms }) => ms)));
 }
 

@@ -80,6 +80,9 @@ t.test('reads the time to wait of a refusal', async (t) => {
   t.equal(wait({}), undefined);
   t.equal(retryAfter(answer(503, '', { 'retry-after': '2' })), 2000);
   t.equal(refusal(answer(503, '', { 'retry-after': '2' }))?.retryAfterMs, 2000);
+  const state = { 'x-ratelimit-remaining': '9990', 'x-ratelimit-reset': '43200' };
+  for (const status of [404, 429, 500, 503])
+    t.equal(refusal(answer(status, '', state))?.retryAfterMs, undefined, 'the state of a limit is no time to wait');
 });
 
 const CHALLENGES = [

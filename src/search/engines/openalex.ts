@@ -106,7 +106,9 @@ function refuseSpent(response: EngineResponse): void {
   const remaining = asCount(response.headers['x-ratelimit-remaining']);
   const required = asCount(response.headers['x-ratelimit-credits-required']) ?? 1;
   if (response.status !== 429 || remaining === undefined || remaining >= required) return;
-  throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
+  // What is left is of no use: the day is used up.
+  const headers = { ...response.headers, 'x-ratelimit-remaining': '0' };
+  throw new EngineError('quota', { retryAfterMs: retryAfter({ ...response, headers }) });
 }
 
 /** The text of `{ word: [positions] }`. */

@@ -4,7 +4,7 @@
 
 import { createHmac } from 'node:crypto';
 import { Unpackr } from 'msgpackr';
-import { COUNTED_BYTES, jsonBody, listOf, MAX_MARKS, refuse, retryAfter } from '../engine-response.ts';
+import { COUNTED_BYTES, jsonBody, listOf, MAX_MARKS, namedWait, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -108,7 +108,7 @@ function relay(response: EngineResponse, type: SearchType): void {
   if (detail === `unsupported search_type '${type}'`) throw new ReasonedError('rejected', detail);
   const failure = Object.hasOwn(DETAILS, detail) ? DETAILS[detail] : undefined;
   const ofAccount = response.headers[SCOPE_HEADER] === 'account';
-  const options = { retryAfterMs: retryAfter(response), ofAccount };
+  const options = { retryAfterMs: namedWait(response), ofAccount };
   if (failure !== undefined) throw new ReasonedError(failure, detail, options);
   if (ofAccount && response.status === 429) throw new EngineError('rate limited', options);
 }

@@ -76,4 +76,9 @@ t.test('positions of an abstract may be anything', async (t) => {
 t.test('a used-up day of openalex says when it ends', async (t) => {
   const headers = { 'x-ratelimit-remaining': '0', 'retry-after': '3600' };
   t.equal(failure(engine, 'academic', answer('{}', 429, headers))?.retryAfterMs, 3_600_000);
+  const state = { 'x-ratelimit-credits-required': '10', 'x-ratelimit-reset': '43200' };
+  const few = answer('{}', 429, { ...state, 'x-ratelimit-remaining': '5' });
+  t.match(failure(engine, 'academic', few), { failure: 'quota', retryAfterMs: 43_200_000 });
+  const many = answer('{}', 429, { ...state, 'x-ratelimit-remaining': '50' });
+  t.match(failure(engine, 'academic', many), { failure: 'rate limited', retryAfterMs: undefined });
 });
