@@ -299,7 +299,7 @@ export class EngineBoard {
     for (const cell of [...STANDING, TRIAL, SUCCEEDED]) Atomics.store(this.#cells, engine * CELLS + cell, 0n);
   }
 
-  /** Forgets the requests that rate limits have counted, for another engine. */
+  /** Forgets the requests that rate limits have counted, for another engine or other limits. */
   resetRates(engine: number): void {
     this.#cells.fill(0n, engine * CELLS + RATES, (engine + 1) * CELLS);
   }

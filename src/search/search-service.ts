@@ -210,8 +210,12 @@ export class SearchService {
     const before = this.#engines.get(spec.id);
     const isSame = before?.spec.fingerprint === spec.fingerprint && before.spec.generation === spec.generation;
     if (isSame) return before;
-    // New settings, such as a key or an address, may end what the engine was suspended for.
-    if (before !== undefined) this.#board.reset(spec.cell);
+    if (before !== undefined) {
+      // New settings, such as a key or an address, may end what the engine was suspended for.
+      this.#board.reset(spec.cell);
+      // What was counted by other limits would hold for as long as they did.
+      if (JSON.stringify(before.spec.rates) !== JSON.stringify(spec.rates)) this.#board.resetRates(spec.cell);
+    }
     return new EngineClient(spec, { ...this.#deps, board: this.#board, transport: this.#transport });
   }
 

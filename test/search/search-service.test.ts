@@ -299,6 +299,22 @@ t.test('new settings of an engine end its suspension; those of another do not', 
   t.same(answers[0]?.meta.engine_errors, [{ engine: 'a', reason: 'suspended' }]);
 });
 
+t.test('new rate limits of an engine hold from the reload on; other settings leave what was counted', async (t) => {
+  const hourly = { rates: [{ requests: 2, perMs: 3_600_000 }] };
+  const b = setUp(found, { engines: [specOf('a', hourly)] });
+  const reasons = async (): Promise<unknown> => {
+    const { answers } = b.search({ engines: ['a'] });
+    await b.settle();
+    return answers[0]?.meta.engine_errors.map(({ reason }) => reason);
+  };
+  t.same(await reasons(), []);
+  t.same(await reasons(), ['rate limited']);
+  b.configure({ engines: [specOf('a', { ...hourly, weight: 2, fingerprint: 'weight' })] });
+  t.same(await reasons(), ['rate limited']);
+  b.configure({ engines: [specOf('a', { rates: [{ requests: 100, perMs: 1000 }], fingerprint: 'rates' })] });
+  t.same(await reasons(), []);
+});
+
 t.test('a reload that changes no engine keeps the cache; one that does empties it', async (t) => {
   const b = setUp(found, CACHED);
   b.search();
