@@ -53,6 +53,16 @@ function firstPage({ maxResults, page = 1 }: EngineQuery): number {
   return 1 + (page - 1) * Math.ceil(maxResults / SMALLEST_PAGE);
 }
 
+// An instance takes words apart at white space and separators.
+const BANG = /(?<![^\s\p{Cc}])!+(?=[\p{L}\p{N}_\s\p{Cc}]|$)/gu;
+const LANGUAGE = /(?<![^\s\p{Cc}]):(?=\p{L})/gu;
+const TIME_LIMIT = /(?<![^\s\p{Cc}])<(?=\p{N})/gu;
+
+/** Bangs would send the request to another site or to other engines; `:de` and `<1` set language and time limit. */
+function plainQuery(query: string): string {
+  return query.replace(BANG, '').replace(LANGUAGE, '').replace(TIME_LIMIT, '< ');
+}
+
 /** `1920 x 1080`, `1920×1080`. */
 const RESOLUTION = /^(\d{1,6})\s*[x×]\s*(\d{1,6})/i;
 
@@ -103,7 +113,7 @@ export function searxng(settings: SearxngSettings): HttpEngine {
     request(query, state): EngineRequest {
       const filters = appliedFilters(FILTERS, query);
       const parameters = new URLSearchParams({
-        q: query.query,
+        q: plainQuery(query.query),
         format: 'json',
         categories: CATEGORY[query.type],
         pageno: String(asCount(state) ?? firstPage(query)),

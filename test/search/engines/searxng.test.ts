@@ -43,6 +43,21 @@ t.test('an instance is asked for JSON of a category', async (t) => {
   t.same(categories, ['general', 'news', 'images']);
 });
 
+t.test('no word of a query tells an instance what to do', async (t) => {
+  const sent = (query: string): string | null =>
+    new URL(engine.request({ query, type: 'web', maxResults: 10 }, undefined).url).searchParams.get('q');
+  for (const [query, plain] of [
+    ['!!g danube', 'g danube'],
+    ['danube !wp\t!images', 'danube wp\timages'],
+    ['danube\u001f!!!g', 'danube\u001fg'],
+    ['danube !! !', 'danube  '],
+    [':de danube :en_us', 'de danube en_us'],
+    ['boats <100 <²', 'boats < 100 < ²'],
+    ['a != b wow! x:y 3<4 a!b <b> :) <', 'a != b wow! x:y 3<4 a!b <b> :) <'],
+  ] as const)
+    t.equal(sent(query), plain);
+});
+
 t.test('an instance that repeats its page is not asked for ever', async (t) => {
   const { requests } = collect(engine, () => ({ results: [{ url: 'https://same.example/' }] }), 'web', 100);
   t.equal(requests.length, 10);
