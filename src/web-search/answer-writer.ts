@@ -3,6 +3,7 @@
 
 import { type AnswerTranslator, type HostedStep, membersOf, parsedJson, type ServerError } from '../dialect/index.ts';
 import { CitationSplitter, type Segment } from './citation-splitter.ts';
+import { exactlyParsed } from './exact-json.ts';
 import type { HostedRequest, Members } from './hosted-request.ts';
 import type { Source } from './sources.ts';
 
@@ -232,7 +233,7 @@ export function wholeAnswer(dialect: HostedRequest['dialect'], events: Buffer): 
   const all = events
     .toString()
     .split('\n')
-    .flatMap((line) => (line.startsWith('data: {') ? [membersOf(parsedJson(line.slice('data: '.length)))] : []));
+    .flatMap((line) => (line.startsWith('data: {') ? [membersOf(exactlyParsed(line.slice('data: '.length)))] : []));
   if (dialect === 'responses') return JSON.stringify(all.at(-1)?.['response'] ?? {});
   return JSON.stringify(dialect === 'messages' ? wholeMessage(all) : wholeCompletion(all));
 }
@@ -257,7 +258,7 @@ function wholeMessage(events: readonly Event[]): Members {
       else if (kind === 'citations_delta') ((last['citations'] ??= []) as unknown[]).push(citation);
       else if (kind === 'input_json_delta') json += String(part);
     } else if (type === 'content_block_stop') {
-      if (json !== '') last['input'] = parsedJson(json) ?? json;
+      if (json !== '') last['input'] = parsedJson(json) === undefined ? json : exactlyParsed(json);
     } else if (type === 'message_delta') {
       message = { ...message, ...ending, usage: { ...membersOf(message['usage']), ...membersOf(usage) } };
     }

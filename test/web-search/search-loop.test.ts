@@ -32,6 +32,24 @@ t.test('messages: a whole answer with very many citations in one block is put to
   t.ok(tookMs < 3000, `${tookMs} ms`);
 });
 
+t.test('numbers of a whole answer keep their digits', async (t) => {
+  const args = '{"id":12345678901234567890,"part":0.12345678901234567890,"n":1e400}';
+  const delta = { type: 'input_json_delta', partial_json: args };
+  const input = { type: 'tool_use', id: 'c', name: 'read', input: {} };
+  const message =
+    eventOf({ type: 'message_start', message: { id: 'm' } }) +
+    eventOf({ type: 'content_block_start', index: 0, content_block: input }) +
+    eventOf({ type: 'content_block_delta', index: 0, delta }) +
+    eventOf({ type: 'content_block_stop', index: 0 });
+  t.equal(
+    wholeAnswer('messages', Buffer.from(message)),
+    `{"id":"m","content":[{"type":"tool_use","id":"c","name":"read","input":${args}}]}`,
+  );
+  const response = `{"id":"r","tools":[{"parameters":{"maximum":18446744073709551615}}]}`;
+  const event = `data: {"type":"response.completed","response":${response}}\n\n`;
+  t.equal(wholeAnswer('responses', Buffer.from(event)), response);
+});
+
 t.test('no round follows a search whose result was more than the answer may hold', async (t) => {
   const body = { model: 'm', input: 'How high is the mill?', tools: [{ type: 'web_search' }] };
   const request = hostedRequestOf('responses', Buffer.from(JSON.stringify(body)), 0);
