@@ -61,8 +61,9 @@ const USER_AGENT: Pattern = { pattern: /^[\x20-\x7e]+$/, hint: 'visible ASCII ch
 
 const SECRET = { secret: true } as const;
 
-const baseUrl = optional(url(), 'Base URL of the service, for proxies and mirrors.');
-const instanceUrl = required(url(), 'Base URL of the instance.');
+const BASE = { base: true } as const;
+const baseUrl = optional(url(BASE), 'Base URL of the service, for proxies and mirrors.');
+const instanceUrl = required(url(BASE), 'Base URL of the instance.');
 const key = required(string(VISIBLE), 'Key of the service.', SECRET);
 const optionalKey = optional(string(VISIBLE), 'Key of the service; limits are lower without.', SECRET);
 const language = optional(string(LANGUAGE), 'Language of the results.');
@@ -94,7 +95,7 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
         string(),
         'Folder with Markdown, HTML, plain text and JSONL files, from the folder of the configuration file.',
       ),
-      baseUrl: optional(url(), 'URL under which the files of the folder can be reached.'),
+      baseUrl: optional(url(BASE), 'URL under which the files of the folder can be reached.'),
       maxFiles: optional(integer({ min: 1 }), 'Largest number of files read.'),
       maxBytes: optional(bytes(), 'Largest size of all files together.'),
       rescan: optional(duration(), 'Shortest time between two scans for changes.'),
@@ -136,7 +137,7 @@ export const ENGINE_KINDS: Readonly<Record<string, EngineKind>> = {
   mojeek: engineKind({ apiKey: key, url: baseUrl, language }, mojeek),
   marginalia: engineKind({ apiKey: key, url: baseUrl }, marginalia),
   wikipedia: engineKind(
-    { language, contact, url: baseUrl, imagesUrl: optional(url(), 'Base URL of the wiki with the images.') },
+    { language, contact, url: baseUrl, imagesUrl: optional(url(BASE), 'Base URL of the wiki with the images.') },
     wikipedia,
   ),
   duckduckgo: engineKind(

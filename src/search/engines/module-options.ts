@@ -64,7 +64,12 @@ export function readOptions(
       const [issue] = result.error.issues;
       throw new Error(`option ${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
     }
-    read[name] = result.data;
+    read[name] = option.type === 'url' ? withoutClosingSlash(String(result.data)) : result.data;
   }
   return read;
+}
+
+/** A module adds paths to it. One with a query is whole. */
+function withoutClosingSlash(url: string): string {
+  return url.includes('?') ? url : url.replace(/\/+$/, '');
 }

@@ -46,6 +46,19 @@ t.test('settings reach the factory as the program uses them', async (t) => {
   t.doesNotThrow(() => createEngine('local', { path: 'test', maxBytes: '1MB', rescan: '5s', maxFiles: 10 }));
 });
 
+t.test('a base URL may end with a slash, and has no query', async (t) => {
+  for (const [kind, { settings }] of Object.entries(ENGINE_KINDS)) {
+    if (!('url' in settings)) continue;
+    const urlOf = (url: string): string => {
+      const engine = createEngine(kind, { ...LEAST[kind], url });
+      const [type = 'web'] = engine.types;
+      return 'request' in engine ? engine.request({ query: 'x', type, maxResults: 1 }, undefined).url : '';
+    };
+    t.equal(urlOf('https://proxy.example/api/'), urlOf('https://proxy.example/api'), kind);
+    t.throws(() => urlOf('https://proxy.example/?key=1'), { message: 'url must be a base URL without a query (?)' });
+  }
+});
+
 t.test('every setting has a sentence and every key is a secret', async (t) => {
   for (const { settings } of Object.values(ENGINE_KINDS)) {
     for (const [name, setting] of Object.entries(settings)) {

@@ -104,6 +104,11 @@ t.test('checks options by their declaration', async (t) => {
       return (error as Error).message;
     }
   };
+  for (const [written, given] of [
+    ['http://a.example/api/', 'http://a.example/api'],
+    ['http://a.example/api/?key=/', 'http://a.example/api/?key=/'],
+  ] as const)
+    t.equal(readOptions(declared, { url: written })['url'], given);
   t.equal(mistake({}), 'needs option url');
   t.equal(mistake({ url, mod: 'fast' }), 'has no option mod; did you mean mode?');
   t.equal(mistake({ url, mode: 'slow' }), 'option mode must be one of fast, deep');
