@@ -37,7 +37,7 @@ const TOOL = 'web_search';
 
 /** Headers of the client that mean nothing in a round, or are given anew. */
 const OF_CLIENT =
-  /^(?:connection|keep-alive|content-length|content-encoding|content-type|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
+  /^(?:connection|keep-alive|content-length|content-encoding|content-type|content-digest|content-md5|digest|repr-digest|idempotency-key|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
 /** Said by the span of the request where it is traced. */
 const OF_TRACE = /^trace(?:parent|state)$/;
 /** Headers of the first round that the client's answer has too. */

@@ -1087,6 +1087,30 @@ t.test('further rounds go to the server of the first one, with the cookies of th
   );
 });
 
+t.test('headers about the body of the client are not sent with those of the rounds', async (t) => {
+  const hosted = await shared();
+  const answers = new Map<unknown, Answer>();
+  const script = [searches('mill'), says('High [1].')];
+  // A server that answers a repeat of a request with the answer to the first.
+  hosted.chat.play((request, response) => {
+    const key = request.headers['idempotency-key'] ?? answers.size;
+    if (!answers.has(key)) answers.set(key, script.shift() ?? says('Nothing.'));
+    answers.get(key)?.(request, response);
+  });
+  const headers = {
+    ...{ authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+    ...{ 'idempotency-key': '7', 'content-digest': 'sha-256=:AA==:', 'x-own': 'yes' },
+  };
+  const answer = await hosted.post('/v1/chat/completions', { messages: hi, web_search_options: {} }, { headers });
+  t.match(await answer.json(), { choices: [{ message: { content: /^High / } }] });
+  const rounds = hosted.chat.requests.filter(({ path }) => path === '/v1/chat/completions');
+  t.equal(rounds.length, 2);
+  for (const round of rounds) {
+    t.equal(round.headers['content-digest'], undefined);
+    t.equal(round.headers['x-own'], 'yes');
+  }
+});
+
 t.test('what the model says before it searches is told apart', async (t) => {
   const hosted = await shared();
   const call = { index: 0, id: 'a', type: 'function', function: { name: 'web_search', arguments: '{"query":"mill"}' } };
