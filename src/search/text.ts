@@ -19,6 +19,10 @@ const BLOCK = new Set(
 /** Elements whose text is not shown. */
 const SILENT = new Set(['script', 'style']);
 
+/** Tags whose content the tokenizer takes for text, markup and all: it has an end only in whole pages. */
+const RAW_TAGS = /<\/?(?:iframe|noembed|noframes|plaintext|textarea|title|xmp)(?=[\s/>])[^<>]*>?/gi;
+const SILENT_TAGS = /<\/?(?:script|style)(?=[\s/>])[^<>]*>?/gi;
+
 /** Characters read for each one wanted: the rest of a long field is ignored. */
 const MARKUP_FACTOR = 16;
 
@@ -72,6 +76,7 @@ class Stripper implements TokenizerCallbacks {
   #silentFrom = -1;
   /** End of the last complete token. */
   #seen = 0;
+  #unread = '';
 
   begin(input: string): void {
     this.#input = input;
@@ -79,6 +84,12 @@ class Stripper implements TokenizerCallbacks {
     this.#name = '';
     this.#silentFrom = -1;
     this.#seen = 0;
+    this.#unread = '';
+  }
+
+  /** What follows a script without an end: text that mentions the tag. */
+  get unread(): string {
+    return this.#unread;
   }
 
   get text(): string {
@@ -128,8 +139,11 @@ class Stripper implements TokenizerCallbacks {
   }
 
   onend(): void {
-    // A script without an end is text that mentions the tag. A tag without an end is text if no element has its name.
-    if (this.#silentFrom >= 0) this.#text += this.#input.slice(this.#silentFrom);
+    if (this.#silentFrom >= 0) {
+      this.#unread = this.#input.slice(this.#silentFrom);
+      return;
+    }
+    // A tag without an end is text if no element has its name.
     const rest = this.#input.slice(this.#seen);
     const [, before = '', name = ''] = /^([^<]*)<\/?([a-z][^\s/>]*)/i.exec(rest) ?? [];
     if (name !== '') this.#text += trace(name.toLowerCase(), rest.slice(before.length));
@@ -148,11 +162,13 @@ const stripper = new Stripper();
 const tokenizer = new Tokenizer({ decodeEntities: true }, stripper);
 
 function strip(input: string): string {
-  stripper.begin(input);
+  const whole = input.replace(RAW_TAGS, ' ');
+  stripper.begin(whole);
   tokenizer.reset();
-  tokenizer.write(input);
+  tokenizer.write(whole);
   tokenizer.end();
-  return stripper.text;
+  const { text, unread } = stripper;
+  return unread === '' ? text : text + strip(unread.replace(SILENT_TAGS, ' '));
 }
 
 /** What text at one place is replaced with: nothing for -1. */

@@ -28,6 +28,8 @@ t.test('keeps what only looks like a tag', async (t) => {
   ])
     t.equal(plainText(text), text);
   t.equal(plainText('how to write <script> in a page'), 'how to write in a page');
+  for (const tag of ['script', 'style', 'iframe', 'textarea', 'title', 'xmp', 'plaintext', 'noembed', 'noframes'])
+    t.equal(plainText(`the <${tag}> <${tag} x="1"> tag in <b>HTML</b> &amp; CSS`), 'the tag in HTML & CSS', tag);
   t.equal(plainText('cut off <a href="http://a'), 'cut off');
 });
 
