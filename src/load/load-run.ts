@@ -63,8 +63,6 @@ export class LoadRun {
   readonly #ended = Promise.withResolvers<void>();
   #measured = 0;
   #conversations = 0;
-  /** Dialogues and users that will send more. */
-  #busy = 0;
   #isSending = true;
   #isOver = false;
   #answeredMs = 0;
@@ -82,7 +80,6 @@ export class LoadRun {
     if (durationMs !== Infinity) this.#timers.after(warmUpMs + durationMs, () => this.#sendNoMore());
     if (arrivals.kind === 'closed') {
       for (let user = 0; user < arrivals.users; user++) {
-        this.#busy++;
         this.#timers.after(userStartMs(arrivals, user), () => this.#nextScript());
       }
     } else {
@@ -123,22 +120,16 @@ export class LoadRun {
     this.endMs = endMs;
   }
 
-  /** Continues a user of a closed loop with the next conversation, or ends it. */
+  /** Continues a user of a closed loop with the next conversation. Without one the run ends. */
   #nextScript(): void {
     const script = this.#isSending ? this.#deps.workload.next() : undefined;
-    if (script === undefined) this.#leave();
+    if (script === undefined) this.#sendNoMore();
     else this.#turn(this.#begin(script), this.#deps.clock.now(), () => this.#nextScript());
-  }
-
-  #leave(): void {
-    this.#busy--;
-    if (this.#busy === 0 && this.inFlight === 0 && !this.#isOver) this.#end();
   }
 
   #open(arrivals: Exclude<Arrivals, { kind: 'closed' }>): void {
     const { clock, workload, random } = this.#deps;
     const dueOf = timetable(arrivals, random);
-    this.#busy++;
     let script = workload.next();
     let dueMs = script === undefined ? Infinity : this.startMs + dueOf(script.atMs);
     const arrive = (): void => {
@@ -147,8 +138,8 @@ export class LoadRun {
         script = workload.next();
         if (script !== undefined) dueMs = this.startMs + dueOf(script.atMs);
       }
-      if (script === undefined || !this.#isSending) this.#leave();
-      else this.#timers.after(dueMs - clock.now(), arrive);
+      if (script === undefined) this.#sendNoMore();
+      else if (this.#isSending) this.#timers.after(dueMs - clock.now(), arrive);
     };
     arrive();
   }
@@ -161,8 +152,7 @@ export class LoadRun {
       }
       return;
     }
-    this.#busy++;
-    this.#turn(this.#begin(script), dueMs, () => this.#leave());
+    this.#turn(this.#begin(script), dueMs, () => undefined);
   }
 
   #begin(script: Script): Conversation {

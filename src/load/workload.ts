@@ -28,7 +28,7 @@ export interface Workload {
   readonly description: string;
   /** Its scripts have times. Default false. */
   readonly isTimed?: boolean;
-  /** The next script; undefined when there is none left. */
+  /** The next script; undefined when there is none left, which ends the run: no further turn is sent. */
   next(): Script | undefined;
 }
 

@@ -238,3 +238,16 @@ t.test('a trace leaves at its times', async (t) => {
   );
   t.ok(isOver);
 });
+
+t.test('the grace time begins with the last request of a trace', async (t) => {
+  const at = (atMs: number): Script => ({ system: '', turns: [{ text: 'x', outputTokens: 1 }], atMs });
+  const { recorder, run, isOver } = await play(
+    { arrivals: { kind: 'trace', speed: 1 }, graceMs: 500 },
+    { serviceMs: 1e6, workers: 2 },
+    700,
+    scripts([at(0), at(100)]),
+  );
+  t.ok(isOver);
+  t.same([...recorder.outcomes], [['cut', 2]]);
+  t.equal(run.endMs, 100);
+});
