@@ -37,6 +37,9 @@ export interface RunDeps {
 /** A request that leaves this much after its time is counted as late, in milliseconds. */
 const LATE_MS = 5;
 
+/** Requests that are due leave for so long before answers are read again, in milliseconds. */
+const SLICE_MS = 5;
+
 /** A conversation under way. */
 interface Conversation {
   readonly number: number;
@@ -48,7 +51,7 @@ interface Conversation {
 export class LoadRun {
   sent = 0;
   inFlight = 0;
-  /** Conversations of an open loop that found too many requests under way. */
+  /** Conversations of an open loop that found too many requests under way, or could not be begun before the end. */
   dropped = 0;
   late = 0;
   /** Requests under way when the run was stopped by hand. */
@@ -77,8 +80,8 @@ export class LoadRun {
   async run(): Promise<void> {
     const { arrivals, warmUpMs, durationMs } = this.#settings;
     this.startMs = this.#deps.clock.now();
-    if (durationMs !== Infinity) this.#timers.after(warmUpMs + durationMs, () => this.#sendNoMore());
     if (arrivals.kind === 'closed') {
+      if (durationMs !== Infinity) this.#timers.after(warmUpMs + durationMs, () => this.#sendNoMore());
       for (let user = 0; user < arrivals.users; user++) {
         this.#timers.after(userStartMs(arrivals, user), () => this.#nextScript());
       }
@@ -129,30 +132,40 @@ export class LoadRun {
 
   #open(arrivals: Exclude<Arrivals, { kind: 'closed' }>): void {
     const { clock, workload, random } = this.#deps;
+    const { warmUpMs, durationMs } = this.#settings;
     const dueOf = timetable(arrivals, random);
-    let script = workload.next();
-    let dueMs = script === undefined ? Infinity : this.startMs + dueOf(script.atMs);
-    const arrive = (): void => {
-      while (script !== undefined && this.#isSending && dueMs <= clock.now()) {
-        this.#arrival(script, dueMs);
-        script = workload.next();
-        if (script !== undefined) dueMs = this.startMs + dueOf(script.atMs);
-      }
-      if (script === undefined) this.#sendNoMore();
-      else if (this.#isSending) this.#timers.after(dueMs - clock.now(), arrive);
+    const endMs = this.startMs + warmUpMs + durationMs;
+    let script: Script | undefined;
+    let dueMs = 0;
+    const plan = (): void => {
+      // A request that can leave no more needs no text.
+      if (script === undefined || clock.now() < endMs || workload.isTimed === true) script = workload.next();
+      dueMs = script === undefined ? Infinity : this.startMs + dueOf(script.atMs);
     };
+    const arrive = (): void => {
+      const sliceEndMs = clock.now() + SLICE_MS;
+      let nowMs = clock.now();
+      for (; this.#isSending && dueMs <= nowMs && dueMs < endMs && nowMs < sliceEndMs; nowMs = clock.now()) {
+        if (nowMs < endMs) this.#arrival(script as Script, dueMs);
+        else this.#drop(dueMs);
+        plan();
+      }
+      if (script === undefined || (nowMs >= endMs && dueMs >= endMs)) this.#sendNoMore();
+      else if (this.#isSending) this.#timers.after(Math.max(Math.min(dueMs, endMs) - nowMs, 0), arrive);
+    };
+    plan();
     arrive();
   }
 
+  #drop(dueMs: number): void {
+    if (!this.#counts(dueMs)) return;
+    this.dropped++;
+    this.#measure();
+  }
+
   #arrival(script: Script, dueMs: number): void {
-    if (this.inFlight >= this.#settings.maxInFlight) {
-      if (this.#counts(dueMs)) {
-        this.dropped++;
-        this.#measure();
-      }
-      return;
-    }
-    this.#turn(this.#begin(script), dueMs, () => undefined);
+    if (this.inFlight >= this.#settings.maxInFlight) this.#drop(dueMs);
+    else this.#turn(this.#begin(script), dueMs, () => undefined);
   }
 
   #begin(script: Script): Conversation {

@@ -1,5 +1,6 @@
 import { createManualClock } from '../../src/actor/clock.ts';
 import { createSeededRandom } from '../../src/actor/testkit.ts';
+import type { Sender } from '../../src/load/load-client.ts';
 import { type RunSettings, LoadRun } from '../../src/load/load-run.ts';
 import { Recorder } from '../../src/load/recorder.ts';
 import type { Sample } from '../../src/load/sample.ts';
@@ -56,6 +57,22 @@ async function play(
   if (run.endMs > 0) await ended;
   return { run, recorder, samples, server, isOver };
 }
+
+const SCRIPT: Script = { system: '', turns: [{ text: 'x', outputTokens: 1 }] };
+
+const ANSWERED = {
+  ...{
+    status: 200,
+    outcome: 'ok',
+    headMs: 0,
+    firstEventMs: 0,
+    textMs: [],
+    bytes: 0,
+    text: '',
+    serverTimings: undefined,
+  },
+  ...{ promptTokens: undefined, cachedTokens: undefined, outputTokens: undefined },
+};
 
 function scripts(all: readonly Script[]): Workload {
   const left = [...all];
@@ -149,6 +166,38 @@ t.test('what would be too many under way is dropped and counted', async (t) => {
   t.ok(run.dropped > 80);
   t.equal(recorder.requests, server.requests.length);
 });
+
+t.test(
+  'a rate that is too high for the client neither stops the clock nor the reading, and what never left is dropped',
+  async (t) => {
+    const clock = createManualClock();
+    let answered = 0;
+    const sender: Sender = {
+      send(_request, _keepsText, done) {
+        const sentMs = clock.now();
+        // To send a request takes 2 ms, in which two are due.
+        clock.advance(2);
+        clock.setTimeout(() => {
+          answered++;
+          done({ ...ANSWERED, sentMs, endedMs: clock.now() });
+        }, 1);
+      },
+      close: () => undefined,
+    };
+    const arrivals = { kind: 'constant', perSecond: 1000, rampMs: 0 } as const;
+    const run = new LoadRun(
+      { ...SETTINGS, arrivals, durationMs: 200, maxInFlight: 10 },
+      { clock, sender, random: () => 0, workload: { description: '', next: () => SCRIPT }, onSample: () => undefined },
+    );
+    void run.run();
+    t.ok(clock.now() < 20, 'the first slice of the run is short');
+    clock.advance(300);
+    t.equal(answered, run.sent);
+    t.ok(run.sent <= 100, `${run.sent} sent`);
+    t.equal(run.sent + run.dropped, 200, 'all that were due in the time are counted');
+    t.ok(run.endMs >= 200 && run.endMs < 210, `ended at ${run.endMs}`);
+  },
+);
 
 t.test('at the end requests under way may end, for so long; then they are cut and have failed', async (t) => {
   const arrivals = { kind: 'constant', perSecond: 10, rampMs: 0 } as const;
