@@ -151,6 +151,7 @@ class PendingRequest implements DispatchHandler {
 
   onResponseEnd(): void {
     const observer = this.#observer;
+    observer.end(this.#clock.now());
     if (this.#status < 200 || this.#status >= 300) this.#end(`${this.#status}${this.#code}`);
     else if (!this.#isStream) this.#end(this.#failureOfWhole(observer.endWhole()) ?? 'ok');
     else if (observer.failed) this.#end('error event');

@@ -2,7 +2,7 @@
 // tokens the server counted. Events are searched, not parsed: the patterns below cannot occur inside a JSON string, where
 // every quotation mark is escaped.
 import type { DialectName } from '../dialect/index.ts';
-import { EventSplitter } from '../net/sse.ts';
+import { EventSplitter, isWholeButItsEnd } from '../net/sse.ts';
 import { parseJson } from '../config/json-text.ts';
 
 /** Token counts as the server told them; undefined when it did not. */
@@ -55,7 +55,8 @@ const MARKS: Readonly<Record<DialectName, Marks>> = {
 const FAILED =
   /^(?:event: ?error|error:|data: ?\{\s*"error"\s*:\s*[{"])|"error"\s*:\s*\{\s*"(?:code|message)"|"type"\s*:\s*"(?:response\.failed|error)"/m;
 const SERVER_TIMINGS = /^: truth (.*)$/m;
-const BLANK = /\r?\n\r?\n/;
+/** Two line ends; a CRLF is one. */
+const BLANK = /(?:\r\n|\n|\r(?!\n)){2}/;
 
 const COUNTS: Readonly<Record<keyof Counted, RegExp>> = {
   promptTokens: /"(?:prompt_tokens|input_tokens|tokens_evaluated)"\s*:\s*(\d+)/,
@@ -104,7 +105,16 @@ export class StreamObserver implements Counted {
   /** Bytes of a stream of events that came at this time. */
   push(chunk: Buffer, nowMs: number): void {
     const events = this.#splitter.push(chunk);
-    if (events === undefined) return;
+    if (events !== undefined) this.#read(events, nowMs);
+  }
+
+  /** The stream of events has ended. The blank line behind its last event may be missing. */
+  end(nowMs: number): void {
+    const rest = this.#splitter.take();
+    if (isWholeButItsEnd(rest)) this.#read(rest, nowMs);
+  }
+
+  #read(events: Buffer, nowMs: number): void {
     for (const event of events.toString(this.#keepsText ? 'utf8' : 'latin1').split(BLANK)) {
       if (event !== '') this.#event(event, nowMs);
     }

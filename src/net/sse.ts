@@ -1,6 +1,8 @@
 // Server-sent events (WHATWG HTML 9.2.5, 9.2.6): EventSplitter cuts a byte stream into whole events, parseEvents decodes text.
 // The splitter changes no byte and no order. Line ends are LF, CRLF or CR, in any mixture.
 
+import { parseJson } from '../config/json-text.ts';
+
 const LF = 0x0a;
 const CR = 0x0d;
 
@@ -169,4 +171,19 @@ export function parseEvents(text: string): ServerSentEvent[] {
     else if (field === 'event') event = value || undefined;
   }
   return events;
+}
+
+/** Whether the rest of a stream is an event of which only the blank line behind it is missing. */
+export function isWholeButItsEnd(rest: Buffer): boolean {
+  const events = parseEvents(`${rest.toString()}\n\n`);
+  return events.length > 0 && events.every(({ data }) => data === '[DONE]' || isJson(data));
+}
+
+function isJson(text: string): boolean {
+  try {
+    parseJson(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,13 +1,12 @@
 // One attempt of a request on one CRN: its connection, its deadlines, what is held of its answer until the answer has begun, and
 // exactly one outcome. The CRN's place on the board returns when its answer is whole or the attempt has its outcome, exactly once.
 
-import { parseJson } from '../config/json-text.ts';
 import type { Clock } from '../actor/index.ts';
 import { type AnswerFailure, AnswerJudge, type AnswerState } from '../dialect/index.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Connection, DispatchError, DispatchFault, DispatchHandler, DispatchOptions } from '../net/client.ts';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
-import { EventSplitter, parseEvents } from '../net/sse.ts';
+import { EventSplitter, isWholeButItsEnd } from '../net/sse.ts';
 import {
   attemptReason,
   type Board,
@@ -755,21 +754,6 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#left = true;
     this.#deps.running.delete(this);
     this.#deps.board.leave(this.member.server);
-  }
-}
-
-/** Whether the rest of a stream is an event of which only the blank line behind it is missing, so that it can be translated. */
-function isWholeButItsEnd(rest: Buffer): boolean {
-  const events = parseEvents(`${rest.toString()}\n\n`);
-  return events.length > 0 && events.every(({ data }) => data === '[DONE]' || isJson(data));
-}
-
-function isJson(text: string): boolean {
-  try {
-    parseJson(text);
-    return true;
-  } catch {
-    return false;
   }
 }
 

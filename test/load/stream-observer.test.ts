@@ -35,6 +35,26 @@ t.test('sees the same in a chat stream however it is cut', (t) => {
   t.end();
 });
 
+t.test('sees the same with every kind of line end, and without the last blank line', (t) => {
+  const lines = CHAT.replaceAll('\r\n', '\n').replace(/: truth.*\n\n$/, '');
+  for (const end of ['\n', '\r', '\r\n']) {
+    for (const pieceBytes of [1, 7, 1e9]) {
+      const observer = watched('chat-completions', lines.trimEnd().replaceAll('\n', end) + end, pieceBytes);
+      observer.end(1e6);
+      t.equal(observer.textMs.length, 2, JSON.stringify(end));
+      t.match(observer, { outputTokens: 2, complete: true, failed: false });
+    }
+  }
+  t.end();
+});
+
+t.test('an event that is cut off does not end a stream', (t) => {
+  const observer = watched('responses', 'data: {"type":"response.completed","response":{"id":"r"');
+  observer.end(2);
+  t.notOk(observer.complete);
+  t.end();
+});
+
 t.test('a comment is no first event', (t) => {
   const observer = new StreamObserver('chat-completions', false);
   observer.push(Buffer.from(': still waiting\n\n'), 5);
