@@ -90,9 +90,15 @@ function figureOf(name: string, at: string | undefined): Condition['figure'] | u
 function boundOf(name: string, digits: string, unit: string): number | undefined {
   const value = Number(digits);
   if (digits === '' || !Number.isFinite(value)) return undefined;
-  if (SHARES.includes(name)) return unit === '%' ? value / 100 : unit === '' ? value : undefined;
+  if (SHARES.includes(name)) return shareOf(value, unit);
   if (NUMBERS.includes(name)) return unit === '' ? value : undefined;
   return parseDuration(`${digits}${unit}`);
+}
+
+/** No share is above one: `errors>5` would never be true. */
+function shareOf(value: number, unit: string): number | undefined {
+  const share = unit === '%' ? value / 100 : value;
+  return (unit === '%' || unit === '') && share <= 1 ? share : undefined;
 }
 
 /** The conditions that came true, with the figure. A latency of which nothing was measured fails its condition. */

@@ -28,6 +28,8 @@ t.test('limits and conditions that make no sense are refused by name', (t) => {
     'errors',
     'errors>x',
     'errors>1ms',
+    'errors>5',
+    'goodput<950%',
     'rps<10%',
     'ttft>5ms',
     'ttft.p98>5ms',
