@@ -216,6 +216,7 @@ function arrivalsOf(options: BenchOptions): Arrivals {
 function urlOf(address: string): URL {
   const url = httpUrl(address);
   if (url === null) throw new UsageError('the URL must begin with http:// or https://');
+  if (url.search !== '' || url.hash !== '') throw new UsageError('the URL may have no query: paths are added to it');
   if (url.username !== '' || url.password !== '') throw new UsageError('the URL may hold no password; give --key');
   return url;
 }

@@ -95,6 +95,7 @@ t.test('refuses wrong options', async (t) => {
     [[url], /required option '--model <name>' not specified/],
     [['ftp://x', ...model], /must begin with http/],
     [['http://a:secret@x', ...model], /may hold no password/],
+    [['http://x/v1?api-version=3', ...model], /may have no query/],
     [[url, ...model, '--dialect', 'smoke'], /Allowed choices are chat, /],
     [[url, ...model, '--rate', '5', '--users', '2'], /'--users <n>' cannot be used with option '--rate <n>'/],
     [[url, ...model, '--rate', '0'], /--rate <n>' argument '0' is invalid\. It must be a number above 0/],
