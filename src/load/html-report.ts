@@ -101,7 +101,7 @@ function plots({ series, cumulative }: LoadReport): string[] {
     ]),
     plot({ ...time, title: 'Mean waiting', yLabel: 'ms' }, [
       course('response', ({ e2eMs, ok }) => mean(e2eMs, ok)),
-      course('first text', ({ ttftMs, ok }) => mean(ttftMs, ok)),
+      course('first text', ({ ttftMs, texts }) => mean(ttftMs, texts)),
     ]),
     plot({ ...share, title: 'Response and service' }, [
       { name: 'response', points: cumulative.e2e },

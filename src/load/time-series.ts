@@ -9,7 +9,9 @@ export interface Stretch {
   ok: number;
   errors: number;
   outputTokens: number;
-  /** Sums over what went well. */
+  /** Of what went well, those with output of the model in a stream. */
+  texts: number;
+  /** Sums over these, and over what went well. */
   ttftMs: number;
   e2eMs: number;
 }
@@ -50,8 +52,10 @@ export class Series {
     }
     stretch.ok++;
     stretch.outputTokens += sample.outputTokens;
-    stretch.ttftMs += Number.isNaN(sample.ttftMs) ? 0 : sample.ttftMs;
     stretch.e2eMs += sample.e2eMs;
+    if (Number.isNaN(sample.ttftMs)) return;
+    stretch.texts++;
+    stretch.ttftMs += sample.ttftMs;
   }
 
   /** Between these two times; undefined when that is less than two stretches to a batch, or one batch had no answer. */
@@ -65,10 +69,10 @@ export class Series {
     });
     if (batches.some(({ ok }) => ok === 0)) return undefined;
     const seconds = (size * this.#widthMs) / 1000;
-    const streams = batches.every(({ ttftMs }) => ttftMs > 0);
+    const streams = batches.every(({ texts }) => texts > 0);
     return {
       requestsPerSecond: halfWidth(batches.map(({ ok }) => ok / seconds)),
-      ttftMeanMs: streams ? halfWidth(batches.map(({ ttftMs, ok }) => ttftMs / ok)) : undefined,
+      ttftMeanMs: streams ? halfWidth(batches.map(({ ttftMs, texts }) => ttftMs / texts)) : undefined,
       e2eMeanMs: halfWidth(batches.map(({ e2eMs, ok }) => e2eMs / ok)),
     };
   }
@@ -88,13 +92,13 @@ export class Series {
 }
 
 function empty(fromMs: number): Stretch {
-  return { fromMs, ok: 0, errors: 0, outputTokens: 0, ttftMs: 0, e2eMs: 0 };
+  return { fromMs, ok: 0, errors: 0, outputTokens: 0, texts: 0, ttftMs: 0, e2eMs: 0 };
 }
 
 function merged(parts: readonly Stretch[]): Stretch {
   const all = empty(parts[0]?.fromMs ?? 0);
   for (const part of parts) {
-    for (const name of ['ok', 'errors', 'outputTokens', 'ttftMs', 'e2eMs'] as const) all[name] += part[name];
+    for (const name of ['ok', 'errors', 'outputTokens', 'texts', 'ttftMs', 'e2eMs'] as const) all[name] += part[name];
   }
   return all;
 }

@@ -17,6 +17,18 @@ t.test('counts a request in the second in which it ended', (t) => {
   t.end();
 });
 
+t.test('an answer without text does not shorten the mean time to the first text', (t) => {
+  const series = new Series();
+  for (let second = 0; second < 40; second++) {
+    const isSilent = second % 8 < 3;
+    series.add(sampleFor({ intendedMs: second * 1000, ttftMs: 20 }));
+    if (isSilent) series.add(sampleFor({ intendedMs: second * 1000, ttftMs: NaN }));
+  }
+  t.match(series.stretches[0], { ok: 2, texts: 1, ttftMs: 20 });
+  t.equal(series.confidence(0, 40_000)?.ttftMeanMs, 0);
+  t.end();
+});
+
 t.test('stays as small however long the run is, and loses nothing', (t) => {
   const series = new Series();
   for (let second = 0; second < 10_000; second++) series.add(sampleFor({ intendedMs: second * 1000 }));
