@@ -96,12 +96,12 @@ export class LoadRun {
     if (this.#isOver) return;
     this.#isSending = false;
     this.unfinished = this.inFlight;
-    this.#end();
+    this.#end(this.#deps.clock.now());
   }
 
-  #end(): void {
+  #end(endMs: number): void {
     this.#isOver = true;
-    this.endMs = this.#deps.clock.now();
+    this.endMs = endMs;
     this.#timers.cancelAll();
     this.#deps.sender.close();
     this.#ended.resolve();
@@ -111,16 +111,9 @@ export class LoadRun {
     if (!this.#isSending) return;
     this.#isSending = false;
     this.#answeredMs = this.#deps.clock.now();
-    if (this.inFlight === 0) this.#end();
-    else this.#timers.after(this.#settings.graceMs, () => this.#cut());
-  }
-
-  /** Requests that had no answer in time have failed. The wait for them does not count in the rates. */
-  #cut(): void {
-    const endMs = this.#answeredMs;
-    this.#deps.sender.close();
-    this.stop();
-    this.endMs = endMs;
+    if (this.inFlight === 0) this.#end(this.#answeredMs);
+    // What had no answer in time has failed.
+    else this.#timers.after(this.#settings.graceMs, () => this.#deps.sender.close());
   }
 
   /** Continues a user of a closed loop with the next conversation. Without one the run ends. */
@@ -190,10 +183,11 @@ export class LoadRun {
     sender.send(request, !isLast, (answer) => {
       if (this.#isOver) return;
       this.inFlight--;
-      this.#answeredMs = answer.endedMs;
+      // The wait for what has no answer does not count in the rates.
+      if (!UNANSWERED.has(answer.outcome)) this.#answeredMs = answer.endedMs;
       const place = { conversation: conversation.number, turn, intendedMs, startMs: this.startMs };
       if (counts) this.#deps.onSample(sampleOf(answer, place), answer);
-      if (!this.#isSending && this.inFlight === 0) return this.#end();
+      if (!this.#isSending && this.inFlight === 0) return this.#end(this.#answeredMs);
       conversation.turn++;
       messages.push({ role: 'assistant', text: answer.text === '' ? NOTHING_SAID : answer.text });
       // A failed conversation is not continued: its answer is unknown.
@@ -218,6 +212,8 @@ export class LoadRun {
     if (++this.#measured >= this.#settings.requests) this.#sendNoMore();
   }
 }
+
+const UNANSWERED: ReadonlySet<string> = new Set(['cut', 'timeout']);
 
 /** Stands for an answer without text: some servers refuse empty messages. */
 const NOTHING_SAID = '(no answer)';

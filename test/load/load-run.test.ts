@@ -216,6 +216,17 @@ t.test('at the end requests under way may end, for so long; then they are cut an
   t.equal(idle.run.endMs, 2000, 'nor less than requests were sent');
 });
 
+t.test('rates count until the last answer, not until the last timeout', async (t) => {
+  const arrivals = { kind: 'constant', perSecond: 10, rampMs: 0 } as const;
+  const { run, isOver } = await play(
+    { arrivals, durationMs: 950, graceMs: 60_000 },
+    { serviceMs: 20_000, workers: 20, outcome: () => 'timeout' },
+    30_000,
+  );
+  t.ok(isOver);
+  t.equal(run.endMs, 950);
+});
+
 t.test('stopped by hand it ends at once with what there is', async (t) => {
   const { run, recorder, isOver } = await play({}, { serviceMs: 100 }, 1050);
   t.notOk(isOver);
