@@ -29,7 +29,7 @@ import {
 import { hostLifecycle, fleetLifecycle } from './host-lifecycle.ts';
 import { readDocument } from './input-file.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
-import { durationMs, numberFromZero, port, positiveNumber, wholeNumber, yesOrNo } from './options.ts';
+import { durationMs, flagOf, numberFromZero, port, positiveNumber, wholeNumber, yesOrNo } from './options.ts';
 import { type RealEngineOptions, startRealEngine, wantsRealEngine } from './real-engine.ts';
 import { closeOnSignal } from './shutdown.ts';
 
@@ -198,9 +198,7 @@ function engineOf(options: HostOptions): 'paced' | SimulatedSettings {
   const steps = ['profile', 'slots', 'context', 'speed', 'slowdown', 'variation', 'coldStart', 'network'] as const;
   const given = steps.find((name) => options[name] !== undefined);
   if (given === undefined) return 'paced';
-  throw new UsageError(
-    `--${given === 'coldStart' ? 'cold-start' : given} cannot be combined with a fixed pace (--ttft, --itl)`,
-  );
+  throw new UsageError(`${flagOf(given)} cannot be combined with a fixed pace (--ttft, --itl)`);
 }
 
 /** What all hosts of a command line have in common. */
@@ -234,11 +232,20 @@ async function readScript(file: string): Promise<Script> {
   }
 }
 
+/** Options that no host of a fleet has, and those that its plan says for each host. */
+const OF_SINGLE_HOSTS = ['kvEvents', 'kvEventsReplay', 'kvEventsTopic', 'ttft', 'itl'] as const;
+const OF_PLANS = [
+  ...(['script', 'model', 'port', 'name', 'profile', 'slots', 'context', 'speed'] as const),
+  ...(['variation', 'coldStart', 'slowdown', 'network', 'seed'] as const),
+] as const;
+
 async function serveFleet(options: HostOptions, file: string, io: CliIo): Promise<void> {
   const { listen } = options;
-  if (kvEventsOf(options) !== undefined) throw new UsageError('--kv-events cannot be combined with --fleet');
-  if (options.script !== undefined)
-    throw new UsageError('--script cannot be combined with --fleet; write it in the plan');
+  const single = OF_SINGLE_HOSTS.find((name) => options[name] !== undefined);
+  if (single !== undefined) throw new UsageError(`${flagOf(single)} cannot be combined with --fleet`);
+  const ofPlan = OF_PLANS.find((name) => options[name] !== undefined);
+  if (ofPlan !== undefined)
+    throw new UsageError(`${flagOf(ofPlan)} cannot be combined with --fleet; write it in the plan`);
   const hostname = listen?.slice(0, listen.lastIndexOf(':')) ?? '127.0.0.1';
   try {
     const settings = await settingsOf(options.config, io);

@@ -57,6 +57,11 @@ export function nameOf(option: string): string {
   return option.startsWith('--') ? option.replace(/=.*$/s, '') : option.slice(0, 2);
 }
 
+/** An option as it is written: `--cold-start` of `coldStart`. */
+export function flagOf(name: string): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
 /** Mistakes in one sentence. */
 export function sentenceOf(mistakes: readonly Mistake[]): string {
   return mistakes.map(({ path, message }) => `${path}: ${message}`).join('; ');

@@ -4,6 +4,7 @@
 import type { ModelEngine } from '../host/index.ts';
 import { attachEngine, describeEngine, describeGguf, loadGguf } from '../host/index.ts';
 import { UsageError } from './io.ts';
+import { flagOf } from './options.ts';
 
 /** Options that real engines read, as commander reads them. */
 export interface RealEngineOptions {
@@ -26,7 +27,10 @@ export interface RealEngine {
 const KEY_VARIABLE = 'HEADRACE_ENGINE_KEY';
 
 /** Options that only the simulated engine reads. */
-const OF_SIMULATION = ['profile', 'speed', 'seed', 'ttft', 'itl', 'control', 'script'];
+const OF_SIMULATION = [
+  ...['profile', 'speed', 'variation', 'coldStart', 'slowdown', 'network', 'seed'],
+  ...['ttft', 'itl', 'control', 'script'],
+];
 
 const OF_SERVERS = ['engineKey', 'engineWait'];
 
@@ -45,9 +49,8 @@ export function wantsRealEngine(options: RealEngineOptions): boolean {
   ];
   const wrong = foreign.find((name) => (options as Readonly<Record<string, unknown>>)[name] !== undefined);
   if (wrong === undefined) return isReal;
-  const flag = wrong.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   const other = isUrl ? '--engine URL' : gguf === undefined ? 'the simulated engine' : '--gguf';
-  throw new UsageError(`--${flag} cannot be combined with ${other}`);
+  throw new UsageError(`${flagOf(wrong)} cannot be combined with ${other}`);
 }
 
 /**

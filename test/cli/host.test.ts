@@ -162,6 +162,9 @@ t.test('refuses wrong options', async (t) => {
     [['--system-prompt', 'some'], /argument 'some' is invalid. Allowed choices are account, all, off/],
     [['--dialects', 'chat,gemini'], /'gemini' is none of chat, completions, responses, messages, llama/],
     [['--script', 'x.yaml', '--fleet', 'y.yaml'], /--script cannot be combined with --fleet; write it in the plan/],
+    [['--fleet', 'y.yaml'], /--model cannot be combined with --fleet; write it in the plan/],
+    [['--ttft', '5', '--fleet', 'y.yaml'], /--ttft cannot be combined with --fleet\n/],
+    [['--cold-start', 'true', '--engine', 'http://x'], /--cold-start cannot be combined with --engine URL/],
     [['--script', 'x.yaml', '--engine', 'http://x'], /--script cannot be combined with --engine URL/],
     [['--itl', '5', '--slots', '2'], /--slots cannot be combined with a fixed pace/],
   ];
