@@ -9,7 +9,7 @@ const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
 /** Commands that take every setting as an option. */
-const WITH_SETTINGS: readonly string[] = ['serve', 'check', 'demo', 'fetch'];
+const WITH_SETTINGS: readonly string[] = ['serve', 'check', 'demo', 'fetch', 'picker', 'mcp'];
 
 const DESCRIPTION = `Prints a script that completes commands, options and values. Load it in the start file of the shell:
   bash  source <(headrace completion bash)                            in ~/.bashrc

@@ -54,6 +54,7 @@ for (const [shell, asking] of Object.entries(ASK).filter(([name]) => name === 'b
     t.strictSame(ask('headrace webhooks list --state pe'), ['pending']);
     t.strictSame(ask('headrace serve --timeouts.conn'), ['--timeouts.connect']);
     t.strictSame(ask('headrace check --server u'), ['uws']);
+    for (const command of ['picker', 'mcp']) t.strictSame(ask(`headrace ${command} --log.lev`), ['--log.level']);
     const here = process.cwd();
     process.chdir(join(folder, 'files'));
     t.teardown(() => process.chdir(here));
