@@ -2,8 +2,15 @@
 // Every request ends once, with a response or an error. The API key is in the headers alone, in no error and no report.
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { type AnswerFailure, AnswerJudge, type DialectName, DIALECTS } from '../dialect/index.ts';
-import { type Connection, type DispatchError, type DispatchHandler, ConnectionPool } from '../net/client.ts';
+import {
+  type Connection,
+  type DispatchError,
+  type DispatchHandler,
+  ConnectionPool,
+  isSendable,
+} from '../net/client.ts';
 import type { LoadRequest } from './load-request.ts';
+import { LoadError } from './workload.ts';
 import { type Counted, MAX_ANSWER_BYTES, StreamObserver } from './stream-observer.ts';
 
 /** What became of a request. Times are those of the clock; NaN for what did not happen. */
@@ -50,6 +57,8 @@ export interface ClientSettings {
 /** Shorter than servers keep idle connections, so that no request meets a closing one. */
 const KEEP_ALIVE_MS = 4000;
 
+const UNSENDABLE = 'its name or value has characters that no header may have, or it is written for each connection';
+
 export class LoadClient implements Sender {
   /** @internal */ readonly clock: Clock;
   /** @internal */ readonly settings: ClientSettings;
@@ -58,6 +67,7 @@ export class LoadClient implements Sender {
   readonly #prefix: string;
   readonly #live = new Set<PendingRequest>();
 
+  /** Throws `LoadError` for a header that cannot be sent. */
   constructor(settings: ClientSettings, clock: Clock) {
     const { url, key, headers, stream, dialect, truth } = settings;
     this.settings = settings;
@@ -74,6 +84,10 @@ export class LoadClient implements Sender {
       ...(truth && { 'x-headrace-truth': '1' }),
       ...headers,
     };
+    for (const [name, value] of Object.entries(all)) {
+      // The value may be the key.
+      if (!isSendable(name, value)) throw new LoadError(`the header "${name}" cannot be sent: ${UNSENDABLE}`);
+    }
     this.headers = Object.entries(all).flat();
   }
 

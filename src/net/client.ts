@@ -150,13 +150,18 @@ const OWN_FIELDS: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/** Whether a field can be one of the headers of a request: not when a part of it could be read as a line end, or the client writes it. */
+export function isSendable(name: string, value: string): boolean {
+  return NAME.test(name) && !OWN_FIELDS.has(name) && !NO_VALUE.test(value);
+}
+
 /** The given fields as header lines; null when a part of them could be read as a line end or as another field. */
 function headerLines(headers: readonly string[]): string | null {
   let lines = '';
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    if (!NAME.test(name) || OWN_FIELDS.has(name) || NO_VALUE.test(value)) return null;
+    if (!isSendable(name, value)) return null;
     lines += `${name}: ${value}\r\n`;
   }
   return lines;
