@@ -37,9 +37,6 @@ const INTERRUPTED = 130;
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/** Longest answer that a recorded conversation may ask for when `--output-tokens` does not say. */
-const RECORDED_OUTPUT_TOKENS = 2048;
-
 /** What `--make` writes unless options say otherwise. */
 const MADE_ENTRIES = 1000;
 const MADE_PER_SECOND = 10;
@@ -83,7 +80,7 @@ async function makeWorkload(options: BenchOptions, file: string, io: CliIo): Pro
 async function workloadFor(options: BenchOptions, { run, synthetic }: BenchPlan): Promise<Workload> {
   const { outputTokens, seed, workload: file } = options;
   if (file === undefined) return syntheticWorkload({ ...synthetic, seed });
-  const workload = workloadOf(await readText(file), basename(file), outputTokens?.most ?? RECORDED_OUTPUT_TOKENS);
+  const workload = workloadOf(await readText(file), basename(file), outputTokens?.most);
   if (run.arrivals.kind === 'trace' && !workload.isTimed) {
     throw new UsageError(`${file} has no time stamps for --arrivals trace`);
   }

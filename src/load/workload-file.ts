@@ -15,6 +15,9 @@ const BLOCK_TOKENS = 512;
 /** Most tokens of a prompt or an answer, as options take them. */
 const MOST_TOKENS = 9_999_999;
 
+/** Longest answer that a recorded conversation asks for when nothing else is said. */
+const RECORDED_OUTPUT_TOKENS = 2048;
+
 /** Most blocks whose text is kept: the shared ones at the beginning of prompts come again and again. */
 const KEPT_BLOCKS = 4096;
 
@@ -64,7 +67,7 @@ function conversation(said: readonly unknown[], place: string, maxOutputTokens: 
  * Requests of a Mooncake shaped trace, once, in the order of their time stamps. A block of a prompt has the same text
  * wherever its hash appears, so that requests share prefixes as the recorded ones did. Throws `LoadError`.
  */
-function mooncakeWorkload(text: string, name: string): Workload {
+function mooncakeWorkload(text: string, name: string, maxOutputTokens: number): Workload {
   const requests = recordsOf(text, name).map(({ value, place }) => readRequest(value, `${name}, ${place}`));
   if (requests.length === 0) throw new LoadError(`${name} has no request`);
   requests.sort((a, b) => a.timestampMs - b.timestampMs);
@@ -77,7 +80,8 @@ function mooncakeWorkload(text: string, name: string): Workload {
     next() {
       const request = requests[at];
       if (request === undefined) return undefined;
-      const turn = { text: promptOf(request, at++, blocks), outputTokens: request.outputTokens };
+      const outputTokens = Math.min(request.outputTokens, maxOutputTokens);
+      const turn = { text: promptOf(request, at++, blocks), outputTokens };
       return { system: '', turns: [turn], atMs: request.timestampMs - firstMs };
     },
   };
@@ -154,10 +158,15 @@ function parsed(text: string, place: string): unknown {
   }
 }
 
-/** The shape of a file by its first record: a Mooncake trace has time stamps and no conversation, everything else is taken for ShareGPT. */
-export function workloadOf(text: string, name: string, maxOutputTokens: number): Workload {
+/**
+ * The shape of a file by its first record: a Mooncake trace has time stamps and no conversation, everything else is taken for ShareGPT. No
+ * answer is longer than `maxOutputTokens`.
+ */
+export function workloadOf(text: string, name: string, maxOutputTokens?: number): Workload {
   const plain = text.replace(/^\uFEFF/, '');
   const [first = ''] = plain.trimStart().slice(0, 4096).split('\n', 1);
   const isTrace = first.startsWith('{') && /"timestamp"\s*:/.test(first) && !/"conversations"\s*:/.test(first);
-  return isTrace ? mooncakeWorkload(plain, name) : shareGptWorkload(plain, name, maxOutputTokens);
+  return isTrace
+    ? mooncakeWorkload(plain, name, maxOutputTokens ?? Infinity)
+    : shareGptWorkload(plain, name, maxOutputTokens ?? RECORDED_OUTPUT_TOKENS);
 }

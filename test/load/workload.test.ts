@@ -77,7 +77,7 @@ const line = (timestamp: number, input: number, hashes: number[]): string =>
 
 t.test('reads a Mooncake trace in the order of its times, equal hashes as equal text', (t) => {
   const text = [line(1500, 1100, [1, 2, 4]), line(1000, 1200, [1, 2, 3]), line(2000, 600, [9])].join('\n');
-  const workload = workloadOf(text, 'trace.jsonl', 64);
+  const workload = workloadOf(text, 'trace.jsonl');
   t.ok(workload.isTimed);
   const [first, second, third] = take(3, () => workload.next());
   t.equal(workload.next(), undefined, 'a trace is run once');
@@ -94,9 +94,16 @@ t.test('reads a Mooncake trace in the order of its times, equal hashes as equal 
   t.end();
 });
 
+t.test('no answer to a request of a trace is longer than asked for', (t) => {
+  const text = '{"timestamp":0,"input_length":5,"output_length":500}\n';
+  t.equal(workloadOf(text, 'trace.jsonl').next()?.turns[0]?.outputTokens, 500);
+  t.equal(workloadOf(text, 'trace.jsonl', 64).next()?.turns[0]?.outputTokens, 64);
+  t.end();
+});
+
 t.test('what has no hash in a trace is unique', (t) => {
   const text = [line(1, 50, []), line(1, 50, []), line(2, 50, [])].join('\n');
-  const workload = workloadOf(text, 'trace.jsonl', 64);
+  const workload = workloadOf(text, 'trace.jsonl');
   const prompts = take(3, () => workload.next()).map((script) => script!.turns[0]!.text);
   t.equal(new Set(prompts).size, 3, 'at equal times and lengths too');
   t.end();
