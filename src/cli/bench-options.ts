@@ -122,11 +122,27 @@ export function addBenchOptions(command: Command): void {
       new Option('--dialect <name>', 'llama is POST /completion').choices(Object.keys(LOAD_DIALECTS)).default('chat'),
     )
     .option('--stream <boolean>', 'false asks for whole answers', yesOrNo, true)
-    .addOption(range('--input-tokens <n|n-m>', 'of a user turn, about one word each').default(fixed(128), '128'))
+    .addOption(
+      range('--input-tokens <n|n-m>', 'of a user turn, about one word each')
+        .default(fixed(128), '128')
+        .conflicts('workload'),
+    )
     .addOption(range('--output-tokens <n|n-m>', 'most tokens of an answer; default 64, of a file what it says'))
-    .addOption(range('--turns <n|n-m>', 'of a conversation; each is sent with all before it').default(fixed(1), '1'))
-    .option('--prefixes <n>', 'how many system messages conversations share; default none', wholeNumber(0))
-    .option('--prefix-tokens <n>', `how long those are, default ${DEFAULT_PREFIX_TOKENS}`, wholeNumber(1))
+    .addOption(
+      range('--turns <n|n-m>', 'of a conversation; each is sent with all before it')
+        .default(fixed(1), '1')
+        .conflicts('workload'),
+    )
+    .addOption(
+      new Option('--prefixes <n>', 'how many system messages conversations share; default none')
+        .argParser(wholeNumber(0))
+        .conflicts('workload'),
+    )
+    .addOption(
+      new Option('--prefix-tokens <n>', `how long those are, default ${DEFAULT_PREFIX_TOKENS}`)
+        .argParser(wholeNumber(1))
+        .conflicts('workload'),
+    )
     .option('--workload <file>', 'ShareGPT conversations (JSON or JSON lines), or a Mooncake trace (JSON lines)')
     .option('--seed <n>', 'of lengths, texts and arrivals', wholeNumber(0), 1)
     .option(

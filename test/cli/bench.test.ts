@@ -100,6 +100,10 @@ t.test('refuses wrong options', async (t) => {
     [[url, ...model, '--rate', '5', '--users', '2'], /'--users <n>' cannot be used with option '--rate <n>'/],
     [[url, ...model, '--rate', '0'], /--rate <n>' argument '0' is invalid\. It must be a number above 0/],
     [[url, ...model, '--arrivals', 'trace'], /needs --workload FILE/],
+    ...['--input-tokens', '--turns', '--prefixes', '--prefix-tokens'].map((flag): [string[], RegExp] => [
+      [url, ...model, '--workload', 'f', flag, '4'],
+      new RegExp(`'${flag} <.*>' cannot be used with option '--workload <file>'`),
+    ]),
     [[url, ...model, '--arrivals', 'poisson'], /needs --rate N/],
     [[url, ...model, '--speed', '2'], /--speed needs --arrivals trace/],
     [
