@@ -2,12 +2,13 @@
 // arguments given.
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** Written when a build has succeeded; its time is that of the newest source it may lack. */
+/** There when a build has succeeded; written before it, so that what was saved meanwhile is newer. */
 const STAMP = `${ROOT}dist/start.stamp`;
+const NEXT_STAMP = `${ROOT}dist/next.stamp`;
 const SOURCES = ['src', 'workers', 'scripts', 'package-lock.json', 'tsconfig.json', 'tsconfig.package.json'];
 
 /** Time of the latest change to a file or folder, in milliseconds; folders change when a file in them is deleted. */
@@ -24,9 +25,11 @@ function builtMs() {
 if (SOURCES.some((name) => changedMs(ROOT + name) >= builtMs())) {
   const isFirst = builtMs() === 0;
   console.log(isFirst ? 'Building headrace; the first build takes some seconds.' : 'Building what has changed.');
+  mkdirSync(`${ROOT}dist`, { recursive: true });
+  writeFileSync(NEXT_STAMP, '');
   const { status } = spawnSync('npm', ['run', '--silent', 'build:package'], { cwd: ROOT, stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
-  writeFileSync(STAMP, '');
+  renameSync(NEXT_STAMP, STAMP);
   console.log('Starting the demo.');
 } else {
   console.log('The build is up to date. Starting the demo.');
