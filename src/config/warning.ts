@@ -15,7 +15,7 @@ export function findWarnings(settings: Settings): string[] {
 }
 
 function warnOfExposure(settings: Settings): string[] {
-  const { listen, admin, adminToken, adminTokens, keys, store, requestLog } = settings;
+  const { listen, admin, adminToken, adminTokens, keys, payments, store, requestLog } = settings;
   const warnings: string[] = [];
   if (!keys.required && !isLoopback(listen.host)) {
     warnings.push(`open gateway: anybody who reaches ${printAddress(listen)} can use it (keys.required is false)`);
@@ -34,6 +34,13 @@ function warnOfExposure(settings: Settings): string[] {
   for (const source of discoverySources(settings)) {
     if (source.kind !== 'url' || !crossesOpenly(source.url)) continue;
     warnings.push(`discovery: the model map crosses a public network unencrypted (${new URL(source.url).host})`);
+  }
+  for (const name of ['facilitator', 'rpc'] as const) {
+    const url = payments[name];
+    if (url === null || !crossesOpenly(url)) continue;
+    warnings.push(
+      `payments.${name}: its answers cross a public network unencrypted (${new URL(url).host}): who forges one gets credit for nothing`,
+    );
   }
   return warnings;
 }

@@ -51,6 +51,16 @@ t.test('prompts that are kept are reported, and whether anybody can read them', 
   t.same(warningsOf({ requestLog: { prompts: true, size: 0 } }), []);
 });
 
+t.test('a facilitator or node of a chain that is asked without encryption is reported', async (t) => {
+  const payTo = `0x${'1'.repeat(40)}`;
+  const payments = { payTo, facilitator: 'http://pay.example/x402', rpc: 'http://node.example/secret' };
+  t.match(warningsOf({ payments }), [
+    /^payments\.facilitator: its answers cross a public network unencrypted \(pay\.example\)/,
+    /^payments\.rpc: its answers cross a public network unencrypted \(node\.example\)/,
+  ]);
+  t.same(warningsOf({ payments: { payTo, facilitator: 'http://10.0.0.1:1', rpc: 'https://node.example' } }), []);
+});
+
 t.test('a web search tool without an engine is reported', async (t) => {
   t.match(warningsOf({ webSearchTool: true }), [/^webSearchTool: no engine of search\.default is configured/]);
   const engines = { engine_b: { kind: 'searxng', url: 'http://127.0.0.1:8888' } };
