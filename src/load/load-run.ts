@@ -213,6 +213,7 @@ export class LoadRun {
   }
 }
 
+/** Outcomes without an answer. */
 const UNANSWERED: ReadonlySet<string> = new Set(['cut', 'timeout']);
 
 /** Stands for an answer without text: some servers refuse empty messages. */

@@ -55,12 +55,17 @@ function conversation(said: readonly unknown[], place: string, maxOutputTokens: 
       throw new LoadError(`${place}: message ${at + 1} has no texts "from" and "value"`);
     }
     if (from === 'system') system = value;
-    if ((from !== 'human' && from !== 'user') || value === '') return;
-    const { value: answer } = (said[at + 1] ?? {}) as Json;
-    const outputTokens = typeof answer === 'string' ? tokensOf(answer) : maxOutputTokens;
+    if (!isAsking(from) || value === '') return;
+    const { from: by, value: answer } = (said[at + 1] ?? {}) as Json;
+    const isAnswered = typeof answer === 'string' && by !== 'system' && !isAsking(by);
+    const outputTokens = isAnswered ? tokensOf(answer) : maxOutputTokens;
     turns.push({ text: value, outputTokens: Math.min(outputTokens, maxOutputTokens) });
   });
   return turns.length === 0 ? undefined : { system, turns };
+}
+
+function isAsking(from: unknown): boolean {
+  return from === 'human' || from === 'user';
 }
 
 /**

@@ -72,6 +72,16 @@ for (const [shape, text] of [
   });
 }
 
+t.test('a question that is followed by another one has no recorded answer', (t) => {
+  const conversations = ['human', 'human', 'gpt'].map((from, at) => ({ from, value: 'word'.repeat(4 * (at + 1)) }));
+  const turns = workloadOf(JSON.stringify([{ conversations }]), 'talk.json', 64).next()?.turns;
+  t.strictSame(
+    turns?.map(({ outputTokens }) => outputTokens),
+    [64, 12],
+  );
+  t.end();
+});
+
 const line = (timestamp: number, input: number, hashes: number[]): string =>
   JSON.stringify({ timestamp, input_length: input, output_length: 7, hash_ids: hashes });
 
