@@ -556,7 +556,9 @@ export function readPaymentDecision(fields: Fields): PaymentDecision {
     /^0x[0-9a-f]{64}$/i.test(text) ? text.toLowerCase() : undefined,
   );
   const [notSettled, force] = (['not_settled', 'force'] as const).map((name) => reader.flag(name));
-  if ((transaction === undefined) === (notSettled !== true)) {
+  const isNamed = (fields['transaction'] ?? null) !== null;
+  if (isNamed && notSettled === true) reader.refuse('not_settled', 'excludes transaction: one of them is true');
+  else if (!isNamed && notSettled !== true) {
     reader.refuse('transaction', 'is required, or else not_settled', 'missing');
   }
   return reader.end({ transaction: transaction ?? null, force: force === true });

@@ -105,7 +105,8 @@ t.test('a payment that has not moved is closed, but not while it still can move'
   t.match(await ledger.findPayment(valid), { state: 'failed' });
   for (const [args, reason] of [
     [['decide', valid], /transaction is required, or else not_settled/],
-    [['decide', valid, '--transaction', TRANSACTION, '--not-settled'], /transaction is required, or else not_settled/],
+    [['decide', valid, '--transaction', TRANSACTION, '--not-settled'], /not_settled excludes transaction: one of them/],
+    [['decide', valid, '--transaction', '0x1'], /^headrace: transaction must be the hash [^;]*\n/],
     [['decide', valid, '--transaction', 'mine'], /transaction must be the hash/],
     [['show', nonceOf(1)], /No payment '0x0/],
     [['show', 'nothing'], /No payment 'nothing'/],
