@@ -152,6 +152,9 @@ t.test('the grace period follows the timeouts', options, async (t) => {
   const { output } = run(['render', CHART, '-f', join(CHART, 'ci/all-values.yaml')]);
   // 8 s preStop, 1.5 s unready, 60 s drain, 20 s for the ledger.
   t.match(output, 'terminationGracePeriodSeconds: 90\n');
+  const folder = t.testdir({ 'paid.yaml': 'config: { payments: { facilitator: https://facilitator.example } }\n' });
+  // 5 s preStop, 10 s unready, 120 s drain, 20 s for the ledger, 90 s for settlements.
+  t.match(run(['render', CHART, '-f', `${folder}/paid.yaml`]).output, 'terminationGracePeriodSeconds: 245\n');
 });
 
 t.test('pickers have labels of their own, and the gRPC port and health of `headrace picker`', options, async (t) => {

@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { parse, parseAllDocuments } from 'yaml';
+import { CLOSE_MS } from '../../src/billing/payments/payment-service.ts';
 import { processIo } from '../../src/cli/io.ts';
 import { programFor } from '../../src/cli/main.ts';
 import { loadConfigText, resolveSettings } from '../../src/config/load.ts';
@@ -124,19 +125,22 @@ t.test('the Kubernetes manifest admits monitoring alone to the admin port', asyn
 /** Time for the ledger behind the drain, in milliseconds. */
 const LEDGER_MS = 15_000;
 
-t.test('the stop timeout of the systemd units exceeds the drain times of the documentation', async (t) => {
-  const operations = readFileSync(new URL('../docs/operations.md', OPS), 'utf8');
-  const documented = /^sharePort: true\ntimeouts: .+$/m.exec(operations)?.[0] ?? '';
-  t.match(documented, 'drain');
-  const { timeouts } = settingsOf(loadConfigText(documented, 'headrace.yaml', {}));
-  for (const unit of ['headrace.service', 'headrace@.service']) {
-    const text = read(`systemd/${unit}`);
-    t.match(text, /^\[Unit\]$/m, unit);
-    const stopS = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
-    t.ok(stopS * 1000 > timeouts.unreadyMs + timeouts.drainMs + LEDGER_MS, unit);
-    t.match(text, /^ExecStart=\S+headrace serve --config /m);
-  }
-});
+t.test(
+  'the stop timeout of the systemd units exceeds the drain times of the documentation, with payments',
+  async (t) => {
+    const operations = readFileSync(new URL('../docs/operations.md', OPS), 'utf8');
+    const documented = /^sharePort: true\ntimeouts: .+$/m.exec(operations)?.[0] ?? '';
+    t.match(documented, 'drain');
+    const { timeouts } = settingsOf(loadConfigText(documented, 'headrace.yaml', {}));
+    for (const unit of ['headrace.service', 'headrace@.service']) {
+      const text = read(`systemd/${unit}`);
+      t.match(text, /^\[Unit\]$/m, unit);
+      const stopS = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
+      t.ok(stopS * 1000 > timeouts.unreadyMs + timeouts.drainMs + LEDGER_MS + CLOSE_MS, unit);
+      t.match(text, /^ExecStart=\S+headrace serve --config /m);
+    }
+  },
+);
 
 t.test('the systemd units admit what the gateway needs of the system', async (t) => {
   for (const unit of ['headrace.service', 'headrace@.service']) {

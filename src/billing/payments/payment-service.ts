@@ -28,7 +28,7 @@ export interface PaymentServiceDeps {
 const MAILBOX = { capacity: 65_536, overflow: 'drop-new' } as const;
 
 /** Limit for settlements under way when the gateway closes; the ledger knows of them whatever becomes of them. */
-const CLOSE_MS = 90_000;
+export const CLOSE_MS = 90_000;
 
 export interface PaymentService {
   readonly ref: Ref<PaymentCommand>;

@@ -58,12 +58,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- int (ceil $number) -}}
 {{- end -}}
 
-{{/* preStop, timeouts.unready, timeouts.drain, the 15 s in which a gateway waits for its ledger, and a margin of 5 s. */}}
+{{/* preStop, timeouts.unready, timeouts.drain, the 15 s in which a gateway waits for its ledger, with payments the 90 s for settlements, and a margin of 5 s. */}}
 {{- define "headrace.grace" -}}
 {{- $timeouts := .Values.config.timeouts | default dict -}}
 {{- $unready := int (include "headrace.seconds" ($timeouts.unready | default "0s")) -}}
 {{- $drain := int (include "headrace.seconds" ($timeouts.drain | default "30s")) -}}
-{{- add (int .Values.preStopSeconds) $unready $drain 20 -}}
+{{- $payments := .Values.config.payments | default dict -}}
+{{- add (int .Values.preStopSeconds) $unready $drain (ternary 110 20 (not (empty $payments.facilitator))) -}}
 {{- end -}}
 
 {{/* Those of the values win. */}}
