@@ -203,10 +203,14 @@ function isDigit(byte: number): boolean {
 
 /** The line end at or behind `start`; the end of `bytes` where there is none. */
 function lineEnd(bytes: Buffer, start: number, usesCr: boolean): number {
-  const lf = bytes.indexOf(LF, start);
-  const cr = usesCr ? bytes.indexOf(CR, start) : -1;
-  if (lf < 0 && cr < 0) return bytes.length;
-  return lf < 0 || (cr >= 0 && cr < lf) ? cr : lf;
+  if (!usesCr) {
+    const lf = bytes.indexOf(LF, start);
+    return lf < 0 ? bytes.length : lf;
+  }
+  // Two searches, each for every line, read on to the end of the piece for what is not there.
+  let end = start;
+  while (end < bytes.length && bytes[end] !== LF && bytes[end] !== CR) end++;
+  return end;
 }
 
 /** The name of the member with the only text of a chunk that says nothing else; undefined if it says more. */

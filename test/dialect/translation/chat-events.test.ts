@@ -7,6 +7,7 @@ import {
   type ChatEventListener,
   ChatEventReader,
 } from '../../../src/dialect/translation/chat-events.ts';
+import { cpuMsOf } from '../../support/cpu-time.ts';
 
 /** Writes down what a reader says; `texts` are those that were not parsed. */
 class Record implements ChatEventListener {
@@ -174,4 +175,18 @@ t.test('any cut and any line end give the same', async (t) => {
       },
     ),
   );
+});
+
+t.test('reads many lines in linear time, whatever ends them', async (t) => {
+  for (const [line, last] of [
+    [':\r', '\r'],
+    [':\n', '\r\n'],
+    [':\r\n', '\n'],
+  ] as const) {
+    const lines = 400_000;
+    let said: unknown[] = [];
+    const ms = cpuMsOf(() => ({ said } = read(`${line.repeat(lines)}data: {}${last}${last}`)));
+    t.equal(said.length, lines + 1);
+    t.ok(ms < 1000, `${JSON.stringify(line)}: ${ms} ms`);
+  }
 });
