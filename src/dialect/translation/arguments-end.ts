@@ -1,5 +1,7 @@
 // Finds the end of the arguments of a tool call, which come as the pieces of a JSON string that holds JSON. Nothing is kept of them.
 
+import { parseJson } from '../../config/json-text.ts';
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
@@ -51,4 +53,11 @@ export class ArgumentsEnd {
     }
     return end;
   }
+}
+
+/** The arguments in `text`, without what models write behind them, such as one bracket too many. */
+export function argumentsIn(text: string): string {
+  const json = Buffer.from(JSON.stringify(text));
+  const end = new ArgumentsEnd().find(json, 1, json.length - 1);
+  return end === json.length - 1 ? text : (parseJson(`${json.toString('utf8', 0, end)}"`) as string);
 }

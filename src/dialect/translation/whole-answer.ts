@@ -6,6 +6,7 @@ import { membersOf, parsedJson } from '../dialect.ts';
 import { nameIds } from '../json-names.ts';
 import { parsedValue } from '../json-scan.ts';
 import { JsonTape } from '../json-tape.ts';
+import { argumentsIn } from './arguments-end.ts';
 import { type CallPart, callsOf, FAILED_FINISHES, reasoningOf, refusalOf, textOf } from './chat-answer.ts';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -93,9 +94,14 @@ export function parsedAnswer(body: Buffer): WholeAnswer {
     reasoning: escaped(reasoningOf(message)),
     text: escaped(textOf(message['content'])),
     refusal: escaped(refusalOf(message)),
-    calls: callsOf(message),
+    calls: wholeCallsOf(message),
     usage: membersOf(head['usage'] ?? choice['usage']),
   };
+}
+
+/** Calls as those of a stream, which end with their arguments. */
+function wholeCallsOf(message: Members): readonly CallPart[] {
+  return callsOf(message).map((call) => ({ ...call, arguments: argumentsIn(call.arguments) }));
 }
 
 function escaped(text: string): EscapedText {
@@ -133,7 +139,7 @@ export function usualAnswer(body: Buffer): WholeAnswer | undefined {
     ),
     text: textAt(tape.member(message, NAME.content)),
     refusal: textAt(tape.member(message, NAME.refusal)),
-    calls: hasCalls ? callsOf({ tool_calls: parsedValue(body, tape.start(calls), tape.end(calls)) }) : NO_CALLS,
+    calls: hasCalls ? wholeCallsOf({ tool_calls: parsedValue(body, tape.start(calls), tape.end(calls)) }) : NO_CALLS,
     usage: countsAt(usage === NONE || tape.isNull(usage) ? tape.member(choice, NAME.usage) : usage),
   };
 }

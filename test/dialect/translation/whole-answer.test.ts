@@ -10,7 +10,9 @@ import {
   type WholeAnswer,
   wholeAnswerOf,
 } from '../../../src/dialect/translation/whole-answer.ts';
+import { MessagesAnswer } from '../../../src/dialect/translation/messages-answer.ts';
 import { HeadraceError } from '../../../src/errors.ts';
+import { parseEvents } from '../../../src/net/sse.ts';
 import { Random } from '../../support/random.ts';
 import { type Json, randomOutput, wholeAnswer, wholeOf } from '../../support/scripted-chat.ts';
 
@@ -96,6 +98,28 @@ test('answers with something unusual are parsed', (t) => {
   t.equal(usualAnswer(Buffer.from(`[${JSON.stringify(wholeAnswer({ content: 'a' }))}]`)), undefined);
   t.equal(usualAnswer(bodyOf(wholeAnswer({ content: 'a' })).subarray(0, -1)), undefined);
   t.equal(textOf(wholeAnswerOf(bodyOf(unusual[0] as Json)).text), 'a');
+  t.end();
+});
+
+test('arguments of calls end where they are complete, as those of streams do', (t) => {
+  const texts = ['{"a":"}\\\\\\"é"}', '{"a":[1]}}', '{"a":{}}\n', '[1] and more', '{"a":', '"text" more', ''];
+  const calls = texts.map((text, at) => ({ id: `c${at}`, function: { name: 'f', arguments: text } }));
+  const body = bodyOf(wholeAnswer({ tool_calls: calls }));
+  const expected = ['{"a":"}\\\\\\"é"}', '{"a":[1]}', '{"a":{}}', '[1]', '{"a":', '"text" more', ''];
+  for (const read of [usualAnswer, parsedAnswer]) {
+    t.same(
+      read(body)?.calls.map((call) => call.arguments),
+      expected,
+    );
+  }
+  const streamed = new MessagesAnswer();
+  const chunk = { choices: [{ delta: { tool_calls: calls }, finish_reason: 'tool_calls' }] };
+  const events = parseEvents(streamed.events(Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`)).toString());
+  const deltas = events.map(({ data }) => (JSON.parse(data) as { delta?: { partial_json?: string } }).delta);
+  t.same(
+    deltas.flatMap((delta) => delta?.partial_json ?? []),
+    [...expected.slice(0, -1), '{}'],
+  );
   t.end();
 });
 
