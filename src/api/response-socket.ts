@@ -13,6 +13,7 @@ import {
   socketMessageOf,
   TOO_MANY_VALUES,
   withEarlierItems,
+  withMembers,
   membersOf,
   parsedJson,
 } from '../dialect/index.ts';
@@ -55,15 +56,19 @@ const TERMINAL_NAMES: ReadonlySet<string | undefined> = new Set([
   'response.failed',
 ]);
 
-/**
- * A response that may be continued: the items of its input, all that it continues included, and of its output, as JSON texts, of which one
- * may hold several with commas between.
- */
-interface KeptResponse {
+/** What is known of a conversation here. */
+interface Conversation {
+  /** Id of the response that it goes on from, and that others have; '' where it begins here. */
+  readonly base: string;
+  /** The items behind that, as JSON texts, of which one may hold several with commas between. */
+  readonly items: readonly string[];
+}
+
+/** A response that may be continued: its conversation ends with its output. */
+interface KeptResponse extends Conversation {
   readonly id: string;
   /** The store has it too. */
   readonly stored: boolean;
-  readonly items: readonly string[];
 }
 
 /**
@@ -212,24 +217,23 @@ class ResponseSocket implements SocketListener {
   }
 
   #create({ body, generates, previousResponseId, store, streamId }: SocketMessage): void {
-    const isLast = this.#last !== null && previousResponseId === this.#last.id;
-    const earlier = isLast ? (this.#last as KeptResponse).items : [];
-    const items = [...earlier, ...allItemsOf(inputOf(body))];
+    const last = this.#last !== null && previousResponseId === this.#last.id ? this.#last : null;
+    const { base, items: earlier } = last ?? { base: previousResponseId, items: [] };
+    const conversation = { base, items: [...earlier, ...allItemsOf(inputOf(body))] };
     if (!generates) {
       const { jsonDepth: maxDepth, jsonValues: maxValues } = this.#deps.settings.limits;
       const scan = scanBody(body, { maxDepth, maxValues });
-      if (scan.ok) this.#warmUp(previousResponseId !== '' && !isLast, items, streamId);
+      if (scan.ok) this.#warmUp(previousResponseId !== '' && last === null, conversation, streamId);
       else this.send(named(errorMessage(422, 'HR_REQUEST_INVALID', validationText(scan.errors), []), streamId));
       this.#goOn();
       return;
     }
-    const isKept = sizeOf(items) <= this.keptBytes;
+    const isKept = sizeOf(conversation.items) <= this.keptBytes;
     const isStored = this.#deps.settings.responses.store && store;
-    const running = new RunningResponse(this, isKept ? items : null, streamId, isStored);
+    const running = new RunningResponse(this, isKept ? conversation : null, streamId, isStored);
     this.#running = running;
     // What is stored continues what is stored: its conversation is not written once more.
-    const continuesStored = store && this.#last?.stored === true;
-    const request = isLast && !continuesStored ? withEarlierItems(body, earlier) : body;
+    const request = last === null || (store && last.stored) ? body : continuing(body, last);
     const head = { ...this.#head, headers: [...this.#head.headers, 'content-length', String(request.byteLength)] };
     startDetached(this.#deps.detached, head, request, running, (exchange) => {
       running.exchange = exchange;
@@ -238,11 +242,12 @@ class ResponseSocket implements SocketListener {
   }
 
   /** Answers with an id to go on from; no server is asked. */
-  #warmUp(isUnknown: boolean, items: readonly string[], streamId: string): void {
+  #warmUp(isUnknown: boolean, conversation: Conversation, streamId: string): void {
     const id = `resp_${randomBytes(24).toString('hex')}`;
     if (isUnknown) this.#refuse(streamId, 'HR_SOCKET_PREVIOUS');
-    else if (sizeOf(items) > this.keptBytes) this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
-    else if (this.#keep({ id, stored: false, items })) this.#tellWarm(id, streamId);
+    else if (sizeOf(conversation.items) > this.keptBytes)
+      this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
+    else if (this.#keep({ id, stored: false, ...conversation })) this.#tellWarm(id, streamId);
     else this.#refuse(streamId, 'HR_OVERLOADED', 'memory for request bodies');
   }
 
@@ -275,8 +280,8 @@ class ResponseSocket implements SocketListener {
 class RunningResponse implements ResponseSink {
   exchange: DetachedExchange | null = null;
   readonly #socket: ResponseSocket;
-  /** Items of its input; null when they are too large to be kept. */
-  readonly #items: readonly string[] | null;
+  /** Up to its input; null when it is too large to be kept. */
+  readonly #conversation: Conversation | null;
   readonly #isStored: boolean;
   /** The name that the client gave to the message; '' without one. */
   readonly #streamId: string;
@@ -288,10 +293,10 @@ class RunningResponse implements ResponseSink {
   #kept: KeptResponse | null = null;
   #isTold = false;
 
-  constructor(socket: ResponseSocket, items: readonly string[] | null, streamId: string, isStored: boolean) {
+  constructor(socket: ResponseSocket, conversation: Conversation | null, streamId: string, isStored: boolean) {
     this.#socket = socket;
     this.#isStored = isStored;
-    this.#items = items;
+    this.#conversation = conversation;
     this.#streamId = streamId;
   }
 
@@ -345,16 +350,17 @@ class RunningResponse implements ResponseSink {
   /** Notes the end of the response, and what is needed to continue it. */
   #keep(data: string): void {
     this.#isTold = true;
-    if (this.#items === null) return;
+    if (this.#conversation === null) return;
+    const { base } = this.#conversation;
     const { response, type } = membersOf(parsedJson(data));
     const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
     if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
-    const items = [...this.#items, ...output.map((item) => JSON.stringify(item))];
+    const items = [...this.#conversation.items, ...output.map((item) => JSON.stringify(item))];
     // The store takes no longer event.
     const isShort = Buffer.byteLength(data) + EVENT_HEAD_BYTES <= this.#socket.keptBytes;
     const { answerHeaders = [] } = this.exchange ?? {};
     const stored = this.#isStored && isShort && headerOf(answerHeaders, 'x-headrace-stored') === undefined;
-    this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored, items } : null;
+    this.#kept = sizeOf(items) <= this.#socket.keptBytes ? { id, stored, base, items } : null;
   }
 
   /** An answer that is no stream: an error, or a response of a server that knows no streams. */
@@ -398,6 +404,12 @@ function named(message: string, streamId: string): string {
 /** Bytes of the texts of a response: up to two for each character. */
 function memoryOf({ items }: KeptResponse): number {
   return 2 * sizeOf(items);
+}
+
+/** A request with what it continues: the items before its input, and the id of what is before those. */
+function continuing(body: Buffer, { base, items }: Conversation): Buffer {
+  const whole = withEarlierItems(body, items);
+  return base === '' ? whole : withMembers(whole, { previous_response_id: JSON.stringify(base) });
 }
 
 function sizeOf(items: readonly string[]): number {

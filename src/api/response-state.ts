@@ -147,7 +147,7 @@ async function resolve(request: ContinuedRequest, proceed: Proceed): Promise<voi
   const whole = previous === null ? named : withEarlierItems(named, earlier);
   if (whole.byteLength > bodyBytes) throw stateError('long', previous ?? '');
   exchange.reserveBody(Math.max(whole.byteLength - reserved, 0));
-  exchange.continues = previous ?? '';
+  exchange.continues ||= previous ?? '';
   const input = (): string => (own === null ? inputOf(body) : `[${own.join(',')}]`);
   proceed(whole, keeps ? { account, model, previous, input } : null);
 }

@@ -10,7 +10,7 @@ import { WebSocket } from 'ws';
 import type { Host, HostRequest } from '../../src/host/index.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { startResponseCrn } from '../support/response-crn.ts';
-import { inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
+import { create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { serving } from '../support/serving.ts';
 import { KEY, MODEL, settingsFor, startHosts, startSystem, type System, until, within } from '../support/system.ts';
 import { WITH_UWS } from '../support/uws.ts';
@@ -161,6 +161,30 @@ t.test('a stored response is continued by the store, and one that is not by its 
     'each has all before it in its prompt',
   );
   t.equal(new Set(tokens).size, tokens.length);
+});
+
+t.test('what was said before the socket opened is in each response that goes on from it', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  const before = idOf(await create(url, { input: 'one' }));
+  const client = await Client.open(t, url, { authorization: 'Bearer hr_one' });
+  let previous: string | undefined = before;
+  for (const [input, store] of [
+    ['two', false],
+    ['three', false],
+    ['four', true],
+    ['five', false],
+  ] as const) {
+    client.create({ input, previous_response_id: previous, store });
+    previous = (await client.end()).response?.id;
+  }
+  const conversation = ['one', 'answer 1', 'two', 'answer 2', 'three', 'answer 3', 'four', 'answer 4', 'five'];
+  t.same(inputOf(crn), conversation);
+  client.create({ input: 'warm', previous_response_id: previous, generate: false });
+  const { response } = await client.end();
+  client.create({ input: 'six', previous_response_id: response?.id });
+  await client.end();
+  t.same(inputOf(crn), [...conversation, 'answer 5', 'warm', 'six']);
 });
 
 t.test('a warm-up answers with an id that the next response goes on from', async (t) => {
