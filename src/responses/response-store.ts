@@ -160,8 +160,9 @@ const MAX_LINKS = 4096;
 const AGAIN_ALONE_MS = [10, 40];
 
 /**
- * Pauses after which a response that is not found is looked for again: it may have been delivered a moment ago, by another thread whose
- * message is on its way, or by another gateway whose transaction is. A client of an id that nobody knows waits for their sum.
+ * Pauses after which a response that is not found, or has not ended, is looked for again: it may have been delivered a moment ago, by
+ * another thread whose message is on its way, or by another gateway whose transaction is. A client of an id that nobody knows waits for
+ * their sum.
  */
 const AGAIN_MS = [10, 40, 150, 400];
 
@@ -264,6 +265,8 @@ class ResponseStore {
   readonly #looks = new Map<string, Map<number, Look>>();
   /** Responses of other gateways that are looked at soon, by `nameOf`. */
   readonly #polled = new Set<string>();
+  /** Settled when the end of a response, which its clients may have by then, is written or given up; by `nameOf`. */
+  readonly #ending = new Map<string, Promise<void>>();
   /** Responses whose newest events were dropped, by `nameOf`. */
   readonly #cut = new Set<string>();
   /** Responses whose expiry is about to be moved, by `nameOf`. */
@@ -563,7 +566,7 @@ class ResponseStore {
     if (previous !== null) {
       let found = await this.#conversation(account, previous, bytes);
       for (const pauseMs of this.#againMs) {
-        if (found !== 'unknown') break;
+        if (found !== 'unknown' && found !== 'running') break;
         await this.#pause(pauseMs);
         found = await this.#conversation(account, previous, bytes);
       }
@@ -604,6 +607,7 @@ class ResponseStore {
     newest: string,
     mostBytes: number,
   ): Promise<ResponseSize[] | Exclude<Resolved['kind'], 'found'>> {
+    await this.#ending.get(nameOf({ account, id: newest }));
     const newestFirst: ResponseSize[] = [];
     const written: ConversationLink[] = [];
     let bytes = 0;
@@ -655,6 +659,7 @@ class ResponseStore {
   }
 
   async #find(key: ResponseKey): Promise<Found> {
+    await this.#ending.get(nameOf(key));
     let found = await this.#look(key);
     for (const pauseMs of this.#againMs) {
       if (found !== null) break;
@@ -769,8 +774,12 @@ class ResponseStore {
     done: (ended: boolean | null) => void,
   ): void {
     const name = nameOf(end);
-    this.#add({ type: 'end', end, holder, event }, end.output.length + end.response.length, (ended) => {
-      const bytes = end.output.length + end.response.length;
+    const bytes = end.output.length + end.response.length;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#ending.set(name, promise);
+    this.#add({ type: 'end', end, holder, event }, bytes, (ended) => {
+      if (this.#ending.get(name) === promise) this.#ending.delete(name);
+      resolve();
       if (ended === true) {
         this.#deps.metrics.ended(end.status);
         this.#grow(end.account, bytes);

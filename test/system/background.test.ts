@@ -52,6 +52,17 @@ t.test('a background response goes on from another one', async (t) => {
   t.same(inputOf(crn), ['one', 'answer 1', 'two']);
 });
 
+t.test('a background response has ended for the request that follows the end of its stream', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn]));
+  for (const round of [1, 2, 3, 4]) {
+    const id = idOf(await create(url, { input: 'one', background: true, stream: true }));
+    const found = round % 2 === 0 ? await call(url, `/v1/responses/${id}`) : null;
+    if (found !== null) t.match(found.json, { status: 'completed' });
+    else t.match(await create(url, { input: 'two', previous_response_id: id }), { status: 200 });
+  }
+});
+
 t.test('what is refused is refused at once', async (t) => {
   const { id, url } = await running(t, { responses: { backgroundPerAccount: 1, background: 2 } });
   const second = await create(url, { input: 'x', background: true });
