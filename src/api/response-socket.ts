@@ -7,6 +7,7 @@ import { systemEpochMs } from '../actor/index.ts';
 import {
   allItemsOf,
   dialectOf,
+  endTypeOf,
   inputOf,
   scanBody,
   type SocketMessage,
@@ -369,7 +370,7 @@ class RunningResponse implements ResponseSink {
     const text = body.toString();
     const answer = membersOf(parsedJson(text));
     if (status < 300 && answer['object'] === 'response') {
-      const data = `{"type":"response.completed","sequence_number":0,"response":${text}}`;
+      const data = `{"type":"${endTypeOf(answer['status'])}","sequence_number":0,"response":${text}}`;
       this.#keep(data);
       this.#tellClient(data);
       return;

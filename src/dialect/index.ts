@@ -48,6 +48,7 @@ export {
 export {
   endingEventIn,
   endsResponse,
+  endTypeOf,
   joinedResponse,
   type ResponseEvent,
   responseEventOf,

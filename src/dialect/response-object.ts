@@ -109,6 +109,11 @@ export function endsResponse(type: string): boolean {
   return (ENDS as readonly string[]).includes(type);
 }
 
+/** Type of the event that ends a response with this status, for one that came whole. */
+export function endTypeOf(status: unknown): string {
+  return ENDS.find((type) => type === `response.${String(status)}`) ?? 'response.completed';
+}
+
 /**
  * Where the event that ends a response begins in `piece`, which begins with an event; -1 when there is none. A look at the first bytes
  * of the last event decides for usual streams.

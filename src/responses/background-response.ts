@@ -7,6 +7,7 @@ import type { ResponseKey } from '../billing/index.ts';
 import {
   arrayItemsOf,
   endsResponse,
+  endTypeOf,
   membersOf,
   parsedJson,
   responseEventOf,
@@ -188,7 +189,7 @@ export class BackgroundResponse implements ResponseSink {
     if (this.#state === 'ended') return;
     const { status = 0 } = this.#exchange ?? {};
     if (status === OK && this.#isTooLong) this.#failAsTooLarge();
-    else if (status === OK && !this.#streams) this.#finish('response.completed', body);
+    else if (status === OK && !this.#streams) this.#finish(endTypeOf(membersIn(body)['status']), body);
     else if (status === OK) this.#failWith('HR_STREAM_TRUNCATED');
     else this.#fail('server_error', messageIn(body) ?? `The server answered with status ${status}`);
   }

@@ -488,17 +488,22 @@ t.test('a response that breaks off ends with an error', async (t) => {
 
 t.test('an answer that is no stream is one event, and an error where it is longer than is held', async (t) => {
   let length = 5;
+  let status = 'completed';
   const server = await serving(t, (request, response) => {
     request.resume();
     const part = { type: 'output_text', text: 'x'.repeat(length), annotations: [] };
     const output = [{ id: 'msg_1', type: 'message', role: 'assistant', status: 'completed', content: [part] }];
     response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify({ id: 'resp_1', object: 'response', status: 'completed', model: MODEL, output }));
+    response.end(JSON.stringify({ id: 'resp_1', object: 'response', status, model: MODEL, output }));
   });
   const { url } = await startSystem(t, { settings: { models: { [MODEL]: { servers: [server] } } } });
   const client = await Client.open(t, url);
   client.create({ input: 'Hello?' });
   t.match(await client.response(), [{ type: 'response.completed', response: { id: 'resp_1' } }]);
+  for (status of ['incomplete', 'failed']) {
+    client.create({ input: 'Hello?', store: false });
+    t.match(await client.response(), [{ type: `response.${status}`, response: { status } }]);
+  }
   length = 5 * 1024 * 1024;
   client.create({ input: 'Hello?' });
   const error = { code: 'HR_ANSWER_UNTRANSLATABLE' };

@@ -9,6 +9,7 @@ import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../suppor
 import { bearer, endow, priceOf, startLedgerFixture, usageOf, USD } from '../support/ledger-fixture.ts';
 import { startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
+import { chatAnswer, startScriptedChat } from '../support/scripted-chat.ts';
 import { MODEL, until } from '../support/system.ts';
 
 t.test('a background response is answered at once, runs on, and is polled', async (t) => {
@@ -162,6 +163,21 @@ t.test('events beyond the bound are not kept, but for the last one', async (t) =
   t.ok(kept.length < 11, `${kept.length} are kept`);
   t.equal(kept.at(-1)?.type, 'response.completed');
   t.equal(kept.at(-1)?.sequence_number, 10);
+});
+
+t.test('a response of a server without streams ends as its status says', async (t) => {
+  const chat = await startScriptedChat(t);
+  const models = { [MODEL]: { servers: [{ url: chat.url, dialects: ['chat'] as const }] } };
+  const { url } = await startGateway(t, settingsOf([], { models }));
+  for (const [reason, status] of [
+    ['length', 'incomplete'],
+    ['stop', 'completed'],
+  ] as const) {
+    chat.play(chatAnswer({ content: 'half' }, { finish_reason: reason }));
+    const stream = await create(url, { input: 'one', background: true, stream: true });
+    t.match(eventsIn(stream.text).at(-1), { type: `response.${status}` });
+    t.match(await call(url, `/v1/responses/${idOf(stream)}`), { json: { status } });
+  }
 });
 
 t.test('a response beyond the bound fails, and says so, whether its last event comes whole or in parts', async (t) => {
