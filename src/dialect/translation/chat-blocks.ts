@@ -65,7 +65,12 @@ interface Held {
 /** Most blocks and characters that wait for the end of one call: each end takes up again all that wait. */
 const MAX_HELD = 1000;
 const MAX_HELD_CHARACTERS = 16 * 1024 * 1024;
-const TOO_MANY = 'The answer has too many tool calls that take turns';
+const TOO_MANY_HELD = 'The answer has too many tool calls that take turns';
+/** Most characters of calls that are known. A server that does not stop must not fill the memory. */
+const MAX_CALL_CHARACTERS = 16 * 1024 * 1024;
+/** What a call takes beside its id and its name. */
+const CALL_CHARACTERS = 512;
+const TOO_MANY_CALLS = 'The answer has too many tool calls';
 
 export class ChatBlocks implements ChatEventListener {
   readonly #listener: ChatBlocksListener;
@@ -83,6 +88,7 @@ export class ChatBlocks implements ChatEventListener {
   readonly #lastOf = new Map<number, Call>();
   /** Calls before this one have begun. */
   #begunCalls = 0;
+  #callCharacters = 0;
   /** Null while nothing is held. */
   #held: Held[] | null = null;
   #heldCharacters = 0;
@@ -209,14 +215,22 @@ export class ChatBlocks implements ChatEventListener {
       (id === '' ? text !== '' && call.end.reached : call.id !== '' && call.id !== id);
     if (call === undefined || isNext) {
       call = new Call(index);
+      this.#callCharacters += CALL_CHARACTERS;
       calls.push(call);
       if (index !== undefined) this.#lastOf.set(index, call);
       this.called = true;
     }
-    if (call.id === '') call.id = id;
+    if (call.id === '') {
+      call.id = id;
+      this.#callCharacters += id.length;
+    }
     // Names may come in pieces, and some servers repeat them.
     const isNamed = call.name === '' && name !== '';
-    if (!call.begun && (isNamed || (!call.end.seen && name !== call.name))) call.name += name;
+    if (!call.begun && (isNamed || (!call.end.seen && name !== call.name))) {
+      call.name += name;
+      this.#callCharacters += name.length;
+    }
+    if (this.#callCharacters > MAX_CALL_CHARACTERS) this.onError({ message: TOO_MANY_CALLS, code: 'HR_STREAM_BROKEN' });
     if (isNamed && call.held !== null) this.#release();
     if (call.end.seen ? text !== '' : !isBare(text)) this.#put('call', call, text);
     this.#lastKind = 'call';
@@ -260,7 +274,7 @@ export class ChatBlocks implements ChatEventListener {
       if (call !== null) call.held = one;
     }
     if (held.length <= MAX_HELD && this.#heldCharacters <= MAX_HELD_CHARACTERS) return;
-    this.onError({ message: TOO_MANY, code: 'HR_STREAM_BROKEN' });
+    this.onError({ message: TOO_MANY_HELD, code: 'HR_STREAM_BROKEN' });
   }
 
   #firstUnbegun(): Call | undefined {

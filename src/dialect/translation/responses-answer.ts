@@ -158,9 +158,9 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   #hasEnded = false;
   /** A whole answer has no events. */
   #isWhole = false;
-  // What came without text: it goes with the next one.
-  #logprobs: unknown[] = [];
-  #annotations: unknown[] = [];
+  // What came without text: it goes with the next one. JSON.
+  #logprobs: string[] = [];
+  #annotations: string[] = [];
 
   /** @param echo what the response repeats of its request */
   constructor(echo: ResponseEcho, sources: AnswerSources = SOURCES) {
@@ -259,8 +259,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { content } = membersOf(logprobs);
     // Of a delta without text they are those of reasoning and calls.
     const isOther = delta !== undefined && (reasoningOf(members) !== '' || callsOf(members).length > 0);
-    if (Array.isArray(content) && !isOther) for (const each of content as unknown[]) this.#logprobs.push(each);
-    if (Array.isArray(annotations)) for (const each of annotations as unknown[]) this.#annotations.push(each);
+    if (Array.isArray(content) && !isOther) for (const each of content) this.#keepJson(each, this.#logprobs);
+    if (Array.isArray(annotations)) for (const each of annotations) this.#keepJson(flat(each), this.#annotations);
   }
 
   /** @internal */
@@ -274,11 +274,7 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
   onText(bytes: Buffer, start: number, end: number): void {
     const text = this.#text as Text;
     if (this.#hasEnded) return;
-    this.#keptBytes += end - start;
-    if (this.#keptBytes > MAX_KEPT_BYTES) {
-      this.#blocks.onError({ message: TOO_LONG, code: 'HR_STREAM_BROKEN' });
-      return;
-    }
+    if (!this.#keeps(end - start)) return;
     text.bytes.copy(bytes, start, end);
     if (text.before === null) return;
     if (text.input !== null) {
@@ -347,6 +343,19 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return Math.floor(this.#sources.epochMs() / 1000);
   }
 
+  /** Counts bytes that are kept for the closing events. False: they are too many, and the stream has ended. */
+  #keeps(bytes: number): boolean {
+    this.#keptBytes += bytes;
+    if (this.#isWhole || this.#keptBytes <= MAX_KEPT_BYTES) return true;
+    this.#blocks.onError({ message: TOO_LONG, code: 'HR_STREAM_BROKEN' });
+    return false;
+  }
+
+  #keepJson(value: unknown, list: string[]): void {
+    const json = JSON.stringify(value);
+    if (this.#keeps(json.length)) list.push(json);
+  }
+
   /** @param escaped as it is written between the quotes of JSON */
   #writeDelta(before: Buffer, escaped: string, after: string): void {
     if (escaped === '') return;
@@ -377,12 +386,9 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   /** Adds the log-probabilities that have come to the part, and returns them as JSON. */
   #takeLogprobs({ logprobs }: Part): readonly string[] {
-    const elements = this.#logprobs.map((element) => JSON.stringify(element));
+    const elements = this.#logprobs;
     this.#logprobs = [];
-    for (const element of elements) {
-      this.#keptBytes += element.length;
-      logprobs.push(element);
-    }
+    for (const element of elements) logprobs.push(element);
     return elements;
   }
 
@@ -426,14 +432,12 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
 
   #addAnnotations({ annotations, place }: Part): void {
     for (const annotation of this.#annotations) {
-      const { url_citation: citation, ...members } = membersOf(annotation);
-      const flat = JSON.stringify({ ...members, ...membersOf(citation) });
       if (!this.#isWhole) {
         this.#startEvent('response.output_text.annotation.added');
-        out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${flat}`);
+        out.utf8(`${place}"annotation_index":${annotations.length},"annotation":${annotation}`);
         this.#endEvent();
       }
-      annotations.push(flat);
+      annotations.push(annotation);
     }
     this.#annotations = [];
   }
@@ -673,6 +677,12 @@ function writeItem(item: Item): void {
   out.latin1('"arguments":"');
   out.append(text.bytes);
   out.latin1('"}');
+}
+
+/** An annotation of chat completions as one of responses. */
+function flat(annotation: unknown): object {
+  const { url_citation: citation, ...members } = membersOf(annotation);
+  return { ...members, ...membersOf(citation) };
 }
 
 function unescaped({ bytes }: Text): string {

@@ -910,3 +910,27 @@ t.test('the time of many log probabilities and annotations without a text is lin
   for (let at = 0; at < 40_000; at++) translator.events(bytes);
   t.ok(process.cpuUsage(start).user < 2_500_000);
 });
+
+t.test('a server that does not stop ends with an error before it fills the memory', async (t) => {
+  const long = 'x'.repeat(200_000);
+  const call = (index: number, name: string): object => ({
+    tool_calls: [{ index, id: `c${index}`, function: { name, arguments: '{}' } }],
+  });
+  const endless = {
+    text: () => ({ content: long }),
+    calls: (index: number) => call(index, 'run'),
+    names: (index: number) => call(index, long),
+    annotations: () => ({ content: 'a', annotations: [{ type: 'url_citation', url_citation: { url: long } }] }),
+  };
+  for (const [what, delta] of Object.entries(endless)) {
+    const translator = answer();
+    let sent = 0;
+    let events = '';
+    while (!events.includes('"type":"response.failed"') && sent < 50_000) {
+      events = translator.events(Buffer.from(`data: ${JSON.stringify(chunk(delta(sent++)))}\n\n`)).toString();
+    }
+    t.ok(sent > 50 && sent < 50_000, `${what}: ${sent} events`);
+    t.match(events, '"code":"HR_STREAM_BROKEN"');
+    t.equal(translator.end().length, 0);
+  }
+});
