@@ -224,6 +224,12 @@ export class Failover implements AttemptOwner, DownstreamListener, Expirable, Re
   onPiece(attempt: Attempt, piece: Buffer, nowMs: number): void {
     const passed = this.#continuation === null ? piece : this.#follow(this.#continuation, piece, attempt.midEvent);
     if (passed.byteLength > 0) this.#relay?.piece(passed, attempt.midEvent, nowMs);
+    // An answer that is whole, and one with an error that its CRN reports, end by themselves.
+    if (this.#relay?.hasFailed === true && !attempt.whole && !attempt.judge.reportedError) {
+      this.#stop(null);
+      this.#downstream.errorCode = 'HR_STREAM_BROKEN';
+      this.#downstream.end();
+    }
   }
 
   onEnd(attempt: Attempt, last: Buffer | null): void {

@@ -133,6 +133,11 @@ export class Relay implements Expirable {
     this.#write(passed);
   }
 
+  /** Whether the client has got an error by the translation, behind which nothing may pass. */
+  get hasFailed(): boolean {
+    return this.translator?.hasFailed === true;
+  }
+
   /** Counts the last piece. Returns what of it the client gets. `isError`: the stream has ended as an error of the CRN. */
   last(piece: Buffer | null, isError: boolean, nowMs: number): Buffer | undefined {
     this.close();

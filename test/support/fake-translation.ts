@@ -24,6 +24,7 @@ const MEMORY = Buffer.alloc(1024 * 1024);
 
 class FakeAnswer implements AnswerTranslator {
   nextSequence = 0;
+  readonly hasFailed = false;
   readonly #calls: string[];
   #written = 0;
 

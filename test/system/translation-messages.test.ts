@@ -20,6 +20,7 @@ import {
   chatStream,
   chunk,
   DONE,
+  eventOf,
   finish,
   inPieces,
   type Json,
@@ -268,6 +269,20 @@ t.test('an error in the middle of a stream throws with its type', async (t) => {
     type: 'rate_limit_error',
     message: /slow down/,
   });
+});
+
+t.test('a stream that cannot be translated any more ends, and its server is left', async (t) => {
+  const { client, crn } = await start(t);
+  let isLeft = Promise.resolve();
+  crn.play((_, response) => {
+    isLeft = new Promise((resolve) => response.once('close', resolve));
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(eventOf(chunk({ content: 'Down ' })) + eventOf('data: <html>\n\n'));
+  });
+  const { body } = await client.messages.create({ ...ask, stream: true }).asResponse();
+  const text = await new Response(body).text();
+  t.match(text, /event: error\ndata: .* not JSON"\}\}\n\n$/);
+  await isLeft;
 });
 
 t.test('a stream that breaks off throws wherever it does', async (t) => {

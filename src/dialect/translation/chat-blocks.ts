@@ -97,6 +97,8 @@ export class ChatBlocks implements ChatEventListener {
   #awaitsNames = true;
   #started = false;
   #ended = false;
+  /** Whether an error was reported. */
+  failed = false;
   /** `finish_reason` of the choice; '' while it goes on. */
   finishReason = '';
   /** The stop sequence that the server says it has met; null: none. */
@@ -142,7 +144,7 @@ export class ChatBlocks implements ChatEventListener {
   /** @internal */
   onError(error: unknown): void {
     if (this.#ended) return;
-    this.#ended = true;
+    this.#ended = this.failed = true;
     this.#listener.onError(errorOf(error));
   }
 

@@ -74,6 +74,10 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#model = model;
   }
 
+  get hasFailed(): boolean {
+    return this.#stream?.failed === true;
+  }
+
   get #blocks(): ChatBlocks {
     return (this.#stream ??= new ChatBlocks(this));
   }

@@ -172,6 +172,10 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     return this.#sequence;
   }
 
+  get hasFailed(): boolean {
+    return this.#stream?.failed === true;
+  }
+
   get #blocks(): ChatBlocks {
     return (this.#stream ??= new ChatBlocks(this));
   }

@@ -58,6 +58,8 @@ export interface AnswerTranslator {
   whole(body: Buffer): Buffer;
   /** A server's own error answer (status 400 and more). */
   error(status: number, body: Buffer): Buffer;
+  /** An error has ended the stream for the client, whatever follows. */
+  readonly hasFailed: boolean;
   /** Number of the next event of a numbered stream, for `errorEvent`. */
   readonly nextSequence: number;
 }
