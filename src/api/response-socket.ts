@@ -7,6 +7,7 @@ import { systemEpochMs } from '../actor/index.ts';
 import {
   allItemsOf,
   dialectOf,
+  endsResponse,
   endTypeOf,
   inputOf,
   scanBody,
@@ -49,13 +50,6 @@ const OF_HANDSHAKE = /^(?:connection|upgrade|sec-websocket-.*|content-.*|x-reque
 
 /** Headers of an error that clients wait by. */
 const OF_ERRORS = /^(?:retry-after|retry-after-ms|x-should-retry|x-headrace-error|x-ratelimit-.*)$/;
-
-const TERMINAL = /^\s*\{\s*"type"\s*:\s*"response\.(?:completed|incomplete|failed)"/;
-const TERMINAL_NAMES: ReadonlySet<string | undefined> = new Set([
-  'response.completed',
-  'response.incomplete',
-  'response.failed',
-]);
 
 /** What is known of a conversation here. */
 interface Conversation {
@@ -337,8 +331,9 @@ class RunningResponse implements ResponseSink {
     let isTaken = true;
     for (const { data, event } of parseEvents(events.toString())) {
       if (data === '[DONE]') continue;
-      if (TERMINAL_NAMES.has(event) || TERMINAL.test(data)) this.#keep(data);
-      else if (event === 'error') this.#isTold = true;
+      const type = event ?? membersOf(parsedJson(data))['type'];
+      if (endsResponse(String(type))) this.#keep(data);
+      else if (type === 'error') this.#isTold = true;
       isTaken = this.#tellClient(data);
     }
     return isTaken;

@@ -3,6 +3,7 @@
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import OpenAI from 'openai';
 import { ResponsesWS } from 'openai/resources/responses/ws';
 import t, { type Test } from 'tap';
@@ -484,6 +485,31 @@ t.test('a response that breaks off ends with an error', async (t) => {
   client.create({ input: 'Hello?' });
   const frames = await client.response();
   t.match(frames.at(-1), { type: /^(?:error|response\.failed)$/ });
+});
+
+t.test('a response whose events have no names ends once, and is continued', async (t) => {
+  const inputs: unknown[] = [];
+  const server = await serving(t, async (request, response) => {
+    const body = await text(request);
+    if (body === '') {
+      response.end('{}');
+      return;
+    }
+    inputs.push((JSON.parse(body) as { readonly input: unknown }).input);
+    const answer = { id: `resp_${inputs.length}`, object: 'response', status: 'completed', model: MODEL, output: [] };
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(
+      `data: ${JSON.stringify({ sequence_number: 0, delta: 'a', type: 'response.output_text.delta' })}\n\n`,
+    );
+    response.end(`data: ${JSON.stringify({ sequence_number: 1, response: answer, type: 'response.completed' })}\n\n`);
+  });
+  const { url } = await startSystem(t, { settings: { models: { [MODEL]: { servers: [server] } } } });
+  const client = await Client.open(t, url);
+  client.create({ input: [{ role: 'user', content: 'one' }], store: false });
+  await client.response();
+  client.create({ input: [{ role: 'user', content: 'two' }], store: false, previous_response_id: 'resp_1' });
+  t.match(await client.response(), [{ type: 'response.output_text.delta' }, { type: 'response.completed' }]);
+  t.match(inputs[1], [{ content: 'one' }, { content: 'two' }]);
 });
 
 t.test('an answer that is no stream is one event, and an error where it is longer than is held', async (t) => {
