@@ -1,11 +1,11 @@
 // Response objects of the responses dialect, and the events that carry them, as bytes: what is kept of them, and single members that
 // are replaced. Nothing but these members changes; numbers and texts stay as they were written.
 
+import { lineEndIn } from '../net/sse.ts';
 import { edited } from './output-limit.ts';
 import { readString, scanMembers, skipSpace } from './json-scan.ts';
 import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
 
-const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
 const QUOTE = 0x22;
@@ -20,6 +20,7 @@ const DATA = Buffer.from('data:');
 const EVENT_FIELD = Buffer.from('event: response.');
 const BLANK_LINE = Buffer.from('\n\n');
 const BLANK_LINE_CRLF = Buffer.from('\r\n\r\n');
+const BLANK_LINE_CR = Buffer.from('\r\r');
 
 /** Types of events that end a response. Their first letters tell them from the frequent ones. */
 const ENDS = ['response.completed', 'response.incomplete', 'response.failed'] as const;
@@ -120,7 +121,7 @@ export function endTypeOf(status: unknown): string {
  */
 export function endingEventIn(piece: Buffer): number {
   const { length } = piece;
-  const blank = piece[length - 2] === CR ? BLANK_LINE_CRLF : BLANK_LINE;
+  const blank = piece[length - 2] !== CR ? BLANK_LINE : piece[length - 1] === CR ? BLANK_LINE_CR : BLANK_LINE_CRLF;
   const before = length > blank.length ? piece.lastIndexOf(blank, length - blank.length - 1) : -1;
   const last = before < 0 ? 0 : before + blank.length;
   if (isNamed(piece, last)) {
@@ -146,13 +147,13 @@ function isNamed(piece: Buffer, start: number): boolean {
 /** The data lines of an event, joined. */
 function dataOf(event: Buffer): Buffer | null {
   const lines: Buffer[] = [];
+  const usesCr = event.includes(CR);
   for (let at = 0; at < event.length;) {
-    let end = event.indexOf(LF, at);
-    if (end < 0) end = event.length;
+    const end = lineEndIn(event, at, usesCr);
     const isData = event.compare(DATA, 0, DATA.length, at, Math.min(at + DATA.length, event.length)) === 0;
     if (isData) {
       const start = at + DATA.length + (event[at + DATA.length] === SPACE ? 1 : 0);
-      lines.push(event.subarray(start, event[end - 1] === CR ? end - 1 : end));
+      lines.push(event.subarray(start, end));
     }
     at = end + 1;
   }

@@ -125,6 +125,18 @@ export class EventSplitter {
   }
 }
 
+/** The line end at or behind `start`; the end of `bytes` where there is none. `usesCr`: whether they have a CR. */
+export function lineEndIn(bytes: Buffer, start: number, usesCr: boolean): number {
+  if (!usesCr) {
+    const lf = bytes.indexOf(LF, start);
+    return lf < 0 ? bytes.length : lf;
+  }
+  // Two searches, each for every line, read on to the end of the bytes for what is not there.
+  let end = start;
+  while (end < bytes.length && bytes[end] !== LF && bytes[end] !== CR) end++;
+  return end;
+}
+
 /** Splits bytes that are whole events. Each has its blank line; comments count as events. */
 export function splitEvents(bytes: Buffer): Buffer[] {
   const events: Buffer[] = [];

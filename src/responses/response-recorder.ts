@@ -78,6 +78,7 @@ export function itemIdsIn(output: string): string[] {
 
 const OK = 200;
 const LF = 0x0a;
+const CR = 0x0d;
 
 /** How the answer comes; `none`: nothing of it is to be stored, or it has been. */
 type Form = 'unknown' | 'stream' | 'whole' | 'none';
@@ -136,7 +137,8 @@ export class ResponseRecorder extends DownstreamTap {
       piece = piece.subarray(at);
     }
     this.#collect(piece);
-    if (this.#form === 'none' || piece.at(-1) !== LF) return;
+    const last = piece.at(-1);
+    if (this.#form === 'none' || (last !== LF && last !== CR)) return;
     const event = responseEventOf(this.#taken());
     // The rest of an event that is cut in parts comes with the next pieces.
     if (event === null) return;

@@ -47,8 +47,9 @@ t.test('the event that ends a response is found in any piece of a stream', (t) =
     t.equal(endingEventIn(Buffer.from(`${delta}data: {"response":{},"type":"${type}"}\n\n`)), delta.length);
     t.equal(endingEventIn(Buffer.from(`${end(type)}data: [DONE]\n\n`)), 0, 'also before another event');
   }
-  const crlf = (delta + end('response.completed')).replaceAll('\n', '\r\n');
-  t.equal(endingEventIn(Buffer.from(crlf)), delta.length + 3, 'lines may end with CRLF');
+  const ended = delta + end('response.completed');
+  t.equal(endingEventIn(Buffer.from(ended.replaceAll('\n', '\r\n'))), delta.length + 3, 'lines may end with CRLF');
+  t.equal(endingEventIn(Buffer.from(ended.replaceAll('\n', '\r'))), delta.length, 'or with CR');
   t.equal(endingEventIn(Buffer.from(delta)), -1);
   t.equal(endingEventIn(Buffer.from(end('response.created'))), -1);
   t.equal(endingEventIn(Buffer.from(delta.replace('event: response.output_text.delta\n', ''))), -1);
@@ -63,6 +64,7 @@ t.test('an event is read whatever its lines are', (t) => {
     'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n',
     'data:{"response":{"id":"r"},"type":"response.created"}\r\n\r\n',
     ': hi\ndata: {"type":"response.created",\ndata: "response":{"id":"r"}}\n\n',
+    'event: response.created\rdata: {"type":"response.created",\rdata: "response":{"id":"r"}}\r\r',
   ]) {
     const event = responseEventOf(Buffer.from(text));
     t.equal(event?.type, 'response.created', text);

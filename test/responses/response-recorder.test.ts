@@ -52,7 +52,7 @@ const STREAM_HEADERS = ['content-type', 'text/event-stream'];
 t.test('a stream is recorded however it is cut between events', (t) => {
   const random = createSeededRandom(3);
   for (const end of ['response.completed', 'response.incomplete', 'response.failed']) {
-    for (const line of ['\n', '\r\n']) {
+    for (const line of ['\n', '\r\n', '\r']) {
       for (let round = 0; round < 60; round++) {
         const { exchange, records, recorder } = recorded();
         const events = streamOf(end, line).split(new RegExp(`(?<=${line}${line})`));

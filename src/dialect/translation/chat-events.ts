@@ -2,7 +2,7 @@
 // what stands before its choices, such as a time: such an event is compared and not parsed. Every other one is parsed. Pieces are
 // read during the call only.
 
-import { EventSplitter } from '../../net/sse.ts';
+import { EventSplitter, lineEndIn } from '../../net/sse.ts';
 import { isFilled, membersOf, parsedJson } from '../dialect.ts';
 import { skipSpace } from '../json-scan.ts';
 
@@ -125,7 +125,7 @@ export class ChatEventReader {
     let data: string | undefined;
     let pos = start;
     while (pos < bytes.length) {
-      const end = lineEnd(bytes, pos, usesCr);
+      const end = lineEndIn(bytes, pos, usesCr);
       const next = bytes[end] === CR && bytes[end + 1] === LF ? end + 2 : end + 1;
       if (end === pos) {
         this.#dispatch(name, data, hasErrorField, bytes.subarray(start, next));
@@ -199,18 +199,6 @@ function startsLike(bytes: Buffer, start: number, expected: Buffer, leading: num
 
 function isDigit(byte: number): boolean {
   return byte >= ZERO && byte <= NINE;
-}
-
-/** The line end at or behind `start`; the end of `bytes` where there is none. */
-function lineEnd(bytes: Buffer, start: number, usesCr: boolean): number {
-  if (!usesCr) {
-    const lf = bytes.indexOf(LF, start);
-    return lf < 0 ? bytes.length : lf;
-  }
-  // Two searches, each for every line, read on to the end of the piece for what is not there.
-  let end = start;
-  while (end < bytes.length && bytes[end] !== LF && bytes[end] !== CR) end++;
-  return end;
 }
 
 /** The name of the member with the only text of a chunk that says nothing else; undefined if it says more. */
