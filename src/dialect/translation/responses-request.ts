@@ -151,16 +151,15 @@ function writeJoined(parts: readonly Text[]): void {
     if (!isFirst) out.latin1('\\n\\n');
     isFirst = false;
     if (typeof part === 'number') out.inside(part);
-    else out.latin1(insideOf(part));
+    else writeInside(part);
   }
   out.latin1('"');
 }
 
-/** Text as the inside of a JSON string, in ASCII. */
-function insideOf(text: string): string {
-  return JSON.stringify(text)
-    .slice(1, -1)
-    .replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+/** Writes text of the program as the inside of a JSON string. */
+function writeInside(text: string): void {
+  const json = Buffer.from(JSON.stringify(text));
+  out.copy(json, 1, json.length - 1);
 }
 
 // === Parts of messages ===

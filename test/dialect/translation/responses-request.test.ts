@@ -591,6 +591,18 @@ t.test('leaves out reasoning that somebody else has encrypted, and what has text
   t.end();
 });
 
+t.test('writes decoded files and reasoning as they are, without an escape for each letter', (t) => {
+  const long = 'größer 水 😀 "x"\n'.repeat(50_000);
+  const data = Buffer.from(long).toString('base64');
+  for (const request of [
+    file({ file_data: `data:text/plain;base64,${data}` }),
+    turn({ type: 'reasoning', summary: [], encrypted_content: opaqueReasoning(long) }, USER),
+  ]) {
+    t.ok(new ResponsesRequest(bodyOf(request)).body.includes(JSON.stringify(long)));
+  }
+  t.end();
+});
+
 t.test('makes one message of instructions and the system messages behind them', (t) => {
   const developer = message('developer', { type: 'input_text', text: 'b' }, { type: 'input_text', text: 'c' });
   t.strictSame(
