@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
 import { type Failure, isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
-import { callsOf, errorOf, FAILED_FINISHES, isBare, reasoningOf, type ServerError } from './chat-answer.ts';
+import { callsOf, errorOf, FAILED_FINISHES, isBare, reasoningOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import type { ChatObject } from './chat-events.ts';
 import { CustomInput, customInputOf } from './custom-input.ts';
@@ -262,7 +262,8 @@ export class ResponsesAnswer implements AnswerTranslator, ChatBlocksListener {
     const { annotations } = members;
     const { content } = membersOf(logprobs);
     // Of a delta without text they are those of reasoning and calls.
-    const isOther = delta !== undefined && (reasoningOf(members) !== '' || callsOf(members).length > 0);
+    const hasOther = reasoningOf(members) !== '' || callsOf(members).length > 0;
+    const isOther = delta !== undefined && hasOther && textOf(members['content']) === '';
     if (Array.isArray(content) && !isOther) for (const each of content) this.#keepJson(each, this.#logprobs);
     if (Array.isArray(annotations)) for (const each of annotations) this.#keepJson(flat(each), this.#annotations);
   }

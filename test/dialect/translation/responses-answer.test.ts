@@ -488,6 +488,10 @@ t.test('log-probabilities and annotations go with the text', async (t) => {
     chunk({}, 'stop'),
   ]);
   t.match(thought.at(-1)?.response.output[1], { content: [{ text: 'b', logprobs: [b] }] }, 'not those of reasoning');
+  const [both] = translated(t, [
+    { ...HEAD, choices: [{ delta: { reasoning: 'Hm', content: 'b' }, logprobs: { content: [b] } }] },
+  ]).slice(-1);
+  t.match(both?.response.output[1], { content: [{ text: 'b', logprobs: [b] }] }, 'but those of a delta with a text');
   const annotation = { type: 'url_citation', ...citation };
   t.match(events.at(-5), { type: 'response.output_text.annotation.added', annotation_index: 0, annotation });
   t.match(events.at(-4), { type: 'response.output_text.done', text: 'abc', logprobs: [a, b, a, b] });
