@@ -161,7 +161,10 @@ function jina(method: 'GET' | 'POST', path: string, summary: string): CompatRout
     summary,
     errorBody: jinaError,
     responses: {
-      200: { description: 'The page as text, or as JSON for `accept: application/json`', contentType: 'text/plain' },
+      200: {
+        description: 'The page as text, or as JSON for `accept: application/json`',
+        contentTypes: ['text/plain', 'application/json'],
+      },
       ...ERRORS,
       502: { description: 'The page could not be fetched or read' },
     },

@@ -48,6 +48,7 @@ const word = (description: string, ...values: readonly string[]): JsonSchema => 
   description,
 });
 const list = (description: string, items: JsonSchema): JsonSchema => ({ type: 'array', items, description });
+const NULL: JsonSchema = { type: 'null' };
 const any = (description: string): JsonSchema => ({ description });
 const anyOf = (description: string, ...schemas: readonly JsonSchema[]): JsonSchema => ({ anyOf: schemas, description });
 
@@ -161,7 +162,12 @@ const CHAT: DialectDoc = {
     }),
     ChatMessage: object('One message.', ['role'], {
       role: word('Who speaks.', 'system', 'developer', 'user', 'assistant', 'tool'),
-      content: anyOf('A text, or parts.', { type: 'string' }, { type: 'array', items: ref('ChatContentPart') }),
+      content: anyOf(
+        'A text, or parts; null beside calls of tools.',
+        { type: 'string' },
+        { type: 'array', items: ref('ChatContentPart') },
+        NULL,
+      ),
       name: text('Name of the speaker.'),
       tool_calls: list('Of an assistant: tools that it has called.', ref('ChatToolCall')),
       tool_call_id: text('Of a tool: the call that this is the result of.'),
@@ -425,14 +431,18 @@ const RESPONSES: DialectDoc = {
       output: list('Messages, calls of tools and reasoning.', { type: 'object' }),
       error: any('What went wrong; null where nothing did.'),
       incomplete_details: any('Why the response is incomplete; null where it is not.'),
-      usage: object('Tokens of the request.', [], {
-        input_tokens: whole('Tokens of the prompt.'),
-        input_tokens_details: object('', [], {
-          cached_tokens: whole('Tokens of the prompt that came from a KV cache.'),
+      usage: anyOf(
+        'Tokens of the request; null before its end.',
+        object('', [], {
+          input_tokens: whole('Tokens of the prompt.'),
+          input_tokens_details: object('', [], {
+            cached_tokens: whole('Tokens of the prompt that came from a KV cache.'),
+          }),
+          output_tokens: whole('Tokens of the answer.'),
+          total_tokens: whole('Both.'),
         }),
-        output_tokens: whole('Tokens of the answer.'),
-        total_tokens: whole('Both.'),
-      }),
+        NULL,
+      ),
     }),
   },
   examples: {

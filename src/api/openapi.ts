@@ -9,9 +9,10 @@ import { toJsonSchema } from './schema.ts';
 /** One answer of a route. A status of 400 or more without a schema has the error body of the interface. */
 export interface ResponseDoc {
   readonly description: string;
+  /** Of the first type. */
   readonly schema?: Schema;
-  /** Default: `application/json`. */
-  readonly contentType?: string;
+  /** Default: `application/json`. None: the answer has no body. */
+  readonly contentTypes?: readonly string[];
 }
 
 /** What the document says about one route. */
@@ -245,12 +246,13 @@ function content(
   { dialect, streams = false }: Pick<RouteDoc, 'dialect' | 'streams'>,
   schemas: Record<string, JsonSchema>,
 ): JsonSchema {
-  const media: JsonSchema = {};
-  if (dialect !== undefined) media['application/json'] = { schema: refTo(dialect.answer) };
-  else if (doc.schema !== undefined)
-    media[doc.contentType ?? 'application/json'] = { schema: toJsonSchema(doc.schema, schemas) };
-  else if (doc.contentType !== undefined) media[doc.contentType] = {};
-  if (streams) media['text/event-stream'] = { schema: { type: 'string', description: dialect?.stream } };
+  const { contentTypes = ['application/json'], schema } = doc;
+  const given = dialect !== undefined ? refTo(dialect.answer) : schema && toJsonSchema(schema, schemas);
+  const media: JsonSchema = Object.fromEntries(
+    contentTypes.map((type, index) => [type, index === 0 && given !== undefined ? { schema: given } : {}]),
+  );
+  if (streams && contentTypes.length > 0)
+    media['text/event-stream'] = { schema: { type: 'string', description: dialect?.stream } };
   return Object.keys(media).length === 0 ? {} : { content: media };
 }
 

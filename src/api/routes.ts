@@ -99,6 +99,22 @@ const MCP_MESSAGE: Schema = {
   },
 };
 
+/** Of the protocol, or of the gateway. */
+const MCP_REFUSAL: Schema = {
+  type: 'object',
+  additional: true,
+  fields: {
+    jsonrpc: { type: 'string', description: 'Of the protocol: always `2.0`.' },
+    error: {
+      type: 'object',
+      description: 'Of the protocol.',
+      additional: true,
+      fields: { code: { type: 'integer', required: true }, message: { type: 'string', required: true } },
+    },
+    detail: { type: 'string', description: 'Of the gateway: what went wrong, in one sentence.' },
+  },
+};
+
 const PURCHASED: Schema = {
   type: 'object',
   fields: {
@@ -224,7 +240,7 @@ export const ROUTES: readonly Route[] = [
     tag: 'Inference',
     auth: 'key',
     responses: {
-      101: { description: 'The socket is open' },
+      101: { description: 'The socket is open', contentTypes: [] },
       405: { description: 'The request does not ask for a WebSocket' },
       426: { description: 'Another version of the protocol, or a server without WebSockets' },
     },
@@ -317,8 +333,11 @@ export const ROUTES: readonly Route[] = [
     request: MCP_MESSAGE,
     responses: {
       200: { description: 'The response, or a stream with progress before it' },
-      202: { description: 'A notification was taken' },
+      202: { description: 'A notification was taken', contentTypes: [] },
+      400: { description: 'No message of the protocol, or of no revision that is known', schema: MCP_REFUSAL },
       403: { description: 'A web page of another origin without a key' },
+      406: { description: '`accept` must name `application/json` and `text/event-stream`', schema: MCP_REFUSAL },
+      415: { description: 'The body must be `application/json`', schema: MCP_REFUSAL },
     },
     streams: true,
     serve: mcp,
@@ -412,7 +431,13 @@ export const ROUTES: readonly Route[] = [
     summary: 'Where to find what: a page for browsers, JSON for other clients',
     tag: 'Service',
     auth: 'none',
-    responses: { 200: { description: 'Addresses relative to this one', schema: INDEX } },
+    responses: {
+      200: {
+        description: 'Addresses relative to this one',
+        schema: INDEX,
+        contentTypes: ['application/json', 'text/html'],
+      },
+    },
     serve: index,
     extra: true,
   },
@@ -432,7 +457,7 @@ export const ROUTES: readonly Route[] = [
     summary: 'This description as a page, with forms to try it',
     tag: 'Service',
     auth: 'none',
-    responses: { 200: { description: 'The page', contentType: 'text/html' } },
+    responses: { 200: { description: 'The page', contentTypes: ['text/html'] } },
     serve: docs,
     extra: true,
   },

@@ -41,6 +41,19 @@ t.test('every example fits the schema of its dialect', (t) => {
   t.end();
 });
 
+t.test('answers without a text or without usage fit the schemas', (t) => {
+  const ajv = new Ajv2020({ strict: false });
+  ajv.addSchema(document, 'openapi');
+  const fits = (name: string, value: object): unknown =>
+    ajv.validate({ $ref: `openapi#/components/schemas/${name}` }, value);
+  const call = { id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } };
+  const message = { role: 'assistant', content: null, tool_calls: [call] };
+  const choices = [{ index: 0, message, finish_reason: 'tool_calls' }];
+  t.ok(fits('ChatCompletion', { id: '1', object: 'chat.completion', created: 1, model: 'm', choices }));
+  t.ok(fits('ResponseObject', { id: '1', object: 'response', status: 'queued', output: [], usage: null }));
+  t.end();
+});
+
 t.test('examples name a model that can serve them', (t) => {
   const { examples } = mediaOf('/v1/chat/completions');
   t.equal(examples['simple']?.value.model, 'talker');

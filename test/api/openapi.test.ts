@@ -3,6 +3,7 @@ import t from 'tap';
 import { ERRORS } from '../../src/errors.ts';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import type { RouteDoc } from '../../src/api/openapi.ts';
+import { ROUTES } from '../../src/api/routes.ts';
 import { creditPurchase, proxyRequest, searchRequest } from '../../src/api/schema.ts';
 
 const ok = { 200: { description: 'The answer.', schema: { type: 'any' } } } as const;
@@ -18,7 +19,7 @@ const routes: RouteDoc[] = [
     method: 'GET',
     path: '/metrics',
     summary: 'Text',
-    responses: { 200: { description: 'Text.', contentType: 'text/plain' } },
+    responses: { 200: { description: 'Text.', contentTypes: ['text/plain'] } },
   },
   { ...open, method: 'POST', path: '/svc/credits', summary: 'Buy', tag: 'Credits', request: creditPurchase },
   {
@@ -156,6 +157,27 @@ t.test('a streaming route answers with events beside JSON and names its cookie',
   t.strictSame(Object.keys(proxy.responses['200']?.content ?? {}), ['application/json', 'text/event-stream']);
   t.match(proxy.parameters?.[1], { name: 'preferred_instances', in: 'cookie', schema: { default: '{}' } });
   t.strictSame(operationAt('/metrics', 'get').responses['200']?.content, { 'text/plain': {} });
+  t.end();
+});
+
+t.test('answers have the types that they are sent with', (t) => {
+  const real = openapiDocument(ROUTES, { servicePrefix: 'svc', listingPrefix: 'aggregator' });
+  const typesOf = (path: string, method: string, status: string): string[] => {
+    const operation = real.paths[path]?.[method] as unknown as Operation | undefined;
+    return Object.keys(operation?.responses[status]?.content ?? {});
+  };
+  const json = ['application/json'];
+  for (const path of ['/svc/models', '/v1/models', '/openapi.json', '/svc/auth/check'])
+    t.same(typesOf(path, 'get', '200'), json, path);
+  for (const path of ['/search', '/search/fetch', '/tavily/search', '/v1/search'])
+    t.same(typesOf(path, 'post', '200'), json, path);
+  const streams = [...json, 'text/event-stream'];
+  t.same(typesOf('/v1/responses/{id}', 'get', '200'), streams);
+  t.same(typesOf('/{full_path}', 'post', '200'), streams);
+  t.same(typesOf('/', 'get', '200'), [...json, 'text/html']);
+  t.same(typesOf('/jina/{url}', 'get', '200'), ['text/plain', ...json]);
+  t.same(typesOf('/mcp', 'post', '202'), [], 'a notification has no answer');
+  t.same(typesOf('/v1/responses', 'get', '101'), [], 'nor has a socket');
   t.end();
 });
 
