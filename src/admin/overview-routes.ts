@@ -189,12 +189,12 @@ export class OverviewRoutes {
 
   async #act(req: IncomingMessage, res: ServerResponse, path: string, identity: AdminIdentity): Promise<void> {
     const { log } = this.#options;
-    const record: Recorder = async (action, subject, request, carryOut) => {
+    const record: Recorder = async (action, subject, request, carryOut, refusalOf) => {
       const acts = this.#options.acts();
       log.info({ actor: identity.name, subject }, action);
       const actor = { ...identity, via: peerOf(req) };
       const act = { actor, action, subject, request, before: null };
-      return acts === null ? await carryOut() : await recordAct(actRecord(acts, log), act, carryOut);
+      return acts === null ? await carryOut() : await recordAct(actRecord(acts, log), act, carryOut, refusalOf);
     };
     try {
       if (path === '/reload') await this.#reload(res, record);
@@ -212,13 +212,9 @@ export class OverviewRoutes {
       respondJson(res, 409, { detail: 'this gateway has no configuration file to read again' });
       return;
     }
-    const answer = await record('configuration.reload', '', {}, reload);
-    if ('mistakes' in answer) {
-      const detail = answer.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; ');
-      respondJson(res, 422, { detail, mistakes: answer.mistakes });
-    } else {
-      respondJson(res, 200, answer);
-    }
+    const answer = await record('configuration.reload', '', {}, reload, mistakesText);
+    if ('mistakes' in answer) respondJson(res, 422, { detail: mistakesText(answer), mistakes: answer.mistakes });
+    else respondJson(res, 200, answer);
   }
 
   async #steer(
@@ -241,20 +237,29 @@ export class OverviewRoutes {
     }
     const { url, ...wanted } = read;
     const { gateways, override } = this.#options;
-    const { result, told } = await record(`crn.${action}`, url, wanted, () => override(url, wanted, by));
-    const cluster = told === null ? {} : { cluster: { told, gateways: gateways() } };
-    if (result === 'done') respondJson(res, 200, { crn: url, action, ...cluster });
-    else respondJson(res, 404, { detail: `there is no CRN ${url}` });
+    const refusalOf = ({ result }: ActResult): string | null => (result === 'done' ? null : `there is no CRN ${url}`);
+    const carryOut = (): Promise<ActResult> => override(url, wanted, by);
+    const done = await record(`crn.${action}`, url, wanted, carryOut, refusalOf);
+    const refusal = refusalOf(done);
+    const cluster = done.told === null ? {} : { cluster: { told: done.told, gateways: gateways() } };
+    if (refusal === null) respondJson(res, 200, { crn: url, action, ...cluster });
+    else respondJson(res, 404, { detail: refusal });
   }
 }
 
-/** Carries an act out and records it. */
+/** Carries an act out and records it, as `recordAct` does. */
 type Recorder = <Result extends object>(
   action: string,
   subject: string,
   request: object,
   carryOut: () => Promise<Result>,
+  refusalOf: (result: Result) => string | null,
 ) => Promise<Result>;
+
+function mistakesText(answer: ReloadAnswer): string | null {
+  if (!('mistakes' in answer)) return null;
+  return answer.mistakes.map(({ path, message }) => `${path}: ${message}`).join('; ');
+}
 
 /** Parses the body of an action: the action, or a message about what is wrong with it. */
 function readAction(action: CrnOverride['action'], value: unknown): (CrnOverride & { readonly url: string }) | string {

@@ -51,11 +51,12 @@ async function carryOut(
   return await recordAct(record, { actor, action, subject, request: fields, before: state }, () => call(...args));
 }
 
-/** Carries an act out between the record of its beginning and that of its end. */
+/** Carries an act out between the record of its beginning and that of its end. `refusalOf`: why a result says that nothing was done. */
 export async function recordAct<Result extends object>(
   { acts, onLost }: ActRecord,
   act: Parameters<Acts['begin']>[0],
   carryOut: () => Promise<Result>,
+  refusalOf: (result: Result) => string | null = () => null,
 ): Promise<Result> {
   const id = await acts.begin({ ...act, request: bounded(act.request) });
   const end = (outcome: 'done' | 'refused', after: object): Promise<void> =>
@@ -67,8 +68,9 @@ export async function recordAct<Result extends object>(
     await end('refused', { reason: reasonOf(error) });
     throw error;
   }
+  const refusal = refusalOf(result);
   const { key: _secret, ...after } = result as Readonly<Record<string, unknown>>;
-  await end('done', after);
+  await (refusal === null ? end('done', after) : end('refused', { reason: refusal }));
   return result;
 }
 

@@ -49,6 +49,7 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     tokens: TOKENS,
     log,
   });
+  let reloads = 0;
   const overview = new OverviewRoutes({
     version: '1',
     tokens: TOKENS,
@@ -62,7 +63,10 @@ async function open(t: Test, name: StoreName, change = (ledger: Ledger): Ledger 
     spentOn: async () => null,
     override: async (url) => ({ result: url === 'http://a' ? 'done' : 'no such CRN', told: null }),
     gateways: () => 1,
-    reload: async () => ({ applied: ['log.level'], needRestart: [] }),
+    reload: async () => {
+      if (reloads++ === 0) return { applied: ['log.level'], needRestart: [] };
+      return { mistakes: [{ path: 'log.level', message: 'is unknown' }] };
+    },
     log,
   });
   const deps = { status: () => ({}), metrics: async () => [] };
@@ -188,7 +192,7 @@ for (const name of STORES) {
       [
         ['owner-name', 'credit.grant', 'acme', 'refused'],
         ['operator-name', 'configuration.reload', '', 'done'],
-        ['operator-name', 'crn.eject', 'http://b', 'done'],
+        ['operator-name', 'crn.eject', 'http://b', 'refused'],
         ['operator-name', 'crn.drain', 'http://a', 'done'],
         ['adminToken', 'account.change', 'acme', 'done'],
         ['owner-name', 'credit.adjust', 'acme', 'refused'],
@@ -212,6 +216,7 @@ for (const name of STORES) {
       before: { credit_limit_usd: '0.00', low_balance_usd: null },
       after: { credit_limit_usd: '5.00', low_balance_usd: '1.00' },
     });
+    t.match(byAction.get('crn.eject refused'), { after: { reason: 'there is no CRN http://b' } });
     t.match(byAction.get('credit.adjust refused'), { after: { reason: /cannot be taken/ } });
     t.match(byAction.get('account.create done'), { before: null, after: { id: 'acme' } });
     const { value: some } = await ask('GET', '/acts?action=key.rotate&actor=operator-name');
@@ -222,6 +227,9 @@ for (const name of STORES) {
     t.match(csv.text, /^seq,date,actor,role,via,action,subject,outcome,request,before,after\r\n/);
     t.equal(csv.headers.get('x-next-cursor'), '11');
     t.equal((await ask('GET', '/acts?format=jsonl')).text.trimEnd().split('\n').length, 12);
+    t.equal((await ask('POST', '/reload', {}, 'operator')).status, 422);
+    const [reload] = (await ask('GET', '/acts?limit=1')).value.data;
+    t.match(reload, { outcome: 'refused', after: { reason: 'log.level: is unknown' } });
   });
 
   t.test(`${name}: an act that cannot be recorded is not carried out`, async (t) => {
