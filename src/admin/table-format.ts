@@ -62,7 +62,7 @@ export function printTable<Row>(columns: readonly Column<Row>[], rows: readonly 
     .map(({ head, cell, isNumber }) => {
       const cells = rows.map((row) => visible(String(cell(row) ?? '-')));
       const levelled = isNumber ? levelPoints(cells) : cells;
-      const width = Math.max(...[head, ...levelled].map(widthOf));
+      const width = largest([head, ...levelled].map(widthOf));
       return [head, ...levelled].map((text) => {
         const space = ' '.repeat(width - widthOf(text));
         return isNumber ? space + text : text + space;
@@ -76,13 +76,18 @@ export function printTable<Row>(columns: readonly Column<Row>[], rows: readonly 
 /** Blanks after the digits, so that points stand under each other once the texts are aligned to the right. */
 function levelPoints(cells: readonly string[]): string[] {
   const tails = cells.map((cell) => (cell.includes('.') ? cell.length - cell.indexOf('.') : 0));
-  const longest = Math.max(0, ...tails);
+  const longest = largest(tails);
   return cells.map((cell, at) => cell + ' '.repeat(longest - (tails[at] ?? 0)));
 }
 
 /** Without the characters that a terminal would obey. */
 export function visible(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+}
+
+/** Of any number of values; `Math.max` takes some 100,000. */
+function largest(values: readonly number[]): number {
+  return values.reduce((most, value) => Math.max(most, value), 0);
 }
 
 function widthOf(text: string): number {

@@ -77,6 +77,13 @@ t.test('a table aligns text to the left and numbers at the decimal point', (t) =
   t.end();
 });
 
+t.test('a table has any number of rows', (t) => {
+  const column = { head: 'N', cell: (row: number) => row / 2, isNumber: true, csvOnly: false };
+  const rows = Array.from({ length: 200_000 }, (_, row) => row);
+  t.match(printTable([column], rows), /^ +N\n +0\n +0\.5\n[^]*\n99999\.5\n$/);
+  t.end();
+});
+
 t.test('a table replaces control characters and leaves out columns that are for CSV only', (t) => {
   const [first, second] = columns(2) as [Column<Row>, Column<Row>];
   const text = printTable([first, { ...second, csvOnly: true }], [['\u001b[2Jred\n\u2028', 'more']]);
