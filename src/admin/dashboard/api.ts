@@ -153,7 +153,9 @@ export async function restoreIdentity(): Promise<void> {
   try {
     const holder = await request<Identity>('GET', '/whoami', { token });
     if (token === tokenOf()) identity.set(holder);
-  } catch {
+  } catch (error) {
+    // The gateway has no admin tokens any more.
+    if (error instanceof ApiError && error.status === 403) refused(token);
     // Else the token was refused, or the user has signed in.
     if (identity.value === undefined) setTimeout(() => void restoreIdentity(), RESTORE_MS);
   }

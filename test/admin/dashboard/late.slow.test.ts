@@ -388,6 +388,30 @@ t.test('a gateway that does not answer while a tab opens does not sign its holde
   });
 });
 
+t.test('a token of before is forgotten where the gateway has no admin tokens any more', async (t) => {
+  let asked = 0;
+  const page = await open(
+    t,
+    '/requests',
+    {
+      '/whoami': (route) => {
+        asked++;
+        return route.fulfill({ status: 403, json: { detail: 'adminToken is not set' } });
+      },
+      '/overview': async (route) => {
+        const answer = (await (await route.fetch()).json()) as Overview;
+        return json(route, { ...answer, orders: false });
+      },
+      '/requests/log': new Log(10).answer,
+    },
+    { expected: /status of 40[13]/ },
+  );
+  await until('the log, which is open without tokens', async () => (await idsOf(page)).length === 10);
+  await pass(page, 5000);
+  t.equal(asked, 1, 'the gateway is not asked again and again');
+  t.equal(await page.evaluate("sessionStorage.getItem('headrace-admin-token')"), null);
+});
+
 t.test('a CRN that comes back begins its line anew', async (t) => {
   let isThere = true;
   let read = 0;
