@@ -200,6 +200,13 @@ function nameOf(text: string): string | undefined {
   return text.isWellFormed() && NAME.test(text) ? text : undefined;
 }
 
+const ACCOUNT_WORDS = `${NAME_WORDS}, other than . and ..`;
+
+/** Clients resolve `.` and `..` away in paths (RFC 3986, section 5.2.4): such an account could not be named there. */
+function newAccountOf(text: string): string | undefined {
+  return text === '.' || text === '..' ? undefined : nameOf(text);
+}
+
 const MOST_USD = printUsd(MAX_AMOUNT);
 
 const AMOUNT_WORDS = `USD above 0, at most ${MOST_USD}, as a decimal with at most 12 digits behind the point, such as 25.00`;
@@ -257,7 +264,7 @@ function given<Members extends object>(
 /** Fields: id, label. */
 export function readAccountRequest(fields: Fields): AccountRequest {
   const reader = new FieldReader(fields, 'body', ['id', 'label']);
-  const id = reader.required('id', NAME_WORDS, nameOf) ?? '';
+  const id = reader.required('id', ACCOUNT_WORDS, newAccountOf) ?? '';
   return reader.end({ id, label: reader.line('label') });
 }
 
@@ -266,7 +273,7 @@ const KEY_FIELDS = ['label', 'expires', 'running', 'rpm', 'tpm', 'monthly'];
 /** Fields: account, label, expires, running, rpm, tpm, monthly. */
 export function readKeyRequest(fields: Fields, nowMs: number): KeyRequest {
   const reader = new FieldReader(fields, 'body', ['account', ...KEY_FIELDS]);
-  const account = reader.required('account', NAME_WORDS, nameOf) ?? '';
+  const account = reader.required('account', ACCOUNT_WORDS, newAccountOf) ?? '';
   const label = reader.line('label');
   const expiresMs = reader.text('expires', EXPIRY_WORDS, (text) => expiryOf(text, nowMs)) ?? null;
   const limits = given({

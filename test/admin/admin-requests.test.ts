@@ -38,6 +38,21 @@ t.test('a key request: a limit that is left out is unlimited', async (t) => {
   );
 });
 
+t.test('accounts are not made with ids that clients resolve away in paths', async (t) => {
+  const words = 'must be 1 to 128 characters without blanks, other than . and ..';
+  for (const id of ['.', '..']) {
+    t.strictSame(
+      refusals(() => requests.readAccountRequest({ id })),
+      { 'body.id': words },
+    );
+    t.strictSame(
+      refusals(() => requests.readKeyRequest({ account: id }, NOW_MS)),
+      { 'body.account': words },
+    );
+  }
+  t.match(requests.readAccountRequest({ id: '...' }), { id: '...' });
+});
+
 t.test('an edit keeps what it does not name, and removes what is null or none', async (t) => {
   t.strictSame(requests.readKeyEdit({ rpm: '5' }, NOW_MS), { limits: { requestsPerMinute: 5 } });
   t.strictSame(requests.readKeyEdit({ label: '', expires: null, tpm: null, monthly: 'none', running: 3 }, NOW_MS), {

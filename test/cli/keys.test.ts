@@ -118,7 +118,7 @@ t.test('the same over a running gateway', async (t) => {
     t.notMatch(listed.stdout + log.join(), secret.trim().slice(9));
   }
   const wrong = await runCli(t, ['keys', 'create', '--account', 'a b', ...where], { env });
-  t.equal(wrong.stderr, 'headrace: account must be 1 to 128 characters without blanks\n');
+  t.equal(wrong.stderr, 'headrace: account must be 1 to 128 characters without blanks, other than . and ..\n');
   const unknown = await runCli(t, ['keys', 'disable', 'a/b', ...where], { env });
   t.match(unknown.stderr, /^headrace: http:\S+ answers 404: No key 'a\/b'\n$/);
   const refused = await runCli(t, ['keys', 'list', ...where, '--token', 'wrong'], { env });
