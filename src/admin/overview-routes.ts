@@ -4,9 +4,10 @@
 // GET / and the files of the page (dashboard-files.ts)   GET /overview   POST /crns/drain, /crns/eject, /crns/return {url, for?}   POST /reload
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock } from '../actor/index.ts';
+import { AskTimeoutError, type Clock } from '../actor/index.ts';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
+import { messageOf } from '../errors.ts';
 import type { ActResult } from '../cluster/index.ts';
 import type { CrnOverride } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -201,7 +202,8 @@ export class OverviewRoutes {
       else await this.#steer(req, res, path.slice('/crns/'.length) as CrnOverride['action'], identity.name, record);
     } catch (error) {
       log.error({ err: error, action: path }, 'an admin action failed');
-      respondJson(res, 503, { detail: 'the action was not carried out in time' });
+      const why = error instanceof AskTimeoutError ? ' in time' : `: ${messageOf(error)}`;
+      respondJson(res, 503, { detail: `the action was not carried out${why}` });
     }
     this.#overview.forget();
   }

@@ -240,6 +240,10 @@ for (const name of STORES) {
     t.equal((await ask('POST', '/accounts', { id: 'acme' })).status, 500);
     t.strictSame(await ledger.listAccounts(), []);
     t.equal((await ask('GET', '/accounts')).status, 200, 'reading is no act');
+    for (const [path, body] of [['/crns/drain', { url: 'http://a' }] as const, ['/reload', {}] as const]) {
+      const { status, value } = await ask('POST', path, body);
+      t.same([status, value], [503, { detail: 'the action was not carried out: the disk is full' }]);
+    }
   });
 
   t.test(`${name}: what no id can be is refused as an id that is not known`, async (t) => {
