@@ -469,13 +469,13 @@ export class DataPlane {
   }
 
   /** Rows of the request log. */
-  log(query: LogQuery): LogPart {
-    return this.#requestLog?.page(query) ?? { rows: [], sinceMs: null };
+  async log(query: LogQuery): Promise<LogPart> {
+    return (await this.#requestLog?.page(query)) ?? { rows: [], sinceMs: null };
   }
 
   /** Rows of a request id or of a cursor, the newest first. */
-  logEntries(id: string): LogEntry[] {
-    return this.#requestLog?.find(id, MOST_ENTRIES) ?? [];
+  async logEntries(id: string): Promise<LogEntry[]> {
+    return (await this.#requestLog?.find(id, MOST_ENTRIES)) ?? [];
   }
 
   /** Where a request would go. It is neither counted nor logged. */

@@ -130,10 +130,10 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           command.replyTo.tell(plane.live());
           break;
         case 'Log':
-          command.replyTo.tell(plane.log(command.query));
+          void plane.log(command.query).then((part) => command.replyTo.tell(part));
           break;
         case 'LogEntry':
-          command.replyTo.tell(plane.logEntries(command.id));
+          void plane.logEntries(command.id).then((entries) => command.replyTo.tell(entries));
           break;
         case 'Totals':
           command.replyTo.tell(plane.totals(command.part));

@@ -160,7 +160,7 @@ export class Readings {
 
   /** Requests under way, by thread. */
   live(): Promise<Gathered<LivePart>> {
-    return this.#gather(this.#sources.local.live(), (replyTo) => ({ type: 'Live', replyTo }));
+    return this.#gather(Promise.resolve(this.#sources.local.live()), (replyTo) => ({ type: 'Live', replyTo }));
   }
 
   /** Rows of the request log, by thread. */
@@ -177,10 +177,10 @@ export class Readings {
     return this.#gather(this.#sources.local.logEntries(id), (replyTo) => ({ type: 'LogEntry', id, replyTo }));
   }
 
-  async #gather<Part>(own: Part, command: (replyTo: Ref<Part>) => IngressCommand): Promise<Gathered<Part>> {
+  async #gather<Part>(own: Promise<Part>, command: (replyTo: Ref<Part>) => IngressCommand): Promise<Gathered<Part>> {
     const asked = this.#answering().map((ref) => answerOf(ref, command));
     const parts = (await Promise.all(asked)).filter((part) => part !== null);
-    return { parts: [own, ...parts], missing: this.#sources.now().threads.length - parts.length };
+    return { parts: [await own, ...parts], missing: this.#sources.now().threads.length - parts.length };
   }
 
   /** The parts of the overview; a thread that does not answer in time is left out. */

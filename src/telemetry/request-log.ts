@@ -2,6 +2,7 @@
 // request ends; a further request makes no garbage unless it failed over, was traced or has a name of its own. Holds names, numbers and
 // configured words; texts of prompts and answers only where they are given.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type FinishedRequest, speedOf, usdDecimal } from './access-log.ts';
 
 /** An attempt that failed. Milliseconds from the arrival of the request; `sentMs` is null where nothing was sent. */
@@ -160,6 +161,11 @@ const MAX_TEXT = 200;
 /** Characters of all prompts and answers of a thread; the oldest go first. */
 const TEXT_CHARS = 16 * 1024 * 1024;
 
+/** A search of many rows takes longer: after this time others have their turn, in milliseconds. */
+const TURN_MS = 5;
+/** Rows between two looks at the clock. */
+const ROWS_AT_ONCE = 256;
+
 const ABORTED = 1;
 const STREAMED = 2;
 const ESTIMATED = 4;
@@ -240,6 +246,27 @@ class Columns {
   }
 }
 
+/** A text that is looked for in others, whatever its case. */
+class Needle {
+  readonly #text: string;
+  /** Words are those of many rows. */
+  readonly #words = new Map<string, boolean>();
+
+  constructor(text: string) {
+    this.#text = text.toLowerCase();
+  }
+
+  isIn(text: string): boolean {
+    return text.toLowerCase().includes(this.#text);
+  }
+
+  isInWord(word: string): boolean {
+    let isIn = this.#words.get(word);
+    if (isIn === undefined) this.#words.set(word, (isIn = this.isIn(word)));
+    return isIn;
+  }
+}
+
 export class RequestLog {
   readonly #options: RequestRingOptions;
   readonly #size: number;
@@ -298,47 +325,45 @@ export class RequestLog {
     if (request.texts !== null || this.#texts.size > 0) this.#keepTexts(seq, request.texts);
   }
 
-  /** The rows that are asked for. */
-  page(query: LogQuery): LogPart {
+  /** The rows that are asked for. Requests may end meanwhile. */
+  async page(query: LogQuery): Promise<LogPart> {
     const { epochMs, now } = this.#options;
     const nowMs = now();
     const offsetMs = epochMs() - nowMs;
     const columns = this.#columns;
     if (columns === null) return { rows: [], sinceMs: null };
-    const oldest = Math.max(this.#count - this.#size, 0);
     const rows: LoggedRequest[] = [];
     const { after, before, limit } = query;
-    const needle = query.text.toLowerCase();
+    const needle = query.text === '' ? null : new Needle(query.text);
     const take = (seq: number): boolean => {
       if (this.#matches(columns, seq % this.#size, query, needle)) rows.push(this.#row(columns, seq, offsetMs));
       return rows.length <= limit;
     };
     if (after === null) {
-      for (let seq = this.#count - 1; seq >= oldest; seq--) {
-        if ((before === null || this.#compare(columns, seq, before) < 0) && !take(seq)) break;
-      }
+      const isBefore = (seq: number): boolean => before === null || this.#compare(columns, seq, before) < 0;
+      await this.#visit(this.#count - 1, -1, (seq) => !isBefore(seq) || take(seq));
     } else {
-      for (let seq = oldest; seq < this.#count; seq++) {
-        if (this.#compare(columns, seq, after) > 0 && !take(seq)) break;
-      }
+      await this.#visit(this.#oldest, 1, (seq) => this.#compare(columns, seq, after) <= 0 || take(seq));
     }
+    const oldest = this.#oldest;
     const oldestUs = columns.endUs[oldest % this.#size] as number;
     return { rows, sinceMs: oldest === 0 ? null : Math.round(oldestUs / 1000 + offsetMs) };
   }
 
   /** Rows of a request id, or the row of a cursor; the newest first, with their texts. */
-  find(id: string, limit: number): LogEntry[] {
+  async find(id: string, limit: number): Promise<LogEntry[]> {
     const { epochMs, now, thread } = this.#options;
     const columns = this.#columns;
     if (columns === null) return [];
     const offsetMs = epochMs() - now();
     const place = readPlace(id);
     const found: LogEntry[] = [];
-    for (let seq = this.#count - 1; seq >= Math.max(this.#count - this.#size, 0) && found.length < limit; seq--) {
+    await this.#visit(this.#count - 1, -1, (seq) => {
       const isPlace = place?.seq === seq && place.thread === thread && this.#compare(columns, seq, place) === 0;
-      if (!isPlace && this.#id(columns, seq % this.#size) !== id) continue;
-      found.push({ ...this.#row(columns, seq, offsetMs), texts: this.#texts.get(seq) ?? null });
-    }
+      if (isPlace || this.#id(columns, seq % this.#size) === id)
+        found.push({ ...this.#row(columns, seq, offsetMs), texts: this.#texts.get(seq) ?? null });
+      return found.length < limit;
+    });
     return found;
   }
 
@@ -348,6 +373,24 @@ export class RequestLog {
       (sum, column) => sum + (Array.isArray(column) ? column.length * 8 : (column as Uint8Array).byteLength),
       0,
     );
+  }
+
+  /** The number of the oldest row that is kept. */
+  get #oldest(): number {
+    return Math.max(this.#count - this.#size, 0);
+  }
+
+  /** Calls `visit` with the numbers of rows until it returns false. Those that are overwritten meanwhile are left out. */
+  async #visit(from: number, step: 1 | -1, visit: (seq: number) => boolean): Promise<void> {
+    const { now } = this.#options;
+    for (let seq = from; ; await nextTurn()) {
+      const endMs = now() + TURN_MS;
+      if (step === 1) seq = Math.max(seq, this.#oldest);
+      do {
+        for (let row = 0; row < ROWS_AT_ONCE; row++, seq += step)
+          if (seq < this.#oldest || seq >= this.#count || !visit(seq)) return;
+      } while (now() < endMs);
+    }
   }
 
   #extra(request: EndedRequest, idLength: number): Extra {
@@ -380,7 +423,7 @@ export class RequestLog {
     return endUs - place.endUs || this.#options.thread - place.thread || seq - place.seq;
   }
 
-  #matches(columns: Columns, row: number, query: LogQuery, needle: string): boolean {
+  #matches(columns: Columns, row: number, query: LogQuery, needle: Needle | null): boolean {
     const status = columns.status[row] as number;
     const { account, code, crn, endpoint, model, tool } = query;
     if ((columns.endUs[row] as number) >= query.upToUs) return false;
@@ -399,25 +442,20 @@ export class RequestLog {
       columns.extra[row]?.failures.some((each) => each.crn === crn) !== true
     )
       return false;
-    return needle === '' || this.#contains(columns, row, needle);
+    return needle === null || this.#contains(columns, row, needle);
   }
 
-  #contains(columns: Columns, row: number, needle: string): boolean {
+  #contains(columns: Columns, row: number, needle: Needle): boolean {
     const { account, affinity, code, crn, endpoint, key, model, tool, translation } = columns;
     for (const words of [model, account, key, crn, code, endpoint, tool, translation, affinity]) {
-      if ((words[row] as string).toLowerCase().includes(needle)) return true;
+      if (needle.isInWord(words[row] as string)) return true;
     }
-    if (this.#id(columns, row).toLowerCase().includes(needle)) return true;
+    if (needle.isIn(this.#id(columns, row))) return true;
     const extra = columns.extra[row] ?? null;
     if (extra === null) return false;
-    const more = [
-      extra.alias,
-      extra.path,
-      extra.traceId,
-      extra.client,
-      ...extra.failures.map(({ failure, reason }) => `${failure} ${reason ?? ''}`),
-    ];
-    return more.some((text) => text.toLowerCase().includes(needle));
+    const { alias, client, failures, path, traceId } = extra;
+    const reasons = failures.map(({ failure, reason }) => `${failure} ${reason ?? ''}`);
+    return [alias, path, traceId, client, ...reasons].some((text) => needle.isIn(text));
   }
 
   #id(columns: Columns, row: number): string {

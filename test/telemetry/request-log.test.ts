@@ -40,17 +40,17 @@ function ring(options: Partial<RequestRingOptions> = {}): { ring: RequestLog; at
   return { ring: made, at: (ms) => void (nowMs = ms) };
 }
 
-const idsOf = (made: RequestLog, query: Partial<LogQuery> = {}): string[] =>
-  made.page({ ...ALL, ...query }).rows.map(({ requestId }) => requestId);
+const idsOf = async (made: RequestLog, query: Partial<LogQuery> = {}): Promise<string[]> =>
+  (await made.page({ ...ALL, ...query })).rows.map(({ requestId }) => requestId);
 
 t.test('a row has the tool by which a search was asked, and is found by it', async (t) => {
   const { ring: made } = ring();
   for (const tool of ['', 'mcp', 'tavily'])
     made.add({ ...REQUEST, requestId: `by ${tool}`, endpoint: '/search', tool }, 200, 3000);
-  t.same(idsOf(made, { tool: 'mcp' }), ['by mcp']);
-  t.same(idsOf(made, { text: 'TAVI' }), ['by tavily']);
+  t.same(await idsOf(made, { tool: 'mcp' }), ['by mcp']);
+  t.same(await idsOf(made, { text: 'TAVI' }), ['by tavily']);
   t.same(
-    made.page(ALL).rows.map(({ tool }) => tool),
+    (await made.page(ALL)).rows.map(({ tool }) => tool),
     ['tavily', 'mcp', null],
   );
 });
@@ -58,7 +58,7 @@ t.test('a row has the tool by which a search was asked, and is found by it', asy
 t.test('a row has the names, times, tokens and cost of a request', async (t) => {
   const { ring: made } = ring();
   made.add(REQUEST, 200, 3050);
-  t.same(made.page(ALL), {
+  t.same(await made.page(ALL), {
     rows: [
       {
         ...{
@@ -108,7 +108,7 @@ t.test('what few requests have is in their rows alone', async (t) => {
     404,
     3000,
   );
-  t.match(made.page(ALL).rows, [
+  t.match((await made.page(ALL)).rows, [
     {
       ...{
         requestId: long,
@@ -134,7 +134,7 @@ t.test('what few requests have is in their rows alone', async (t) => {
     credential: null,
   };
   made.add({ ...bare, crn: '', attempts: 0, affinity: '', model: '', account: '' }, 200, 3000);
-  t.match(made.page({ ...ALL, limit: 1 }).rows[0], {
+  t.match((await made.page({ ...ALL, limit: 1 })).rows[0], {
     ...{ requestId: 'id-1', path: null, traceId: null, failures: [], model: null, account: null, key: null, crn: null },
     ...{ sentMs: null, begunMs: null, firstByteMs: null, inputTokens: null, cachedTokens: null, outputTokens: null },
     ...{ tokensPerSecond: null, costUsd: null, predictedHit: null, affinity: null, streamed: false },
@@ -144,16 +144,16 @@ t.test('what few requests have is in their rows alone', async (t) => {
 t.test('the ring keeps the last rows, and says since when it has all', async (t) => {
   const { ring: made } = ring();
   for (let i = 0; i < 4; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
-  t.equal(made.page(ALL).sinceMs, null);
+  t.equal((await made.page(ALL)).sinceMs, null);
   for (let i = 4; i < 10; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
-  t.same(idsOf(made), ['id-9', 'id-8', 'id-7', 'id-6']);
-  t.equal(made.page(ALL).sinceMs, EPOCH_MS + 2006);
+  t.same(await idsOf(made), ['id-9', 'id-8', 'id-7', 'id-6']);
+  t.equal((await made.page(ALL)).sinceMs, EPOCH_MS + 2006);
 });
 
 t.test('pages go on where they ended while further requests end', async (t) => {
   const { ring: made } = ring({ size: 8 });
   for (let i = 0; i < 5; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000);
-  const first = made.page({ ...ALL, limit: 2 }).rows;
+  const first = (await made.page({ ...ALL, limit: 2 })).rows;
   t.same(
     first.map(({ requestId }) => requestId),
     ['id-4', 'id-3', 'id-2'],
@@ -161,9 +161,9 @@ t.test('pages go on where they ended while further requests end', async (t) => {
   );
   made.add({ ...REQUEST, requestId: 'new' }, 200, 2000);
   const before = readPlace(first[1]?.cursor ?? '');
-  t.same(idsOf(made, { before, limit: 2 }), ['id-2', 'id-1', 'id-0']);
-  t.same(idsOf(made, { after: before }), ['id-4', 'new'], 'forwards, oldest first');
-  t.same(idsOf(made, { upToUs: 2_000_000 }), [], 'not what ends at that moment or later');
+  t.same(await idsOf(made, { before, limit: 2 }), ['id-2', 'id-1', 'id-0']);
+  t.same(await idsOf(made, { after: before }), ['id-4', 'new'], 'forwards, oldest first');
+  t.same(await idsOf(made, { upToUs: 2_000_000 }), [], 'not what ends at that moment or later');
 });
 
 t.test('filters', async (t) => {
@@ -182,19 +182,37 @@ t.test('filters', async (t) => {
   add('cut', { errorCode: 'HR_STREAM_BROKEN' }, 200);
   add('slow', {}, 200, 9000);
   add('models', { endpoint: '/v1/models', path: '/v1/models' });
-  t.same(idsOf(made, { model: 'other-model' }), ['model']);
-  t.same(idsOf(made, { model: 'Their-Name' }), ['model'], 'by the name that the client used');
-  t.same(idsOf(made, { account: 'acme' }), ['account']);
-  t.same(idsOf(made, { crn: 'http://10.0.0.9:8000' }), ['failed over'], 'also of an attempt that failed');
-  t.same(idsOf(made, { code: 'HR_ROUTE_ALL_FAILED' }), ['late']);
-  t.same(idsOf(made, { endpoint: '/v1/models' }), ['models']);
-  t.same(idsOf(made, { minStatus: 400, maxStatus: 499 }), ['missing']);
-  t.same(idsOf(made, { failed: true }), ['cut', 'gone', 'late', 'missing']);
-  t.same(idsOf(made, { slowerThanMs: 5000 }), ['slow']);
-  t.same(idsOf(made, { text: 'STATUS 503' }), ['failed over']);
-  t.same(idsOf(made, { text: 'their-name' }), ['model']);
-  t.same(idsOf(made, { text: 'unknown_model', minStatus: 404, maxStatus: 404 }), ['missing'], 'filters add up');
-  t.same(idsOf(made, { text: 'nothing like it' }), []);
+  t.same(await idsOf(made, { model: 'other-model' }), ['model']);
+  t.same(await idsOf(made, { model: 'Their-Name' }), ['model'], 'by the name that the client used');
+  t.same(await idsOf(made, { account: 'acme' }), ['account']);
+  t.same(await idsOf(made, { crn: 'http://10.0.0.9:8000' }), ['failed over'], 'also of an attempt that failed');
+  t.same(await idsOf(made, { code: 'HR_ROUTE_ALL_FAILED' }), ['late']);
+  t.same(await idsOf(made, { endpoint: '/v1/models' }), ['models']);
+  t.same(await idsOf(made, { minStatus: 400, maxStatus: 499 }), ['missing']);
+  t.same(await idsOf(made, { failed: true }), ['cut', 'gone', 'late', 'missing']);
+  t.same(await idsOf(made, { slowerThanMs: 5000 }), ['slow']);
+  t.same(await idsOf(made, { text: 'STATUS 503' }), ['failed over']);
+  t.same(await idsOf(made, { text: 'their-name' }), ['model']);
+  t.same(await idsOf(made, { text: 'unknown_model', minStatus: 404, maxStatus: 404 }), ['missing'], 'filters add up');
+  t.same(await idsOf(made, { text: 'nothing like it' }), []);
+});
+
+t.test('a search of many rows leaves others their turns, and leaves out what is overwritten meanwhile', async (t) => {
+  let nowMs = 5000;
+  // Each look at the clock takes two milliseconds.
+  const { ring: made } = ring({ size: 5000, now: () => (nowMs += 2) });
+  for (let i = 0; i < 5000; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
+  let turns = 0;
+  const others = setInterval(() => turns++, 0);
+  const reading = made.page({ ...ALL, limit: 10_000, text: 'ID-' });
+  for (let i = 5000; i < 7000; i++) made.add({ ...REQUEST, requestId: `id-${i}` }, 200, 2000 + i);
+  const { rows, sinceMs } = await reading;
+  t.same([rows[0]?.requestId, rows.at(-1)?.requestId, rows.length], ['id-4999', 'id-2000', 3000]);
+  t.ok(sinceMs !== null && sinceMs > EPOCH_MS, 'older rows are gone');
+  turns = 0;
+  t.same(await made.find('none', 5), []);
+  clearInterval(others);
+  t.ok(turns > 0, `${turns} turns`);
 });
 
 t.test('an entry is found by its request id or its cursor, with its texts', async (t) => {
@@ -202,13 +220,13 @@ t.test('an entry is found by its request id or its cursor, with its texts', asyn
   const texts = { texts: () => ({ prompt: 'Where does the water go?', answer: 'Down the headrace.' }) };
   made.add({ ...REQUEST, requestId: 'same' }, 200, 2000);
   made.add({ ...REQUEST, requestId: 'same', texts }, 200, 2001);
-  t.match(made.find('same', 5), [
+  t.match(await made.find('same', 5), [
     { cursor: '2001000-1-1', texts: { prompt: 'Where does the water go?' } },
     { cursor: '2000000-1-0', texts: null },
   ]);
-  t.match(made.find('2000000-1-0', 5), [{ cursor: '2000000-1-0' }]);
-  t.same(made.find('2000000-2-0', 5), [], 'of another thread');
-  t.same(made.find('none', 5), []);
+  t.match(await made.find('2000000-1-0', 5), [{ cursor: '2000000-1-0' }]);
+  t.same(await made.find('2000000-2-0', 5), [], 'of another thread');
+  t.same(await made.find('none', 5), []);
   t.equal(printPlace(readPlace('2000000-1-0') as never), '2000000-1-0');
   for (const wrong of ['', 'x', '1-2', '-1-2-3', '1-2-3-4', `${'9'.repeat(20)}-1-1`])
     t.equal(readPlace(wrong), null, wrong);
@@ -219,12 +237,12 @@ t.test('texts are dropped with their rows, and the oldest beyond 16 Mi character
   const long = { texts: () => ({ prompt: 'p'.repeat(9 * 1024 * 1024), answer: '' }) };
   made.add({ ...REQUEST, requestId: 'a', texts: long }, 200, 2000);
   made.add({ ...REQUEST, requestId: 'b', texts: long }, 200, 2001);
-  t.equal(made.find('a', 1)[0]?.texts, null);
-  t.not(made.find('b', 1)[0]?.texts, null);
+  t.equal((await made.find('a', 1))[0]?.texts, null);
+  t.not((await made.find('b', 1))[0]?.texts, null);
   for (let i = 0; i < 3; i++) made.add({ ...REQUEST, requestId: `c${i}` }, 200, 2002 + i);
-  t.same(made.find('b', 1), []);
+  t.same(await made.find('b', 1), []);
   made.add({ ...REQUEST, requestId: 'd', texts: long }, 200, 2010);
-  t.not(made.find('d', 1)[0]?.texts, null, 'the space of rows that are gone is free');
+  t.not((await made.find('d', 1))[0]?.texts, null, 'the space of rows that are gone is free');
 });
 
 t.test('10,000 rows take less than 2.2 MB', async (t) => {
