@@ -480,7 +480,8 @@ export class History {
     this.#threads.set(thread, { generation, sequence, models: byId, crns: places, crnCounts });
   }
 
-  #addModel({ counts, histograms, model }: ModelTotals, before: ModelTotals | undefined): void {
+  #addModel({ counts, histograms, model }: ModelTotals, last: ModelTotals | undefined): void {
+    const before = last !== undefined && isContinued(last.counts, counts) ? last : undefined;
     const isUnchanged = before !== undefined && counts.every((count, at) => count === before.counts[at]);
     if (isUnchanged && !this.#models.has(model)) return;
     const { step } = this.#model(model);
@@ -497,10 +498,12 @@ export class History {
 
   #addCrn(crn: string, counts: Float64Array, place: number, before: Reported | undefined): void {
     const { step } = this.#crn(crn);
-    const placeBefore = before?.crns.get(crn);
-    for (let at = 0; at < CRN_COUNTS.length; at++) {
-      const old = placeBefore === undefined ? 0 : (before?.crnCounts[placeBefore + at] ?? 0);
-      step.counts[at] = (step.counts[at] as number) + (counts[place + at] as number) - old;
+    const own = counts.subarray(place, place + CRN_COUNTS.length);
+    const placeBefore = before?.crns.get(crn) ?? -1;
+    const last = placeBefore < 0 ? undefined : before?.crnCounts.subarray(placeBefore, placeBefore + own.length);
+    const old = last !== undefined && isContinued(last, own) ? last : undefined;
+    for (let at = 0; at < own.length; at++) {
+      step.counts[at] = (step.counts[at] as number) + (own[at] as number) - (old?.[at] ?? 0);
     }
   }
 
@@ -520,6 +523,11 @@ export class History {
   #crn(crn: string): Subject {
     return subjectOf(this.#crns, crn, CRN_KIND, this.#step);
   }
+}
+
+/** Whether counts go on from former ones. Those of a name that had left, was dropped and has come back since begin at 0. */
+function isContinued(before: Float64Array, after: Float64Array): boolean {
+  return before.every((count, at) => count <= (after[at] as number));
 }
 
 function subjectOf(subjects: Map<string, Subject>, id: string, kind: Kind, step: number): Subject {

@@ -213,6 +213,27 @@ t.test('a thread that does not answer is counted when it does, one that was rest
   history.close();
 });
 
+t.test('a model and a CRN that were dropped and have come back within a step are counted from 0', async (t) => {
+  const fixture = start();
+  const { history, read, steps, threads } = fixture;
+  const [thread] = threads as [FakeThread];
+  fixture.crns = [{ crn: 'http://a', inFlight: 0, firstByteMs: 0, backlogBytes: 0 }];
+  thread.requests('m', new Array<number>(100).fill(0.1));
+  for (let i = 0; i < 100; i++) thread.metrics.attempt('http://a', 'ok', '');
+  await steps(1);
+  const nobody = { crns: new Set<string>(), models: new Set<string>() };
+  for (const nowMs of [0, 300_000]) thread.metrics.keep(nobody, nowMs);
+  thread.requests('m', [0.2, 0.2]);
+  thread.metrics.attempt('http://a', 'ok', '');
+  await steps(1);
+  t.same(read('15m', { model: 'm' }).series['requestsPerS'], [20, 0.4]);
+  t.same(read('15m').series['requestsPerS'], [20, 0.4]);
+  t.ok((read('15m', { model: 'm' }).series['latencyP50Ms']?.[1] ?? 0) > 150);
+  t.same(read('15m', { crn: 'http://a' }).series['attemptsPerS'], [20, 0.2]);
+  t.equal(history.recent('m').requestsPerS, 10.2);
+  history.close();
+});
+
 t.test('a step that cannot be read is left out, and so is the time of a suspended process', async (t) => {
   const fixture = start();
   const { clock, history, read, steps, threads, wall, warnings } = fixture;
