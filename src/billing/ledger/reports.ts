@@ -1,5 +1,6 @@
 // Reports of the ledger: the history of an account, and usage summed by account, key, model and day. Read-only.
 
+import { DAY_MS, dayOf, startOfDay } from '../days.ts';
 import { chargeId, listMonths, usageOf } from './charges.ts';
 import type { Cell, Database, Row, Session } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
@@ -145,6 +146,35 @@ const COLUMNS: Readonly<Record<UsageDimension, string>> = {
 };
 
 export async function usage(database: Database, query: UsageQuery): Promise<UsageRow[]> {
+  const isByDay = query.by[0] === 'day' && query.by.length > 1 && query.limit !== undefined;
+  return await database.snapshot(
+    (session) => (isByDay ? usageByDay(session, query) : usageIn(session, query)),
+    'report',
+  );
+}
+
+/** Rows of the table, for each row of a page, that are summed for it at first; four times as many in each further step. */
+const ROWS_OF_ONE = 2;
+
+/** A page in the order of days, of as many days as it takes: to sum all days behind its beginning would take long pages the square of time. */
+async function usageByDay(session: Session, { after, ...query }: UsageQuery): Promise<UsageRow[]> {
+  const { fromDay = '', limit = 0, toDay } = query;
+  const rows: UsageRow[] = [];
+  let first = after?.[0] !== undefined && after[0] > fromDay ? after[0] : fromDay;
+  for (let most = limit * ROWS_OF_ONE; ; most *= 4) {
+    const sql = 'select day from usage_daily where day >= $1 order by day limit 1 offset $2';
+    const [row] = await session.all(sql, [first, BigInt(most)]);
+    const last = row === undefined ? undefined : text(row, 'day');
+    const isEnd = last === undefined || (toDay !== undefined && last >= toDay);
+    const days = { fromDay: first, ...(!isEnd && { toDay: last }) };
+    const rest = { limit: limit - rows.length, ...(rows.length === 0 && after !== undefined && { after }) };
+    rows.push(...(await usageIn(session, { ...query, ...days, ...rest })));
+    if (isEnd || rows.length === limit) return rows;
+    first = dayOf((startOfDay(last) ?? 0) + DAY_MS);
+  }
+}
+
+async function usageIn(session: Session, query: UsageQuery): Promise<UsageRow[]> {
   const filter = new QueryFilter();
   filter.compare('account =', query.account);
   filter.compare('key_id =', query.key);
@@ -163,8 +193,7 @@ export async function usage(database: Database, query: UsageQuery): Promise<Usag
     by.length === 0 ? '' : `group by ${by.join(', ')} order by ${by.join(', ')}`,
     filter.limit(query.limit),
   ].join(' ');
-  const rows = await database.snapshot((session) => session.all(sql, filter.params), 'report');
-  return rows.map((row) => usageRow(row, query.by));
+  return (await session.all(sql, filter.params)).map((row) => usageRow(row, query.by));
 }
 
 function usageRow(row: Row, by: readonly UsageDimension[]): UsageRow {

@@ -8,6 +8,7 @@ import {
   type LedgerError,
   MAX_AMOUNT,
   type Movement,
+  type UsageRow,
   type NewKey,
 } from '../../../src/billing/ledger/ledger.ts';
 import { charge, openStore, requestRecord, START_MS, STORES, USAGE } from './stores.ts';
@@ -371,6 +372,33 @@ for (const name of STORES) {
       { requests: 3n, amount: 30n },
     ]);
     t.match(await ledger.usage({ account: 'nobody', model: 'm', by: [] }), [{ requests: 0n, amount: 0n }]);
+  });
+
+  t.test(`${name}: usage by day comes in pages of any size, in any range of days`, async (t) => {
+    const { ledger } = await openStore(t, name);
+    await ledger.createAccount({ id: 'a' });
+    await ledger.grant({ id: 'a', account: 'a', amount: 1000n });
+    await ledger.lease(hold('a', 1000n, { account: 'a' }));
+    for (let at = 0; at < 60; at++) {
+      const key = `key-${at % (at < 30 ? 2 : 7)}`;
+      await charge(ledger, 'a', `a${at}`, 1n, { ...USAGE, key }, { dateMs: START_MS + (at % 20) * 36 * 3_600_000 });
+    }
+    for (const days of [{}, { fromDay: '2026-04-03' }, { fromDay: '2026-04-02', toDay: '2026-04-20' }]) {
+      const all = await ledger.usage({ by: ['day', 'key'], ...days });
+      t.ok(all.length > 20);
+      for (const limit of [1, 2, 5, all.length]) {
+        const paged: UsageRow[] = [];
+        for (let page = await ledger.usage({ by: ['day', 'key'], ...days, limit }); page.length > 0;) {
+          t.ok(page.length <= limit);
+          paged.push(...page);
+          const { day = '', key = '' } = page.at(-1) ?? {};
+          page = await ledger.usage({ by: ['day', 'key'], ...days, limit, after: [day, key] });
+        }
+        t.same(paged, all, `in pages of ${limit} of ${all.length}`);
+      }
+    }
+    const [row] = await ledger.usage({ by: ['day', 'key'], key: 'key-6', limit: 1 });
+    t.match(row, { key: 'key-6' }, 'also where the first days have none');
   });
 
   t.test(`${name}: a key is stored by its hash, found, listed and disabled`, async (t) => {

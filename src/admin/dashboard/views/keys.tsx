@@ -26,14 +26,17 @@ interface KeysReading {
 }
 
 async function readKeys(signal: AbortSignal): Promise<KeysReading> {
-  const [from = ''] = lastDays(UNUSED_DAYS);
-  const [keys, month, days] = await Promise.all([
+  const [unusedFrom = ''] = lastDays(UNUSED_DAYS);
+  const monthFrom = monthStart();
+  const from = monthFrom < unusedFrom ? monthFrom : unusedFrom;
+  const [keys, days] = await Promise.all([
     readAll<KeyView>('/keys', {}, signal),
-    readAll<UsageView>('/usage', { by: 'key', from: monthStart() }, signal),
-    readAll<UsageView>('/usage', { by: 'key,day', from }, signal),
+    readAll<UsageView>('/usage', { by: 'day,key', from }, signal),
   ]);
-  const lastUsed = new Map<string, string>();
-  for (const { day = '', key = '' } of days) if (day > (lastUsed.get(key) ?? '')) lastUsed.set(key, day);
+  const month = days.filter(({ day = '' }) => day >= monthFrom);
+  // The last day of a key comes last.
+  const used = days.filter(({ day = '' }) => day >= unusedFrom);
+  const lastUsed = new Map(used.map(({ day = '', key = '' }) => [key, day]));
   return { keys, spending: spendingByKey(keys, month), lastUsed };
 }
 
