@@ -25,6 +25,9 @@ const ZIP = { level: 1, chunkSize: 64 * 1024 };
 /** Metrics of thousands of models take seconds to write: after this time others have their turn, in milliseconds. */
 const TURN_MS = 5;
 
+/** Responses of `/metrics` at once, each of which holds all series. A further one ends the oldest: its reader does not read. */
+const MOST_SCRAPES = 16;
+
 /** A running admin listener. */
 export interface Admin {
   readonly address: Address;
@@ -50,7 +53,8 @@ const NO_EXEMPTIONS = { hosts: () => [], isTrusted: () => false };
 /** Opens the admin listener. Rejects with a readable message when it cannot listen. */
 export function openAdmin(address: Address, deps: AdminDeps, ...routes: readonly AdminRoutes[]): Promise<Admin> {
   const guard = new PageGuard({ ...(deps.guard ?? NO_EXEMPTIONS), listenHost: address.host });
-  const server = createServer((req, res) => answer(req, res, deps, guard, routes));
+  const scrapes = new Set<ServerResponse>();
+  const server = createServer((req, res) => answer(req, res, deps, guard, scrapes, routes));
   return new Promise((resolve, reject) => {
     const refuse = (error: Error): void => reject(new ListenError(address, error));
     server.once('error', refuse);
@@ -67,6 +71,7 @@ function answer(
   res: ServerResponse,
   deps: AdminDeps,
   guard: PageGuard,
+  scrapes: Set<ServerResponse>,
   routes: readonly AdminRoutes[],
 ): void {
   const url = req.url ?? '/';
@@ -83,7 +88,7 @@ function answer(
   if (req.method !== 'GET' && req.method !== 'HEAD') {
     respondJson(res, 405, { detail: 'Method Not Allowed' });
   } else if (path === '/metrics') {
-    void respondMetrics(req, res, deps);
+    void respondMetrics(req, res, deps, scrapes);
   } else if (path === '/status') {
     respondJson(res, 200, deps.status());
   } else if (path === '/health') {
@@ -93,7 +98,18 @@ function answer(
   }
 }
 
-async function respondMetrics(req: IncomingMessage, res: ServerResponse, deps: AdminDeps): Promise<void> {
+async function respondMetrics(
+  req: IncomingMessage,
+  res: ServerResponse,
+  deps: AdminDeps,
+  scrapes: Set<ServerResponse>,
+): Promise<void> {
+  scrapes.add(res);
+  const [oldest] = scrapes;
+  if (scrapes.size > MOST_SCRAPES && oldest !== undefined) {
+    scrapes.delete(oldest);
+    oldest.destroy();
+  }
   try {
     const snapshots = await deps.metrics();
     const isProtobuf = prefersProtobuf(req.headers.accept);
@@ -108,6 +124,8 @@ async function respondMetrics(req: IncomingMessage, res: ServerResponse, deps: A
   } catch (error) {
     // Of a response that has begun the pipeline has closed the connection.
     if (!res.headersSent) respondJson(res, 500, { detail: String(error) });
+  } finally {
+    scrapes.delete(res);
   }
 }
 

@@ -4,9 +4,11 @@ import t, { type Test } from 'tap';
 import { hashKey } from '../../src/billing/index.ts';
 import { readTrustedKeys, verifySnapshot } from '../../src/billing/main-thread.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
+import { openAdmin } from '../../src/admin/admin.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import type { Host } from '../../src/host/index.ts';
-import { KEY, MODEL, settingsFor, startHosts } from '../support/system.ts';
+import type { MetricsSnapshot } from '../../src/telemetry/metrics.ts';
+import { KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
 
 async function startAdmin(
   t: Test,
@@ -39,6 +41,27 @@ t.test('answers GET on its three paths and nothing else', async (t) => {
   }
   t.equal((await fetch(`${adminUrl}/v1/models`)).status, 404);
   t.equal((await fetch(`${adminUrl}/status`, { method: 'POST' })).status, 405);
+});
+
+t.test('of many readers of metrics that do not end, the oldest is cut off for a further one', async (t) => {
+  const held = Promise.withResolvers<MetricsSnapshot[]>();
+  let asked = 0;
+  const metrics = (): Promise<MetricsSnapshot[]> => {
+    asked++;
+    return held.promise;
+  };
+  const admin = await openAdmin({ host: '127.0.0.1', port: 0 }, { status: () => ({}), metrics });
+  t.teardown(() => admin.close());
+  const answers: Promise<number>[] = [];
+  for (let at = 0; at < 18; at++) {
+    const answer = fetch(`http://127.0.0.1:${admin.address.port}/metrics`).then(({ status }) => status);
+    answer.catch(() => undefined);
+    answers.push(answer);
+    await until('the question', () => asked > at);
+  }
+  for (const oldest of answers.splice(0, 2)) await t.rejects(oldest);
+  held.resolve([]);
+  t.same(await Promise.all(answers), new Array<number>(16).fill(200));
 });
 
 t.test('a question mark in a query belongs to it', async (t) => {
