@@ -20,6 +20,7 @@ import {
   type Json,
 } from '../../../src/admin/dashboard/playground/dialects.ts';
 import { createGateway } from '../../../src/gateway/gateway.ts';
+import { cpuMsOf } from '../../support/cpu-time.ts';
 import {
   CHAT_PATH,
   chatAnswer,
@@ -280,6 +281,38 @@ t.test('texts are split at fences of code, also while they grow', (t) => {
   ]);
   t.same(textParts(''), []);
   t.same(textParts('a ``` b'), [{ code: false, language: '', text: 'a ``` b' }]);
+  t.end();
+});
+
+t.test('long lines of what a model says are split in linear time', (t) => {
+  for (const line of [`${'~'.repeat(100_000)}\``, `~~~${' '.repeat(100_000)}\``, `a${' '.repeat(100_000)}b`]) {
+    const ms = cpuMsOf(() => {
+      t.same(textParts(line), [{ code: false, language: '', text: line }]);
+    });
+    t.ok(ms < 1000, `${ms} ms`);
+  }
+  t.end();
+});
+
+t.test('events come whole from any pieces, and a large one in linear time', (t) => {
+  const wire = Buffer.from('data: a\r\ndata: ü\r\n\r\nevent: x\rdata:b\r\r: comment\n\ndata: c\n\ndata: d\r\n\r');
+  for (const size of [1, 2, 3, 7, 1000]) {
+    const found: string[] = [];
+    const events = new EventStream((data) => found.push(data));
+    for (let at = 0; at < wire.length; at += size) events.push(wire.subarray(at, at + size));
+    events.end();
+    t.same(found, ['a\nü', 'b', 'c', 'd'], `pieces of ${size}`);
+  }
+  const piece = Buffer.alloc(4096, 'x');
+  let length = 0;
+  const events = new EventStream((data) => (length = data.length));
+  events.push(Buffer.from('data: '));
+  const ms = cpuMsOf(() => {
+    for (let at = 0; at < 2500; at++) events.push(piece);
+    events.end();
+  });
+  t.equal(length, 2500 * 4096);
+  t.ok(ms < 2000, `${ms} ms`);
   t.end();
 });
 

@@ -147,7 +147,7 @@ export interface TextPart {
   readonly text: string;
 }
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})(.*)$/s;
 
 /** Splits a text at fences of code (CommonMark §4.5). A fence without an end, as in a text that still grows, goes to the end. */
 export function textParts(text: string): TextPart[] {
@@ -158,10 +158,13 @@ export function textParts(text: string): TextPart[] {
     const joined = lines.join('\n');
     lines = [];
     if (open !== null) parts.push({ code: true, language: open.language, text: joined });
-    else if (joined.trim() !== '') parts.push({ code: false, language: '', text: joined.replace(/^\n+|\s+$/g, '') });
+    else if (joined.trim() !== '')
+      parts.push({ code: false, language: '', text: joined.replace(/^\n+/, '').trimEnd() });
   };
   for (const line of text.split('\n')) {
-    const [, fence = '', info = ''] = FENCE.exec(line) ?? [];
+    const [, marks = '', info = ''] = FENCE.exec(line) ?? [];
+    // Backquotes behind others are code in a line.
+    const fence = info.includes('`') ? '' : marks;
     if (open === null && fence !== '') {
       flush();
       open = { fence, language: info.trim().split(/\s/, 1)[0] ?? '' };

@@ -515,7 +515,10 @@ export function dialectOf(name: string): Dialect {
 export class EventStream {
   readonly #onData: (data: string) => void;
   readonly #decoder = new TextDecoder();
+  /** A line that is not whole. */
   #rest = '';
+  /** A carriage return at the end of a piece, which may be the first half of CR LF. */
+  #return = '';
   #data: string[] = [];
 
   constructor(onData: (data: string) => void) {
@@ -523,16 +526,19 @@ export class EventStream {
   }
 
   push(piece: Uint8Array): void {
-    const text = this.#rest + this.#decoder.decode(piece, { stream: true });
-    // A line break that may be the first half of CR LF waits for its second half.
-    const lines = text.split(/\r\n|\n|\r(?!$)/);
-    this.#rest = lines.pop() ?? '';
-    for (const line of lines) this.#line(line);
+    const text = this.#return + this.#decoder.decode(piece, { stream: true });
+    this.#return = text.endsWith('\r') ? '\r' : '';
+    const [first = '', ...lines] = text.slice(0, text.length - this.#return.length).split(/\r\n|\n|\r/);
+    this.#rest += first;
+    for (const line of lines) {
+      this.#line(this.#rest);
+      this.#rest = line;
+    }
   }
 
   /** The last event may lack its empty line. */
   end(): void {
-    if (this.#rest !== '') this.#line(this.#rest.replace(/\r$/, ''));
+    if (this.#rest !== '') this.#line(this.#rest);
     this.#rest = '';
     this.#line('');
   }
