@@ -15,7 +15,7 @@ import { createGzip } from 'node:zlib';
 import { systemClock } from '../actor/index.ts';
 import { prefersProtobuf, PROTOBUF_TYPE, protobufPieces, TEXT_TYPE, textPieces } from '../telemetry/exposition.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
-import { respondJson, takesGzip } from './admin-exchange.ts';
+import { refusesMethod, respondJson, takesGzip } from './admin-exchange.ts';
 import { PageGuard, type PageGuardOptions } from './page-guard.ts';
 import { type Address, ListenError } from '../ingress/server.ts';
 
@@ -85,9 +85,8 @@ function answer(
   }
   const query = new URLSearchParams(cut < 0 ? '' : url.slice(cut));
   if (routes.some((routes) => routes.answer(req, res, path, query))) return;
-  if (req.method !== 'GET' && req.method !== 'HEAD') {
-    respondJson(res, 405, { detail: 'Method Not Allowed' });
-  } else if (path === '/metrics') {
+  if (refusesMethod(req, res, 'GET', 'HEAD')) return;
+  if (path === '/metrics') {
     void respondMetrics(req, res, deps, scrapes);
   } else if (path === '/status') {
     respondJson(res, 200, deps.status());
