@@ -607,7 +607,7 @@ class ResponseStore {
     newest: string,
     mostBytes: number,
   ): Promise<ResponseSize[] | Exclude<Resolved['kind'], 'found'>> {
-    await this.#ending.get(nameOf({ account, id: newest }));
+    await this.#ended({ account, id: newest });
     const newestFirst: ResponseSize[] = [];
     const written: ConversationLink[] = [];
     let bytes = 0;
@@ -658,8 +658,13 @@ class ResponseStore {
     return new Promise((resolve) => void this.#clock.setTimeout(resolve, ms));
   }
 
+  /** Waits for the end of a response that waits to be written, unless the store has not taken what came before. */
+  async #ended(key: ResponseKey): Promise<void> {
+    if (this.#tries === 0) await this.#ending.get(nameOf(key));
+  }
+
   async #find(key: ResponseKey): Promise<Found> {
-    await this.#ending.get(nameOf(key));
+    await this.#ended(key);
     let found = await this.#look(key);
     for (const pauseMs of this.#againMs) {
       if (found !== null) break;

@@ -396,6 +396,23 @@ t.test('a background response whose end the store has refused is failed', async 
   t.same(told, [false, true, true], 'a thread that ends hears nothing more');
 });
 
+t.test('a background response is read as it was while the store does not take its end', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, settle, store } = fixture;
+  const key = { account: 'a', id: 'b1' };
+  await ask(store.begin(queued('b1'), false, () => undefined));
+  let isAway = true;
+  fixture.onApply = () => {
+    if (isAway) throw away();
+  };
+  store.end({ ...key, status: 'completed', output: '[]', response: '{}', items: [] }, () => undefined);
+  await settle(20);
+  t.match(await ask(store.find(key)), { status: 'queued' });
+  isAway = false;
+  await settle(250);
+  t.match(await ask(store.find(key)), { status: 'completed' });
+});
+
 t.test('a background response begins and ends although the answers to both commits are lost', async (t) => {
   const fixture = await startStore(t);
   const { ask, count, ledger, settle, store } = fixture;
