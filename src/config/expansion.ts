@@ -58,7 +58,8 @@ export type Problems = Map<unknown, readonly string[]>;
 
 /**
  * Expands every string inside lists and mappings. A string that cannot be expanded becomes a symbol, which no setting
- * accepts; `problems` tells what is wrong with it. So does a list or mapping inside itself, which YAML aliases can make.
+ * accepts; `problems` tells what is wrong with it. So does a list or mapping inside itself, which YAML aliases can make, and a mapping
+ * with the name `__proto__`.
  * Functions and instances of classes, such as plug-ins, stay as they are.
  */
 export function expandInput(
@@ -80,6 +81,8 @@ export function expandInput(
   const path = [...parents, raw];
   if (Array.isArray(raw)) return raw.map((item: unknown) => expandInput(item, env, problems, path));
   if (!isPlain(raw)) return raw;
+  // Readers of settings leave it out, but for the outermost, which knows its names.
+  if (parents.length > 0 && Object.hasOwn(raw, '__proto__')) return refuse('may have no name __proto__');
   const entries = Object.entries(raw).map(([name, value]) => [name, expandInput(value, env, problems, path)] as const);
   return Object.fromEntries(entries);
 }

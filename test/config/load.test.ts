@@ -330,6 +330,12 @@ t.test('a list or mapping that contains itself is a mistake', async (t) => {
   });
 });
 
+t.test('the name __proto__, which no mapping of settings can have, is a mistake', async (t) => {
+  const mistakes = [{ path: 'models', message: 'may have no name __proto__' }];
+  for (const name of ['x.json', 'x.yaml'])
+    t.same(loadConfigText('{ "models": { "__proto__": { "servers": "http://a:1" } } }', name), { mistakes }, name);
+});
+
 t.test('a duration without a unit is refused in the file, in the environment and on the command line', async (t) => {
   const message = 'has no unit: write 60s for seconds or 60ms for milliseconds';
   t.same(mistakesOf({ timeouts: { idle: 60 } }), [{ path: 'timeouts.idle', message }]);
@@ -477,6 +483,8 @@ t.test('any settings, right or wrong, resolve the same as object, YAML and JSON'
   let resolved = 0;
   fc.assert(
     fc.property(TYPED_FILES, (file) => {
+      // In a file it is taken for bytes that are no UTF-8.
+      fc.pre(!JSON.stringify(file).includes('\uFFFD'));
       const direct = resolveSettings(file);
       const yaml = loadConfigText(stringify(file), 'x.yaml');
       const json = loadConfigText(JSON.stringify(file), 'x.json');
