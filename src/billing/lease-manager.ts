@@ -703,9 +703,12 @@ class LeaseManager {
 
   /** Credit of the lease is needed elsewhere. */
   #want(lease: Lease): void {
-    lease.wanted = true;
     lease.leanUntilMs = this.#clock.now() + LEAN_MS;
     lease.lean = true;
+    this.#table.watch(lease.cell);
+    // Of accounts that have nothing to give, and wait themselves, each would ask the others again at once.
+    if (this.#table.free(lease.cell) <= 0n) return;
+    lease.wanted = true;
     this.#pump(lease);
   }
 

@@ -263,6 +263,40 @@ t.test('credit that comes back for a request of another account of the organisat
   );
 });
 
+t.test('accounts of an organisation whose credit is held for others look at it now and then', async (t) => {
+  const store = await openStore(t, 1000n);
+  const { ledger } = store;
+  for (const id of ['member', 'colleague']) {
+    await ledger.createAccount({ id });
+    await ledger.configureAccount(id, { organisation: 'a' });
+  }
+  let reads = 0;
+  const { threads } = await openGateway(store, {
+    change: () => ({
+      async account(id: string) {
+        // Without an end the clock would stand still.
+        if (++reads > 1000) throw away();
+        return await ledger.account(id);
+      },
+    }),
+  });
+  const [leases] = threads as [LeaseCache];
+  const member = { ...PAYER, account: 'member' };
+  const colleague = { ...PAYER, account: 'colleague' };
+  t.same(await hold(leases, 600, 600, member), { kind: 'reserved', amount: 600 });
+  t.same(await hold(leases, 400, 400, colleague), { kind: 'reserved', amount: 400 });
+  reads = 0;
+  const waiting = [hold(leases, 500, 500, member), hold(leases, 500, 500, colleague)];
+  await store.advance(500);
+  t.ok(reads < 50, `${reads} accounts were read`);
+  leases.cancel(member, 600);
+  leases.cancel(colleague, 400);
+  t.same(await Promise.all(waiting), [
+    { kind: 'reserved', amount: 500 },
+    { kind: 'reserved', amount: 500 },
+  ]);
+});
+
 t.test('a small account is leased for each request and goes back soon', async (t) => {
   const store = await openStore(t, 3000n);
   const { threads } = await openGateway(store);
