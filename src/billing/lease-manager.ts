@@ -472,7 +472,7 @@ class LeaseManager {
   #tick(): void {
     const nowMs = this.#clock.now();
     for (const lease of this.#attention) {
-      if (lease.busy) this.#expire(lease, nowMs - GRACE_MS);
+      if (lease.busy || !this.#trusted) this.#expire(lease, nowMs - GRACE_MS);
       if (lease.waiters.length === 0 || nowMs >= lease.lookMs) this.#pump(lease);
       if (lease.waiters.length === 0 && lease.returnMs === Infinity) this.#attention.delete(lease);
     }

@@ -417,6 +417,37 @@ t.test('nothing is spent when leases are not renewed', async (t) => {
   t.notOk(leases.failing);
 });
 
+t.test(
+  'a request waits five seconds for leases that are not renewed by a ledger that answers, and is forgotten',
+  async (t) => {
+    const store = await openStore(t, 100_000n);
+    let isLocked = false;
+    const { memory, threads } = await openGateway(store, {
+      change: (ledger) => ({
+        async renew(holder, ttlMs) {
+          if (isLocked) throw away();
+          return await ledger.renew(holder, ttlMs);
+        },
+      }),
+    });
+    const [leases] = threads as [LeaseCache];
+    t.same(await hold(leases, 10), { kind: 'reserved', amount: 10 });
+    isLocked = true;
+    await store.advance(SETTINGS.leaseTtlMs);
+    const results: Reserved[] = [];
+    leases.fund(PAYER, 10, 10, (reserved) => results.push(reserved));
+    await store.advance(4900);
+    t.same(results, []);
+    await store.advance(200);
+    t.same(results, [{ kind: 'away' }]);
+    await store.advance(10_000);
+    isLocked = false;
+    await store.advance(1000);
+    t.equal(new LeaseTable(memory, 0).used(0)[0], 10n, 'nothing is drawn for it any more');
+    t.same(await hold(leases, 10), { kind: 'reserved', amount: 10 });
+  },
+);
+
 t.test('a machine that was suspended renews its leases before it spends', async (t) => {
   const store = await openStore(t, 100_000n);
   const { threads } = await openGateway(store);
