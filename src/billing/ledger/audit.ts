@@ -167,8 +167,11 @@ export interface DaySums {
   readonly charges: bigint;
 }
 
-export async function usageByDay(session: Session): Promise<Map<string, DaySums>> {
-  const sql = `select day, sum(requests) as requests, ${wideSum('amount', 'amount')} from usage_daily group by day`;
+/** Of all days, or of a month. */
+export async function usageByDay(session: Session, month?: string): Promise<Map<string, DaySums>> {
+  const ofMonth = month === undefined ? [] : daysOf(month);
+  const filter = month === undefined ? '' : `where day between '${ofMonth[0]}' and '${ofMonth.at(-1)}'`;
+  const sql = `select day, sum(requests) as requests, ${wideSum('amount', 'amount')} from usage_daily ${filter} group by day`;
   const days = new Map<string, DaySums>();
   for (const row of await session.all(sql)) {
     const day = text(row, 'day');

@@ -53,7 +53,7 @@ async function pruneMonth(database: Database, month: string): Promise<boolean> {
       await session.all("set local lock_timeout to '1s'");
       await session.all(`lock table charges_${month} in access exclusive mode`);
     }
-    const [used, audited] = [await usageByDay(session), await auditedDays(session)];
+    const [used, audited] = [await usageByDay(session, month), await auditedDays(session)];
     const isSound = daysOf(month).every((day) => audited.has(day) && isSame(audited.get(day), used.get(day)));
     if (!isSound) return false;
     await session.all(`drop table charges_${month}`);

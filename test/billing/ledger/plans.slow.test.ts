@@ -16,7 +16,7 @@ const ACCOUNTS = 20_000;
 const LARGE =
   /\b(accounts|movements|charges_2026_03|holds|usage_daily|payments|api_keys|names|requests|credit_grants)\b/;
 
-/** Fills the store; the charges are of March 2026. */
+/** Fills the store; the charges are of March 2026, but for one of a month that retention looks at. */
 function rowsOf(name: StoreName): string[] {
   const series = (count: number): string =>
     name === 'postgres'
@@ -86,7 +86,7 @@ async function work(ledger: Ledger): Promise<void> {
   await ledger.webhooks.due(['hook'], 8);
   await ledger.requests.find('r7', account);
   await ledger.requests.prune(0, 1_000_000);
-  await ledger.prune(null);
+  await ledger.prune(Date.UTC(2026, 1, 1));
 }
 
 /** Runs the work and answers with the statements that were sent, with their parameters where they have any. */
@@ -171,6 +171,7 @@ for (const name of STORES) {
     const url = await emptyStore(t, name);
     const ledger = await openLedger(url, { clock: systemClock, dateMs: () => START_MS, lingerMs: 0 });
     await debit(ledger, 'first', 'c', 1n, USAGE);
+    await debit(ledger, 'first', 'old', 1n, USAGE, Date.UTC(2026, 0, 2));
     await ledger.close();
     for (const sql of rowsOf(name)) await execute(name, url, sql);
     const statements = await caught(name, url);
