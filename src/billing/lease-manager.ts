@@ -145,6 +145,9 @@ const RETURN_MS = 100;
 const SWEEP_MS = 5000;
 const IDLE_SWEEPS = 2;
 
+/** While all cells are taken, leases that nobody uses at the moment are looked for at this interval. */
+const SEEK_MS = 250;
+
 /** A lease that is spent faster than this grows, at most to this multiple of its usual size. */
 const FAST_MS = 1000;
 const MAX_GROWTH = 64n;
@@ -255,6 +258,7 @@ class LeaseManager {
   readonly #leases = new Map<string, Lease>();
   readonly #freeCells: number[] = [];
   #usedCells = 0;
+  #soughtMs = -Infinity;
   /** Leases with waiting requests, or with credit to give back. */
   readonly #attention = new Set<Lease>();
   /** Ids of leases that are being made. */
@@ -451,13 +455,21 @@ class LeaseManager {
     if (lease !== undefined) return lease;
     const cell = this.#freeCells.pop() ?? this.#usedCells;
     if (cell === this.#table.cells) {
-      this.#closeIdle(0);
+      this.#seekCell();
       return null;
     }
     if (cell === this.#usedCells) this.#usedCells++;
     lease = new Lease(account, cell, this.#table.generation(cell));
     this.#leases.set(account, lease);
     return lease;
+  }
+
+  /** Closes what nobody uses. Not for each request without a cell: all leases are looked at, and there may be thousands of both. */
+  #seekCell(): void {
+    const nowMs = this.#clock.now();
+    if (this.#round !== null || nowMs - this.#soughtMs < SEEK_MS) return;
+    this.#soughtMs = nowMs;
+    this.#closeIdle(0);
   }
 
   #attend(lease: Lease): void {

@@ -601,6 +601,36 @@ t.test('more accounts than cells are served, one after another', async (t) => {
   for (const account of names) t.match(await ledger.account(account), { balance: 998n, held: 0n });
 });
 
+t.test('requests that find all cells in use do not each look at all leases', async (t) => {
+  const store = await openStore(t, 0n);
+  const names = Array.from({ length: 5 }, (_, at) => `account-${at}`);
+  for (const id of names) {
+    await store.ledger.createAccount({ id });
+    await store.ledger.grant({ id, account: id, amount: 1000n });
+  }
+  const { threads } = await openGateway(store, { accounts: 4 });
+  const [leases] = threads as [LeaseCache];
+  for (const account of names.slice(0, 4)) await hold(leases, 10, 10, { ...PAYER, account });
+  await store.settle();
+  const used = Reflect.get(LeaseTable.prototype, 'used') as LeaseTable['used'];
+  t.teardown(() => Reflect.set(LeaseTable.prototype, 'used', used));
+  let looks = 0;
+  LeaseTable.prototype.used = function (cell) {
+    looks++;
+    return Reflect.apply(used, this, [cell]);
+  };
+  const [late] = names.slice(4);
+  const payer = { ...PAYER, account: late as string };
+  const waiting = Array.from({ length: 100 }, () => hold(leases, 10, 10, payer));
+  for (const each of waiting) t.same(await each, { kind: 'busy' });
+  t.equal(looks, 4, 'one look at each lease');
+  leases.cancel({ ...PAYER, account: 'account-2' }, 10);
+  await store.advance(250);
+  t.same(await hold(leases, 10, 10, payer), { kind: 'busy' });
+  await store.settle();
+  t.same(await hold(leases, 10, 10, payer), { kind: 'reserved', amount: 10 }, 'in the cell of one that came free');
+});
+
 t.test('a lease whose answer was lost goes back with the next renewal', async (t) => {
   const store = await openStore(t, 100n);
   const { threads } = await openGateway(store, {
