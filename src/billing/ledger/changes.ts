@@ -28,6 +28,12 @@ function subjectOf(change: NotedChange): string {
   }
 }
 
+/** Reads the holder, which has no blanks, and the account behind one. */
+export function wantedBy(subject: string): Extract<Change, { kind: 'wanted' }> {
+  const at = subject.indexOf(' ');
+  return { kind: 'wanted', by: subject.slice(0, at), account: subject.slice(at + 1) };
+}
+
 /** Null for a kind that a newer program has noted. */
 function changeOf(kind: string, subject: string): NotedChange | null {
   switch (kind) {
@@ -37,10 +43,8 @@ function changeOf(kind: string, subject: string): NotedChange | null {
       return { kind, budget: subject };
     case 'account':
       return { kind, account: subject };
-    case 'wanted': {
-      const at = subject.indexOf(' ');
-      return { kind, by: subject.slice(0, at), account: subject.slice(at + 1) };
-    }
+    case 'wanted':
+      return wantedBy(subject);
     default:
       return null;
   }
