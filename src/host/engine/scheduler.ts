@@ -129,6 +129,12 @@ export class Scheduler {
     };
   }
 
+  /** The slots in use, each with the tokens of its sequence. */
+  slots(): [slotId: number, tokens: number][] {
+    const { decoding, prefilling } = this.#batch;
+    return [...decoding, ...prefilling].map(({ allocation, length }) => [allocation!.slotId, length]);
+  }
+
   #nowUs(): number {
     return Math.round(this.#clock.now() * 1000);
   }

@@ -121,6 +121,7 @@ export class Sequence {
       promptTokens: this.promptTokens,
       cachedTokens: this.#cachedTokens,
       generatedTokens: this.generated,
+      computedTokens: this.computed,
       isTruncated: this.#isTruncated,
       preemptions: this.preemptions,
     };
@@ -190,6 +191,8 @@ export interface SequenceEnd {
   /** Prompt tokens that were found in the cache when it started. */
   readonly cachedTokens: number;
   readonly generatedTokens: number;
+  /** Leading tokens whose keys and values were in memory. */
+  readonly computedTokens: number;
   /** Whether the prompt was cut or the context moved. */
   readonly isTruncated: boolean;
   /** Times it was preempted for lack of memory and started again. */

@@ -158,19 +158,22 @@ class Loaded {
   scheduler: Scheduler;
   readonly #seed: number;
   readonly #createScheduler: () => Scheduler;
-  readonly slots: { busy: boolean; tokens: number }[];
+  /** Schedulers of requests with a constant pace. */
+  readonly paced = new Set<Scheduler>();
+  /** Tokens that the last sequence of each slot left in the cache. */
+  readonly leftTokens: number[];
 
   constructor(seed: number, slots: number, createScheduler: () => Scheduler) {
     this.#seed = seed;
     this.#createScheduler = createScheduler;
     this.scheduler = createScheduler();
-    this.slots = Array.from({ length: slots }, () => ({ busy: false, tokens: 0 }));
+    this.leftTokens = Array.from({ length: slots }, () => 0);
   }
 
   /** Begins anew after a close, with nothing in memory. */
   restart(): void {
     this.scheduler = this.#createScheduler();
-    for (const slot of this.slots) slot.tokens = 0;
+    this.leftTokens.fill(0);
   }
 
   get model(): LanguageModel {
@@ -210,8 +213,6 @@ class SimulatedEngine implements ModelEngine {
   readonly #network: Random;
   readonly #networkMs: number;
   readonly #loadMs: number;
-  /** Schedulers of requests with a constant pace. */
-  readonly #paced = new Set<Scheduler>();
   /** Timers of requests that are on their way, and of the model that loads. */
   readonly #timers: TimerSet;
   #isLoading = false;
@@ -322,7 +323,6 @@ class SimulatedEngine implements ModelEngine {
             grammar,
           })
         : new FixedTokens(tokenizer.tokenize(task.text), vocabulary.eos);
-    let slotId = -1;
     const session = new Generation({
       task,
       prompt,
@@ -331,11 +331,8 @@ class SimulatedEngine implements ModelEngine {
       vocabulary,
       seed,
       sink,
-      onStart: (slot, tokens) => {
-        slotId = slot;
-        this.#started(loaded, slot, tokens);
-      },
-      onEnd: (end) => this.#ended(loaded, session.job.cachePrompt, slotId, end),
+      onStart: () => this.#started(),
+      onEnd: (end) => this.#ended(loaded, session.job.cachePrompt, end),
     });
     return this.#submit(loaded.scheduler, session, task.timingsId);
   }
@@ -346,11 +343,13 @@ class SimulatedEngine implements ModelEngine {
 
   slots(model: string): readonly SlotState[] {
     const { contextTokens } = this.#profile;
-    return this.#of(model).slots.map(({ busy, tokens }, id) => ({
+    const { scheduler, paced, leftTokens } = this.#of(model);
+    const running = new Map([scheduler, ...paced].flatMap((each) => each.slots()));
+    return leftTokens.map((tokens, id) => ({
       id,
       n_ctx: contextTokens,
-      is_processing: busy,
-      n_tokens: tokens,
+      is_processing: running.has(id),
+      n_tokens: running.get(id) ?? tokens,
     }));
   }
 
@@ -381,8 +380,9 @@ class SimulatedEngine implements ModelEngine {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#timers.cancelAll();
-    for (const { scheduler } of this.#loaded.values()) scheduler.close();
-    for (const scheduler of this.#paced) scheduler.close();
+    for (const { scheduler, paced } of this.#loaded.values()) {
+      for (const each of [scheduler, ...paced]) each.close();
+    }
   }
 
   #of(model: string): Loaded {
@@ -436,13 +436,13 @@ class SimulatedEngine implements ModelEngine {
       vocabulary: WORD_VOCABULARY,
       seed,
       sink,
-      onStart: (slot, promptTokens) => this.#started(loaded, slot, promptTokens),
+      onStart: () => this.#started(),
       onEnd: (end) => {
-        this.#paced.delete(scheduler);
-        this.#ended(loaded, false, 0, end);
+        loaded.paced.delete(scheduler);
+        this.#ended(loaded, false, end);
       },
     });
-    this.#paced.add(scheduler);
+    loaded.paced.add(scheduler);
     return this.#submit(scheduler, session, task.timingsId);
   }
 
@@ -477,18 +477,14 @@ class SimulatedEngine implements ModelEngine {
     return this.#network() < LOST_SHARE ? delayMs + RETRANSMISSION_MS : delayMs;
   }
 
-  #started({ slots }: Loaded, slotId: number, tokens: number): void {
+  #started(): void {
     this.#figures.waiting--;
     this.#figures.running++;
-    const slot = slots[slotId];
-    if (slot === undefined) return;
-    slot.busy = true;
-    slot.tokens = tokens;
   }
 
-  #ended({ slots }: Loaded, isCached: boolean, slotId: number, end: SequenceEnd): void {
+  #ended({ leftTokens }: Loaded, isCached: boolean, end: SequenceEnd): void {
     const figures = this.#figures;
-    if (slotId < 0) figures.waiting--;
+    if (end.slotId < 0) figures.waiting--;
     else figures.running--;
     figures.preemptions += end.preemptions;
     figures.promptTokens += end.promptTokens;
@@ -496,10 +492,7 @@ class SimulatedEngine implements ModelEngine {
     figures.generatedTokens += end.generatedTokens;
     figures.promptMs += (end.firstTokenUs - end.startedUs) / 1000;
     figures.generationMs += (end.endedUs - end.firstTokenUs) / 1000;
-    const slot = slots[end.slotId];
-    if (slot === undefined) return;
-    slot.busy = false;
-    slot.tokens = isCached ? end.promptTokens + end.generatedTokens : 0;
+    if (end.slotId >= 0) leftTokens[end.slotId] = isCached ? end.computedTokens : 0;
   }
 }
 

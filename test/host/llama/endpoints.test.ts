@@ -223,3 +223,35 @@ t.test('a client that leaves frees its slot', async (t) => {
   await request.whenAborted();
   t.match(await ask(host, '/completion', { prompt: 'x', n_predict: 1 }), { tokens_predicted: 1, slot_id: 0 });
 });
+
+t.test('slots are free, and within their context, behind sequences that were preempted and moved', async (t) => {
+  const profile = {
+    maxSequences: 8,
+    contextTokens: 400,
+    memory: { kind: 'blocks', blocks: 60, blockTokens: 16 },
+  } as const;
+  const host = await startHost(t, { engine: { profile, speed: 'virtual' } });
+  const requests = Array.from({ length: 20 }, (_, at) => ({ n_predict: 50 + 13 * at, seed: at }));
+  await Promise.all(
+    requests.map((request) => ask(host, '/completion', { prompt: 'The miller', ignore_eos: true, ...request })),
+  );
+  t.match(await (await fetch(`${host.url}/metrics`)).text(), /^vllm:num_preemptions_total\{.*\} [1-9]/m);
+  for (const slot of await get(host, '/slots')) t.match(slot, { is_processing: false, n_tokens: 0 });
+  await ask(host, '/completion', { prompt: 'The miller', n_predict: 900, ignore_eos: true, cache_prompt: true });
+  const tokens = (await get(host, '/slots')).map(({ n_tokens }: { n_tokens: number }) => n_tokens) as number[];
+  t.ok(Math.max(...tokens) > 0 && Math.max(...tokens) <= 400, `${Math.max(...tokens)} tokens`);
+});
+
+t.test('the slot of a host with a fixed pace is busy until the last request has ended', async (t) => {
+  const host = await startHost(t, { engine: 'paced' });
+  const leaving = new AbortController();
+  const response = await fetch(`${host.url}/completion`, {
+    method: 'POST',
+    body: JSON.stringify({ prompt: 'x', n_predict: 1_000_000, ignore_eos: true, stream: true }),
+    signal: leaving.signal,
+  });
+  await response.body!.getReader().read();
+  await ask(host, '/completion', { prompt: 'x', n_predict: 1 });
+  t.match(await get(host, '/slots'), [{ is_processing: true }]);
+  leaving.abort();
+});
