@@ -34,6 +34,8 @@ export function timeJob(job: SequenceJob, clock: Clock): TimedJob {
   const handedUs: number[] = [];
   let startedUs = arrivedUs;
   let end: SequenceEnd | undefined;
+  // Its timings are kept for long, and must not keep its prompt and its answer.
+  let running: SequenceJob | null = job;
   const releaseHeld = (): void => {
     const handed = nowUs();
     while (handedUs.length < tokensUs.length) handedUs.push(handed);
@@ -42,21 +44,22 @@ export function timeJob(job: SequenceJob, clock: Clock): TimedJob {
     ...job,
     onStart(slotId, cachedTokens, promptTokens) {
       startedUs = nowUs();
-      job.onStart(slotId, cachedTokens, promptTokens);
+      running?.onStart(slotId, cachedTokens, promptTokens);
     },
     onToken(token, atUs, waits) {
       tokensUs.push(atUs);
       if (!waits) releaseHeld();
-      job.onToken(token, atUs, waits);
+      running?.onToken(token, atUs, waits);
     },
     onDue() {
       releaseHeld();
-      job.onDue();
+      running?.onDue();
     },
     onEnd(ended) {
       end = ended;
       releaseHeld();
-      job.onEnd(ended);
+      running?.onEnd(ended);
+      running = null;
     },
   };
   const timings = (): ServerTimings => {

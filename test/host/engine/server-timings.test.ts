@@ -1,4 +1,6 @@
 // Server timings: when each token was due and when it was handed over.
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { createManualClock } from '../../../src/actor/clock.ts';
 import { Scheduler } from '../../../src/host/engine/scheduler.ts';
 import { TimingsLog, timeJob } from '../../../src/host/engine/server-timings.ts';
@@ -42,4 +44,23 @@ t.test('the log forgets the oldest', (t) => {
   for (const id of ['a', 'c']) t.equal(log.get(id)?.arrivedUs, 5000);
   t.equal(log.get('b'), undefined);
   t.end();
+});
+
+t.test('kept timings of a job that has ended do not keep the job', async (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const clock = createManualClock();
+  const run = (): readonly [() => object, WeakRef<object>] => {
+    const scheduler = new Scheduler({ profile: profile(), clock });
+    const { job } = createJob(1, { maxTokens: 1 });
+    const timed = timeJob(job, clock);
+    scheduler.submit(timed.job);
+    clock.advance(1000);
+    return [timed.timings, new WeakRef(job)];
+  };
+  const [timings, job] = run();
+  await new Promise((resolve) => setImmediate(resolve));
+  collect();
+  t.match(timings(), { end: { reason: 'length' } });
+  t.equal(job.deref(), undefined);
 });
