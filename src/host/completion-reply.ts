@@ -1,6 +1,7 @@
 // The answer of a llama-style completion: one body, or a stream whose events have `content`, `stop` and what was asked for,
 // until the last one, which is the whole result without its text. The result has the interface's names and today's.
 import { type CompletionOptions, type InfillOptions, DEFAULT_OPTIONS } from './completion-options.ts';
+import { timingsHeader } from './engine/server-timings.ts';
 import { type Frames, type Json, dataFrame, ListedTokens } from './formats/format.ts';
 import type { CompletionEnd, ModelEngine, Sink, StopReason, TextDetails, TokenReport } from './model-engine.ts';
 import type { Reply } from './reply.ts';
@@ -230,10 +231,7 @@ export class CompletionReply implements Sink {
     const all = resultOf(this.#request, this.#engine.contextTokens(model), end, gathered);
     const result = fieldsOf(all, options.response_fields);
     const timings = timingsId === null ? undefined : this.#engine.timings?.(timingsId);
-    if (!streamed) {
-      const headers = timings === undefined ? undefined : { 'x-headrace-truth': JSON.stringify(timings) };
-      return this.#reply.json(200, result, headers);
-    }
+    if (!streamed) return this.#reply.json(200, result, timingsHeader(timings));
     this.#open();
     // Whatever is asked for, a stream must say that this is its end.
     this.#reply.lastEvent(dataFrame({ ...result, stop: true }), FRAMES);

@@ -3,6 +3,7 @@
 import { type CompletionOptions, DEFAULT_OPTIONS, invalidOption, readSampling } from './completion-options.ts';
 import { schemaGrammar, toolCallGrammar } from './engine/grammar/json-schema-grammar.ts';
 import type { Pace } from './engine/pace.ts';
+import { type ServerTimings, timingsHeader } from './engine/server-timings.ts';
 import { Choice } from './formats/choice.ts';
 import type { PromptSpec } from './formats/conversation.ts';
 import { type ApiFormat, type Frames, type Json, type RequestFields, ListedTokens } from './formats/format.ts';
@@ -203,7 +204,7 @@ abstract class Answer {
     this.deps.reply.json(status, { detail: message, ...problem });
   }
 
-  protected timings(): unknown {
+  protected timings(): ServerTimings | undefined {
     const { engine, timingsId } = this.deps;
     return timingsId === null ? undefined : engine.timings?.(timingsId);
   }
@@ -265,12 +266,7 @@ class Whole extends Answer {
     choice.end(end);
     if (!choices.every(({ hasEnded }) => hasEnded)) return;
     if (reply.fault.errorAfter !== undefined) return this.refuse('the simulated engine failed', 500);
-    const timings = this.timings();
-    reply.json(
-      200,
-      format.answer(choices[0]!),
-      timings === undefined ? {} : { 'x-headrace-truth': JSON.stringify(timings) },
-    );
+    reply.json(200, format.answer(choices[0]!), timingsHeader(this.timings()));
   }
 }
 

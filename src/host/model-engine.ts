@@ -3,6 +3,7 @@
 // none.
 import type { CompletionOptions, InfillExtra, PromptPart } from './completion-options.ts';
 import type { Pace } from './engine/pace.ts';
+import type { ServerTimings } from './engine/server-timings.ts';
 
 /** One turn of a conversation, whatever dialect it came in. */
 export interface Turn {
@@ -300,7 +301,7 @@ export interface ModelEngine {
   /** What the engine answers to a GET of its own API; undefined when the path is none of those that are shown. */
   shown?(path: string): Promise<unknown>;
   /** Server timings of the generation with this `timingsId`, if they were recorded. */
-  timings?(id: string): unknown;
+  timings?(id: string): ServerTimings | undefined;
   /** The host begins to serve, for the first time or again after `close`: caches are empty, and a model may have to be loaded. */
   open?(): void;
   /** Ends all generations, as running out of memory does, and continues with new requests. */

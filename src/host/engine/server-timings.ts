@@ -77,6 +77,17 @@ export function timeJob(job: SequenceJob, clock: Clock): TimedJob {
   return { job: watched, timings };
 }
 
+/** Tokens whose times are in a header: clients take 16 KB of all headers of an answer. */
+const HEADER_TOKENS = 200;
+
+/** The header with the timings of a whole answer; those of its first tokens where it has many. */
+export function timingsHeader(timings: ServerTimings | undefined): Readonly<Record<string, string>> {
+  if (timings === undefined) return {};
+  const { tokensUs, handedUs } = timings;
+  const first = { tokensUs: tokensUs.slice(0, HEADER_TOKENS), handedUs: handedUs.slice(0, HEADER_TOKENS) };
+  return { 'x-headrace-truth': JSON.stringify({ ...timings, ...first }) };
+}
+
 /** Server timings of the last requests by id; the oldest are dropped when there are more than `capacity`. */
 export class TimingsLog {
   readonly #capacity: number;

@@ -44,7 +44,7 @@ import { type Sampling, createSampling } from './sampling/sampler.ts';
 import { type SamplingOptions, DEFAULT_SAMPLING } from './sampling/sampling-options.ts';
 import { Scheduler } from './scheduler.ts';
 import type { SequenceEnd, SequenceJob } from './sequence.ts';
-import { timeJob, TimingsLog } from './server-timings.ts';
+import { type ServerTimings, timeJob, TimingsLog } from './server-timings.ts';
 import { StepTimes, derivedSeed, normal } from './step-times.ts';
 
 /** How a simulated engine behaves; the default is the machine `8b-rtx4090` in real time, loaded and warm. */
@@ -373,7 +373,7 @@ class SimulatedEngine implements ModelEngine {
     return { ...this.#figures, ...memory, steps, lateSteps, mostBehindMs };
   }
 
-  timings(id: string): unknown {
+  timings(id: string): ServerTimings | undefined {
     return this.#timings.get(id);
   }
 

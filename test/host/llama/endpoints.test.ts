@@ -209,6 +209,19 @@ t.test('server timings are sent with the answer and can be requested later', asy
   }
 });
 
+t.test('the timings of a long answer fit into a header, and are whole by the id of its request', async (t) => {
+  const host = await startHost(t);
+  for (const [path, id] of [
+    ['/completion', 'a'],
+    ['/v1/completions', 'b'],
+  ] as const) {
+    const body = { model: 'm', prompt: 'x', max_tokens: 2000, ignore_eos: true };
+    const answer = await send(host, path, body, { 'x-headrace-truth': '1', 'x-request-id': id });
+    t.equal(JSON.parse(answer.headers.get('x-headrace-truth')!).tokensUs.length, 200);
+    t.equal((await get(host, `/sim/truth/${id}`)).tokensUs.length, 2000);
+  }
+});
+
 t.test('a client that leaves frees its slot', async (t) => {
   const host = await startHost(t, { engine: { slots: 1, profile: { stepUs: 2000 } } });
   const leaving = new AbortController();
