@@ -89,6 +89,9 @@ const LOST_SHARE = 0.001;
 const RETRANSMISSION_MS = 200;
 
 const KEPT_TIMINGS = 4096;
+
+/** Tokens listed with their texts in one answer: each takes some 150 bytes. */
+const MAX_PIECES = 1_048_576;
 const NO_TOKENS = new Int32Array(0);
 
 /** Most tokens of a sequence that a paced engine names; it holds nothing in memory and takes any prompt. */
@@ -281,7 +284,10 @@ class SimulatedEngine implements ModelEngine {
 
   pieces(model: string, content: string, options?: TokenizeOptions): TokenPiece[] {
     const { vocabulary } = this.#of(model).model;
-    return Array.from(this.tokenize(model, content, options), (id) => ({
+    const tokens = this.tokenize(model, content, options);
+    if (tokens.length > MAX_PIECES)
+      throw invalidOption('content', `at most ${MAX_PIECES} tokens are listed with pieces`);
+    return Array.from(tokens, (id) => ({
       id,
       piece: vocabulary.text(id) ?? Array.from(vocabulary.bytes(id)),
     }));

@@ -172,6 +172,8 @@ t.test('tokens come with their texts, and with what begins a sequence', async (t
     'a part of a character is bytes',
   );
   t.same(await refusedPlaces(await send(host, '/tokenize', { content: 'x', with_pieces: 1 })), ['body.with_pieces']);
+  const long = { content: '\u0001'.repeat(1_048_577), with_pieces: true };
+  t.same(await refusedPlaces(await send(host, '/tokenize', long)), ['body.content']);
 });
 
 t.test('props say what clients look for', async (t) => {
