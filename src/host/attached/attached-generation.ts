@@ -1,15 +1,16 @@
 // One generation by an attached engine: sends the request, reads the events of the response and passes them to the sink,
 // which gets exactly one end unless the generation was cancelled.
-import { EventSplitter, parseEvents } from '../../net/sse.ts';
+import { parseEvents } from '../../net/sse.ts';
 import { InvalidOptions } from '../completion-options.ts';
 import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
 import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf, objectOf, parsed } from './engine-http.ts';
 import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
+import { wholeEvents } from './response-events.ts';
 const HEADERS = ['content-type', 'application/json', 'accept', 'text/event-stream', 'accept-encoding', 'identity'];
 
-/** The last event repeats the prompt, so an event may be as large as a request. */
-const MAX_EVENT_BYTES = 128 * 1024 * 1024;
+/** The most of a whole answer, which repeats the prompt. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
 /** The most of an error body that is read. */
 const MAX_ERROR_BYTES = 64 * 1024;
@@ -83,7 +84,7 @@ async function runProtocol(
   if (answer.status !== 200) throw failureOf(answer.status, await textOf(answer, MAX_ERROR_BYTES));
   const type = valueOf(answer.headers, 'content-type') ?? '';
   if (body['stream'] === false) {
-    const event = parsed(await textOf(answer, MAX_EVENT_BYTES));
+    const event = parsed(await textOf(answer, MAX_ANSWER_BYTES));
     if (typeof event !== 'object' || event === null)
       throw new AttachedEngineError('the engine sent an answer that is not JSON');
     return void hear(protocol.hear(objectOf(event)));
@@ -91,11 +92,8 @@ async function runProtocol(
   if (!type.toLowerCase().startsWith('text/event-stream')) {
     throw new AttachedEngineError('the engine answered without a stream of events');
   }
-  const splitter = new EventSplitter({ maxHeldBytes: MAX_EVENT_BYTES });
-  for await (const chunk of answer.body) {
-    const whole = splitter.push(chunk);
-    if (whole === undefined) continue;
-    for (const { data } of parseEvents(whole.toString())) {
+  for await (const events of wholeEvents(answer.body)) {
+    for (const { data } of parseEvents(events)) {
       if (data === '[DONE]') continue;
       const event = parsed(data);
       if (typeof event !== 'object' || event === null)

@@ -1,21 +1,28 @@
 // Events of the Responses API as official clients need them. llama-server leaves out the numbers of events, items and parts, by
 // which the clients put an answer together; all else passes as it is.
-import { EventSplitter, parseEvents } from '../../net/sse.ts';
+import { EventSplitter, isWholeButItsEnd, parseEvents } from '../../net/sse.ts';
 import { type JsonObject, objectOf, parsed } from './engine-http.ts';
 
-/** The last event repeats the whole answer. */
+/** The last event repeats the prompt or the whole answer, so an event may be as large as a request. */
 const MAX_EVENT_BYTES = 128 * 1024 * 1024;
 
-/** The same stream with `sequence_number`, `output_index` and `content_index` where they are missing. */
-export async function* withIndexes(body: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, void> {
+/** The text of whole events, some at a time. The blank line behind the last event may be missing. */
+export async function* wholeEvents(body: AsyncIterable<Buffer>): AsyncGenerator<string, void, void> {
   const splitter = new EventSplitter({ maxHeldBytes: MAX_EVENT_BYTES });
-  const numbering = new Numbering();
   for await (const chunk of body) {
-    const whole = splitter.push(Buffer.from(chunk));
-    if (whole === undefined) continue;
+    const whole = splitter.push(chunk);
+    if (whole !== undefined) yield whole.toString();
+  }
+  const rest = splitter.take();
+  if (isWholeButItsEnd(rest)) yield `${rest.toString()}\n\n`;
+}
+
+/** The same stream with `sequence_number`, `output_index` and `content_index` where they are missing. */
+export async function* withIndexes(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, void> {
+  const numbering = new Numbering();
+  for await (const events of wholeEvents(body)) {
     yield Buffer.from(
-      whole
-        .toString()
+      events
         .split(BEHIND_BLANK_LINE)
         .map((event) => withNumbers(event, numbering))
         .join(''),

@@ -280,6 +280,16 @@ t.test('finds stop strings itself where the engine does not say which it met', a
   t.match(whole.end, { reason: 'eos', stoppingWord: '', generatedTokens: 1 });
 });
 
+t.test('reads a last event without its blank line', async (t) => {
+  const { engine, fake } = await attach(t, startFakeOpenAi(), { contextTokens: 4096 });
+  for (const end of ['\n', '\r', '']) {
+    const last = `data: ${JSON.stringify(choiceFrame('b', { finish_reason: 'length' }))}${end}`;
+    fake.answers.set('/v1/completions', events([choiceFrame('a'), last]));
+    const { texts, end: ended } = await complete(engine);
+    t.same([texts.join(''), ended.reason], ['ab', 'limit']);
+  }
+});
+
 t.test('translates probabilities', async (t) => {
   const { engine, fake } = await attach(t, startFakeVllm());
   const logprobs = {

@@ -292,6 +292,9 @@ t.test('events of responses get the numbers that official clients need', async (
   t.match(got, sent, 'and nothing else changes');
   t.match(text, /^event: response\.created\n/);
   t.match(text, /\n\n: a comment\n\ndata: \[DONE\]\n\n$/, 'comments pass, and an event without a name gets none');
+  fake.answers.set('/v1/responses', events(['data: {"type":"a"}\n\n', 'data: {"type":"response.completed"}\n']));
+  const unended = await post(host, '/v1/responses', { input: 'x', stream: true });
+  t.match(dataOf(unended.text), [{ type: 'a' }, { type: 'response.completed', sequence_number: 1 }], 'nor its end');
   const odd = ': first\nid: 7\nretry: 5\ndata: {"type":\ndata: "x"}\r\n\r\n';
   fake.answers.set('/v1/responses', events([odd, 'event: y\r\rdata: 1\r\r']));
   const other = await post(host, '/v1/responses', { input: 'x', stream: true });
