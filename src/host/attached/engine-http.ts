@@ -46,6 +46,8 @@ export class EngineHttp {
   readonly #pool: ConnectionPool;
   readonly #deadlines: DeadlineQueue;
   readonly #questions = new BufferedClient(QUESTIONS);
+  /** Health is asked for on a connection of its own, so that no question of a client keeps it waiting. */
+  readonly #probes = new BufferedClient(1);
 
   /** Throws when the URL is none or is neither http: nor https:. */
   constructor(settings: EngineHttpSettings) {
@@ -61,12 +63,26 @@ export class EngineHttp {
   }
 
   /** GETs, or POSTs `body`. Rejects with AttachedEngineError when there is no whole answer within `timeoutMs`. */
-  async ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<AttachedResponse> {
+  ask(path: string, body: JsonObject | undefined, timeoutMs: number): Promise<AttachedResponse> {
+    return this.#ask(this.#questions, path, body, timeoutMs);
+  }
+
+  /** GETs as `ask` does, whatever else is asked. */
+  probe(path: string, timeoutMs: number): Promise<AttachedResponse> {
+    return this.#ask(this.#probes, path, undefined, timeoutMs);
+  }
+
+  async #ask(
+    client: BufferedClient,
+    path: string,
+    body: JsonObject | undefined,
+    timeoutMs: number,
+  ): Promise<AttachedResponse> {
     const { clock } = this.#settings;
     const late = new AbortController();
     const timer = clock.setTimeout(() => late.abort(), timeoutMs);
     try {
-      const response = await this.#questions.send(
+      const response = await client.send(
         {
           method: body === undefined ? 'GET' : 'POST',
           url: this.url + path,
@@ -102,6 +118,7 @@ export class EngineHttp {
     this.#pool.close();
     this.#deadlines.close();
     this.#questions.close();
+    this.#probes.close();
   }
 
   #credential(): Record<string, string> {

@@ -54,7 +54,7 @@ export class EngineMonitor {
     const { questionMs } = this.#settings;
     const path = HEALTH_PATHS[this.#engine.kind];
     try {
-      const { status } = await this.#http.ask(path, undefined, questionMs);
+      const { status } = await this.#http.probe(path, questionMs);
       if (status !== 200) return this.#become(status === 503 ? 'loading' : 'failed');
       if (this.#isUnknown && (await this.#isOther(questionMs))) return this.#become('failed');
       this.#become('ready');
@@ -86,7 +86,7 @@ export class EngineMonitor {
    * does not say is asked again with the next check.
    */
   async #isOther(questionMs: number): Promise<boolean> {
-    const list = await this.#http.ask('/v1/models', undefined, questionMs).catch(() => null);
+    const list = await this.#http.probe('/v1/models', questionMs).catch(() => null);
     if (list === null) return false;
     const models = modelsOf(list);
     const missing = this.#engine.models.filter(({ id }) => !models.some((model) => model.id === id));

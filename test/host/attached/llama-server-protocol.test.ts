@@ -296,6 +296,21 @@ t.test('does not wait for ever', async (t) => {
   t.match((await silent.ended).end, { reason: 'failed', message: 'the engine did not answer in time' });
 });
 
+t.test('asks for the health of the engine whatever clients ask of it', async (t) => {
+  const clock = createManualClock();
+  const { engine, fake } = await attach(t, startFakeLlamaServer(), { clock, watchMs: 1000 });
+  const questions = Promise.withResolvers<void>();
+  const probed = Promise.withResolvers<void>();
+  let open = 0;
+  fake.answers.set('/tokenize', () => ++open === 16 && questions.resolve());
+  fake.answers.set('/health', () => probed.resolve());
+  for (let at = 0; at < 32; at++) engine.tokenize(engine.models[0]!, 'Hi').catch(() => undefined);
+  await questions.promise;
+  clock.advance(1000);
+  await probed.promise;
+  t.equal(engine.health(), 'ready');
+});
+
 t.test('leaves the engine when the client leaves', async (t) => {
   const { engine, fake } = await attach(t, startFakeLlamaServer());
   fake.answers.set('/completion', events([partialFrame('a')], 'stay'));
