@@ -62,14 +62,20 @@ function turnOf(item: Json, place: string): Turn[] {
       ...(rest === '' ? [] : [{ role, text: rest }]),
     ];
   }
-  const called = Array.isArray(calls) ? calls.map((call: Json) => callText((call['function'] ?? {}) as Json)) : [];
+  const called = Array.isArray(calls) ? calls.map((call, at) => calledText(call, `${place}.tool_calls[${at}]`)) : [];
   return [{ role, text: [contentText(content), ...called].filter((text) => text !== '').join('\n') }];
+}
+
+function calledText(call: unknown, place: string): string {
+  if (typeof call !== 'object' || call === null) throw new Error(`${place} must be an object`);
+  const { custom = {}, function: described = custom } = call as Json;
+  return callText((described ?? {}) as Json);
 }
 
 /** A call as the model writes it, so that a conversation it made is found in the cache. */
 function callText({ name, arguments: given, input }: Json): string {
   const text = typeof given === 'string' ? given : JSON.stringify(input ?? {});
-  return `{"name":${JSON.stringify(name)},"arguments":${text}}`;
+  return `{"name":${JSON.stringify(name ?? '')},"arguments":${text}}`;
 }
 
 /** Text of a content: a text, a part, or an array of parts. */

@@ -268,3 +268,20 @@ t.test('running out of memory is reported with the error event of each dialect',
     t.ok(dataOf(text).length > 3);
   }
 });
+
+t.test('calls in a conversation are read by their name, or refused by their place', async (t) => {
+  const host = await startHost(t);
+  const calling = (call: unknown): object => ({
+    messages: [...MESSAGES, { role: 'assistant', content: null, tool_calls: [call] }],
+  });
+  const { prompt } = await ask(
+    host,
+    '/apply-template',
+    calling({ type: 'custom', custom: { name: 'run', input: 'ls' } }),
+  );
+  t.match(prompt, '<|im_start|>assistant\n{"name":"run","arguments":"ls"}<|im_end|>');
+  t.match((await ask(host, '/apply-template', calling({ function: null }))).prompt, '{"name":"","arguments":{}}');
+  const refused = await send(host, '/v1/chat/completions', { model: 'm', ...calling(null) });
+  t.equal(refused.status, 400);
+  t.match(await refused.json(), { detail: 'messages[1].tool_calls[0] must be an object' });
+});
