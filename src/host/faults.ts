@@ -125,9 +125,19 @@ function readPart(kind: Kind, value: string | undefined): unknown {
   if (kind === 'switch') return value === undefined ? true : undefined;
   if (value === undefined || value === '') return undefined;
   if (kind === 'number') return Number(value);
-  if (kind === 'text') return decodeURIComponent(value);
+  if (kind === 'text') return decoded(value);
   const colon = value.indexOf(':');
-  return colon < 1 ? undefined : { [value.slice(0, colon).toLowerCase()]: decodeURIComponent(value.slice(colon + 1)) };
+  const text = decoded(value.slice(colon + 1));
+  return colon < 1 || text === undefined ? undefined : { [value.slice(0, colon).toLowerCase()]: text };
+}
+
+/** Undefined for text that is not percent-encoded, such as a lone `%`. */
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /**

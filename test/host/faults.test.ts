@@ -35,6 +35,8 @@ t.test('the header grammar names what it does not understand', async (t) => {
   }
   t.throws(() => parseFault('status=500,header=bad name:x'), /Header name/);
   t.throws(() => parseFault('status=500,header=x:a%0Ab'), /header content/);
+  for (const part of ['body=%', 'header=x:50%'])
+    t.throws(() => parseFault(part), { message: `cannot read the fault '${part}'` });
 });
 
 t.test('a plan from JSON takes records and texts', async (t) => {
