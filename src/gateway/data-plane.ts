@@ -188,7 +188,8 @@ export class DataPlane {
   readonly #tokenSizes = new TokenSizes();
   readonly #counting = new BufferedClient(COUNTING_CONNECTIONS);
   readonly #tokenCounter: TokenCounter;
-  #budgets = new Map<string, RetryBudget>();
+  /** Those of the present snapshot. */
+  #budgets: ReadonlyMap<string, RetryBudget> = new Map();
   /** Why the last probe of a CRN failed, by base URL. */
   #probeReasons = new Map<string, string>();
   readonly #cluster: { -readonly [Name in keyof ClusterStatus]: ClusterStatus[Name] };
@@ -329,7 +330,6 @@ export class DataPlane {
     this.#observer.configure(snapshot.settings);
     this.#recorded = snapshot.settings.costLog.requests;
     this.#configureRing(snapshot);
-    this.#budgets = new Map();
     this.#admission.configure(admissionSettings(snapshot), this.#deps.table);
     const members = snapshot.table.models.flatMap((model) => model.members);
     this.#metrics.keep(presentNames(snapshot.table), this.#deps.clock.now());
@@ -591,6 +591,9 @@ export class DataPlane {
     const { clock, random } = this.#options;
     const { settings } = snapshot;
     const { timeouts, limits, routing } = settings;
+    // Requests that have begun keep theirs, with the former settings and cells.
+    const budgets = new Map<string, RetryBudget>();
+    this.#budgets = budgets;
     const modelPrices = new Map<string, ModelPrice>();
     for (const { id, pricing } of snapshot.catalog)
       if (pricing !== undefined) modelPrices.set(id, modelPriceOf(pricing));
@@ -626,7 +629,7 @@ export class DataPlane {
       picker: this.#picker,
       pickerSettings: { ...routing, slowStartMs: settings.ejection.slowStartMs },
       admission: routing.holdMs > 0 ? this.#admission : null,
-      budget: (model) => this.#budgetOf(model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
+      budget: (model) => this.#budgetOf(budgets, model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
       responses: settings.responses.store ? this.#responses : null,
       epochMs,
@@ -694,11 +697,15 @@ export class DataPlane {
     return this.#hedging;
   }
 
-  #budgetOf({ id, budget: cell }: Model, settings: RetryBudgetSettings): RetryBudget {
-    let budget = this.#budgets.get(id);
+  #budgetOf(
+    budgets: Map<string, RetryBudget>,
+    { id, budget: cell }: Model,
+    settings: RetryBudgetSettings,
+  ): RetryBudget {
+    let budget = budgets.get(id);
     if (budget === undefined) {
       budget = new RetryBudget(this.#options.memory, cell, settings, () => this.#metrics.retryRefused(id));
-      this.#budgets.set(id, budget);
+      budgets.set(id, budget);
     }
     return budget;
   }

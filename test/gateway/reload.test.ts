@@ -1,8 +1,11 @@
 // Settings that data planes took when they began, and must take over at a reload too.
 
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import t from 'tap';
 import { type ConfigError, createGateway } from '../../src/gateway/gateway.ts';
 import { bearer, endow, PRICING, startLedgerFixture, USD, usageOf } from '../support/ledger-fixture.ts';
+import { serving } from '../support/serving.ts';
 import { chat, MODEL, settingsFor, until } from '../support/system.ts';
 
 t.test('a reload changes the interval at which charges are written', async (t) => {
@@ -33,4 +36,33 @@ t.test('settings that are in conflict with what waits for a restart are refused'
   };
   t.throws(() => gateway.reload({ store: 'sqlite::memory:', keys: limited }), refused as unknown as ConfigError);
   t.same(gateway.reload({ store: 'sqlite::memory:' }), { applied: [], needRestart: ['store'] });
+});
+
+t.test('a reload of the retry budget holds for later requests, whatever began before it', async (t) => {
+  let asked = 0;
+  const failing = (): Promise<string> =>
+    serving(t, (req, res) => {
+      if (req.method === 'POST') asked++;
+      res.writeHead(req.method === 'POST' ? 503 : 200).end();
+    });
+  const settings = { keys: { required: false }, models: { m: { servers: [await failing(), await failing()] } } };
+  const gateway = createGateway({ ...settings, listen: '127.0.0.1:0' });
+  t.teardown(() => gateway.close());
+  const { url } = await gateway.listen();
+  await gateway.ready();
+  const body = JSON.stringify({ model: 'm', messages: [] });
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  const head = ['POST /v1/chat/completions HTTP/1.1', 'host: a', `content-length: ${body.length}`];
+  socket.write([...head, 'expect: 100-continue', '', ''].join('\r\n'));
+  t.match(String((await once(socket, 'data'))[0]), '100 Continue');
+  t.match(gateway.reload({ ...settings, listen: '127.0.0.1:0', routing: { retryBurst: 0 } }), {
+    applied: ['routing.retryBurst'],
+  });
+  socket.write(body);
+  t.match(String((await once(socket, 'data'))[0]), /^HTTP\/1.1 503/);
+  socket.destroy();
+  asked = 0;
+  const headers = { 'content-type': 'application/json' };
+  t.equal((await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body })).status, 503);
+  t.equal(asked, 1, 'nothing is tried again without a budget');
 });
