@@ -135,6 +135,8 @@ export class Admission {
   readonly #turns: AdmissionTurns;
   readonly #queues = new Map<string, ModelQueue>();
   #settings: AdmissionSettings;
+  /** Null before the first reload. */
+  #table: ModelTable | null = null;
   #timer: TimerHandle | null = null;
 
   constructor(deps: AdmissionDeps, settings: AdmissionSettings) {
@@ -149,6 +151,7 @@ export class Admission {
    */
   configure(settings: AdmissionSettings, table: ModelTable): void {
     this.#settings = settings;
+    this.#table = table;
     for (const queue of [...this.#queues.values()]) {
       const model = table.find(queue.model.id);
       this.#queues.delete(queue.model.id);
@@ -176,7 +179,9 @@ export class Admission {
    * Lets a request wait until it is its turn and a CRN has room. That may be at once: `onAdmitted` is then called before this returns.
    * Throws 429 when too much waits.
    */
-  hold(model: Model, request: HeldRequest): Hold {
+  hold(given: Model, request: HeldRequest): Hold {
+    // A request that began before a reload has the model of the former table.
+    const model = this.#table?.find(given.id) ?? given;
     const queue = this.#queueOf(model);
     this.#checkBounds(queue, request);
     const { clock, deadlines } = this.#deps;

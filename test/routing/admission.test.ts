@@ -1,7 +1,7 @@
 import t from 'tap';
 import { createSeededRandom } from '../../src/actor/testkit.ts';
 import { STANDING } from '../../src/routing/board.ts';
-import { ModelTable } from '../../src/routing/model-table.ts';
+import { type Member, ModelTable } from '../../src/routing/model-table.ts';
 import { Fleet, type Sent, SETTINGS } from '../support/admission-fleet.ts';
 
 /** A table with these models. */
@@ -154,6 +154,24 @@ t.test('a reload admits all when nothing is to be held, and refuses what waits f
     fleet.clock.advance(100_000);
     t.equal(fleet.clock.nextDueMs, Infinity);
   }
+  t.end();
+});
+
+t.test('a request that began before a reload waits for the servers of now, and so do those behind it', (t) => {
+  const fleet = new Fleet({ crns: 3 });
+  const [first, second, third] = fleet.model.members;
+  const before = { ...fleet.model, members: [first, second].map((member) => member as Member) };
+  const after = { ...fleet.model, members: [second, third].map((member) => member as Member) };
+  for (const member of [0, 1, 2]) fleet.load(member, 10_000);
+  fleet.admission.configure(fleet.settings, tableOf(after));
+  const early = fleet.send('a1', 5000, { model: before });
+  const late = fleet.send('b1', 5000, { model: after });
+  t.equal(fleet.waiting, 2);
+  fleet.clock.advance(10_000);
+  t.same(
+    [early, late].map(({ ends, model }) => [ends, model]),
+    [1, 1].map((ends) => [ends, after]),
+  );
   t.end();
 });
 

@@ -37,6 +37,8 @@ export class Fleet implements ExpectedWait {
   /** Ended waits by outcome. */
   readonly outcomes = new Map<string, number>();
   readonly rate: number;
+  /** Requests that wait, by model, as the thread that told last says. */
+  readonly told = new Map<string, number>();
   /** How often a backlog was asked for. */
   asked = 0;
   /** When each CRN will have prefilled what it has. */
@@ -66,7 +68,7 @@ export class Fleet implements ExpectedWait {
         new Admission(
           {
             ...{ board, memory: this.memory, thread, expected: this, clock: this.clock, deadlines: this.deadlines },
-            onWaiting: () => undefined,
+            onWaiting: (model, count) => this.told.set(model, count),
             onOutcome: (_, outcome) => this.outcomes.set(outcome, (this.outcomes.get(outcome) ?? 0) + 1),
           },
           this.settings,
@@ -102,7 +104,11 @@ export class Fleet implements ExpectedWait {
   }
 
   /** A request of the account that its first letter names; null when it did not have to wait, or was refused. */
-  send(name: string, work: number, options: { holder?: number; bytes?: number; thread?: number } = {}): Sent {
+  send(
+    name: string,
+    work: number,
+    options: { holder?: number; bytes?: number; model?: Model; thread?: number } = {},
+  ): Sent {
     return new Sent(this, name, work, options);
   }
 }
@@ -122,7 +128,12 @@ export class Sent implements HeldRequest {
   model: Model | null = null;
   readonly #fleet: Fleet;
 
-  constructor(fleet: Fleet, name: string, work: number, { holder = 0, bytes = work, thread = 0 } = {}) {
+  constructor(
+    fleet: Fleet,
+    name: string,
+    work: number,
+    { holder = 0, bytes = work, model = fleet.model, thread = 0 } = {},
+  ) {
     this.#fleet = fleet;
     this.name = name;
     this.account = name[0] as string;
@@ -131,11 +142,11 @@ export class Sent implements HeldRequest {
     this.holder = holder;
     const admission = fleet.threads[thread] as Admission;
     let hold: Hold | null = null;
-    if (admission.admits(fleet.model, holder)) {
-      this.onAdmitted(fleet.model);
+    if (admission.admits(model, holder)) {
+      this.onAdmitted(model);
     } else {
       try {
-        hold = admission.hold(fleet.model, this);
+        hold = admission.hold(model, this);
       } catch (error) {
         this.onRefused(error as HeadraceError);
       }
