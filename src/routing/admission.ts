@@ -317,8 +317,10 @@ export class Admission {
   }
 
   /** The model may have another cell, and with it another virtual time. */
-  #moveAll({ waits }: ModelQueue, model: Model): void {
+  #moveAll({ model: { id }, waits }: ModelQueue, model: Model): void {
     if (waits.size === 0) return;
+    // Its id may be an alias of the other one now.
+    this.#deps.onWaiting(id, 0);
     const queue = this.#queueOf(model);
     for (const wait of waits.list()) {
       waits.remove(wait.entry as FairEntry<Wait>);

@@ -175,6 +175,16 @@ t.test('a request that began before a reload waits for the servers of now, and s
   t.end();
 });
 
+t.test('what waits is told of the model that it waits for when its own has become an alias', (t) => {
+  const fleet = new Fleet({ crns: 1 });
+  fleet.load(0, 1_000_000);
+  for (const name of ['a1', 'a2']) fleet.send(name, 1000);
+  t.same([...fleet.told], [['m', 2]]);
+  fleet.admission.configure(fleet.settings, tableOf({ ...fleet.model, id: 'n', aliases: ['m'] }));
+  t.same(Object.fromEntries(fleet.told), { m: 0, n: 2 });
+  t.end();
+});
+
 t.test('a reload that changes neither leaves all in their order, also with another cell', (t) => {
   const fleet = new Fleet({ crns: 2 });
   for (const member of [0, 1]) fleet.load(member, 10_000);
