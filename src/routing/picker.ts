@@ -248,7 +248,6 @@ export class Candidates implements Candidate {
     const { members } = this.#model;
     const nowMs = clock.now();
     const blocks = this.#settings.affinity ? this.#hint.blocks() : NO_BLOCKS;
-    const shared = this.#sharedOf(blocks);
     const trial = members.find((each) => {
       const isOffered = board.standing(each.member) === STANDING.probing && board.isTrialOffered(each.server);
       return isOffered && this.#mayTry(each, nowMs);
@@ -257,9 +256,12 @@ export class Candidates implements Candidate {
     const rank = Math.max(RANK.none, ...ranks);
     const count = rank === RANK.none ? 0 : ranks.filter((each) => each === rank).length;
     const best = this.choose(blocks, nowMs, false);
-    const key = this.#keyOf(blocks);
-    const isByPrompt = this.#settings.affinity && rank > RANK.down;
-    const favourite = key === 0 || count === 0 || !isByPrompt ? undefined : highest(key, count);
+    // Nothing is expected of the caches of CRNs that are down.
+    const known = this.lastResort ? NO_BLOCKS : blocks;
+    const shared = this.#sharedOf(known);
+    const key = this.#keyOf(known);
+    const isByPrompt = this.#settings.affinity && !this.lastResort;
+    const favourite = key === 0 || !isByPrompt ? undefined : highest(key, count);
     const speed = this.#meanSpeed(count, nowMs);
     return {
       chosen: (trial ?? best)?.url ?? null,
@@ -267,7 +269,7 @@ export class Candidates implements Candidate {
       promptBytes: this.#bytesOf(blocks),
       commonBytes: blockBytes(shared),
       crns: members.map((member, at) => ({
-        ...this.#termsOf(member, blocks, shared, member === favourite, speed, nowMs),
+        ...this.#termsOf(member, known, shared, member === favourite, speed, nowMs),
         eligible: rank !== RANK.none && ranks[at] === rank,
       })),
     };

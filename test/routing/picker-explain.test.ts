@@ -82,6 +82,12 @@ t.test('an explanation names the CRN that the request goes to then, and writes n
     else if (candidates.lastResort) t.equal(explanation.reason, 'last resort');
     else t.equal(explanation.reason, candidates.affinity);
     reasons.add(explanation.reason);
+    const { chosen, crns, reason } = explanation;
+    if (chosen !== null && !['cookie', 'response', 'trial'].includes(reason)) {
+      const least = Math.min(...crns.flatMap(({ cost, eligible }) => (eligible ? [cost] : [])));
+      const own = crns.find(({ crn }) => crn === chosen)?.cost ?? Infinity;
+      t.ok(own <= 1.01 * least, `${run} ${reason}: ${own} is no more than ${least}`);
+    }
     for (const { backlog, cost, failures, inFlight, miss, slowness, slowStart } of explanation.crns) {
       t.ok(Math.abs((backlog + inFlight + miss) * slowness * failures * slowStart - cost) <= 1e-9 * cost);
     }
