@@ -309,7 +309,7 @@ export class PickedRequest implements Expirable {
     const { url } = choice.member;
     deps.metrics.pick(candidates.affinity);
     deps.metrics.prompt(url, model.id, blockBytes(choice.matched), choice.charged);
-    const endpoints = [choice.member, ...this.#fallbacks(model, choice.member)].map(this.#shared.endpointOf).join(',');
+    const endpoints = [choice.member, ...this.#fallbacks(picked)].map(this.#shared.endpointOf).join(',');
     const fields = { [DESTINATION]: { string_value: endpoints } };
     return {
       metadata: { fields: { [LOAD_BALANCING]: { struct_value: { fields } } } },
@@ -388,13 +388,16 @@ export class PickedRequest implements Expirable {
     return { model, dialect, candidates, choice: choiceOf(candidates), hint, isWhole };
   }
 
-  /** CRNs for a retry: those with the fewest requests in flight. */
-  #fallbacks({ members }: Model, chosen: Member): Member[] {
+  /** CRNs for a retry, of those that are not known to lack the dialect: those with the fewest requests in flight. */
+  #fallbacks({ candidates, choice, model: { members } }: Picked): Member[] {
     const { fallbacks } = this.#shared;
     if (fallbacks === 0) return [];
-    const { board } = this.#shared.deps();
+    const { board, clock } = this.#shared.deps();
+    const nowMs = clock.now();
+    const isFit = (member: Member): boolean =>
+      board.rank(member.member) === RANK.up && candidates.formOf(member, nowMs) === 'own';
     return members
-      .filter((member) => member !== chosen && board.rank(member.member, board.standing(member.member)) === RANK.up)
+      .filter((member) => member !== choice.member && isFit(member))
       .sort((one, other) => board.inFlight(one.server) - board.inFlight(other.server))
       .slice(0, fallbacks);
   }

@@ -367,6 +367,19 @@ t.test('the CRN that a data plane has sent the request to instead is charged for
   await until('all are given back', () => inFlight(picker).every((count) => count === 0));
 });
 
+t.test('no fallback is named that lacks the dialect of the request', async (t) => {
+  const hosts = await startHosts(t, [{}, {}, {}]);
+  const servers = hosts.map(({ url }, at) => ({
+    url,
+    dialects: [at === 0 ? ('messages' as const) : ('chat' as const)],
+  }));
+  const picker = await startPicker(t, hosts, { fallbacks: 2, settings: { models: { [MODEL]: { servers } } } });
+  const request = new DataPlane(t, picker.port).begin();
+  const named = destinationOf(await pick(request, question('short')))?.split(',');
+  t.same(new Set(named), new Set(hosts.slice(1).map(addressOf)));
+  request.cancel();
+});
+
 t.test('cached tokens of answers are compared with what was predicted', async (t) => {
   const { picker, plane } = await start(t, 1);
   const body = question('cached '.repeat(1000));
