@@ -191,6 +191,11 @@ function probedStanding(status: number | null): Standing {
   return status !== null && status >= 200 && status < 300 ? STANDING.up : STANDING.down;
 }
 
+/** The standing by the probes of an actor before this one; null where there was none, or where the board does not say. */
+function knownStanding(standing: Standing): Standing | null {
+  return standing === STANDING.up || standing === STANDING.capable ? standing : null;
+}
+
 /** Behavior of a CRN actor. */
 export function crn(settings: CrnSettings, deps: CrnDeps): Behavior<CrnCommand> {
   return (context) => {
@@ -260,7 +265,7 @@ class Crn {
     this.#memory = deps.memory ?? new CrnMemory();
     this.#members = settings.members.map((member) => ({
       ...member,
-      probed: null,
+      probed: knownStanding(deps.board.standing(member.member)),
       streak: 0,
       reason: null,
       toldReason: undefined,

@@ -267,6 +267,18 @@ t.test('restarts an actor only when its settings or models change', async (t) =>
   t.equal(fixture.standing('m', 'http://x'), STANDING.up, 'up all the time');
 });
 
+t.test('a CRN that was up when its models changed is taken down by as many bad probes as before', async (t) => {
+  const fixture = new Fixture();
+  await fixture.configure({ a: ['http://x'] });
+  fixture.answer = () => Promise.resolve(503);
+  await fixture.configure({ a: ['http://x'], b: ['http://x'] });
+  const standings = (): readonly number[] => ['a', 'b'].map((model) => fixture.standing(model, 'http://x'));
+  t.same(standings(), [STANDING.up, STANDING.down], 'the first probe of a new model counts by itself');
+  fixture.test.clock.advance(1100);
+  await fixture.settle();
+  t.same(standings(), [STANDING.down, STANDING.down]);
+});
+
 t.test('an actor is not restarted where its models come in another order', async (t) => {
   const fixture = new Fixture();
   await fixture.configure({ m: ['http://x', 'http://y'], n: ['http://x', 'http://y'] });

@@ -628,6 +628,8 @@ t.test('a restarted actor keeps the standing and probes anew', async (t) => {
   t.equal(fixture.probes.length, 2);
   gate.resolve(500);
   await fixture.settle();
+  t.equal(fixture.standing, up, 'a bad probe counts as it did before');
+  await fixture.nextProbe();
   t.equal(fixture.standing, down);
   t.same(
     fixture.events.filter(({ type }) => type === 'probed'),
