@@ -168,13 +168,16 @@ export class FairQueue<T> {
     return true;
   }
 
-  /** The next item of those that fit, by default of all, of each flow the first one; null of none. The flow that came first wins a tie. */
-  peek(fits: (item: T) => boolean = () => true): FairEntry<T> | null {
+  /**
+   * The next item of those that fit, by default of all, of each flow the first one; null of none. The flow that came first wins a tie.
+   * `areAlike`: the items of a flow fit all or none, so that one of them is asked.
+   */
+  peek(fits: (item: T) => boolean = () => true, areAlike = false): FairEntry<T> | null {
     let best: FairEntry<T> | null = null;
     let bestTag = Infinity;
     for (const { first } of this.#flows.values()) {
       let entry = first;
-      while (entry !== null && !fits(entry.item)) entry = entry.next;
+      while (entry !== null && !fits(entry.item)) entry = areAlike ? null : entry.next;
       const tag = entry === null ? Infinity : this.tagOf(entry);
       if (tag >= bestTag) continue;
       best = entry;

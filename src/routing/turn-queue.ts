@@ -140,7 +140,7 @@ export class TurnQueue {
   /** Gives out what is free: needed after `placesOf` has grown without a place given back. */
   serve(): void {
     for (;;) {
-      const next = this.#line.peek(this.#fits);
+      const next = this.#line.peek(this.#fits, true);
       if (next === null) return;
       const turner = this.#line.take(next);
       this.#stopWaiting(turner);

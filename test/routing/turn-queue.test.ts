@@ -45,6 +45,22 @@ t.test('keys that wait take turns, however many wait for one', async (t) => {
   t.same(served.map((one) => one[0]).join(''), 'aabcaba');
 });
 
+t.test('what waits of a key without a place costs nothing when others give theirs back', (t) => {
+  let asked = 0;
+  const placesOf = (): number => {
+    asked++;
+    return 1;
+  };
+  const { queue } = open({ places: Infinity, placesOf, waiting: 1000, waitingOfKey: 1000 });
+  for (let at = 0; at < 500; at++) queue.request('a', () => undefined);
+  const other = queue.request('b', () => undefined);
+  asked = 0;
+  other.leave();
+  t.equal(asked, 1, 'one answer holds for all that wait of a key');
+  t.equal(queue.waiting, 499);
+  t.end();
+});
+
 t.test('a line is bounded for each key and in total, and in time', async (t) => {
   const { clock, enter, queue } = open({ places: 1 });
   const first = enter('a');
