@@ -43,7 +43,7 @@ import {
   type ProbeResult,
   ResponseHolders,
 } from '../routing/index.ts';
-import { crnRegistry, KvEvents, probe, readCrnReport } from '../routing/main-thread.ts';
+import { crnRegistry, KvEvents, outcomeQueue, probe, readCrnReport } from '../routing/main-thread.ts';
 import { type PresentNames, presentNames } from '../telemetry/left-names.ts';
 import type { Log } from '../telemetry/log.ts';
 import { describeEvent } from '../telemetry/system-events.ts';
@@ -117,6 +117,7 @@ export class ControlPlane {
   readonly #probeReasons = new Map<string, string>();
   readonly #client = new BufferedClient(4);
   readonly #registry: Ref<CrnRegistryCommand>;
+  readonly #outcomes: Ref<CrnRegistryCommand>;
   readonly #discovery: Discovery;
   readonly #pages: PageService;
   readonly #indexes: IndexService;
@@ -251,7 +252,7 @@ export class ControlPlane {
       thread: 0,
       clock,
       random,
-      tellOutcome: (outcome) => this.#registry.tell({ type: 'Outcome', outcome }),
+      tellOutcome: (outcome) => this.#outcomes.tell({ type: 'Outcome', outcome }),
       tellCancelled: (command) => this.#cancellations.tell(command),
       onEngineThrew: (engine, thrown) => log.warn({ engine, thrown }, ENGINE_THREW),
       pages: this.#pages.ref,
@@ -279,6 +280,7 @@ export class ControlPlane {
       now: () => ({ stage: this.#stage, table: this.#table, settings: this.#settings, threads: this.#threads }),
     });
     this.#registry = this.#spawnRegistry();
+    this.#outcomes = this.#system.spawn(outcomeQueue(this.#registry), { name: 'outcomes' });
     if (settings.trust.token !== null) this.#awaitHosts(settings.trust.ttlMs);
     this.#discovery.configure(settings);
     this.#configureCrns();
@@ -644,7 +646,7 @@ export class ControlPlane {
         clock: this.#options.clock,
         board: this.#board,
         bodies: this.local.budget,
-        registry: this.#registry,
+        registry: this.#outcomes,
         pages: this.#pages.ref,
         indexes: this.#indexes.ref,
         cancellations: this.#cancellations,

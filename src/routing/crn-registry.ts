@@ -161,6 +161,16 @@ export function crnRegistry(deps: CrnRegistryDeps): Behavior<CrnRegistryCommand>
   };
 }
 
+/**
+ * Behavior of an actor in front of the registry that takes outcomes: a burst of them, as of many servers that fail at once, fills the mailbox of
+ * this actor, so that what configures the registry and what operators tell it are not lost.
+ */
+export function outcomeQueue(registry: Ref<CrnRegistryCommand>): Behavior<CrnRegistryCommand> {
+  return () => (command) => {
+    registry.tell(command);
+  };
+}
+
 class CrnRegistry {
   readonly #deps: CrnRegistryDeps;
   readonly #context: Context<CrnRegistryCommand>;

@@ -11,6 +11,7 @@ import {
   type CrnRegistryCommand,
   type CrnRegistrySettings,
   type ModelSpec,
+  outcomeQueue,
 } from '../../src/routing/crn-registry.ts';
 import { type Member, ModelTable, type ModelTableData } from '../../src/routing/model-table.ts';
 import { RetryBudget } from '../../src/routing/retry-budget.ts';
@@ -308,6 +309,18 @@ t.test('an outcome reaches the CRN of its cell; one of an unknown cell is droppe
   fixture.outcome(7, 'failed');
   await fixture.settle();
   t.same([fixture.standing('m', 'http://x'), fixture.standing('m', 'http://y')], [STANDING.up, STANDING.down]);
+});
+
+t.test('a burst of outcomes does not cost a configuration or an override', async (t) => {
+  const fixture = new Fixture();
+  await fixture.configure({ a: ['http://x'] });
+  const queue = fixture.test.system.spawn(outcomeQueue(fixture.ref));
+  const outcome = { member: 7, epoch: 0, trial: false, verdict: 'failed', failure: 'connect', count: 1 } as const;
+  for (let at = 0; at < 20_000; at++) queue.tell({ type: 'Outcome', outcome });
+  await fixture.configure({ b: ['http://x'] });
+  t.ok(fixture.table.find('b'));
+  for (let at = 0; at < 20_000; at++) queue.tell({ type: 'Outcome', outcome });
+  t.equal(await fixture.override('http://x', { action: 'drain' }), 'done');
 });
 
 t.test('ejects at most maxShare of a model, even when all fail in one turn', async (t) => {
