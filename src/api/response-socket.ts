@@ -10,6 +10,8 @@ import {
   endsResponse,
   endTypeOf,
   inputOf,
+  responseDataOf,
+  responsePartsOf,
   scanBody,
   type SocketMessage,
   socketMessageOf,
@@ -348,10 +350,11 @@ class RunningResponse implements ResponseSink {
     this.#isTold = true;
     if (this.#conversation === null) return;
     const { base } = this.#conversation;
-    const { response, type } = membersOf(parsedJson(data));
-    const { id, output } = (response ?? {}) as { readonly id?: unknown; readonly output?: unknown };
-    if (type === 'response.failed' || typeof id !== 'string' || !Array.isArray(output)) return;
-    const items = [...this.#conversation.items, ...output.map((item) => JSON.stringify(item))];
+    const event = responseDataOf(Buffer.from(data));
+    const parts = event === null || event.response === null ? null : responsePartsOf(event.response);
+    if (parts === null || event?.type === 'response.failed') return;
+    const { id, output } = parts;
+    const items = [...this.#conversation.items, ...allItemsOf(output)];
     // The store takes no longer event.
     const isShort = Buffer.byteLength(data) + EVENT_HEAD_BYTES <= this.#socket.keptBytes;
     const { answerHeaders = [] } = this.exchange ?? {};

@@ -50,6 +50,7 @@ export {
   endsResponse,
   endTypeOf,
   joinedResponse,
+  responseDataOf,
   type ResponseEvent,
   responseEventOf,
   type ResponseParts,

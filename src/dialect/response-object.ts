@@ -94,8 +94,13 @@ export interface ResponseEvent {
 /** Reads one event as it is sent; null when it has no data that is a JSON object. */
 export function responseEventOf(event: Buffer): ResponseEvent | null {
   const json = dataOf(event);
-  const members = json === null ? null : membersOf(json, EVENT);
-  if (json === null || members === null) return null;
+  return json === null ? null : responseDataOf(json);
+}
+
+/** Reads the data of an event; null when it is no JSON object. */
+export function responseDataOf(json: Buffer): ResponseEvent | null {
+  const members = membersOf(json, EVENT);
+  if (members === null) return null;
   const { spans } = members;
   const [start = -1, end = -1] = spans.slice(4);
   return {

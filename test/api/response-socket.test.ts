@@ -512,6 +512,30 @@ t.test('a response whose events have no names ends once, and is continued', asyn
   t.match(inputs[1], [{ content: 'one' }, { content: 'two' }]);
 });
 
+t.test('a response is continued as its server wrote it, with the digits of its numbers', async (t) => {
+  const bodies: string[] = [];
+  const item =
+    '{"type":"mcp_list_tools","id":"mcpl_1","tools":[{"input_schema":{"maximum":18446744073709551615,"minimum":1.0}}]}';
+  const server = await serving(t, async (request, response) => {
+    const body = await text(request);
+    if (body === '') {
+      response.end('{}');
+      return;
+    }
+    bodies.push(body);
+    const answer = `{"id":"resp_${bodies.length}","object":"response","status":"completed","output":[${item}]}`;
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.end(`data: {"type":"response.completed","sequence_number":0,"response":${answer}}\n\n`);
+  });
+  const { url } = await startSystem(t, { settings: { models: { [MODEL]: { servers: [server] } } } });
+  const client = await Client.open(t, url);
+  client.create({ input: [{ role: 'user', content: 'one' }], store: false });
+  await client.response();
+  client.create({ input: [{ role: 'user', content: 'two' }], store: false, previous_response_id: 'resp_1' });
+  await client.response();
+  t.match(bodies[1], item);
+});
+
 t.test('an answer that is no stream is one event, and an error where it is longer than is held', async (t) => {
   let length = 5;
   let status = 'completed';
