@@ -4,13 +4,14 @@ import { type ScannedBody, SPAN } from './body-scan.ts';
 import { readString, scanMembers, skipSpace } from './json-scan.ts';
 import { found, memberTable } from './member-table.ts';
 
+const LF = 0x0a;
+const CR = 0x0d;
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;
 /** Longer ids are nobody's. */
 const MAX_ID_BYTES = 256;
 const MAX_DEPTH = 256;
 const DATA = Buffer.from('data:');
-const NEXT_DATA = Buffer.from('\ndata:');
 
 /** A response has an id; the first event of a stream has it in `response`. */
 const ANSWER = memberTable(['id', 'response']);
@@ -22,12 +23,15 @@ export function previousResponseId(body: Buffer, { spans }: ScannedBody): string
 
 /** The id of the response that begins with `piece`: JSON, or the first events of a stream. Undefined when it is not there. */
 export function responseIdOf(piece: Buffer, isStream: boolean): string | undefined {
-  let start = 0;
-  if (isStream && piece.indexOf(DATA) !== 0) {
-    start = piece.indexOf(NEXT_DATA) + 1;
-    if (start === 0) return undefined;
-  }
-  return idIn(piece, skipSpace(piece, isStream ? start + DATA.length : start, piece.length));
+  const start = isStream ? dataIn(piece) : 0;
+  return start < 0 ? undefined : idIn(piece, skipSpace(piece, start, piece.length));
+}
+
+/** Behind the name of the first line of data; -1 when there is none. */
+function dataIn(events: Buffer): number {
+  let at = events.indexOf(DATA);
+  while (at > 0 && events[at - 1] !== LF && events[at - 1] !== CR) at = events.indexOf(DATA, at + DATA.length);
+  return at < 0 ? -1 : at + DATA.length;
 }
 
 function idIn(bytes: Buffer, start: number): string | undefined {

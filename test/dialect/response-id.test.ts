@@ -16,6 +16,8 @@ t.test('the id of a response is read from JSON and from the first event of a str
     ['', false, undefined],
     ['data: {"type":"response.created","response":{"id":"resp_4","output":[]}}\n\n', true, 'resp_4'],
     [': hi\n\nevent: response.created\ndata:{"response":{"object":"response","id":"resp_5"}}\n\n', true, 'resp_5'],
+    ['event: response.created\rdata: {"response":{"id":"resp_6"}}\r\r', true, 'resp_6'],
+    [': hi\r\n\r\nevent: response.created\r\ndata: {"response":{"id":"resp_7"}}\r\n\r\n', true, 'resp_7'],
     ['event: ping\n\n', true, undefined],
     ['data: [DONE]\n\n', true, undefined],
     ['data: {"type":"response.output_text.delta","item_id":"msg_1"}\n\n', true, undefined],
