@@ -40,7 +40,7 @@ export const messages: Dialect = {
   isQuietName: (piece, start) => piece[start] === 0x63,
   readEvent,
   deltaTexts: textMembers('text', 'partial_json', 'thinking'),
-  answerTexts: [...textMembers('text', 'thinking'), TOOL_INPUT],
+  answerTexts: [TOOL_INPUT, ...textMembers('text', 'thinking')],
   usageMembers: ['usage'],
   usage: usageOf,
 };

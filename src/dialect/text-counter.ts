@@ -19,13 +19,26 @@ export const TOOL_INPUT: Buffer = Buffer.from('input"');
 /** Where the last text that was found lies. */
 const found = { count: 0, start: 0, end: 0 };
 
-/** Bytes of the texts in members with these names, at any level. Quotes inside of texts are escaped, so that text cannot match. */
+/**
+ * Bytes of the texts in members with these names, at any level. Quotes inside of texts are escaped, so that text cannot match. What is in a
+ * `TOOL_INPUT`, which comes first of the names, counts with it alone.
+ */
 export function textBytes(json: Buffer, names: readonly Buffer[]): number {
   let bytes = 0;
   found.count = 0;
+  /** Start and end of each object that counts as a whole, flattened. */
+  const inputs: number[] = [];
   for (const name of names) {
-    for (let at = json.indexOf(name); at >= 0; at = json.indexOf(name, at + name.length)) {
-      const colon = skipSpace(json, at + name.length, json.length);
+    let input = 0;
+    let next = 0;
+    for (let at = json.indexOf(name); at >= 0; at = json.indexOf(name, next)) {
+      next = at + name.length;
+      while ((inputs[input + 1] ?? Infinity) <= at) input += 2;
+      if ((inputs[input] ?? Infinity) < at) {
+        next = inputs[input + 1] as number;
+        continue;
+      }
+      const colon = skipSpace(json, next, json.length);
       if (json[at - 1] !== QUOTE || json[colon] !== COLON) continue;
       const start = skipSpace(json, colon + 1, json.length);
       const isText = json[start] === QUOTE;
@@ -33,6 +46,7 @@ export function textBytes(json: Buffer, names: readonly Buffer[]): number {
       const end = skipValue(json, start, json.length, 0, MAX_DEPTH);
       if (end < 0) continue;
       bytes += isText ? end - start - 2 : end - start;
+      if (!isText) inputs.push(start, end);
       found.count++;
       found.start = start + 1;
       found.end = end - 1;

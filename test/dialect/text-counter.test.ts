@@ -113,6 +113,12 @@ t.test('the text of whole answers', async (t) => {
       },
       2 + 7,
     ],
+    // The input of a call counts once, whatever its members are called.
+    [
+      'messages',
+      { content: [{ type: 'tool_use', input: { text: 'abcd', input: { input: {} } } }, { text: 'ab' }] },
+      36 + 2,
+    ],
     ['llama', { content: 'abcd', prompt: 'x'.repeat(99) }, 4],
     ['llama', {}, 0],
   ];
