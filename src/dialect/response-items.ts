@@ -14,7 +14,8 @@ const COMMA = 0x2c;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
-const MAX_DEPTH = 256;
+/** The depth was checked with the body, by a limit that is a setting. */
+const MAX_DEPTH = 65_536;
 const COLON = 0x3a;
 const NULL = 0x6e;
 

@@ -11,7 +11,8 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
-const MAX_DEPTH = 256;
+/** Responses repeat members of their requests, as deep as the setting allows those. */
+const MAX_DEPTH = 65_536;
 
 const RESPONSE = memberTable(['id', 'status', 'model', 'output']);
 const EVENT = memberTable(['type', 'sequence_number', 'response']);

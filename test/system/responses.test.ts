@@ -4,6 +4,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { untilStatus } from '../support/background.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type ResponseCrn, startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
@@ -261,6 +262,20 @@ t.test('a conversation that no request can hold is refused', async (t) => {
   const first = await create(url, { input: 'x'.repeat(2000) });
   const second = await create(url, { input: 'y'.repeat(2000), previous_response_id: idOf(first) });
   t.match([second.status, second.headers.get('x-headrace-error')], [413, 'HR_RESPONSE_LENGTH']);
+});
+
+t.test('a request as deep as the setting allows continues a response, also in the background', async (t) => {
+  const crn = await startResponseCrn(t);
+  const { url } = await startGateway(t, settingsOf([crn], { limits: { jsonDepth: 1000 } }));
+  const first = await create(url, { input: 'one' });
+  const metadata = JSON.parse('['.repeat(500) + ']'.repeat(500)) as unknown;
+  const body = { input: 'two', metadata, previous_response_id: idOf(first) };
+  t.equal((await create(url, body)).status, 200);
+  t.same(inputOf(crn), ['one', 'answer 1', 'two']);
+  const queued = await create(url, { ...body, background: true });
+  t.match(queued.json, { status: 'queued', metadata });
+  await untilStatus(url, idOf(queued), 'completed');
+  t.same(inputOf(crn), ['one', 'answer 1', 'two']);
 });
 
 t.test('conversations and background work go to servers of chat completions too', async (t) => {

@@ -76,7 +76,8 @@ const OPEN_OBJECT = 0x7b;
 const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
-const MAX_DEPTH = 256;
+/** The depth was checked with the body, by a limit that is a setting. */
+const MAX_DEPTH = 65_536;
 
 /** Where the members that are repeated stand in the request on the tape; for `ResponseEcho`. */
 export function repeatedSpans(tape: JsonTape): readonly number[] {
