@@ -100,6 +100,8 @@ export class BackgroundResponse implements ResponseSink {
   #partBytes = 0;
   /** An event, or an answer that is no stream, was longer than what is kept. */
   #isTooLong = false;
+  /** What the server said in an error event, behind which it may send no end. */
+  #error: readonly [code: string, message: string] | null = null;
   #number = 0;
   #batch: { readonly first: number; last: number; data: string } | null = null;
   #keptBytes = 0;
@@ -225,6 +227,7 @@ export class BackgroundResponse implements ResponseSink {
       this.#finish(type, response ?? json);
       return;
     }
+    if (type === 'error') this.#error = errorIn(json);
     // The client has had these two.
     if (type === 'response.created' || type === 'response.queued') return;
     if (response !== null && responsePartsOf(response) !== null) {
@@ -259,7 +262,7 @@ export class BackgroundResponse implements ResponseSink {
   }
 
   #failWith(code: 'HR_STREAM_BROKEN' | 'HR_STREAM_TRUNCATED'): void {
-    this.#fail('server_error', new HeadraceError(code).message);
+    this.#fail(...(this.#error ?? (['server_error', new HeadraceError(code).message] as const)));
   }
 
   #failAsTooLarge(): void {
@@ -337,8 +340,9 @@ export class BackgroundResponse implements ResponseSink {
 
 /** Code and message of the error in a response object, or in an error event. */
 function errorIn(json: Buffer): [code: string, message: string] {
-  const { error } = membersIn(json);
-  const { code, message } = (typeof error === 'object' && error !== null ? error : {}) as Record<string, unknown>;
+  const members = membersIn(json);
+  const { error } = members;
+  const { code, message } = (typeof error === 'object' && error !== null ? error : members) as Record<string, unknown>;
   return [
     typeof code === 'string' ? code : 'server_error',
     typeof message === 'string' ? message : 'The server failed',

@@ -10,6 +10,7 @@ import { bearer, endow, priceOf, startLedgerFixture, usageOf, USD } from '../sup
 import { startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
 import { chatAnswer, startScriptedChat } from '../support/scripted-chat.ts';
+import { serving } from '../support/serving.ts';
 import { MODEL, until } from '../support/system.ts';
 
 t.test('a background response is answered at once, runs on, and is polled', async (t) => {
@@ -262,6 +263,26 @@ t.test('the official client creates, polls, resumes and cancels', async (t) => {
   await client.responses.delete(third.id);
   const gone: unknown = await client.responses.retrieve(third.id).catch((error: unknown) => error);
   t.match(gone, { status: 404 });
+});
+
+t.test('a response fails with the error of its server, behind which no end comes', async (t) => {
+  let error: object = {};
+  const server = await serving(t, (request, response) => {
+    request.resume();
+    if (request.method !== 'POST') {
+      response.end('{}');
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: {"type":"response.output_text.delta","delta":"a"}\n\n');
+    response.end(`event: error\ndata: ${JSON.stringify({ type: 'error', ...error })}\n\n`);
+  });
+  const { url } = await startGateway(t, settingsOf([], { models: { [MODEL]: { servers: [server] } } }));
+  const said = { code: 'out_of_memory', message: 'The device has no memory left' };
+  for (error of [said, { error: said }]) {
+    const { json } = await untilStatus(url, idOf(await create(url, { input: 'x', background: true })), 'failed');
+    t.same(json['error'], said, JSON.stringify(error));
+  }
 });
 
 t.test('events have one line of data each, as the request or the server may not have them', async (t) => {
