@@ -16,7 +16,7 @@ import {
 import { textMembers } from './text-counter.ts';
 
 const FINISH_REASON = Buffer.from('finish_reason"');
-const CHAT_TEXTS = textMembers('content', 'arguments', 'reasoning_content', 'reasoning', 'refusal');
+const CHAT_TEXTS = textMembers('content', 'arguments', 'input', 'reasoning_content', 'reasoning', 'refusal');
 const COMPLETION_TEXTS = textMembers('text');
 
 /** A stream has `data:` lines without event names and ends with a finish reason and `[DONE]`. */
@@ -86,7 +86,7 @@ export const responses: Dialect = {
   readEvent: readResponseEvent,
   // What is done repeats the text of the deltas.
   deltaTexts: textMembers('delta'),
-  answerTexts: textMembers('text', 'arguments', 'refusal'),
+  answerTexts: textMembers('text', 'arguments', 'input', 'refusal'),
   usageMembers: ['usage'],
   usage: responseUsage,
 };

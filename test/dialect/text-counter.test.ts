@@ -29,6 +29,7 @@ const SHAPES: Readonly<
     (content) => [{ choices: [{ delta: { role: 'assistant', content } }] }, ''],
     (text) => [{ choices: [{ delta: { reasoning_content: text } }] }, ''],
     (text) => [{ choices: [{ delta: { tool_calls: [{ index: 0, function: { arguments: text } }] } }] }, ''],
+    (input) => [{ choices: [{ delta: { tool_calls: [{ index: 0, custom: { input } }] } }] }, ''],
     (content, n) => [{ choices: [{ delta: { content } }], usage: { completion_tokens: n } }, ''],
     (content) => [{ choices: [{ delta: { content } }, { delta: { content: 'two' } }] }, 'two'],
     (content) => [{ choices: [{ delta: { content }, logprobs: { content: [{ token: content }] } }] }, ''],
@@ -101,8 +102,10 @@ t.test('the text of whole answers', async (t) => {
       5,
     ],
     ['chat-completions', { choices: [{ message: { tool_calls: [{ function: { name: 'f', arguments: '{}' } }] } }] }, 2],
+    ['chat-completions', { choices: [{ message: { tool_calls: [{ custom: { name: 'f', input: 'abcd' } }] } }] }, 4],
     ['completions', { choices: [{ text: 'abcd' }, { text: '' }] }, 4],
     ['responses', { text: { format: {} }, output: [{ content: [{ type: 'output_text', text: 'abcd' }] }] }, 4],
+    ['responses', { output: [{ type: 'custom_tool_call', name: 'f', input: 'abcd' }] }, 4],
     [
       'messages',
       {
