@@ -12,11 +12,13 @@ const NAME = nameIds(
   'data',
   'file',
   'file_data',
+  'file_url',
   'image_url',
   'input',
   'input_audio',
   'instructions',
   'messages',
+  'result',
   'source',
   'system',
   'tools',
@@ -36,7 +38,11 @@ const CHAT: Prompt = {
 };
 const PROMPTS: Readonly<Partial<Record<DialectName, Prompt>>> = {
   'chat-completions': CHAT,
-  responses: { ...CHAT, members: new Set([NAME.input, NAME.instructions, NAME.tools]) },
+  responses: {
+    members: new Set([NAME.input, NAME.instructions, NAME.tools]),
+    // `result` is an image that a model has made.
+    attachments: new Set([...CHAT.attachments, NAME.file_url, NAME.result]),
+  },
   messages: {
     members: new Set([NAME.messages, NAME.system, NAME.tools]),
     attachments: new Set([NAME.source]),
@@ -97,8 +103,8 @@ function addAttachments(value: number, prompt: Prompt, size: PromptSize): void {
 function attachedBytes(name: number, value: number): number {
   if (name === NAME.source && !ATTACHED.has(tape.name(tape.member(value, NAME.type)))) return -1;
   const inside = tape.member(value, name === NAME.image_url ? NAME.url : NAME.data);
-  const isText = name === NAME.image_url || name === NAME.file_data;
-  const text = isText && tape.isString(value) ? value : inside;
+  // Others are objects with a text.
+  const text = name !== NAME.source && name !== NAME.input_audio && tape.isString(value) ? value : inside;
   // An image may also be named by its address or its id.
   if (!tape.isString(text)) return name === NAME.source ? 0 : -1;
   return tape.end(text) - tape.start(text) - 2;

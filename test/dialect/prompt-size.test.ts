@@ -50,6 +50,9 @@ t.test('images and files are no text, however they are given', (t) => {
   t.strictSame(attached('chat-completions', { type: 'file', file: { filename: 'a', file_data: DATA } }), one);
   t.strictSame(attached('responses', { type: 'input_image', image_url: DATA }), one);
   t.strictSame(attached('responses', { type: 'input_file', file_data: DATA }), one);
+  t.strictSame(attached('responses', { type: 'input_file', file_url: DATA }), one);
+  const input = [{ type: 'image_generation_call', id: 'ig_1', status: 'completed', result: DATA }];
+  t.strictSame(size('responses', { input }), { bytes: bytesOf(input) - DATA.length, attachments: 1 });
   t.end();
 });
 
@@ -60,7 +63,7 @@ t.test('documents of text, and properties of schemas, are text', (t) => {
   };
   const source = { type: 'text', media_type: 'text/plain', data: DATA };
   none('messages', { messages: [{ role: 'user', content: [{ type: 'document', source }] }] });
-  const names = ['source', 'data', 'image_url', 'file_data', 'input_audio', 'url'];
+  const names = ['source', 'data', 'image_url', 'file_data', 'file_url', 'input_audio', 'result', 'url'];
   const properties = Object.fromEntries(names.map((name) => [name, { type: 'string' }]));
   for (const dialect of ['messages', 'chat-completions', 'responses'] as const)
     none(dialect, { tools: [{ properties }] });
