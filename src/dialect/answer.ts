@@ -680,7 +680,8 @@ const COUNTS = memberTable([
     'cache_creation_input_tokens',
   ],
 ]);
-const MAX_DEPTH = 256;
+/** Answers may repeat members of their requests, as deep as the setting allows those. */
+const MAX_DEPTH = 65_536;
 const EMPTY_VALUE = /^(?:null|""|\[\s*\]|\{\s*\}|false)$/;
 
 function hasOutput(body: Buffer, { spans }: Found): boolean {

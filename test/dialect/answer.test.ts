@@ -392,6 +392,13 @@ t.test('a whole answer with an error and no output, or that is no JSON, is a fai
   }
 });
 
+t.test('a JSON body that repeats a deep request is no truncated one', async (t) => {
+  const deep = '['.repeat(900) + ']'.repeat(900);
+  const output = [{ type: 'message', content: [{ type: 'output_text', text: 'a' }] }];
+  const answer = JSON.stringify({ id: 'resp_1', object: 'response', status: 'completed', output });
+  t.equal(wholeEnd('responses', `${answer.slice(0, -1)},"metadata":${deep}}`, true), null);
+});
+
 t.test('a JSON body that is cut anywhere is truncated, however its framing ends', async (t) => {
   const text = JSON.stringify({
     a: [1, { b: '"}]\\' }, true],
