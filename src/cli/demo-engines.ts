@@ -65,9 +65,9 @@ class Site {
     this.#server.keepAliveTimeout = 65_000;
   }
 
-  /** Reads the documents, which the first search would wait for. */
+  /** Reads the documents, which the first search would wait for, however long it takes. */
   async index(): Promise<void> {
-    await this.#find('headrace', 'web', 0);
+    await this.#library.search({ query: 'headrace', type: 'web', maxResults: 1 }, new AbortController().signal);
   }
 
   async listen(): Promise<string> {
