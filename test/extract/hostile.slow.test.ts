@@ -178,7 +178,10 @@ t.test('a page of a known site takes no more time', async (t) => {
 t.test('a topic of many posts takes no longer than a page', async (t) => {
   const posts = Array.from({ length: 16_000 }, (_, at) => ({ username: `u${at}`, cooked: `<p>post ${at}</p>` }));
   const topic = JSON.stringify({ title: 'x', post_stream: { posts } });
-  const took = cpuMs(() => readSiteJson(topic, 'https://a.example/t/x/1.json'));
+  const read = (): unknown => readSiteJson(topic, 'https://a.example/t/x/1.json');
+  // The first time pays for compiling the code.
+  read();
+  const took = cpuMs(read);
   t.ok(took < 1300, `${took.toFixed(0)} ms`);
 });
 
