@@ -4,7 +4,7 @@
 import { type Dialect, type EventReading, parsedJson, type Usage } from './dialect.ts';
 import { promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
-import { parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { CHECKED_DEPTH, parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { scannedNumbers } from './json-scan-module.ts';
 import { found, type Found, memberTable } from './member-table.ts';
 import { NATIVE_TEXTS } from './native.ts';
@@ -317,8 +317,8 @@ export class AnswerJudge {
     scan.repeated = null;
     const end =
       first === OPEN_OBJECT
-        ? scanMembers(body, start, body.length, MEMBERS, scan, MAX_DEPTH)
-        : skipValue(body, start, body.length, 0, MAX_DEPTH);
+        ? scanMembers(body, start, body.length, MEMBERS, scan, CHECKED_DEPTH)
+        : skipValue(body, start, body.length, 0, CHECKED_DEPTH);
     if (end < 0) {
       if (byClose || isCut(body, start)) return 'truncated';
     } else if (first === OPEN_OBJECT) {
@@ -680,8 +680,6 @@ const COUNTS = memberTable([
     'cache_creation_input_tokens',
   ],
 ]);
-/** Answers may repeat members of their requests, as deep as the setting allows those. */
-const MAX_DEPTH = 65_536;
 const EMPTY_VALUE = /^(?:null|""|\[\s*\]|\{\s*\}|false)$/;
 
 function hasOutput(body: Buffer, { spans }: Found): boolean {

@@ -1,15 +1,12 @@
 // Members of a JSON object in an object of their own, as they are written.
 
-import { scanMembers, skipSpace } from './json-scan.ts';
+import { CHECKED_DEPTH, scanMembers, skipSpace } from './json-scan.ts';
 import { found, type MemberTable } from './member-table.ts';
-
-/** The depth was checked with the body; reading needs a limit all the same. */
-const MAX_DEPTH = 65_536;
 
 /** JSON text of an object with those members of the object in `body` that are in `table`, in its order, and then `more`. */
 export function chosenMembers(body: Buffer, table: MemberTable, more = ''): string {
   const members = found(table);
-  scanMembers(body, skipSpace(body, 0, body.length), body.length, table, members, MAX_DEPTH);
+  scanMembers(body, skipSpace(body, 0, body.length), body.length, table, members, CHECKED_DEPTH);
   const texts: string[] = [];
   for (const [place, name] of table.names.entries()) {
     const [start = -1, end] = members.spans.slice(2 * place);

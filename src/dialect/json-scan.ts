@@ -23,6 +23,9 @@ const SPACE = 0x20;
 /** How much of a skipped string is checked byte by byte; a native search is faster from here on (measured). */
 const STRICT_BYTES = 16;
 
+/** Deepest nesting of a body, or of an answer that repeats one: `limits.jsonDepth` was checked with the body, and scanning needs a limit all the same. */
+export const CHECKED_DEPTH = 65_536;
+
 /** Opening brackets of the containers that surround a skipped value, and their nodes; grow to the largest depth used. */
 let brackets = new Uint8Array(256);
 let nodes = new Int32Array(256);

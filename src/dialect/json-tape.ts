@@ -3,15 +3,12 @@
 
 import { HeadraceError } from '../errors.ts';
 import { readName } from './json-names.ts';
-import { invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
+import { CHECKED_DEPTH, invalidJson, readString, skipSpace, skipValue } from './json-scan.ts';
 import { END, NAME, NEXT, NODE, numberIn, readByModule, Spans, UNREAD } from './json-scan-module.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
 const OPEN_OBJECT = 0x7b;
-
-/** The depth was checked with the body; reading needs a limit all the same. */
-const MAX_DEPTH = 65_536;
 
 const FIRST_NODES = 1024;
 /** Most nodes that a scan leaves, and that are kept for the next text. */
@@ -90,8 +87,8 @@ export class JsonTape extends Spans {
     const start = skipSpace(body, 0, body.length);
     let end: number;
     try {
-      const behind = readByModule(body, start, body.length, MAX_DEPTH, this);
-      end = behind > 0 ? behind : skipValue(body, start, body.length, 0, MAX_DEPTH, this);
+      const behind = readByModule(body, start, body.length, CHECKED_DEPTH, this);
+      end = behind > 0 ? behind : skipValue(body, start, body.length, 0, CHECKED_DEPTH, this);
     } catch (thrown) {
       this.drop();
       throw thrown instanceof TooManyValues ? tooManyValues() : thrown;
@@ -105,7 +102,7 @@ export class JsonTape extends Spans {
   /** Reads `body`, unless it has anything unusual, or is no JSON: false then. A text that `scanMembers` has just read is not read again. */
   readUsual(body: Buffer): boolean {
     this.begin(body);
-    const behind = readByModule(body, skipSpace(body, 0, body.length), body.length, MAX_DEPTH, this);
+    const behind = readByModule(body, skipSpace(body, 0, body.length), body.length, CHECKED_DEPTH, this);
     if (behind > 0 && skipSpace(body, behind, body.length) === body.length) return true;
     this.drop();
     return false;

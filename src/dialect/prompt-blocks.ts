@@ -4,7 +4,7 @@
 
 import type { Dialect } from './dialect.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
-import { skipSpace, skipValue } from './json-scan.ts';
+import { CHECKED_DEPTH, skipSpace, skipValue } from './json-scan.ts';
 import { nameIds, placesById } from './json-names.ts';
 import { JsonTape, MAX_READ_VALUES } from './json-tape.ts';
 import {
@@ -45,8 +45,6 @@ const BACKSLASH = 0x5c;
 const OPEN_OBJECT = 0x7b;
 const LETTER_N = 0x6e;
 
-/** The depth was checked with the body; walking a part of it needs a limit all the same. */
-const MAX_DEPTH = 65_536;
 /** Levels of objects in messages that are read by their members: message, part, result of a tool, part of that, and its source. */
 const READ_LEVELS = 8;
 /** The same in a list of attachments: an object with `url`, or with an object that has it. */
@@ -499,7 +497,7 @@ function putPrompt(body: Buffer, start: number, end: number): void {
       pos = putTokens(body, pos, end);
     } else {
       if (valuesLeft-- <= 0) return putUnread(end - pos);
-      const valueEnd = skipValue(body, pos, end, 0, MAX_DEPTH);
+      const valueEnd = skipValue(body, pos, end, 0, CHECKED_DEPTH);
       if (valueEnd < 0) return;
       if (isSeparate) putByte(MARK_PART);
       isTokens = false;

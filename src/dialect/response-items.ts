@@ -4,7 +4,7 @@
 import { HeadraceError } from '../errors.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
-import { readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
+import { CHECKED_DEPTH, readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
 import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
 import { nameIds } from './json-names.ts';
 import { JsonTape } from './json-tape.ts';
@@ -14,8 +14,6 @@ const COMMA = 0x2c;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
-/** The depth was checked with the body, by a limit that is a setting. */
-const MAX_DEPTH = 65_536;
 const COLON = 0x3a;
 const NULL = 0x6e;
 
@@ -197,7 +195,7 @@ function foundIn(body: Buffer, table: MemberTable): Found | null {
   const start = skipSpace(body, 0, body.length);
   if (body[start] !== OPEN_OBJECT) return null;
   const members = found(table);
-  return scanMembers(body, start, body.length, table, members, MAX_DEPTH) < 0 ? null : members;
+  return scanMembers(body, start, body.length, table, members, CHECKED_DEPTH) < 0 ? null : members;
 }
 
 function itemsAt(body: Buffer, start: number, end: number): string[] {
@@ -211,7 +209,7 @@ function elementsAt(body: Buffer, start: number, end: number): string[] {
   const items: string[] = [];
   let pos = skipSpace(body, start + 1, end);
   while (pos < end && body[pos] !== CLOSE_ARRAY) {
-    const next = skipValue(body, pos, end, 1, MAX_DEPTH);
+    const next = skipValue(body, pos, end, 1, CHECKED_DEPTH);
     if (next < 0) return items;
     items.push(body.toString('utf8', pos, next));
     pos = skipSpace(body, next, end);

@@ -3,7 +3,7 @@
 
 import { lineEndIn } from '../net/sse.ts';
 import { edited } from './output-limit.ts';
-import { readString, scanMembers, skipSpace } from './json-scan.ts';
+import { CHECKED_DEPTH, readString, scanMembers, skipSpace } from './json-scan.ts';
 import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
 
 const CR = 0x0d;
@@ -11,8 +11,6 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const OPEN_OBJECT = 0x7b;
 const OPEN_ARRAY = 0x5b;
-/** Responses repeat members of their requests, as deep as the setting allows those. */
-const MAX_DEPTH = 65_536;
 
 const RESPONSE = memberTable(['id', 'status', 'model', 'output']);
 const EVENT = memberTable(['type', 'sequence_number', 'response']);
@@ -171,7 +169,7 @@ function membersOf(object: Buffer, table: MemberTable): Found | null {
   const start = skipSpace(object, 0, object.length);
   if (object[start] !== OPEN_OBJECT) return null;
   const members = found(table);
-  return scanMembers(object, start, object.length, table, members, MAX_DEPTH) < 0 ? null : members;
+  return scanMembers(object, start, object.length, table, members, CHECKED_DEPTH) < 0 ? null : members;
 }
 
 function textAt(object: Buffer, spans: readonly number[], at: number): string {

@@ -104,6 +104,8 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
 
 /** The lines of code with line breaks outside of `pre`, as they are displayed; null where it is one line. */
 export function linesOf(tree: Tree, dropped: Dropped, node: number): string | null {
+  const end = tree.end[node] as number;
+  if (!tree.tag.subarray(node, end).includes(TAG.br)) return null;
   const lines: string[] = [];
   let line = '';
   const add = (text: string): void => {
@@ -114,7 +116,6 @@ export function linesOf(tree: Tree, dropped: Dropped, node: number): string | nu
     lines.push((line.endsWith(' ') ? line.slice(0, -1) : line).replaceAll('\u00a0', ' '));
     line = '';
   };
-  const end = tree.end[node] as number;
   for (let inner = node + 1; inner < end; inner++) {
     if (((tree.flags[inner] as number) & SPACE_BEFORE) !== 0) add(' ');
     if (tree.tag[inner] === TAG['#text']) add(tree.textOf(inner).replaceAll(/[ \t\r\n\f]+/g, ' '));

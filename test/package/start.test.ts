@@ -7,10 +7,12 @@ import t from 'tap';
 
 const SCRIPT = join(import.meta.dirname, '../../../scripts/start.mjs');
 
-/** The build of the copy: counts its runs, and a source is saved in the middle of the first one, which ends a later tick of file times. */
+/** The build of the copy: counts its runs, and a source is saved in the middle of the first one, which ends when file times have moved on. */
 const NPM = `#!/bin/sh
 echo built >> builds
-[ -e src/saved.ts ] || { echo new > src/saved.ts; sleep 0.05; }
+[ -e src/saved.ts ] && exit
+echo new > src/saved.ts
+until [ tick -nt src/saved.ts ]; do echo > tick; done
 `;
 
 t.test('what is saved during a build is built by the next start', (t) => {

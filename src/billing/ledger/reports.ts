@@ -148,7 +148,7 @@ const COLUMNS: Readonly<Record<UsageDimension, string>> = {
 export async function usage(database: Database, query: UsageQuery): Promise<UsageRow[]> {
   const isByDay = query.by[0] === 'day' && query.by.length > 1 && query.limit !== undefined;
   return await database.snapshot(
-    (session) => (isByDay ? usageByDay(session, query) : usageIn(session, query)),
+    (session) => (isByDay ? usagePage(session, query) : usageIn(session, query)),
     'report',
   );
 }
@@ -157,7 +157,7 @@ export async function usage(database: Database, query: UsageQuery): Promise<Usag
 const ROWS_OF_ONE = 2;
 
 /** A page in the order of days, of as many days as it takes: to sum all days behind its beginning would take long pages the square of time. */
-async function usageByDay(session: Session, { after, ...query }: UsageQuery): Promise<UsageRow[]> {
+async function usagePage(session: Session, { after, ...query }: UsageQuery): Promise<UsageRow[]> {
   const { fromDay = '', limit = 0, toDay } = query;
   const rows: UsageRow[] = [];
   let first = after?.[0] !== undefined && after[0] > fromDay ? after[0] : fromDay;

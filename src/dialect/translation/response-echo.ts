@@ -1,7 +1,7 @@
 // What a response object repeats of its request, and what the answer needs to know of the request's tools. Values are copied as
 // they were written; what the request leaves out or sets to null has the default of the official API.
 
-import { readString, scanMembers } from '../json-scan.ts';
+import { CHECKED_DEPTH, readString, scanMembers } from '../json-scan.ts';
 import { found, memberTable } from '../member-table.ts';
 import { JsonTape } from '../json-tape.ts';
 
@@ -76,8 +76,6 @@ const OPEN_OBJECT = 0x7b;
 const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
-/** The depth was checked with the body, by a limit that is a setting. */
-const MAX_DEPTH = 65_536;
 
 /** Where the members that are repeated stand in the request on the tape; for `ResponseEcho`. */
 export function repeatedSpans(tape: JsonTape): readonly number[] {
@@ -197,7 +195,9 @@ export class ResponseEcho {
   #hasNoFormat(start: number, end: number): boolean {
     if (this.#request[start] !== OPEN_OBJECT) return false;
     const members = found(FORMAT);
-    return scanMembers(this.#request, start, end, FORMAT, members, MAX_DEPTH) >= 0 && (members.spans[0] as number) < 0;
+    return (
+      scanMembers(this.#request, start, end, FORMAT, members, CHECKED_DEPTH) >= 0 && (members.spans[0] as number) < 0
+    );
   }
 
   /** A member's value; `start` is -1 when it is absent or null. */
@@ -211,7 +211,7 @@ export class ResponseEcho {
   #scan(): readonly number[] {
     const members = found(MEMBERS);
     const start = this.#request.indexOf(OPEN_OBJECT);
-    scanMembers(this.#request, start, this.#request.length, MEMBERS, members, MAX_DEPTH);
+    scanMembers(this.#request, start, this.#request.length, MEMBERS, members, CHECKED_DEPTH);
     return members.spans;
   }
 }

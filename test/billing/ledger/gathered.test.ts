@@ -31,7 +31,10 @@ for (const name of STORES) {
     const ids = Array.from({ length: 60 }, (_, at) => `account-${at}`);
     for (const id of ids) await ledger.createAccount({ id });
     const told: unknown[] = [];
-    const stop = await ledger.watch((change) => told.push(change));
+    const all = Promise.withResolvers<void>();
+    const stop = await ledger.watch((change) => {
+      if (told.push(change) === ids.length) all.resolve();
+    });
     t.teardown(stop);
     const found = await Promise.all([...ids, 'nobody'].map((id) => ledger.account(id)));
     t.same(
@@ -39,7 +42,7 @@ for (const name of STORES) {
       [...ids, undefined],
     );
     await Promise.all(ids.map((id) => ledger.want(id, 'gateway')));
-    while (told.length < ids.length) await new Promise((resolve) => setTimeout(resolve, 10));
+    await all.promise;
     t.same(
       told,
       ids.map((account) => ({ kind: 'wanted', account, by: 'gateway' })),
