@@ -6,7 +6,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { createEngine, type EngineHit, type InProcessEngine, type SearchType } from '../search/index.ts';
-import { createSearchWorker, type SearchWorker } from '../search-worker/index.ts';
+import { createSearchWorker } from '../search-worker/index.ts';
 
 /** dist/src/cli lies three folders below the package. */
 const FOLDER: string = fileURLToPath(new URL('../../../demo/documents/', import.meta.url));
@@ -22,32 +22,28 @@ const FAILS_EVERY = 3;
 
 const MAX_HITS = 100;
 
-export interface DemoEngines {
-  /** For `search.engines`. */
-  readonly engines: Readonly<Record<string, unknown>>;
+/** What the demo has started and has to close. */
+export interface DemoPart {
   close(): Promise<void>;
 }
 
-/** Starts the worker and the site. */
-export async function startEngines(): Promise<DemoEngines> {
+/** Starts the worker and the site, and adds them to `parts`. Returns what `search.engines` is to be. */
+export async function startEngines(parts: DemoPart[]): Promise<Readonly<Record<string, unknown>>> {
   const library = createEngine('local', { path: FOLDER, baseUrl: BASE_URL }) as InProcessEngine;
   const worker = createSearchWorker({ kind: 'local', engine: { path: `${FOLDER}mill`, baseUrl: `${BASE_URL}mill/` } });
+  const workerUrl = await worker.listen();
+  parts.push(worker);
   const site = new Site(library);
-  const [workerUrl, siteUrl] = await Promise.all([worker.listen(), site.listen(), site.index()]);
+  const siteUrl = await site.listen();
+  parts.push(site);
+  await site.index();
   return {
-    engines: {
-      engine_a: { kind: 'local', path: FOLDER, baseUrl: BASE_URL },
-      engine_b: { kind: 'worker', url: workerUrl },
-      engine_c: { kind: 'mojeek', apiKey: 'demo', url: `${siteUrl}/slow` },
-      engine_d: { kind: 'marginalia', apiKey: 'demo', url: `${siteUrl}/failing`, concurrency: 4 },
-      engine_e: { kind: 'searxng', url: `${siteUrl}/academic` },
-    },
-    close: () => closeAll(worker, site),
+    engine_a: { kind: 'local', path: FOLDER, baseUrl: BASE_URL },
+    engine_b: { kind: 'worker', url: workerUrl },
+    engine_c: { kind: 'mojeek', apiKey: 'demo', url: `${siteUrl}/slow` },
+    engine_d: { kind: 'marginalia', apiKey: 'demo', url: `${siteUrl}/failing`, concurrency: 4 },
+    engine_e: { kind: 'searxng', url: `${siteUrl}/academic` },
   };
-}
-
-async function closeAll(worker: SearchWorker, site: Site): Promise<void> {
-  await Promise.all([worker.close(), site.close()]);
 }
 
 /** Answers as the services do whose engines ask it. */

@@ -6,7 +6,7 @@ import { messageOf } from '../errors.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host, type Profile } from '../host/index.ts';
 import { type DemoBrowser, startBrowser } from './demo-browser.ts';
-import { type DemoEngines, startEngines } from './demo-engines.ts';
+import { type DemoPart, startEngines } from './demo-engines.ts';
 import { startDemoLoad } from './demo-load.ts';
 import { type DemoSite, startSite } from './demo-site.ts';
 import { type CliIo, StartError, UsageError } from './io.ts';
@@ -118,19 +118,17 @@ Ctrl-C ends it.
 `;
 }
 
-async function startHosts(): Promise<Map<string, Host[]>> {
+async function startHosts(parts: DemoPart[]): Promise<Map<string, Host[]>> {
   const hosts = new Map<string, Host[]>();
   for (const [model, profile] of Object.entries(PROFILES)) {
-    const running = Array.from({ length: HOSTS }, (_, index) =>
-      createHost({
-        models: [model],
-        name: `${model}-${index + 1}`,
-        keys: [KEY],
-        engine: { profile },
-      }),
-    );
-    await Promise.all(running.map((host) => host.listen()));
-    hosts.set(model, running);
+    const ofModel: Host[] = [];
+    for (let number = 1; number <= HOSTS; number++) {
+      const host = createHost({ models: [model], name: `${model}-${number}`, keys: [KEY], engine: { profile } });
+      await host.listen();
+      parts.push(host);
+      ofModel.push(host);
+    }
+    hosts.set(model, ofModel);
   }
   return hosts;
 }
@@ -139,14 +137,36 @@ async function startHosts(): Promise<Map<string, Host[]>> {
 interface Services {
   /** By model. */
   readonly hosts: ReadonlyMap<string, readonly Host[]>;
-  readonly search: DemoEngines;
+  /** For `search.engines`. */
+  readonly engines: Readonly<Record<string, unknown>>;
   readonly site: DemoSite;
   readonly browser: DemoBrowser | null;
+  close(): Promise<void>;
+}
+
+/** All of them: where one does not start, those before it are closed. */
+async function startServices(wantsBrowser: boolean, signal: AbortSignal): Promise<Services> {
+  const parts: DemoPart[] = [];
+  const close = async (): Promise<void> => {
+    await Promise.all(parts.map((part) => part.close()));
+  };
+  try {
+    const hosts = await startHosts(parts);
+    const engines = await startEngines(parts);
+    const site = await startSite();
+    parts.push(site);
+    const browser = wantsBrowser ? await startBrowser({ signal }) : null;
+    if (browser !== null) parts.push(browser);
+    return { hosts, engines, site, browser, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 /** The gateway's configuration, as a file would hold it. */
 function configuration({ adminPort, port: publicPort }: DemoOptions, services: Services): unknown {
-  const { browser, hosts, search, site } = services;
+  const { browser, engines, hosts, site } = services;
   const models = Object.entries(MODELS).map(([id, model]) => [
     id,
     { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
@@ -157,7 +177,7 @@ function configuration({ adminPort, port: publicPort }: DemoOptions, services: S
     threads: 1,
     models: Object.fromEntries(models),
     keys: { static: [{ key: KEY, account: 'demo' }] },
-    search: { engines: search.engines },
+    search: { engines },
     fetch: {
       allow: ['127.0.0.1'],
       ports: [80, 443, 8080, 8443, site.port],
@@ -180,23 +200,18 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
   const starting = new AbortController();
   const stop = (): void => starting.abort();
   for (const signal of SIGNALS) io.events.on(signal, stop);
-  const [hosts, search, site, browser] = await Promise.all([
-    ...([startHosts(), startEngines(), startSite()] as const),
-    options.browser ? startBrowser({ signal: starting.signal }) : null,
-  ]);
-  for (const signal of SIGNALS) io.events.off(signal, stop);
-  const pages: Pages = { url: site.url, browser: options.browser ? browserState(browser) : 'unwanted' };
-  const closeHosts = async (): Promise<void> => {
-    const parts = [search, site, ...[...hosts.values()].flat(), ...(browser === null ? [] : [browser])];
-    await Promise.all(parts.map((part) => part.close()));
-  };
+  const services = await startServices(options.browser, starting.signal).finally(() => {
+    for (const signal of SIGNALS) io.events.off(signal, stop);
+  });
   if (starting.signal.aborted) {
-    await closeHosts();
+    await services.close();
     return;
   }
-  const resolution = resolveSettings(configuration(options, { hosts, search, site, browser }), {}, overrides);
+  const { browser, site } = services;
+  const pages: Pages = { url: site.url, browser: options.browser ? browserState(browser) : 'unwanted' };
+  const resolution = resolveSettings(configuration(options, services), {}, overrides);
   if ('mistakes' in resolution) {
-    await closeHosts();
+    await services.close();
     throw new UsageError(sentenceOf(resolution.mistakes));
   }
   const { settings, sources } = resolution;
@@ -205,12 +220,12 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
     close: async () => {
       users?.stop();
       await gateway.close();
-      await closeHosts();
+      await services.close();
     },
     abort: async () => {
       users?.stop();
       await gateway.abort();
-      await closeHosts();
+      await services.close();
     },
     signals: SIGNALS,
   });

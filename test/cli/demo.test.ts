@@ -58,3 +58,17 @@ t.test('a signal before it is ready ends it with exit code 0', async (t) => {
     t.equal(cli.stdout + cli.stderr, '');
   }
 });
+
+t.test('where a part of it cannot start, what has started is closed', async (t) => {
+  const { TMPDIR } = process.env;
+  t.teardown(() => {
+    if (TMPDIR === undefined) delete process.env['TMPDIR'];
+    else process.env['TMPDIR'] = TMPDIR;
+  });
+  // The browser has its profile there.
+  process.env['TMPDIR'] = '/nonexistent/headrace';
+  const cli = await runCli(t, ['demo', '--port', '0', '--admin-port', '0']);
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.match(cli.stderr, 'mkdtemp');
+  t.notOk(process.getActiveResourcesInfo().includes('TCPServerWrap'));
+});
