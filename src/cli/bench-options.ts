@@ -166,18 +166,24 @@ export function addBenchOptions(command: Command): void {
         'e2e, service, head, ttfe, ttft, itl, tpot, and with --truth added and delay; at mean, min, p50 to p99.9, max',
     )
     .option('--truth <boolean>', 'asks a simulated host for its own times and reports the difference', yesOrNo, false)
-    .option('--json <file>', 'the report as JSON; - for standard output, instead of the table')
+    .option('--json <file>', 'the report as JSON; - as for --csv and --html: standard output, instead of the table')
     .option('--csv <file>', 'a line for each request')
     .option('--html <file>', 'one self-contained page with plots')
     .option('--progress <boolean>', 'false keeps standard error quiet', yesOrNo, true)
     .addHelpText('after', NOTES);
 }
 
+/** Standard output in place of a file. */
+export const OUTPUT = '-';
+
 /** The run of a command line. Throws `UsageError` or `LoadError`. */
 export function planBench(options: BenchOptions, address: string | undefined): BenchPlan {
   const { dialect: name, duration, model, requests = Infinity } = options;
   if (address === undefined) throw new UsageError("missing required argument 'url'");
   if (model === undefined) throw new UsageError("required option '--model <name>' not specified");
+  const { csv, html, json } = options;
+  if ([csv, html, json].filter((file) => file === OUTPUT).length > 1)
+    throw new UsageError('of --json, --csv and --html one can be -');
   const dialect = LOAD_DIALECTS[name];
   if (dialect === undefined) throw new UsageError(`there is no dialect ${name}`);
   const arrivals = arrivalsOf(options);

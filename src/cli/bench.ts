@@ -24,7 +24,7 @@ import {
   type Workload,
   workloadOf,
 } from '../load/index.ts';
-import { addBenchOptions, type BenchOptions, type BenchPlan, planBench, syntheticOf } from './bench-options.ts';
+import { addBenchOptions, type BenchOptions, type BenchPlan, OUTPUT, planBench, syntheticOf } from './bench-options.ts';
 import { readText } from './input-file.ts';
 import { type CliIo, redraws, UsageError } from './io.ts';
 
@@ -153,7 +153,12 @@ function showProgress(run: LoadRun, warmUpMs: number, recorder: Recorder, io: Cl
   };
 }
 
-async function openCsv(file: string, io: CliIo): Promise<WriteStream> {
+async function openCsv(file: string, io: CliIo): Promise<Pick<WriteStream, 'write' | 'end'>> {
+  if (file === OUTPUT) {
+    const { stdout } = io;
+    stdout.write(CSV_HEAD);
+    return { write: (text) => stdout.write(text), end: (done) => done() };
+  }
   const stream = createWriteStream(file);
   await writing(file, () => new Promise((resolve, reject) => stream.once('open', resolve).once('error', reject)));
   // A disk that fills up later must not end the run.
@@ -166,14 +171,17 @@ async function openCsv(file: string, io: CliIo): Promise<WriteStream> {
 }
 
 function reportFiles({ html, json }: BenchOptions): string[] {
-  return [html, json].filter((file) => file !== undefined && file !== '-') as string[];
+  return [html, json].filter((file) => file !== undefined && file !== OUTPUT) as string[];
 }
 
-async function writeReports({ json, html }: BenchOptions, report: LoadReport, io: CliIo): Promise<void> {
-  const text = `${JSON.stringify(report, null, 2)}\n`;
-  io.stdout.write(json === '-' ? text : tableOf(report));
-  if (json !== undefined && json !== '-') await writing(json, () => writeFile(json, text));
-  if (html !== undefined) await writing(html, () => writeFile(html, htmlOf(report)));
+async function writeReports({ csv, html, json }: BenchOptions, report: LoadReport, io: CliIo): Promise<void> {
+  if (![csv, html, json].includes(OUTPUT)) io.stdout.write(tableOf(report));
+  const write = async (file: string | undefined, text: () => string): Promise<void> => {
+    if (file === OUTPUT) io.stdout.write(text());
+    else if (file !== undefined) await writing(file, () => writeFile(file, text()));
+  };
+  await write(json, () => `${JSON.stringify(report, null, 2)}\n`);
+  await write(html, () => htmlOf(report));
 }
 
 async function writing(file: string, write: () => Promise<unknown>): Promise<void> {

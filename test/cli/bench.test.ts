@@ -34,12 +34,16 @@ t.test('runs a load and leaves a table, JSON, CSV and a page', async (t) => {
   for (const text of [cli.stdout, cli.stderr, JSON.stringify(report), ...lines]) t.notMatch(text, 'hr_one');
 });
 
-t.test('a true condition and a system that answers nothing exit with 1', async (t) => {
+t.test('reports go to standard output; a true condition and a system that answers nothing exit with 1', async (t) => {
   const host = await startHost(t);
   const few = ['--model', 'm', '--requests', '4'];
   const slow = await runCli(t, ['bench', host.url, ...few, '--fail-on', 'ttft.p50>0ms', '--json', '-']);
   t.equal(slow.exit.code, 1);
   t.match(JSON.parse(slow.stdout).failed, [/^ttft\.p50>0ms: it is /]);
+  const lines = await runCli(t, ['bench', host.url, ...few, '--csv', '-']);
+  t.match(lines.stdout, /^\w+,.*\r\n(?:.+,.*\r\n){4}$/);
+  const page = await runCli(t, ['bench', host.url, ...few, '--html', '-']);
+  t.match(page.stdout, /^<!doctype html>/);
   await host.kill();
   const none = await runCli(t, ['bench', host.url, ...few, '--progress', 'false']);
   t.equal(none.exit.code, 1);
@@ -121,6 +125,7 @@ t.test('refuses wrong options', async (t) => {
     [[url, ...model, '--slo', 'e2e:1s,itl:1s', '--stream', 'false'], /--slo itl needs --stream true/],
     [[url, ...model, '--fail-on', 'x'], /"x" is no condition/],
     [[url, ...model, '--tiemout', '1s'], /unknown option '--tiemout' \(Did you mean --timeout\?\)/],
+    [[url, ...model, '--csv', '-', '--json', '-'], /of --json, --csv and --html one can be -/],
     [[url, ...model, '--csv', '/none/r.csv'], /cannot be written \(ENOENT\)/],
     [[url, ...model, '--json', '/none/r.json'], /cannot be written \(ENOENT\)/],
   ];
