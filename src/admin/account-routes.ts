@@ -46,6 +46,7 @@ const STATUS: Readonly<Partial<Record<LedgerRefusal, number>>> = {
   'budget-unknown': 404,
   'amount-invalid': 422,
   'date-invalid': 422,
+  'key-disabled': 422,
   'cursor-invalid': 422,
   'balance-overflow': 409,
   'key-taken': 409,

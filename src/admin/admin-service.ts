@@ -272,7 +272,6 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
   const nowMs = deps.dateMs();
   const { graceMs, expiresMs: wantedMs } = readRotationRequest(fields, nowMs);
   const old = await requireKey(ledger, id);
-  if (old.disabledMs !== null) throw refuse('id', 'the key is disabled: make a new one');
   const hasExpired = old.expiresMs !== null && old.expiresMs <= nowMs;
   if (wantedMs === undefined && hasExpired) throw refuse('expires', 'is required: the key has expired');
   const { key, stored } = makeKey(deps);

@@ -131,7 +131,7 @@ for (const name of STORES) {
       disabled_at: new Date(START_MS).toISOString(),
     });
     t.match(await adminService.disableKey(id), { state: 'disabled' });
-    await t.rejects(adminService.rotateKey(id, {}), { code: 'HR_REQUEST_INVALID' });
+    await t.rejects(adminService.rotateKey(id, {}), refusal('key-disabled'));
     t.equal((await adminService.listKeys({})).length, 1);
     await t.rejects(adminService.disableKey('key_none'), refusal('key-unknown'));
     await t.rejects(adminService.rotateKey('key_none', {}), refusal('key-unknown'));

@@ -64,7 +64,7 @@ t.test('rotate hands out a successor; disable stops a key', async (t) => {
   t.match((await run(t, 'keys', 'disable', id, ...where)).stdout, `${id} (${old['prefix']}…) is disabled\n`);
   const { stderr, exit } = await runCli(t, ['keys', 'rotate', id, ...where]);
   t.equal(exit.code, 1);
-  t.equal(stderr, 'headrace: id the key is disabled: make a new one\n');
+  t.equal(stderr, `headrace: The key '${id}' is disabled: make a new one\n`);
 });
 
 t.test('edit changes limits in place', async (t) => {

@@ -100,6 +100,7 @@ export function rotateKey(
 ): Promise<Rotation> {
   return database.transaction(async (session) => {
     const old = await requireKey(session, id);
+    if (old.disabledMs !== null) throw new LedgerError('key-disabled', `The key '${id}' is disabled: make a new one`);
     const { account, label, limits, lineage } = old;
     // A key that has been rotated before ends with its grace period.
     const [newest] = await session.all(NEWEST_OF_LINEAGE, [account, lineage]);

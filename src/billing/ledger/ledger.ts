@@ -40,6 +40,7 @@ export type LedgerRefusal =
   | 'payment-settled'
   | 'key-unknown'
   | 'key-taken'
+  | 'key-disabled'
   | 'budget-unknown'
   | 'id-reused'
   | 'cursor-invalid'
@@ -539,7 +540,8 @@ export interface Ledger {
   disableKey(id: string): Promise<StoredKey>;
   /**
    * A new key with the account, label, limits and lineage of the old one, which stays valid for `graceMs`. Without a date of its own it
-   * expires when the newest key of its chain does. Refuses (`date-invalid`) one that would have expired before now.
+   * expires when the newest key of its chain does. Refuses one that would have expired before now (`date-invalid`), and any of a disabled
+   * key (`key-disabled`).
    */
   rotateKey(id: string, successor: Successor, graceMs: number): Promise<Rotation>;
 

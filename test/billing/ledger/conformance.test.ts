@@ -450,6 +450,8 @@ for (const name of STORES) {
     t.match(await ledger.rotateKey('k2', { id: 'k3', hash: 'h3', prefix: '' }, 1000), { created: { lineage: 'k1' } });
     await t.rejects(ledger.rotateKey('k1', { id: 'k2', hash: 'h3', prefix: '' }, 0), refusal('key-taken'));
     await t.rejects(ledger.rotateKey('k9', { id: 'k4', hash: 'h4', prefix: '' }, 0), refusal('key-unknown'));
+    await ledger.disableKey('k3');
+    await t.rejects(ledger.rotateKey('k3', { id: 'k4', hash: 'h4', prefix: '' }, 0), refusal('key-disabled'));
     await ledger.rotateKey('k1', { id: 'k5', hash: 'h5', prefix: '' }, 5000);
     t.match(await ledger.findKey('hash-of-k1'), { expiresMs: START_MS + 1000 }, 'a later grace gives no more time');
   });
