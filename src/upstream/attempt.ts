@@ -547,11 +547,13 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   #endOfStream(phase: Phase, splitter: EventSplitter): void {
     const isCut = splitter.midEvent && !this.#lineEnded;
     const rest = splitter.take();
-    if (rest.byteLength > 0 && this.form.translator === null) this.#held.push(rest);
-    else if (isWholeButItsEnd(rest)) this.#held.push(Buffer.concat([rest, BLANK_LINE]));
+    const { dialect, translator } = this.form;
+    // Behind a good end, too, a client gets whole events only: some parse each line as it comes.
+    const isPassed = dialect === undefined ? rest.byteLength > 0 : isWholeButItsEnd(rest);
+    if (isPassed) this.#held.push(translator === null ? rest : Buffer.concat([rest, BLANK_LINE]));
     const failure = this.judge.end(rest, false);
     // The type of a last event that was too long to be held came with its first part.
-    this.#endOfAnswer(phase, isCut && this.form.dialect !== undefined ? 'truncated' : failure);
+    this.#endOfAnswer(phase, isCut && dialect !== undefined ? 'truncated' : failure);
   }
 
   #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {

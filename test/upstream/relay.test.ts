@@ -402,6 +402,10 @@ t.test(
 for (const [fault, happens] of [
   ['breaks', (crn: RawCrn) => crn.requests[0]?.socket.resetAndDestroy()],
   ['stays silent', (_: RawCrn, b: Bench) => b.clock.advance(60_000)],
+  [
+    'ends inside an event',
+    (crn: RawCrn) => crn.requests[0]?.socket.write(Buffer.concat([chunk('data: {"usage":{'), chunk('')])),
+  ],
 ] as const) {
   t.test(`a stream whose choices have all ended is complete, though its connection ${fault}`, async (t) => {
     const finish = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })}\n\n`;
