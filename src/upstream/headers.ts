@@ -19,8 +19,8 @@ const HOP_BY_HOP = [
   'upgrade',
 ];
 
-/** What is true of an encoded body alone (RFC 9110 §8.4, RFC 9530 §2): CRNs get bodies decoded, and some edited. */
-const ENCODED = ['content-encoding', 'content-digest', 'content-md5'];
+/** What is true of the body as it was sent (RFC 9110 §8.4, RFC 9530 §2 and §3): CRNs get bodies decoded, and some edited. */
+const OF_SENT_BODY = ['content-encoding', 'content-digest', 'content-md5', 'digest', 'repr-digest'];
 
 /** Framing, and what is set anew for every request. */
 const REQUEST_FRAMING = [...HOP_BY_HOP, 'host', 'content-length', 'expect', 'x-request-id', 'request-id'];
@@ -74,7 +74,7 @@ type RequestRule =
 
 /** The rules of all names but those that pass, and those that begin with `x-forwarded-`. */
 export const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, RequestRule>([
-  ...[...REQUEST_FRAMING, ...ENCODED, ...FOR_GATEWAY].map((name) => [name, 'drop'] as const),
+  ...[...REQUEST_FRAMING, ...OF_SENT_BODY, ...FOR_GATEWAY].map((name) => [name, 'drop'] as const),
   ...FROM_PROXIES.map((name) => [name, 'proxy'] as const),
   ['connection', 'connection'],
   ['host', 'host'],

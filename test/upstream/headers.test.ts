@@ -45,6 +45,12 @@ t.test('requests lose hop-by-hop and framing headers and those named by Connecti
   t.same(endToEndHeaders(headers), kept);
 });
 
+t.test('what is true of the body as it was sent is not passed on: it may be decoded or edited', (t) => {
+  const names = ['content-encoding', 'content-digest', 'content-md5', 'digest', 'repr-digest'];
+  t.same(sent(names.flatMap((name) => [name, 'x'])), [...identity, ...always]);
+  t.end();
+});
+
 t.test('what is for the gateway alone is not passed on', async (t) => {
   const headers = [
     ...['cookie', 'preferred_instances={}; a=1', 'cookie', 'b=2', 'authorization', 'Bearer k', 'x-api-key', 'k'],
