@@ -1,6 +1,7 @@
 // Token counts of an answer: asked for in streams of the OpenAI dialects, and read from what passes to the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
 import { parseJson } from '../config/json-text.ts';
+import { parseEvents, splitEvents } from '../net/sse.ts';
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { type AnswerContent, LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
@@ -363,24 +364,16 @@ export class UsageWatch {
 
 /** The piece without the event whose `choices` are empty and which has `usage`. */
 function withoutUsageEvent(piece: Buffer): Buffer | undefined {
-  for (let at = nextUsage(piece, 0); at >= 0; at = nextUsage(piece, at)) {
-    // JSON on one line has no raw line ends, so the nearest blank lines are those around the event.
-    const lf = piece.lastIndexOf('\n\n', at);
-    const crlf = piece.lastIndexOf('\r\n\r\n', at);
-    const start = Math.max(lf < 0 ? 0 : lf + 2, crlf < 0 ? 0 : crlf + 4);
-    const nextLf = piece.indexOf('\n\n', at);
-    const nextCrlf = piece.indexOf('\r\n\r\n', at);
-    const end = Math.min(nextLf < 0 ? piece.length : nextLf + 2, nextCrlf < 0 ? piece.length : nextCrlf + 4);
-    if (!holdsUsageOnly(piece.toString('utf8', start, end))) continue;
-    if (start === 0 && end === piece.length) return undefined;
-    return Buffer.concat([piece.subarray(0, start), piece.subarray(end)]);
-  }
-  return piece;
+  const events = splitEvents(piece);
+  const kept = events.filter((event) => !holdsUsageOnly(event));
+  if (kept.length === events.length) return piece;
+  return kept.length === 0 ? undefined : Buffer.concat(kept);
 }
 
-function holdsUsageOnly(event: string): boolean {
-  const [, data] = /^data: ?(.*?)\r?\n?\r?\n?$/s.exec(event) ?? [];
-  if (data === undefined) return false;
+function holdsUsageOnly(event: Buffer): boolean {
+  if (nextUsage(event, 0) < 0) return false;
+  // The blank line behind the last event may be missing.
+  const [{ data } = { data: '' }] = parseEvents(`${event.toString()}\n\n`);
   try {
     const { choices, usage } = parseJson(data) as { readonly choices?: unknown; readonly usage?: unknown };
     return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;

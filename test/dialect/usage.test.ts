@@ -262,9 +262,15 @@ t.test('removes the usage event that the gateway asked for and nothing else', as
       measured: true,
     });
   }
-  const crlf = (text: string): string => text.replaceAll('\n', '\r\n');
-  const watch = new UsageWatch({ strip: true, bytesPerToken: 4 });
-  t.equal(passed(watch, [crlf(before + LAST + after)]), crlf(before + after));
+  for (const end of ['\r\n', '\r']) {
+    const written = (text: string): string => text.replaceAll('\n', end);
+    const watch = new UsageWatch({ strip: true, bytesPerToken: 4 });
+    t.equal(passed(watch, [written(before + LAST + after)]), written(before + after));
+  }
+  for (const last of [`: ping\nid: 7\n${LAST}`, LAST.replace(',"usage"', ',\ndata: "usage"'), LAST.trimEnd()]) {
+    const watch = new UsageWatch({ strip: true, bytesPerToken: 4 });
+    t.equal(passed(watch, [before + last]), before, last);
+  }
 });
 
 t.test('passes every byte of a stream that the client asked counts for', async (t) => {
