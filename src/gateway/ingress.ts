@@ -37,6 +37,7 @@ export type IngressCommand =
   | { readonly type: 'Cluster'; readonly status: ClusterStatus }
   /** Cuts off what is in flight after `withinMs`. Answers when every request has ended and what it cost was reported. */
   | { readonly type: 'Drain'; readonly withinMs: number; readonly replyTo: Ref<Drained> }
+  | { readonly type: 'PortClosed' }
   | { readonly type: 'Lingered' }
   | { readonly type: 'Idle' }
   | { readonly type: 'DrainTimeout' }
@@ -101,9 +102,15 @@ export function ingress({ plane, server }: IngressOptions): Behavior<IngressComm
           plane.noteProbe(command.url, command.reason);
           break;
         case 'Drain':
-          server?.drain();
           draining.push(command.replyTo);
           context.timers.once('drain', command.withinMs, { type: 'DrainTimeout' });
+          context.pipe(
+            server?.drain() ?? Promise.resolve(),
+            () => ({ type: 'PortClosed' }),
+            () => ({ type: 'PortClosed' }),
+          );
+          break;
+        case 'PortClosed':
           context.timers.once('linger', server === null ? 0 : LINGER_MS, { type: 'Lingered' });
           break;
         case 'Lingered':

@@ -12,6 +12,7 @@ import { STATUS_CODES } from 'node:http';
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net';
 import { systemEpochMs } from '../actor/index.ts';
 import { HeadraceError } from '../errors.ts';
+import { afterReads } from '../net/client.ts';
 import { type Deadline, DeadlineQueue, type Expirable } from '../net/deadline.ts';
 import { type RequestFailure, RequestParser } from '../net/http1-request-parser.ts';
 import { IntrusiveSet } from '../net/intrusive-set.ts';
@@ -64,6 +65,9 @@ const SILENCE_MS = 5000;
 
 /** Most leading zeros of one chunk size. Clients limit its digits, some to 16, and our chunks need six. */
 const MAX_ZEROS = 4;
+
+/** Connections that may wait to be accepted: the default of node:net. */
+const BACKLOG = 511;
 
 /** All sockets of a thread read into this buffer, one after the other. */
 const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
@@ -1015,6 +1019,7 @@ class Http1Server implements Server {
   readonly #net: NetServer;
   readonly #connections = new IntrusiveSet<'slot', Connection>('slot');
   readonly #counts: ConnectionCounts;
+  #accepted = 0;
   #dateLine = '';
   #dateS = -1;
 
@@ -1038,13 +1043,13 @@ class Http1Server implements Server {
     });
   }
 
-  drain(): void {
+  drain(): Promise<void> {
     this.draining = true;
-    this.#net.close();
     // Requests that have arrived are read first.
     setImmediate(() => {
       for (const connection of this.#connections.list()) connection.closeIdle();
     });
+    return new Promise((resolve) => this.#acceptRest(BACKLOG, resolve));
   }
 
   close(): void {
@@ -1074,7 +1079,21 @@ class Http1Server implements Server {
     return this.#dateLine;
   }
 
+  /** Closes the port once nobody waits there, who would be reset by it. A turn of the event loop accepts one connection. */
+  #acceptRest(most: number, done: () => void): void {
+    const accepted = this.#accepted;
+    afterReads(() => {
+      if (this.#accepted > accepted && most > 0) {
+        this.#acceptRest(most - 1, done);
+        return;
+      }
+      this.#net.close();
+      done();
+    });
+  }
+
   #accept(socket: Socket): void {
+    this.#accepted++;
     if (this.#connections.size >= this.options.limits.connections) {
       this.#counts.refused++;
       socket.destroy();

@@ -50,8 +50,8 @@ export interface Server {
   readonly name: 'uws' | 'node';
   /** Resolves with the address that was bound; rejects with the system's reason. */
   listen(address: Address): Promise<Address>;
-  /** Accepts no more connections and closes each one after its current response. */
-  drain(): void;
+  /** Closes each connection after its current response. Resolves when those that waited are accepted, and no more will be. */
+  drain(): Promise<void>;
   /** Ends every connection at once. Safe to call twice and from an exit handler. */
   close(): void;
 }

@@ -211,10 +211,11 @@ class UwsServer implements Server {
     });
   }
 
-  drain(): void {
+  drain(): Promise<void> {
     this.draining = true;
     if (this.#listening !== null) this.#uws.us_listen_socket_close(this.#listening);
     this.#listening = null;
+    return Promise.resolve();
   }
 
   close(): void {

@@ -1342,6 +1342,19 @@ t.test(
   },
 );
 
+t.test('a server that drains serves the connections that wait to be accepted, and opens no other one', async (t) => {
+  const { dial, server } = await serve(t, echo);
+  const wires = Array.from({ length: 12 }, dial);
+  await Promise.all(wires.map((wire) => wire.send(GET)));
+  server.drain();
+  const answers = await Promise.all(wires.map((wire) => wire.answer()));
+  t.ok(answers.every(({ headers, status }) => status === 200 && headers['connection'] === 'close'));
+  await turns();
+  const late = dial();
+  await late.send(GET);
+  await t.rejects(late.answer());
+});
+
 t.test('connections above the limit are closed and counted', async (t) => {
   const { counts, dial, limits } = await serve(t, echo);
   limits.connections = 2;
