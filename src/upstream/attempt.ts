@@ -148,6 +148,8 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
   readonly lines: string;
   readonly headers: readonly string[];
 
+  /** When the CRN was chosen, by what was known of it, in milliseconds. */
+  readonly #chosenMs: number;
   /** When the request left, in milliseconds; 0 before. */
   sentMs = 0;
   /** Of the answer; null before it came. */
@@ -196,6 +198,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#deps = deps;
     this.#owner = owner;
     this.#request = request;
+    this.#chosenMs = deps.clock.now();
     this.member = member;
     this.epoch = choice.epoch;
     this.trial = choice.trial;
@@ -606,14 +609,14 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     return this.form.dialect === undefined && status < 400;
   }
 
-  /** Whether the CRN may be saying that it lacks the dialect, which was not known when it was asked. */
+  /** Whether the CRN may be saying that it lacks the dialect, which was not known when it was chosen: connecting takes its time. */
   #mayLack(status: number): boolean {
     const { dialect, unknownPath } = this.form;
     if (!mayBePath(status) || unknownPath === 'passed' || dialect === undefined || this.member.dialects !== 0)
       return false;
     const { board, clock } = this.#deps;
     const sinceMs = board.lackedSinceMs(this.member.server, dialect.bit, clock.now());
-    return sinceMs === 0 || sinceMs >= this.sentMs;
+    return sinceMs === 0 || sinceMs >= this.#chosenMs;
   }
 
   /** A refusal has come whole. */

@@ -486,6 +486,17 @@ t.test('a CRN that lacks both dialects says so itself, and is asked once more on
   }
 });
 
+t.test('a request whose connection opens when its CRN is known to lack the dialect is translated too', async (t) => {
+  const { ask, b, crns } = await open(t, [wholeChat]);
+  const run = ask();
+  b.clock.advance(1);
+  b.board.noteLack(0, DIALECT_BITS.messages, b.clock.now(), b.clock.now());
+  b.clock.advance(1);
+  await run.downstream.done();
+  t.equal(run.downstream.status, 200);
+  t.same(crns[0]?.requests.map(pathOf), ['/v1/messages', '/v1/chat/completions']);
+});
+
 t.test('a lack that a restart cleared is not learned again from a request that was sent before', async (t) => {
   let late: RawRequest | undefined;
   const { ask, b, crns } = await open(t, [
