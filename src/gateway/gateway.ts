@@ -323,7 +323,9 @@ class RunningGateway implements ServedGateway {
     this.#listens = true;
     try {
       this.#publicUrl ??= addressUrl(await this.#control.listen());
-      return { url: this.#publicUrl, adminUrl: await this.listenAdmin() };
+      const adminUrl = await this.listenAdmin();
+      this.#couldNotListen = false;
+      return { url: this.#publicUrl, adminUrl };
     } catch (error) {
       this.#couldNotListen = true;
       // Nothing has begun: an address that was taken may be free later.

@@ -1,8 +1,9 @@
 // The gateway embedded in other programs, in every way that docs/embedding.md shows: its own port, inject, http.createServer,
 // Express and Fastify.
 
+import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import express from 'express';
 import fastify from 'fastify';
 import OpenAI from 'openai';
@@ -361,13 +362,20 @@ for (const threads of [0, 1]) {
       string,
       string,
     ];
-    const gateway = await startGateway(t, { threads, listen, admin });
+    const gateway = await startGateway(t, { threads, listen, admin, timeouts: { unready: '500ms' } });
     for (const holder of holders) {
       await t.rejects(gateway.listen(), { code: 'EADDRINUSE' });
       await new Promise((resolve) => holder.close(resolve));
     }
     t.strictSame(await gateway.listen(), { url: `http://${listen}`, adminUrl: `http://${admin}` });
     for (const each of [listen, admin]) t.equal((await fetch(`http://${each}/health`)).status, 200);
+    const closing = gateway.close();
+    while ((await fetch(`http://${listen}/health`)).status !== 503);
+    const [host, port] = listen.split(':') as [string, string];
+    const late = connect(Number(port), host);
+    await t.resolves(once(late, 'connect'), 'it still listens, for load balancers that have not asked');
+    late.destroy();
+    await closing;
   });
 }
 
