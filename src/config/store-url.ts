@@ -22,9 +22,10 @@ export function storeFile(url: string): string | null {
 export function storeName(url: string): string {
   const file = storeFile(url);
   if (file !== null) return SQLITE + file;
-  const { hostname, pathname, port, protocol } = URL.parse(url) ?? {};
-  if (protocol === undefined || !protocol.startsWith('postgres')) return `${SQLITE}${MEMORY}`;
-  return `${protocol}//${hostname}${port === '' ? '' : `:${port}`}${pathname}`;
+  if (url.startsWith(SQLITE)) return url;
+  // A user without a host, which is in the query then, stands in URLs of PostgreSQL alone.
+  const { host, pathname, protocol } = URL.parse(url.replace(/\/\/[^/]*@\//, '///')) ?? {};
+  return protocol === undefined ? 'PostgreSQL' : `${protocol}//${host}${pathname}`;
 }
 
 /**

@@ -19,8 +19,29 @@ t.test('relative paths begin at the folder; memory and PostgreSQL stay', async (
 t.test('names hold no credentials', async (t) => {
   t.equal(storeName('postgres://u:secret@db:5433/headrace?password=secret'), 'postgres://db:5433/headrace');
   t.equal(storeName('postgresql://db/headrace'), 'postgresql://db/headrace');
+  t.equal(storeName('postgres://u:12@/headrace?host=/run/postgresql'), 'postgres:///headrace', 'by a socket');
+  t.equal(storeName('postgres://u:secret@db:port/headrace'), 'PostgreSQL');
   t.equal(storeName('sqlite::memory:'), 'sqlite::memory:');
   t.equal(storeName('sqlite:./a.db'), `sqlite:${resolve('a.db')}`);
+});
+
+t.test('a password that would be taken for a host is refused', async (t) => {
+  const isTaken = (settings: object): boolean => !('mistakes' in loadConfigText(JSON.stringify(settings), 'x.json'));
+  for (const password of ['p/w', 'p#w', 'p?w', '12/w', '12#w', '12?w']) {
+    t.notOk(isTaken({ store: `postgres://u:${password}@db/headrace` }), password);
+    t.notOk(isTaken({ cluster: { url: `redis://u:${password}@db` } }), password);
+  }
+  for (const rest of [
+    'db',
+    '',
+    'u:p%2Fw@db:5433/headrace',
+    'u@/headrace?host=/run',
+    '/headrace?host=/run',
+    'db?sslmode=a',
+  ])
+    t.equal(isTaken({ store: `postgres://${rest}` }), rest !== '', rest);
+  for (const rest of ['db', '', 'u:p%2Fw@db:6380/3', ':p@[::1]', 'db/three', 'db?db=3', ':100%@db', 'db/'])
+    t.equal(isTaken({ cluster: { url: `rediss://${rest}` } }), !/^$|three|\?|%@/.test(rest), rest);
 });
 
 t.test('a configuration places its store beside itself; flags and variables in the working folder', async (t) => {
