@@ -57,13 +57,15 @@ const ORIGIN: Pattern = {
   hint: '"*" or an origin, such as "https://app.example"',
 };
 const HOST_NAME: Pattern = { pattern: /^[^\s/:@,]+$/, hint: 'a host name without a port' };
+const ESCAPES = 'with / # ? % in a password as %2F %23 %3F %25';
+/** A character that ends the host of a URL would make a part of the password its host. */
 const STORE: Pattern = {
-  pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/\S+)$/,
-  hint: 'sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE',
+  pattern: /^(?:sqlite:.+|postgres(?:ql)?:\/\/(?:[^/?#\s]+\/?|\/)[^/?#@\s]*(?:\?\w+=[^#\s]*)?)$/,
+  hint: `sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE, ${ESCAPES}`,
 };
 const ENGINE: Pattern = {
-  pattern: /^rediss?:\/\/\S+$/,
-  hint: 'redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS',
+  pattern: /^rediss?:\/\/(?:[^/?#%\s]|%[0-9A-Fa-f]{2})+(?:\/\d*)?$/,
+  hint: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, ${ESCAPES}`,
 };
 const DEVTOOLS: Pattern = {
   pattern: /^(?:https?|wss?):\/\/[^/?#@\s]+(?:[/?][^#\s]*)?$/i,

@@ -587,7 +587,8 @@ t.test('one setting is resolved whatever is wrong with the others', async (t) =>
       { path: 'store', message: 'names the environment variable DIR, which is not set' },
       {
         path: '--store',
-        message: 'must be sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE, or null',
+        message:
+          'must be sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE, with / # ? % in a password as %2F %23 %3F %25, or null',
       },
     ],
   });
