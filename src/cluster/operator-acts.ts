@@ -288,7 +288,7 @@ export class OperatorActs {
         const entry = readEntry(text);
         if (url.length > MAX_URL || entry.stampUs > nowUs) throw new Error('is none of ours');
         there.set(url, entry.stampUs);
-        if (entry.record.action !== 'drain' && nowUs - entry.stampUs > KEPT_MS * 1000) ended.push(url, text);
+        if (isEnded(entry.record.action, entry.stampUs, nowUs)) ended.push(url, text);
         this.#take(url, entry, nowUs, false);
       } catch {
         ended.push(url, text);
@@ -296,8 +296,8 @@ export class OperatorActs {
     }
     if (ended.length > 0) await link.script(PRUNE, [this.#key()], ended, ANSWER_MS);
     for (const [url, { override, stampUs }] of [...this.#acts]) {
-      const isDone = ended.includes(url) && override.action !== 'drain';
-      if (isDone) this.#acts.delete(url);
+      // A sibling may have removed it first: told again, it would stay for good.
+      if (stampUs !== null && isEnded(override.action, stampUs, nowUs)) this.#acts.delete(url);
       else if (stampUs === null || stampUs > (there.get(url) ?? -1)) await this.#tell(url);
     }
   }
@@ -306,6 +306,10 @@ export class OperatorActs {
 interface Entry {
   readonly stampUs: number;
   readonly record: z.infer<typeof RECORD>;
+}
+
+function isEnded(action: CrnOverride['action'], stampUs: number, nowUs: number): boolean {
+  return action !== 'drain' && nowUs - stampUs > KEPT_MS * 1000;
 }
 
 /** Throws when it is no entry. */

@@ -1,9 +1,10 @@
 // Drains, ejections and returns through any gateway hold for all of them, over a real Redis or Valkey.
 
 import t, { type Test } from 'tap';
-import { systemClock, systemEpochMs } from '../../src/actor/index.ts';
+import { type Clock, systemClock, systemEpochMs } from '../../src/actor/index.ts';
 import { type ClusterLink, OperatorActs } from '../../src/cluster/index.ts';
 import type { Host } from '../../src/host/index.ts';
+import { createFakeCluster } from '../support/cluster-link.ts';
 import { type Member, startMember, TOKEN } from '../support/cluster-member.ts';
 import { openLink } from '../support/real-link.ts';
 import { startRedis } from '../support/redis.ts';
@@ -92,11 +93,15 @@ t.test('a gateway that starts while the engine is away serves, without the acts 
 });
 
 /** The acts of a gateway on a link, and what it has carried out. */
-function actsOf(t: Test, link: ClusterLink): { readonly acts: OperatorActs; readonly applied: readonly string[] } {
+function actsOf(
+  t: Test,
+  link: ClusterLink,
+  clock: Clock = systemClock,
+): { readonly acts: OperatorActs; readonly applied: readonly string[] } {
   const applied: string[] = [];
   const acts = new OperatorActs({
     link,
-    clock: systemClock,
+    clock,
     log: { info: () => undefined, warn: () => undefined },
     apply: async (url, { action }) => {
       applied.push(`${action} ${url}`);
@@ -176,4 +181,26 @@ t.test('of an act that the engine has not dated and one of a sibling the engine 
   writing.resolve();
   t.same(await told, { result: 'done', told: true });
   t.same(applied, ['return http://a'], 'an older act of a sibling does not come back');
+});
+
+t.test('a return that is a day old leaves the engine, however many gateways know it', async (t) => {
+  const dayUs = 86_400_000_000;
+  const hash = new Map<string, string>();
+  // As the scripts do, which have one argument, six, or pairs of a URL and what it had.
+  const evaluate = (...argv: string[]): unknown => {
+    const nowUs = 2 * dayUs + clock.now() * 1000;
+    const [url = '', record = '', stamp = ''] = argv;
+    if (argv.length === 1) return [nowUs, [...hash].flat().map((each) => Buffer.from(each))];
+    if (argv.length < 6) return Number(hash.delete(url));
+    hash.set(url, `${stamp} ${record}`);
+    return [nowUs, Buffer.from(`${stamp} ${record}`)];
+  };
+  const cluster = createFakeCluster({ answer: ([, , , , ...argv]) => evaluate(...argv.map(String)) });
+  const { clock } = cluster;
+  hash.set('http://a', `${dayUs + 60_000_000} {"action":"return","forMs":null,"by":"operator"}`);
+  const slower: Clock = { ...clock, now: () => clock.now(), setTimeout: (act, ms) => clock.setTimeout(act, ms + 5) };
+  actsOf(t, cluster.link(), clock);
+  actsOf(t, cluster.link(), slower);
+  await cluster.advance(130_000);
+  t.equal(hash.size, 0, 'the second one does not tell what the first one has removed');
 });
