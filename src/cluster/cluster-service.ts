@@ -136,6 +136,8 @@ export class ClusterService implements ClusterLink {
 
   /** Commands and bytes that have no answer yet. */
   get queue(): { readonly commands: number; readonly bytes: number } {
+    // The answers to those of a connection that has ended do not come any more.
+    if (this.#connection === null) return { commands: 0, bytes: 0 };
     return { commands: this.#unanswered, bytes: this.#unansweredBytes };
   }
 

@@ -47,12 +47,15 @@ t.test('a sibling that is silent is gone, and its row is used again', async (t) 
   await cluster.advance(60);
   const events = eventsOf(a);
   cluster.cut(b);
+  b.publish('keys', Buffer.alloc(32));
+  t.same(b.queue, { commands: 1, bytes: 32 });
   await cluster.advance(GONE_MS - 501);
   t.equal(a.siblings().length, 2);
   t.ok((a.sibling(b.instance)?.ageMs ?? 0) > 2000);
   await cluster.advance(1001);
   t.same(events, ['left b silent']);
   t.equal(b.connected, false, 'the one whose packets are dropped knows it');
+  t.same(b.queue, { commands: 0, bytes: 0 }, 'and waits for no answers any more');
   cluster.cut(b, false);
   await cluster.advance(6000);
   t.same(events, ['left b silent', 'joined b']);
