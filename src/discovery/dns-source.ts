@@ -78,7 +78,8 @@ class DnsSource {
   readonly #deps: SourceDeps;
   readonly #context: Context<Command>;
   readonly #backoff: Backoff;
-  readonly #resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
+  /** Of the present round: a resolver keeps the name servers of the system that were there when it was made. */
+  #resolver: Resolver;
   readonly #limit = pLimit(LOOKUPS);
   /** By family and name: the last addresses of each, for the time when its query fails. */
   #last = new Map<string, Addresses>();
@@ -91,7 +92,7 @@ class DnsSource {
     this.#deps = deps;
     this.#context = context;
     this.#backoff = new Backoff(context.random);
-    if (settings.nameServers.length > 0) this.#resolver.setServers(settings.nameServers);
+    this.#resolver = resolverOf(settings);
   }
 
   close(): void {
@@ -108,8 +109,10 @@ class DnsSource {
   }
 
   receive(command: Command): void {
-    if (command.type === 'Resolve') this.resolve();
-    else if (command.type === 'Failed') this.#failed(command.problem);
+    if (command.type === 'Resolve') {
+      this.#resolver = resolverOf(this.#settings);
+      this.resolve();
+    } else if (command.type === 'Failed') this.#failed(command.problem);
     else this.#resolved(command.round);
   }
 
@@ -280,6 +283,12 @@ class DnsSource {
       ...(asked !== undefined && { host: asked }),
     };
   }
+}
+
+function resolverOf({ nameServers }: DnsSourceSettings): Resolver {
+  const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
+  if (nameServers.length > 0) resolver.setServers(nameServers);
+  return resolver;
 }
 
 function isAbsent(error: unknown): boolean {
