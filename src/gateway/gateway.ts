@@ -381,7 +381,8 @@ class RunningGateway implements ServedGateway {
       this.#admin = admin;
       if (this.#waiting !== undefined) this.#log.info({ admin: addressUrl(address) }, 'admin listener started');
     } catch (error) {
-      if (!this.#settings.sharePort || this.#closing !== null) throw error;
+      const isTaken = error instanceof ListenError && error.code === 'EADDRINUSE';
+      if (!this.#settings.sharePort || !isTaken || this.#closing !== null) throw error;
       if (this.#waiting === undefined) this.#log.info({ problem: String(error) }, 'waiting for the admin port');
       this.#waiting = setTimeout(() => {
         this.#openAdmin(address).catch((late: unknown) =>

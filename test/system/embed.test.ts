@@ -379,6 +379,12 @@ for (const threads of [0, 1]) {
   });
 }
 
+t.test('with a shared port an admin address that this machine does not have is an error', async (t) => {
+  // RFC 5737: of no machine.
+  const gateway = await startGateway(t, { sharePort: true, admin: '192.0.2.1:9090' });
+  await t.rejects(gateway.listen(), { code: 'EADDRNOTAVAIL', message: /^cannot listen on 192\.0\.2\.1:9090/ });
+});
+
 t.test('a reload with wrong settings throws and keeps the old ones', async (t) => {
   const gateway = await startGateway(t);
   t.throws(() => gateway.reload({ models: { m: { servers: ['ftp://x'] } } }), { name: 'ConfigError' });
