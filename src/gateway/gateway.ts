@@ -179,7 +179,8 @@ export function createGateway(input: SettingsInput, options: GatewayOptions = {}
     // Spreading anything else would make it an empty object, and a reload of `null` a gateway without models.
     if (Object.prototype.toString.call(given) !== '[object Object]')
       throw new ConfigError([{ path: '(root)', message: 'must be an object with settings' }]);
-    return resolved({ ...EMBEDDED, ...given });
+    const said = Object.entries(given).filter(([, value]) => value !== undefined);
+    return resolved({ ...EMBEDDED, ...Object.fromEntries(said) });
   };
   const { settings, sources } = resolve(input);
   if (options.onFatal !== undefined && typeof options.onFatal !== 'function')

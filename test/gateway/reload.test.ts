@@ -3,6 +3,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
+import type { SettingsInput } from '../../src/config/settings.ts';
 import { type ConfigError, createGateway } from '../../src/gateway/gateway.ts';
 import { bearer, endow, PRICING, startLedgerFixture, USD, usageOf } from '../support/ledger-fixture.ts';
 import { serving } from '../support/serving.ts';
@@ -24,6 +25,14 @@ t.test('a reload changes the interval at which charges are written', async (t) =
   t.equal((await usageOf(ledger, 1)).requests, 1n);
   await (await chat(url, { headers: bearer() })).text();
   t.equal((await usageOf(ledger, 2)).requests, 2n);
+});
+
+t.test('settings of a program that are undefined are not said', async (t) => {
+  const gateway = createGateway({ models: {} });
+  t.teardown(() => gateway.close());
+  // As of variables that are not set: the defaults of the command line would open an admin port and make a ledger.
+  const unsaid = { admin: undefined, threads: undefined, store: undefined, log: undefined } as unknown as SettingsInput;
+  t.same(gateway.reload({ models: {}, ...unsaid }), { applied: [], needRestart: [] });
 });
 
 t.test('settings that are in conflict with what waits for a restart are refused', async (t) => {
