@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import type { Behavior, Clock } from '../actor/index.ts';
 import type { EngineBoard, EngineSpec, EngineStanding, RateLimit, TrialCommand } from '../search/index.ts';
 import { Alarm } from '../net/alarm.ts';
+import { defineScript } from './cluster-service.ts';
 import type { ClusterEvent, ClusterLink } from './link.ts';
 
 export interface EngineStandingsDeps {
@@ -47,6 +48,12 @@ const CLAIM_REST_MS = 100;
 const CLAIM_TTL_MS = 30_000;
 const CLAIM_TIMEOUT_MS = 40;
 const RELEASE_TIMEOUT_MS = 1000;
+
+/** KEYS: claim. ARGV: the gateway, which may not have got it. */
+const RELEASE = defineScript(`
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+`);
 
 /** One engine in a message. */
 const RECORD_BYTES = 64;
@@ -103,12 +110,12 @@ export class EngineStandings {
     try {
       const set = ['SET', key, link.instance, 'NX', 'PX', String(CLAIM_TTL_MS)];
       if ((await link.command(set, CLAIM_TIMEOUT_MS)) === null) return false;
-      this.#claims.set(cell, { key, endedMs: null });
-      this.#wake(this.#deps.clock.now() + CLAIMS_MS);
-      return true;
     } catch {
-      return true;
+      // The engine may have taken the claim all the same, and is only late to say so.
     }
+    this.#claims.set(cell, { key, endedMs: null });
+    this.#wake(this.#deps.clock.now() + CLAIMS_MS);
+    return true;
   }
 
   close(): void {
@@ -188,7 +195,7 @@ export class EngineStandings {
       if (nowMs - claim.endedMs < CLAIM_REST_MS) continue;
       this.#claims.delete(cell);
       // Without it the claim ends with its time.
-      link.command(['DEL', claim.key], RELEASE_TIMEOUT_MS).catch(() => undefined);
+      link.script(RELEASE, [claim.key], [link.instance], RELEASE_TIMEOUT_MS).catch(() => undefined);
     }
   }
 

@@ -25,9 +25,11 @@ interface Setup {
 async function setUp(rates: readonly RateLimit[] = []): Promise<Setup> {
   const keys = new Map<string, string>();
   const cluster = createFakeCluster({
-    answer: ([command, key, value]) => {
+    answer: ([command, key, value, ...rest]) => {
       const name = String(key);
-      if (command === 'DEL') return keys.delete(name) ? 1 : 0;
+      // The script that gives a claim back: of a claim, by a gateway.
+      const [claim, holder] = rest.map(String);
+      if (command === 'EVALSHA') return Number(keys.get(claim ?? '') === holder && keys.delete(claim ?? ''));
       if (command !== 'SET') throw new Error(`ERR unknown command '${String(command)}'`);
       if (keys.has(name)) return null;
       keys.set(name, String(value));
@@ -85,6 +87,26 @@ t.test(
     t.equal(keys.size, 0, 'the claim is given back');
   },
 );
+
+t.test('a claim whose answer is late is given back too, and only by the gateway that has it', async (t) => {
+  const { cluster, gateways, keys } = await setUp();
+  const [one, two, three] = gateways;
+  fail(one, cluster, 'rate limited', 'me', 'q');
+  await cluster.advance(10_100);
+  // There and back takes longer than a search waits for.
+  cluster.lagMs = 25;
+  const now = cluster.clock.now();
+  const permits = [two, three].map(({ board }) => board.acquire(0, now, 'me') ?? 0n);
+  const claims = Promise.all([two, three].map(({ standings }) => standings.claim(0)));
+  await cluster.advance(60);
+  t.same(await claims, [true, true], 'it cannot be told whose it is');
+  three.board.release(0, permits[1] ?? 0n);
+  await cluster.advance(500);
+  t.equal(keys.size, 1, 'the other one goes on');
+  two.board.fail(0, permits[0] ?? 0n, 'rate limited', cluster.clock.now(), { account: 'me', query: 'q' });
+  await cluster.advance(500);
+  t.equal(keys.size, 0, 'the next trial may begin');
+});
 
 t.test('a trial that fails lengthens the suspension of all', async (t) => {
   const { cluster, gateways } = await setUp();
