@@ -311,6 +311,9 @@ export function loadConfigText(text: string, filename: string, env: Environment 
     return { mistakes, ...(engines !== undefined && { engines: enginesFrom(storeFolder('file', filename), engines) }) };
   }
   const resolution = withPaths(resolved, filename);
+  // Two spellings of a path may be one file.
+  const mistakes = findConflicts(resolution.settings);
+  if (mistakes.length > 0) return { mistakes, engines: resolution.settings.search.engines };
   if (resolution.settings.store === null) return resolution;
   const { settings, sources } = resolution;
   const folder = storeFolder(sources['store'], filename);

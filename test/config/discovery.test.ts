@@ -59,6 +59,10 @@ t.test('from the environment and the command line', (t) => {
 t.test('the path of a file begins at the folder of the configuration', (t) => {
   const resolution = loadConfigText('discovery: [{ kind: file, path: ./servers.yaml }]', '/etc/headrace/headrace.yaml');
   t.match(resolution, { settings: { discovery: [{ path: '/etc/headrace/servers.yaml' }] } });
+  const twice = 'discovery: [{ kind: file, path: ./servers.yaml }, { kind: file, path: servers.yaml }]';
+  t.match(loadConfigText(twice, '/etc/headrace/headrace.yaml'), {
+    mistakes: [{ path: 'discovery[1]', message: 'is listed before' }],
+  });
   t.end();
 });
 
