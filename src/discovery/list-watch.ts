@@ -7,6 +7,7 @@ import { parseJson } from '../config/json-text.ts';
 import { messageOf } from '../errors.ts';
 import { joinedSignal } from '../net/abortable.ts';
 import { DispatchError } from '../net/client.ts';
+import { errorReason } from '../routing/index.ts';
 import type { ApiAnswer, KubernetesApi } from './kubernetes-api.ts';
 import { Backoff } from './source.ts';
 
@@ -405,7 +406,9 @@ function errorOf(object: unknown): Problem {
 
 function problemOf(error: unknown): Problem {
   if (error instanceof Problem) return error;
-  if (error instanceof DispatchError) return new Problem(`the API server cannot be reached (${messageOf(error)})`);
+  // A list ends with its time; a watch has none.
+  if (error instanceof DispatchError || (error instanceof Error && error.name === 'TimeoutError'))
+    return new Problem(`the API server cannot be reached (${errorReason(error, LIST_TIMEOUT_MS)})`);
   return new Problem(messageOf(error));
 }
 

@@ -3,6 +3,7 @@
 import { parseJson } from '../config/json-text.ts';
 import type { Behavior } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
+import { errorReason } from '../routing/index.ts';
 import { type DiscoveryMap, readDiscoveryMap, withKey } from './discovery-map.ts';
 import type { SourceDeps } from './source.ts';
 
@@ -29,10 +30,15 @@ export function urlSource(settings: UrlSourceSettings, deps: UrlSourceDeps): Beh
   return (context) => {
     const poll = (): void =>
       context.pipe(
-        deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(({ status, body }) => {
-          if (status !== 200) throw new Error(`answered ${status}`);
-          return readDiscoveryMap(jsonOf(body));
-        }),
+        deps.get(settings.url, TIMEOUT_MS, MAX_BYTES).then(
+          ({ status, body }) => {
+            if (status !== 200) throw new Error(`answered ${status}`);
+            return readDiscoveryMap(jsonOf(body));
+          },
+          (error: unknown) => {
+            throw new Error(errorReason(error, TIMEOUT_MS), { cause: error });
+          },
+        ),
         (map) => ({ type: 'Polled', map }),
         (error) => ({ type: 'Failed', problem: messageOf(error) }),
       );

@@ -51,3 +51,18 @@ t.test('polls again after the interval, also after a failure', async (t) => {
   system.stop(ref);
   await system.terminate();
 });
+
+t.test('why a URL cannot be read is said in plain words', async (t) => {
+  const reasons = [
+    [new DOMException('The operation was aborted due to timeout', 'TimeoutError'), 'timeout after 10 s'],
+    [Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }), 'connection refused'],
+  ] as const;
+  for (const [error, reason] of reasons) {
+    const failed = Promise.withResolvers<string>();
+    const deps = { get: () => Promise.reject(error), onAnswer: () => undefined, onFailure: failed.resolve };
+    const system = createSystem({ clock: createManualClock() });
+    system.spawn(urlSource({ url: 'http://directory', intervalMs: 1000 }, deps));
+    t.equal(await failed.promise, reason);
+    await system.terminate();
+  }
+});
