@@ -200,7 +200,7 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
     this.#isTextOpen = false;
     if (this.#isBareCall) this.onText(NO_ARGUMENTS, 0, NO_ARGUMENTS.length);
     if (kind === 'reasoning') {
-      const delta = { type: 'signature_delta', signature };
+      const delta = { type: 'signature_delta', signature: signature || UNSIGNED };
       out.utf8(sseEvent('content_block_delta', { type: 'content_block_delta', index, delta }));
     }
     out.utf8(sseEvent('content_block_stop', { type: 'content_block_stop', index }));
@@ -234,6 +234,9 @@ export class MessagesAnswer implements AnswerTranslator, ChatBlocksListener {
 }
 
 const NO_ARGUMENTS = Buffer.from('{}');
+
+/** Signature of reasoning that its server has not signed: clients do not send thinking back as such whose signature is empty. */
+const UNSIGNED = Buffer.from('headrace').toString('base64');
 
 const DIRECT = { type: 'direct' };
 
@@ -357,7 +360,7 @@ function writeMessage(answer: WholeAnswer, asked: () => string): void {
   let blocks = 0;
   if (reasoning.start < reasoning.end) {
     writeText(blocks++, THINKING_BLOCK, reasoning);
-    out.utf8(`","signature":${JSON.stringify(signatureOf(message))}}`);
+    out.utf8(`","signature":${JSON.stringify(signatureOf(message) || UNSIGNED)}}`);
   }
   for (const said of [text, refusal]) {
     if (said.start === said.end) continue;

@@ -124,7 +124,7 @@ test('sends the events of the official API in their order', async (t) => {
       { type: 'ping' },
       { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '', signature: '' } },
       { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: 'Hm.' } },
-      { type: 'content_block_delta', index: 0, delta: { type: 'signature_delta', signature: '' } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'signature_delta', signature: 'aGVhZHJhY2U=' } },
       { type: 'content_block_stop', index: 0 },
       { type: 'content_block_start', index: 1, content_block: { type: 'text', text: '' } },
       { type: 'content_block_delta', index: 1, delta: { type: 'text_delta', text: 'Down' } },
@@ -447,6 +447,13 @@ test('keeps a signature of reasoning', async (t) => {
   );
   t.match(JSON.parse(whole.toString()), {
     content: [{ type: 'thinking', thinking: 'a', signature: 's2' }, { type: 'text' }],
+  });
+});
+
+test('signs reasoning that its server has not signed, since clients leave out thinking with an empty signature', async (t) => {
+  const whole = new MessagesAnswer().whole(Buffer.from(JSON.stringify(wholeAnswer({ content: 'b', reasoning: 'a' }))));
+  t.match(JSON.parse(whole.toString()), {
+    content: [{ type: 'thinking', signature: 'aGVhZHJhY2U=' }, { type: 'text' }],
   });
 });
 
