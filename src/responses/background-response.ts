@@ -193,7 +193,7 @@ export class BackgroundResponse implements ResponseSink {
     if (status === OK && this.#isTooLong) this.#failAsTooLarge();
     else if (status === OK && !this.#streams) this.#finish(endTypeOf(membersIn(body)['status']), body);
     else if (status === OK) this.#failWith('HR_STREAM_TRUNCATED');
-    else this.#fail('server_error', messageIn(body) ?? `The server answered with status ${status}`);
+    else this.#fail(...this.#refusalIn(body, status));
   }
 
   broken(): void {
@@ -263,6 +263,16 @@ export class BackgroundResponse implements ResponseSink {
 
   #failWith(code: 'HR_STREAM_BROKEN' | 'HR_STREAM_TRUNCATED'): void {
     this.#fail(...(this.#error ?? (['server_error', new HeadraceError(code).message] as const)));
+  }
+
+  /** Code and message of an error answer, whichever form it has. */
+  #refusalIn(body: Buffer, status: number): [code: string, message: string] {
+    const members = membersIn(body);
+    const { code, message = members['message'] ?? members['detail'] } = membersOf(members['error']);
+    return [
+      typeof code === 'string' ? code : this.#exchange?.errorCode || 'server_error',
+      typeof message === 'string' ? message : `The server answered with status ${status}`,
+    ];
   }
 
   #failAsTooLarge(): void {
@@ -347,13 +357,6 @@ function errorIn(json: Buffer): [code: string, message: string] {
     typeof code === 'string' ? code : 'server_error',
     typeof message === 'string' ? message : 'The server failed',
   ];
-}
-
-/** The message of an error answer, whichever form it has. */
-function messageIn(body: Buffer): string | undefined {
-  const { detail, error, message } = membersIn(body);
-  const text = (error as { readonly message?: unknown } | null | undefined)?.message ?? message ?? detail;
-  return typeof text === 'string' ? text : undefined;
 }
 
 function membersIn(json: Buffer): Readonly<Record<string, unknown>> {

@@ -6,6 +6,7 @@ import { gzipSync } from 'node:zlib';
 import OpenAI from 'openai';
 import t from 'tap';
 import { eventsIn, firstEvents, running, statusOf, untilStatus } from '../support/background.ts';
+import { json } from '../support/fake-engine.ts';
 import { bearer, endow, priceOf, startLedgerFixture, usageOf, USD } from '../support/ledger-fixture.ts';
 import { startResponseCrn } from '../support/response-crn.ts';
 import { call, create, idOf, inputOf, settingsOf, startGateway } from '../support/response-gateway.ts';
@@ -80,13 +81,17 @@ t.test('what is refused is refused at once', async (t) => {
   t.equal(await statusOf(url, id), 'in_progress');
 });
 
-t.test('an error of all servers ends the response as failed', async (t) => {
-  const crn = await startResponseCrn(t);
-  const { url } = await startGateway(t, settingsOf([], { models: { [MODEL]: { servers: ['http://127.0.0.1:1'] } } }));
-  const id = idOf(await create(url, { input: 'one', background: true }));
-  const failed = await untilStatus(url, id, 'failed');
-  t.match(failed.json['error'], { message: /All servers unavailable/ });
-  t.equal(crn.requests.length, 0);
+t.test('an error answer ends the response as failed, with its code', async (t) => {
+  const chat = await startScriptedChat(t);
+  chat.play(json({ error: { message: 'No such image', type: 'invalid_request_error', code: 'invalid_image' } }, 400));
+  const models = { [MODEL]: { servers: ['http://127.0.0.1:1'] }, refusing: { servers: [chat.url] } };
+  const { url } = await startGateway(t, settingsOf([], { models }));
+  const failure = async (model: string): Promise<unknown> => {
+    const id = idOf(await create(url, { model, input: 'one', background: true }));
+    return (await untilStatus(url, id, 'failed')).json['error'];
+  };
+  t.match(await failure(MODEL), { code: 'HR_ROUTE_ALL_FAILED', message: /All servers unavailable/ });
+  t.same(await failure('refusing'), { code: 'invalid_image', message: 'No such image' });
 });
 
 for (const stream of [false, true]) {
