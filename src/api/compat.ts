@@ -34,6 +34,7 @@ import { type PagesAsk, pagesAsk, pagesEndpoint } from './fetch.ts';
 import { isOfForeignPage } from './page-origin.ts';
 import { authenticate, paid, type PaidEndpoint } from './pipeline.ts';
 import { type SearchAsk, searchAskOf, searchEndpoint } from './search.ts';
+import { unservedReason } from './unserved-paths.ts';
 
 /** What differs between the products, beside their requests and answers: where else their clients send keys. */
 type KeyPlaces = Pick<PaidEndpoint<unknown>, 'keyInBody' | 'keyInHead'>;
@@ -181,5 +182,19 @@ export function atRoot(endpoint: Endpoint, other: { readonly path: string; reado
     }
     exchange.endpoint = other.path;
     other.serve(exchange, deps);
+  };
+}
+
+/** What else that client sends there. */
+const OTHER_AT_ROOT = /^\/v2\/(?:agent|batch\/scrape|browser|crawl|extract|map|monitor|parse)(?:\/|$)/;
+
+/** `other`, which serves every path without a route, but for these of Firecrawl, which are as unknown as below `/firecrawl`. */
+export function butFirecrawl(other: Endpoint): Endpoint {
+  return (exchange, deps) => {
+    if (OTHER_AT_ROOT.test(exchange.path) && deps.settings.compat.includes('firecrawl')) {
+      exchange.tool = 'firecrawl';
+      throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: unservedReason('/firecrawl') ?? '' });
+    }
+    other(exchange, deps);
   };
 }

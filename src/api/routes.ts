@@ -16,6 +16,7 @@ import {
   REQUESTS_PARAMETERS,
 } from './account.ts';
 import { compatRoutes } from './compat-routes.ts';
+import { butFirecrawl } from './compat.ts';
 import { countTokens } from './count-tokens.ts';
 import { credits } from './credits.ts';
 import { DIALECT_DOCS, OTHER_EXAMPLES } from './dialect-docs.ts';
@@ -253,7 +254,10 @@ export const ROUTES: readonly Route[] = [
   counted('/v1/responses/input_tokens', 'responses'),
   counted('/v1/chat/completions/input_tokens', 'chat'),
   proxied('/completions', 'Llama-style completion', true),
-  proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
+  {
+    ...proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
+    serve: butFirecrawl(forward),
+  },
   {
     method: 'GET',
     path: '/svc/models',

@@ -166,6 +166,8 @@ t.test('errors have the shape and the status by which each client chooses its ex
     ['/firecrawl/v2/search', { query: 'x', tbs: 'qdr:z' }, 400, { error: /tbs/ }],
     ['/firecrawl/v2/search', { query: 'x', sources: ['web', 'news'] }, 400, { error: /one at a time/ }],
     ['/firecrawl/v2/crawl', { url: origin }, 404, { success: false, error: /not served/ }],
+    ['/v2/crawl', { url: origin }, 404, { success: false, error: /not served: of Firecrawl there are/ }],
+    ['/v2/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
     ['/v2/scrape', { url: 'x:y' }, 400, { success: false }],
   ];
   for (const [path, body, status, expected] of errors) {
@@ -423,7 +425,7 @@ t.test(
     t.same(tavily.json(), { detail: { error: 'Not Found' } });
     t.same((await get(gateway, '/searxng/search?q=x&format=json')).json(), { error: 'Not Found' });
     t.match((await post(gateway, '/firecrawl/v2/scrape', {})).json(), { success: false, error: 'Not Found' });
-    for (const path of ['/v2/scrape', '/v1/search']) {
+    for (const path of ['/v2/scrape', '/v1/search', '/v2/crawl']) {
       const model = await post(gateway, path, { model: 'atlas' });
       t.equal(model.status, 404);
       t.same(model.json(), { detail: "Model 'atlas' not found" });
