@@ -687,7 +687,9 @@ function meaningOf(
   path: string,
   translation: Translation | undefined,
 ): RequestForm['unknownPath'] {
-  if (dialect === undefined || dialect.name === 'llama') return 'passed';
+  if (dialect === undefined) return 'passed';
+  // Servers have some of these paths and lack others.
+  if (dialect.name === 'llama') return 'believed';
   // Servers that speak the dialect may not know its other spellings.
   if (path === dialect.paths[0]) return 'taught';
   return translation === undefined ? 'passed' : 'believed';

@@ -21,7 +21,7 @@ const PROMPT = 1200;
 const CACHED = 1024;
 const COMPLETION = 7;
 
-type Path = '/v1/messages' | '/v1/responses' | '/v1/chat/completions';
+type Path = '/v1/messages' | '/v1/responses' | '/v1/chat/completions' | '/completion';
 
 interface Asked {
   readonly path: string;
@@ -97,6 +97,7 @@ const WHOLES: Readonly<Record<Path, object>> = {
     output: [{ type: 'message', content: [{ type: 'output_text', text: 'down the hill' }] }],
     usage: RESPONSES_USAGE,
   },
+  '/completion': { content: 'down the hill', stop: true },
 };
 
 const data = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
@@ -121,6 +122,7 @@ const STREAMS: Readonly<Record<Path, string>> = {
     named('response.output_text.delta', { delta: 'down the hill' }),
     named('response.completed', { response: { output: [], usage: RESPONSES_USAGE } }),
   ].join(''),
+  '/completion': data({ content: 'down the hill', stop: true }),
 };
 
 const WORDS = 'where does the water go? '.repeat(80);
@@ -194,6 +196,21 @@ async function open(t: Test, speaks: readonly (readonly Path[])[], more: Setting
 
 const CHAT: readonly Path[] = ['/v1/chat/completions'];
 const ALL: readonly Path[] = [];
+
+t.test(
+  'a llama-style request is answered by a CRN that knows its path, and teaches nothing of the others',
+  async (t) => {
+    const { crns, overview, send } = await open(t, [CHAT, ['/completion'], CHAT]);
+    for (const stream of [false, true, false, true]) {
+      const response = await send('/completion', { prompt: 'x', stream });
+      t.match([response.status, await response.text()], [200, /down the hill/]);
+    }
+    t.match((await overview()).crns, [{ lacks: [] }, { lacks: [] }, { lacks: [] }]);
+    for (const crn of crns) crn.speaks = CHAT;
+    const response = await send('/completion', { prompt: 'x' });
+    t.match([response.status, await response.text()], [404, '{"detail":"Not Found"}']);
+  },
+);
 
 for (const [path, name] of [
   ['/v1/messages', 'messages-chat'],
