@@ -1001,8 +1001,6 @@ function writeTopLogprobs(): void {
   if (count !== NONE) out.carry('"top_logprobs":', count);
 }
 
-const STORED = 'What it names is not stored here.';
-
 const BODY = new FieldTable(
   deps,
   '',
@@ -1044,9 +1042,9 @@ const BODY = new FieldTable(
     passed('safety_identifier', 'The end user.'),
     passed('prompt_cache_key', 'Kept for servers that read it.'),
     passed('service_tier', 'The service tier.'),
-    refused('previous_response_id', STORED),
-    refused('conversation', STORED),
-    refused('prompt', STORED),
+    refused('previous_response_id', 'What it names is not stored here; send the whole conversation.'),
+    refused('conversation', 'The gateway keeps no conversations; continue a response with `previous_response_id`.'),
+    refused('prompt', 'The gateway keeps no prompts; send its text as `instructions` and `input`.'),
     dropped('store', 'The gateway stores responses.'),
     dropped('background', 'The gateway runs the request in the background.'),
     dropped('background_options', 'How soon the vendor of the API runs it; here it runs at once.'),

@@ -122,7 +122,10 @@ const EXAMPLES: Readonly<Record<string, Readonly<Record<string, Example>>>> = {
     prompt_cache_key: option({ prompt_cache_key: 'k' }, { prompt_cache_key: 'k' }),
     service_tier: option({ service_tier: 'flex' }, { service_tier: 'flex' }),
     previous_response_id: [{ input: 'hi', previous_response_id: 'resp_1' }, 'previous_response_id: '],
-    conversation: [{ input: 'hi', conversation: { id: 'conv_1' } }, 'conversation: '],
+    conversation: [
+      { input: 'hi', conversation: { id: 'conv_1' } },
+      'conversation: The gateway keeps no conversations; continue a response with `previous_response_id`.',
+    ],
     prompt: [{ input: 'hi', prompt: { id: 'pmpt_1' } }, 'prompt: '],
     store: option({ store: true }),
     background: option({ background: true }),
