@@ -44,6 +44,8 @@ export class AnswerWriter {
   #isApart = false;
   /** The text has been cited, and more text is another block. */
   #isCited = false;
+  /** Of an answer in chat completions. */
+  readonly #citations: unknown[] = [];
 
   constructor(request: HostedRequest, output: Output) {
     this.#request = request;
@@ -117,6 +119,8 @@ export class AnswerWriter {
       const { arguments: args, id, name } = call;
       this.#chunk({ tool_calls: [{ index, id, type: 'function', function: { name, arguments: args } }] });
     }
+    // In one list: of several, clients that put a message together keep the last one, or throw.
+    if (this.#citations.length > 0) this.#chunk({ annotations: this.#citations });
     this.#chunk({}, { ...choice, finish_reason: reason });
     if (this.#request.wantsUsage || !this.#request.streams) {
       this.#event({ ...this.#head, choices: [], usage: usageMember(usage) });
@@ -158,8 +162,11 @@ export class AnswerWriter {
     const { title, url } = source;
     const link = `([${hostOf(url)}](${url.replaceAll(NOT_IN_LINK, escapeIn)}))`;
     const start = this.#offset + space.length;
-    const citation = { start_index: start, end_index: start + codePoints(link), url, title };
-    this.#say(space + link, [{ type: 'url_citation', url_citation: citation }]);
+    const place = { start_index: start, end_index: start + codePoints(link), url, title };
+    const citation = { type: 'url_citation', url_citation: place };
+    const isChat = this.#request.dialect === 'chat-completions';
+    if (isChat && this.#citations.length < MOST_CITATIONS) this.#citations.push(citation);
+    this.#say(space + link, isChat ? undefined : [citation]);
   }
 
   /** What follows is another part, whose text begins anew. */
@@ -185,6 +192,9 @@ export class AnswerWriter {
     if (events !== undefined && events.byteLength > 0) this.#output(events, isUseful);
   }
 }
+
+/** Most citations of an answer in chat completions, which are kept until its end. Further ones are links only. */
+const MOST_CITATIONS = 10_000;
 
 /** What would end the address of a Markdown link, or the link. */
 const NOT_IN_LINK = /[\s()<>"\\]/g;

@@ -724,6 +724,7 @@ t.test('chat: the official client gets text with citations, whole and streaming'
   }
   t.equal(text, LINKED);
   t.same(streamed, annotations);
+  t.same((await stream.finalMessage()).annotations, annotations, 'it puts them together');
   t.match(await stream.totalUsage(), { total_tokens: 30 });
 });
 

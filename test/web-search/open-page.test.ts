@@ -369,6 +369,16 @@ t.test('places of citations are counted in code points, also behind emoji and ha
   t.same(cited, [`([one.example](${url}))`, `([one.example](${url}))`]);
 });
 
+t.test('a stream of chat completions has all citations in one chunk, in front of the last one', async (t) => {
+  const { events } = play('chat-completions', { ...CHAT, stream: true }, { rounds: [[search], 'High [1]. Old [1].'] });
+  const deltas = [...events.matchAll(/^data: (\{.*)$/gm)].map(([, json = '']) => {
+    const { choices } = JSON.parse(json) as { choices: { delta: { annotations?: unknown[] } }[] };
+    return choices[0]?.delta.annotations?.length;
+  });
+  t.same(deltas.filter(Boolean), [2]);
+  t.equal(deltas.at(-2), 2);
+});
+
 t.test('an odd order of calls, ids that repeat and arguments that are none do no harm', async (t) => {
   const read = { type: 'function', function: { name: 'read', parameters: { type: 'object' } } };
   const rounds = [[['read', {}], open(FOUND), search, ['read', { a: 1 }]] as const];
