@@ -26,6 +26,19 @@ const ROLES: Readonly<Record<string, Turn['role']>> = {
   function: 'tool',
 };
 
+/** Items of the responses dialect. */
+const CALLS: ReadonlySet<unknown> = new Set([
+  'function_call',
+  'custom_tool_call',
+  'local_shell_call',
+  'web_search_call',
+]);
+const RESULTS: ReadonlySet<unknown> = new Set([
+  'function_call_output',
+  'custom_tool_call_output',
+  'local_shell_call_output',
+]);
+
 /** What `response_format: {type: 'json_object'}` asks for. */
 const ANY_OBJECT = { type: 'object' };
 
@@ -48,9 +61,10 @@ export function turnsOf(items: readonly unknown[], name: string): Turn[] {
 }
 
 function turnOf(item: Json, place: string): Turn[] {
-  if (item['type'] === 'function_call') return [{ role: 'assistant', text: callText(item) }];
-  if (item['type'] === 'function_call_output') return [{ role: 'tool', text: contentText(item['output']) }];
-  if (item['type'] === 'reasoning') return [];
+  const { action, output, type } = item;
+  if (CALLS.has(type)) return [{ role: 'assistant', text: callText({ name: type, input: action, ...item }) }];
+  if (RESULTS.has(type)) return [{ role: 'tool', text: contentText(output) }];
+  if (type === 'reasoning') return [];
   const role = ROLES[String(item['role'])];
   if (role === undefined) throw new Error(`${place}.role must be one of ${Object.keys(ROLES).join(', ')}`);
   const { content, tool_calls: calls } = item;
@@ -118,14 +132,30 @@ function chosenTools(tools: readonly Tool[], choice: unknown, last: Turn['role']
   const kind = typeof choice === 'string' ? choice : (choice as Json | undefined | null)?.['type'];
   if (tools.length === 0 || kind === 'none') return [];
   if (kind === 'required' || kind === 'any') return tools;
-  if (kind === 'function' || kind === 'tool') {
-    const named = choice as Json;
-    const name = named['name'] ?? (named['function'] as Json | undefined)?.['name'];
+  if (kind === 'allowed_tools') {
+    const { allowed_tools: inside, mode, tools: allowed } = choice as Json;
+    const list = (inside ?? { mode, tools: allowed }) as Json;
+    const names = new Set(
+      Array.isArray(list['tools']) ? list['tools'].map((tool: Json | null) => nameOf(tool ?? {})) : [],
+    );
+    return chosenTools(
+      tools.filter(({ name }) => names.has(name)),
+      list['mode'],
+      last,
+    );
+  }
+  if (kind === 'function' || kind === 'tool' || kind === 'custom') {
+    const name = nameOf(choice as Json);
     const tool = tools.find((each) => each.name === name);
     if (tool === undefined) throw new Error(`tool_choice names no tool: ${String(name)}`);
     return [tool];
   }
   return last === 'tool' ? [] : tools;
+}
+
+/** The name of the tool that a choice names, as each dialect writes it. */
+function nameOf({ custom, function: named = custom, name = (named as Json | undefined)?.['name'] }: Json): unknown {
+  return name;
 }
 
 /** Tools of a request, each `{name, parameters}` under `inside` or by itself; other kinds of tools are left out. */

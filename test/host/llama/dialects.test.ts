@@ -285,3 +285,39 @@ t.test('calls in a conversation are read by their name, or refused by their plac
   t.equal(refused.status, 400);
   t.match(await refused.json(), { detail: 'messages[1].tool_calls[0] must be an object' });
 });
+
+t.test('calls and results of all kinds are read in the items of responses', async (t) => {
+  const host = await startHost(t);
+  const items = [
+    { type: 'custom_tool_call', call_id: 'c', name: 'run', input: 'ls' },
+    { type: 'custom_tool_call_output', call_id: 'c', output: 'a.txt' },
+    { type: 'local_shell_call', id: 'l', call_id: 'd', action: { type: 'exec', command: ['ls'] } },
+    { type: 'local_shell_call_output', id: 'd', output: 'a.txt' },
+    { type: 'web_search_call', id: 'w', status: 'completed', action: { type: 'search', query: 'mill' } },
+  ];
+  const answer = await send(host, '/v1/responses', {
+    model: 'm',
+    input: [...MESSAGES, ...items],
+    max_output_tokens: 2,
+  });
+  t.equal(answer.status, 200, await answer.text());
+});
+
+t.test('a tool that is chosen by any form of tool_choice is called, and no other one', async (t) => {
+  const host = await startHost(t);
+  const names = ['a', 'b', 'c', 'd'];
+  const chat = names.map((name) => ({ type: 'function', function: { name } }));
+  const responses = names.map((name) => ({ type: 'function', name }));
+  const allowed = { mode: 'required', tools: [{ type: 'function', function: { name: 'c' } }] };
+  const called = async (path: string, body: object): Promise<string> =>
+    JSON.stringify(await ask(host, path, { model: 'm', ...body }));
+  const choice = { type: 'allowed_tools', allowed_tools: allowed };
+  const answer = await called('/v1/chat/completions', { messages: MESSAGES, tools: chat, tool_choice: choice });
+  t.match(answer, '"function":{"name":"c"');
+  for (const tool_choice of [
+    { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'c' }] },
+    { type: 'custom', name: 'c' },
+  ]) {
+    t.match(await called('/v1/responses', { input: MESSAGES, tools: responses, tool_choice }), /"name":"c","arg/);
+  }
+});
