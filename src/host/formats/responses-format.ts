@@ -115,9 +115,9 @@ function response(choice: Choice, stage: 'started' | 'ended' | 'failed', error: 
     max_output_tokens: body['max_output_tokens'] ?? null,
     model: choice.parts.model,
     output: ended ? outputOf(choice, endStatus) : [],
-    parallel_tool_calls: true,
+    parallel_tool_calls: body['parallel_tool_calls'] ?? true,
     previous_response_id: null,
-    reasoning: { effort: null, summary: null },
+    reasoning: { effort: null, summary: null, ...(body['reasoning'] as Json | null | undefined) },
     store: false,
     temperature: body['temperature'] ?? 1,
     text: body['text'] ?? { format: { type: 'text' } },
@@ -126,7 +126,7 @@ function response(choice: Choice, stage: 'started' | 'ended' | 'failed', error: 
     top_p: body['top_p'] ?? 1,
     truncation: 'disabled',
     usage: ended ? usage(choice) : null,
-    metadata: {},
+    metadata: body['metadata'] ?? {},
   };
 }
 

@@ -321,3 +321,10 @@ t.test('a tool that is chosen by any form of tool_choice is called, and no other
     t.match(await called('/v1/responses', { input: MESSAGES, tools: responses, tool_choice }), /"name":"c","arg/);
   }
 });
+
+t.test('a response repeats what its request says of it', async (t) => {
+  const host = await startHost(t);
+  const said = { metadata: { ticket: '7' }, parallel_tool_calls: false, reasoning: { effort: 'low' } };
+  const answer = await ask(host, '/v1/responses', { model: 'm', input: 'hi', max_output_tokens: 2, ...said });
+  t.match(answer, said);
+});
