@@ -5,7 +5,7 @@ import { Blocks } from './blocks.ts';
 import type { CleanTrace } from './clean-trace.ts';
 import { type About, featuresOf, type Table } from './features.ts';
 import { CONSENT_DIALOG } from './hints.ts';
-import { imagesOf, lineOf, linksOf, UrlResolver } from './links.ts';
+import { imagesOf, isPermalink, lineOf, linksOf, UrlResolver } from './links.ts';
 import { documentsOf, htmlOfText, lettersOf, linkedContentOf } from './linked-content.ts';
 import { contentOf } from './content-builder.ts';
 import { htmlOf } from './html-writer.ts';
@@ -274,12 +274,14 @@ function isShownIn(shown: string, content: string): boolean {
     .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
 }
 
-/** The texts of the `h1` elements that are not empty, without buttons such as "Copy" beside others. */
+/** The texts of the `h1` elements that are not empty, without buttons such as "Copy" beside others and links to the heading itself. */
 function headingsOf(tree: Tree): string[] {
   const headings: string[] = [];
+  const isControl = (node: number): boolean =>
+    tree.tag[node] === TAG.button || (tree.tag[node] === TAG.a && isPermalink(tree, node));
   for (let node = 0; node < tree.count && headings.length < MAX_HEADINGS; node++) {
     if (tree.tag[node] !== TAG.h1) continue;
-    const line = lineOf(tree, node, MAX_HEADING_CHARACTERS, TAG.button) || lineOf(tree, node, MAX_HEADING_CHARACTERS);
+    const line = lineOf(tree, node, MAX_HEADING_CHARACTERS, isControl) || lineOf(tree, node, MAX_HEADING_CHARACTERS);
     if (line !== '') headings.push(line);
   }
   return headings;

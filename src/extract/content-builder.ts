@@ -7,7 +7,7 @@ import { codeOfTable, languageOf, linesOf, sourceOf } from './content-code.ts';
 import { footnotesOf } from './content-footnotes.ts';
 import { imageOf } from './content-image.ts';
 import { formulasIn, texOf } from './content-math.ts';
-import type { UrlResolver } from './links.ts';
+import { isPermalink, type UrlResolver } from './links.ts';
 import { onLine, withoutControls } from './page.ts';
 import { BLOCK, FIRST_UNKNOWN, HEADING, TAG, traits } from './tags.ts';
 import { DISPLAYED, type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree, type Visitor, walk } from './tree.ts';
@@ -590,15 +590,6 @@ function taskOf(tree: Tree, item: number): boolean | null {
     return isTask && attributes.get('type')?.toLowerCase() === 'checkbox' ? attributes.has('checked') : null;
   }
   return null;
-}
-
-/** Whether a link leads to the heading that it stands in: nothing but a sign, and a place in the page. */
-function isPermalink(tree: Tree, link: number): boolean {
-  const end = tree.end[link] as number;
-  if (end - link > 4) return false;
-  for (let inner = link + 1; inner < end; inner++)
-    if (tree.tag[inner] === TAG['#text'] && !/^[#¶§🔗\s\u200b]*$/u.test(tree.textOf(inner, 10))) return false;
-  return tree.attribute(link, 'href')?.startsWith('#') === true;
 }
 
 function addText(into: Inline[], text: string): void {

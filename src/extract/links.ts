@@ -64,8 +64,22 @@ export function imagesOf(tree: Tree, dropped: Dropped, urls: UrlResolver): PageI
   return [...images.values()];
 }
 
-/** The text of a subtree on one line, at most `maxCharacters` long, without elements of the kind `left`. */
-export function lineOf(tree: Tree, node: number, maxCharacters: number, left?: number): string {
+/** Whether a link leads to the heading that it stands in: nothing but a sign, and a place in the page. */
+export function isPermalink(tree: Tree, link: number): boolean {
+  const end = tree.end[link] as number;
+  if (end - link > 4) return false;
+  for (let inner = link + 1; inner < end; inner++)
+    if (tree.tag[inner] === TAG['#text'] && !/^[#¶§🔗\s\u200b]*$/u.test(tree.textOf(inner, 10))) return false;
+  return tree.attribute(link, 'href')?.startsWith('#') === true;
+}
+
+/** The text of a subtree on one line, at most `maxCharacters` long, without the elements that `isLeft` names. */
+export function lineOf(
+  tree: Tree,
+  node: number,
+  maxCharacters: number,
+  isLeft: (element: number) => boolean = () => false,
+): string {
   let line = '';
   const end = tree.end[node] as number;
   for (let inner = node; inner < end && line.length < maxCharacters; inner++) {
@@ -73,7 +87,7 @@ export function lineOf(tree: Tree, node: number, maxCharacters: number, left?: n
     const isApart = ((tree.flags[inner] as number) & SPACE_BEFORE) !== 0 || (traits(tag) & BLOCK) !== 0;
     if (isApart) line += ' ';
     if (tag === TAG['#text']) line += onLine(tree.textOf(inner));
-    else if (tag === left) inner = (tree.end[inner] as number) - 1;
+    else if (isLeft(inner)) inner = (tree.end[inner] as number) - 1;
   }
   return onLine(line).trim().slice(0, maxCharacters).trimEnd().toWellFormed();
 }

@@ -55,8 +55,8 @@ const WEIGHTS = {
 const SEPARATOR = /\s+(?:[|\-–—\\/>»«·•~]|::)\s+|\s*[|»｜]\s*/gu;
 const COLON = /:\s+/gu;
 const EDGE = /^[\s|\-–—·•»«:~｜]+|[\s|\-–—·•»«:~｜]+$/gu;
-/** Links to a heading that stand inside it. */
-const PERMALINK = /[\s¶#\u{e000}-\u{f8ff}]+$/u;
+/** What links to a heading leave of themselves in the text of it. A `#` without white space before it is part of a word, as in C#. */
+const PERMALINK = /(?:[\s¶\u{e000}-\u{f8ff}]|(?<=\s)#)+$/u;
 
 const MAX_CHARACTERS = 300;
 const MAX_HEADINGS = 6;

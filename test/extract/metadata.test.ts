@@ -39,6 +39,9 @@ t.test('a title has no site name', async (t) => {
     ['', '<h1>The <b>flood</b></h1>', 'The flood'],
     ['', '<h1>The flood <button>Copy link</button></h1>', 'The flood'],
     ['', '<h1><button>The flood</button></h1>', 'The flood'],
+    ['<title>Floods in C# | News</title>', '<h1>Floods in C#</h1>', 'Floods in C#'],
+    ['<title>Floods in F#</title>', '<h1>Floods in F#<a href="#f">#</a></h1>', 'Floods in F#'],
+    ['<title>The flood – News</title>', '<h1>The flood<a href="#flood">#</a></h1>', 'The flood'],
     [
       '<meta property="og:site_name" content="News"><meta property="og:title" content="News"><title>The flood</title>',
       '',
