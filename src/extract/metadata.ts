@@ -8,7 +8,6 @@ import { type LinkedData, typeOf } from './structured.ts';
 import { titleOf } from './title.ts';
 
 const MAX_CHARACTERS = 2000;
-const MAX_TITLE_CHARACTERS = 300;
 
 const ISO_DATE = /^\d{4}-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?)?$/;
 const LANGUAGE = /^[a-z]{2,3}(?:-[a-z0-9]{1,8}){0,5}$/i;
@@ -20,7 +19,7 @@ export function titleOfPage(head: Head, data: LinkedData, headings: readonly str
     headings,
     title: head.title,
     shared: metaOf(head, 'og:title'),
-    others: [metaOf(head, 'twitter:title'), decodeHTML(data.headline ?? '')],
+    others: [metaOf(head, 'twitter:title'), data.headline ?? ''],
     siteName: siteNameOf(head, data),
   });
 }
@@ -30,7 +29,10 @@ export function metadataOf(head: Head, data: LinkedData, urls: UrlResolver): Pag
     values.map((value) => clip(value ?? '')).find((value) => value !== '') ?? '';
   const meta = (...names: readonly string[]): string => first(...names.map((name) => metaOf(head, name)));
   const fields = {
-    description: first(meta('og:description', 'description', 'twitter:description'), data.description),
+    description: first(
+      meta('og:description', 'description', 'twitter:description'),
+      decodeHTML(data.description ?? ''),
+    ),
     author: first(
       data.author,
       meta('author', 'article:author_name', 'parsely-author', 'dc.creator', 'dcterms.creator', 'citation_author'),
@@ -110,8 +112,7 @@ function dateOf(...dates: readonly (string | undefined)[]): string {
 
 /** The first characters of what a page says of itself, on one line. */
 export function clip(text: string): string {
-  const line = oneLine(text.slice(0, MAX_CHARACTERS));
-  return (line.length > MAX_TITLE_CHARACTERS ? line.slice(0, MAX_CHARACTERS) : line).toWellFormed();
+  return oneLine(text.slice(0, MAX_CHARACTERS)).toWellFormed();
 }
 
 /**

@@ -40,7 +40,10 @@ export interface LinkedData {
 const OPENING = /^(?:<!--|(?:\/\/|\/\*)?[ \t]*<!-CDATA\[(?:[ \t]*\*\/)?)/;
 const CLOSING = /(?:-->|(?:\/\/|\/\*)?[ \t]{0,9}\]\]>(?:[ \t]{0,9}\*\/)?|;)$/;
 
-/** Linked data of the main item: the first article with a body, else the first with a headline, job or event. */
+/**
+ * Linked data of the main item: the first article with a body, else the first with a headline, job or event. Character references in lines
+ * are decoded; those in texts, which may be HTML, are not.
+ */
 export function readLinkedData(scripts: readonly string[]): LinkedData {
   const items = withReferences(scripts.flatMap((script) => itemsIn(script)));
   const articles = items.filter((item) => ARTICLE.test(typeOf(item)));
@@ -52,7 +55,7 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
   const product = items.find((item) => PRODUCT.test(typeOf(item))) ?? {};
   const site = items.find((item) => /^website$/i.test(typeOf(item))) ?? {};
   const fields = {
-    headline: stringOf(main['headline']),
+    headline: decodeHTML(stringOf(main['headline'])),
     body: stringOf(main['articleBody']),
     description: stringOf(main['description']) || stringOf(product['description']),
     product: stringOf(product['description']),
@@ -65,13 +68,13 @@ export function readLinkedData(scripts: readonly string[]): LinkedData {
     ]
       .join('\n\n')
       .trim(),
-    author: nameOf(main['author']) || nameOf(main['hiringOrganization']),
-    siteName: nameOf(main['publisher']) || stringOf(site['name']),
+    author: decodeHTML(nameOf(main['author']) || nameOf(main['hiringOrganization'])),
+    siteName: decodeHTML(nameOf(main['publisher']) || stringOf(site['name'])),
     published: stringOf(main['datePublished']) || stringOf(main['datePosted']),
     modified: stringOf(main['dateModified']),
-    image: imageOf(main['image']),
+    image: decodeHTML(imageOf(main['image'])),
   };
-  return { ...withoutEmpty(fields), authors: namesOf(main['author']), items };
+  return { ...withoutEmpty(fields), authors: namesOf(main['author']).map((name) => decodeHTML(name)), items };
 }
 
 function itemsIn(script: string): LinkedItem[] {

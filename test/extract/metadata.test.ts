@@ -87,25 +87,27 @@ t.test('metadata and links are included on request', async (t) => {
   const data = {
     '@type': 'NewsArticle',
     headline: 'Flood',
-    author: [{ name: 'A' }, { name: 'B' }],
+    description: 'What &quot;happened&quot;',
+    author: [{ name: 'A&#039;B' }, { name: 'B' }],
     datePublished: '2026-01-02T03:04:05Z',
-    image: ['/i.png'],
+    image: ['/i.png?a=1&amp;b=2'],
+    publisher: { name: 'News &amp; Co' },
   };
   const html = `<html lang="en-GB"><head><base href="/base/"><link rel="canonical" href="/flood">
-    <meta name="description" content="What  happened"><meta property="article:modified_time" content="yesterday">
-    <meta property="og:site_name" content="News"><script type="application/ld+json">${JSON.stringify(data)}</script></head>
+    <meta property="article:modified_time" content="yesterday"><script type="application/ld+json">${JSON.stringify(data)}</script></head>
     <body><article><p>Some text with <a href="one#x">one</a>, <a href="one#x">one again</a>, <a href="javascript:x()">two</a>,
     <a href="mailto:a@b">three</a>, <a href="//other.example/">four</a> and <a href="/five"><img></a> in it.</p></article>`;
   const plain = clean(html, { url: URL_OF_PAGE });
   t.same(Object.keys(plain).sort(), ['content', 'title', 'wordCount']);
-  const { metadata, links } = clean(html, { url: URL_OF_PAGE, include: ['links', 'metadata'] });
+  const { authors, metadata, links } = clean(html, { url: URL_OF_PAGE, include: ['links', 'metadata'] });
+  t.same(authors, ["A'B", 'B']);
   t.same(metadata, {
-    description: 'What happened',
-    author: 'A, B',
-    site_name: 'News',
+    description: 'What "happened"',
+    author: "A'B, B",
+    site_name: 'News & Co',
     published: '2026-01-02T03:04:05Z',
     language: 'en-GB',
-    image: 'https://news.example/i.png',
+    image: 'https://news.example/i.png?a=1&b=2',
     canonical: 'https://news.example/flood',
   });
   t.same(links, [
