@@ -20,37 +20,70 @@ export function readJson(text: string, url: string): CleanPage {
   return pageOf(/^[[{][^\n]*$/.test(content) ? indented(content) : content, [], url);
 }
 
-/** The text of the elements, one line each, with a blank line after each group. The title is the first `title`. */
+/** Elements within a line, of XHTML, JATS and DocBook, as the inside of a tag begins with them. */
+const INLINE =
+  /^\/?(?:\w+:)?(?:abbr|a|bold|b|cite|code|del|emphasis|em|ext-link|ins|italic|i|literal|mark|small|span|strong|sub|sup|tt|u|xref)(?![\w:.-])/i;
+
+/** The type that Atom gives a text that is HTML (RFC 4287, section 3.1.1). */
+const HTML_TYPE = /\stype\s*=\s*["'](?:text\/)?html["']/i;
+
+/**
+ * The text of the elements, one line each, with a blank line after each group. Text with inline elements is one line. The title is the
+ * first `title`.
+ */
 export function readXml(text: string, url: string): CleanPage {
   const lines: string[] = [];
   let title = '';
   let closed = false;
   let name = '';
-  for (const { text: piece, tag } of pieces(text)) {
-    const line = plain(piece);
+  let isHtml = false;
+  /** Whether the next text is on the line of the last one, and whether white space is between them. */
+  let continues = false;
+  let isSpaced = false;
+  for (const { text: piece, tag, isData } of pieces(text)) {
+    const line = plain(piece, isData, isHtml);
+    isSpaced ||= /^\s/.test(piece);
     if (line !== '') {
-      lines.push(line);
+      if (continues) lines.push(`${lines.pop()}${isSpaced ? ' ' : ''}${line}`);
+      else lines.push(line);
       if (title === '' && /^(?:\w+:)?title$/i.test(name)) title = line;
+      isSpaced = /\s$/.test(piece);
     }
+    continues = line === '' ? continues && tag === null : tag === null || INLINE.test(tag);
     if (tag === null) continue;
     const closes = tag.startsWith('/');
-    if (closes && closed) lines.push('');
+    if (closes && closed && !continues) lines.push('');
     closed = closes;
     name = /^[^\s/>]*/.exec(tag)?.[0] ?? '';
+    isHtml = HTML_TYPE.test(tag);
   }
   return pageOf(tidy(lines.join('\n')), [title], url);
 }
 
-/** Decoded text without markup; descriptions in feeds contain markup. */
-function plain(piece: string): string {
-  const text = decodeHTML(piece);
-  if (!/<[a-z/!]/i.test(text)) return text.replaceAll(/\s+/g, ' ').trim();
-  const parts = Array.from(pieces(text), ({ text: part }) => decodeHTML(part));
-  return parts.join(' ').replaceAll(/\s+/g, ' ').trim();
+/** Decoded text without markup; descriptions in feeds contain markup. In CDATA, references are those of the markup alone. */
+function plain(piece: string, isData: boolean, isHtml: boolean): string {
+  const text = isData ? piece : decodeHTML(piece);
+  if (!/<[a-z/!]/i.test(text)) return oneSpaced(isData || isHtml ? decodeHTML(text) : text);
+  let line = '';
+  for (const { text: part, tag } of pieces(text))
+    line += decodeHTML(part) + (tag !== null && INLINE.test(tag) ? '' : ' ');
+  return oneSpaced(line);
 }
 
-/** Splits markup into runs of text, each with the inside of the tag that follows; null where none does. */
-function* pieces(markup: string): Generator<{ text: string; tag: string | null }> {
+function oneSpaced(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim();
+}
+
+/** A run of text with the inside of the tag that follows; null where none does. */
+interface Piece {
+  readonly text: string;
+  readonly tag: string | null;
+  /** A CDATA section, whose text is as it is displayed. */
+  readonly isData: boolean;
+}
+
+/** Splits markup into runs of text. */
+function* pieces(markup: string): Generator<Piece> {
   let at = 0;
   while (at < markup.length) {
     const open = markup.indexOf('<', at);
@@ -58,14 +91,14 @@ function* pieces(markup: string): Generator<{ text: string; tag: string | null }
     const text = markup.slice(at, open);
     const [kind, end, after] = tagEnd(markup, open);
     if (kind === 'data') {
-      if (text !== '') yield { text, tag: null };
-      yield { text: markup.slice(open + '<![CDATA['.length, end), tag: null };
+      if (text !== '') yield { text, tag: null, isData: false };
+      yield { text: markup.slice(open + '<![CDATA['.length, end), tag: null, isData: true };
     } else {
-      yield { text, tag: kind === 'tag' ? markup.slice(open + 1, end) : null };
+      yield { text, tag: kind === 'tag' ? markup.slice(open + 1, end) : null, isData: false };
     }
     at = after;
   }
-  if (at < markup.length) yield { text: markup.slice(at), tag: null };
+  if (at < markup.length) yield { text: markup.slice(at), tag: null, isData: false };
 }
 
 /** The kind of markup at `open`, the end of its inside, and the start of what follows. Unclosed markup takes the rest. */

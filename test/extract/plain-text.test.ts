@@ -65,6 +65,23 @@ t.test('a feed is read entry by entry, markup in its descriptions too', (t) => {
   t.end();
 });
 
+t.test('markup in a feed is read once, and its inline elements do not divide words or lines', (t) => {
+  const contentOf = (entry: string): string => readXml(`<feed><entry>${entry}</entry></feed>`, URL_1).content;
+  t.equal(
+    contentOf('<c><![CDATA[<p>A &lt;div&gt; and 1 &lt; 2, <a href="x">there</a>.</p><p>B</p>]]></c>'),
+    'A <div> and 1 < 2, there. B',
+  );
+  t.equal(contentOf('<c>&lt;p&gt;A &amp;lt;div&amp;gt;&lt;/p&gt;</c>'), 'A <div>');
+  t.equal(contentOf('<title><![CDATA[Tom &#038; Jerry]]></title>'), 'Tom & Jerry');
+  t.equal(contentOf('<title type="html">Tom &amp;amp; Jerry</title><id>1</id>'), 'Tom & Jerry\n1');
+  t.equal(
+    contentOf('<c type="xhtml"><p>H<sub>2</sub>O <b>is</b> <![CDATA[wa]]>ter<br/>A</p><p><i>B</i></p></c>'),
+    'H2O is water\nA\nB',
+  );
+  t.equal(contentOf('<a>1</a><b>2</b><c>word<d>3</d></c>'), '1\n2\nword\n3');
+  t.end();
+});
+
 t.test('declarations of a document type are no text, and entities are not expanded', (t) => {
   const feed = '<!DOCTYPE rss [ <!ENTITY a "word"> <!ENTITY b "&a;&a;"> ]><rss><title>Mill &b;</title></rss>';
   t.match(readXml(feed, URL_1), { title: 'Mill &b;', content: 'Mill &b;' });
