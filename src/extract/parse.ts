@@ -51,8 +51,9 @@ export interface Page {
 
 /** `isXml`: elements may close themselves (XML, section 3.1), as in XHTML. */
 export function parse(page: string, isXml = false): Page {
+  const whole = isXml ? page : withWholeScripts(page);
   // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
-  const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
+  const html = whole.includes('<![CDATA[') ? whole.replaceAll('<![CDATA[', '<!-CDATA[') : whole;
   const builder = new Builder(html, isXml);
   const tokenizer = new Tokenizer({ decodeEntities: false, recognizeSelfClosing: isXml }, builder);
   builder.stop = (): void => {
@@ -63,6 +64,53 @@ export function parse(page: string, isXml = false): Page {
   tokenizer.end();
   builder.close();
   return builder;
+}
+
+/** Where a comment or a script begins. */
+const OPENING = /<!--|<script(?=[\s/>])/gi;
+/** What changes the state of a script that has comment marks. */
+const IN_SCRIPT = /<!--|-->|<\/?script(?=[\s/>])/gi;
+
+/**
+ * The page without the end tags that do not end the script around them: those of scripts that it writes inside of comment marks (HTML,
+ * "script data double escaped state"), which the tokenizer does not know. Nothing moves. A script without an end stays as it is.
+ */
+function withWholeScripts(page: string): string {
+  const tags: number[] = [];
+  OPENING.lastIndex = 0;
+  for (let found = OPENING.exec(page); found !== null; found = OPENING.exec(page)) {
+    const isComment = found[0] === '<!--';
+    const end = isComment ? page.indexOf('-->', found.index + 2) : scriptEnd(page, OPENING.lastIndex, tags);
+    if (end === -1) break;
+    OPENING.lastIndex = end;
+  }
+  if (tags.length === 0) return page;
+  const parts = tags.map((tag, at) => `${page.slice(at === 0 ? 0 : (tags[at - 1] as number) + 1, tag)} `);
+  return parts.join('') + page.slice((tags.at(-1) as number) + 1);
+}
+
+/** Where the end tag of a script stands; -1 for none. Adds the slashes of those that do not end it to `tags`. */
+function scriptEnd(page: string, from: number, tags: number[]): number {
+  let state: 'commented' | 'plain' | 'written' = 'plain';
+  const inside: number[] = [];
+  IN_SCRIPT.lastIndex = from;
+  for (let found = IN_SCRIPT.exec(page); found !== null; found = IN_SCRIPT.exec(page)) {
+    const mark = found[0];
+    if (mark === '<!--') {
+      if (state === 'plain') state = 'commented';
+    } else if (mark === '-->') {
+      state = 'plain';
+    } else if (mark.charAt(1) !== '/') {
+      if (state === 'commented') state = 'written';
+    } else if (state === 'written') {
+      state = 'commented';
+      inside.push(found.index + 1);
+    } else {
+      for (const slash of inside) tags.push(slash);
+      return found.index;
+    }
+  }
+  return -1;
 }
 
 const SPACE = 32;

@@ -56,6 +56,18 @@ t.test('content that is not text of the page is skipped', async (t) => {
   t.equal(outline('<!-- a --><!doctype html><?b?>c'), 'body(c)');
 });
 
+t.test('a script ends behind the scripts that it writes inside of comment marks', async (t) => {
+  const written = `<script><!--\nw('<script src="x"></script>');y="b"\n//--></script>`;
+  t.equal(outline(`${written}c${written}d`), 'body(c d)');
+  t.match(parse(written).head.scripts, [{ text: /y="b"/ }]);
+  t.equal(outline('<script><!-- w("<script>") --></script>c'), 'body(c)');
+  t.equal(outline('<script>w("<!--");w("<scripts>")</script>c'), 'body(c)');
+  t.equal(outline('<!-- <script><!-- <script> --></script>c<!--><script>'), 'body(c)');
+  // Without an end, all of the page would be the script.
+  t.equal(outline('<script><!-- <script></script>c'), 'body(c)');
+  t.equal(outline(`<script><!--${'<script></script>'.repeat(150_000)}--></script>c`), 'body(c)');
+});
+
 t.test('metadata and data scripts are kept apart from the tree', async (t) => {
   const { head } =
     parse(`<html lang="de"><head><title> A &amp; B </title><base href="/x/"><link rel=canonical href="/y">
