@@ -217,7 +217,7 @@ class LineWriter {
   #inline(inline: Inline, around: readonly MarkName[]): void {
     switch (inline.kind) {
       case 'text':
-        this.#text(inline.text);
+        this.#text(inline.text, around);
         return;
       case 'break':
         this.#parts.push(this.#place === 'paragraph' ? '\\\n' : this.#place === 'cell' ? '<br>' : ' ');
@@ -239,9 +239,10 @@ class LineWriter {
     }
   }
 
-  #text(text: string): void {
+  #text(text: string, around: readonly MarkName[]): void {
     const isStart = this.#parts.length === 0 || (this.#parts.at(-1)?.endsWith('\n') ?? false);
-    const safe = this.#hasMath ? escaped(text).replaceAll('$', '\\$') : escaped(text);
+    const written = around.includes('a') ? escaped(text) : escapedBesideUrls(text);
+    const safe = this.#hasMath ? written.replaceAll('$', '\\$') : written;
     this.#parts.push(isStart && this.#place === 'paragraph' ? escapedStart(safe) : safe);
   }
 
@@ -389,6 +390,28 @@ function escaped(text: string): string {
   return text
     .replaceAll(/[\\`*[\]~]|<(?=[a-z/!?])|&(?=#?\w{1,31};)/gi, '\\$&')
     .replaceAll(/(?<![\p{L}\p{N}])_|_(?![\p{L}\p{N}])/gu, '\\_');
+}
+
+/** A URL in text, which readers with GitHub's extensions make a link of, backslashes included. `$` would be escaped beside formulas. */
+const BARE_URL = /https?:\/\/[\w\-.~:/?#@!&'()*+,;=%]+/gi;
+
+/** Signs behind a URL that belong to its sentence. */
+const BEHIND_URL = "?!.,:;*_~'";
+
+/** Escapes text within a line, but not what is in a URL: one that needs escapes stands between angle brackets, where there are none. */
+function escapedBesideUrls(text: string): string {
+  let safe = '';
+  let from = 0;
+  for (const { 0: found, index } of text.includes('://') ? text.matchAll(BARE_URL) : []) {
+    const isOpen = found.includes('(');
+    let end = found.length;
+    while (BEHIND_URL.includes(found.charAt(end - 1)) || (!isOpen && found.charAt(end - 1) === ')')) end--;
+    const url = found.slice(0, end);
+    if (escaped(url) === url || /&#?\w{1,31};/.test(url)) continue;
+    safe += `${escaped(text.slice(from, index))}<${url}>`;
+    from = index + end;
+  }
+  return safe + escaped(text.slice(from));
 }
 
 /** Escapes the start of a line whose text is escaped already. */

@@ -33,6 +33,18 @@ t.test('each kind of block is written in its Markdown form', async (t) => {
   for (const [html, expected] of cases) t.equal(markdownOf(html), expected, html);
 });
 
+t.test('a URL in text has no backslashes, which would be part of its link', async (t) => {
+  const cases = [
+    ['at http://a.example/~b/_c_?x=*, and', 'at <http://a.example/~b/_c_?x=>\\*, and'],
+    ['(https://a.example/~b). https://a.example/b_c', '(<https://a.example/~b>). https://a.example/b_c'],
+    ['https://a.example/_b_(c)', '<https://a.example/_b_(c)>'],
+    ['~ https://a.example/b* ~', '\\~ https://a.example/b\\* \\~'],
+    ['https://a.example/~b?c&amp;lt;d', 'https://a.example/\\~b?c\\&lt;d'],
+    ['<a href="/c">https://a.example/~b</a>', '[https://a.example/\\~b](https://a.example/c)'],
+  ] as const;
+  for (const [text, expected] of cases) t.equal(markdownOf(`<p>${text}</p>`), expected, text);
+});
+
 t.test('text with Markdown characters is escaped', async (t) => {
   const cases = [
     ['1. a', '1\\. a'],
