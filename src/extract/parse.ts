@@ -215,7 +215,9 @@ class Builder implements TokenizerCallbacks {
   onattribentity(): void {}
   onselfclosingtag(end: number): void {
     this.#start(!this.#isXml, end);
-    if (this.#isXml && (traits(this.#tag) & VOID) === 0) this.#end(this.#tag);
+    // Elements of MathML close themselves in HTML too.
+    const isClosed = this.#isXml || (this.#hiding === 0 && this.#open.has(TAG.math));
+    if (isClosed && (traits(this.#tag) & VOID) === 0) this.#end(this.#tag);
   }
 
   onopentagend(end: number): void {

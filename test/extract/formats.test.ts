@@ -131,6 +131,25 @@ t.test('formulas keep their TeX', async (t) => {
   ]);
 });
 
+t.test('formulas of MathML are TeX that means the same', async (t) => {
+  const cases = [
+    ['<mfrac linethickness="0"><mi>n</mi><mi>k</mi></mfrac>', '{n \\atop k}'],
+    ['<mfenced open="{" close="]"><mi>a</mi><mi>b</mi><mi>c</mi></mfenced>', '\\{a,b,c]'],
+    ['<mfenced separators="; |"><mi>a</mi><mi>b</mi><mi>c</mi></mfenced>', '(a;b|c)'],
+    ['<mover><mi>v</mi><mo>→</mo></mover><mover><mi>x</mi><mo>^</mo></mover>', '\\vec{v}\\hat{x}'],
+    ['<mover><mo>→</mo><mi>f</mi></mover><munder><mi>x</mi><mo>_</mo></munder>', '\\overset{f}{ → }\\underline{x}'],
+    ['<munderover><mo>∑</mo><mi>i</mi><mi>n</mi></munderover>', '∑_i^n'],
+    ['<munder><mo>lim</mo><mi>x</mi></munder><mi>sin</mi><mo>\u2061</mo><mi>x</mi>', '\\lim _x\\sin x'],
+    ['<msup><msup><mi>x</mi><mn>2</mn></msup><mn>3</mn></msup>', '{x^2}^3'],
+    ['<msup><mrow/><mn>2</mn></msup><mspace width="1em"/><mi>x</mi>', '^2x'],
+    ['<msub><mphantom><mi>x</mi></mphantom><mi>i</mi></msub>', '_i'],
+    ['<mmultiscripts><mi>C</mi><none/><mn>2</mn><mprescripts/><mn>6</mn><mn>14</mn></mmultiscripts>', '{}_6^{14}C^2'],
+    ['<mn>5</mn><mo>%</mo><mo>{</mo><mi>a_b</mi><mo>}</mo><mo>\\</mo>', '5\\%\\{a\\_b\\}\\backslash'],
+  ] as const;
+  for (const [mathMl, tex] of cases)
+    t.equal(contentOf(`<p><math>${mathMl}</math></p>`, 'markdown'), `$${tex}$`, mathMl);
+});
+
 t.test('references of footnotes are paired with their notes', async (t) => {
   const html = `<p>A claim<sup id="r1"><a href="#n1">[1]</a></sup> and another<a class="footnote-ref" role="doc-noteref" href="#n2">2</a>.</p>
     <ol><li id="n1"><p>First note. <a href="#r1">↩</a></p></li><li id="n2"><p>Second.</p><p>More. <a class="footnote-back" href="#r2">back</a></p></li></ol>`;
