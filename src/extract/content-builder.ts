@@ -313,7 +313,8 @@ class ContentBuilder implements Visitor {
   }
 
   #pushCode(source: string, language: string): void {
-    const text = source.replaceAll(/\r\n?/g, '\n').replace(/^\n+/, '').trimEnd();
+    // Pages write indents as no-break spaces, which compilers refuse.
+    const text = source.replaceAll(/\r\n?/g, '\n').replaceAll('\u00a0', ' ').replace(/^\n+/, '').trimEnd();
     if (text.trim() !== '') this.#push({ kind: 'code', language, text: withoutControls(text) });
   }
 

@@ -3,10 +3,13 @@
 import { BLOCK, TAG, traits } from './tags.ts';
 import { type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree } from './tree.ts';
 
-/** How class names state a language: of highlight.js, Prism, Shiki, Rouge, GitHub, Sphinx, SyntaxHighlighter and Pandoc. */
-const LANGUAGE = /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|sourceCode\s+)([a-z0-9+#_.-]{1,30})/i;
+/** How class names state a language: of highlight.js, Prism, Shiki, Rouge, GitHub, Sphinx, SyntaxHighlighter, Pandoc and Org. */
+const LANGUAGE =
+  /(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|sourceCode\s+|src\s+src-)([a-z0-9+#_.-]{1,30})/i;
 const SPHINX = /(?:^|\s)highlight-([a-z0-9+#_.-]{1,30})(?:\s|$)/i;
 const HIGHLIGHT_JS = /(?:^|\s)hljs\s+([a-z0-9+#_.-]{1,30})(?:\s|$)|(?:^|\s)([a-z0-9+#_.-]{1,30})\s+hljs(?:\s|$)/i;
+
+const HEXO = /^highlight ([a-z0-9+#_.-]{1,30})$/i;
 
 /** Words in the place of a language that name none. */
 const NO_LANGUAGE =
@@ -25,7 +28,7 @@ const MAX_EXAMINED = 10_000;
 const MAX_NESTED = 12;
 
 const GUTTER =
-  /(?:^|[\s_-])(?:lines?-?n(?:o|os|um|ums|umber|umbers)|linenodiv|gutter|blob-num|ln-numbers?|lnt|ln|nums|rouge-gutter)(?:$|[\s_-])/i;
+  /(?:^|[\s_-])(?:lines?-?n(?:o|os|r|um|ums|umber|umbers)|linenodiv|gutter|blob-num|ln-numbers?|lnt|ln|nums|rouge-gutter)(?:$|[\s_-])/i;
 
 /** The language of a block of code; empty if the page does not state it. */
 export function languageOf(tree: Tree, node: number): string {
@@ -51,6 +54,7 @@ export function languageOf(tree: Tree, node: number): string {
     const found = [
       LANGUAGE.exec(className)?.[1],
       SPHINX.exec(className)?.[1],
+      tree.tag[outer] === TAG.figure ? HEXO.exec(className)?.[1] : undefined,
       attributes.get('data-language'),
       attributes.get('data-lang'),
     ].find((name) => isLanguage(name) && !NATURAL.test(name));
@@ -80,7 +84,7 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
     const tag = tree.tag[inner] as number;
     const isText = tag === TAG['#text'];
     if (((tree.flags[inner] as number) & SPACE_BEFORE) !== 0) space = spaceBefore(tree, inner, parts.at(-1) ?? '\n');
-    if (tag === TAG.span && isLine(tree, inner, lines)) {
+    if ((tag === TAG.span || tag === TAG.div) && isLine(tree, inner, lines)) {
       const hasEnded = parts.length > lineStart && parts.at(-1)?.endsWith('\n') === true;
       if (lineStart !== -1 && !hasEnded) parts.push('\n');
       lineStart = parts.length;
@@ -91,7 +95,7 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
       const isWhole = ((tree.flags[inner] as number) & PREFORMATTED) !== 0;
       parts.push((isWhole ? '' : space) + tree.textOf(inner));
       space = '';
-    } else if (dropped[inner] === 1 || tag === TAG.button || isGutter(tree, inner)) {
+    } else if (dropped[inner] === 1 || tag === TAG.button || isTooltip(tree, inner) || isGutter(tree, inner)) {
       inner = (tree.end[inner] as number) - 1;
     } else if ((traits(tag) & BLOCK) !== 0 && tag !== TAG.td && parts.at(-1)?.endsWith('\n') === false) {
       parts.push('\n');
@@ -113,7 +117,7 @@ export function linesOf(tree: Tree, dropped: Dropped, node: number): string | nu
     line += isSpaced && text.startsWith(' ') ? text.slice(1) : text;
   };
   const endLine = (): void => {
-    lines.push((line.endsWith(' ') ? line.slice(0, -1) : line).replaceAll('\u00a0', ' '));
+    lines.push(line.endsWith(' ') ? line.slice(0, -1) : line);
     line = '';
   };
   for (let inner = node + 1; inner < end; inner++) {
@@ -149,7 +153,15 @@ function spaceBefore(tree: Tree, node: number, before: string): string {
   return indent || (last === '\n' ? '' : ' ');
 }
 
-/** Whether an element holds line numbers beside code: nothing but digits, and a name that says so. */
+/** What Doxygen shows beside the names in its code; its style sheet hides it. */
+function isTooltip(tree: Tree, node: number): boolean {
+  return tree.html.startsWith('div class="ttc"', tree.from[node]);
+}
+
+/** Attributes of line numbers: of GitHub, and what rustdoc keeps out of the snippets of search engines. */
+const MARKS = ['data-line-number', 'data-nosnippet'];
+
+/** Whether an element holds line numbers beside code: nothing but digits and what divides them from it, and a name that says so. */
 function isGutter(tree: Tree, node: number): boolean {
   const end = Math.min(tree.end[node] as number, node + MAX_EXAMINED);
   let first = node + 1;
@@ -157,9 +169,10 @@ function isGutter(tree: Tree, node: number): boolean {
   while (first < nearest && tree.tag[first] !== TAG['#text']) first++;
   if (first < nearest && !/^\s*\d/.test(tree.textOf(first, 20))) return false;
   const attributes = tree.attributesOf(node);
-  if (!GUTTER.test(attributes.get('class') ?? '') && !attributes.has('data-line-number')) return false;
+  const isNamed = GUTTER.test(attributes.get('class') ?? '') || MARKS.some((name) => attributes.has(name));
+  if (!isNamed) return false;
   for (let inner = first; inner < end; inner++)
-    if (tree.tag[inner] === TAG['#text'] && !/^[\d\s]*$/.test(tree.textOf(inner, MAX_EXAMINED))) return false;
+    if (tree.tag[inner] === TAG['#text'] && !/^[\d\s:.|]*$/.test(tree.textOf(inner, MAX_EXAMINED))) return false;
   return true;
 }
 

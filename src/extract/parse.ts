@@ -123,6 +123,9 @@ const ATTRIBUTES: ReadonlySet<string> = new Set(
   ),
 );
 
+/** What follows the start tag of a block of code in Doxygen's pages. */
+const LINE_OF_DOXYGEN = '<div class="line">';
+
 /** Scripts of MathJax that hold a formula. */
 const TEX_TYPE = /^math\/(?:tex|latex)\b/;
 
@@ -247,6 +250,8 @@ class Builder implements TokenizerCallbacks {
     this.tree.setRange(node, from, to);
     const className = this.#attributes.get('class');
     if (className !== undefined) this.tree.shape[node] = this.#names.shapeOf(className);
+    // The text is that of a `pre`, whose white space `sourceOf` finds in the page.
+    if (className === 'fragment' && this.#html.startsWith(LINE_OF_DOXYGEN, to + 1)) this.tree.tag[node] = TAG.pre;
     this.#spaceBefore = 0;
     if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
     if (this.tree.count > MAX_NODES) this.stop();

@@ -76,6 +76,8 @@ t.test('code has its language and no line numbers', async (t) => {
     '<pre class="brush: ts; toolbar: false">x</pre>',
     '<div class="sourceCode"><pre class="sourceCode ts"><code>x</code></pre></div>',
     '<pre lang="ts">x</pre>',
+    '<pre class="src src-ts">x</pre>',
+    '<figure class="highlight ts"><table><tr><td class="gutter"><pre><span class="line">1</span><br></pre></td><td class="code"><pre><span class="line">x</span><br></pre></td></tr></table></figure>',
   ];
   for (const html of languages) t.equal(contentOf(html, 'markdown'), '```ts\nx\n```', html);
   t.equal(contentOf('<div class="lang-en"><pre class="language-none">x</pre></div>', 'markdown'), '```\nx\n```');
@@ -84,11 +86,16 @@ t.test('code has its language and no line numbers', async (t) => {
     '<pre><code><table class="rouge-table"><tr><td class="rouge-gutter gl"><pre class="lineno">1\n2\n3\n</pre></td><td class="rouge-code"><pre>a\n\n  b\n</pre></td></tr></table></code></pre>',
     '<pre><span class="linenos">1</span>a\n<span class="linenos">2</span>\n<span class="linenos">3</span>  b</pre>',
     '<table><tr><td class="blob-num" data-line-number="1"></td><td class="blob-code">a</td></tr><tr><td class="blob-num" data-line-number="2"></td><td class="blob-code"><br></td></tr><tr><td class="blob-num" data-line-number="3"></td><td class="blob-code">  b</td></tr></table>',
+    '<pre class="rust"><code><a href=#1 id=1 data-nosnippet>1</a><span class="kw">a</span>\n<a href=#2 id=2 data-nosnippet>2</a>\n<a href=#3 id=3 data-nosnippet>3</a>  b</code></pre>',
+    '<pre><span class="linenr">1: </span>a\n<span class="linenr">2: </span>\n<span class="linenr">3: </span>&nbsp; b</pre>',
+    '<div class="fragment"><div class="line"><a id="l1" name="l1"></a><span class="lineno">    1</span>a</div>\n<div class="line"><a id="l2"></a><span class="lineno">    2</span> </div>\n<div class="line"><a id="l3"></a><span class="lineno">    3</span>  <b>b</b></div>\n</div><!-- fragment -->',
+    '<div class="fragment"><div class="line">a</div>\n<div class="line"> </div>\n<div class="line">&#160; b</div>\n<div class="ttc" id="b"><div class="ttdef">c</div></div></div>',
   ];
   for (const html of gutters) {
     t.equal(contentOf(html, 'text'), 'a\n\n  b', html);
     t.equal(contentOf(html, 'html'), '<pre><code>a\n\n  b</code></pre>', html);
   }
+  t.equal(contentOf('<div class="fragment"><p>a</p><p>b</p></div>', 'text'), 'a\n\nb');
   t.match(contentOf('<pre><span class="number">1</span> + <b class="ln">x2</b></pre>', 'text'), '1 + x2');
 });
 
