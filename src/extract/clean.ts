@@ -174,7 +174,7 @@ class ContentSearch {
   #search(): Finding {
     let best = this.#select(this.#tree);
     this.#trace?.tried('page', best);
-    if (best.text.length >= MIN_CONTENT && this.#about.kind !== 'product') return best;
+    if (best.text.length >= MIN_CONTENT && this.#about.kind !== 'product') return this.#withBody(best);
     const { scripts } = this.#head;
     const others: readonly (readonly [name: string, find: () => Finding])[] = [
       ['article body of linked data', () => this.#ofHtml(htmlOfText(this.#data.body ?? ''))],
@@ -196,6 +196,16 @@ class ContentSearch {
       if (found.text.length > MUCH_MORE * best.text.length) best = found;
     }
     return best;
+  }
+
+  /** The article of linked data in place of its beginning, which is all that a page may show to those who have not subscribed. */
+  #withBody(found: Finding): Finding {
+    const body = this.#data.body ?? '';
+    if (body.length <= MUCH_MORE * found.text.length) return found;
+    const whole = this.#ofHtml(htmlOfText(body));
+    this.#trace?.tried('article body of linked data', whole);
+    const isLonger = whole.text.length > MUCH_MORE * found.text.length;
+    return isLonger && isShownIn(lettersOf(whole.text), found.text) ? whole : found;
   }
 
   /** Adds the description of a product from linked data unless the page shows it. */

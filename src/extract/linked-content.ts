@@ -257,12 +257,16 @@ function text(value: unknown): string {
   return written === '' ? '' : htmlOfText(written);
 }
 
-/** HTML of a text that may be HTML, or have character references. */
+/** Elements whose text is not divided by line ends. */
+const BLOCKS = /<(?:p|div|br|ul|ol|dl|li|table|pre|blockquote|h[1-6]|section|article|figure)[\s/>]/i;
+
+/** HTML of a text that may be HTML, or have character references. Beside inline elements alone, line ends are those of the text. */
 export function htmlOfText(written: string): string {
   const decoded = /<[a-z/]/i.test(written) ? written : decodeHTML(written);
-  if (/<\/?[a-z]/i.test(decoded)) return `<div>${decoded}</div>`;
+  if (BLOCKS.test(decoded)) return `<div>${decoded}</div>`;
+  const asHtml = /<\/?[a-z]/i.test(decoded) ? (line: string): string => line : escapeText;
   const paragraphs = decoded.split(/\n\s*\n|\r\n\s*\r\n/).filter((paragraph) => paragraph.trim() !== '');
-  return paragraphs.map((each) => `<p>${each.trim().split(/\r?\n/).map(escapeText).join('<br>')}</p>`).join('');
+  return paragraphs.map((each) => `<p>${each.trim().split(/\r?\n/).map(asHtml).join('<br>')}</p>`).join('');
 }
 
 /** One line of text without markup. */

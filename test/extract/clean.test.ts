@@ -126,6 +126,24 @@ t.test('a page without text gives the text of its scripts', async (t) => {
   t.match(contentOf(page(article(), linked)), 'moved their cattle', 'and the page itself comes first');
 });
 
+t.test('the article of linked data replaces its beginning, and no other text', async (t) => {
+  const parts = Array.from(
+    { length: 9 },
+    (_, at) => `Part ${at} of the report says what happened at the mill on day ${at}, <i>and</i> why.`,
+  );
+  const linked = (body: string): string =>
+    `<script type="application/ld+json">${JSON.stringify({ '@type': 'NewsArticle', articleBody: body })}</script>`;
+  const shown = page(
+    `<article><h1>At the mill</h1>${parts
+      .slice(0, 4)
+      .map((part) => `<p>${part}</p>`)
+      .join('')}</article>`,
+    linked(parts.join('\n\n')),
+  );
+  t.equal(contentOf(shown), parts.join('\n\n').replaceAll(/<\/?i>/g, ''));
+  t.match(contentOf(page(article(), linked(parts.join('\n\n').repeat(9)))), 'moved their cattle');
+});
+
 t.test('every script is read', async (t) => {
   const texts = {
     Chinese: '河水一夜之间上涨了四米，山谷里的人们把牛群赶到了山上。第二天早上，水退了，桥也不见了。',
