@@ -468,10 +468,20 @@ function sizeOf(result: PageResult, key: string): number {
 }
 
 /** Estimated bytes in memory: two for a character, and the objects. */
-function bytesOf({ content, html = '', images = [], links = [], title }: ReadPage): number {
+function bytesOf({
+  authors = [],
+  content,
+  html = '',
+  images = [],
+  links = [],
+  metadata = {},
+  title,
+  url,
+}: ReadPage): number {
+  const said = [...authors, ...Object.values(metadata)].reduce((sum, text) => sum + text.length, 0);
   const linked = links.reduce((sum, link) => sum + link.text.length + link.url.length + 32, 0);
   const shown = images.reduce((sum, image) => sum + image.alt.length + image.url.length + 32, 0);
-  return 2 * (content.length + html.length + title.length + linked + shown) + 1024;
+  return 2 * (url.length + content.length + html.length + title.length + said + linked + shown) + 1024;
 }
 
 /** The pages actor with its downloader, cleaning pool and metrics. */

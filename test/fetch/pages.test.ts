@@ -342,6 +342,20 @@ t.test('the cache is bounded in bytes', async (t) => {
   t.equal(big.heard.length, 0, 'one page must not evict the others');
 });
 
+t.test('what a page says of itself counts in the cache', async (t) => {
+  const said = 'x'.repeat(5000);
+  for (const extra of [{ authors: [said] }, { metadata: { description: said } }]) {
+    const b = bench({ cacheBytes: '64KiB' });
+    b.ask(URL_1);
+    await b.settle();
+    await b.downloaded(0);
+    await b.cleaned(0, 'x', extra);
+    const again = b.ask(URL_1);
+    await b.settle();
+    t.equal(again.heard.length, 0, 'one page takes an eighth of it at most');
+  }
+});
+
 t.test('a flight past its timeout ends in 504 and its work is aborted', async (t) => {
   const b = bench({ timeout: '2s' });
   const { heard } = b.ask(URL_1);
