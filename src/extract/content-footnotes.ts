@@ -21,6 +21,7 @@ const BACK = /^(?:[\s\u2190-\u21ff\u2934\u2935^]|\ufe0e|\ufe0f)*$/;
 interface Reference {
   readonly node: number;
   readonly target: string;
+  /** Letters, digits and hyphens of the text; empty where it is a sign. */
   readonly label: string;
 }
 
@@ -50,10 +51,11 @@ function referenceAt(tree: Tree, node: number): Reference | null {
   if (hash === -1 || hash === href.length - 1) return null;
   let text = '';
   for (let inner = node + 1; inner < end; inner++) if (tree.tag[inner] === TAG['#text']) text += tree.textOf(inner, 40);
-  const label = text.trim().replace(/^[[(](.*)[\])]$/, '$1');
+  const shown = text.trim().replace(/^[[(](.*)[\])]$/, '$1');
   const isRaised = tree.tag[tree.parent[node] as number] === TAG.sup || tree.tag[node + 1] === TAG.sup;
   const isNamed = /noteref|footnote-ref|\bfn-?ref\b/i.test(`${attributes.get('role')} ${attributes.get('class')}`);
-  if ((!isRaised && !isNamed) || label === '' || label.length > MAX_LABEL || BACK.test(label)) return null;
+  if ((!isRaised && !isNamed) || shown === '' || shown.length > MAX_LABEL || BACK.test(shown)) return null;
+  const label = shown.replaceAll(/[^\p{L}\p{N}_-]+/gu, '-').replaceAll(/^-+|-+$/g, '');
   return { node, target: decoded(href.slice(hash + 1)), label };
 }
 
@@ -62,17 +64,18 @@ function pairs(tree: Tree, dropped: Dropped, found: readonly Reference[]): Omit<
   const notes = new Map<number, string>();
   const unwanted = new Set<number>();
   const targets = targetsOf(tree, dropped, new Set(found.map(({ target }) => target)));
-  const labels = new Map<number, string>();
+  const stated = new Set(found.map(({ label }) => label));
   const taken = new Set<string>();
+  let next = 1;
   for (const { node, target, label } of found) {
     const note = targets.get(target);
-    if (note === undefined || (note <= node && (tree.end[note] as number) > node)) continue;
-    let own = labels.get(note);
+    // A link to a place before it leads from a note back to the text: Wikipedia raises its letters, too.
+    if (note === undefined || note <= node) continue;
+    let own = notes.get(note);
     if (own === undefined) {
-      own = /^[\w-]+$/.test(label) && !taken.has(label) ? label : String(taken.size + 1);
-      while (taken.has(own)) own += '-';
+      while (taken.has(String(next)) || stated.has(String(next))) next++;
+      own = label === '' || taken.has(label) ? String(next) : label;
       taken.add(own);
-      labels.set(note, own);
       notes.set(note, own);
     }
     references.set(node, own);
@@ -124,7 +127,7 @@ function backLinks(tree: Tree, note: number): number[] {
     const tag = tree.tag[node] as number;
     if (tag !== TAG.a && tag !== TAG.span) continue;
     const attributes = tree.attributesOf(node);
-    const isNamed = /backlink|backref|footnote-back|reversefootnote/i.test(
+    const isNamed = /backlink|backref|footnote-back|reversefootnote|referencedby/i.test(
       `${attributes.get('class')} ${attributes.get('role')} ${attributes.get('rel')}`,
     );
     let text = '';

@@ -176,6 +176,21 @@ t.test('references of footnotes are paired with their notes', async (t) => {
   ]);
 });
 
+t.test('footnotes of Wikipedia are paired, with links back that are raised, and keep their labels', async (t) => {
+  const reference = (id: string, note: string, label: string): string =>
+    `<sup id="${id}" class="reference"><a href="#${note}"><span class="cite-bracket">[</span>${label}<span class="cite-bracket">]</span></a></sup>`;
+  const back = (id: string, sign: string): string => ` <a href="#${id}"><sup><i><b>${sign}</b></i></sup></a>`;
+  const html = `<p>One${reference('r1', 'n1', 'n 1')}, two${reference('r2', 'n2', '1')}.</p>
+    <p>Three${reference('r3', 'n2', '1')}, four${reference('r4', 'n3', '*')}, five${reference('r5', 'n4', '1')}, six${reference('r6', 'n5', '2')}.</p>
+    <ol><li id="n1"><span class="mw-cite-backlink"><b><a href="#r1">^</a></b></span> <span>A</span></li></ol>
+    <ol><li id="n2"><span class="mw-cite-backlink">^${back('r2', 'a')}${back('r3', 'b')}</span> <span>B</span></li><li id="n3">C</li></ol>
+    <ol><li id="n4">D</li><li id="n5"><span rel="mw:referencedBy"><a href="./x#r6"><span>1 </span></a></span> <span>E</span></li></ol>`;
+  t.equal(
+    contentOf(html, 'markdown'),
+    'One[^n-1], two[^1].\n\nThree[^1], four[^3], five[^4], six[^2].\n\n[^n-1]: A\n\n[^1]: B\n\n[^3]: C\n\n[^4]: D\n\n[^2]: E',
+  );
+});
+
 t.test('lists are numbered as displayed', async (t) => {
   check(t, [
     {
