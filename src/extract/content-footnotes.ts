@@ -23,6 +23,8 @@ interface Reference {
   readonly target: string;
   /** Letters, digits and hyphens of the text; empty where it is a sign. */
   readonly label: string;
+  /** Ids of the link and of what it stands in, to which its note leads back. */
+  readonly origins: readonly string[];
 }
 
 export function footnotesOf(tree: Tree, dropped: Dropped): Footnotes {
@@ -53,10 +55,16 @@ function referenceAt(tree: Tree, node: number): Reference | null {
   for (let inner = node + 1; inner < end; inner++) if (tree.tag[inner] === TAG['#text']) text += tree.textOf(inner, 40);
   const shown = text.trim().replace(/^[[(](.*)[\])]$/, '$1');
   const isRaised = tree.tag[tree.parent[node] as number] === TAG.sup || tree.tag[node + 1] === TAG.sup;
-  const isNamed = /noteref|footnote-ref|\bfn-?ref\b/i.test(`${attributes.get('role')} ${attributes.get('class')}`);
+  const isNamed =
+    /noteref|footnote-(?:ref|anchor)|\bfn-?ref\b/i.test(`${attributes.get('role')} ${attributes.get('class')}`) ||
+    /^#_(?:ftn|edn)\d+$/.test(href);
   if ((!isRaised && !isNamed) || shown === '' || shown.length > MAX_LABEL || BACK.test(shown)) return null;
+  const around = tree.parent[node] as number;
+  const isInLine = (traits(tree.tag[around] as number) & BLOCK) === 0;
+  const ids = [attributes.get('id'), attributes.get('name'), isInLine ? tree.attribute(around, 'id') : undefined];
+  const origins = ids.filter((id) => id !== undefined);
   const label = shown.replaceAll(/[^\p{L}\p{N}_-]+/gu, '-').replaceAll(/^-+|-+$/g, '');
-  return { node, target: decoded(href.slice(hash + 1)), label };
+  return { node, target: decoded(href.slice(hash + 1)), label, origins };
 }
 
 function pairs(tree: Tree, dropped: Dropped, found: readonly Reference[]): Omit<Footnotes, 'hasTex'> {
@@ -64,6 +72,7 @@ function pairs(tree: Tree, dropped: Dropped, found: readonly Reference[]): Omit<
   const notes = new Map<number, string>();
   const unwanted = new Set<number>();
   const targets = targetsOf(tree, dropped, new Set(found.map(({ target }) => target)));
+  const origins = new Set(found.flatMap((reference) => reference.origins));
   const stated = new Set(found.map(({ label }) => label));
   const taken = new Set<string>();
   let next = 1;
@@ -89,7 +98,7 @@ function pairs(tree: Tree, dropped: Dropped, found: readonly Reference[]): Omit<
     }
     end = tree.end[note] as number;
     for (let inner = note + 1; inner < end; inner++) references.delete(inner);
-    for (const link of backLinks(tree, note)) unwanted.add(link);
+    for (const link of backLinks(tree, note, origins)) unwanted.add(link);
   }
   const used = new Set(references.values());
   for (const [note, label] of notes) if (!used.has(label)) notes.delete(note);
@@ -119,22 +128,23 @@ function targetsOf(tree: Tree, dropped: Dropped, ids: ReadonlySet<string>): Read
   return targets;
 }
 
-/** Links from a note to its place in the text, and what announces several of them. */
-function backLinks(tree: Tree, note: number): number[] {
+/** Links from a note to its place in the text, brackets around them, and what announces several of them. */
+function backLinks(tree: Tree, note: number, origins: ReadonlySet<string>): number[] {
   const links: number[] = [];
   const end = tree.end[note] as number;
   for (let node = note + 1; node < end; node++) {
     const tag = tree.tag[node] as number;
     if (tag !== TAG.a && tag !== TAG.span) continue;
     const attributes = tree.attributesOf(node);
-    const isNamed = /backlink|backref|footnote-back|reversefootnote|referencedby/i.test(
+    const isNamed = /backlink|backref|footnote-back|reversefootnote|referencedby|fn-bracket/i.test(
       `${attributes.get('class')} ${attributes.get('role')} ${attributes.get('rel')}`,
     );
     let text = '';
     for (let inner = node + 1; inner < Math.min(tree.end[node] as number, node + 8); inner++)
       if (tree.tag[inner] === TAG['#text']) text += tree.textOf(inner, 40);
-    const isSign = tag === TAG.a && attributes.get('href')?.startsWith('#') === true && BACK.test(text);
-    if (isNamed || isSign) links.push(node);
+    const href = attributes.get('href') ?? '';
+    const leadsBack = tag === TAG.a && href.startsWith('#') && (BACK.test(text) || origins.has(decoded(href.slice(1))));
+    if (isNamed || leadsBack) links.push(node);
   }
   return links;
 }

@@ -176,6 +176,20 @@ t.test('references of footnotes are paired with their notes', async (t) => {
   ]);
 });
 
+t.test('footnotes are paired as publishing systems mark them', async (t) => {
+  const pages = {
+    substack: `<p>A<a class="footnote-anchor" id="footnote-anchor-1" href="#footnote-1">1</a></p>
+      <div class="footnote"><a id="footnote-1" href="#footnote-anchor-1" class="footnote-number">1</a><div><p>N</p></div></div>`,
+    sphinx: `<p>A<a class="footnote-reference brackets" href="#id2" id="id1" role="doc-noteref"><span class="fn-bracket">[</span>1<span class="fn-bracket">]</span></a></p>
+      <aside class="footnote brackets" id="id2"><span class="label"><span class="fn-bracket">[</span><a role="doc-backlink" href="#id1">1</a><span class="fn-bracket">]</span></span><p>N</p></aside>`,
+    docBook: `<p>A<a href="#ftn.a" class="footnote" id="a"><sup>[1]</sup></a></p><div id="ftn.a"><p><a href="#a"><sup>[1] </sup></a>N</p></div>`,
+    word: '<p>A<a name="_ftnref1" href="#_ftn1">[1]</a></p><div><p><a name="_ftn1" href="#_ftnref1">[1]</a> N</p></div>',
+  };
+  for (const [name, html] of Object.entries(pages)) t.equal(contentOf(html, 'markdown'), 'A[^1]\n\n[^1]: N', name);
+  const elsewhere = '<p id="p">A<sup><a href="#n">1</a></sup></p><ul><li id="n">See <a href="#p">there</a></li></ul>';
+  t.equal(contentOf(elsewhere, 'text'), 'A[1]\n\n[1] See there');
+});
+
 t.test('footnotes of Wikipedia are paired, with links back that are raised, and keep their labels', async (t) => {
   const reference = (id: string, note: string, label: string): string =>
     `<sup id="${id}" class="reference"><a href="#${note}"><span class="cite-bracket">[</span>${label}<span class="cite-bracket">]</span></a></sup>`;
