@@ -7,6 +7,7 @@ import { codeOfTable, languageOf, linesOf, sourceOf } from './content-code.ts';
 import { footnotesOf } from './content-footnotes.ts';
 import { imageOf } from './content-image.ts';
 import { formulasIn, texOf } from './content-math.ts';
+import { HIDDEN, isUndisplayed } from './hints.ts';
 import { isPermalink, type UrlResolver } from './links.ts';
 import { onLine, withoutControls } from './page.ts';
 import { BLOCK, FIRST_UNKNOWN, HEADING, TAG, traits } from './tags.ts';
@@ -17,6 +18,10 @@ const MAX_NESTED = 8;
 
 /** Nodes of the copy of an image: a link or `picture` around it, and sources. */
 const MAX_TWIN_NODES = 16;
+
+/** Longer parts of lines that are not displayed are content that a reader may ask for. */
+const MAX_HIDDEN_CHARACTERS = 100;
+const MAX_HIDDEN_NODES = 32;
 
 /** Greater numbers of items are errors; with all items of a page they stay within the nine digits that Markdown allows. */
 const MAX_NUMBER = 99_999_999;
@@ -177,7 +182,7 @@ class ContentBuilder implements Visitor {
     if (((this.#tree.flags[node] as number) & SPACE_BEFORE) !== 0 || isTouching || isApart(this.#tree, node))
       this.#divide(SPACE);
     if ((traits(tag) & BLOCK) !== 0) return this.#openBlock(node, tag);
-    return this.#openInline(node, tag);
+    return isHiddenPart(this.#tree, node) || this.#openInline(node, tag);
   }
 
   close(node: number, tag: number): void {
@@ -591,6 +596,23 @@ function taskOf(tree: Tree, item: number): boolean | null {
     return isTask && attributes.get('type')?.toLowerCase() === 'checkbox' ? attributes.has('checked') : null;
   }
   return null;
+}
+
+/**
+ * Whether text within a line is not displayed, such as a key to sort by. Long text and links may be shown on demand; a formula may be the
+ * source of an image.
+ */
+function isHiddenPart(tree: Tree, node: number): boolean {
+  const isHinted = ((tree.hints[node] as number) & HIDDEN) !== 0;
+  const end = tree.end[node] as number;
+  if (!isHinted || end - node > MAX_HIDDEN_NODES || !isUndisplayed(tree.attributesOf(node))) return false;
+  let characters = 0;
+  for (let inner = node; inner < end; inner++) {
+    const tag = tree.tag[inner];
+    if (tag === TAG.a || tag === TAG.math || tag === TAG['#tex']) return false;
+    if (tag === TAG['#text']) characters += (tree.to[inner] as number) - (tree.from[inner] as number);
+  }
+  return characters > 0 && characters <= MAX_HIDDEN_CHARACTERS;
 }
 
 function addText(into: Inline[], text: string): void {

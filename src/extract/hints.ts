@@ -215,3 +215,11 @@ function kindOf(code: number): number {
   if (code >= 0x41 && code <= 0x5a) return UPPER;
   return code >= 0x30 && code <= 0x39 ? DIGIT : OTHER;
 }
+
+/** Whether an element is not displayed before scripts have run, by its attributes. */
+export function isUndisplayed(attributes: ReadonlyMap<string, string>): boolean {
+  const hidden = attributes.get('hidden');
+  if (hidden !== undefined && hidden !== 'until-found') return true;
+  const style = attributes.get('style');
+  return style !== undefined && /display\s*:\s*none|visibility\s*:\s*hidden/i.test(style);
+}

@@ -4,7 +4,7 @@
 
 import { decodeHTML } from 'entities';
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
-import { HIDDEN, HintTable, hintsOfItemprop, hintsOfItemtype, hintsOfRole } from './hints.ts';
+import { HIDDEN, HintTable, hintsOfItemprop, hintsOfItemtype, hintsOfRole, isUndisplayed } from './hints.ts';
 import { OpenElements } from './open-elements.ts';
 import { DISPLAYED, PREFORMATTED, REFERENCES, SPACE_BEFORE, Tree } from './tree.ts';
 import { ENDS_PARAGRAPH, TAG, TagTable, VOID, traits } from './tags.ts';
@@ -271,17 +271,8 @@ class Builder implements TokenizerCallbacks {
     if (itemprop !== undefined) hints |= hintsOfItemprop(itemprop);
     const itemtype = attributes.get('itemtype');
     if (itemtype !== undefined) hints |= hintsOfItemtype(itemtype);
-    if (this.#isHidden()) hints |= HIDDEN;
+    if (attributes.get('aria-hidden') === 'true' || isUndisplayed(attributes)) hints |= HIDDEN;
     return hints;
-  }
-
-  #isHidden(): boolean {
-    const attributes = this.#attributes;
-    const hidden = attributes.get('hidden');
-    if (hidden !== undefined && hidden !== 'until-found') return true;
-    if (attributes.get('aria-hidden') === 'true') return true;
-    const style = attributes.get('style');
-    return style !== undefined && /display\s*:\s*none|visibility\s*:\s*hidden/i.test(style);
   }
 
   /** Whether the element is metadata rather than part of the text; stores it in `head`. */

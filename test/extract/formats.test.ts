@@ -138,6 +138,14 @@ t.test('formulas keep their TeX', async (t) => {
   ]);
 });
 
+t.test('short text within a line that is not displayed is left out', async (t) => {
+  const long = 'What a reader gets behind "more" is content. '.repeat(3).trim();
+  const html = `<p>Born <span style="display:none">(1955-02-24)</span>February 24, 1955<b hidden>x</b>. <a hidden href="/l">L</a> <i aria-hidden="true">A</i>
+    <img style="display:none" src="/i.png" alt="I"><span style="visibility: hidden">${long}</span></p>`;
+  t.equal(contentOf(html, 'text'), `Born February 24, 1955. L A ${long}`);
+  t.match(contentOf(html, 'markdown'), '![I]');
+});
+
 t.test('formulas of MathML are TeX that means the same', async (t) => {
   const cases = [
     ['<mfrac linethickness="0"><mi>n</mi><mi>k</mi></mfrac>', '{n \\atop k}'],
