@@ -107,10 +107,15 @@ export function oneLine(text: string): string {
   return tidy(text).split(/\s+/).join(' ').trim();
 }
 
+/** A line end between characters of scripts without spaces, which stands for nothing (CSS Text, section 4.1.3). */
+const JOINED =
+  /(?<=[\u2e80-\u30ff\u31c0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60])[ \t]*\r?\n\s*(?=[\u2e80-\u30ff\u31c0-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60])/g;
+
 /** Text with white space collapsed, as displayed, without soft hyphens, zero-width and control characters. */
 export function onLine(text: string): string {
   if (!/[^\S ]|  |[\p{Cc}\u00ad\u200b\u2060\ufeff]/u.test(text)) return text;
-  return withoutControls(text.replaceAll(/[\u00ad\u200b\u2060\ufeff]/g, '').replaceAll(/[\s\u0085]+/g, ' '));
+  const shown = text.replaceAll(/[\u00ad\u200b\u2060\ufeff]/g, '').replaceAll(JOINED, '');
+  return withoutControls(shown.replaceAll(/[\s\u0085]+/g, ' '));
 }
 
 /** The text without control characters other than tabs and line ends. */

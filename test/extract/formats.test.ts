@@ -138,6 +138,13 @@ t.test('formulas keep their TeX', async (t) => {
   ]);
 });
 
+t.test('a line end within East Asian text is no space', async (t) => {
+  t.equal(
+    contentOf('<p>水車は\n  回る。\r\n次に、\n水 車。Mill\n水車\nMill 물\n레</p>', 'text'),
+    '水車は回る。次に、水 車。Mill 水車 Mill 물 레',
+  );
+});
+
 t.test('short text within a line that is not displayed is left out', async (t) => {
   const long = 'What a reader gets behind "more" is content. '.repeat(3).trim();
   const html = `<p>Born <span style="display:none">(1955-02-24)</span>February 24, 1955<b hidden>x</b>. <a hidden href="/l">L</a> <i aria-hidden="true">A</i>
