@@ -105,6 +105,9 @@ const FRAMES: ReadonlyMap<number, FrameKind> = new Map([
   [TAG.details, 'details'],
 ]);
 
+/** Characters that a page draws. */
+const EMOJI = /(?:^|\s)(?:emoji|wp-smiley)(?:\s|$)/;
+
 /** Output of MathJax, beside which the page has its TeX. */
 const RENDERED = 1;
 /** A formula of KaTeX or MathJax. */
@@ -342,13 +345,19 @@ class ContentBuilder implements Visitor {
 
   #addImage(node: number): void {
     this.#skipTwin(node);
+    const attributes = this.#tree.attributesOf(node);
+    const alt = onLine(attributes.get('alt') ?? '').trim();
+    if (alt !== '' && EMOJI.test(attributes.get('class') ?? '')) {
+      this.#add({ kind: 'text', text: alt });
+      return;
+    }
     const image = imageOf(
       this.#source,
       node,
       this.#frames.some(({ kind }) => kind === 'figure'),
     );
     if (image === null) return;
-    if (image.kind === 'image') image.alt = onLine(image.alt).trim();
+    if (image.kind === 'image') image.alt = alt;
     this.#add(image);
   }
 

@@ -145,6 +145,12 @@ t.test('a line end within East Asian text is no space', async (t) => {
   );
 });
 
+t.test('characters that a page draws are text', async (t) => {
+  const html = '<p>A <img class="emoji" alt="🙂" src="/1f642.png"><img alt="B" src="/b.png"></p>';
+  t.equal(contentOf(html, 'text'), 'A 🙂');
+  t.equal(contentOf(html, 'markdown'), 'A 🙂![B](https://a.example/b.png)');
+});
+
 t.test('short text within a line that is not displayed is left out', async (t) => {
   const long = 'What a reader gets behind "more" is content. '.repeat(3).trim();
   const html = `<p>Born <span style="display:none">(1955-02-24)</span>February 24, 1955<b hidden>x</b>. <a hidden href="/l">L</a> <i aria-hidden="true">A</i>
