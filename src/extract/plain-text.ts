@@ -7,11 +7,35 @@ import { type CleanPage, pageOf, tidy } from './page.ts';
 /** Deeper JSON is not indented further: hostile documents nest without end. */
 const MAX_INDENT = 8;
 
-/** The text unchanged, in both formats. The title is the first Markdown heading, else the first line. */
+/** Lines that are searched for the title. */
+const MAX_TITLE_LINES = 2000;
+const MAX_FRONT_MATTER = 10_000;
+
+/** The text unchanged, in both formats. The title is that of front matter or the first Markdown heading, else the first line. */
 export function readText(text: string, url: string): CleanPage {
   const content = tidy(text);
-  const heading = /^#{1,6}[ \t](.*)$/m.exec(content)?.[1] ?? '';
-  return pageOf(content, [heading, content.slice(0, 1000).split('\n', 1)[0] ?? ''], url);
+  const matter = /^---\n([^]*?)\n---(?:\n|$)/.exec(content.slice(0, MAX_FRONT_MATTER))?.[1] ?? '';
+  const title = /^title:[ \t]*(["']?)(\S.*)\1$/m.exec(matter)?.[2] ?? '';
+  return pageOf(content, [title, headingOf(content), content.slice(0, 1000).split('\n', 1)[0] ?? ''], url);
+}
+
+/** The first heading of Markdown outside of fenced code (CommonMark 0.31.2, sections 4.2, 4.3 and 4.5); empty without one. */
+function headingOf(content: string): string {
+  let fence = '';
+  let before = '';
+  for (const line of content.split('\n', MAX_TITLE_LINES)) {
+    const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? '';
+    if (fence !== '') {
+      if (mark.startsWith(fence)) fence = '';
+    } else if (mark !== '') {
+      fence = mark;
+    } else {
+      const heading = /^#{1,6}[ \t](.*)$/.exec(line)?.[1] ?? (/^=+$/.test(line) ? before : '');
+      if (heading !== '') return heading;
+    }
+    before = line;
+  }
+  return '';
 }
 
 /** The document as written, indented when it is on one line. Values stay unchanged, invalid ones too. */

@@ -12,6 +12,10 @@ t.test('text keeps its lines, without control characters and repeated blank line
 
 t.test('the title of Markdown is its first heading', (t) => {
   t.equal(readText('Some words first\n\n## On *mills*\n\n# Later', URL_1).title, 'On *mills*');
+  t.equal(readText('The mill\n========\n\nWords.\n\n## Usage', URL_1).title, 'The mill');
+  t.equal(readText('Words.\n\n```sh\n# comment\n``\n```\n\n# Usage', URL_1).title, 'Usage');
+  t.equal(readText('---\ndate: 2026\ntitle: "The mill"\n---\n\n## Usage', URL_1).title, 'The mill');
+  t.equal(readText('---\ndate: 2026\n---\n\n## Usage', URL_1).title, 'Usage');
   t.end();
 });
 
