@@ -201,10 +201,17 @@ function list(item: LinkedItem): string[] {
   return [bullets(entries)];
 }
 
-/** Steps and sections of steps, in any of the shapes that pages use. */
+/** Steps and sections of steps with their names, in any of the shapes that pages use. */
 function steps(value: unknown): string {
   if (typeof value === 'string') return text(value);
+  const parts: string[] = [];
   const items: string[] = [];
+  let written = 0;
+  const endList = (): void => {
+    const list = items.slice(written).map((item) => `<li>${item}</li>`);
+    if (list.length > 0) parts.push(`<ol>${list.join('')}</ol>`);
+    written = items.length;
+  };
   const walk = (inner: unknown, depth: number): void => {
     for (const each of many(inner)) {
       if (depth > MAX_DEPTH || items.length > MAX_ENTRIES) return;
@@ -212,12 +219,22 @@ function steps(value: unknown): string {
       if (!isItem(each)) continue;
       const own = stringOf(each['text']) || stringOf(each['name']);
       const nested = each['itemListElement'];
-      if (nested === undefined || typeOf(each) === 'HowToStep') items.push(plain(own));
-      else walk(nested, depth + 1);
+      if (nested === undefined || typeOf(each) === 'HowToStep') {
+        items.push(plain(own));
+        continue;
+      }
+      const name = stringOf(each['name']);
+      if (name !== '') {
+        endList();
+        parts.push(`<h3>${plain(name)}</h3>`);
+      }
+      walk(nested, depth + 1);
+      if (name !== '') endList();
     }
   };
   walk(value, 0);
-  return items.length === 0 ? '' : `<ol>${items.map((item) => `<li>${item}</li>`).join('')}</ol>`;
+  endList();
+  return items.length === 0 ? '' : parts.join('');
 }
 
 function many(value: unknown): readonly unknown[] {

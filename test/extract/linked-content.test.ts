@@ -35,6 +35,9 @@ t.test('each kind of item has its template', async (t) => {
     recipeInstructions: [{ '@type': 'HowToSection', itemListElement: [{ '@type': 'HowToStep', text: 'Mix.' }] }, 'Bake.'],
   }; // oxfmt-ignore
   t.equal(contentOf(recipe), '# Bread\n\n- Yield: 2 loaves\n- Total time: 1 h 30 min\n\n## Ingredients\n\n- flour\n- water\n\n## Instructions\n\n1. Mix.\n2. Bake.');
+  const section = (name: string, text: string): object => ({ '@type': 'HowToSection', name, itemListElement: [{ '@type': 'HowToStep', text }] });
+  const inSections = { '@type': 'Recipe', name: 'Bread', recipeInstructions: [section('The dough', 'Mix.'), section('', 'Bake.'), 'Eat.'] };
+  t.equal(contentOf(inSections), '# Bread\n\n## Instructions\n\n### The dough\n\n1. Mix.\n\n1) Bake.\n2) Eat.');
   const event = { '@type': 'MusicEvent', name: 'Mill night', startDate: '2026-06-01', location: { name: 'Mill', address: 'Ulm' }, description: 'Songs.' };
   t.equal(contentOf(event), '## Mill night\n\n- Start: 2026-06-01\n- Location: Mill, Ulm\n\nSongs.');
   const howTo = { '@type': 'HowTo', name: 'Oil a gate', tool: [{ name: 'can' }], step: [{ '@type': 'HowToStep', name: 'Oil', text: 'Oil it.' }] };
