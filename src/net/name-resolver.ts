@@ -9,7 +9,7 @@ import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 export interface NameResolverOptions {
   /** Default: the clock of the process. */
   readonly clock?: Clock;
-  /** Addresses of name servers, with a port where it is not 53. Default: those of `dns.getServers`, which are the system's. */
+  /** Addresses of name servers, with a port where it is not 53. Default: those of `dns.setServers`, else the present ones of the system. */
   readonly servers?: readonly string[];
 }
 
@@ -22,15 +22,24 @@ const LOOKUP_MS = 5000;
 const OTHER_FAMILY_MS = 100;
 /** Addresses of each family that count. A name may have thousands, of hosts that have nothing to do with it: each would be checked and tried. */
 const MAX_ADDRESSES = 8;
-/** Channels that are kept for later lookups. */
+/** Channels that are kept for later lookups, and for how long, in milliseconds: a channel keeps the name servers that the system had when it was made. */
 const IDLE_CHANNELS = 32;
+const CHANNEL_MS = 60_000;
+
+/** Name servers of the system at the start: while `dns.getServers` gives these, the program has set none. */
+const FIRST_SERVERS = new Resolver().getServers();
+
+interface Channel {
+  readonly resolver: Resolver;
+  readonly untilMs: number;
+}
 
 /** The hosts file and search domains do not count: names are complete, and what they mean to this machine is not the client's. */
 export class NameResolver {
   readonly #clock: Clock;
   readonly #servers: readonly string[] | undefined;
   /** Channels without a lookup. One lookup has a channel to itself, since only all questions of a channel can be cancelled. */
-  readonly #idle: Resolver[] = [];
+  readonly #idle: Channel[] = [];
   readonly #busy = new Set<Resolver>();
 
   constructor({ clock = systemClock, servers }: NameResolverOptions = {}) {
@@ -43,22 +52,23 @@ export class NameResolver {
    * none, `ETIMEOUT` after 5 s, `ECANCELLED` when `signal` fires.
    */
   async resolve(hostname: string, signal?: AbortSignal): Promise<readonly string[]> {
-    const channel = this.#idle.pop() ?? this.#open();
-    const cancel = (): void => channel.cancel();
-    this.#busy.add(channel);
+    const channel = this.#take();
+    const { resolver } = channel;
+    const cancel = (): void => resolver.cancel();
+    this.#busy.add(resolver);
     signal?.addEventListener('abort', cancel, { once: true });
     try {
       return await new Promise<readonly string[]>((resolve, reject) => {
         const query = new Query(this.#clock, resolve, reject);
-        channel.resolve4(hostname, (error, addresses) => query.answer(0, error, addresses));
-        channel.resolve6(hostname, (error, addresses) => query.answer(1, error, addresses));
+        resolver.resolve4(hostname, (error, addresses) => query.answer(0, error, addresses));
+        resolver.resolve6(hostname, (error, addresses) => query.answer(1, error, addresses));
         if (signal?.aborted === true) cancel();
       });
     } finally {
       signal?.removeEventListener('abort', cancel);
       // Ends a question that has no answer yet.
-      channel.cancel();
-      this.#busy.delete(channel);
+      resolver.cancel();
+      this.#busy.delete(resolver);
       if (this.#idle.length < IDLE_CHANNELS) this.#idle.push(channel);
     }
   }
@@ -70,13 +80,19 @@ export class NameResolver {
 
   /** Fails all lookups in progress with `ECANCELLED`. */
   close(): void {
-    for (const channel of this.#busy) channel.cancel();
+    for (const resolver of this.#busy) resolver.cancel();
   }
 
-  #open(): Resolver {
-    const channel = new Resolver({ timeout: TRY_MS, tries: TRIES });
-    channel.setServers(this.#servers ?? dns.getServers());
-    return channel;
+  #take(): Channel {
+    const nowMs = this.#clock.now();
+    const idle = this.#idle.pop();
+    if (idle !== undefined && nowMs < idle.untilMs) return idle;
+    // Most of the others are as old.
+    this.#idle.length = 0;
+    const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
+    const servers = this.#servers ?? dns.getServers();
+    if (servers.join() !== FIRST_SERVERS.join()) resolver.setServers(servers);
+    return { resolver, untilMs: nowMs + CHANNEL_MS };
   }
 }
 

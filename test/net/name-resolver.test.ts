@@ -1,6 +1,8 @@
 // Names that clients choose, resolved by a name server on loopback: both address families, limits of time, and no effect on names
 // of configured servers.
+import dns from 'node:dns';
 import { once } from 'node:events';
+import { syncBuiltinESMExports } from 'node:module';
 import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { createManualClock, systemClock } from '../../src/actor/clock.ts';
@@ -113,4 +115,29 @@ t.test('a lookup that nobody waits for, or that is late, asks no further questio
   await late;
   t.same([resolver.size, clock.nextDueMs], [0, Infinity]);
   t.same(await resolver.resolve('good.test'), ['93.184.216.34'], 'and its channel serves others');
+});
+
+t.test('name servers of the system that are replaced are asked within a minute', async (t) => {
+  const servers = [await nameServer(t, () => ['93.184.216.1']), await nameServer(t, () => ['93.184.216.2'])] as const;
+  let { address } = servers[0];
+  const { Resolver: SystemResolver } = dns;
+  dns.Resolver = class extends SystemResolver {
+    constructor(options: dns.ResolverOptions) {
+      super(options);
+      this.setServers([address]);
+    }
+  };
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    dns.Resolver = SystemResolver;
+    syncBuiltinESMExports();
+  });
+  const clock = createManualClock();
+  const resolver = new NameResolver({ clock });
+  t.teardown(() => resolver.close());
+  t.same(await resolver.resolve('a.test'), ['93.184.216.1']);
+  ({ address } = servers[1]);
+  t.same(await resolver.resolve('a.test'), ['93.184.216.1'], 'by the same channel');
+  clock.advance(60_000);
+  t.same(await resolver.resolve('a.test'), ['93.184.216.2']);
 });
