@@ -508,6 +508,7 @@ export const SCHEMA = section('General', {
     idle: setting(duration(), '60s', 'Longest silence of a server in the middle of an answer.'),
     body: setting(duration(), '30s', 'Longest silence of a client in the middle of a request body.'),
     clientIdle: setting(duration(), '120s', 'Longest time that a client may leave a waiting answer unread.'),
+    clientKeepAlive: setting(duration(), '75s', 'Longest time that a connection of a client waits for a request.'),
     unready: setting(
       duration({ min: 0 }),
       '0ms',

@@ -284,7 +284,7 @@ export class DataPlane {
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.budget = new BodyBudget(0, options.bodyMemory, thread);
     const { connections, headerBytes } = snapshot.settings.limits;
-    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, connections, headerBytes };
+    this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, keepAliveMs: 0, connections, headerBytes };
     this.#bound(snapshot);
     this.#cors = new Cors(snapshot.settings.cors.origins);
     this.#cancellations = new Cancellations(options.tellCancelled);
@@ -685,6 +685,7 @@ export class DataPlane {
     this.limits.maxBodyBytes = limits.bodyBytes;
     this.limits.bodyIdleMs = timeouts.bodyMs;
     this.limits.clientIdleMs = timeouts.clientIdleMs;
+    this.limits.keepAliveMs = timeouts.clientKeepAliveMs;
     this.limits.connections = limits.connections;
   }
 

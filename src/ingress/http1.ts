@@ -28,9 +28,6 @@ import { respondError } from './respond.ts';
 import { type ClientSocket, ServerSocket, type SocketConnection, type SocketListener } from './web-socket.ts';
 import type { Address, ConnectionCounts, Server, ServerLimits, ServerOptions } from './server.ts';
 
-/** Idle time of a connection between two requests, in milliseconds. */
-const KEEP_ALIVE_MS = 12_000;
-
 /** Longest time from the first byte of a request to the end of its head, in milliseconds. */
 const HEAD_MS = 30_000;
 
@@ -65,6 +62,9 @@ const SILENCE_MS = 5000;
 
 /** Most leading zeros of one chunk size. Clients limit its digits, some to 16, and our chunks need six. */
 const MAX_ZEROS = 4;
+
+/** Connections that are looked at for one that is unused. */
+const MOST_LOOKED_AT = 64;
 
 /** Connections that may wait to be accepted: the default of node:net. */
 const BACKLOG = 511;
@@ -321,7 +321,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     socket.on('close', () => this.on('close'));
     // `close` follows.
     socket.on('error', ignore);
-    this.#time('idle', KEEP_ALIVE_MS);
+    this.#awaitRequest();
   }
 
   /** Takes what the socket has read. False: it is not to be read on. */
@@ -515,7 +515,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
       this.#linger();
     } else {
       if (state === 'body') this.#time('body', this.server.options.limits.bodyIdleMs);
-      else this.#time('idle', KEEP_ALIVE_MS);
+      else this.#awaitRequest();
       if (!this.#consuming) this.#resume();
     }
   }
@@ -551,6 +551,14 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     this.#webSocket?.drain();
     const idle = this.#exchange === null && this.#unread === null && this.#parser.state === 'done';
     if (idle && !this.#lingering) this.#linger();
+  }
+
+  /** Closes the connection for another one, at once, unless a request has begun. */
+  giveWay(): boolean {
+    if (this.#timing !== 'idle' || this.#exchange !== null || this.#waits) return false;
+    this.server.forget(this);
+    this.#shut('destroy');
+    return true;
   }
 
   /** Ends the connection and its exchange at once. */
@@ -751,7 +759,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     if (state === 'done' && this.#timing === 'body') this.#timing = 'none';
     this.#turnBytes += bodyEnd - bodyStart;
     body?.append(bytes.subarray(bodyStart, bodyEnd), state === 'done', this.#readMs);
-    if (body === null && state === 'done') this.#time('idle', KEEP_ALIVE_MS);
+    if (body === null && state === 'done') this.#awaitRequest();
   }
 
   /** More of the body has to come. */
@@ -893,6 +901,10 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
     else this.#time('linger', LINGER_IDLE_MS);
   }
 
+  #awaitRequest(): void {
+    this.#time('idle', this.server.options.limits.keepAliveMs);
+  }
+
   #time(timing: Timing, durationMs: number): void {
     this.#timing = timing;
     this.#deadline.set(durationMs);
@@ -934,7 +946,7 @@ class Connection implements BatchedWriter, Expirable, SocketConnection, WaitingR
   /** The socket has been read once more after it was idle for too long. */
   #endIdle(): void {
     if (this.#timing !== 'last read') return;
-    if (this.#waits) this.#time('idle', KEEP_ALIVE_MS);
+    if (this.#waits) this.#awaitRequest();
     else this.#linger();
   }
 
@@ -1020,6 +1032,7 @@ class Http1Server implements Server {
   readonly #connections = new IntrusiveSet<'slot', Connection>('slot');
   readonly #counts: ConnectionCounts;
   #accepted = 0;
+  #lookedAt = 0;
   #dateLine = '';
   #dateS = -1;
 
@@ -1092,9 +1105,18 @@ class Http1Server implements Server {
     });
   }
 
+  /** Closes an unused connection. Looks at some, by turns, so that it takes no time where all are in use. */
+  #makeRoom(): boolean {
+    for (let looked = 0; looked < MOST_LOOKED_AT; looked++) {
+      this.#lookedAt = (this.#lookedAt + 1) % Math.max(this.#connections.size, 1);
+      if (this.#connections.at(this.#lookedAt)?.giveWay() === true) return true;
+    }
+    return false;
+  }
+
   #accept(socket: Socket): void {
     this.#accepted++;
-    if (this.#connections.size >= this.options.limits.connections) {
+    if (this.#connections.size >= this.options.limits.connections && !this.#makeRoom()) {
       this.#counts.refused++;
       socket.destroy();
       return;

@@ -18,7 +18,9 @@ export interface ServerLimits extends BodyLimits {
   readonly headerBytes: number;
   /** Longest time in milliseconds in which a client takes nothing of a response that waits for it. */
   readonly clientIdleMs: number;
-  /** Most open connections of one server; more are closed as they come. */
+  /** Longest time in milliseconds that a connection waits for its first or next request. */
+  readonly keepAliveMs: number;
+  /** Most open connections of one server. Behind it an unused one makes room for a new one, or the new one is closed. */
   readonly connections: number;
 }
 

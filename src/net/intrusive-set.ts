@@ -15,6 +15,11 @@ export class IntrusiveSet<F extends string, T extends Record<F, number>> {
     return this.#members.length;
   }
 
+  /** The member with this index, from 0 to `size` - 1. Indexes change when a member leaves. */
+  at(index: number): T | undefined {
+    return this.#members[index];
+  }
+
   /** Adds a member. No effect when it is in the set. */
   add(member: T): void {
     const fields: Record<F, number> = member;

@@ -50,7 +50,14 @@ async function open(t: Parameters<typeof openPaymentFixture>[0], serve: Serve, o
         holdPayment(exchange, deps, quote, (settlement) => serve(settlement, exchange));
       }),
     clock: systemClock,
-    limits: { maxBodyBytes: 1e6, bodyIdleMs: 1e4, clientIdleMs: 1e4, connections: 100, headerBytes: 16_384 },
+    limits: {
+      maxBodyBytes: 1e6,
+      bodyIdleMs: 1e4,
+      clientIdleMs: 1e4,
+      keepAliveMs: 12_000,
+      connections: 100,
+      headerBytes: 16_384,
+    },
     budget: new BodyBudget(1e6),
   });
   const { host, port } = await server.listen({ host: '127.0.0.1', port: 0 });

@@ -83,6 +83,7 @@ const DEFAULTS: Settings = {
     idleMs: 60_000,
     bodyMs: 30_000,
     clientIdleMs: 120_000,
+    clientKeepAliveMs: 75_000,
     unreadyMs: 0,
     drainMs: 30_000,
     keepAliveMs: 60_000,

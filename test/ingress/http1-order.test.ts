@@ -80,7 +80,7 @@ async function serve(t: Test, connections: number) {
   const budget = new BodyBudget(1e9);
   const counts = { open: 0, refused: 0 };
   const limits = {
-    ...{ maxBodyBytes: 1e6, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+    ...{ maxBodyBytes: 1e6, bodyIdleMs: 30_000, clientIdleMs: 120_000, keepAliveMs: 12_000 },
     ...{ connections, headerBytes: 16_384 },
   };
   const errors: unknown[] = [];

@@ -33,7 +33,7 @@ async function serve(t: Test, handler: ExchangeHandler): Promise<Served> {
   const budget = new BodyBudget(1e9);
   const counts = { open: 0, refused: 0 };
   const limits = {
-    ...{ maxBodyBytes: 1e6, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+    ...{ maxBodyBytes: 1e6, bodyIdleMs: 30_000, clientIdleMs: 120_000, keepAliveMs: 12_000 },
     ...{ connections: 100, headerBytes: 16_384 },
   };
   const refused: Exchange[] = [];
@@ -1187,46 +1187,49 @@ t.test('a head that ends while the refusal of its lateness waits for the end of 
   t.equal(kept.exchanges.length, 0);
 });
 
-t.test('the head of a request has 30 seconds from its first byte, an idle connection 12 seconds', async (t) => {
-  const { clock, counts, dial, refused } = await serve(t, echo);
-  const slow = dial();
-  await slow.send('GET / HTTP/1.1\r\n');
-  await turns();
-  clock.advance(20_000);
-  await slow.send('host: x\r\n');
-  await turns();
-  clock.advance(9000);
-  t.equal(counts.open, 1);
-  clock.advance(2000);
-  t.match(await slow.answer(), {
-    status: 408,
-    headers: { 'x-headrace-error': 'HR_REQUEST_TIMEOUT', connection: 'close' },
-  });
-  t.equal(refused.length, 1);
-  await slow.ended;
+t.test(
+  'the head of a request has 30 seconds from its first byte, an unused connection the time of the setting',
+  async (t) => {
+    const { clock, counts, dial, refused } = await serve(t, echo);
+    const slow = dial();
+    await slow.send('GET / HTTP/1.1\r\n');
+    await turns();
+    clock.advance(20_000);
+    await slow.send('host: x\r\n');
+    await turns();
+    clock.advance(9000);
+    t.equal(counts.open, 1);
+    clock.advance(2000);
+    t.match(await slow.answer(), {
+      status: 408,
+      headers: { 'x-headrace-error': 'HR_REQUEST_TIMEOUT', connection: 'close' },
+    });
+    t.equal(refused.length, 1);
+    await slow.ended;
 
-  const idle = dial();
-  await idle.send(GET);
-  await idle.answer();
-  clock.advance(11_000);
-  await idle.send(GET);
-  await idle.answer();
-  clock.advance(11_000);
-  await turns();
-  t.notOk(idle.socket.readableEnded);
-  clock.advance(2000);
-  t.equal(await idle.ended, 'fin');
-  t.equal(idle.pending, '', 'without a word');
+    const idle = dial();
+    await idle.send(GET);
+    await idle.answer();
+    clock.advance(11_000);
+    await idle.send(GET);
+    await idle.answer();
+    clock.advance(11_000);
+    await turns();
+    t.notOk(idle.socket.readableEnded);
+    clock.advance(2000);
+    t.equal(await idle.ended, 'fin');
+    t.equal(idle.pending, '', 'without a word');
 
-  const silent = dial();
-  await turns();
-  clock.advance(13_000);
-  t.equal(await silent.ended, 'fin');
-  await turns();
-  clock.advance(6000);
-  await turns();
-  t.same([counts.open, clock.nextDueMs], [0, Infinity]);
-});
+    const silent = dial();
+    await turns();
+    clock.advance(13_000);
+    t.equal(await silent.ended, 'fin');
+    await turns();
+    clock.advance(6000);
+    await turns();
+    t.same([counts.open, clock.nextDueMs], [0, Infinity]);
+  },
+);
 
 t.test('a request that waits in the socket when its connection has been idle for too long is served', async (t) => {
   // As after a freeze of the process or a long turn of the event loop: timers are due before sockets are read.
@@ -1355,23 +1358,30 @@ t.test('a server that drains serves the connections that wait to be accepted, an
   await t.rejects(late.answer());
 });
 
-t.test('connections above the limit are closed and counted', async (t) => {
-  const { counts, dial, limits } = await serve(t, echo);
-  limits.connections = 2;
-  const wires = [dial(), dial()];
-  for (const wire of wires) {
-    await wire.send(GET);
-    await wire.answer();
-  }
-  const third = dial();
-  await third.ended;
-  t.same(counts, { open: 2, refused: 1 });
-  wires[0]?.leave();
-  await turns();
-  const fourth = dial();
-  await fourth.send(GET);
-  t.equal((await fourth.answer()).status, 200);
-});
+t.test(
+  'above the limit unused connections make room; where all are in use new ones are closed and counted',
+  async (t) => {
+    const kept = new Kept();
+    const { counts, dial, limits } = await serve(t, kept.handler);
+    limits.connections = 3;
+    const busy = dial();
+    await busy.send(GET);
+    const begun = dial();
+    await begun.send('GET / HTTP/1.1\r\n');
+    const unused = dial();
+    await turns();
+    const next = dial();
+    await next.send(GET);
+    t.equal(await unused.ended, 'fin');
+    await turns();
+    t.same(counts, { open: 3, refused: 0 });
+    await dial().ended;
+    t.same(counts, { open: 3, refused: 1 }, 'the others are in use');
+    await begun.send('host: x\r\n\r\n');
+    for (let index = 0; index < 3; index++) (await kept.exchange(index)).respond(200, [], Buffer.from('served'));
+    for (const wire of [busy, begun, next]) t.equal((await wire.answer()).status, 200);
+  },
+);
 
 t.test('a socket whose handle cannot be moved is read by its events', async (t) => {
   const [near, far] = duplexPair() as [Duplex, Duplex];

@@ -48,7 +48,7 @@ for (const [name, limitBytes] of [
     const budget = new BodyBudget(limitBytes);
     const counts = { open: 0, refused: 0 };
     const limits = {
-      ...{ maxBodyBytes: LARGEST, bodyIdleMs: 300, clientIdleMs: 400 },
+      ...{ maxBodyBytes: LARGEST, bodyIdleMs: 300, clientIdleMs: 400, keepAliveMs: 12_000 },
       ...{ connections: 1000, headerBytes: 16_384 },
     };
     const running = new Set<Exchange>();

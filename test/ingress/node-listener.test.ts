@@ -25,7 +25,7 @@ for (const reads of [true, false]) {
   t.test(name, async (t) => {
     const clock = createManualClock();
     const limits = {
-      ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+      ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000, keepAliveMs: 12_000 },
       ...{ connections: 10, headerBytes: 16_384 },
     };
     const exchanges: Exchange[] = [];
@@ -74,7 +74,7 @@ for (const reads of [true, false]) {
 
 t.test('cookies and Vary of what is mounted before stay beside those of the gateway', async (t) => {
   const limits = {
-    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000, keepAliveMs: 12_000 },
     ...{ connections: 10, headerBytes: 16_384 },
   };
   const handler = (exchange: Exchange): void => {
@@ -97,7 +97,7 @@ t.test('cookies and Vary of what is mounted before stay beside those of the gate
 
 t.test('a target without a path is that of the root, as for the own server', async (t) => {
   const limits = {
-    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000, keepAliveMs: 12_000 },
     ...{ connections: 10, headerBytes: 16_384 },
   };
   const handler = (exchange: Exchange): void => {
@@ -117,7 +117,7 @@ t.test('a target without a path is that of the root, as for the own server', asy
 
 t.test('the timer of a response keeps no process alive', async (t) => {
   const limits = {
-    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000, keepAliveMs: 12_000 },
     ...{ connections: 10, headerBytes: 16_384 },
   };
   const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
@@ -140,7 +140,7 @@ t.test('the timer of a response keeps no process alive', async (t) => {
 
 t.test('100 Continue comes before the response that it belongs to, behind another one', async (t) => {
   const limits = {
-    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000 },
+    ...{ maxBodyBytes: 1000, bodyIdleMs: 1000, clientIdleMs: 20_000, keepAliveMs: 12_000 },
     ...{ connections: 10, headerBytes: 16_384 },
   };
   const handler = (exchange: Exchange): void => exchange.respond(200, [], Buffer.from(exchange.path));

@@ -69,7 +69,7 @@ function onBoth(name: string, handler: ExchangeHandler, run: (t: Tap, started: S
       const clock = createManualClock();
       const budget = new BodyBudget(1e9);
       const limits = {
-        ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+        ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000, keepAliveMs: 12_000 },
         ...{ connections: 1000, headerBytes: 16_384 },
       };
       const errors: unknown[] = [];
@@ -88,7 +88,7 @@ for (const [kind, make] of Object.entries(MAKERS)) {
     const collect = runInNewContext('gc') as () => void;
     const serveOnce = async (): Promise<WeakRef<ServerOptions>> => {
       const limits = {
-        ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+        ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000, keepAliveMs: 12_000 },
         ...{ connections: 1000, headerBytes: 16_384 },
       };
       const options = { handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1e9) };
@@ -292,7 +292,7 @@ for (const [kind, make] of Object.entries(MAKERS)) {
     t.ok(address.port > 0);
     await t.rejects(settlePort(address), { code: 'EADDRINUSE' });
     const limits = {
-      ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000 },
+      ...{ maxBodyBytes: 100_000, bodyIdleMs: 30_000, clientIdleMs: 120_000, keepAliveMs: 12_000 },
       ...{ connections: 1000, headerBytes: 16_384 },
     };
     const server = await make({ handler: echo, clock: createManualClock(), limits, budget: new BodyBudget(1e9) });
