@@ -7,7 +7,7 @@ import type { Settings } from '../config/settings.ts';
 
 /** Descriptors for all but clients and servers: listeners, stores, probes, files and event loops. */
 const OWN_FILES = 64;
-const OWN_FILES_PER_THREAD = 16;
+const OWN_FILES_PER_THREAD = 32;
 
 /** Memory of an idle gateway and its code. */
 const OWN_BYTES = 256 * 1024 * 1024;

@@ -66,8 +66,14 @@ const MAX_ZEROS = 4;
 /** Connections that are looked at for one that is unused. */
 const MOST_LOOKED_AT = 64;
 
-/** Connections that may wait to be accepted: the default of node:net. */
+/** Connections that may wait to be accepted at one listening socket: the default of node:net. */
 const BACKLOG = 511;
+
+/**
+ * Listening sockets on the port, among which the kernel spreads connections. A turn of the event loop accepts one of each (libuv since 1.46): with
+ * a single socket new clients wait for as many turns as there are of them, and turns in which large bodies are read are long.
+ */
+const LISTENERS = 16;
 
 /** All sockets of a thread read into this buffer, one after the other. */
 const READ_BUFFER: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
@@ -1028,7 +1034,7 @@ class Http1Server implements Server {
   readonly deadlines: DeadlineQueue;
   readonly turns = new RequestTurns();
   draining = false;
-  readonly #net: NetServer;
+  readonly #listeners: readonly NetServer[];
   readonly #connections = new IntrusiveSet<'slot', Connection>('slot');
   readonly #counts: ConnectionCounts;
   #accepted = 0;
@@ -1040,20 +1046,37 @@ class Http1Server implements Server {
     this.options = options;
     this.deadlines = new DeadlineQueue(options.clock);
     this.#counts = options.counts ?? { open: 0, refused: 0 };
-    this.#net = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
-      this.#accept(socket),
-    );
+    const listener = (): NetServer =>
+      createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => this.#accept(socket));
+    this.#listeners = Array.from({ length: LISTENERS }, listener);
   }
 
-  listen(address: Address): Promise<Address> {
+  async listen({ host, port }: Address): Promise<Address> {
+    const [first, ...others] = this.#listeners;
+    try {
+      const bound = await this.#bind(first as NetServer, { host, port });
+      await Promise.all(others.map((listener) => this.#bind(listener, { host, port: bound })));
+      return { host, port: bound };
+    } catch (error) {
+      this.#closePort();
+      throw error;
+    }
+  }
+
+  /** Resolves with the port. */
+  #bind(listener: NetServer, address: Address): Promise<number> {
     return new Promise((resolve, reject) => {
-      this.#net.once('error', reject);
-      this.#net.listen({ ...address, reusePort: true }, () => {
-        this.#net.off('error', reject);
-        this.#net.on('error', (error) => this.report(error));
-        resolve({ host: address.host, port: (this.#net.address() as AddressInfo).port });
+      listener.once('error', reject);
+      listener.listen({ ...address, reusePort: true }, () => {
+        listener.off('error', reject);
+        listener.on('error', (error) => this.report(error));
+        resolve((listener.address() as AddressInfo).port);
       });
     });
+  }
+
+  #closePort(): void {
+    for (const listener of this.#listeners) listener.close();
   }
 
   drain(): Promise<void> {
@@ -1067,7 +1090,7 @@ class Http1Server implements Server {
 
   close(): void {
     this.draining = true;
-    this.#net.close();
+    this.#closePort();
     for (const connection of this.#connections.list()) connection.abort();
     this.deadlines.close();
   }
@@ -1092,7 +1115,7 @@ class Http1Server implements Server {
     return this.#dateLine;
   }
 
-  /** Closes the port once nobody waits there, who would be reset by it. A turn of the event loop accepts one connection. */
+  /** Closes the port once nobody waits there, who would be reset by it. */
   #acceptRest(most: number, done: () => void): void {
     const accepted = this.#accepted;
     afterReads(() => {
@@ -1100,7 +1123,7 @@ class Http1Server implements Server {
         this.#acceptRest(most - 1, done);
         return;
       }
-      this.#net.close();
+      this.#closePort();
       done();
     });
   }

@@ -27,11 +27,11 @@ t.test('clients who connect do not take the descriptors that requests to servers
   const host = await startHost(t, { timeToFirstTokenMs: 500 });
   const settings = { threads: 1, keys: { required: false } };
   const { cli, url } = await startServe(t, [host], settings, { openFiles: OPEN_FILES });
-  t.match(cli.stderr, '"connections":88,"openFiles":256', 'the log says how many there may be');
+  t.match(cli.stderr, '"connections":80,"openFiles":256', 'the log says how many there may be');
 
   const answers = await Promise.all(Array.from({ length: CLIENTS }, () => ask(t, url)));
   const answered = answers.filter((status) => status !== '');
-  t.ok(answered.length >= 80 && answered.length <= 88, `${answered.length} of ${CLIENTS} clients are answered`);
+  t.ok(answered.length >= 72 && answered.length <= 80, `${answered.length} of ${CLIENTS} clients are answered`);
   t.ok(
     answered.every((status) => status === '200'),
     `with success: ${[...new Set(answered)].join(' ')}`,
