@@ -52,7 +52,7 @@ const FAULTS: Readonly<Record<DispatchFault, string>> = {
 };
 
 /** Failures that an answer with a good status turned out to have. */
-const ANSWERS: Partial<Record<Failure, string>> = {
+const ANSWERS: Readonly<Record<string, string>> = {
   'empty answer': 'empty answer',
   'not an answer': 'not an answer of this API',
   'error answer': 'error in place of an answer',
@@ -62,7 +62,7 @@ const ANSWERS: Partial<Record<Failure, string>> = {
 };
 
 /** Refusals, by what the status means. */
-const REFUSALS: Partial<Record<Failure, string>> = {
+const REFUSALS: Readonly<Record<string, string>> = {
   busy: 'the server is busy',
   credentials: 'the server refuses the key',
   'dialect unknown': 'the server does not know the path',
@@ -118,6 +118,11 @@ function codeReason(code: string): string {
   const isTls = code === 'EPROTO' || /^ERR_(?:SSL|TLS)_/.test(code);
   return `${isTls ? 'TLS handshake failed' : 'connection failed'} (${code.replaceAll(/\W/g, '').slice(0, 40)})`;
 }
+
+/** Every reason that has no figure, path or status in it. `docs/operations.md` explains them. */
+export const PLAIN_REASONS: ReadonlySet<string> = new Set(
+  [CODES, FAULTS, ANSWERS, REFUSALS].flatMap((table) => Object.values(table)),
+);
 
 /** An attempt that failed, or that the server has refused. */
 export interface FailedAttempt {

@@ -7,8 +7,9 @@ import t, { type Test } from 'tap';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
 import { DispatchError } from '../../src/net/client.ts';
 import { NameCache } from '../../src/net/name-cache.ts';
-import { attemptReason, errorReason, type FailedAttempt } from '../../src/routing/failure-reason.ts';
+import { attemptReason, errorReason, type FailedAttempt, PLAIN_REASONS } from '../../src/routing/failure-reason.ts';
 import { probe } from '../../src/routing/probe.ts';
+import { readDocument } from '../docs/markdown.ts';
 import { CERTIFICATE, EXPIRED_CERTIFICATE, EXPIRED_KEY, KEY } from '../support/certificate.ts';
 import { serving } from '../support/serving.ts';
 
@@ -167,4 +168,10 @@ t.test('attempts of requests', async (t) => {
     [{ status: 401, path: '/\u001b[2J' }, '401 at /?[2J'],
   ];
   for (const [attempt, reason] of expected) t.equal(attemptReason({ ...ATTEMPT, ...attempt }), reason);
+});
+
+t.test('docs/operations.md explains every reason', async (t) => {
+  const [, section = ''] = readDocument('docs/operations.md').split('## Why a server is down');
+  for (const reason of [...PLAIN_REASONS, 'drained', 'ejected or recovering', 'answer is too long'])
+    t.ok(section.includes(reason), reason);
 });
