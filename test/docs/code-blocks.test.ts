@@ -42,6 +42,9 @@ const ENV: Readonly<Record<string, string>> = {
   SIGNING_KEY: String(generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' })),
 };
 
+/** Pages that are followed from their beginning: they set the variables of their configuration themselves. */
+const FIRST_PAGES: ReadonlySet<string> = new Set(['README.md', 'docs/getting-started.md']);
+
 /** Flags for machines that are busy with other tests. */
 const PATIENCE = '--fetch.timeout 1m --fetch.cleanTimeout 1m';
 
@@ -202,6 +205,7 @@ async function runShell(t: Test, block: CodeBlock, cwd: string, addresses: Addre
     PATH: `${cwd}/bin:${ENV['PATH']}`,
     HOME: cwd,
     CURL_HOME: cwd,
+    ...(FIRST_PAGES.has(block.page) && { HEADRACE_API_KEY: undefined }),
   };
   const { stdout } = await run('sh', ['-eu', '-c', mapAddresses(script, mapped)], { cwd, env, timeout: 60_000 });
   for (const child of servers) {
