@@ -87,7 +87,7 @@ export const REQUEST_RULES: ReadonlyMap<string, RequestRule> = new Map<string, R
 ]);
 
 /** Names that mean something in the dialect of the client only. */
-const OF_DIALECT: ReadonlySet<string> = new Set(['anthropic-version', 'anthropic-beta', 'openai-beta']);
+export const OF_DIALECT: ReadonlySet<string> = new Set(['anthropic-version', 'anthropic-beta', 'openai-beta']);
 
 /** A name with its rule, and the beginning of its line: behind the end of the line before. */
 interface Field {
