@@ -141,8 +141,10 @@ async function examine(url: string): Promise<Finding> {
 }
 
 function configurationText({ key, listen }: Answers, findings: readonly Finding[]): string {
+  // The line to paste asks for the first model: one that a server has said.
+  const known = findings.toSorted((one, other) => Math.sign(other.models.length) - Math.sign(one.models.length));
   const models = new Map<string, { servers: string[]; contextTokens: number | null }>();
-  for (const { models: found, url } of findings) {
+  for (const { models: found, url } of known) {
     for (const { contextTokens, id } of found.length > 0 ? found : [{ id: 'my-model', contextTokens: null }]) {
       const model = models.get(id) ?? { servers: [], contextTokens };
       models.set(id, model);
@@ -159,7 +161,7 @@ ${contextTokens === null ? '    # context_length: 131072 # tokens' : `    contex
     # pricing: { prompt: '0.25', completion: '1.50' } # USD per million tokens
 `,
   );
-  return `# Configuration of headrace. A change takes effect at once, most of them without a restart; a broken file changes nothing.
+  return `# Configuration of headrace. A running gateway reads a change at once; some settings need a restart. A broken file changes nothing.
 # Every setting: headrace serve --help, and docs/configuration.md. Check this file: headrace check --config FILE
 # In strings, a dollar sign with a NAME in braces stands for the environment variable NAME.
 

@@ -94,7 +94,8 @@ t.test('a server that lists its models without a key is recognised, one that nee
   }
   second.key = 'secret';
   const file = join(t.testdir({}), 'headrace.yaml');
-  const stdout = await run(t, 'init', '--yes', '--server', `${first.url},${second.url}`, '--config', file);
+  const stdout = await run(t, 'init', '--yes', '--server', `${second.url},${first.url}`, '--config', file);
+  t.match(stdout, `-d '{"model":"${LLAMA_MODEL}"`, 'the printed line asks for the model that is known');
   t.match(stdout, `${first.url} is llama-server with ${LLAMA_MODEL}.\n`);
   t.match(
     stdout,
