@@ -5,8 +5,8 @@ import { LISTS, PAYMENT_COLUMNS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
-const DESCRIPTION = `Payments by x402. \`submitted\`: the facilitator was asked to settle, and the outcome is not known. A payment is named by
-its id or its nonce.`;
+const DESCRIPTION = `Payments by x402. \`submitted\`: the facilitator was asked to settle, and the outcome is not known. A payment is
+named by its id or its nonce.`;
 
 const EXAMPLE = `
 For example

@@ -54,6 +54,13 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'credits history': `before limit cursor ${ACCOUNT}`,
   usage: `by from to account key model ${ACCOUNT}`,
   audit: ACCOUNT,
+  backup: 'store config',
+  payments: ACCOUNT,
+  'payments list': `state payer limit cursor ${ACCOUNT}`,
+  'payments decide': `transaction not-settled force ${ACCOUNT}`,
+  explain: 'path header session cookie account json admin token',
+  picker: 'config grpc fallbacks tls-cert tls-key',
+  mcp: 'config url key-file',
 };
 
 async function helpOf(t: Test, ...args: readonly string[]): Promise<string> {
