@@ -1,6 +1,7 @@
 // CORS headers of responses and preflights.
 import t from 'tap';
 import { Cors } from '../../src/ingress/cors.ts';
+import { readDocument } from '../docs/markdown.ts';
 import { StubExchange } from './stub-exchange.ts';
 
 /** The headers that CORS adds for a request with this origin. */
@@ -21,6 +22,9 @@ t.test('with * every origin is allowed, without credentials and without vary', a
 
 t.test('pages may read what the gateway says in headers', async (t) => {
   const exposed = added(new Cors(['*']), 'https://a')['access-control-expose-headers']?.split(', ') ?? [];
+  const [, documented = ''] = readDocument('docs/api-reference.md').split('## Headers of answers');
+  for (const name of exposed)
+    t.ok(documented.includes(`\`${name.replace(/ratelimit-.*/, 'ratelimit-…')}`), `${name} is documented`);
   const limits = ['requests', 'tokens'].flatMap((kind) =>
     ['limit', 'remaining', 'reset'].flatMap((part) => [
       `x-ratelimit-${part}-${kind}`,
