@@ -26,14 +26,16 @@ let lastError = '';
 function openConnection(index) {
   return new Promise((resolve) => {
     let answered = false;
+    let ended = false;
     const fail = (why) => {
+      if (ended) return;
+      ended = true;
       if (answered) lost++;
       else {
         failed++;
         lastError = why;
         resolve();
       }
-      answered = true;
       socket.destroy();
     };
     const socket = connect({
@@ -45,7 +47,10 @@ function openConnection(index) {
         callback: (bytes, buffer) => {
           if (answered) return true;
           const head = buffer.latin1Slice(0, Math.min(bytes, 12));
-          if (head !== 'HTTP/1.1 200') fail(`answer ${head}`);
+          if (head !== 'HTTP/1.1 200') {
+            fail(`answer ${head}`);
+            return false;
+          }
           answered = true;
           socket.setTimeout(0);
           resolve();

@@ -1,4 +1,4 @@
-// The load client of the benchmarks at a fixed rate: what is due in the window counts, however late it is answered, or is an error.
+// The load clients of the benchmarks: what is due in the window counts, however late it is answered, or is an error.
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -8,7 +8,6 @@ import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 
 const run = promisify(execFile);
-const CLIENT = fileURLToPath(new URL('../../../bench/lib/client.mjs', import.meta.url));
 
 interface Report {
   readonly seconds: number;
@@ -18,14 +17,23 @@ interface Report {
   readonly latencyMs: { readonly p50: number; readonly p99: number; readonly count: number };
 }
 
-/** Requests of this rate for half a second, after a warm-up as long. */
-async function measure(t: Test, server: Server, load: object): Promise<Report> {
+async function portOf(t: Test, server: Server): Promise<number> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => server.close().closeAllConnections());
-  const { port } = server.address() as AddressInfo;
+  return (server.address() as AddressInfo).port;
+}
+
+async function runClient<Result>(client: string, load: object): Promise<Result> {
+  const file = fileURLToPath(new URL(`../../../bench/lib/${client}.mjs`, import.meta.url));
+  const { stdout } = await run(process.execPath, [file, JSON.stringify(load)]);
+  return JSON.parse(stdout) as Result;
+}
+
+/** Requests of this rate for half a second, after a warm-up as long. */
+async function measure(t: Test, server: Server, load: object): Promise<Report> {
   const all = {
-    port,
+    port: await portOf(t, server),
     path: '/v1',
     headers: {},
     stream: false,
@@ -34,8 +42,7 @@ async function measure(t: Test, server: Server, load: object): Promise<Report> {
     durationMs: 500,
     watch: {},
   };
-  const { stdout } = await run(process.execPath, [CLIENT, JSON.stringify({ ...all, ...load })]);
-  return JSON.parse(stdout) as Report;
+  return runClient('client', { ...all, ...load });
 }
 
 t.test('a stall at the end of the window counts for all requests that were due in it', async (t) => {
@@ -59,4 +66,11 @@ t.test('requests that a peer never got to are errors', async (t) => {
   const { errors, lastError } = await measure(t, server, { connections: 1, ratePerS: 100 });
   t.ok(errors > 40, `${errors} errors`);
   t.equal(lastError, 'not answered in time');
+});
+
+t.test('the memory client counts each connection that fails once, with the reason', async (t) => {
+  const server = createServer((_request, response) => response.writeHead(500).end());
+  const load = { port: await portOf(t, server), path: '/v1', pid: null, stream: true, connections: 4, bodyBytes: 1000 };
+  const report = await runClient('memory-client', load);
+  t.match(report, { open: 0, failed: 4, lastError: 'answer HTTP/1.1 500' });
 });
