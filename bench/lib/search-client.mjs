@@ -85,8 +85,9 @@ class Connection {
     const text = Buffer.concat(this.#pieces).toString('utf8');
     this.#pieces = [];
     this.#reader.reset();
-    this.busy = false;
+    // An answer that cannot be read fails the search.
     const wrong = mistakeIn(status, text.slice(text.indexOf(HEAD_END) + HEAD_END.length));
+    this.busy = false;
     if (wrong !== null) recordError(wrong);
     else {
       if (within(readUs)) count.requests++;

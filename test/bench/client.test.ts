@@ -74,3 +74,14 @@ t.test('the memory client counts each connection that fails once, with the reaso
   const report = await runClient('memory-client', load);
   t.match(report, { open: 0, failed: 4, lastError: 'answer HTTP/1.1 500' });
 });
+
+/** A hundredth of a second of searches or pages, after a warm-up as long. */
+const SHORT = { connections: 2, warmupMs: 10, durationMs: 10, watch: {} };
+
+t.test('an answer to a search that cannot be read is an error', async (t) => {
+  const server = createServer(({ url }, response) => response.end(url === '/log' ? '[]' : '{"results":'));
+  const port = await portOf(t, server);
+  const { errors, lastError } = await runClient<Report>('search-client', { ...SHORT, port, logPort: port });
+  t.ok(errors > 0, `${errors} errors`);
+  t.match(lastError, /JSON/);
+});
