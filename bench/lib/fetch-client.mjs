@@ -1,14 +1,17 @@
 // Load client of the fetch benchmark: asks the gateway for pages (POST /search/fetch). It runs as a process of its own.
 // `node fetch-client.mjs JSON` prints one line of JSON: what was counted between warm-up and end.
 //
-// JSON: { port, sitePort, pages, connections, warmupMs, durationMs, ratePerS, watch: { NAME: PID } }
+// JSON: { port, sitePort, pages, connections, warmupMs, durationMs, ratePerS, lastMs, watch: { NAME: PID } }
 // Without ratePerS every connection asks again when it has its response. With it, requests are due at fixed times, and
-// latency counts from then.
+// latency counts from then, of all that were due in the window. Pages that do not come within lastMs after the window are errors.
 
 import { Agent, request } from 'undici';
 import { Histogram } from './histogram.mjs';
 import { KEY, nowUs } from './traffic.mjs';
 import { openWindow } from './window.mjs';
+
+/** Pages still on their way at the end get this long before they count as lost. */
+const LAST_MS = 3_000;
 
 const load = JSON.parse(process.argv[2]);
 const dispatcher = new Agent({ connections: load.connections, pipelining: 1 });
@@ -16,15 +19,21 @@ const headers = { 'content-type': 'application/json', authorization: `Bearer ${K
 
 const count = { requests: 0, errors: 0, lastError: '', words: 0 };
 const latency = new Histogram();
-let measuring = false;
+const open = load.ratePerS !== undefined;
+let windowFromUs = Infinity;
+let windowToUs = Infinity;
 let stopped = false;
 let next = 0;
+let unfinished = 0;
+
+const within = (us) => us >= windowFromUs && us < windowToUs;
 
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function fetchOne(sinceUs) {
   // The number makes every URL unique: no response comes from the cache, no two requests share a download.
   const n = next++;
+  unfinished++;
   const body = JSON.stringify({ url: `http://127.0.0.1:${load.sitePort}/${n % load.pages}?n=${n}` });
   try {
     const answer = await request(`http://127.0.0.1:${load.port}/search/fetch`, {
@@ -34,15 +43,19 @@ async function fetchOne(sinceUs) {
       body,
     });
     const text = await answer.body.text();
-    if (!measuring) return;
     if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}: ${text.slice(0, 200)}`);
-    count.requests++;
-    count.words += JSON.parse(text).word_count;
-    latency.add(nowUs() - sinceUs);
+    const words = JSON.parse(text).word_count;
+    const readUs = nowUs();
+    if (within(readUs)) {
+      count.requests++;
+      count.words += words;
+    }
+    if (within(open ? sinceUs : readUs)) latency.add(readUs - sinceUs);
   } catch (error) {
-    if (!measuring) return;
     count.errors++;
     count.lastError = error.message;
+  } finally {
+    unfinished--;
   }
 }
 
@@ -50,20 +63,26 @@ async function loop() {
   while (!stopped) await fetchOne(nowUs());
 }
 
+/** Asks for what is due, about once per millisecond, up to the end of the window. */
 async function pace() {
   const intervalUs = 1e6 / load.ratePerS;
-  for (let nextUs = nowUs(); !stopped; await wait(1))
-    for (const now = nowUs(); nextUs <= now; nextUs += intervalUs) void fetchOne(nextUs);
+  for (let nextUs = nowUs(); nextUs < windowToUs; await wait(1))
+    for (const toUs = Math.min(nowUs(), windowToUs); nextUs <= toUs; nextUs += intervalUs) void fetchOne(nextUs);
 }
 
-const running = load.ratePerS === undefined ? Array.from({ length: load.connections }, loop) : [pace()];
+const paced = open ? pace() : undefined;
+if (!open) for (let at = 0; at < load.connections; at++) void loop();
 await wait(load.warmupMs);
 const closeWindow = openWindow(load.watch);
-measuring = true;
+windowFromUs = nowUs();
 await wait(load.durationMs);
-measuring = false;
+windowToUs = nowUs();
 const window = closeWindow();
 stopped = true;
-await Promise.race([Promise.all(running), wait(3000)]);
+await paced;
+const lastMs = performance.now() + (load.lastMs ?? LAST_MS);
+while (unfinished > 0 && performance.now() < lastMs) await wait(20);
+if (unfinished > 0) count.lastError = 'not answered in time';
+count.errors += unfinished;
 const report = { ...window, ...count, perSecond: count.requests / window.seconds, latencyMs: latency.summary() };
 process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit(0));

@@ -85,3 +85,33 @@ t.test('an answer to a search that cannot be read is an error', async (t) => {
   t.ok(errors > 0, `${errors} errors`);
   t.match(lastError, /JSON/);
 });
+
+t.test('pages and calls that are not answered are errors', async (t) => {
+  const port = await portOf(
+    t,
+    createServer(() => {}),
+  );
+  const pages = { ...SHORT, port, sitePort: 1, pages: 1 };
+  const calls = { ...SHORT, port, way: 'http', callers: 2, lastMs: 50 };
+  const reports = await Promise.all([
+    runClient<Report>('fetch-client', { ...pages, lastMs: 50 }),
+    runClient<Report>('fetch-client', { ...pages, lastMs: 50, ratePerS: 500 }),
+    runClient<Report>('../tools/mcp-client', calls),
+  ]);
+  for (const { errors, lastError, requests } of reports) {
+    t.equal(requests, 0);
+    t.ok(errors >= 2, `${errors} errors`);
+    t.equal(lastError, 'not answered in time');
+  }
+});
+
+t.test('a page that was asked for in the window and comes behind it counts for latency', async (t) => {
+  const server = createServer((_request, response) => {
+    setTimeout(() => response.end('{"word_count":1}'), 100);
+  });
+  const load = { ...SHORT, port: await portOf(t, server), sitePort: 1, pages: 1, ratePerS: 200 };
+  const { errors, latencyMs } = await runClient<Report>('fetch-client', load);
+  t.equal(errors, 0);
+  t.ok(latencyMs.count > 0, `${latencyMs.count} pages`);
+  t.ok(latencyMs.p50 >= 90, `${latencyMs.p50} ms`);
+});
