@@ -53,6 +53,8 @@ class Connection {
   busy = false;
 
   open() {
+    // A connection that is refused is an error, as a request on it would be.
+    this.busy = true;
     this.#socket = connect({
       port: load.port,
       host: '127.0.0.1',
@@ -65,6 +67,7 @@ class Connection {
   }
 
   ready() {
+    this.busy = false;
     if (!open) this.send(nowUs());
     else if (due.length > 0) this.send(due.shift());
     else idle.push(this);

@@ -49,6 +49,8 @@ class Connection {
   busy = false;
 
   open() {
+    // A connection that is refused is an error, as a request on it would be.
+    this.busy = true;
     this.#socket = connect({ port: load.port, host: '127.0.0.1', noDelay: true });
     this.#socket.once('connect', () => this.ready());
     this.#socket.on('data', (bytes) => this.#read(bytes));
@@ -57,6 +59,7 @@ class Connection {
   }
 
   ready() {
+    this.busy = false;
     if (due.length > 0) this.send(due.shift());
     else if (open) idle.push(this);
     else if (!ending) this.send(nowUs());

@@ -115,3 +115,13 @@ t.test('a page that was asked for in the window and comes behind it counts for l
   t.ok(latencyMs.count > 0, `${latencyMs.count} pages`);
   t.ok(latencyMs.p50 >= 90, `${latencyMs.p50} ms`);
 });
+
+t.test('a peer that takes no connections has errors', async (t) => {
+  const server = createServer();
+  const port = await portOf(t, server);
+  await new Promise((resolve) => server.close(resolve));
+  const load = { ...SHORT, port, path: '/v1', headers: {}, stream: false, bodyBytes: 1000 };
+  const { errors, lastError } = await runClient<Report>('client', load);
+  t.ok(errors > 0, `${errors} errors`);
+  t.match(lastError, /ECONNREFUSED/);
+});
