@@ -2,7 +2,7 @@
 // temporary folder outlives the benchmark, however it ends. Linux only.
 
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -95,12 +95,18 @@ export async function runChild(options) {
   return JSON.parse(child.lines.at(-1));
 }
 
-/** Asks a child to end, insists after a while. */
+/** Asks a child to end, insists after a while. Processes that it leaves behind are killed. */
 export async function stopChild(child) {
   if (child.exited) return;
+  const [, ...others] = tree(child.pid);
+  const killOthers = () => others.forEach((pid) => kill(pid, 'SIGKILL'));
+  // They may hold its output open, which has to end, too.
+  child.process.once('exit', killOthers);
   kill(child.pid, 'SIGTERM');
   const timer = setTimeout(() => {
     for (const pid of tree(child.pid)) kill(pid, 'SIGKILL');
+    child.process.stdout.destroy();
+    child.process.stderr.destroy();
   }, STOP_TIMEOUT_MS);
   await child.ended;
   clearTimeout(timer);
@@ -160,10 +166,10 @@ export function cpuUs(pid) {
   return user + system;
 }
 
-/** The same per thread of the process itself, by thread id. The first thread is the main one. */
+/** The same per thread of the process itself, by thread id; none of a process that has ended. The first thread is the main one. */
 export function threadCpuUs(pid) {
   const threads = {};
-  if (pid === null) return threads;
+  if (pid === null || !existsSync(`/proc/${pid}`)) return threads;
   for (const id of readdirSync(`/proc/${pid}/task`)) {
     const fields = stat(`/proc/${pid}/task/${id}/stat`);
     if (fields !== null) threads[id] = cpuOf(fields);

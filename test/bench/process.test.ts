@@ -15,10 +15,16 @@ interface Processes {
     core: number;
     ready?: RegExp;
     startTimeoutMs?: number;
-  }) => Promise<{ child: { pid: number }; match: RegExpExecArray | null }>;
+  }) => Promise<{ child: Child; match: RegExpExecArray | null }>;
+  readonly stopChild: (child: Child) => Promise<void>;
+  readonly threadCpuUs: (pid: number) => Record<string, number>;
 }
 
-const { startChild } = await benchModule<Processes>('lib/process.mjs');
+interface Child {
+  readonly pid: number;
+}
+
+const { startChild, stopChild, threadCpuUs } = await benchModule<Processes>('lib/process.mjs');
 
 /** Says its own process id, then nothing. */
 const SILENT = ['-c', 'echo $$ >&2; exec sleep 60'];
@@ -44,6 +50,19 @@ t.test('a child that is not ready in time is stopped, and the start fails with w
 t.test('a child that ends before it is ready fails the start with its status', async (t) => {
   const start = startChild({ name: 'brief', command: 'sh', args: ['-c', 'exit 3'], core: 0, ready: /^ready$/ });
   await t.rejects(start, { message: /^brief: ended with 3/ });
+});
+
+t.test('a child that leaves a process of its own behind is stopped with it', async (t) => {
+  // The process holds the output of its parent open.
+  const args = ['-c', 'sleep 60 & echo $!; wait'];
+  const { child, match } = await startChild({ name: 'parent', command: 'sh', args, core: 0, ready: /^\d+$/ });
+  const pid = Number(match?.[0]);
+  t.teardown(() => {
+    if (existsSync(`/proc/${pid}`)) process.kill(pid, 'SIGKILL');
+  });
+  await stopChild(child);
+  await until('the process has ended', () => !existsSync(`/proc/${pid}`));
+  t.strictSame(threadCpuUs(child.pid), {}, 'a process that has ended has no threads');
 });
 
 /** A benchmark with a folder and a child that goes on at SIGHUP, as nginx and the gateway do; prints both. */
