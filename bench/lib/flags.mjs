@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 
 /** Flags that every load benchmark has. */
 export const COMMON = {
-  rounds: { type: 'number', default: 5, help: 'rounds; every peer runs once per round' },
+  rounds: { type: 'number', default: 5, least: 1, help: 'rounds; every peer runs once per round' },
   seconds: { type: 'number', default: 1.2, help: 'measured seconds per run, after the warm-up' },
   warmUp: { type: 'number', default: 0.5, help: 'seconds that each run goes before it counts' },
   threads: { type: 'number', default: 1, help: 'ingress threads of the gateway' },
@@ -21,7 +21,7 @@ export const COMMON = {
 /**
  * Reads `argv` against the flags of all `tables` (`{ PART: TABLE }`). Answers `{ values: { PART: { FLAG: VALUE } },
  * positionals }`. With `quick`, a flag that was not given takes its `quick` value where its row has one. A flag that
- * may be given more than once has `multiple` and is a list.
+ * may be given more than once has `multiple` and is a list. `least` is the least number that a flag takes.
  */
 export function parseFlags(tables, argv, quick = false) {
   const options = { help: { type: 'boolean' } };
@@ -90,13 +90,14 @@ function flagName(flag) {
   return flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
-function valueOf(flag, { type, multiple }, given) {
+function valueOf(flag, { type, multiple, least = 0 }, given) {
   if (type === 'boolean' || multiple || type === 'word') return given;
   const words = given.split(',').filter((word) => word !== '');
-  if (type === 'words') return words;
+  if (type === 'words') return [...new Set(words)];
   const numbers = words.map(Number);
-  if (numbers.length === 0 || numbers.some((number) => !(number >= 0))) {
-    throw new Error(`--${flagName(flag)} takes ${type === 'number' ? 'a number' : 'numbers'}, not "${given}"`);
+  if (numbers.length === 0 || numbers.some((number) => !(number >= least))) {
+    const wanted = `${type === 'number' ? 'a number' : 'numbers'}${least > 0 ? ` of ${least} or more` : ''}`;
+    throw new Error(`--${flagName(flag)} takes ${wanted}, not "${given}"`);
   }
   return type === 'numbers' ? numbers : numbers[0];
 }

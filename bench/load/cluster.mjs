@@ -60,6 +60,7 @@ export const part = {
       type: 'number',
       default: 5,
       quick: 1,
+      least: 1,
       help: 'real: rounds; what sharing costs is the difference within them',
     },
     ratePerS: { type: 'number', default: 180, quick: 100, help: 'real: requests a second' },

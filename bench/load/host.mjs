@@ -11,7 +11,7 @@ const CLI = new URL('../../bin/headrace.js', import.meta.url).pathname;
 const CLIENT = new URL('../lib/host-client.mjs', import.meta.url).pathname;
 
 const flags = readFlags('host', 'Streams at 50 tokens per second on one host: how late its steps are.', {
-  rounds: { type: 'number', default: 3, help: 'rounds; every number of streams runs once per round' },
+  rounds: { type: 'number', default: 3, least: 1, help: 'rounds; every number of streams runs once per round' },
   seconds: { type: 'number', default: 6, help: 'measured seconds per run, after the warm-up' },
   streams: { type: 'numbers', default: [500, 1000, 2000], help: 'streams at a time' },
 });

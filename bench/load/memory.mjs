@@ -25,7 +25,7 @@ export const part = {
   flags: {
     threads,
     nodeFlags,
-    rounds: { type: 'number', default: 3, quick: 1, help: 'rounds; every peer is started anew in each' },
+    rounds: { type: 'number', default: 3, quick: 1, least: 1, help: 'rounds; every peer is started anew in each' },
     peers: { type: 'words', default: ['nginx', 'haproxy', 'headrace'], quick: ['nginx', 'headrace'], help: 'peers' },
     idle: { type: 'number', default: 10_000, quick: 1_000, help: 'idle connections, each after one request' },
     streams: { type: 'number', default: 2_000, quick: 200, help: 'live streams' },

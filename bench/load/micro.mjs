@@ -14,7 +14,7 @@ export const part = {
     'Time of one call of the hot functions: key check, heads, scan of a body, pick, headers for a CRN, client, mailbox, events, merge, clean.',
   peers: [],
   flags: {
-    rounds: { type: 'number', default: 5, quick: 1, help: 'rounds, each in a new process' },
+    rounds: { type: 'number', default: 5, quick: 1, least: 1, help: 'rounds, each in a new process' },
     cases: { type: 'words', default: CASES, help: 'what to measure' },
     batchMs: { type: 'number', default: 5, quick: 2, help: 'milliseconds of one batch; a figure is the median of 7' },
   },

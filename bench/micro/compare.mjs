@@ -16,7 +16,7 @@ import { CASES, measureSuite } from './suite.mjs';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const FLAGS = {
   cases: { type: 'words', default: CASES, help: 'what to compare' },
-  rounds: { type: 'number', default: 7, help: 'rounds; both versions run once in each' },
+  rounds: { type: 'number', default: 7, least: 1, help: 'rounds; both versions run once in each' },
   batchMs: { type: 'number', default: 5, help: 'milliseconds of one batch; a figure is the median of 9 batches' },
 };
 const HELP = `node bench/micro/compare.mjs BASE BRANCH [flags]

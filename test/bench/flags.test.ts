@@ -11,6 +11,7 @@ interface Row {
   readonly default: Value;
   readonly quick?: Value;
   readonly multiple?: boolean;
+  readonly least?: number;
   readonly help: string;
 }
 
@@ -30,7 +31,7 @@ const { flagLines, parseFlags, readBaseUrl } = await benchModule<Flags>('lib/fla
 
 const TABLES: Readonly<Record<string, FlagTable>> = {
   proxy: {
-    rounds: { type: 'number', default: 5, quick: 1, help: 'rounds' },
+    rounds: { type: 'number', default: 5, quick: 1, least: 1, help: 'rounds' },
     connections: { type: 'numbers', default: [64], help: 'connections' },
     warmUp: { type: 'number', default: 0.7, help: 'seconds' },
     peers: { type: 'words', default: ['nginx'], help: 'peers' },
@@ -65,7 +66,8 @@ t.test('a quick run changes what has a quick value and was not given', async (t)
 });
 
 t.test('an invalid number and an unknown flag are named in the error', async (t) => {
-  t.throws(() => parseFlags(TABLES, ['--rounds', 'many']), /--rounds takes a number, not "many"/);
+  t.throws(() => parseFlags(TABLES, ['--warm-up', 'many']), /--warm-up takes a number, not "many"/);
+  t.throws(() => parseFlags(TABLES, ['--rounds', '0']), /--rounds takes a number of 1 or more, not "0"/);
   t.throws(() => parseFlags(TABLES, ['--connections', '-1']));
   t.throws(() => parseFlags(TABLES, ['--round', '3']), /--round/);
 });
@@ -106,4 +108,15 @@ t.test('no part takes a peer that runs already and leaves it out', async (t) => 
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 20_000 });
   t.equal(status, 2);
   t.match(stderr, /Unknown option '--base-url'/);
+});
+
+t.test('no part runs without a round, whose figures would be 0', async (t) => {
+  for (const part of ['proxy', 'fetch', 'memory', 'micro', 'locality', 'cluster']) {
+    const { flags } = (await benchModule<{ part: { flags: FlagTable } }>(`load/${part}.mjs`)).part;
+    t.throws(() => parseFlags({ [part]: flags }, ['--rounds', '0']), /--rounds takes a number of 1 or more/, part);
+  }
+});
+
+t.test('a word that is given twice counts once, as two peers of one name would count as one', async (t) => {
+  t.strictSame(parseFlags(TABLES, ['--peers', 'nginx,direct,nginx']).values['proxy']?.['peers'], ['nginx', 'direct']);
 });
