@@ -131,13 +131,18 @@ export function goalRows(goals) {
   ]);
 }
 
-/** Greatest share of the peers' core that other programs had, by the medians of every table: above 5 % figures are not for publishing. */
+/**
+ * Greatest share of the peers' core that other programs had, by the medians of every table; null when no table has it. Above 5 % figures
+ * are not for publishing.
+ */
 export function foreignShare(run) {
-  const shares = figuresIn(run).flatMap((figures) => [
-    ...(figures.points ?? []).map(({ foreignUse }) => foreignUse),
-    ...(figures.peers ?? []).map((peer) => peer.foreignUse?.median ?? 0),
-  ]);
-  return Math.max(0, ...shares);
+  const shares = figuresIn(run)
+    .flatMap((figures) => [
+      ...(figures.points ?? []).map(({ foreignUse }) => foreignUse),
+      ...(figures.peers ?? []).map((peer) => peer.foreignUse?.median),
+    ])
+    .filter((share) => share !== undefined);
+  return shares.length === 0 ? null : Math.max(...shares);
 }
 
 /** Other programs may have had this share of the core of the peers. */
@@ -146,6 +151,7 @@ const QUIET = 0.05;
 /** One sentence on how quiet the machine was. */
 export function quietText(run) {
   const foreign = foreignShare(run);
+  if (foreign === null) return 'What other programs had of the core of the peers was not measured.';
   const share = `${Math.round(foreign * 100)} %`;
   return foreign <= QUIET
     ? `Other programs had at most ${share} of the core of the peers.`

@@ -57,7 +57,7 @@ export function summarise(runs, unitsOf, reference = 'nginx') {
 }
 
 /** Share of the peer's core that others used: other processes, interrupts, the hypervisor. */
-function foreignUse({ cores, cpuUs, seconds }, name) {
+export function foreignUse({ cores, cpuUs, seconds }, name) {
   const own = name === 'direct' ? 0 : cpuUs.peer / 1e6 / seconds;
   return Math.max(0, cores[0].busy - own) + cores[0].stolen;
 }

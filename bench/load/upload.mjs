@@ -5,7 +5,7 @@ import { COMMON } from '../lib/flags.mjs';
 import { PEER_FLAGS, PEERS, withPeers } from '../lib/peers.mjs';
 import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { distributionOf, figuresOf, spread, spreadOf } from '../lib/statistics.mjs';
+import { distributionOf, figuresOf, foreignUse, spread, spreadOf } from '../lib/statistics.mjs';
 import { ANSWER } from '../lib/traffic.mjs';
 import { bars, latencyPlot } from './proxy.mjs';
 
@@ -74,6 +74,7 @@ function summariseUploads(name, rounds, reference) {
     smallPerSecond: spread(of('beside').map(({ perSecond }) => perSecond)),
     uploadsPerSecond: spread(of('uploads').map(({ perSecond }) => perSecond)),
     cpuMsPerUpload: spread(rounds.map(perUpload)),
+    foreignUse: spread(of('beside').map((run) => foreignUse(run, name))),
     loadCoreUse: spread(of('beside').map(({ cores }) => cores[1].busy)),
     rssMb: spread(rounds.map(({ rssBytes }) => rssBytes / 2 ** 20)),
     errors: all.reduce((sum, { errors }) => sum + errors, 0),
@@ -87,7 +88,7 @@ function uploadResult(flags, summary) {
     title: `${flags.ratePerS} small requests/s beside ${flags.uploadsPerS} uploads/s of ${flags.uploadBytes} bytes, ${roundsText(flags)}: median (min-max)`,
     columns: [
       ...['peer', 'small p99 ms alone', 'beside uploads', 'x nginx', 'small/s', 'uploads/s', 'upload p50 ms'],
-      ...['CPU ms/upload', 'core 1', 'RSS MB', 'errors'],
+      ...['CPU ms/upload', 'foreign', 'core 1', 'RSS MB', 'errors'],
     ],
     rows: summary.map((peer) => [
       peer.name,
@@ -98,6 +99,7 @@ function uploadResult(flags, summary) {
       peer.uploadsPerSecond.median.toFixed(1),
       show(peer.upload.p50),
       peer.name === 'direct' ? '-' : show(peer.cpuMsPerUpload),
+      percent(peer.foreignUse),
       percent(peer.loadCoreUse),
       peer.rssMb.median.toFixed(0),
       showErrors(peer),

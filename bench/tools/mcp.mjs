@@ -6,7 +6,7 @@ import { LOAD_CORE, PROXY_CORE } from '../lib/cores.mjs';
 import { runChild } from '../lib/process.mjs';
 import { roundsText, show, showErrors } from '../lib/report.mjs';
 import { interleave, turnsOf } from '../lib/rounds.mjs';
-import { spread, spreadOf } from '../lib/statistics.mjs';
+import { foreignUse, spread, spreadOf } from '../lib/statistics.mjs';
 import { withSimulatedWeb } from './simulated-web.mjs';
 
 const CLIENT = fileURLToPath(new URL('mcp-client.mjs', import.meta.url));
@@ -39,11 +39,6 @@ export async function measure({ callers, nodeFlags, rounds, seconds, warmUp }, r
   });
 }
 
-/** Share of the core of the gateway that others used. */
-function foreignUse({ cores, cpuUs, seconds }) {
-  return Math.max(0, cores[PROXY_CORE].busy - cpuUs.peer / 1e6 / seconds) + cores[PROXY_CORE].stolen;
-}
-
 function resultOf(runs, how) {
   const cpuOf = ({ cpuUs, requests }) => cpuUs.peer / requests;
   const all = Object.entries(runs).map(([name, list]) => ({
@@ -53,7 +48,7 @@ function resultOf(runs, how) {
     latencyMs: spreadOf(list, 'latencyMs'),
     addedMs: spread(list.map((run, round) => run.latencyMs.p50 - runs.http[round].latencyMs.p50)),
     perSecond: spread(list.map((run) => run.perSecond)),
-    foreignUse: spread(list.map(foreignUse)),
+    foreignUse: spread(list.map((run) => foreignUse(run, name))),
     errors: showErrors({
       errors: list.reduce((sum, { errors }) => sum + errors, 0),
       lastError: list.find(({ lastError }) => lastError)?.lastError ?? '',

@@ -112,6 +112,8 @@ t.test('errors stand beside the verdict', async (t) => {
 t.test('a run on a busy machine says that its figures are not to be quoted', async (t) => {
   t.match(quietText(runOf(json(1, 0.05))), /at most 5 % of the core/);
   t.match(quietText(runOf(json(1, 0.2))), /not quiet.*20 %.*not to be quoted/);
+  const pages = { scenario: 'chats beside pages', peers: [{ name: '1 cleaner', more: spread(1), errors: 0 }] };
+  t.match(quietText(runOf(pages)), /was not measured/, 'a gateway that uses both cores');
 });
 
 t.test('what the repository keeps has no single runs and no curves', async (t) => {
