@@ -12,7 +12,7 @@ import { measuredPage } from './lib/measured-page.mjs';
 import { condensed, performanceFiles } from './lib/performance-page.mjs';
 import { pageOf } from './lib/report-page.mjs';
 import { useOwnNode } from './lib/own-node.mjs';
-import { PEERS } from './lib/peers.mjs';
+import { PEERS, VARIANTS } from './lib/peers.mjs';
 import { isInstalled, runCommand, temporaryFolder } from './lib/process.mjs';
 import { printProfiles } from './lib/profile.mjs';
 import { Progress } from './lib/progress.mjs';
@@ -140,7 +140,9 @@ function readArguments(argv) {
   if (unknown !== undefined)
     throw new Error(`there is no part "${unknown}"; there are ${Object.keys(PARTS).join(', ')}, ${GOALS}`);
   const parts = partsOf(named.positionals);
-  const unknownPeer = (named.values.proxy.peers ?? []).find((name) => !PEERS.includes(name.split('*')[0]));
+  const unknownPeer = named.values.proxy.peers.find(
+    (name) => !PEERS.includes(name) && !Object.hasOwn(VARIANTS, name.split('*')[0]),
+  );
   if (unknownPeer !== undefined) throw new Error(`there is no peer "${unknownPeer}"; there are ${PEERS.join(', ')}`);
   // Parsed again with the flags of the chosen parts only, so that a flag which none of them has is an error.
   const { values } = parseFlags({ GENERAL, ...tablesOf(parts, quick) }, argv, quick);
@@ -234,12 +236,17 @@ async function runPart(part, settings, bar, notes) {
 }
 
 function write(out, run) {
-  mkdirSync(out, { recursive: true });
+  const html = writePageOf(run, out);
   const json = join(out, `${fileDate(new Date(run.startedAt))}.json`);
-  const html = join(out, 'report.html');
   writeFileSync(json, `${JSON.stringify(run, null, 1)}\n`);
-  writeFileSync(html, pageOf(run));
   return [json, html];
+}
+
+function writePageOf(run, out) {
+  mkdirSync(out, { recursive: true });
+  const html = join(out, 'report.html');
+  writeFileSync(html, pageOf(run));
+  return html;
 }
 
 /** Parts with a page, into which their figures are written: that of their name, or another one. */
@@ -282,8 +289,9 @@ async function writePage(name, kept, files) {
 async function main({ parts, values, general, showsGoals }) {
   if (general.render !== '') {
     const run = JSON.parse(readFileSync(resolve(general.render), 'utf8'));
-    writeFileSync(join(general.out, 'report.html'), pageOf(run));
-    if (general.docs) await writeDocs(run);
+    if (!Array.isArray(run.parts)) throw new Error(`${general.render} is no result of npm run bench`);
+    const written = [writePageOf(run, general.out), ...(general.docs ? await writeDocs(run) : [])];
+    process.stdout.write(`${written.join('\n')}\n`);
     return;
   }
   const startedAt = new Date();

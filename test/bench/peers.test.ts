@@ -80,3 +80,15 @@ t.test('the reason of a failed install is its telling line, without addresses', 
   t.equal(reasonOf(new Error(output)), 'go: x: reading 403 Forbidden');
   t.equal(reasonOf(new Error('python3 with venv is needed')), 'python3 with venv is needed');
 });
+
+t.test('a gateway with several threads is a peer of the part peers', async (t) => {
+  interface Part {
+    readonly measure: (flags: object, rig: object) => Promise<void>;
+  }
+  const { part } = await benchModule<{ part: Part }>('load/peers.mjs');
+  const result = ({ rows }: { rows: string[][] }): never => {
+    throw new Error(rows.join());
+  };
+  // The table of peers is the first result.
+  await t.rejects(part.measure({ peers: ['headrace*2'], install: 'no' }, { result }), { message: /^headrace\*2,\d/ });
+});

@@ -1,4 +1,8 @@
 // The HTML report of a benchmark run: self-contained, and free of markup from the figures that it shows.
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { benchModule } from './modules.ts';
 
@@ -77,6 +81,17 @@ t.test('the page loads no external resource', async (t) => {
   t.notMatch(page, /<[^>]*\s(src|on[a-z]+)=/);
   t.match(page, '<!doctype html>');
   t.equal(page.match(/<svg/g)?.length, 2);
+});
+
+t.test('a kept run is rendered again into a folder that is not there yet', async (t) => {
+  const command = fileURLToPath(new URL('../../../bench/run.mjs', import.meta.url));
+  const folder = t.testdir({ 'run.json': JSON.stringify(RUN) });
+  const out = join(folder, 'pages');
+  const args = [command, '--render', join(folder, 'run.json'), '--out', out];
+  const { status, stdout } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 20_000 });
+  t.equal(status, 0);
+  t.equal(stdout, `${join(out, 'report.html')}\n`);
+  t.equal(readFileSync(join(out, 'report.html'), 'utf8'), pageOf(RUN));
 });
 
 t.test('names are escaped', async (t) => {
