@@ -1,5 +1,5 @@
 // Compares the hot functions of two versions: `node bench/micro/compare.mjs BASE BRANCH [--cases scan,pick] [--rounds 7]`.
-// A version is a git ref, which is built in a temporary worktree, or a folder with a built gateway (`.` is this one). Both run
+// A version is a git ref, which is built in a temporary folder, or a folder with a built gateway (`.` is this one). Both run
 // the cases of this tree in alternation; a row is the median of the rounds, and ratios are taken within rounds.
 
 import { existsSync, readFileSync, symlinkSync } from 'node:fs';
@@ -29,16 +29,16 @@ ${flagLines(FLAGS)}
 /** Smaller differences are not reported, however steady. */
 const LEAST_DIFFERENCE = 0.03;
 
-const trees = [];
-
 /** Returns the `dist` folder of a version; builds it if it is a git ref. */
 function built(version) {
   const folder = resolve(version);
   for (const dist of [join(folder, 'dist'), folder]) if (existsSync(join(dist, 'src', 'index.js'))) return dist;
-  const tree = join(temporaryFolder(), 'tree');
+  const tree = temporaryFolder();
+  const archive = join(tree, 'tree.tar');
   process.stderr.write(`building ${version}\n`);
-  runCommand('git', ['worktree', 'add', '--detach', tree, version], { cwd: ROOT });
-  trees.push(tree);
+  // No worktree: git would remember it after a run that is interrupted.
+  runCommand('git', ['archive', '--output', archive, version], { cwd: ROOT });
+  runCommand('tar', ['-xf', archive, '-C', tree]);
   const lock = (root) => readFileSync(join(root, 'package-lock.json'), 'utf8');
   // With the same lock file the installed packages serve both trees.
   if (lock(tree) === lock(ROOT)) symlinkSync(join(ROOT, 'node_modules'), join(tree, 'node_modules'));
@@ -81,17 +81,13 @@ async function main() {
   if (positionals.length !== 2) throw new Error(`expected two versions, got ${positionals.length}\n\n${HELP}`);
   useOwnNode(ROOT);
   const { cases, rounds, batchMs } = values.compare;
-  try {
-    const builds = { base: built(positionals[0]), branch: built(positionals[1]) };
-    const bar = new Progress(rounds * cases.length * 2);
-    const step = (text) => bar.step('compare', text);
-    const warn = (text) => process.stderr.write(`${text}\n`);
-    const rows = await measureSuite(builds, cases, { rounds, batchMs, batches: 9, step, warn });
-    bar.clear();
-    print(rows, positionals, rounds);
-  } finally {
-    for (const tree of trees) runCommand('git', ['worktree', 'remove', '--force', tree], { cwd: ROOT });
-  }
+  const builds = { base: built(positionals[0]), branch: built(positionals[1]) };
+  const bar = new Progress(rounds * cases.length * 2);
+  const step = (text) => bar.step('compare', text);
+  const warn = (text) => process.stderr.write(`${text}\n`);
+  const rows = await measureSuite(builds, cases, { rounds, batchMs, batches: 9, step, warn });
+  bar.clear();
+  print(rows, positionals, rounds);
   return undefined;
 }
 

@@ -19,6 +19,7 @@ export const CASES = [
   'client',
   'mailbox',
   'sse',
+  'answer',
   'merge',
   'clean',
   'observe',
@@ -30,6 +31,8 @@ export const CASES = [
  * with a row for each case: `{ file, name, samples: { BUILD: [ns, …] } }`. `warn(text)` gets the files that a build cannot run as a whole.
  */
 export async function measureSuite(builds, files, { rounds, batchMs, batches, step, warn }) {
+  const unknown = files.find((file) => !CASES.includes(file));
+  if (unknown !== undefined) throw new Error(`there are no cases "${unknown}"; there are ${CASES.join(', ')}`);
   const rows = new Map();
   const names = Object.keys(builds);
   const warned = new Set();

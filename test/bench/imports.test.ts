@@ -2,6 +2,12 @@
 // nothing else notices when a module is moved or renamed.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
+import { benchModule } from './modules.ts';
+
+interface Suite {
+  readonly CASES: readonly string[];
+  readonly measureSuite: (builds: object, files: readonly string[], how: object) => Promise<unknown>;
+}
 
 /** From dist/test/bench, where tests run. */
 const BENCH = new URL('../../../bench/', import.meta.url);
@@ -37,4 +43,13 @@ t.test('the benchmarks import files and names that exist', async (t) => {
     const required = names.map((name) => (name.split('=')[0] ?? '').trim()).filter((name) => !optional.has(name));
     for (const name of required) t.ok(name === '' || exported.includes(name), `${file}: ${path} exports ${name}`);
   }
+});
+
+t.test('all case files of the micro benchmark run by default, and no others', async (t) => {
+  const { CASES, measureSuite } = await benchModule<Suite>('micro/suite.mjs');
+  const there = readdirSync(new URL('micro/cases', BENCH)).map((file) => file.replace(/\.mjs$/, ''));
+  t.strictSame(CASES.toSorted(), there.toSorted());
+  await t.rejects(measureSuite({}, ['nope'], { rounds: 1 }), {
+    message: /^there are no cases "nope"; there are keys, /,
+  });
 });
