@@ -21,11 +21,18 @@ interface Page {
   readonly condensed: (run: unknown) => { parts: { results: object[] }[] };
 }
 
+interface Traffic {
+  readonly ANSWER: string;
+  readonly requests: (load: object) => readonly Buffer[];
+}
+
 interface Formatting {
   readonly formatted: (file: string, text: string) => Promise<string>;
 }
 
 const { goalRows, judgeGoals, quietText } = await benchModule<Goals>('lib/goals.mjs');
+const { METHOD } = await benchModule<{ METHOD: readonly string[] }>('lib/method.mjs');
+const { ANSWER, requests } = await benchModule<Traffic>('lib/traffic.mjs');
 const { formatted } = await benchModule<Formatting>('../scripts/formatted.mjs');
 const { condensed, performanceFiles } = await benchModule<Page>('lib/performance-page.mjs');
 
@@ -154,4 +161,11 @@ t.test('docs/performance.md is what bench/performance.json gives', async (t) => 
     const expected = name.endsWith('.md') ? await formatted(name, text) : text;
     t.equal(readFileSync(file, 'utf8'), expected, `${name}: npm run bench -- --render FILE --docs writes it`);
   }
+});
+
+t.test('the method says what is sent', async (t) => {
+  const sent = requests({ port: 1, stream: false, bodyBytes: 1000 });
+  const headers = sent[0]?.toString().split('\r\n\r\n')[0]?.split('\r\n').slice(1) ?? [];
+  t.match(METHOD.join(), `with ${headers.length} headers and ${sent.length} different conversations`);
+  t.match(METHOD.join(), `answered with ${ANSWER.length} bytes of JSON`);
 });
