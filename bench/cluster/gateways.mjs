@@ -308,7 +308,7 @@ class Cluster {
   #counting = {
     entered: (member, advance, first, hashes, count) => void (this.#counts.blocks += count),
     withdrawn: () => undefined,
-    load: () => void this.#counts.loads++,
+    load: () => undefined,
     response: () => undefined,
     end: () => undefined,
   };
@@ -373,7 +373,7 @@ class Cluster {
   /** Figures besides those of the fleet. */
   report() {
     const seconds = this.#clock.nowMs / 1000;
-    const { blocks, deliveries, inBytes, loads, lost, messages, outBytes, requests, snapshotBytes } = this.#counts;
+    const { blocks, deliveries, inBytes, lost, messages, outBytes, requests, snapshotBytes } = this.#counts;
     const living = this.#gateways.filter(({ alive }) => alive);
     const beats = this.#isShared ? (seconds * 1000 * living.length) / HEARTBEAT_MS : 0;
     const beat = wireBytes(HEARTBEAT_BYTES);
@@ -391,7 +391,6 @@ class Cluster {
         deliveriesPerS: (deliveries + beats * living.length) / seconds,
         bytesPerRequest: inBytes / requests,
         blocksPerRequest: blocks / requests,
-        loadsPerRequest: loads / requests,
         lost,
         snapshotBytes,
       },

@@ -145,6 +145,7 @@ t.test('the same seed gives the same figures; every gateway gets every message',
   t.strictSame(first, run(options)[0]);
   const engine = first?.engine;
   t.ok(engine !== undefined && engine.messages > 0 && engine.inBytes > 0);
+  t.ok(Object.values(engine ?? {}).every(Number.isFinite), 'every figure is a number');
   t.equal(engine?.deliveries, (engine?.messages ?? 0) * 4);
   t.ok(engine !== undefined && engine.outBytes > 3 * engine.inBytes && engine.outBytes < 4.1 * engine.inBytes);
 });
