@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { flagLines, parseFlags } from './lib/flags.mjs';
+import { flagLines, parseFlags, readBaseUrl } from './lib/flags.mjs';
 import { GOAL_COLUMNS, GOAL_PARTS, goalRows, judgeGoals, quietText } from './lib/goals.mjs';
 import { localityFiles, localityOf } from './lib/locality-page.mjs';
 import { measuredPage } from './lib/measured-page.mjs';
@@ -144,6 +144,9 @@ function readArguments(argv) {
     (name) => !PEERS.includes(name) && !Object.hasOwn(VARIANTS, name.split('*')[0]),
   );
   if (unknownPeer !== undefined) throw new Error(`there is no peer "${unknownPeer}"; there are ${PEERS.join(', ')}`);
+  const runsAlready = named.values.proxy.baseUrl.map((text) => readBaseUrl(text).name);
+  const taken = runsAlready.find((name, at) => PEERS.includes(name) || runsAlready.indexOf(name) !== at);
+  if (taken !== undefined) throw new Error(`--base-url ${taken}: another peer has this name`);
   // Parsed again with the flags of the chosen parts only, so that a flag which none of them has is an error.
   const { values } = parseFlags({ GENERAL, ...tablesOf(parts, quick) }, argv, quick);
   return { parts, values, general: values.GENERAL, showsGoals: named.positionals.includes(GOALS) };

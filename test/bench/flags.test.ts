@@ -110,6 +110,14 @@ t.test('no part takes a peer that runs already and leaves it out', async (t) => 
   t.match(stderr, /Unknown option '--base-url'/);
 });
 
+t.test('a peer that runs already has a name of its own', async (t) => {
+  const command = fileURLToPath(new URL('../../../bench/run.mjs', import.meta.url));
+  const args = [command, 'proxy', '--base-url', 'nginx=http://127.0.0.1:1/v1'];
+  const { status, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8', timeout: 20_000 });
+  t.equal(status, 2);
+  t.match(stderr, /--base-url nginx: another peer has this name/);
+});
+
 t.test('no part runs without a round, whose figures would be 0', async (t) => {
   for (const part of ['proxy', 'fetch', 'memory', 'micro', 'locality', 'cluster']) {
     const { flags } = (await benchModule<{ part: { flags: FlagTable } }>(`load/${part}.mjs`)).part;
