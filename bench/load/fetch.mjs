@@ -10,9 +10,10 @@ import { runChild, startChild, stopChild } from '../lib/process.mjs';
 import { percent, roundsText, show, showErrors } from '../lib/report.mjs';
 import { rigNode } from '../lib/rig-node.mjs';
 import { interleave, runClient, turnsOf } from '../lib/rounds.mjs';
-import { distributionOf, spread, spreadOf } from '../lib/statistics.mjs';
+import { distributionOf, spread, spreadOf, summarise } from '../lib/statistics.mjs';
 import { ANSWER, MODEL } from '../lib/traffic.mjs';
-import { bars, latencyPlot } from './proxy.mjs';
+import { bars, latencyPlot, watched } from './proxy.mjs';
+import { cpuMs } from './search.mjs';
 
 const GOAL_MORE_MS = 2;
 
@@ -137,30 +138,24 @@ function errorsOf(runs) {
 const busy = (runs, core) => percent(spread(runs.map(({ cores }) => cores[core].busy)));
 
 function capacityResult(flags, capacity) {
-  const all = Object.entries(capacity).map(([name, runs]) => ({
-    name,
-    runs,
-    perSecond: spread(runs.map((run) => run.perSecond)),
-    cpuMs: spread(runs.map(({ cpuUs, requests }) => cpuUs.peer / 1000 / requests)),
-    distribution: distributionOf(runs, 'latencyMs'),
-  }));
+  const all = summarise(capacity, ({ requests }) => requests);
   return {
     title: `Pages of ${flags.pages === '' ? 'a made-up site' : 'a folder'}, ${flags.connections} at once, ${roundsText(flags)}: median (min-max)`,
     columns: ['gateway', 'pages/s', 'CPU ms/page', 'p50 ms', 'p99 ms', 'core 0', 'core 1', 'RSS MB', 'errors'],
-    rows: all.map(({ name, runs, perSecond, cpuMs }) => [
-      name,
-      show(perSecond, 0),
-      show(cpuMs, 2),
-      show(spreadOf(runs, 'latencyMs').p50),
-      show(spreadOf(runs, 'latencyMs').p99),
-      busy(runs, 0),
-      busy(runs, 1),
-      spread(runs.map(({ rssBytes }) => rssBytes / 2 ** 20)).median.toFixed(0),
-      errorsOf(runs),
+    rows: all.map((peer) => [
+      peer.name,
+      show(peer.perSecond, 0),
+      show(cpuMs(peer), 2),
+      show(peer.latencyMs.p50),
+      show(peer.latencyMs.p99),
+      busy(capacity[peer.name], 0),
+      busy(capacity[peer.name], 1),
+      peer.rssMb.median.toFixed(0),
+      showErrors(peer),
     ]),
     remarks: [],
     plots: [
-      bars('CPU time per page', 'ms', all, ({ cpuMs }) => cpuMs),
+      bars('CPU time per page', 'ms', watched(all), cpuMs),
       bars('Pages per second', 'pages/s', all, ({ perSecond }) => perSecond),
       latencyPlot('Latency of a page', all),
     ],

@@ -28,8 +28,8 @@ export const part = {
   measure,
 };
 
-/** Null where the counter of CPU time did not move. */
-const cpuMs = ({ cpuUs }) =>
+/** Null where the counter of CPU time did not move, or nothing was answered in a window. */
+export const cpuMs = ({ cpuUs }) =>
   cpuUs === null ? null : { median: cpuUs.median / 1000, min: cpuUs.min / 1000, max: cpuUs.max / 1000 };
 const pair = ({ p50, p99 }) => `${p50.median.toFixed(2)} / ${p99.median.toFixed(2)}`;
 const cores = (peer) => [
