@@ -54,7 +54,7 @@ async function measure(flags, rig) {
   });
 }
 
-function summariseUploads(name, rounds, reference) {
+export function summariseUploads(name, rounds, reference) {
   const of = (part) => rounds.map((round) => round[part]);
   // What the peer used beyond its share for the small requests, which is taken from the run without uploads.
   const perUpload = ({ alone, beside, uploads }) =>
@@ -66,11 +66,11 @@ function summariseUploads(name, rounds, reference) {
     alone: spreadOf(of('alone'), 'latencyMs'),
     beside: spreadOf(of('beside'), 'latencyMs'),
     upload: spreadOf(of('uploads'), 'latencyMs'),
-    /** p99 of small requests beside uploads, over that of nginx in the same round. */
+    /** p99 of small requests beside uploads, over that of nginx in the same round; null where one of them answered none in a window. */
     ratio:
-      reference === undefined
-        ? null
-        : spread(rounds.map(({ beside }, round) => beside.latencyMs.p99 / reference[round].beside.latencyMs.p99)),
+      reference !== undefined && [...rounds, ...reference].every(({ beside }) => beside.latencyMs.count > 0)
+        ? spread(rounds.map(({ beside }, round) => beside.latencyMs.p99 / reference[round].beside.latencyMs.p99))
+        : null,
     smallPerSecond: spread(of('beside').map(({ perSecond }) => perSecond)),
     uploadsPerSecond: spread(of('uploads').map(({ perSecond }) => perSecond)),
     cpuMsPerUpload: spread(rounds.map(perUpload)),

@@ -54,7 +54,7 @@ function run(cpuUs: number, requests: number, ms = 1, errors = 0): Run {
       { busy: 0.5, stolen: 0.01 },
       { busy: 0.25, stolen: 0 },
     ],
-    latencyMs: { p50: ms, p99: ms * 2, curve: SHARES.map((share) => ms * share) },
+    latencyMs: { p50: ms, p99: ms * 2, count: requests, curve: SHARES.map((share) => ms * share) },
     rssBytes: 2 ** 20,
     threadsUs: { 10: cpuUs },
     errors,
@@ -143,4 +143,19 @@ t.test('times are formatted in ns, us or ms by size', async (t) => {
     '12.3 ms',
     '-',
   ]);
+});
+
+t.test('small requests beside uploads of which none was answered in a window have no ratio', async (t) => {
+  interface Uploads {
+    readonly summariseUploads: (name: string, rounds: object[], reference: object[]) => { ratio: Spread | null };
+  }
+  const { summariseUploads } = await benchModule<Uploads>('load/upload.mjs');
+  const round = (requests: number, ms: number): object => {
+    const alone = run(100, 10);
+    return { alone, beside: run(100, requests, requests === 0 ? 0 : ms), uploads: alone, rssBytes: 1 };
+  };
+  const ratio = (own: object, nginx: object): Spread | null => summariseUploads('headrace', [own], [nginx]).ratio;
+  t.equal(ratio(round(10, 3), round(10, 2))?.median, 1.5);
+  t.equal(ratio(round(0, 3), round(10, 2)), null);
+  t.equal(ratio(round(10, 3), round(0, 2)), null);
 });
