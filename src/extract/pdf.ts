@@ -133,15 +133,15 @@ async function pageText(document: PdfDocument, number: number): Promise<PageText
   page.cleanup();
   const all = items.filter((item): item is TextItem => 'str' in item);
   const texts = all.slice(0, MAX_ITEMS);
-  const [, bottom = 0, , top = 0] = page.view;
+  const { view } = page;
   const turned = turnOf(texts);
   const fragments: Fragment[] = [];
   const others: TextItem[] = [];
   for (const item of texts) {
     if (item.dir === 'ttb' || quarterOf(item) !== turned) others.push(item);
-    else fragments.push(fragmentOf(item, turned, bottom));
+    else fragments.push(fragmentOf(item, turned, view));
   }
-  return { fragments, others: textsOf(others), height: top - bottom, isWhole: texts.length === all.length };
+  return { fragments, others: textsOf(others), height: heightOf(view, turned), isWhole: texts.length === all.length };
 }
 
 /** The turn of most text of a page, in quarters. */
@@ -158,13 +158,19 @@ function quarterOf({ transform }: TextItem): number {
   return b > 0 ? 1 : 3;
 }
 
-function fragmentOf({ str, dir, transform, width, height }: TextItem, turn: number, bottom: number): Fragment {
+/** The height of a page as its text is read. `view`: its left, lower, right and upper edge. */
+function heightOf([left = 0, bottom = 0, right = 0, top = 0]: readonly number[], turn: number): number {
+  return turn % 2 === 0 ? top - bottom : right - left;
+}
+
+function fragmentOf({ str, dir, transform, width, height }: TextItem, turn: number, view: readonly number[]): Fragment {
   const [, , , , e = 0, f = 0] = transform as number[];
+  const [left = 0, bottom = 0, right = 0, top = 0] = view;
   const [x, y] = [
     [e, f - bottom],
-    [f, -e],
-    [-e, -f],
-    [-f, e],
+    [f, right - e],
+    [-e, top - f],
+    [-f, e - left],
   ][turn] as [number, number];
   return { text: str, x, y, width, size: height || 1, isRightToLeft: dir === 'rtl' };
 }

@@ -1,5 +1,6 @@
 // Generated PDF files: paragraphs, titles, dates, and files without text.
 import { pbkdf2Sync } from 'node:crypto';
+import { deflateSync } from 'node:zlib';
 import t from 'tap';
 import { readPdf, unlessStalled } from '../../src/extract/pdf.ts';
 import { buildPdf, linesFrom } from '../support/pdf.ts';
@@ -114,6 +115,21 @@ t.test('text that is left out of a page, or with a damaged one, is said as trunc
   t.match(await readPdf(bytes, { url: URL_1 }), { content: /^One water mills/, truncated: true });
   const many = Array.from({ length: 100_001 }, (_, at) => ({ text: 'w', x: 10 + (at % 20) * 29, y: 790 - at / 130 }));
   t.equal((await readPdf(buildPdf([many]), { url: URL_1 })).truncated, true);
+});
+
+t.test('lines in the middle of turned pages are no running headers, however often they come', async (t) => {
+  const turns: ((x: number, y: number) => string)[] = [
+    (x, y) => `1 0 0 1 ${x} ${y}`,
+    (x, y) => `0 1 -1 0 ${612 - y} ${x}`,
+    (x, y) => `-1 0 0 -1 ${612 - x} ${792 - y}`,
+    (x, y) => `0 -1 1 0 ${y} ${792 - x}`,
+  ];
+  const lines = [...'abcdefghi'].map((letter) => `Line ${letter}`);
+  for (const turn of turns) {
+    const drawn = lines.map((text, at) => `/F1 12 Tf ${turn(100, 400 - 14 * at)} Tm (${text}) Tj`);
+    const { content } = await readPdf(buildPdf([[], [], []], { deflated: deflateSync(`BT ${drawn.join(' ')} ET`) }));
+    t.equal(content, Array(3).fill(lines.join(' ')).join('\n\n'));
+  }
 });
 
 t.test('writes headings, lists and tables in the format that is asked for', async (t) => {
