@@ -2,6 +2,7 @@
 // goes through a proxy of this gateway, which asks the guard. Settings apply to pages that start later; a page that is under way ends
 // in the browser it began in.
 
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../actor/index.ts';
 import type { Settings } from '../../config/settings.ts';
 import { HeadraceError } from '../../errors.ts';
@@ -67,16 +68,19 @@ export function createRenderer(settings: Settings['fetch'], deps: RendererDeps):
   return new BrowserRenderer(settings, deps);
 }
 
+/** Where the browser is, and how it reaches the proxy. */
+type Way = Pick<RendererSettings, 'url' | 'proxyListen' | 'proxyHost'>;
+
 /** A browser, and the pages in it. */
 interface Generation {
-  readonly url: string;
+  readonly way: Way;
   readonly browser: Browser;
+  readonly proxy: GuardingProxy;
   pages: number;
 }
 
 class BrowserRenderer implements Renderer {
   readonly #deps: RendererDeps;
-  readonly #proxy = new GuardingProxy();
   readonly #turns: TurnQueue;
   readonly #closing = new AbortController();
   #settings: Settings['fetch'];
@@ -95,7 +99,7 @@ class BrowserRenderer implements Renderer {
     this.#settings = settings;
     this.#turns.configure(turnLimits(settings.renderer));
     const old = this.#current;
-    if (old === null || old.url === settings.renderer.url) return;
+    if (old === null || isDeepStrictEqual(old.way, wayOf(settings.renderer))) return;
     this.#current = null;
     this.#retire(old);
   }
@@ -155,7 +159,7 @@ class BrowserRenderer implements Renderer {
         throw new HeadraceError('HR_FETCH_TIMEOUT', { subject: 'no time is left for a browser' });
       const devtools = await abortable(signal, generation.browser.connect());
       visit = await job.visit(signal);
-      const opened = await this.#openProxy(visit);
+      const opened = await this.#openProxy(generation, visit);
       proxy = opened.proxy;
       const { maxBytes, renderer, userAgent } = this.#settings;
       const { password, username } = proxy;
@@ -214,20 +218,21 @@ class BrowserRenderer implements Renderer {
   }
 
   #generation(): Generation {
-    const { url } = this.#settings.renderer;
     if (this.#current !== null) return this.#current;
+    const way = wayOf(this.#settings.renderer);
+    const proxy = new GuardingProxy();
     const { clock, onState } = this.#deps;
     const browser = new Browser({
-      url: url ?? '',
+      url: way.url ?? '',
       clock,
       timeoutMs: COMMAND_MS,
-      openProxy: () => this.#openProxy(null),
+      openProxy: () => this.#openProxy({ way, proxy }, null),
       onState: (state, reason) => {
         if (state === 'connected') this.#connects++;
         onState?.(state, reason);
       },
     });
-    this.#current = { url: url ?? '', browser, pages: 0 };
+    this.#current = { way, browser, proxy, pages: 0 };
     return this.#current;
   }
 
@@ -237,15 +242,18 @@ class BrowserRenderer implements Renderer {
   }
 
   /** A proxy with the address at which the browser reaches it. Without a visit, it refuses everything. */
-  async #openProxy(visit: Visit | null): Promise<{ proxy: PageProxy; address: string }> {
+  async #openProxy(
+    { proxy, way: { proxyHost, proxyListen } }: Pick<Generation, 'proxy' | 'way'>,
+    visit: Visit | null,
+  ): Promise<{ proxy: PageProxy; address: string }> {
     const { connectTimeoutMs, renderer } = this.#settings;
     const { clock } = this.#deps;
-    const { maxBytes, proxyHost, proxyListen, requests } = renderer;
+    const { maxBytes, requests } = renderer;
     const guard = visit?.guard ?? NOTHING;
     const limits = { connectTimeoutMs, maxRequests: requests, maxBytes };
-    const proxy = await this.#proxy.open(proxyListen, { guard, clock, ...limits });
+    const opened = await proxy.open(proxyListen, { guard, clock, ...limits });
     const host = proxyHost ?? proxyListen.host;
-    return { proxy, address: `${host.includes(':') ? `[${host}]` : host}:${proxy.port}` };
+    return { proxy: opened, address: `${host.includes(':') ? `[${host}]` : host}:${opened.port}` };
   }
 }
 
@@ -257,6 +265,10 @@ const NOTHING: Visit['guard'] = {
   },
   resolve: () => Promise.reject(new HeadraceError('HR_FETCH_BLOCKED', { subject: 'probe' })),
 };
+
+function wayOf({ proxyHost, proxyListen, url }: RendererSettings): Way {
+  return { url, proxyListen, proxyHost };
+}
 
 function turnLimits({ pages, queue }: RendererSettings): TurnLimits {
   // One account leaves a place to others.

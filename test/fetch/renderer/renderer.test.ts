@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { createManualClock, type ManualClock, systemClock } from '../../../src/actor/clock.ts';
@@ -237,6 +239,34 @@ t.test('a reload leaves pages in the browser they began in', async (t) => {
   t.equal(next.connections(), 1);
   await isClean(t, w, old);
   t.equal(next.commands.filter((method) => method === 'Page.navigate').length, 2);
+});
+
+t.test('a reload moves the proxy for pages that start later, also while there are pages', async (t) => {
+  const browser = await fakeBrowser(t);
+  const w = await world(t, browser);
+  await w.render();
+  const held = Promise.withResolvers<void>();
+  browser.options = { gate: held.promise };
+  const loads = (): number => browser.commands.filter((method) => method === 'Page.navigate').length;
+  const pages = [failure(w.render())];
+  while (loads() < 3) await new Promise((resolve) => setTimeout(resolve, 2));
+  const proxyListen = { host: '127.0.0.2', port: 0 };
+  w.renderer.configure({ ...w.settings, renderer: { ...w.settings.renderer, proxyListen } });
+  browser.options = {};
+  t.match(await failure(w.render()), /^shown/);
+  const before = loads();
+  browser.options = { gate: held.promise };
+  pages.push(failure(w.render()));
+  while (loads() === before) await new Promise((resolve) => setTimeout(resolve, 2));
+  const made = browser.asked.findLast(({ method }) => method === 'Target.createBrowserContext');
+  const { hostname, port } = new URL(String(made?.params['proxyServer']));
+  t.equal(hostname, proxyListen.host);
+  const socket = connect(Number(port), hostname);
+  await t.resolves(once(socket, 'connect'), 'something listens there');
+  socket.destroy();
+  held.resolve();
+  for (const page of pages) t.match(await page, /^shown/);
+  await isClean(t, w, browser);
 });
 
 /** Advances the clock until a promise has settled. */
