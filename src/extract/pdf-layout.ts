@@ -96,6 +96,7 @@ function joinedOnLine(line: readonly Fragment[]): Segment[] {
   let parts: Fragment[] = [];
   let last: Segment | undefined;
   for (const fragment of line.toSorted((left, right) => left.x - right.x)) {
+    if (isDrawnAgain(parts.at(-1), fragment)) continue;
     const gap = last === undefined ? 0 : fragment.x - last.right;
     if (last === undefined || gap > WIDE_GAP * Math.max(last.size, fragment.size)) {
       if (last !== undefined) last.text = textOf(parts);
@@ -108,6 +109,14 @@ function joinedOnLine(line: readonly Fragment[]): Segment[] {
   }
   if (last !== undefined) last.text = textOf(parts);
   return segments;
+}
+
+/** A text that is drawn again with a small shift is bold, or has a shadow. The same letter twice in a word stands further off. */
+const MAX_SHIFT = 0.2;
+
+function isDrawnAgain(last: Fragment | undefined, { size, text, width, x, y }: Fragment): boolean {
+  if (last?.text !== text) return false;
+  return x - last.x < Math.min(MAX_SHIFT * size, width / 2) && Math.abs(y - last.y) < MAX_SHIFT * size;
 }
 
 /** The text of fragments from left to right; a line that is mostly right-to-left is read from the right. */
