@@ -411,13 +411,14 @@ class Tab {
       return;
     }
     const go = (): void => this.#quietly('Fetch.continueRequest', { requestId }, sessionId);
-    const block = (): void =>
-      this.#quietly('Fetch.failRequest', { requestId, errorReason: 'BlockedByClient' }, sessionId);
+    const block = (errorReason = 'BlockedByClient'): void =>
+      this.#quietly('Fetch.failRequest', { requestId, errorReason }, sessionId);
     if (resourceType !== 'Document' || frameId !== this.#targetId || sessionId !== this.#sessionId) {
       block();
     } else if (params['responseStatusCode'] !== undefined) {
       if (this.#acceptsHead(params)) go();
-      else block();
+      // Of a navigation that is aborted, the page goes on.
+      else block('Aborted');
     } else if (params['responseErrorReason'] !== undefined) {
       go();
     } else {
@@ -434,7 +435,7 @@ class Tab {
     await this.#options.admit(String(url));
   }
 
-  /** Whether an answer may become the document. */
+  /** Whether an answer may become the document. A document that is there stays where it leads to a file. */
   #acceptsHead({ responseHeaders, responseStatusCode }: Fields): boolean {
     const status = typeof responseStatusCode === 'number' ? responseStatusCode : 0;
     const headers: Record<string, string> = {};
@@ -444,10 +445,11 @@ class Tab {
         if (typeof name === 'string' && typeof value === 'string') headers[name.toLowerCase()] = value;
       }
     if (status >= 300 && status < 400) return true;
+    const isFile = status < 300 && !HTML_TYPE.test(headers['content-type'] ?? 'text/html');
+    if (isFile && this.#hasDocument) return false;
     this.#status = status;
     if (isChallengeHead(status, headers)) this.fail(new HeadraceError('HR_FETCH_CHALLENGE'));
-    else if (status < 300 && !HTML_TYPE.test(headers['content-type'] ?? 'text/html'))
-      this.fail(new HeadraceError('HR_FETCH_TYPE', { subject: 'in a browser' }));
+    else if (isFile) this.fail(new HeadraceError('HR_FETCH_TYPE', { subject: 'in a browser' }));
     return !this.#failed;
   }
 }

@@ -222,6 +222,27 @@ t.test('a page that asks for what it may not have, or shows nothing, is an error
   await isClean(t, w, browser);
 });
 
+t.test('a page that leads to a file goes on', async (t) => {
+  const browser = await fakeBrowser(t);
+  const w = await world(t, browser);
+  const leadToFile = (): void => {
+    const attached = browser.asked.findLast(({ method }) => method === 'Target.attachToTarget');
+    browser.emit('Fetch.requestPaused', {
+      ...{ requestId: 'file', resourceType: 'Document', frameId: attached?.params['targetId'] },
+      ...{ responseStatusCode: 200, responseHeaders: [{ name: 'Content-Type', value: 'application/zip' }] },
+    });
+  };
+  browser.options = {
+    fault: (method) => {
+      if (method === 'Page.createIsolatedWorld') leadToFile();
+      return null;
+    },
+  };
+  t.equal(await failure(w.render()), `shown at ${w.url}`);
+  const refused = browser.asked.find(({ method }) => method === 'Fetch.failRequest');
+  t.same(refused?.params, { requestId: 'file', errorReason: 'Aborted' });
+});
+
 t.test('a reload leaves pages in the browser they began in', async (t) => {
   const old = await fakeBrowser(t);
   const next = await fakeBrowser(t);
