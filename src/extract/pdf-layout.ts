@@ -73,7 +73,10 @@ const WIDE_GAP = 1.4;
 /** A wider gap separates words, where the file has no space. */
 const WORD_GAP = 0.18;
 
-/** Joins fragments on the same base line that are close to each other. */
+/**
+ * Joins fragments on the same base line that are close to each other. On a page that is read from the right, places are those in a mirror,
+ * so that columns, cells and indents are as on others.
+ */
 function segmentsOf(fragments: readonly Fragment[]): Segment[] {
   const sorted = fragments
     .filter(({ text }) => text.trim() !== '')
@@ -88,7 +91,13 @@ function segmentsOf(fragments: readonly Fragment[]): Segment[] {
     for (const segment of joinedOnLine(sorted.slice(from, to))) segments.push(segment);
     from = to;
   } // oxfmt-ignore
-  return segments;
+  if (!isRightToLeft(sorted)) return segments;
+  return segments.map((segment) => ({ ...segment, left: -segment.right, right: -segment.left }));
+}
+
+/** Whether most text is right-to-left. */
+function isRightToLeft(parts: readonly Fragment[]): boolean {
+  return parts.reduce((sum, { text, isRightToLeft: isTurned }) => sum + (isTurned ? text.length : -text.length), 0) > 0;
 }
 
 function joinedOnLine(line: readonly Fragment[]): Segment[] {
@@ -121,7 +130,7 @@ function isDrawnAgain(last: Fragment | undefined, { size, text, width, x, y }: F
 
 /** The text of fragments from left to right; a line that is mostly right-to-left is read from the right. */
 function textOf(parts: readonly Fragment[]): string {
-  const turned = parts.reduce((sum, { text, isRightToLeft }) => sum + (isRightToLeft ? text.length : -text.length), 0) > 0;
+  const turned = isRightToLeft(parts);
   const ordered = turned ? parts.toReversed() : parts;
   let line = '';
   let previous: Fragment | undefined;

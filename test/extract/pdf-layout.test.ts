@@ -78,6 +78,24 @@ t.test('a right-to-left line is read from the right', async (t) => {
   t.equal(htmlOfPages([page([hebrew('עולם', 50), hebrew('שלום', 75)])]), '<p>שלום עולם</p>');
 });
 
+t.test('columns, cells and indents of a right-to-left page are read from the right', async (t) => {
+  const turned = (text: string, right: number, y: number): Fragment => ({
+    ...line(text, right - 5 * text.length, y),
+    isRightToLeft: true,
+  });
+  const column = (letter: string, right: number): Fragment[] =>
+    SENTENCES.map((text, index) => turned(letter + text, right, 700 - 12 * index));
+  const joined = (letter: string): string => SENTENCES.map((text) => letter + text).join(' ');
+  const columns = htmlOfPages([page([...column('B', 270), ...column('A', 540)])]);
+  t.equal(columns, `<p>${joined('A')}</p><p>${joined('B')}</p>`);
+  const cells = ['name', 'age', 'David', '42'].map((text, at) => turned(text, at % 2 ? 300 : 500, at < 2 ? 700 : 688));
+  const rows = '<tr><td>name</td><td>age</td></tr><tr><td>David</td><td>42</td></tr>';
+  t.equal(htmlOfPages([page(cells)]), `<table>${rows}</table>`);
+  const ragged = ['a first line of a text', 'and a short one.', 'Still the same text, which', 'goes on.'];
+  const lines = ragged.map((text, index) => turned(text, 500, 700 - 12 * index));
+  t.equal(htmlOfPages([page(lines)]), `<p>${ragged.join(' ')}</p>`);
+});
+
 t.test('lists end where a line stands left of their text', async (t) => {
   const lines = [
     line('\u2022 a wheel that is', 50, 500),
