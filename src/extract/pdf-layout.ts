@@ -138,7 +138,7 @@ function textOf(parts: readonly Fragment[]): string {
     if (previous !== undefined) {
       const [left, right] = turned ? [part, previous] : [previous, part];
       const gap = right.x - (left.x + left.width);
-      const isDense = DENSE_END.test(line) || DENSE_START.test(part.text);
+      const isDense = DENSE_END.test(previous.text) || DENSE_START.test(part.text);
       if (gap > WORD_GAP * part.size && !isDense) line += ' ';
     }
     line += part.text;
@@ -334,10 +334,14 @@ const SENTENCE_END = /[.!?:;。！？؟।…"'”’)\]]$/;
 const BULLET = /^(?:[•◦▪‣●○■□∙·\uf0b7\uf0a7]|[-–*](?=\s))\s*/u;
 /** Dots between an entry of a table of contents and its page. */
 const LEADERS = /(?:[.·]\s?){4,}\s*[\divxlc]+$/i;
+/** Characters at the end of a line that are looked through for them, since that takes time by their square. */
+const MAX_LEADERS = 100;
 const NUMBERED = /^(?:\d{1,3}[.)]|\(?[a-z]\))\s/i;
 
 function blocksOf(lines: readonly Line[]): Block[] {
   const blocks: Block[] = [];
+  /** Of the paragraph under way. */
+  let text = '';
   const usualGap = median(gapsOf(lines));
   let first = lines[0] as Line;
   let previous: Line | undefined;
@@ -352,10 +356,13 @@ function blocksOf(lines: readonly Line[]): Block[] {
     const line = lines[at] as Line;
     const block = blocks.at(-1);
     if (previous === undefined || block === undefined || isBreak(first, previous, line, usualGap)) {
+      text = '';
       blocks.push({ kind: 'paragraph', text: line.text, size: line.size, rows: [] });
       first = line;
     } else {
-      blocks[blocks.length - 1] = { ...block, text: joined(block.text, line.text) };
+      // To look at the text, rather than at its last line, would take time for all of it.
+      text += written(previous.text, line.text);
+      blocks[blocks.length - 1] = { ...block, text: text + line.text };
     }
     previous = line;
   }
@@ -368,7 +375,7 @@ function isBreak(first: Line, above: Line, below: Line, usualGap: number): boole
   const size = Math.max(above.size, below.size);
   if (gap > 1.3 * Math.max(usualGap, size)) return true;
   if (Math.abs(above.size - below.size) > 0.15 * size) return true;
-  if (BULLET.test(below.text) || LEADERS.test(above.text)) return true;
+  if (BULLET.test(below.text) || LEADERS.test(above.text.slice(-MAX_LEADERS))) return true;
   if (BULLET.test(first.text) && below.left < first.left + 0.2 * size) return true;
   const ended = SENTENCE_END.test(above.text);
   if (NUMBERED.test(below.text) && (ended || NUMBERED.test(above.text))) return true;
@@ -381,22 +388,28 @@ function continueParagraph(blocks: Block[], added: readonly Block[]): void {
   const [first, ...rest] = added;
   if (first === undefined) return;
   const last = blocks.at(-1);
+  const end = last?.text.slice(-LONGEST_END) ?? '';
   const goesOn =
     last?.kind === 'paragraph' &&
     first.kind === 'paragraph' &&
     Math.abs(last.size - first.size) < 0.1 * first.size &&
     last.text.length > 40 &&
-    !SENTENCE_END.test(last.text) &&
-    (/^\p{Ll}/u.test(first.text) || DENSE_END.test(last.text) || /\p{Ll}[-\u00ad\u2010]$/u.test(last.text));
-  if (goesOn) blocks[blocks.length - 1] = { ...last, text: joined(last.text, first.text) };
+    !SENTENCE_END.test(end) &&
+    (/^\p{Ll}/u.test(first.text) || DENSE_END.test(end) || HYPHEN_END.test(end));
+  if (goesOn) blocks[blocks.length - 1] = { ...last, text: written(last.text, first.text) + first.text };
   else blocks.push(first);
   for (const block of rest) blocks.push(block);
 }
 
-/** Joins lines: hyphenated words without the hyphen, scripts without spaces without one. */
-function joined(above: string, below: string): string {
-  if (/\p{Ll}[-\u00ad\u2010]$/u.test(above) && /^\p{Ll}/u.test(below)) return above.slice(0, -1) + below;
-  return DENSE_END.test(above) && DENSE_START.test(below) ? above + below : `${above} ${below}`;
+const HYPHEN_END = /\p{Ll}[-\u00ad\u2010]$/u;
+/** UTF-16 code units that the end of a line is judged by. */
+const LONGEST_END = 3;
+
+/** A text as it is written before the next line: hyphenated words without the hyphen, scripts without spaces without one. */
+function written(above: string, below: string): string {
+  const end = above.slice(-LONGEST_END);
+  if (HYPHEN_END.test(end) && /^\p{Ll}/u.test(below)) return above.slice(0, -1);
+  return DENSE_END.test(end) && DENSE_START.test(below) ? above : `${above} `;
 }
 
 const MIN_ROWS = 2;

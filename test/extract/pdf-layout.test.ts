@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { type Fragment, htmlOfPages, type PageText } from '../../src/extract/pdf-layout.ts';
+import { cpuMsOf } from '../support/cpu-time.ts';
 
 /** A line of text at a size of 10 points, of which a character takes half. */
 function line(text: string, x: number, y: number, size = 10): Fragment {
@@ -112,6 +113,17 @@ t.test('an entry of a table of contents is a paragraph; turned text comes after 
     htmlOfPages([page(lines, ['arXiv stamp'])]),
     '<p>1 Wheels . . . . . . 3</p><p>2 Sluices . . . . . . 9</p><p>arXiv stamp</p>',
   );
+});
+
+t.test('long paragraphs and long lines of dots take time that their length takes', async (t) => {
+  const words = 'lower case words in a line that goes on';
+  const column = (count: number): PageText =>
+    page(Array.from({ length: count }, (_, index) => line(words, 50, 12 * (count - index))));
+  t.equal(htmlOfPages([column(3)]), `<p>${words} ${words} ${words}</p>`);
+  const dots = page([line(`${'.'.repeat(40_000)}z`, 50, 500), line('Next', 50, 488)]);
+  const row = page(Array.from({ length: 40_000 }, (_, index) => line('word', 25 * index, 500)));
+  const tookMs = cpuMsOf(() => void htmlOfPages([column(8000), dots, row]));
+  t.ok(tookMs < 2000, `${tookMs} ms`);
 });
 
 t.test('every text is written once, wherever it stands', async () => {
