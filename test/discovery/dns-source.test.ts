@@ -1,10 +1,9 @@
 // The source that asks DNS, over a real name server.
-import dns from 'node:dns';
 import { Resolver } from 'node:dns/promises';
-import { syncBuiltinESMExports } from 'node:module';
 import t, { type Test } from 'tap';
 import { type DnsSourceSettings, dnsSource } from '../../src/discovery/dns-source.ts';
 import { SourceRun } from '../support/discovery-source.ts';
+import { setSystemNameServers } from '../support/dns.ts';
 import { zoneServer, type ZoneServer } from '../support/dns.ts';
 
 const NAME = 'vllm.example';
@@ -129,22 +128,11 @@ t.test('while one family fails the other one is asked for when its TTL ends', as
 });
 
 t.test('name servers of the system that are replaced are asked', async (t) => {
-  const { Resolver: SystemResolver } = dns;
   const servers = [await zoneServer(t), await zoneServer(t)] as const;
   servers[0].zone.set(NAME, 'SERVFAIL');
   servers[1].zone.set(NAME, [{ type: 'A', data: '10.0.0.1' }]);
   let { address } = servers[0];
-  dns.Resolver = class extends SystemResolver {
-    constructor(options: dns.ResolverOptions) {
-      super(options);
-      this.setServers([address]);
-    }
-  };
-  syncBuiltinESMExports();
-  t.teardown(() => {
-    dns.Resolver = SystemResolver;
-    syncBuiltinESMExports();
-  });
+  setSystemNameServers(t, () => [address]);
   const { run } = await start(t, { nameServers: [] });
   t.match(await run.next(), /SERVFAIL/);
   ({ address } = servers[1]);

@@ -1,14 +1,12 @@
 // Names that clients choose, resolved by a name server on loopback: both address families, limits of time, and no effect on names
 // of configured servers.
-import dns from 'node:dns';
 import { once } from 'node:events';
-import { syncBuiltinESMExports } from 'node:module';
 import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { createManualClock, systemClock } from '../../src/actor/clock.ts';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
 import { NameResolver } from '../../src/net/name-resolver.ts';
-import { nameServer } from '../support/dns.ts';
+import { nameServer, setSystemNameServers } from '../support/dns.ts';
 import { answer } from '../support/upstream-crn.ts';
 
 t.test('the addresses of both families, IPv4 first', async (t) => {
@@ -120,18 +118,7 @@ t.test('a lookup that nobody waits for, or that is late, asks no further questio
 t.test('name servers of the system that are replaced are asked within a minute', async (t) => {
   const servers = [await nameServer(t, () => ['93.184.216.1']), await nameServer(t, () => ['93.184.216.2'])] as const;
   let { address } = servers[0];
-  const { Resolver: SystemResolver } = dns;
-  dns.Resolver = class extends SystemResolver {
-    constructor(options: dns.ResolverOptions) {
-      super(options);
-      this.setServers([address]);
-    }
-  };
-  syncBuiltinESMExports();
-  t.teardown(() => {
-    dns.Resolver = SystemResolver;
-    syncBuiltinESMExports();
-  });
+  setSystemNameServers(t, () => [address]);
   const clock = createManualClock();
   const resolver = new NameResolver({ clock });
   t.teardown(() => resolver.close());

@@ -1,7 +1,9 @@
 // A DNS server on loopback whose answers a test scripts, and a lookup function that asks it through `NameResolver`.
 
 import { createSocket } from 'node:dgram';
+import dns from 'node:dns';
 import { once } from 'node:events';
+import { syncBuiltinESMExports } from 'node:module';
 import packet from 'dns-packet';
 import type { Lookup } from '../../src/net/name-cache.ts';
 import { NameResolver } from '../../src/net/name-resolver.ts';
@@ -16,6 +18,22 @@ export interface NameServer {
   readonly lookup: Lookup;
   /** Queries in order, as `TYPE NAME`. */
   readonly asked: string[];
+}
+
+/** Resolvers that are made until the end of the test have these name servers, as if the system had them. */
+export function setSystemNameServers(t: Scope, servers: () => readonly string[]): void {
+  const { Resolver: SystemResolver } = dns;
+  dns.Resolver = class extends SystemResolver {
+    constructor(options: dns.ResolverOptions) {
+      super(options);
+      this.setServers(servers());
+    }
+  };
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    dns.Resolver = SystemResolver;
+    syncBuiltinESMExports();
+  });
 }
 
 /** `answer(name, count, type)` returns the addresses for the count-th query of a name and type, from 1; null sends no answer. */
