@@ -3,8 +3,7 @@ import { Resolver } from 'node:dns/promises';
 import t, { type Test } from 'tap';
 import { type DnsSourceSettings, dnsSource } from '../../src/discovery/dns-source.ts';
 import { SourceRun } from '../support/discovery-source.ts';
-import { setSystemNameServers } from '../support/dns.ts';
-import { zoneServer, type ZoneServer } from '../support/dns.ts';
+import { setSystemNameServers, zoneServer, type ZoneServer } from '../support/dns.ts';
 
 const NAME = 'vllm.example';
 
