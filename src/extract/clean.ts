@@ -130,6 +130,9 @@ function saidOf(head: Head, data: LinkedData, urls: UrlResolver): Said {
 /** Probabilities of the blocks of a page to be content. */
 export type Scorer = (table: Table, tree: Tree, blocks: Blocks) => Float32Array;
 
+/** Name of this source in traces. */
+const BODY = 'article body of linked data';
+
 /** Tries the sources of content in order until one has enough. */
 class ContentSearch {
   readonly #tree: Tree;
@@ -177,7 +180,7 @@ class ContentSearch {
     if (best.text.length >= MIN_CONTENT && this.#about.kind !== 'product') return this.#withBody(best);
     const { scripts } = this.#head;
     const others: readonly (readonly [name: string, find: () => Finding])[] = [
-      ['article body of linked data', () => this.#ofHtml(htmlOfText(this.#data.body ?? ''))],
+      [BODY, () => this.#ofBody()],
       ['scripts of React', () => this.#ofPage(flightOf(scripts, false))],
       ['all scripts of React', () => this.#ofPage(flightOf(scripts, true))],
       ['state in scripts', () => this.#ofHtml(stateOf(scripts))],
@@ -200,12 +203,15 @@ class ContentSearch {
 
   /** The article of linked data in place of its beginning, which is all that a page may show to those who have not subscribed. */
   #withBody(found: Finding): Finding {
-    const body = this.#data.body ?? '';
-    if (body.length <= MUCH_MORE * found.text.length) return found;
-    const whole = this.#ofHtml(htmlOfText(body));
-    this.#trace?.tried('article body of linked data', whole);
+    if ((this.#data.body ?? '').length <= MUCH_MORE * found.text.length) return found;
+    const whole = this.#ofBody();
+    this.#trace?.tried(BODY, whole);
     const isLonger = whole.text.length > MUCH_MORE * found.text.length;
     return isLonger && isShownIn(lettersOf(whole.text), found.text) ? whole : found;
+  }
+
+  #ofBody(): Finding {
+    return this.#ofHtml(htmlOfText(this.#data.body ?? ''));
   }
 
   /** Adds the description of a product from linked data unless the page shows it. */

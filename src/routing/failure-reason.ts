@@ -52,7 +52,7 @@ const FAULTS: Readonly<Record<DispatchFault, string>> = {
 };
 
 /** Failures that an answer with a good status turned out to have. */
-const ANSWERS: Readonly<Record<string, string>> = {
+const ANSWERS: Partial<Record<Failure, string>> = {
   'empty answer': 'empty answer',
   'not an answer': 'not an answer of this API',
   'error answer': 'error in place of an answer',
@@ -62,7 +62,7 @@ const ANSWERS: Readonly<Record<string, string>> = {
 };
 
 /** Refusals, by what the status means. */
-const REFUSALS: Readonly<Record<string, string>> = {
+const REFUSALS: Partial<Record<Failure, string>> = {
   busy: 'the server is busy',
   credentials: 'the server refuses the key',
   'dialect unknown': 'the server does not know the path',
@@ -121,7 +121,7 @@ function codeReason(code: string): string {
 
 /** Every reason that has no figure, path or status in it. `docs/operations.md` explains them. */
 export const PLAIN_REASONS: ReadonlySet<string> = new Set(
-  [CODES, FAULTS, ANSWERS, REFUSALS].flatMap((table) => Object.values(table)),
+  [CODES, FAULTS, ANSWERS, REFUSALS].flatMap((table) => Object.values(table)).filter((reason) => reason !== undefined),
 );
 
 /** An attempt that failed, or that the server has refused. */
