@@ -75,6 +75,8 @@ export class Robots {
 
   /** Rejects with `HR_FETCH_ROBOTS` when the page may not be fetched, and with the reason of the signal. */
   async admit(url: URL, asker: RobotsAsker, fetchRobots: FetchRobots): Promise<void> {
+    // Section 2.2.2: always allowed.
+    if (url.pathname === '/robots.txt') return;
     const file = { agent: productOf(asker.userAgent), url: `${url.origin}/robots.txt` };
     const rules = this.#cache.get(keyOf(file)) ?? (await this.#request(file, asker, fetchRobots));
     if (!rules.allows(url)) throw new HeadraceError('HR_FETCH_ROBOTS', { subject: url.host });

@@ -151,6 +151,7 @@ t.test('rules match as RFC 9309 says', async (t) => {
   t.equal(await by('User-agent: headrace\nDisallow:\nUser-agent: *\nDisallow: /', '/a'), 'ok', 'a group without rules');
   const delayed = 'User-agent: headrace\nCrawl-delay: 9\nUser-agent: x\nSitemap: /s\nDisallow: /a\n';
   t.equal(await by(delayed, '/a'), REFUSED, 'other lines do not end a group');
+  t.equal(await by('User-agent: *\nDisallow: /', '/robots.txt'), 'ok', 'the file itself may always be fetched');
 });
 
 t.test('the downloader fetches robots.txt through the guard, for every hop', async (t) => {
