@@ -16,8 +16,8 @@ import { ENGINES, HITS, PAGES, workerAnswer } from '../lib/search-traffic.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** What a search may allocate: what it does, 73 to 75 KB, and 6 % more. */
-const MOST_BYTES = 79_000;
+/** What a search may allocate: what it does, 57 to 60 KB, and 5 % more. */
+const MOST_BYTES = 63_000;
 
 const WARM = 3000;
 const SAMPLES = 5;

@@ -31,8 +31,8 @@ export interface CoordinatorOptions {
   readonly keepsLate: boolean;
   /** Hears when each engine reports. */
   readonly trace?: SearchTrace | undefined;
-  /** Hears of each report before the search is answered, with all reports so far. */
-  readonly onReport?: (report: EngineReport, reports: ReadonlyMap<string, EngineReport>) => void;
+  /** Hears of each report before the search is answered, with those of all engines in the order of the request; null: none yet. */
+  readonly onReport?: (report: EngineReport, reports: readonly (EngineReport | null)[]) => void;
   /** Hears the reports once, in the order of the request, at the latest 20 ms after the deadline. */
   readonly onDone: (reports: readonly EngineReport[]) => void;
   /** Called once, when no engine is at work any more: with all reports, or null when they were not waited for. */
@@ -41,8 +41,10 @@ export interface CoordinatorOptions {
 
 export class Coordinator implements ReportListener {
   readonly #options: CoordinatorOptions;
-  readonly #reports = new Map<string, EngineReport>();
-  readonly #calls = new Map<string, Call>();
+  /** In the order of the request, as the calls. */
+  readonly #reports: (EngineReport | null)[];
+  readonly #calls: (Call | null)[];
+  #unreported: number;
   #timer: TimerHandle | null = null;
   #isSoft = false;
   #answered = false;
@@ -52,6 +54,10 @@ export class Coordinator implements ReportListener {
   /** `onDone` may be called before `start` has returned. */
   constructor(options: CoordinatorOptions) {
     this.#options = options;
+    const { length } = options.query.engines;
+    this.#reports = new Array<null>(length).fill(null);
+    this.#calls = new Array<null>(length).fill(null);
+    this.#unreported = length;
   }
 
   /** Asks all engines at once. */
@@ -64,20 +70,22 @@ export class Coordinator implements ReportListener {
       softDeadlineMs < deadlineMs
         ? clock.setTimeout(() => this.#soften(), softDeadlineMs - nowMs)
         : clock.setTimeout(() => this.#expire(), deadlineMs - nowMs);
-    for (const id of asked) {
+    for (let at = 0; at < asked.length; at++) {
+      const id = asked[at] as string;
       const engine = engines.get(id);
       if (engine === undefined) this.onReport({ engine: id, reason: 'not configured' });
-      else this.#calls.set(id, engine.search(engineQuery, deadlineMs, this, account));
+      else this.#calls[at] = engine.search(engineQuery, deadlineMs, this, account);
     }
   }
 
   onReport(report: EngineReport): void {
     if (this.#ended) return;
-    this.#reports.set(report.engine, report);
-    const { clock, onReport, trace } = this.#options;
+    const { clock, onReport, query, trace } = this.#options;
+    this.#reports[query.engines.indexOf(report.engine)] = report;
+    this.#unreported--;
     trace?.reported(report, clock.now() - this.#startedMs);
     if (!this.#answered) onReport?.(report, this.#reports);
-    if (this.#reports.size === this.#options.query.engines.length) this.#finish();
+    if (this.#unreported === 0) this.#finish();
     else if (this.#isSoft) this.#answerEarly();
   }
 
@@ -113,8 +121,8 @@ export class Coordinator implements ReportListener {
     const reports: EngineReport[] = [];
     let answered = 0;
     let slow = 0;
-    for (const engine of query.engines) {
-      const report = this.#reports.get(engine) ?? this.#calls.get(engine)?.collected ?? null;
+    for (const [at, engine] of query.engines.entries()) {
+      const report = this.#reports[at] ?? this.#calls[at]?.collected ?? null;
       reports.push(report ?? { engine, reason: 'slow' });
       if (report === null) slow++;
       else if ('hits' in report) answered++;
@@ -123,7 +131,7 @@ export class Coordinator implements ReportListener {
     this.#answered = true;
     onDone(reports);
     // May report, and end the search.
-    for (const [engine, call] of this.#calls) if (!this.#reports.has(engine)) call.late(keepsLate);
+    for (const [at, call] of this.#calls.entries()) if (this.#reports[at] === null) call?.late(keepsLate);
   }
 
   #expire(): void {
@@ -133,12 +141,12 @@ export class Coordinator implements ReportListener {
   }
 
   #cancel(reason: 'timeout' | 'cancelled'): void {
-    for (const call of this.#calls.values()) call.cancel(reason);
+    for (const call of this.#calls) call?.cancel(reason);
   }
 
   #finish(): void {
     const { onDone, query } = this.#options;
-    const reports = query.engines.map((engine) => this.#reports.get(engine) ?? { engine, reason: 'timeout' });
+    const reports = query.engines.map((engine, at) => this.#reports[at] ?? { engine, reason: 'timeout' });
     const isFirst = !this.#answered;
     this.#answered = true;
     if (isFirst) onDone(reports);

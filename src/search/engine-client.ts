@@ -247,6 +247,8 @@ interface Found {
   readonly dropped?: ReadonlyMap<EngineHit, string> | undefined;
 }
 
+const NONE: readonly number[] = [];
+
 /** One search of one engine. */
 export class EngineCall {
   readonly #client: EngineClient;
@@ -256,7 +258,8 @@ export class EngineCall {
   readonly #times: { readonly startedMs: number; readonly deadlineMs: number };
   readonly #listener: ReportListener;
   readonly #controller = new AbortController();
-  readonly #tried = new Set<number>();
+  /** The workers that were asked, among others, in their order. */
+  #tried: readonly number[] = NONE;
   readonly account: string;
   /** Its place in the queue of the client. */
   entry: FairEntry<EngineCall> | null = null;
@@ -323,9 +326,13 @@ export class EngineCall {
     let found: Found | null = null;
     let error: unknown;
     try {
-      found = await this.#search();
+      found = await this.#first();
     } catch (thrown) {
-      error = thrown;
+      try {
+        found = await this.#again(thrown);
+      } catch (again) {
+        error = again;
+      }
     }
     const failure = found !== null ? null : this.#failureOf(error);
     if (failure !== null) {
@@ -350,7 +357,8 @@ export class EngineCall {
     const { maxResults } = this.#query;
     if (this.#plan !== null) return this.#plannedReport(found, this.#plan);
     const most = hits.length > maxResults ? hits.slice(0, maxResults) : hits;
-    return { engine: this.#client.spec.id, hits: most, calls, ...(note === undefined ? {} : { note }) };
+    const { id: engine } = this.#client.spec;
+    return note === undefined ? { engine, hits: most, calls } : { engine, hits: most, calls, note };
   }
 
   #plannedReport({ calls, dropped, hits, note, notApplied: unobserved = [] }: Found, plan: FilterPlan): EngineReport {
@@ -366,32 +374,34 @@ export class EngineCall {
     };
   }
 
-  /** Asks; asks once more where another worker may do better, or where the engine said when and it fits. */
-  async #search(): Promise<Found> {
-    const { deps, picker, spec } = this.#client;
+  #first(): Promise<Found> {
+    const { picker, spec } = this.#client;
     const { signal } = this.#controller;
-    const [about] = spec.workers;
-    if (about !== undefined && 'parse' in about && about.reaches?.(this.#plan?.query ?? this.#query) === false)
-      return { hits: [], calls: 0 };
-    const first = picker === null ? 0 : picker.pick(this.#tried);
+    const about = spec.workers[0] as Engine;
+    if ('parse' in about && about.reaches?.(this.#plan?.query ?? this.#query) === false)
+      return Promise.resolve({ hits: [], calls: 0 });
+    const worker = picker === null ? 0 : picker.pick(this.#tried);
+    return spec.hedgeMs === null || picker === null
+      ? this.#ask(worker, signal)
+      : this.#hedged(worker, picker, spec.hedgeMs);
+  }
+
+  /** Asks once more where another worker may do better, or where the engine said when and it fits; else throws the error of the first. */
+  async #again(error: unknown): Promise<Found> {
+    const { deps, latencies, picker } = this.#client;
+    const { signal } = this.#controller;
+    if (signal.aborted) throw error;
+    const other = picker !== null && mayBeTheWorker(error) ? picker.pick(this.#tried) : -1;
+    if (other < 0) {
+      const waitMs = retryAfterOf(error) ?? -1;
+      const endMs = deps.clock.now() + waitMs + latencies.p95Ms;
+      if (!(waitMs >= 0 && endMs < this.#times.deadlineMs)) throw error;
+      if (waitMs > 0) await sleep(deps.clock, waitMs, signal);
+    }
     try {
-      return await (spec.hedgeMs === null || picker === null
-        ? this.#ask(first, signal)
-        : this.#hedged(first, picker, spec.hedgeMs));
-    } catch (error) {
-      if (signal.aborted) throw error;
-      const other = picker !== null && mayBeTheWorker(error) ? picker.pick(this.#tried) : -1;
-      if (other < 0) {
-        const waitMs = retryAfterOf(error) ?? -1;
-        const endMs = deps.clock.now() + waitMs + this.#client.latencies.p95Ms;
-        if (!(waitMs >= 0 && endMs < this.#times.deadlineMs)) throw error;
-        if (waitMs > 0) await sleep(deps.clock, waitMs, signal);
-      }
-      try {
-        return await this.#ask(other < 0 ? first : other, signal);
-      } catch (again) {
-        throw again === RATE_LIMITED ? error : again;
-      }
+      return await this.#ask(other < 0 ? (this.#tried[0] ?? 0) : other, signal);
+    } catch (again) {
+      throw again === RATE_LIMITED ? error : again;
     }
   }
 
@@ -423,7 +433,7 @@ export class EngineCall {
   }
 
   async #askWorker(engine: Engine, worker: number, picker: WorkerPicker, signal: AbortSignal): Promise<Found> {
-    this.#tried.add(worker);
+    this.#tried = [...this.#tried, worker];
     picker.began(worker);
     try {
       const found = await this.#askEngine(engine, signal);
@@ -465,32 +475,35 @@ export class EngineCall {
 
   /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave, and says nothing more. */
   async #searchPages(engine: HttpEngine, signal: AbortSignal): Promise<Found> {
-    const plan = this.#plan;
-    const { maxResults } = this.#query;
-    const wanted = plan?.wanted ?? maxResults;
-    const more = plan?.moreRequestsPerTen ?? 0;
-    const most = Math.min(MAX_REQUESTS, REQUESTS_PER_TEN * Math.ceil(maxResults / 10) + more);
-    const dropped = plan === null ? undefined : new Map<EngineHit, string>();
+    const { deps, latencies, rateQueue } = this.#client;
+    const wanted = this.#plan?.wanted ?? this.#query.maxResults;
+    const most = this.#mostRequests;
+    const dropped = this.#plan === null ? undefined : new Map<EngineHit, string>();
     let found = null as Found | null;
     let state: unknown;
     for (;;) {
       const calls: number = found?.calls ?? 0;
       const before: readonly EngineHit[] = found?.hits ?? [];
+      /** When the request was sent that has no response yet. */
+      let sentMs: number | null = null;
       try {
-        const response = await this.#send(engine, state, signal, calls === 0);
+        if (rateQueue !== null) await this.#enter(rateQueue, signal);
+        const request = this.#requestTo(engine, state);
+        signal.throwIfAborted();
+        sentMs = deps.clock.now();
+        const response = await deps.transport.send(request, signal, MAX_RESPONSE_BYTES);
+        latencies.add(deps.clock.now() - sentMs);
+        sentMs = null;
         const page = this.#parse(engine, response, state, before.length);
-        const note: string | undefined = page.note ?? found?.note;
-        const kept: readonly EngineHit[] =
-          dropped === undefined || plan === null ? page.hits : plan.keep(page.hits, dropped);
-        const notApplied: readonly FilterName[] | undefined = page.notApplied ?? found?.notApplied;
-        found = { hits: before.length === 0 ? kept : [...before, ...kept], calls: calls + 1, note };
-        if (dropped !== undefined) found = { ...found, dropped, notApplied };
+        found = this.#with(page, found, dropped);
         if (this.#found === null || found.hits.length > this.#found.hits.length) this.#found = found;
         const isLast = page.next === undefined || found.hits.length >= wanted || found.calls >= most;
         if (!isLast) this.#listener.onPage();
         if (isLast || this.#enough) return found;
         state = page.next;
-      } catch (error) {
+      } catch (thrown) {
+        const error: unknown =
+          sentMs === null ? thrown : this.#unlessAborted(signal, transportError(thrown), calls === 0 ? sentMs : null);
         const isNothing = before.length === 0 && (dropped === undefined || dropped.size === 0);
         if (found === null || isNothing || error === CANCELLED.cancelled) throw error;
         return found;
@@ -498,30 +511,34 @@ export class EngineCall {
     }
   }
 
-  /** Sends the request for a page, once the rate limits allow it. */
-  async #send(engine: HttpEngine, state: unknown, signal: AbortSignal, isFirst: boolean): Promise<EngineResponse> {
-    const { deps, latencies, rateQueue } = this.#client;
-    const { deadlineMs } = this.#times;
-    if (rateQueue !== null) {
-      const withinMs = Math.min(MAX_RATE_WAIT_MS, deadlineMs - deps.clock.now() - latencies.p95Ms);
-      if (!(await rateQueue.enter(this.account, withinMs, signal))) throw RATE_LIMITED;
-      if (this.#enough) throw CANCELLED.cancelled;
-    }
-    let request: EngineRequest;
+  get #mostRequests(): number {
+    const more = this.#plan?.moreRequestsPerTen ?? 0;
+    return Math.min(MAX_REQUESTS, REQUESTS_PER_TEN * Math.ceil(this.#query.maxResults / 10) + more);
+  }
+
+  /** What has been found with one page more. `dropped` takes what the filters leave out. */
+  #with(page: EnginePage, before: Found | null, dropped: Map<EngineHit, string> | undefined): Found {
+    const plan = this.#plan;
+    const kept = dropped === undefined || plan === null ? page.hits : plan.keep(page.hits, dropped);
+    const hits = before === null || before.hits.length === 0 ? kept : [...before.hits, ...kept];
+    const found: Found = { hits, calls: (before?.calls ?? 0) + 1, note: page.note ?? before?.note };
+    return dropped === undefined ? found : { ...found, dropped, notApplied: page.notApplied ?? before?.notApplied };
+  }
+
+  /** Waits for the turn at the rate limits. */
+  async #enter(rateQueue: RateQueue, signal: AbortSignal): Promise<void> {
+    const { deps, latencies } = this.#client;
+    const withinMs = Math.min(MAX_RATE_WAIT_MS, this.#times.deadlineMs - deps.clock.now() - latencies.p95Ms);
+    if (!(await rateQueue.enter(this.account, withinMs, signal))) throw RATE_LIMITED;
+    if (this.#enough) throw CANCELLED.cancelled;
+  }
+
+  #requestTo(engine: HttpEngine, state: unknown): EngineRequest {
     try {
-      request = engine.request(this.#plan?.query ?? this.#query, state, this.account);
+      return engine.request(this.#plan?.query ?? this.#query, state, this.account);
     } catch (error) {
       this.#client.threw(error);
       throw error instanceof EngineError ? error : new EngineError('rejected');
-    }
-    signal.throwIfAborted();
-    const sentMs = deps.clock.now();
-    try {
-      const response = await deps.transport.send(request, signal, MAX_RESPONSE_BYTES);
-      latencies.add(deps.clock.now() - sentMs);
-      return response;
-    } catch (error) {
-      throw this.#unlessAborted(signal, transportError(error), isFirst ? sentMs : null);
     }
   }
 
@@ -534,7 +551,8 @@ export class EngineCall {
         response,
         this.#plan === null ? context : { ...context, wantsMore: this.#plan.leavesOut || this.#plan.skipped > 0 },
       );
-      const page = { hits: checkedHits(hits, this.#query.type), next, ...(typeof note === 'string' && { note }) };
+      const checked = checkedHits(hits, this.#query.type);
+      const page = typeof note === 'string' ? { hits: checked, next, note } : { hits: checked, next };
       return Array.isArray(notApplied) ? { ...page, notApplied } : page;
     } catch (error) {
       this.#client.threw(error);

@@ -2,6 +2,7 @@
 // most of the memory of a response. What is read equals what `JSON.parse` gives for these members.
 
 import { parseJson } from '../config/json-text.ts';
+import { strippedAscii } from './text.ts';
 
 const TAB = 0x09;
 const LINE_FEED = 0x0a;
@@ -30,13 +31,18 @@ const UNREADABLE = new SyntaxError('not readable by members');
 /** Reads the members of the given names, in objects at any depth. */
 export class JsonMembers {
   readonly #names: readonly string[];
+  readonly #texts: ReadonlySet<string>;
   #bytes: Buffer = NO_BYTES;
   #at = 0;
   #depth = 0;
 
-  /** Names of ASCII characters. */
-  constructor(names: readonly string[]) {
+  /**
+   * Names of ASCII characters. `texts`: those of text with markup, for `plainText` alone; some of it is stripped as it is read, which
+   * takes half of the memory.
+   */
+  constructor(names: readonly string[], texts: readonly string[] = []) {
     this.#names = names;
+    this.#texts = new Set(texts);
   }
 
   /** The value with only these members in its objects; undefined for malformed and unusual text. */
@@ -76,11 +82,11 @@ export class JsonMembers {
     return true;
   }
 
-  /** The value; undefined where it is not wanted. */
-  #value(isWanted: boolean): unknown {
+  /** The value, which may be a text; undefined where it is not wanted. */
+  #value(isWanted: boolean, isText = false): unknown {
     switch (this.#next()) {
       case QUOTE:
-        return this.#string(isWanted);
+        return this.#string(isWanted, isText);
       case OPENING_BRACE:
         return this.#object(isWanted);
       case OPENING_BRACKET:
@@ -98,7 +104,7 @@ export class JsonMembers {
         this.#next();
         const name = this.#name();
         this.#expect(COLON);
-        const value = this.#value(isWanted && name !== undefined);
+        const value = this.#value(isWanted && name !== undefined, name !== undefined && this.#texts.has(name));
         if (made !== undefined && name !== undefined) made[name] = value;
       } while (this.#passes(COMMA));
       this.#expect(CLOSING_BRACE);
@@ -145,13 +151,15 @@ export class JsonMembers {
     return true;
   }
 
-  #string(isWanted: boolean): unknown {
+  #string(isWanted: boolean, isText: boolean): unknown {
     const from = this.#at;
     const seen = this.#passString();
     // Checks the escapes, too.
     if (seen === ESCAPED) return parseJson(this.#bytes.toString('utf8', from, this.#at));
     if (!isWanted) return undefined;
-    return this.#bytes.toString(seen < 0x80 ? 'latin1' : 'utf8', from + 1, this.#at - 1);
+    const [start, end] = [from + 1, this.#at - 1];
+    if (seen >= 0x80) return this.#bytes.toString('utf8', start, end);
+    return (isText ? strippedAscii(this.#bytes, start, end) : undefined) ?? this.#bytes.toString('latin1', start, end);
   }
 
   /** Passes a string with its quotes: gives all its bytes in one, or `ESCAPED`. */

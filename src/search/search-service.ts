@@ -311,7 +311,7 @@ function share(sharing: Sharing | null, { answer }: AnsweredSearch, ageMs: numbe
 
 /** Equal for equal searches of an owner. */
 function keyOf(query: SearchQuery, owner: string | number): string {
-  return JSON.stringify([owner, ...asked(query), query.engines]);
+  return JSON.stringify([owner, asked(query), query.engines]);
 }
 
 const NO_UNITS: ReadonlyMap<string, number> = new Map();
@@ -443,11 +443,11 @@ function outcome(
 
 function progressOf(
   report: EngineReport,
-  reports: ReadonlyMap<string, EngineReport>,
+  reports: readonly (EngineReport | null)[],
   query: SearchQuery,
   engines: ReadonlyMap<string, EngineClient>,
 ): SearchProgress {
-  const all = query.engines.flatMap((engine) => reports.get(engine) ?? []);
+  const all = reports.filter((each) => each !== null);
   return {
     engine: report.engine,
     reason: 'reason' in report ? report.reason : null,

@@ -28,13 +28,13 @@ export class WorkerPicker {
   }
 
   /** The worker to ask, none of `except`; where none is well, the one that comes back first. -1: there is no other. */
-  pick(except: ReadonlySet<number>): number {
+  pick(except: readonly number[]): number {
     const nowMs = this.#clock.now();
     const start = Math.floor(this.#random() * this.#workers.length);
     let best = -1;
     for (let i = 0; i < this.#workers.length; i++) {
       const index = (start + i) % this.#workers.length;
-      if (!except.has(index) && (best < 0 || this.#isBetter(index, best, nowMs))) best = index;
+      if (!except.includes(index) && (best < 0 || this.#isBetter(index, best, nowMs))) best = index;
     }
     // The search that picks a worker again after its failures tries it for all others.
     if (best >= 0) this.#backOff(best, nowMs);

@@ -70,6 +70,17 @@ t.test('reads values as JSON.parse does', async (t) => {
   t.same(read('\ufeff{"title": 1}'), { title: 1 }, 'behind a byte order mark');
 });
 
+t.test('texts come without simple markup, where plain text is the same of both', async (t) => {
+  const texts = new JsonMembers(['title', 'url'], ['title']);
+  for (const [title, text] of [
+    ['<b>A</b> &gt; B', 'A > B'],
+    ['<b>A</b> &amp; B', '<b>A</b> &amp; B'],
+    ['<b>Ä</b>', '<b>Ä</b>'],
+    ['A', 'A'],
+  ])
+    t.same(texts.read(Buffer.from(JSON.stringify({ title, url: '<b>A</b>' }))), { title: text, url: '<b>A</b>' });
+});
+
 t.test('bytes that are no UTF-8 become replacement characters, as in the text', async (t) => {
   for (const bytes of [[0xc3], [0xff, 0x41], [0xe2, 0x82], [0xf0, 0x9f, 0x98], [0xed, 0xa0, 0x80]]) {
     const body = Buffer.concat([Buffer.from('{"title":"a'), Buffer.from(bytes), Buffer.from('","url":"b"}')]);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { plainText } from '../../src/search/text.ts';
+import { plainText, strippedAscii } from '../../src/search/text.ts';
 
 t.test('removes tags, and separates words where a block ends', async (t) => {
   t.equal(plainText('The <strong>Danube</strong>delta <em class="a>b">is</em> wide'), 'The Danubedelta is wide');
@@ -101,7 +101,7 @@ t.test('deep and endless markup takes linear time', async (t) => {
     t.ok(plainText(piece.repeat(length), length).length <= length, piece);
 });
 
-t.test('reads simple markup as the tokenizer does', async (t) => {
+t.test('simple markup', async (t) => {
   // A comment keeps a text from being simple, and is removed.
   const pieces = [
     ...[
@@ -137,12 +137,26 @@ t.test('reads simple markup as the tokenizer does', async (t) => {
       '&#128;',
     ],
   ];
-  fc.assert(
-    fc.property(fc.array(fc.constantFrom(...pieces), { maxLength: 12 }), (parts) => {
-      const text = parts.join('');
-      return plainText(`x${text}`) === plainText(`<!---->x${text}`);
-    }),
-    { numRuns: 20_000 },
-  );
-  t.equal(plainText('<b>A</b> &amp; é'), 'A & é');
+  const texts = fc.array(fc.constantFrom(...pieces), { maxLength: 12 }).map((parts) => `x${parts.join('')}`);
+  t.test('is read as the tokenizer does', async (t) => {
+    fc.assert(
+      fc.property(texts, (text) => plainText(text) === plainText(`<!---->${text}`)),
+      { numRuns: 20_000 },
+    );
+    t.equal(plainText('<b>A</b> &amp; é'), 'A & é');
+  });
+
+  t.test('may be stripped from bytes of ASCII before', async (t) => {
+    const stripped = (text: string): string | undefined => strippedAscii(Buffer.from(`"${text}"`), 1, 1 + text.length);
+    fc.assert(
+      fc.property(texts, (text) => {
+        if (/[^\x20-\x7e]/.test(text)) return true;
+        return plainText(stripped(text) ?? text) === plainText(text);
+      }),
+      { numRuns: 20_000 },
+    );
+    t.equal(stripped('<b>A</b> is <br>&gt; B'), 'A is  > B');
+    for (const text of ['A', '<b>A</b> &amp; B', '<i', '&lt;b&gt;', '<b class="x">A</b>', `<b>${'A'.repeat(5000)}`])
+      t.equal(stripped(text), undefined, text.slice(0, 20));
+  });
 });

@@ -49,6 +49,18 @@ t.test('a worker is asked as the protocol says', async (t) => {
   t.same(worker({ url: 'http://worker.example', types: ['academic'] }).types, ['academic']);
 });
 
+t.test('a worker tells accounts apart by ids that say nothing of them', async (t) => {
+  const idOf = (account: string, of = engine): unknown =>
+    of.request({ query: 'x', type: 'web', maxResults: 1 }, undefined, account).headers['x-headrace-account-hash'];
+  const id = idOf('acme');
+  t.match(id, /^[\w-]{43}$/);
+  t.equal(idOf('acme'), id);
+  t.not(idOf('other'), id);
+  const url = 'http://worker.example:9101';
+  t.equal(idOf('acme', worker({ url, secret: KEY })), id, 'equal in all threads and gateways');
+  t.not(idOf('acme', worker({ url, secret: 'another' })), id);
+});
+
 t.test('a worker may answer in msgpack, whatever it calls it', async (t) => {
   for (const [name, type] of [
     ['web', 'web'],
