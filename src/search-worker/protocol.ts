@@ -9,6 +9,7 @@ import {
   type EngineQuery,
   type EngineReport,
   FILTER_NAMES,
+  isBeyondReading,
   SAFE_SEARCH,
   SCOPE_HEADER,
   SEARCH_TYPES,
@@ -137,12 +138,18 @@ function areDomains(value: unknown): boolean {
 function readMembers(body: Buffer, format: Format): Readonly<Record<string, unknown>> {
   let read: unknown;
   try {
-    read = format === 'json' ? parseJson(body.toString('utf8')) : unpackr.unpack(body);
+    read = format === 'json' ? parseJson(body.toString('utf8')) : unpacked(body);
   } catch {
     throw invalid(`the body is not ${format === 'json' ? 'JSON' : 'msgpack'}`);
   }
   if (typeof read !== 'object' || read === null || Array.isArray(read)) throw invalid('the body must be an object');
   return read as Record<string, unknown>;
+}
+
+/** Throws for what is no msgpack, and for extensions. */
+function unpacked(body: Buffer): unknown {
+  if (isBeyondReading(body, Infinity)) throw new Error('beyond reading');
+  return unpackr.unpack(body);
 }
 
 function invalid(detail: string): Refusal {

@@ -24,6 +24,7 @@ export {
 export { createEngineMemory, EngineBoard, EngineCells, type EngineStanding } from './engine-board.ts';
 export { claimTrial, type TrialCommand } from './engine-trials.ts';
 export { CONNECTIONS, EngineClient, type EngineReport, type EngineSpec, type Transport } from './engine-client.ts';
+export { isBeyondReading } from './msgpack-containers.ts';
 export { type DateRange, FILTER_NAMES, SAFE_SEARCH, type SearchFilters, TIME_RANGES } from './filters.ts';
 export { createEngine } from './engines/kinds.ts';
 export { type IndexesCommand, IndexClient, IndexService } from './engines/local/index-service.ts';

@@ -76,6 +76,7 @@ t.test('any bytes are a query or a 422', (t) => {
     { numRuns: 2000 },
   );
   t.equal(refused(() => readQuery(Buffer.alloc(60_000, 0x91), 'msgpack'))[0], 422, 'however deep');
+  t.equal(refused(() => readQuery(pack({ query: 'weir', x: new Error('x') }), 'msgpack'))[0], 422, 'with objects');
   t.end();
 });
 

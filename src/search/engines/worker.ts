@@ -5,7 +5,7 @@
 import { createHmac } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { Unpackr } from 'msgpackr';
-import { COUNTED_BYTES, jsonBody, listOf, MAX_MARKS, namedWait, refuse } from '../engine-response.ts';
+import { jsonBody, listOf, MAX_MARKS, namedWait, refuse } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -22,7 +22,7 @@ import {
 import { FILTER_NAMES, type SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
 import { JsonMembers } from '../json-members.ts';
-import { hasMoreContainers } from '../msgpack-containers.ts';
+import { isBeyondReading } from '../msgpack-containers.ts';
 
 export interface WorkerSettings {
   /** Base URL, without a slash at its end. */
@@ -86,7 +86,7 @@ const MOST_HITS = 100;
 function read(response: EngineResponse): Readonly<Record<string, unknown>> {
   const { body } = response;
   if (!beginsMap(body[0])) return jsonBody(response, MEMBERS);
-  if (body.byteLength > COUNTED_BYTES && hasMoreContainers(body, MAX_MARKS)) throw new EngineError('invalid');
+  if (isBeyondReading(body, MAX_MARKS)) throw new EngineError('invalid');
   try {
     return unpackr.unpack(body) as Record<string, unknown>;
   } catch {

@@ -121,6 +121,27 @@ t.test('types of the process are not made from the bytes of a worker', async (t)
   t.equal(failure(engine, 'web', answer(pack({ results: [new Secret()] })))?.failure, 'invalid');
 });
 
+t.test('errors, expressions and other objects in msgpack are not made, however they are written', async (t) => {
+  const key = [0x82, 0xa7, ...Buffer.from('results'), 0x90, 0xa1, 0x78];
+  const error = [0x92, 0xa5, ...Buffer.from('Error'), 0xa1, 0x78];
+  const extensions = [
+    [0xd4, 0x65, 0, ...error],
+    [0xd4, 0x78, 0, 0x92, 0xa1, 0x78, 0xa0],
+    [0xd5, 0x42, 1, 1],
+    [0xd6, 0x69, 0, 0, 0, 1, 0x90],
+    [0xd7, 0x42, 1, 1, 1, 1, 1, 1, 1, 1],
+    [0xd8, 0x42, ...Buffer.alloc(16, 1)],
+    [0xc7, 2, 0x74, 1, 1],
+    [0xc8, 0, 2, 0x74, 1, 1],
+    [0xc9, 0, 0, 0, 2, 0x74, 1, 1],
+  ];
+  for (const extension of extensions) {
+    const bytes = Buffer.from([...key, ...extension]);
+    t.equal(failure(engine, 'web', answer(bytes))?.failure, 'invalid', bytes.toString('hex'));
+  }
+  t.equal(parse(engine, 'web', answer(Buffer.from([...key, 0xd6, 0xff, 0, 0, 0, 1]))).hits.length, 0, 'but times are');
+});
+
 t.test('hits of a worker carry all fields the protocol names', async (t) => {
   t.strictSame(parse(engine, 'news', answer(fixture('worker/news.json'))).hits[0], {
     title: 'Flood warning',
