@@ -23,6 +23,8 @@ export interface ArxivSettings {
 const MAX_COUNT = 100;
 /** No Atom feed is deeper. The parser's cost grows with the square of the depth. */
 const MAX_DEPTH = 64;
+/** Of one element. A million of them take seconds. */
+const MAX_ATTRIBUTES = 100;
 
 const FILTERS: EngineFilters = {
   timeRange: {},
@@ -134,6 +136,16 @@ class Feed {
   readonly entries: Record<string, string>[] = [];
   readonly #path: string[] = [];
   #isNewName = false;
+  /** Attributes of the element being read. */
+  #attributes = 0;
+
+  onopentagname(): void {
+    this.#attributes = 0;
+  }
+
+  onattribute(): void {
+    if (++this.#attributes > MAX_ATTRIBUTES) throw new EngineError('invalid');
+  }
 
   onopentag(name: string): void {
     this.#path.push(name);

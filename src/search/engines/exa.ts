@@ -19,6 +19,9 @@ const CATEGORY: Readonly<Partial<Record<SearchType, string>>> = { news: 'news', 
 
 const PASSAGE_CHARACTERS = 500;
 
+/** Far more than a hit takes. */
+const MAX_AUTHORS_LENGTH = 20_000;
+
 const FILTERS: EngineFilters = {
   timeRange: {},
   includeDomains: {},
@@ -42,7 +45,7 @@ function filtersOf(query: EngineQuery): Readonly<Record<string, unknown>> {
 
 /** Names in one text. A comma parts names only where each part has several words: `Lovelace, Ada` is one name. */
 function authorsOf(author: unknown): readonly string[] | undefined {
-  const text = asText(author);
+  const text = asText(author).slice(0, MAX_AUTHORS_LENGTH);
   if (text === '') return undefined;
   if (text.includes(';')) return text.split(';');
   const names = text.split(',').map((name) => name.trim());

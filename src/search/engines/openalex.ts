@@ -45,6 +45,8 @@ const FILTERS: EngineFilters = {
 };
 /** Words of an abstract; the longest real ones have a few thousand. */
 const MAX_WORDS = 5000;
+/** Of all of them: a single word may be placed thousands of times. */
+const MAX_CHARACTERS = 100_000;
 
 export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexSettings = {}): HttpEngine {
   return {
@@ -112,11 +114,16 @@ function refuseSpent(response: EngineResponse): void {
 }
 
 /** The text of `{ word: [positions] }`. */
-function abstract(index: unknown): string {
+function abstract(value: unknown): string {
+  const index = asRecord(value);
   const placed: [position: number, word: string][] = [];
-  for (const [word, positions] of Object.entries(asRecord(index))) {
-    for (const position of asArray(positions)) {
-      if (typeof position === 'number' && placed.length < MAX_WORDS) placed.push([position, word]);
+  let characters = 0;
+  for (const word of Object.keys(index)) {
+    for (const position of asArray(index[word])) {
+      if (placed.length === MAX_WORDS || characters > MAX_CHARACTERS) break;
+      if (typeof position !== 'number') continue;
+      placed.push([position, word]);
+      characters += word.length;
     }
   }
   placed.sort(([a], [b]) => a - b);

@@ -99,6 +99,13 @@ t.test('a million nested elements cost nothing', async (t) => {
   t.ok(process.cpuUsage(started).user < 1_000_000, 'less than a second');
 });
 
+t.test('an element with a hundred attributes is read, one with more is not', async (t) => {
+  const feedOf = (attributes: number): string =>
+    `<feed ${Array.from({ length: attributes }, (_, at) => `a${at}="b"`).join(' ')}></feed>`;
+  t.equal(parse(engine, 'academic', answer(feedOf(100))).hits.length, 0);
+  t.equal(failure(engine, 'academic', answer(feedOf(101)))?.failure, 'invalid');
+});
+
 t.test('paging stops where arxiv says the results end', async (t) => {
   const supply = Array.from({ length: 10 }, (_, index) => ({ title: 'x', url: `http://a.example/${index}` }));
   const serve = ({ url }: { readonly url: string }): string =>

@@ -73,6 +73,14 @@ t.test('positions of an abstract may be anything', async (t) => {
   t.equal(parse(engine, 'academic', answer({ results: [work] })).hits[0]?.snippet, 'a toString b');
 });
 
+t.test('a long word that is placed thousands of times is not written as often', async (t) => {
+  const work = {
+    id: 'https://a.example/',
+    abstract_inverted_index: { first: [0], ['w'.repeat(200_000)]: Array.from({ length: 5000 }, (_, at) => at + 1) },
+  };
+  t.match(parse(engine, 'academic', answer({ results: [work] })).hits[0]?.snippet, /^first w+$/);
+});
+
 t.test('a used-up day of openalex says when it ends', async (t) => {
   const headers = { 'x-ratelimit-remaining': '0', 'retry-after': '3600' };
   t.equal(failure(engine, 'academic', answer('{}', 429, headers))?.retryAfterMs, 3_600_000);
