@@ -33,6 +33,8 @@ const MAX_REPETITIONS = 2000;
 const MAX_RULES = 50_000;
 /** Elements of all sequences together, as long as the longest schema that is taken on: repetitions multiply. */
 const MAX_ELEMENTS = 500_000;
+/** Elements that take as long as a range of characters: it has up to four bytes. */
+const RANGE_ELEMENTS = 4;
 const MAX_DEPTH = 200;
 const ESCAPES: Readonly<Record<string, string>> = {
   t: '\t',
@@ -151,6 +153,7 @@ class Parser {
       const to = isRange ? this.#character() : from;
       if (to < from) this.#fail('the end of a range is below its start');
       ranges.push({ from, to });
+      this.#count(RANGE_ELEMENTS);
     }
     return { kind: 'characters', ranges: negated ? complement(ranges) : ranges };
   }

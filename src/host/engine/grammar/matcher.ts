@@ -156,8 +156,9 @@ class Closing {
   }
 
   add(position: number, below: Frame | null): void {
+    if (this.#seen.size >= MAX_STACKS) return;
     const frame = this.#frameOf(position, below);
-    if (this.#seen.has(frame) || this.#seen.size >= MAX_STACKS) return;
+    if (this.#seen.has(frame)) return;
     this.#seen.add(frame);
     this.#open.push(frame);
   }

@@ -36,27 +36,37 @@ export function compileGrammar(grammar: Grammar): Program {
   const tails = new Map<string, number>();
   const sets = new Map<readonly CodeRange[], Instruction>();
 
-  /** Position that reads the rest of a character; equal rests are shared. */
-  function tailOf(rest: readonly ByteRange[]): number {
-    if (rest.length === 0) return -1;
-    const key = rest.map(({ from, to }) => `${from}-${to}`).join(' ');
+  /** Position that reads the rests of characters; equal ones are shared. */
+  function tailOf(rests: readonly (readonly ByteRange[])[]): number {
+    if (rests[0]!.length === 0) return -1;
+    const key = rests.map((rest) => rest.map(({ from, to }) => `${from}-${to}`).join(' ')).join(',');
     let position = tails.get(key);
     if (position === undefined) {
-      const [{ from, to }, ...after] = rest as [ByteRange, ...ByteRange[]];
-      const instruction: Instruction = { op: 'byte', branches: [{ from, to, rest: tailOf(after) }] };
+      const instruction = byteOf(rests);
       position = code.push(instruction, END) - 2;
       tails.set(key, position);
     }
     return position;
   }
 
+  /** One branch for each first byte, however many characters begin with it: branches of an instruction do not overlap. */
+  function byteOf(sequences: readonly (readonly ByteRange[])[]): Instruction {
+    const branches: Branch[] = [];
+    for (let at = 0; at < sequences.length;) {
+      const { from, to } = sequences[at]![0]!;
+      let end = at + 1;
+      while (end < sequences.length && sequences[end]![0]!.from === from) end++;
+      branches.push({ from, to, rest: tailOf(sequences.slice(at, end).map((sequence) => sequence.slice(1))) });
+      at = end;
+    }
+    return { op: 'byte', branches };
+  }
+
   function instructionOf(element: Element): Instruction {
     if (element.kind === 'rule') return { op: 'call', starts: starts[element.rule]! };
     let instruction = sets.get(element.ranges);
     if (instruction === undefined) {
-      const sequences = element.ranges.flatMap(encodeRange);
-      const branches = sequences.map(([first, ...rest]) => ({ ...first!, rest: tailOf(rest) }));
-      instruction = { op: 'byte', branches };
+      instruction = byteOf(disjoint(element.ranges).flatMap(encodeRange));
       sets.set(element.ranges, instruction);
     }
     return instruction;
@@ -184,6 +194,17 @@ function cyclesOf(edges: readonly (readonly Edge[])[]): Int32Array {
     }
   }
   return cycleOf;
+}
+
+/** The same characters in ranges that are in order and apart. */
+function disjoint(ranges: readonly CodeRange[]): CodeRange[] {
+  const apart: { from: number; to: number }[] = [];
+  for (const { from, to } of ranges.toSorted((a, b) => a.from - b.from)) {
+    const last = apart.at(-1);
+    if (last !== undefined && from <= last.to + 1) last.to = Math.max(last.to, to);
+    else apart.push({ from, to });
+  }
+  return apart;
 }
 
 /** Bytes from `from` to `to`, both included. */

@@ -54,6 +54,23 @@ t.test('a range takes exactly the characters between its ends', async () => {
   );
 });
 
+t.test('characters of ranges that overlap, in any order, are those of each of them', async () => {
+  const code = fc.oneof(fc.integer({ min: 0x20, max: 0x7e }), fc.integer({ min: 0x700, max: 0x1100 })).filter(isPlain);
+  const range = fc.tuple(code, code).map(([a, b]) => [Math.min(a, b), Math.max(a, b)] as const);
+  fc.assert(
+    fc.property(fc.array(range, { minLength: 1, maxLength: 12 }), code, (ranges, asked) => {
+      const inside = ranges.map((ends) => ends.map((end) => String.fromCodePoint(end)).join('-')).join('');
+      const isIn = ranges.some(([from, to]) => asked >= from && asked <= to);
+      return accepts(`root ::= [${inside}]`, String.fromCodePoint(asked)) === isIn;
+    }),
+  );
+});
+
+/** Characters that are none of the notation. */
+function isPlain(code: number): boolean {
+  return !String.raw`]\-^`.includes(String.fromCodePoint(code));
+}
+
 t.test('half a character is a state of its own, and wrong bytes lead nowhere', async (t) => {
   const matcher = createMatcher(parseGrammar('root ::= [水é]'));
   const [first, second, third] = encoder.encode('水');
@@ -74,6 +91,17 @@ t.test('nesting without end is matched', async (t) => {
 
 t.test('a grammar with many readings of one text stays in bounds', async (t) => {
   check(t, 'root ::= a a a a\na ::= "x"* | "x" a | b a?\nb ::= "x" b? "x"?', ['x'.repeat(60)], ['xy']);
+});
+
+t.test('a class of many characters in many places adds a state for each place, not for each character', async (t) => {
+  const many = Array.from({ length: 1000 }, (_, at) => String.fromCodePoint(0x5000 + 2 * at)).join('');
+  const places = Array.from({ length: 1000 }, (_, at) => `s "${at}"`).join(' | ');
+  const matcher = createMatcher(parseGrammar(`s ::= [${many}]\nroot ::= ${places}`));
+  const before = matcher.size;
+  t.ok(matcher.step(matcher.start, 0xe5));
+  t.ok(matcher.size - before < 10_000, `${matcher.size - before}`);
+  t.ok(matches(matcher, encoder.encode('\u50027')));
+  t.notOk(matches(matcher, encoder.encode('\u50037')));
 });
 
 t.test('an invalid grammar is refused with its line', async (t) => {
@@ -139,6 +167,7 @@ t.test('a grammar that unrolls to too much is refused', async (t) => {
   const tooLarge = { name: 'GrammarError', message: /too large/ };
   t.throws(() => parseGrammar(`root ::= ${'"a"{2000} '.repeat(1000)}`), tooLarge);
   t.throws(() => parseGrammar(`root ::= ("a" "b")${'{2000}'.repeat(1000)}`), tooLarge);
+  t.throws(() => parseGrammar(`root ::= [${'a'.repeat(125_001)}]`), tooLarge);
   const tooLong = { name: 'GrammarError', message: 'grammar: longer than 1000000 characters' };
   t.throws(() => parseGrammar(`root ::= [${'a'.repeat(1_000_000)}]`), tooLong);
   t.throws(() => parseGrammar(`root ::= "a"${' |'.repeat(500_000)}`), tooLong);
