@@ -23,6 +23,7 @@ import {
   type Engine,
   EngineError,
   type EngineQuery,
+  type EngineRequest,
   type EngineSpec,
   foldersOf,
 } from '../search/index.ts';
@@ -420,10 +421,16 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
         suggestions: [],
       };
     } catch (error) {
-      return { result: 'wrong', found: reasonOf(engine, error), latencyMs: null, suggestions: [] };
+      return refused(engine, error);
     }
   }
-  const request = engine.request(query, undefined);
+  let request: EngineRequest;
+  try {
+    await engine.ready;
+    request = engine.request(query, undefined);
+  } catch (error) {
+    return refused(engine, error);
+  }
   if (engine.kind === 'worker') return workerOutcome(await get(client, request.url.replace(/\/search$/, '/health')));
   if (PAID.has(engine.kind)) {
     const answer = await get(client, `${new URL(request.url).origin}/`);
@@ -440,6 +447,11 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
     const found = error instanceof EngineError ? error.reason : 'invalid response';
     return outcomeOf('wrong', `${found}${status}`, answer);
   }
+}
+
+/** The engine itself refused, before anything was sent. */
+function refused(engine: Engine, error: unknown): Outcome {
+  return { result: 'wrong', found: reasonOf(engine, error), latencyMs: null, suggestions: [] };
 }
 
 function reasonOf(engine: Engine, error: unknown): string {

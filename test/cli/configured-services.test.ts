@@ -141,19 +141,21 @@ t.test('search engines are searched where that costs nothing', async (t) => {
   });
   const worker = await serving(t, (req, res) => res.writeHead(req.url === '/health' ? 200 : 500).end());
   const broken = await serving(t, (_, res) => res.writeHead(503).end());
-  const { code, findings } = await checked(t, {
-    search: {
-      engines: {
-        engine_a: { kind: 'worker', url: worker },
-        engine_b: { kind: 'searxng', url: searxng },
-        engine_c: { kind: 'searxng', url: broken },
-        engine_d: { kind: 'worker', url: 'http://127.0.0.1:1' },
-        engine_e: { kind: 'local', path: './nowhere' },
-      },
-    },
-  });
+  const own = `export const createEngine = ({ url }) => ({ kind: 'own', types: ['web'],
+    request() { if (url === 'none') throw new Error('secret'); return { method: 'GET', url: url + '/search', headers: {} }; },
+    parse: ({ body }) => ({ hits: JSON.parse(body).results }) });`;
+  const engines = {
+    engine_a: { kind: 'worker', url: worker },
+    engine_b: { kind: 'searxng', url: searxng },
+    engine_c: { kind: 'searxng', url: broken },
+    engine_d: { kind: 'worker', url: 'http://127.0.0.1:1' },
+    engine_e: { kind: 'local', path: './nowhere' },
+    own: { kind: 'module', path: './own.mjs', options: { url: searxng } },
+    own_wrong: { kind: 'module', path: './own.mjs', options: { url: 'none' } },
+  };
+  const { code, findings } = await checked(t, { search: { engines } }, { 'own.mjs': own });
   t.equal(code, 1);
-  t.equal(searches, 1);
+  t.equal(searches, 2);
   t.match(findings, [
     {
       what: 'search engine',
@@ -165,6 +167,8 @@ t.test('search engines are searched where that costs nothing', async (t) => {
     { name: 'engine_c (searxng)', result: 'wrong', found: /503/ },
     { name: 'engine_d (worker)', result: 'wrong', found: 'connection refused' },
     { name: 'engine_e (local)', result: 'wrong', found: /^the folder \/.*\/nowhere cannot be read$/ },
+    { name: 'own (own)', result: 'ok', found: 'a search had 1 hit' },
+    { name: 'own_wrong (own)', result: 'wrong', found: 'invalid response' },
   ]);
 });
 
