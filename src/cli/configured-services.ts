@@ -19,6 +19,7 @@ import { BufferedClient, type BufferedRequest, type BufferedResponse } from '../
 import { errorReason, mayBePath, pathUnknown, statusReason } from '../routing/index.ts';
 import { probe } from '../routing/main-thread.ts';
 import {
+  checkedRequest,
   configureEngines,
   type Engine,
   EngineError,
@@ -427,7 +428,7 @@ async function engineOutcome(client: BufferedClient, engine: Engine): Promise<Ou
   let request: EngineRequest;
   try {
     await engine.ready;
-    request = engine.request(query, undefined);
+    request = checkedRequest(engine.request(query, undefined));
   } catch (error) {
     return refused(engine, error);
   }

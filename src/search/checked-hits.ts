@@ -5,15 +5,20 @@ import { isWebUrl } from './hit.ts';
 
 /** The hits, if they have what merging needs: engines may be of the embedder's own. */
 export function checkedHits(hits: unknown, type: SearchType): readonly EngineHit[] {
-  if (!Array.isArray(hits)) throw new EngineError('invalid');
+  if (!Array.isArray(hits)) throw invalid();
   for (const hit of hits as readonly unknown[]) {
     const fields = (hit ?? {}) as Readonly<Record<string, unknown>>;
     const { title, url, snippet } = fields;
     const hasTexts = typeof title === 'string' && typeof snippet === 'string';
-    if (!hasTexts || !hasOptionalFields(fields) || !isWebUrl(url)) throw new EngineError('invalid');
-    if (type === 'academic' && !isWork(fields)) throw new EngineError('invalid');
+    if (!hasTexts || !hasOptionalFields(fields) || !isWebUrl(url)) throw invalid();
+    if (type === 'academic' && !isWork(fields)) throw invalid();
   }
   return hits as readonly EngineHit[];
+}
+
+/** With a cause, so that the log says what is wrong. */
+function invalid(): EngineError {
+  return new EngineError('invalid', { cause: new TypeError('no hits') });
 }
 
 /** Whether the fields that a hit may lack are of their types, as far as they are there. */

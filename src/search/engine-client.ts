@@ -8,6 +8,7 @@ import { TooLongError } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
 import { type FairEntry, FairQueue, RememberedTime } from '../routing/index.ts';
 import { checkedHits } from './checked-hits.ts';
+import { checkedRequest } from './checked-request.ts';
 import type { CallFailure, EngineBoard, Permit } from './engine-board.ts';
 import {
   type Engine,
@@ -377,9 +378,6 @@ export class EngineCall {
   #first(): Promise<Found> {
     const { picker, spec } = this.#client;
     const { signal } = this.#controller;
-    const about = spec.workers[0] as Engine;
-    if ('parse' in about && about.reaches?.(this.#plan?.query ?? this.#query) === false)
-      return Promise.resolve({ hits: [], calls: 0 });
     const worker = picker === null ? 0 : picker.pick(this.#tried);
     return spec.hedgeMs === null || picker === null
       ? this.#ask(worker, signal)
@@ -437,7 +435,7 @@ export class EngineCall {
     picker.began(worker);
     try {
       const found = await this.#askEngine(engine, signal);
-      picker.succeeded(worker);
+      if (found.calls > 0) picker.succeeded(worker);
       return found;
     } catch (error) {
       if (mayBeTheWorker(error) || this.#cutOff) picker.failed(worker);
@@ -449,25 +447,43 @@ export class EngineCall {
 
   #askEngine(engine: Engine, signal: AbortSignal): Promise<Found> {
     const { ready } = engine;
-    return ready === undefined
-      ? this.#searchWith(engine, signal)
-      : abortable(signal, ready).then(() => this.#searchWith(engine, signal));
+    return ready === undefined ? this.#searchWith(engine, signal) : this.#searchLoaded(engine, ready, signal);
+  }
+
+  async #searchLoaded(engine: Engine, ready: Promise<unknown>, signal: AbortSignal): Promise<Found> {
+    try {
+      await abortable(signal, ready);
+    } catch (error) {
+      if (!signal.aborted) this.#client.threw(error);
+      throw error;
+    }
+    return this.#searchWith(engine, signal);
   }
 
   #searchWith(engine: Engine, signal: AbortSignal): Promise<Found> {
     return 'search' in engine ? this.#searchInProcess(engine, signal) : this.#searchPages(engine, signal);
   }
 
+  /** What the code of the engine makes of the query. */
+  #asked<T>(ask: (query: EngineQuery) => T): T {
+    try {
+      return ask(this.#plan?.query ?? this.#query);
+    } catch (error) {
+      this.#client.threw(error);
+      throw error instanceof EngineError ? error : new EngineError('rejected');
+    }
+  }
+
   async #searchInProcess(engine: Extract<Engine, { search: unknown }>, signal: AbortSignal): Promise<Found> {
     const sentMs = this.#client.deps.clock.now();
-    let hits: unknown;
+    let found: readonly EngineHit[];
     try {
-      hits = await abortable(signal, engine.search(this.#plan?.query ?? this.#query, signal));
+      const hits = await abortable(signal, engine.search(this.#plan?.query ?? this.#query, signal));
+      found = checkedHits(hits, this.#query.type);
     } catch (error) {
       if (!signal.aborted) this.#client.threw(error);
       throw this.#unlessAborted(signal, error, sentMs);
     }
-    const found = checkedHits(hits, this.#query.type);
     if (this.#plan === null) return { hits: found, calls: 1 };
     const dropped = new Map<EngineHit, string>();
     return { hits: this.#plan.keep(found, dropped), calls: 1, dropped };
@@ -475,6 +491,8 @@ export class EngineCall {
 
   /** Page after page until there is enough; a later page that fails leaves what the earlier ones gave, and says nothing more. */
   async #searchPages(engine: HttpEngine, signal: AbortSignal): Promise<Found> {
+    if (engine.reaches !== undefined && this.#asked((query) => engine.reaches?.(query)) === false)
+      return { hits: [], calls: 0 };
     const { deps, latencies, rateQueue } = this.#client;
     const wanted = this.#plan?.wanted ?? this.#query.maxResults;
     const most = this.#mostRequests;
@@ -534,12 +552,11 @@ export class EngineCall {
   }
 
   #requestTo(engine: HttpEngine, state: unknown): EngineRequest {
-    try {
-      return engine.request(this.#plan?.query ?? this.#query, state, this.account);
-    } catch (error) {
-      this.#client.threw(error);
-      throw error instanceof EngineError ? error : new EngineError('rejected');
-    }
+    return this.#asked((query) => {
+      const request = engine.request(query, state, this.account);
+      // Those of the project's own can be sent.
+      return this.#client.spec.generation === undefined ? request : checkedRequest(request);
+    });
   }
 
   #parse(engine: HttpEngine, response: EngineResponse, state: unknown, collected: number): EnginePage {

@@ -1,6 +1,6 @@
 // One engine client under a manual clock: concurrency, suspension, trials, cancelling, engines of the embedder's own.
 import t from 'tap';
-import { EngineError, type InProcessEngine } from '../../src/search/engine.ts';
+import { EngineError, type EngineRequest, type InProcessEngine } from '../../src/search/engine.ts';
 import type { EngineReport, EngineSpec } from '../../src/search/engine-client.ts';
 import {
   type Answer,
@@ -108,6 +108,48 @@ t.test('never quotes unexpected errors of an engine', async (t) => {
     ['invalid response'],
   );
 });
+
+t.test("requests of an embedder's engine that cannot be sent are its failures, and in the log", async (t) => {
+  const request = { method: 'GET', url: 'http://a.org/', headers: {} };
+  const wrong: readonly unknown[] = [
+    ...[undefined, null, 'x', {}, { ...request, method: 'PUT' }, { ...request, url: 'file:///etc' }],
+    ...[
+      { ...request, headers: { a: 1 } },
+      { ...request, headers: { a: 'x\r\nb: c' } },
+      { ...request, body: {} },
+    ],
+  ];
+  for (const each of wrong) {
+    const engine = fakeEngine('a', { request: () => each as EngineRequest });
+    const b = setUpClient(() => FOUND, { workers: [engine], generation: 1 });
+    t.same(await reasons(b, 1), ['invalid response'], JSON.stringify(each));
+    t.match(b.thrown, [{ name: 'TypeError' }]);
+    t.same(b.transport.asked, []);
+  }
+});
+
+t.test(
+  'hits that are none, pages that an engine cannot tell, and engines that do not get ready are in the log',
+  async (t) => {
+    const of = (about: object): ClientSetup => setUpClient(() => FOUND, { workers: [fakeEngine('a', about)] });
+    const pages = of({ parse: () => ({ hits: [{ url: 'http://x.org/' }] }) });
+    const own = setUpClient(
+      () => FOUND,
+      inProcess(() => Promise.resolve([{ url: 7 }] as never)),
+    );
+    const reaches = of({
+      reaches() {
+        throw new RangeError('secret');
+      },
+    });
+    t.same([await reasons(pages, 1), await reasons(own, 1)], [['invalid response'], ['invalid response']]);
+    t.same(await reasons(reaches, 1), ['query rejected']);
+    const ready = of({ ready: Promise.reject(new SyntaxError('secret')) });
+    t.same(await reasons(ready, 1), ['engine failed']);
+    const thrown = [pages, own, reaches, ready].map((each) => each.thrown);
+    t.match(thrown, [[TypeError], [TypeError], [RangeError], [SyntaxError]]);
+  },
+);
 
 t.test('what an engine says beside its hits is left out where it is of the wrong type', async (t) => {
   const hits = [hitOf('http://a.org/')];

@@ -181,6 +181,8 @@ export interface ClientSetup extends Pick<TestSystem, 'clock' | 'settle' | 'adva
   readonly board: EngineBoard;
   readonly transport: FakeTransport;
   readonly outcomes: string[];
+  /** What the code of the engine threw. */
+  readonly thrown: unknown[];
 }
 
 /** A client of engine `a`; its clock begins at 1000. */
@@ -189,13 +191,14 @@ export function setUpClient(answer: Answer, fields: Partial<EngineSpec> = {}): C
   const board = new EngineBoard(createEngineMemory(1));
   const transport = fakeTransport(answer);
   const outcomes: string[] = [];
+  const thrown: unknown[] = [];
   clock.advance(1000);
   const client = new EngineClient(specOf('a', fields), {
     ...{ board, transport, clock, random: () => 0, epochMs: () => clock.now() },
-    onThrown: () => undefined,
+    onThrown: (_, error) => void thrown.push(error),
     onOutcome: (engine, reason, elapsedMs) => void outcomes.push(`${engine} ${reason} ${Math.round(elapsedMs)}`),
   });
-  return { clock, settle, advance, client, board, transport, outcomes };
+  return { clock, settle, advance, client, board, transport, outcomes, thrown };
 }
 
 let queries = 0;

@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { systemEpochMs } from '../../actor/index.ts';
-import { httpUrl } from '../../config/units.ts';
+import { checkedRequest } from '../checked-request.ts';
 import { isoDate } from '../dates.ts';
 import {
   type Engine,
@@ -189,9 +189,17 @@ class LoadedModule {
 }
 
 class HttpModule extends LoadedModule {
-  request(query: EngineQuery, state: unknown): EngineRequest {
+  reaches(query: EngineQuery): boolean {
     try {
-      return readRequest(this.loaded('request').request(query, state));
+      return this.loaded('request').reaches?.(query) !== false;
+    } catch (error) {
+      throw engineError(error);
+    }
+  }
+
+  request(query: EngineQuery, state: unknown, account?: string): EngineRequest {
+    try {
+      return checkedRequest(this.loaded('request').request(query, state, account));
     } catch (error) {
       throw engineError(error);
     }
@@ -252,19 +260,6 @@ function engineError(thrown: unknown): EngineError {
     ...(typeof status === 'number' ? { status } : {}),
     ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
   });
-}
-
-/** A request that can be sent. Throws for anything else. */
-function readRequest(request: EngineRequest): EngineRequest {
-  const { body, method, url } = request;
-  if ((method !== 'GET' && method !== 'POST') || httpUrl(url) === null) throw new EngineError('invalid');
-  const fields = Object.entries(request.headers ?? {}).map(([name, value]): [string, string] => {
-    if (typeof value !== 'string' || !/^[\w!#$%&'*+.^`|~-]+$/.test(name) || /[^\t\x20-\x7e\x80-\xff]/.test(value))
-      throw new EngineError('invalid');
-    return [name.toLowerCase(), value];
-  });
-  if (body !== undefined && typeof body !== 'string' && !(body instanceof Uint8Array)) throw new EngineError('invalid');
-  return { method, url, headers: Object.fromEntries(fields), ...(body === undefined ? {} : { body }) };
 }
 
 /** The hits as plain data with clean text. Entries without an address are left out, and more than were asked for. */

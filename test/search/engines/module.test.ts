@@ -145,29 +145,16 @@ t.test('what a module throws is a failure of the engine, without its words', asy
   await t.rejects(engine.search(QUERY, new AbortController().signal), EngineError);
 });
 
-t.test('requests that cannot be sent are failures', async (t) => {
-  const requests = [
-    ...[
-      "'x'",
-      '{}',
-      "{ method: 'PUT', url: 'http://a.example', headers: {} }",
-      "{ method: 'GET', url: 'file:///etc' }",
-    ],
-    ...[
-      "{ method: 'GET', url: 'http://a', headers: { a: 1 } }",
-      String.raw`{ method: 'GET', url: 'http://a', headers: { a: 'x\r\nb: c' } }`,
-    ],
-    "{ method: 'POST', url: 'http://a', headers: {}, body: {} }",
-  ];
-  for (const request of requests) {
-    const engine = await loaded<HttpEngine>(t, `request: () => (${request}), parse() {}`);
-    t.throws(() => engine.request(QUERY, undefined), { message: 'invalid response' }, request);
-  }
+t.test('is asked whether it has a page, and told whose search it is', async (t) => {
   const engine = await loaded<HttpEngine>(
     t,
-    "request: () => ({ method: 'GET', url: 'http://a', headers: { 'X-A': 'b' }, more: 1 }), parse() {}",
+    `reaches: ({ page }) => page < 3,
+     request: (_, state, account) => ({ method: 'GET', url: 'http://a/' + account, headers: {} }), parse() {}`,
   );
-  t.same(engine.request(QUERY, undefined), { method: 'GET', url: 'http://a', headers: { 'x-a': 'b' } });
+  t.same([engine.reaches?.({ ...QUERY, page: 2 }), engine.reaches?.({ ...QUERY, page: 3 })], [true, false]);
+  t.equal(engine.request(QUERY, undefined, 'me').url, 'http://a/me');
+  const other = await loaded<HttpEngine>(t, 'request() {}, parse() {}');
+  t.equal(other.reaches?.({ ...QUERY, page: 9 }), true, 'one that does not say has all pages');
 });
 
 t.test('hits become plain data with clean text', async (t) => {
