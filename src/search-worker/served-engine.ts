@@ -1,6 +1,7 @@
 // The engine that a search worker serves: its searches under a deadline, its suspension, and whether it can answer yet.
 
 import type { Clock } from '../actor/index.ts';
+import { abortable, joinedSignal } from '../net/abortable.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
   CONNECTIONS,
@@ -62,7 +63,7 @@ export class ServedEngine {
 
   /**
    * Whether searches are answered without waiting for something to be built first. An engine in this process is tried
-   * with a search of its own until it has answered one: again at every call of this while it fails.
+   * with a search of its own until it has answered one: again at every call of this while it fails or is late.
    */
   get ready(): boolean {
     this.#warm();
@@ -113,18 +114,26 @@ export class ServedEngine {
     const { engine } = this;
     if (this.#ready || this.#warming || !('search' in engine) || this.#closing.signal.aborted) return;
     this.#warming = true;
+    const { clock, timeoutMs } = this.#deps;
+    const late = new AbortController();
+    const timer = clock.setTimeout(() => late.abort(), timeoutMs);
+    const { release, signal } = joinedSignal(this.#closing.signal, late.signal);
     const type = engine.types[0] ?? 'web';
-    void engine
-      .search({ query: 'headrace', type, maxResults: 1 }, this.#closing.signal)
+    void abortable(signal, engine.search({ query: 'headrace', type, maxResults: 1 }, signal))
       .then(
         () => void (this.#ready = true),
-        () => this.#notice(),
+        // One that is late may have a large folder to read.
+        () => signal.aborted || this.#notice(),
       )
-      .finally(() => (this.#warming = false));
+      .finally(() => {
+        clock.clearTimeout(timer);
+        release();
+        this.#warming = false;
+      });
   }
 
   #notice(): void {
-    if (this.#noticed || this.#closing.signal.aborted) return;
+    if (this.#noticed) return;
     this.#noticed = true;
     this.#deps.onNotice(`the engine ${this.#deps.spec.id} cannot answer: look at its settings`);
   }

@@ -58,6 +58,19 @@ t.test('tries again at every check, and notifies once', async (t) => {
   t.strictSame(notices, ['the engine index cannot answer: look at its settings']);
 });
 
+t.test('tries again after a first search that never ends', async (t) => {
+  const signals: AbortSignal[] = [];
+  const { served, clock, notices } = serve(t, (_query, signal) => {
+    signals.push(signal);
+    return signals.length === 1 ? new Promise(() => undefined) : Promise.resolve(HITS);
+  });
+  t.equal(served.ready, false);
+  clock.advance(9000);
+  t.equal(signals[0]?.aborted, true);
+  await until('ready', () => served.ready);
+  t.strictSame(notices, []);
+});
+
 t.test('answers with what the engine finds', async (t) => {
   const { served } = serve(t, async () => HITS);
   t.strictSame(await ask(served), { engine: 'index', hits: HITS, calls: 1 });
