@@ -302,9 +302,10 @@ function withOneName(sent: Record<string, unknown>, entries: ValidationEntry[]):
 const NONE: Readonly<Record<string, unknown>> = {};
 
 function othersOf(given: Record<string, unknown>): Readonly<Record<string, unknown>> {
+  const isOff = (name: string, value: unknown): boolean =>
+    Object.hasOwn(TODAYS_OPTIONS, name) && TODAYS_OPTIONS[name]!(value);
   const others = Object.entries(given).filter(
-    ([name, value]) =>
-      !Object.hasOwn(DEFAULT_OPTIONS, name) && !NO_OPTIONS.has(name) && TODAYS_OPTIONS[name]?.(value) !== true,
+    ([name, value]) => !Object.hasOwn(DEFAULT_OPTIONS, name) && !NO_OPTIONS.has(name) && !isOff(name, value),
   );
   return others.length === 0 ? NONE : Object.fromEntries(others);
 }

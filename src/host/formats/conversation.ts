@@ -17,14 +17,14 @@ export interface PromptSpec {
   readonly schema: unknown;
 }
 
-const ROLES: Readonly<Record<string, Turn['role']>> = {
-  system: 'system',
-  developer: 'system',
-  user: 'user',
-  assistant: 'assistant',
-  tool: 'tool',
-  function: 'tool',
-};
+const ROLES: ReadonlyMap<unknown, Turn['role']> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['user', 'user'],
+  ['assistant', 'assistant'],
+  ['tool', 'tool'],
+  ['function', 'tool'],
+]);
 
 /** Items of the responses dialect. */
 const CALLS: ReadonlySet<unknown> = new Set([
@@ -65,8 +65,8 @@ function turnOf(item: Json, place: string): Turn[] {
   if (CALLS.has(type)) return [{ role: 'assistant', text: callText({ name: type, input: action, ...item }) }];
   if (RESULTS.has(type)) return [{ role: 'tool', text: contentText(output) }];
   if (type === 'reasoning') return [];
-  const role = ROLES[String(item['role'])];
-  if (role === undefined) throw new Error(`${place}.role must be one of ${Object.keys(ROLES).join(', ')}`);
+  const role = ROLES.get(item['role']);
+  if (role === undefined) throw new Error(`${place}.role must be one of ${[...ROLES.keys()].join(', ')}`);
   const { content, tool_calls: calls } = item;
   const results = Array.isArray(content) ? content.filter((part) => isType(part, 'tool_result')) : [];
   if (results.length > 0) {

@@ -284,6 +284,11 @@ t.test('calls in a conversation are read by their name, or refused by their plac
   const refused = await send(host, '/v1/chat/completions', { model: 'm', ...calling(null) });
   t.equal(refused.status, 400);
   t.match(await refused.json(), { detail: 'messages[1].tool_calls[0] must be an object' });
+  for (const role of ['constructor', 'nobody', 5, null]) {
+    const wrong = await send(host, '/v1/chat/completions', { model: 'm', messages: [{ role, content: 'x' }] });
+    t.equal(wrong.status, 400, String(role));
+    t.match(await wrong.json(), { detail: /^messages\[0\]\.role must be one of system, developer, user, / });
+  }
 });
 
 t.test('calls and results of all kinds are read in the items of responses', async (t) => {

@@ -114,6 +114,9 @@ t.test('options that the engine does not know are refused by name', async (t) =>
   t.same(await refusedPlaces(await send(host, '/completion', { ...BODY, ...unknown })), places);
   t.same(await refusedPlaces(await send(host, '/infill', { input_prefix: 'x', ...unknown })), places);
   t.same(await refusedPlaces(await send(host, '/completion', { ...BODY, n_cmpl: 2 })), ['body.n_cmpl']);
+  const inherited = { hasOwnProperty: 'n', constructor: 1, ['__proto__']: {} };
+  const inheritedPlaces = Object.keys(inherited).map((name) => `body.${name}`);
+  t.same(await refusedPlaces(await send(host, '/completion', { ...BODY, ...inherited })), inheritedPlaces);
   const off: Readonly<Record<string, unknown>> = {
     ...{
       dry_multiplier: 0,
