@@ -321,12 +321,18 @@ export function refuseOthers({ others }: CompletionOptions, kind: string): void 
 /** Tokens that engines of this process list for each generated one: a vocabulary takes 100 KB and more. */
 const MAX_PROBS = 100;
 
-/** Stop strings that this process looks for: each behind every token of every choice. */
+/** Stop strings that this process looks for, and characters of all of them: each behind every token of every choice. */
 const MAX_STOPS = 1024;
+const MAX_STOP_CHARACTERS = 65_536;
 
-/** Throws InvalidOptions for more stop strings than this process looks for. */
+/** Throws InvalidOptions for more stop strings, or longer ones, than this process looks for. */
 export function refuseManyStops({ stop }: CompletionOptions): void {
-  if (stop.length > MAX_STOPS) throw invalidOption('stop', `this host looks for at most ${MAX_STOPS} stop strings`);
+  const characters = stop.reduce((sum, { length }) => sum + length, 0);
+  if (stop.length <= MAX_STOPS && characters <= MAX_STOP_CHARACTERS) return;
+  throw invalidOption(
+    'stop',
+    `this host looks for at most ${MAX_STOPS} stop strings, of ${MAX_STOP_CHARACTERS} characters in all`,
+  );
 }
 
 /**

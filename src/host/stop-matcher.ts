@@ -15,7 +15,9 @@ const NOTHING: Emission = { text: '', stop: null };
  * is emitted, it and what follows are not. Empty stop strings are ignored.
  */
 export class StopMatcher {
-  readonly #stops: readonly string[];
+  /** Stop strings by their first and by their last character, the longest first. */
+  readonly #byFirst: ReadonlyMap<number, readonly string[]>;
+  readonly #byLast: ReadonlyMap<number, readonly string[]>;
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   readonly #longest: number;
   /** Whether the decoder may hold the first bytes of a character. */
@@ -24,8 +26,10 @@ export class StopMatcher {
   #isStopped = false;
 
   constructor(stops: readonly string[]) {
-    this.#stops = stops.filter((stop) => stop !== '');
-    this.#longest = this.#stops.reduce((most, { length }) => Math.max(most, length), 0);
+    const longestFirst = stops.filter((stop) => stop !== '').toSorted((a, b) => b.length - a.length);
+    this.#byFirst = Map.groupBy(longestFirst, (stop) => stop.charCodeAt(0));
+    this.#byLast = Map.groupBy(longestFirst, (stop) => stop.charCodeAt(stop.length - 1));
+    this.#longest = longestFirst[0]?.length ?? 0;
   }
 
   /** Takes the next piece: whole characters as a string, or any bytes. */
@@ -33,7 +37,7 @@ export class StopMatcher {
     if (this.#isStopped) return NOTHING;
     const text = this.#decode(piece);
     if (this.#longest === 0) return text === '' ? NOTHING : { text, stop: null };
-    return text === '' ? NOTHING : this.#search(this.#held + text);
+    return text === '' ? NOTHING : this.#search(this.#held + text, this.#held.length);
   }
 
   /** The text has ended: returns what was held back. A character that never became whole is one U+FFFD. */
@@ -55,19 +59,15 @@ export class StopMatcher {
     return this.#decoder.decode() + piece;
   }
 
-  #search(text: string): Emission {
-    let start = -1;
-    let end = Infinity;
-    for (const stop of this.#stops) {
-      const at = text.indexOf(stop);
-      if (at < 0 || at + stop.length > end || (at + stop.length === end && at >= start)) continue;
-      start = at;
-      end = at + stop.length;
-    }
-    if (start >= 0) {
+  /** No stop string is within the first `known` characters. */
+  #search(text: string, known: number): Emission {
+    for (let end = known + 1; end <= text.length; end++) {
+      const ending = this.#byLast.get(text.charCodeAt(end - 1)) ?? [];
+      const stop = ending.find((each) => each.length <= end && text.startsWith(each, end - each.length));
+      if (stop === undefined) continue;
       this.#isStopped = true;
       this.#held = '';
-      return { text: text.slice(0, start), stop: text.slice(start, end) };
+      return { text: text.slice(0, end - stop.length), stop };
     }
     const safe = this.#safeLength(text);
     this.#held = text.slice(safe);
@@ -77,9 +77,9 @@ export class StopMatcher {
   /** Length of the text before the first place where a stop string may have begun. */
   #safeLength(text: string): number {
     for (let at = Math.max(0, text.length - this.#longest + 1); at < text.length; at++) {
-      for (const stop of this.#stops) {
-        if (stop.length > text.length - at && stop.startsWith(text.slice(at))) return at;
-      }
+      const rest = text.slice(at);
+      const beginning = this.#byFirst.get(rest.charCodeAt(0)) ?? [];
+      if (beginning.some((stop) => stop.length > rest.length && stop.startsWith(rest))) return at;
     }
     return text.length;
   }

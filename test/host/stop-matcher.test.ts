@@ -79,6 +79,15 @@ t.test('bytes of a character wait for the rest, and half a character at the end 
   t.equal(matcher.flush(), '\ufffd');
 });
 
+t.test('what is held back is not searched again for each stop string', async (t) => {
+  const stops = [`${'a'.repeat(40_000)}b`, ...Array.from({ length: 500 }, (_, at) => `aaab${at}`)];
+  const matcher = new StopMatcher(stops);
+  const started = process.cpuUsage();
+  for (let token = 0; token < 1000; token++) matcher.push('aaaa');
+  t.ok(process.cpuUsage(started).user < 1_000_000, 'less than a second');
+  t.strictSame(matcher.push('b499'), { text: 'a'.repeat(3997), stop: 'aaab4' });
+});
+
 t.test('empty stop strings are ignored', async (t) => {
   t.strictSame(stream(['abc'], ['']), { text: 'abc', stop: null });
 });
