@@ -212,29 +212,23 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
   // All of a charge is given back once; parts of it are told apart by their ids.
   const id = given.id ?? (asked === undefined ? charge : undefined) ?? newId(deps);
   const what =
-    charge === undefined ? { amount: asked as Pico } : { charge, ...(asked !== undefined && { amount: asked }) };
+    charge === undefined
+      ? { amount: asked as Pico }
+      : { charges: [charge], ...(asked !== undefined && { amount: asked }) };
   const { amount, repeated } = await ledger.refund({ id, account, memo, ...what });
   return await moved(ledger, id, account, amount, repeated);
 }
 
 /**
- * Gives back a request as a part of a charge that may contain it, so that both together are given back once. Answers whether it was given
- * back before.
+ * Gives back a request as a part of the charges that may contain it, so that both together are given back once. Answers whether it was
+ * given back before.
  */
 async function refundRequest(ledger: Ledger, record: RequestRecord, amount: Pico, memo: string): Promise<boolean> {
   const { account, id } = record;
-  let refusal: unknown;
-  for (const charge of await chargesOf(ledger, record, amount)) {
-    try {
-      return (await ledger.refund({ id, account, charge, amount, memo })).repeated;
-    } catch (error) {
-      // Given back already as part of this charge, or of another one.
-      const isOther = error instanceof LedgerError && ['amount-invalid', 'id-reused'].includes(error.refusal);
-      if (!isOther) throw error;
-      refusal = error;
-    }
-  }
-  throw refusal ?? new LedgerError('charge-unknown', `The charge of request '${id}' is not posted yet, or was removed`);
+  const charges = await chargesOf(ledger, record, amount);
+  if (charges.length === 0)
+    throw new LedgerError('charge-unknown', `The charge of request '${id}' is not posted yet, or was removed`);
+  return (await ledger.refund({ id, account, charges, amount, memo })).repeated;
 }
 
 /** Threads report their charges at intervals, which are as long as this at most where the store answers. */
@@ -242,7 +236,13 @@ const POSTED_WITHIN_MS = 60_000;
 
 const HISTORY_ROWS = 1000;
 
-/** Charges of the key and the model of a request that were made behind it and are large enough, the nearest first. */
+/** What is charged of requests without a model: each engine of a search by itself, and pages. */
+const WITHOUT_MODEL = /^(?:fetch$|search:)/;
+
+/**
+ * Charges of the key of a request that were made behind it, the nearest first: those of its model that are large enough; of a search or
+ * of pages, which have a charge for each engine and for pages, all of them.
+ */
 async function chargesOf(ledger: Ledger, record: RequestRecord, amount: Pico): Promise<string[]> {
   const { dateMs, key, model } = record;
   const { organisation } = await requireAccount(ledger, record.account);
@@ -258,8 +258,12 @@ async function chargesOf(ledger: Ledger, record: RequestRecord, amount: Pico): P
     }
   }
   return found
-    .filter((charge) => charge.usage?.key === key && charge.usage.model === model && -charge.amount >= amount)
+    .filter(({ amount: charged, usage }) => {
+      if (usage?.key !== key) return false;
+      return model === '' ? WITHOUT_MODEL.test(usage.model) : usage.model === model && -charged >= amount;
+    })
     .sort((one, other) => one.dateMs - other.dateMs)
+    .slice(0, HISTORY_ROWS)
     .map(({ id }) => id);
 }
 

@@ -293,6 +293,20 @@ for (const name of STORES) {
     await ledger.charge([{ id: 'e', account: 'acme', amount, dateMs, usage: { ...USAGE, key, model } }]);
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 201, value: { amount_usd: '0.50' } });
     t.match(await ask('POST', '/accounts/acme/refunds', request), { status: 200, value: { repeated: true } });
+    // A search of two engines, one of which another search of the same moment has asked too, and a page.
+    const search = requestRecord(3, { account: 'acme', amount: 3n * 10n ** 11n, model: '' });
+    await ledger.requests.add([search]);
+    const parts = { 'search:engine_a': 3n, 'search:engine_b': 1n, fetch: 1n };
+    await ledger.charge(
+      Object.entries(parts).map(([each, tenths]) => ({
+        ...{ id: each, account: 'acme', amount: tenths * 10n ** 11n, dateMs: search.dateMs },
+        usage: { ...USAGE, key, model: each },
+      })),
+    );
+    const ofSearch = { request: 'client-3' };
+    t.match(await ask('POST', '/accounts/acme/refunds', ofSearch), { status: 201, value: { amount_usd: '0.30' } });
+    t.match(await ask('POST', '/accounts/acme/refunds', ofSearch), { status: 200, value: { repeated: true } });
+    t.match(await ask('POST', '/accounts/acme/adjustments', { amount: '0.20' }), { status: 201 });
     t.match(await ask('POST', '/accounts/acme/refunds', { request: 'client-2' }), { status: 404 });
     t.match(await ask('GET', '/accounts/acme'), { value: { balance_usd: '0.00', expiring_usd: '0.00' } });
     t.match(await ask('GET', '/audit'), { value: { sound: true } });

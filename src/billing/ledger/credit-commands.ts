@@ -3,7 +3,7 @@
 // account and taken off the grants here, the first to expire first: charges do not read them.
 
 import { printUsd } from '../money.ts';
-import { ADJUSTMENTS, type Book, type Command, GRANTS, REFUNDS } from './book.ts';
+import { ADJUSTMENTS, type Book, type ChargeRefund, type Command, GRANTS, REFUNDS } from './book.ts';
 import { chargeOf } from './charges.ts';
 import { checkAmount, checkDate, isRepeat } from './commands.ts';
 import {
@@ -15,6 +15,9 @@ import {
   type Pico,
   type Refund,
 } from './ledger.ts';
+
+/** Charges that a refusal names. */
+const SHOWN = 3;
 
 /** Takes what was spent since they were last changed off the grants, which are in order of expiry. */
 export function unspent(grants: readonly CreditGrant[], expiring: Pico): CreditGrant[] {
@@ -88,49 +91,71 @@ function short({ balance, creditLimit, held, id }: Account, amount: Pico): Ledge
 export function refundCommand(refund: Refund): Command<{ repeated: boolean; amount: Pico }> {
   const { account, memo = '' } = refund;
   const id = `refund:${refund.id}`;
-  const charge = 'charge' in refund ? refund.charge : undefined;
+  const charges = 'charges' in refund ? refund.charges : [];
   if (refund.amount !== undefined) checkAmount(refund.amount, 1n);
-  const key = charge === undefined ? undefined : chargeOf(charge, account);
+  const keys = charges.map((charge) => chargeOf(charge, account));
   return {
     needs: {
       accounts: [account],
       movements: [id],
-      ...(charge !== undefined && { refunds: [charge] }),
-      ...(key !== undefined && { charges: [key] }),
+      refunds: charges,
+      charges: keys.filter((key) => key !== undefined),
     },
     apply(book) {
       const payer = book.payerOf(account);
       const known = book.movement(id);
       if (known !== undefined) {
         const amount = refund.amount ?? known.amount;
-        const same = charge === undefined || book.refundsOf(charge).some((each) => each.id === refund.id);
+        const refunded = charges.flatMap((charge) => book.refundsOf(charge));
+        const same = charges.length === 0 || refunded.some((each) => each.id === refund.id);
         if (!same) throw new LedgerError('id-reused', `'${id}' names another refund`);
         return { repeated: isRepeat(book, id, payer.id, amount), amount };
       }
       let { amount } = refund;
-      if (charge !== undefined) {
-        const charged = key === undefined ? undefined : book.ownCharge(key);
-        if (charged === undefined) {
+      let parts: readonly Omit<ChargeRefund, 'id'>[] = [];
+      if (charges.length > 0) {
+        const charged = charges.map((charge, at) => {
+          const key = keys[at];
+          const paid = key === undefined ? undefined : book.ownCharge(key);
+          if (paid !== undefined) return [charge, paid] as const;
           throw new LedgerError('charge-unknown', `No charge '${charge}' on account '${payer.id}'`);
-        }
-        amount = refundable(book, charge, charged, amount);
+        });
+        parts = refundable(book, charged, amount);
+        amount = parts.reduce((sum, part) => sum + part.amount, 0n);
       }
       if (amount === undefined) throw new LedgerError('amount-invalid', 'A refund needs an amount or a charge');
       book.post({ id, kind: 'refund', account: payer.id, counter: REFUNDS, amount, memo });
-      if (charge !== undefined) book.putRefund({ id: refund.id, charge, amount });
+      // Ids of refunds have no blanks.
+      for (const [at, part] of parts.entries()) {
+        book.putRefund({ ...part, id: at === 0 ? refund.id : `${refund.id} ${at + 1}` });
+      }
       book.credited(payer.id);
       return { repeated: false, amount };
     },
   };
 }
 
-/** The amount that is asked for, or all that was not given back of the charge. */
-function refundable(book: Book, charge: string, charged: Pico, asked: Pico | undefined): Pico {
-  let left = charged;
-  for (const { amount } of book.refundsOf(charge)) left -= amount;
-  const amount = asked ?? left;
-  if (amount <= left && amount > 0n) return amount;
-  throw new LedgerError('amount-invalid', `${printUsd(left)} USD of charge '${charge}' can be given back`);
+/** What of each charge is given back: the amount that is asked for, or all that was not given back of them. */
+function refundable(
+  book: Book,
+  charged: readonly (readonly [charge: string, amount: Pico])[],
+  asked: Pico | undefined,
+): Omit<ChargeRefund, 'id'>[] {
+  const parts: Omit<ChargeRefund, 'id'>[] = [];
+  let [free, sum] = [0n, 0n];
+  for (const [charge, total] of charged) {
+    let left = total;
+    for (const refund of book.refundsOf(charge)) left -= refund.amount;
+    free += left;
+    const amount = asked === undefined || left < asked - sum ? left : asked - sum;
+    if (amount > 0n) parts.push({ charge, amount });
+    sum += amount;
+  }
+  if (sum > 0n && sum === (asked ?? free)) return parts;
+  const of = charged.map(([charge]) => `'${charge}'`).slice(0, SHOWN);
+  const more = charged.length > SHOWN ? ` and ${charged.length - SHOWN} more` : '';
+  const message = `${printUsd(free)} USD of charge ${of.join(', ')}${more} can be given back`;
+  throw new LedgerError('amount-invalid', message);
 }
 
 /** Takes back what is unspent and not on hold of grants of the account that have expired; answers with how much. */

@@ -106,7 +106,7 @@ export interface Adjustment {
   readonly memo?: string;
 }
 
-/** Money given back as credit: a sum, or what was charged once. */
+/** Money given back as credit: a sum, or what was charged. */
 export type Refund = {
   /** Names this refund for ever. A repeat of the id changes nothing. */
   readonly id: string;
@@ -114,8 +114,11 @@ export type Refund = {
   readonly memo?: string;
 } & (
   | { readonly amount: Pico }
-  /** Id of the charge's movement. All refunds of a charge together are at most the charge; default: what is left of it. */
-  | { readonly charge: string; readonly amount?: Pico }
+  /**
+   * Ids of movements. The amount is taken of the first charge as far as it reaches, and so on; default: all that is left of them. All
+   * refunds of a charge together are at most the charge.
+   */
+  | { readonly charges: readonly string[]; readonly amount?: Pico }
 );
 
 /** A grant that expires, with what is unspent of it. */

@@ -76,29 +76,40 @@ for (const name of STORES) {
     await ledger.grant({ id: 'g', account: 'a', amount: 100n });
     await lease(ledger, 'l', 'a', 50n);
     await charge(ledger, 'l', 'c', 30n, USAGE);
-    const part = { id: '1', account: 'a', charge: chargeOf('c'), amount: 10n };
+    const part = { id: '1', account: 'a', charges: [chargeOf('c')], amount: 10n };
     t.same(await ledger.refund(part), { repeated: false, amount: 10n });
     t.same(await ledger.refund(part), { repeated: true, amount: 10n });
-    await t.rejects(ledger.refund({ id: '1', account: 'a', amount: 10n, charge: chargeOf('d') }), refusal('id-reused'));
     await t.rejects(
-      ledger.refund({ id: '2', account: 'a', charge: chargeOf('c'), amount: 21n }),
+      ledger.refund({ id: '1', account: 'a', amount: 10n, charges: [chargeOf('d')] }),
+      refusal('id-reused'),
+    );
+    await t.rejects(
+      ledger.refund({ id: '2', account: 'a', charges: [chargeOf('c')], amount: 21n }),
       refusal('amount-invalid'),
     );
-    await t.rejects(ledger.refund({ id: '2', account: 'b', charge: chargeOf('c') }), refusal('charge-unknown'));
-    await t.rejects(ledger.refund({ id: '2', account: 'a', charge: 'grant:g' }), refusal('charge-unknown'));
-    t.same(await ledger.refund({ id: '2', account: 'a', charge: chargeOf('c') }), { repeated: false, amount: 20n });
-    t.same(await ledger.refund({ id: '2', account: 'a', charge: chargeOf('c') }), { repeated: true, amount: 20n });
+    await t.rejects(ledger.refund({ id: '2', account: 'b', charges: [chargeOf('c')] }), refusal('charge-unknown'));
+    await t.rejects(ledger.refund({ id: '2', account: 'a', charges: ['grant:g'] }), refusal('charge-unknown'));
+    t.same(await ledger.refund({ id: '2', account: 'a', charges: [chargeOf('c')] }), { repeated: false, amount: 20n });
+    t.same(await ledger.refund({ id: '2', account: 'a', charges: [chargeOf('c')] }), { repeated: true, amount: 20n });
     await t.rejects(
-      ledger.refund({ id: '3', account: 'a', charge: chargeOf('c') }),
+      ledger.refund({ id: '3', account: 'a', charges: [chargeOf('c')] }),
       refusal('amount-invalid'),
       'nothing left',
     );
+    await charge(ledger, 'l', 'e', 3n, USAGE);
+    await charge(ledger, 'l', 'f', 4n, USAGE);
+    const several = { account: 'a', charges: [chargeOf('c'), chargeOf('e'), chargeOf('f')] };
+    await t.rejects(ledger.refund({ id: '4', ...several, amount: 8n }), refusal('amount-invalid'));
+    t.same(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: false, amount: 5n });
+    t.same(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: true, amount: 5n });
+    t.same(await ledger.refund({ id: '5', ...several }), { repeated: false, amount: 2n }, 'what is left of the last');
+    await t.rejects(ledger.refund({ id: '6', account: 'a', charges: [chargeOf('e')] }), refusal('amount-invalid'));
     t.same(await ledger.refund({ id: 'sum', account: 'a', amount: 5n, memo: 'outage' }), {
       repeated: false,
       amount: 5n,
     });
-    t.match(await ledger.account('a'), { balance: 85n, held: 20n });
-    t.match(await ledger.usage({ by: [] }), [{ amount: 30n }], 'usage stays what was used');
+    t.match(await ledger.account('a'), { balance: 92n, held: 13n });
+    t.match(await ledger.usage({ by: [] }), [{ amount: 37n }], 'usage stays what was used');
     t.match(await ledger.audit(), { sound: true, problems: [] });
   });
 
@@ -218,7 +229,7 @@ for (const name of STORES) {
       { account: 'a', amount: 10n },
       { account: 'b', amount: 20n },
     ]);
-    t.match(await ledger.refund({ id: 'r', account: 'b', charge: chargeOf('c2') }), { amount: 20n });
+    t.match(await ledger.refund({ id: 'r', account: 'b', charges: [chargeOf('c2')] }), { amount: 20n });
     await ledger.configureAccount('a', { organisation: null });
     t.match(await lease(ledger, 'm', 'a', 40n), { kind: 'held', amount: 5n });
     await charge(ledger, 'l', 'c3', 1n, USAGE);
@@ -233,11 +244,11 @@ for (const name of STORES) {
     for (const id of ['c', 'd']) await debit(ledger, 'a', id, 10n, USAGE);
     for (const organisation of [null, 'other']) {
       await ledger.configureAccount('a', { organisation });
-      const refund = ledger.refund({ id: 'r', account: 'a', charge: chargeOf('c') });
+      const refund = ledger.refund({ id: 'r', account: 'a', charges: [chargeOf('c')] });
       await t.rejects(refund, refusal('charge-unknown'), `${organisation}`);
     }
-    t.match(await ledger.refund({ id: 'r', account: 'org', charge: chargeOf('c') }), { amount: 10n });
-    t.match(await ledger.refund({ id: 's', account: 'b', charge: chargeOf('d') }), { amount: 10n });
+    t.match(await ledger.refund({ id: 'r', account: 'org', charges: [chargeOf('c')] }), { amount: 10n });
+    t.match(await ledger.refund({ id: 's', account: 'b', charges: [chargeOf('d')] }), { amount: 10n });
     t.match(await Promise.all(['org', 'other', 'a'].map((id) => ledger.account(id))), [
       { balance: 0n },
       { balance: 0n },
@@ -254,7 +265,7 @@ for (const name of STORES) {
     t.match(await debit(ledger, 'a', 'c', 10n, USAGE), { repeated: true });
     t.match(await ledger.account('a'), { balance: -10n });
     t.match(await ledger.account('org'), { balance: 0n });
-    t.match(await ledger.refund({ id: 'r', account: 'a', charge: chargeOf('c') }), { amount: 10n });
+    t.match(await ledger.refund({ id: 'r', account: 'a', charges: [chargeOf('c')] }), { amount: 10n });
   });
 
   t.test(
@@ -438,7 +449,7 @@ async function run({ ledger, pass }: TestStore, step: Step, own: string, member:
     case 'adjust':
       return word(await ledger.adjust({ id: name(step.id), account: member, amount: step.amount }));
     case 'refund': {
-      const what = step.charge === null ? { amount: step.amount } : { charge: chargeOf(name(step.charge)) };
+      const what = step.charge === null ? { amount: step.amount } : { charges: [chargeOf(name(step.charge))] };
       return word(await ledger.refund({ id: name(step.id), account: member, ...what }));
     }
     case 'limit':
