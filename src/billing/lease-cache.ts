@@ -202,7 +202,12 @@ export class LeaseCache {
         view.used += cost - held;
       }
     }
-    const tally = tallyOf(view, key, spending);
+    let tally = tallyOf(view, key, spending);
+    // A larger sum is no exact number any more.
+    if (tally.cost + cost > Number.MAX_SAFE_INTEGER) {
+      this.flush();
+      tally = tallyOf(view, key, spending);
+    }
     tally.requests++;
     tally.cost += cost;
     tally.covered += covered;

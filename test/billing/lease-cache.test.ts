@@ -46,6 +46,20 @@ t.test('credit is leased once, drawn without asking, and charged in sums', async
   t.same(problems, []);
 });
 
+t.test('requests that cost thousands of USD each are charged to the last digit', async (t) => {
+  const store = await openStore(t, 1n << 60n);
+  const { problems, threads } = await openGateway(store);
+  const [leases] = threads as [LeaseCache];
+  const most = Number.MAX_SAFE_INTEGER;
+  for (const cost of [most, most - 1, 3]) {
+    await hold(leases, cost);
+    leases.settle(PAYER, cost, spend(cost));
+  }
+  await store.advance(250);
+  t.match(await store.ledger.usage({ by: [] }), [{ requests: 3n, amount: 2n * BigInt(most) + 2n }]);
+  t.same(problems, []);
+});
+
 t.test('another interval of reports holds at once', async (t) => {
   const store = await openStore(t, 100_000n);
   const { threads } = await openGateway(store);
