@@ -214,7 +214,8 @@ export class Book {
   readonly #usage: Map<string, Record<string, bigint | string>>;
   readonly #credited: Set<string>;
   readonly #blocked: ReadonlySet<string>;
-  readonly #events: NewWebhookEvent[] = [];
+  /** Accounts whose money has changed, as they were. */
+  readonly #before = new Map<string, Account>();
   readonly #lowBalance: Pico | null;
 
   /** `lowBalance`: of accounts that have none of their own. */
@@ -443,15 +444,21 @@ export class Book {
     if (isFull || after.balance > HIGHEST || after.balance < -HIGHEST || after.held > HIGHEST) {
       throw new LedgerError('balance-overflow', `The balance of account '${id}' exceeds 64 bits`);
     }
+    if (!this.#before.has(id)) this.#before.set(id, account);
     this.#accounts.put(after);
-    this.#noteLow(account, after);
   }
 
-  #noteLow(before: Account, after: Account): void {
-    const least = after.lowBalance ?? this.#lowBalance;
-    if (least === null || after.balance + after.held >= least || before.balance + before.held < least) return;
-    const data = { balance_usd: printUsd(after.balance + after.held), below_usd: printUsd(least) };
-    this.#events.push({ type: 'credit.low', account: after.id, data });
+  /** Accounts that the commit brings below their threshold: between its commands credit may come and go. */
+  #lowEvents(): NewWebhookEvent[] {
+    const events: NewWebhookEvent[] = [];
+    for (const before of this.#before.values()) {
+      const { balance, held, id, lowBalance } = this.account(before.id);
+      const least = lowBalance ?? this.#lowBalance;
+      if (least === null || balance + held >= least || before.balance + before.held < least) continue;
+      const data = { balance_usd: printUsd(balance + held), below_usd: printUsd(least) };
+      events.push({ type: 'credit.low', account: id, data });
+    }
+    return events;
   }
 
   #number(name: string): bigint {
@@ -488,7 +495,8 @@ export class Book {
     await this.#grants.save(session, INSERT_GRANTS, UPDATE_GRANTS, grantRow);
     await this.#refunds.save(session, INSERT_REFUNDS, null, (refund) => ({ ...refund }));
     if (this.#usage.size > 0) await session.write(ADD_USAGE, [...this.#usage.values()]);
-    if (this.#events.length > 0) await noteEvents(session, this.#events, this.dateMs);
+    const events = this.#lowEvents();
+    if (events.length > 0) await noteEvents(session, events, this.dateMs);
     if (this.#credited.size === 0) return false;
     await noteChanges(
       session,

@@ -283,13 +283,14 @@ export function settlePaymentCommand(
         book.putPayment({ ...payment, answer, changedMs: book.dateMs });
         return { repeated: true };
       }
-      const payer = usage === undefined ? owner : account;
-      if (isRepeat(book, movement, payer, amount)) return { repeated: true };
-      book.post({ id: movement, kind: 'payment', account: payer, counter: paidOn(payment.network), amount, memo });
+      if (isRepeat(book, movement, owner, amount)) return { repeated: true };
       const charged = least(amount, charge);
+      // What is charged would be taken of credit that expires, and leave credit that does not.
+      const posted = { account: owner, counter: paidOn(payment.network), amount, expiring: charged, memo };
+      book.post({ ...posted, id: movement, kind: 'payment' });
       if (usage !== undefined)
-        book.charge({ number: chargeNumber(movement), payer, account, amount: charged, usage, dateMs });
-      if (charged < amount) book.credited(payer);
+        book.charge({ number: chargeNumber(movement), payer: owner, account, amount: charged, usage, dateMs });
+      if (charged < amount) book.credited(owner);
       book.putPayment({ ...payment, state: 'settled', answer, changedMs: book.dateMs });
       return { repeated: false };
     },

@@ -298,6 +298,36 @@ for (const name of STORES) {
     t.match(await ledger.audit(), { sound: true });
   });
 
+  t.test(
+    `${name}: a request that is paid takes nothing of other credit, and its rest is credit of who pays`,
+    async (t) => {
+      const { again, pass } = await openStore(t, name);
+      const ledger = await again({ lowBalance: 300n });
+      for (const id of ['org', 'x402']) await ledger.createAccount({ id });
+      await ledger.grant({ id: 'g', account: 'x402', amount: 100n, expiresMs: START_MS + 1000 });
+      const pay = async (nonce: string, amount: bigint): Promise<void> => {
+        const payment = { ...PAYMENT, nonce };
+        await ledger.reservePayment(payment);
+        const target = { kind: 'charge', account: 'x402', usage: { ...USAGE, key: null }, amount } as const;
+        for (const repeated of [false, true])
+          t.same(await ledger.settlePayment(paymentId(payment), target, nonce), { repeated });
+      };
+      await pay('1', 500n);
+      t.match(await ledger.account('x402'), { balance: 100n, expiring: 100n });
+      await ledger.webhooks.fanOut(() => ['hook']);
+      t.same(await ledger.webhooks.list({}), [], 'it has not fallen below the threshold');
+      pass(1000);
+      await ledger.expire();
+      t.match(await ledger.account('x402'), { balance: 0n, expiring: 0n });
+      await ledger.configureAccount('x402', { organisation: 'org' });
+      await pay('2', 200n);
+      t.match(await ledger.account('x402'), { balance: 0n });
+      t.match(await ledger.account('org'), { balance: 300n }, 'as all that its members buy');
+      t.match(await ledger.usage({ by: ['account'] }), [{ account: 'x402', amount: 700n }]);
+      t.match(await ledger.audit(), { sound: true });
+    },
+  );
+
   t.test(`${name}: no more than the payment is charged`, async (t) => {
     const { ledger } = await openStore(t, name);
     const id = paymentId(PAYMENT);
