@@ -90,6 +90,10 @@ function arraysOf(columns: readonly string[], rows: readonly Row[]): Cell[][] {
   return columns.map((column) => rows.map((row) => row[column] ?? null));
 }
 
+function ignore(): void {
+  // What breaks a connection is told by the statement that it fails.
+}
+
 type ReadKind = 'read' | 'report';
 
 interface WaitingRead {
@@ -195,8 +199,10 @@ export class PostgresDatabase implements Database {
       keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
       types: types(driver),
     });
-    // An idle connection that breaks is replaced at its next use. Without a listener the error would end the process.
-    this.#pool.on('error', () => undefined);
+    // A connection that breaks is replaced at its next use. Without listeners the error would end the process: the pool has its own while
+    // a connection is idle, and takes it off before its user can have one.
+    this.#pool.on('error', ignore);
+    this.#pool.on('connect', (client) => client.on('error', ignore));
   }
 
   // With asynchronous commit, a crash of the server could lose credit.
@@ -255,9 +261,6 @@ export class PostgresDatabase implements Database {
 
   async #within<T>(begin: string, limits: Limits, work: (session: Session) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
-    // Without a listener, a connection that breaks between two statements would end the process.
-    const ignore = (): void => undefined;
-    client.on('error', ignore);
     const silentMs = limits.statementMs + SILENT_MS;
     let broken: Error | undefined;
     const query: Query = async (text, values = []) => {
@@ -280,7 +283,6 @@ export class PostgresDatabase implements Database {
       if (broken === undefined) await query('rollback').catch((cause: Error) => (broken = cause));
       throw error;
     } finally {
-      client.off('error', ignore);
       client.release(broken);
     }
   }

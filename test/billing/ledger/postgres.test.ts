@@ -63,6 +63,32 @@ t.test('opening a ledger rejects when there is no server', async (t) => {
   await t.rejects(openLedger('postgres://127.0.0.1:1/none', options), { code: 'ECONNREFUSED' });
 });
 
+/** A message of PostgreSQL: its type, its length and its content. */
+function message(type: string, content: Buffer): Buffer {
+  const head = Buffer.alloc(5);
+  head.write(type);
+  head.writeInt32BE(4 + content.byteLength, 1);
+  return Buffer.concat([head, content]);
+}
+
+t.test('a server that shuts down as soon as it has accepted a connection costs that connection only', async (t) => {
+  const accepted = message('R', Buffer.alloc(4));
+  const ready = message('Z', Buffer.from('I'));
+  const ended = message('E', Buffer.from('SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0'));
+  // In one piece, as whoever was busy meanwhile reads it.
+  const server = createServer((socket) => {
+    socket.once('data', () => socket.end(Buffer.concat([accepted, ready, ended])));
+    socket.on('error', () => undefined);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const database = await PostgresDatabase.open(`postgres://u@127.0.0.1:${port}/d`, systemClock);
+  t.teardown(() => database.close());
+  await t.rejects(database.snapshot((session) => session.clockMs()));
+});
+
 async function connect(t: Pick<Test, 'teardown'>, url: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
