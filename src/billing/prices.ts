@@ -25,7 +25,7 @@ export interface Tokens {
 const TOKEN_PRICE_DIGITS = 6;
 const CALL_PRICE_DIGITS = 12;
 
-const PLAIN_DECIMAL = /^(\d{1,7})(?:\.(\d+))?$/;
+const PLAIN_DECIMAL = /^0*(\d{1,7})(?:\.(\d+))?$/;
 const PICO_PER_USD_NUMBER = Number(PICO_PER_USD);
 
 /**

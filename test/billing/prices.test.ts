@@ -11,6 +11,8 @@ t.test('prices become whole pico-USD without a float in between', async (t) => {
   t.equal(picoPerToken('0'), 0);
   t.equal(picoPerToken('0.0000001'), 1, 'never below the price');
   t.equal(picoPerToken('0.3000000'), 300_000);
+  t.equal(picoPerToken('000000000.25'), 250_000, 'as the configuration takes it');
+  t.equal(picoPerToken('00000000'), 0);
   t.equal(picoPerCall('0.005'), 5_000_000_000);
   t.equal(picoPerCall('0.000000000001'), 1);
   for (const wrong of ['', '-1', '1e3', '1.', '.5', 'x', '12345678'])
