@@ -135,6 +135,8 @@ interface Accepted {
 }
 
 interface Ticket extends Accepted {
+  /** What asked for it, as in `Begin`. */
+  readonly call: string;
   readonly owner: string;
   state: 'open' | 'settling' | 'paid';
   /** Cancelled while it settled. */
@@ -216,7 +218,7 @@ class PaymentProcessor {
         this.#begin(command);
         break;
       case 'Leave':
-        if (this.#beginning.has(command.call)) this.#beginning.set(command.call, true);
+        this.#leave(command.call);
         break;
       case 'Settle':
         this.#settle(command.ticket, command.replyTo);
@@ -271,11 +273,17 @@ class PaymentProcessor {
       }
       const { id } = answer;
       const endMs = this.#context.clock.now() + TICKET_MS;
-      this.#tickets.set(id, { ...answer, owner: owner.path, state: 'open', unwanted: false, endMs });
+      this.#tickets.set(id, { ...answer, call, owner: owner.path, state: 'open', unwanted: false, endMs });
       this.#context.timers.once(id, TICKET_MS, { type: 'Expired', ticket: id });
       if (unwanted) this.#cancel(id);
       else replyTo.tell({ kind: 'ticket', ticket: id });
     });
+  }
+
+  /** The ticket of an answer that was under way when it was given up is used by nobody. */
+  #leave(call: string): void {
+    if (this.#beginning.has(call)) this.#beginning.set(call, true);
+    else for (const [id, ticket] of this.#tickets) if (ticket.call === call) this.#cancel(id);
   }
 
   #settle(id: string, replyTo: Ref<SettleAnswer>): void {

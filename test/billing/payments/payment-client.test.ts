@@ -41,6 +41,8 @@ interface Threads {
   readonly end: () => Promise<void>;
   /** Resolves when nothing is under way in the processor. */
   readonly drained: () => Promise<null>;
+  /** Sends the processor a command in the control thread. */
+  readonly tell: (command: PaymentCommand) => void;
   /** One recovery round. */
   readonly recover: () => Promise<RecoveryRound | null>;
 }
@@ -97,6 +99,7 @@ async function open(t: Tap, change: (ledger: Ledger) => Partial<PaymentProcessor
         const replyTo = control.spawn<null>(() => resolve);
         ref.tell({ type: 'Drain', replyTo });
       }),
+    tell: (command) => ref.tell(command),
     recover: () =>
       new Promise((resolve) => {
         const replyTo = control.spawn<RecoveryRound | null>(() => resolve);
@@ -271,6 +274,15 @@ t.test('what is answered too late is cancelled, or becomes credit', async (t) =>
   t.equal(held.calls.at(-1), 'credit');
   held.verifies[2]?.resolve({ kind: 'unavailable' });
   await third;
+});
+
+t.test('a ticket whose answer was under way when it was given up is cancelled', async (t) => {
+  const held = new Held();
+  const threads = await open(t, held.change);
+  await begun(threads, held);
+  threads.tell({ type: 'Leave', call: 'thread/payer-thread-1/1' });
+  await threads.drained();
+  t.same(held.calls, ['verify', 'cancelled']);
 });
 
 t.test('a ticket that stays unused is cancelled in time', async (t) => {
