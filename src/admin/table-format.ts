@@ -158,7 +158,10 @@ export const GRANT_COLUMNS: readonly Column<GrantView>[] = fields(
   'id account #amount_usd #amount_credits repeated #balance_usd #balance_credits',
 );
 
-export const AUDIT_COLUMNS: readonly Column<AuditView>[] = fields('sound #sum_usd #movements #accounts #open_holds');
+export const AUDIT_COLUMNS: readonly Column<AuditView>[] = [
+  ...fields<AuditView>('sound #sum_usd #movements #accounts #open_holds'),
+  textColumn('problems', ({ problems }) => problems.join('; ')),
+];
 
 const ALL_USED: readonly Column<NonNullable<MovementView['usage']>>[] = fields(
   'key+ model requests+ input_tokens+ cached_tokens+ output_tokens+ measured+',

@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { type Command, Option } from 'commander';
-import { LISTS } from '../admin/index.ts';
+import { LISTS, textColumn } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -40,7 +40,8 @@ export function configureWebhooks(command: Command, io: CliIo): void {
       runAction(redeliver, io, async (adminService) => {
         const due = await adminService.redeliver(message, pick(redeliver, 'endpoint'));
         const text = `${message} is sent to ${due.endpoint} again\n`;
-        return answer([due], [], { value: due, text });
+        const columns = [textColumn('message', () => due.message), textColumn('endpoint', () => due.endpoint)];
+        return answer([due], columns, { value: due, text });
       }),
     );
   addAccountOptions(redeliver);

@@ -14,7 +14,7 @@ t.test('a sound ledger is reported with its counts', async (t) => {
   );
   t.equal(
     (await run(t, 'audit', '--format', 'csv', ...where)).stdout,
-    'sound,sum_usd,movements,accounts,open_holds\r\ntrue,0.00,1,1,0\r\n',
+    'sound,sum_usd,movements,accounts,open_holds,problems\r\ntrue,0.00,1,1,0,\r\n',
   );
 });
 
@@ -36,6 +36,11 @@ t.test('exits with 1 and a line for each thing that does not add up', async (t) 
   const json = await runCli(t, ['audit', '--format', 'json', ...where]);
   t.equal(json.exit.code, 1);
   t.match(JSON.parse(json.stdout), { sound: false, sum_usd: '0.001' });
+  const csv = await runCli(t, ['audit', '--format', 'csv', ...where]);
+  t.match(
+    csv.stdout,
+    /\r\nfalse,0\.001,1,1,0,"All accounts add up to 0\.001 USD, not to zero; Account 'acme' has .*"\r\n$/,
+  );
 });
 
 t.test('the same over a running gateway; other answers than its own are refused', async (t) => {

@@ -145,6 +145,8 @@ t.test('webhooks are listed and sent again; a secret is of the form that receive
   t.match(list.stdout, /payment\.open +acme +billing +pending +0 /);
   const again = await runCli(t, ['webhooks', 'redeliver', 'msg_x', '--endpoint', 'billing', ...where], { env });
   t.equal(again.stdout, 'msg_x is sent to billing again\n');
+  const csv = ['webhooks', 'redeliver', 'msg_x', '--endpoint', 'billing', '--format', 'csv', ...where];
+  t.equal((await runCli(t, csv, { env })).stdout, 'message,endpoint\r\nmsg_x,billing\r\n');
   const unknown = await runCli(t, ['webhooks', 'redeliver', 'msg_y', '--endpoint', 'billing', ...where], { env });
   t.match(unknown, { exit: { code: 1 }, stderr: /404: No delivery of 'msg_y'/ });
 });
