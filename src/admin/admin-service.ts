@@ -231,8 +231,8 @@ async function refundRequest(ledger: Ledger, record: RequestRecord, amount: Pico
   return (await ledger.refund({ id, account, charges, amount, memo })).repeated;
 }
 
-/** Threads report their charges at intervals, which are as long as this at most where the store answers. */
-const POSTED_WITHIN_MS = 60_000;
+/** `credit.flush` is a minute at most: the date of a charge is that of its report. */
+const POSTED_WITHIN_MS = 61_000;
 
 const HISTORY_ROWS = 1000;
 

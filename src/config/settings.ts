@@ -735,7 +735,7 @@ export const SCHEMA = section('General', {
       'How long leases are valid, and priced requests are served, without the store.',
     ),
     flush: setting(
-      duration(),
+      duration({ max: 60_000 }),
       '250ms',
       'Interval at which threads write charges to the store; a thread that dies loses as much.',
     ),

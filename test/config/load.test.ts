@@ -109,6 +109,7 @@ t.test('all mistakes are reported at once, by path', async (t) => {
     },
     health: { interval: 'soon', path: 'health', rise: 1.5 },
     ejection: { errorRate: 2 },
+    credit: { flush: '61s' },
     timeouts: [],
     limits: { bodyBytes: '1 pile', headerBytes: 10 },
     cors: { origins: ['example.org'] },
@@ -144,6 +145,7 @@ t.test('all mistakes are reported at once, by path', async (t) => {
       'cors.origins[0] must be "*" or an origin, such as "https://app.example"',
       'keys.static[0].account is required',
       'keys.static[1] must be a mapping of names to values',
+      'credit.flush must be at most 1m',
     ],
   );
 });
