@@ -159,6 +159,11 @@ class FieldReader {
     return this.text(name, must, read);
   }
 
+  /** Whether one of the fields was given, right or wrong. */
+  hasAny(...names: readonly string[]): boolean {
+    return names.some((name) => this.#value(name) !== undefined);
+  }
+
   line(name: string): string {
     const isLine = (text: string): boolean => text.length <= MAX_TEXT && text.isWellFormed() && LINE.test(text);
     const must = `one line of at most ${MAX_TEXT} characters`;
@@ -319,8 +324,7 @@ export function readBudgetRequest(fields: Fields): Omit<NewBudget, 'id'> {
   const [account = null, key = null, model = null] = ['account', 'key', 'model'].map((name) =>
     reader.text(name, NAME_WORDS, nameOf),
   );
-  if (account === null && key === null && model === null)
-    reader.refuse('account', 'or key or model is required', 'missing');
+  if (!reader.hasAny('account', 'key', 'model')) reader.refuse('account', 'or key or model is required', 'missing');
   const period = reader.required('period', ...oneOf(BUDGET_PERIODS));
   const limit = reader.required('limit', AMOUNT_WORDS, amountOf) ?? 0n;
   const soft = reader.text('alert', ALERT_WORDS, (text) => partOf(text, limit)) ?? null;
@@ -363,7 +367,7 @@ export function readRefundRequest(fields: Fields): RefundRequest {
   if (charge !== undefined && request !== undefined) reader.refuse('request', 'must not stand beside charge');
   if (request !== undefined && fields['id'] !== undefined)
     reader.refuse('id', 'must not stand beside request, whose id is that of the refund');
-  if (amount === undefined && charge === undefined && request === undefined) {
+  if (!reader.hasAny('amount', 'charge', 'request')) {
     reader.refuse('amount', 'is required, or charge, or request', 'missing');
   }
   return reader.end({ amount, charge, request, id: reader.text('id', NAME_WORDS, nameOf), memo: reader.line('memo') });
@@ -563,7 +567,7 @@ export function readPaymentDecision(fields: Fields): PaymentDecision {
     /^0x[0-9a-f]{64}$/i.test(text) ? text.toLowerCase() : undefined,
   );
   const [notSettled, force] = (['not_settled', 'force'] as const).map((name) => reader.flag(name));
-  const isNamed = (fields['transaction'] ?? null) !== null;
+  const isNamed = reader.hasAny('transaction');
   if (isNamed && notSettled === true) reader.refuse('not_settled', 'excludes transaction: one of them is true');
   else if (!isNamed && notSettled !== true) {
     reader.refuse('transaction', 'is required, or else not_settled', 'missing');

@@ -231,3 +231,34 @@ t.test('endpoints of webhooks have any name that the configuration takes', async
   t.match(requests.readDeliveryQuery({ endpoint: name }), { endpoint: name });
   for (const endpoint of ['', 'a\0', 'x'.repeat(2049)]) t.throws(() => requests.readRedelivery({ endpoint }));
 });
+
+t.test('a field that is given and wrong is not missing as well', async (t) => {
+  const mistakes = (read: () => unknown): number => {
+    try {
+      read();
+    } catch (error) {
+      return (error as HeadraceError).validation?.length ?? 0;
+    }
+    return 0;
+  };
+  for (const name of ['amount', 'charge', 'request'])
+    t.equal(
+      mistakes(() => requests.readRefundRequest({ [name]: ' ' })),
+      1,
+      name,
+    );
+  for (const name of ['account', 'key', 'model'])
+    t.equal(
+      mistakes(() => requests.readBudgetRequest({ [name]: ' ', period: 'day', limit: '1' })),
+      1,
+      name,
+    );
+  t.equal(
+    mistakes(() => requests.readRefundRequest({ amount: null })),
+    1,
+  );
+  t.equal(
+    mistakes(() => requests.readBudgetRequest({ period: 'day', limit: '1' })),
+    1,
+  );
+});
