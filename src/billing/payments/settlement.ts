@@ -357,7 +357,10 @@ export class Settlements {
       if (validUntilMs > dateMs() || this.isBusy(id)) continue;
       if (await ledger.expirePayment(id)) expired++;
     }
-    const open = left.filter(({ id }) => !this.#asking.has(id) && !this.#kept.has(id));
+    const nowMs = dateMs();
+    const open = left.filter(
+      (payment) => !this.#asking.has(payment.id) && !this.#kept.has(payment.id) && !isServed(payment, nowMs),
+    );
     const since = open.map((payment) => submissionOf(payment)?.sentMs ?? payment.changedMs);
     const openSinceMs = open.length === 0 ? null : Math.min(...since);
     return { posted, closed, open: open.length, expired, openSinceMs };

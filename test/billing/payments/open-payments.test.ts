@@ -285,7 +285,7 @@ t.test('a process that dies with money for an answer that was not delivered leav
   if (begun.kind !== 'ticket') throw new Error(word(begun));
   t.equal((await fixture.paymentProcessor.settle(begun.ticket)).kind, 'paid');
   const other = await fixture.other();
-  t.match(await other.recover(), { posted: 0, open: 1 }, 'not while it may be delivered');
+  t.match(await other.recover(), { posted: 0, open: 0 }, 'it has moved, and may be delivered yet');
   fixture.pass(GRACE_MS);
   t.match(await other.recover(), { posted: 1, open: 0 });
   t.equal(await creditOf(fixture), PRICE);
