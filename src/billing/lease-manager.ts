@@ -277,6 +277,8 @@ class LeaseManager {
   #recount = false;
   #stopped = false;
   #flushing: Flushing | null = null;
+  /** The flush has ended: the ledger may close. */
+  #isOver = false;
   #lastId = 0;
   readonly #leasing: RecurringProblem;
   readonly #returning: RecurringProblem;
@@ -1094,8 +1096,8 @@ class LeaseManager {
   #flushed(): void {
     const replyTo = this.#flushing?.replyTo;
     this.#flushing = null;
-    this.#timers.cancel('flush');
-    this.#timers.cancel('flush-again');
+    this.#isOver = true;
+    for (const name of ['flush', 'flush-again', 'renew']) this.#timers.cancel(name);
     replyTo?.tell('flushed');
   }
 
@@ -1103,7 +1105,7 @@ class LeaseManager {
 
   #renew(): void {
     const ledger = this.#ledger;
-    if (ledger === null || this.#renewing) return;
+    if (ledger === null || this.#renewing || this.#isOver) return;
     this.#renewing = true;
     this.#timers.once('renew', this.#settings.leaseTtlMs / RENEWALS, { type: 'Renew' });
     this.#renewLeases(ledger)

@@ -60,6 +60,16 @@ t.test('requests that cost thousands of USD each are charged to the last digit',
   t.same(problems, []);
 });
 
+t.test('leases are not renewed behind the end of the lease manager, when the ledger may be closed', async (t) => {
+  const store = await openStore(t, 100_000n);
+  const { problems, shutDown, threads } = await openGateway(store);
+  await hold(threads[0] as LeaseCache, 10);
+  t.same(await shutDown(), []);
+  await store.ledger.close();
+  await store.advance(60_000);
+  t.same(problems, []);
+});
+
 t.test('another interval of reports holds at once', async (t) => {
   const store = await openStore(t, 100_000n);
   const { threads } = await openGateway(store);
