@@ -28,6 +28,8 @@ export interface Act {
   readonly before?: 'account' | 'key' | 'budget' | 'payment';
   /** Field that names the subject; default: it is the id in the path. */
   readonly subjectField?: string;
+  /** Its answer has a new key in `key`, which stays out of the log. */
+  readonly makesKey?: true;
   /** Of an answer that has repeated nothing; default 200. */
   readonly status?: 201;
 }
@@ -72,12 +74,15 @@ export const OPERATIONS: Readonly<Record<keyof AdminService, Operation>> = {
   history: list('accounts/ID/history', LISTS.history),
   listKeys: list('keys', LISTS.keys),
   createKey: change('POST /keys', {
-    ...{ action: 'key.create', note: 'key made', before: 'account', subjectField: 'account', status: 201 },
+    ...{ action: 'key.create', note: 'key made', makesKey: true, status: 201 },
+    ...{ before: 'account', subjectField: 'account' },
   }),
   key: read('keys/ID'),
   editKey: change('PATCH /keys/ID', { action: 'key.edit', note: 'key edited', before: 'key' }),
   disableKey: change('POST /keys/ID/disable', { action: 'key.disable', note: 'key disabled', before: 'key' }),
-  rotateKey: change('POST /keys/ID/rotate', { action: 'key.rotate', note: 'key rotated', before: 'key', status: 201 }),
+  rotateKey: change('POST /keys/ID/rotate', {
+    ...{ action: 'key.rotate', note: 'key rotated', makesKey: true, before: 'key', status: 201 },
+  }),
   listBudgets: list('budgets', LISTS.budgets),
   budget: read('budgets/ID'),
   setBudget: change('POST /budgets', {

@@ -26,7 +26,7 @@ export function actRecord(acts: Acts, log: Pick<Log, 'error'>): ActRecord {
   };
 }
 
-/** Records the acts of an actor. What the result holds in `key` is a secret and stays out of the log. */
+/** Records the acts of an actor. */
 export function recordedService(service: AdminService, record: ActRecord, actor: AdminActor): AdminService {
   return serviceOf((name, { act }) => {
     const call = callOf(service, name);
@@ -38,7 +38,7 @@ async function carryOut(
   service: AdminService,
   record: ActRecord,
   actor: AdminActor,
-  { action, before, subjectField }: Act,
+  { action, before, makesKey, subjectField }: Act,
   call: Call,
   args: readonly unknown[],
 ): Promise<object> {
@@ -48,15 +48,24 @@ async function carryOut(
   const subject = typeof named === 'string' && !named.includes('\0') ? named : '';
   // Null where the subject does not exist; the act is refused for it then.
   const state = subject === '' || before === undefined ? null : await service[before](subject).catch(() => null);
-  return await recordAct(record, { actor, action, subject, request: fields, before: state }, () => call(...args));
+  const begun = { actor, action, subject, request: fields, before: state };
+  return await recordAct(record, begun, () => call(...args), undefined, makesKey === true ? withoutKey : undefined);
 }
 
-/** Carries an act out between the record of its beginning and that of its end. `refusalOf`: why a result says that nothing was done. */
+function withoutKey({ key: _secret, ...rest }: Readonly<Record<string, unknown>>): object {
+  return rest;
+}
+
+/**
+ * Carries an act out between the record of its beginning and that of its end. `refusalOf`: why a result says that nothing was done.
+ * `shown`: what the log has of a result.
+ */
 export async function recordAct<Result extends object>(
   { acts, onLost }: ActRecord,
   act: Parameters<Acts['begin']>[0],
   carryOut: () => Promise<Result>,
   refusalOf: (result: Result) => string | null = () => null,
+  shown: (result: Readonly<Record<string, unknown>>) => object = (result) => result,
 ): Promise<Result> {
   const id = await acts.begin({ ...act, request: bounded(act.request) });
   const end = (outcome: 'done' | 'refused', after: object): Promise<void> =>
@@ -69,8 +78,9 @@ export async function recordAct<Result extends object>(
     throw error;
   }
   const refusal = refusalOf(result);
-  const { key: _secret, ...after } = result as Readonly<Record<string, unknown>>;
-  await (refusal === null ? end('done', after) : end('refused', { reason: refusal }));
+  await (refusal === null
+    ? end('done', shown(result as Readonly<Record<string, unknown>>))
+    : end('refused', { reason: refusal }));
   return result;
 }
 

@@ -124,6 +124,15 @@ t.test('a key whose making cannot be recorded as done is answered all the same',
   t.equal(lines.filter((line) => line.includes('could not be recorded')).length, 2);
 });
 
+t.test('the log of acts names the key that a budget is for, and no key that was made', async (t) => {
+  const { ask } = await open(t, 'sqlite');
+  const { value: made } = await ask('POST', '/keys', { account: 'acme' });
+  await ask('POST', '/budgets', { key: made.id, period: 'day', limit: '5.00' });
+  const { data } = (await ask('GET', '/acts')).value;
+  t.match(data, [{ action: 'budget.set', after: { key: made.id, limit_usd: '5.00' } }, { action: 'key.create' }]);
+  t.equal(data[1].after.key, undefined);
+});
+
 t.test('a role includes those below it', async (t) => {
   for (const [has, role] of ROLES.entries()) {
     for (const [needs, needed] of ROLES.entries()) t.equal(isAllowed(role, needed), has >= needs);
