@@ -201,6 +201,11 @@ export class BillingService {
     return [...this.#metrics.snapshot(), ...(this.#service?.metrics.snapshot() ?? [])];
   }
 
+  /** Forgets what was counted of models that have no servers any more. */
+  keep(models: ReadonlySet<string>): void {
+    this.#metrics.keep(models, this.#options.clock.now());
+  }
+
   configure(settings: Settings): void {
     this.leaseManager.tell({ type: 'Configure', settings: leaseSettings(settings) });
     this.costLog.tell({ type: 'Configure', settings: costLogSettings(settings) });

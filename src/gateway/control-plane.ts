@@ -357,6 +357,7 @@ export class ControlPlane {
     const { crns } = present;
     this.#gauges.keep(crns);
     this.#watch.keep(present, this.local.deps.clock.now());
+    this.#billing?.keep(present.models);
     this.#crnLog.keep(crns);
     for (const url of this.#probeReasons.keys()) if (!crns.has(url)) this.#probeReasons.delete(url);
   }

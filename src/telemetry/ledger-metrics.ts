@@ -1,5 +1,6 @@
 // Metrics of the ledger. Amounts are in USD as floating-point numbers: good for a graph, never for an account.
 
+import { LeftNames } from './left-names.ts';
 import type { MetricsSnapshot } from './metrics.ts';
 import { type Bounds, type Cell, Families } from './series.ts';
 
@@ -50,6 +51,19 @@ export class LedgerMetrics {
   readonly #crossed = { soft: this.#budgets.at('soft'), hard: this.#budgets.at('hard') };
   /** Resolved once per model; a basis that never occurs has no series. */
   readonly #models = new Map<string, { readonly spent: Cell; measured?: Cell; estimated?: Cell }>();
+  /** Models that have servers, or had them a while ago. Searches and pages are charged as models too. */
+  readonly #served = new Set<string>();
+  readonly #left = new LeftNames();
+
+  /** Drops the series of models that have had servers, and have not been among the present ones for a while. */
+  keep(models: ReadonlySet<string>, nowMs: number): void {
+    for (const model of models) this.#served.add(model);
+    for (const model of this.#left.due(this.#served, models, nowMs)) {
+      this.#families.drop('model', model);
+      this.#models.delete(model);
+      this.#served.delete(model);
+    }
+  }
 
   committed(ok: boolean, elapsedMs: number): void {
     (ok ? this.#ok : this.#failed).observe(elapsedMs / 1000);

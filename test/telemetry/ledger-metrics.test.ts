@@ -35,3 +35,20 @@ t.test('what alerts count shows as 0 before the first time, so that an alert see
   ])
     t.ok(lines.includes(`${series} 0`), series);
 });
+
+t.test('the series of a model go five minutes after it has left, and those of searches stay', async (t) => {
+  const ledger = new LedgerMetrics();
+  const linesOf = (model: string): number =>
+    metricsText([ledger.snapshot()])
+      .split('\n')
+      .filter((line) => line.includes(`model="${model}"`)).length;
+  ledger.keep(new Set(['lora-1', 'base']), 0);
+  for (const model of ['lora-1', 'base', 'search:engine_a']) ledger.charged(model, 'measured', 0.25, 1);
+  ledger.keep(new Set(['base']), 1000);
+  ledger.keep(new Set(['base']), 300_999);
+  t.equal(linesOf('lora-1'), 2);
+  ledger.keep(new Set(['base']), 301_000);
+  t.same([linesOf('lora-1'), linesOf('base'), linesOf('search:engine_a')], [0, 2, 2]);
+  ledger.charged('lora-1', 'measured', 0.25, 1);
+  t.equal(linesOf('lora-1'), 2, 'a model that comes back counts anew');
+});
