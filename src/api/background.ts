@@ -6,6 +6,7 @@ import { asForeground, dialectOf, ResponseEcho, type StateFields } from '../dial
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
+import { tracedHeaders } from '../telemetry/trace-context.ts';
 import type { ApiDeps } from './deps.ts';
 import { StoredCharges } from './held-charges.ts';
 
@@ -57,9 +58,10 @@ export function startBackground(
   const request = asForeground(body);
   const { path, query, remoteAddress, requestId } = exchange;
   const headers = ['x-request-id', requestId, 'content-length', String(request.byteLength)];
-  for (let i = 0; i < exchange.headers.length; i += 2) {
-    const name = exchange.headers[i] as string;
-    if (!OF_CONNECTION.test(name)) headers.push(name, exchange.headers[i + 1] as string);
+  const sent = tracedHeaders(exchange.headers, exchange.span);
+  for (let i = 0; i < sent.length; i += 2) {
+    const name = sent[i] as string;
+    if (!OF_CONNECTION.test(name)) headers.push(name, sent[i + 1] as string);
   }
   startDetached(deps.detached, { method: 'POST', path, query, headers, remoteAddress }, request, run, (inner) => {
     inner.heldBy = charges;

@@ -11,7 +11,7 @@ import { type DetachedExchange, type ResponseSink, startDetached } from '../ingr
 import { type Exchange, headerOf, isEventStream, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
-import { writeTraceParent } from '../telemetry/trace-context.ts';
+import { tracedHeaders } from '../telemetry/trace-context.ts';
 import { type Downstream, type DownstreamListener, KEEP_ALIVE } from '../upstream/index.ts';
 import {
   type AnswerWriter,
@@ -38,8 +38,6 @@ const TOOL = 'web_search';
 /** Headers of the client that mean nothing in a round, or are given anew. */
 const OF_CLIENT =
   /^(?:connection|keep-alive|content-length|content-encoding|content-type|content-digest|content-md5|digest|repr-digest|idempotency-key|transfer-encoding|accept|accept-encoding|expect|te|upgrade|origin|cookie|x-request-id|x-client-request-id|x-payment|payment-signature|anthropic-version|anthropic-beta|openai-beta)$/;
-/** Said by the span of the request where it is traced. */
-const OF_TRACE = /^trace(?:parent|state)$/;
 /** Headers of the first round that the client's answer has too. */
 const OF_ROUND = /^(?:set-cookie|server-timing|retry-after|x-should-retry|x-headrace-(?:affinity|error|output-limit))$/;
 
@@ -158,12 +156,11 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     const id = `${requestId.slice(0, MAX_ID_LENGTH)}/${exchange.subRequestCount}`;
     const headers = ['content-type', 'application/json', 'content-length', String(body.byteLength), 'x-request-id', id];
     if (this.#cookie !== undefined) headers.push('cookie', this.#cookie);
-    for (let i = 0; i < exchange.headers.length; i += 2) {
-      const name = exchange.headers[i] as string;
-      const isTraced = span !== null && OF_TRACE.test(name);
-      if (!OF_CLIENT.test(name) && !isTraced) headers.push(name, exchange.headers[i + 1] as string);
+    const sent = tracedHeaders(exchange.headers, span);
+    for (let i = 0; i < sent.length; i += 2) {
+      const name = sent[i] as string;
+      if (!OF_CLIENT.test(name)) headers.push(name, sent[i + 1] as string);
     }
-    if (span !== null) headers.push('traceparent', writeTraceParent(span));
     const head = { method: 'POST', path: ROUND_PATH, query: '', headers, remoteAddress };
     const round = new Round(this);
     this.#round = round;

@@ -46,3 +46,12 @@ export function withoutTraceContext(headers: readonly string[], stateToo: boolea
   }
   return out;
 }
+
+/** Headers for what a request has the gateway do: those of the request, with its span, where it is traced, in place of the context of its client. */
+export function tracedHeaders(
+  headers: readonly string[],
+  span: (TraceContext & { readonly parentId: string }) | null,
+): readonly string[] {
+  if (span === null) return headers;
+  return ['traceparent', writeTraceParent(span), ...withoutTraceContext(headers, span.parentId === '')];
+}

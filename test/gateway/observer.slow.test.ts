@@ -136,6 +136,23 @@ t.test('an invalid trace context gives way to a new trace, with its state', asyn
   t.equal(root?.parentSpanId, undefined);
 });
 
+t.test('the work of a background response is in the trace of its request', async (t) => {
+  const { url: endpoint, spans } = await collector(t);
+  const { url, host, gateway } = await startSystem(t, { settings: { telemetry: { otlp: { endpoint } } } });
+  const context = { traceparent: `00-${TRACE}-${PARENT}-01`, tracestate: 'vendor=1' };
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', ...context };
+  const body = JSON.stringify({ model: MODEL, input: 'Where does the water go?', background: true, stream: true });
+  await readStream(await fetch(`${url}/v1/responses`, { method: 'POST', headers, body }));
+  await gateway.close();
+  const childOf = (parent: string | undefined): SentSpan | undefined =>
+    spans.find(({ parentSpanId, traceId }) => parentSpanId === parent && traceId === TRACE);
+  const work = childOf(childOf(PARENT)?.spanId);
+  t.match([childOf(PARENT), work], [{ name: 'POST /v1/responses' }, { name: 'POST /v1/responses' }]);
+  t.match(childOf(work?.spanId), { name: `chat ${MODEL}` });
+  t.equal(spans.length, 3);
+  t.equal(host.requests.find(({ method }) => method === 'POST')?.headers['tracestate'], 'vendor=1');
+});
+
 t.test('without an endpoint trace context passes untouched', async (t) => {
   const { url, host } = await startSystem(t);
   const headers = { traceparent: `00-${TRACE}-${PARENT}-01`, tracestate: 'vendor=1' };
