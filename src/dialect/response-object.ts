@@ -20,10 +20,13 @@ const EVENT_FIELD = Buffer.from('event: response.');
 const BLANK_LINE = Buffer.from('\n\n');
 const BLANK_LINE_CRLF = Buffer.from('\r\n\r\n');
 const BLANK_LINE_CR = Buffer.from('\r\r');
+const BLANK_LINES = [BLANK_LINE, BLANK_LINE_CRLF, BLANK_LINE_CR];
 
 /** Types of events that end a response. Their first letters tell them from the frequent ones. */
 const ENDS = ['response.completed', 'response.incomplete', 'response.failed'] as const;
 const END_NAMES = ENDS.map((type) => Buffer.from(`"${type}"`));
+const END_FIELD = /^event: ?response\.(?:completed|incomplete|failed)[\r\n]/;
+const END_FIELD_BYTES = 32;
 
 /** A response object, taken apart for the store. */
 export interface ResponseParts {
@@ -120,26 +123,45 @@ export function endTypeOf(status: unknown): string {
 }
 
 /**
- * Where the event that ends a response begins in `piece`, which begins with an event; -1 when there is none. A look at the first bytes
- * of the last event decides for usual streams.
+ * Where the event that ends a response begins in `piece`, which begins with an event; -1 when there is none. An event that is cut at the
+ * end of the piece may be the one. A look at the first bytes of the last event decides for usual streams.
  */
 export function endingEventIn(piece: Buffer): number {
   const { length } = piece;
   const blank = piece[length - 2] !== CR ? BLANK_LINE : piece[length - 1] === CR ? BLANK_LINE_CR : BLANK_LINE_CRLF;
-  const before = length > blank.length ? piece.lastIndexOf(blank, length - blank.length - 1) : -1;
-  const last = before < 0 ? 0 : before + blank.length;
-  if (isNamed(piece, last)) {
+  const isWhole = length >= blank.length && piece.compare(blank, 0, blank.length, length - blank.length) === 0;
+  if (isWhole) {
+    const last = behind(piece, blank, length - blank.length - 1);
     // `response.o…` (output_text.delta and the like), `response.r…`, `response.q…`: the events of a stream, and none that ends it.
-    const letter = piece[last + EVENT_FIELD.length] as number;
+    const letter = isNamed(piece, last) ? (piece[last + EVENT_FIELD.length] as number) : 0x63;
     if (letter !== 0x63 && letter !== 0x69 && letter !== 0x66) return -1;
   }
-  for (const name of END_NAMES) {
-    const at = piece.indexOf(name);
-    if (at < 0) continue;
-    const end = piece.lastIndexOf(blank, at);
-    return end < 0 ? 0 : end + blank.length;
+  const places = END_NAMES.map((name) => piece.indexOf(name));
+  for (let at = firstOf(places); at >= 0; at = firstOf(places)) {
+    const start = behind(piece, blank, at);
+    const end = piece.indexOf(blank, at);
+    // What is cut cannot be read yet.
+    if (end < 0 || endsResponse(responseEventOf(piece.subarray(start, end + 1))?.type ?? '')) return start;
+    // A text may be the name of such an event.
+    for (const [index, name] of END_NAMES.entries()) {
+      if ((places[index] as number) >= 0 && (places[index] as number) < end) places[index] = piece.indexOf(name, end);
+    }
   }
-  return -1;
+  if (isWhole) return -1;
+  // Some servers write the type behind the response.
+  const last = Math.max(...BLANK_LINES.map((line) => behind(piece, line, length)));
+  return END_FIELD.test(piece.toString('latin1', last, last + END_FIELD_BYTES)) ? last : -1;
+}
+
+/** Behind the last blank line of this kind that begins at `at` or before; 0 without one. */
+function behind(piece: Buffer, blank: Buffer, at: number): number {
+  const before = at < 0 ? -1 : piece.lastIndexOf(blank, at);
+  return before < 0 ? 0 : before + blank.length;
+}
+
+/** The smallest of the places that are there; -1 without any. */
+function firstOf(places: readonly number[]): number {
+  return places.reduce((first, at) => (first < 0 || (at >= 0 && at < first) ? at : first), -1);
 }
 
 function isNamed(piece: Buffer, start: number): boolean {

@@ -131,7 +131,8 @@ export class ResponseRecorder extends DownstreamTap {
       this.#collect(piece);
       return;
     }
-    if (this.#parts.length === 0) {
+    const isFirst = this.#parts.length === 0;
+    if (isFirst) {
       const at = endingEventIn(piece);
       if (at < 0) return;
       piece = piece.subarray(at);
@@ -139,10 +140,12 @@ export class ResponseRecorder extends DownstreamTap {
     this.#collect(piece);
     const last = piece.at(-1);
     if (this.#form === 'none' || (last !== LF && last !== CR)) return;
-    const event = responseEventOf(this.#taken());
+    const taken = this.#taken();
+    const at = isFirst ? 0 : endingEventIn(taken);
+    const event = at < 0 ? null : responseEventOf(taken.subarray(at));
     // The rest of an event that is cut in parts comes with the next pieces.
-    if (event === null) return;
-    if (endsResponse(event.type) && event.response !== null) this.#keep(event.response);
+    if (at >= 0 && event === null) return;
+    if (event !== null && endsResponse(event.type) && event.response !== null) this.#keep(event.response);
     else this.#drop();
   }
 

@@ -55,6 +55,13 @@ t.test('the event that ends a response is found in any piece of a stream', (t) =
   t.equal(endingEventIn(Buffer.from(delta.replace('event: response.output_text.delta\n', ''))), -1);
   t.equal(endingEventIn(Buffer.from(': keep-alive\n\n')), -1);
   t.equal(endingEventIn(Buffer.from('')), -1);
+  const word = delta.replace('\\"response.completed\\"', 'response.completed');
+  t.equal(endingEventIn(Buffer.from(word + end('response.failed'))), word.length, 'a text may be the name of one');
+  t.equal(endingEventIn(Buffer.from(word.replace(/^.*\n/, ''))), -1);
+  const cut = 'event: response.completed\r\ndata: {"response":{"id":"r","output":[';
+  t.equal(endingEventIn(Buffer.from(cut)), 0, 'the type may be behind the response');
+  t.equal(endingEventIn(Buffer.from(delta.replaceAll('\n', '\r\n') + cut)), delta.length + 3);
+  t.equal(endingEventIn(Buffer.from(cut.replace('completed', 'created'))), -1);
   t.notOk(endsResponse('response.created'));
   t.end();
 });

@@ -18,7 +18,7 @@ function streamOf(end: string, line: string): string {
   return [
     ['response.created', created],
     ['response.output_text.delta', delta],
-    ['response.output_text.delta', delta],
+    ['response.output_text.done', '{"type":"response.output_text.done","text":"response.completed"}'],
     [end, `{"type":"${end}","sequence_number":3,"response":${RESPONSE}}`],
   ]
     .map(([name, data]) => `event: ${name}${line}data: ${data}${line}${line}`)
@@ -81,9 +81,11 @@ t.test('a stream is recorded however it is cut between events', (t) => {
 
 t.test('an event that comes in parts is put together', (t) => {
   const random = createSeededRandom(4);
-  const text = streamOf('response.completed', '\n');
-  const start = text.lastIndexOf('event: ');
+  const typeFirst = streamOf('response.completed', '\n');
+  const typeLast = typeFirst.replace(/"type":"response.completed",("seq.*)\}/, '$1,"type":"response.completed"}');
   for (let round = 0; round < 200; round++) {
+    const text = round % 2 === 0 ? typeFirst : typeLast;
+    const start = text.lastIndexOf('event: ');
     const { exchange, records, recorder } = recorded('resp_0');
     recorder.start(200, STREAM_HEADERS, -1);
     recorder.write(Buffer.from(text.slice(0, start)));
