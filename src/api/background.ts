@@ -2,7 +2,7 @@
 // own, through the same pipeline: authenticated, priced, held, charged and drained like every other request.
 
 import { randomBytes } from 'node:crypto';
-import { asForeground, dialectOf, ResponseEcho, type StateFields } from '../dialect/index.ts';
+import { asForeground, ResponseEcho, type StateFields } from '../dialect/index.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
@@ -46,8 +46,7 @@ export function startBackground(
           exchange.respond(200, JSON_HEADERS, queued);
           return;
         }
-        const dialect = dialectOf(exchange.path);
-        new EventFollower(exchange, { store: responses, dialect }, key, -1).followLive(run);
+        new EventFollower(exchange, responses, key, -1).followLive(run);
       },
       refused: (inner, answer) => passOn(exchange, inner, answer),
       ended: () => charges?.storing(),

@@ -1,7 +1,7 @@
 // Stored responses over HTTP: GET and DELETE /v1/responses/{id}, POST /v1/responses/{id}/cancel and GET /v1/responses/{id}/input_items.
 // A client sees the responses of its own account alone; all others are 404.
 
-import { arrayItemsOf, dialectOf, itemNameOf, withMembers } from '../dialect/index.ts';
+import { arrayItemsOf, itemNameOf, withMembers } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
@@ -118,8 +118,7 @@ export const response: Endpoint = stored(async ({ exchange, key, responses }) =>
     const subject = `'${key.id}' has no events: it was not made with both background and stream`;
     throw new HeadraceError('HR_RESPONSE_STATE', { subject });
   }
-  const dialect = dialectOf('/v1/responses');
-  if (!exchange.handedOver) new EventFollower(exchange, { store: responses, dialect }, key, after).followStore();
+  if (!exchange.handedOver) new EventFollower(exchange, responses, key, after).followStore();
 });
 
 /** DELETE /v1/responses/{id} */

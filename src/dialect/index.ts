@@ -11,6 +11,7 @@ export {
   type Usage,
 } from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
+export { brokenStreamEvent } from './openai.ts';
 export {
   named,
   type NamedBody,

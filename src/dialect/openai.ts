@@ -170,17 +170,22 @@ function errorMember(failure: Failure): Record<string, unknown> {
  * response has no `id`: the gateway has not read the one that the CRN sent.
  */
 function responsesErrorEvent(failure: Failure): string {
-  const error = openaiError(failure);
-  const sequence = failure.sequence ?? 0;
-  const { code, message, param } = error;
+  const { code, message, sequence = 0 } = failure;
   return (
-    sseEvent('error', { type: 'error', code, message, param, sequence_number: sequence, error }) +
+    brokenStreamEvent(failure, sequence) +
     sseEvent('response.failed', {
       type: 'response.failed',
       sequence_number: sequence + 1,
       response: { object: 'response', status: 'failed', error: { code, message } },
     })
   );
+}
+
+/** The event `error` of the responses dialect. By itself it says nothing about the response, which may run on. */
+export function brokenStreamEvent(failure: Failure, sequence: number): string {
+  const error = openaiError(failure);
+  const { code, message, param } = error;
+  return sseEvent('error', { type: 'error', code, message, param, sequence_number: sequence, error });
 }
 
 function chatUsage({ usage }: Readonly<Record<string, unknown>>): Usage | undefined {

@@ -2,7 +2,7 @@
 // that runs in this thread is followed live for as long as the client reads fast enough; everything else comes from the store.
 
 import type { ResponseEvents, ResponseKey } from '../billing/index.ts';
-import { type Dialect, endingEventIn, errorEvent } from '../dialect/index.ts';
+import { brokenStreamEvent, endingEventIn } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange, ExchangeListener } from '../ingress/exchange.ts';
 import { parseEvents, splitEvents } from '../net/sse.ts';
@@ -13,14 +13,9 @@ import type { StoredResponses } from './stored-responses.ts';
 const HEADERS: readonly string[] = ['content-type', 'text/event-stream; charset=utf-8', 'cache-control', 'no-cache'];
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 
-export interface FollowerDeps {
-  readonly store: Pick<StoredResponses, 'follow'>;
-  readonly dialect: Dialect | undefined;
-}
-
 export class EventFollower implements ExchangeListener, LiveFollower {
   readonly #exchange: Exchange;
-  readonly #deps: FollowerDeps;
+  readonly #store: Pick<StoredResponses, 'follow'>;
   readonly #key: ResponseKey;
   /** Number of the last event that was written. */
   #last: number;
@@ -31,9 +26,9 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   #onWritable: (() => void) | null = null;
 
   /** `after`: number of the last event that the client has; -1: none. */
-  constructor(exchange: Exchange, deps: FollowerDeps, key: ResponseKey, after: number) {
+  constructor(exchange: Exchange, store: Pick<StoredResponses, 'follow'>, key: ResponseKey, after: number) {
     this.#exchange = exchange;
-    this.#deps = deps;
+    this.#store = store;
     this.#key = key;
     this.#last = after;
     exchange.listener = this;
@@ -92,7 +87,7 @@ export class EventFollower implements ExchangeListener, LiveFollower {
 
   async #pull(): Promise<void> {
     while (!this.#exchange.handedOver) {
-      const { batches, ended, kept } = await this.#deps.store.follow(this.#key, this.#last);
+      const { batches, ended, kept } = await this.#store.follow(this.#key, this.#last);
       if (ended) {
         const end = batches.at(-1);
         if (end !== undefined && !this.#has(end)) this.#write(this.#endOf(end));
@@ -132,14 +127,14 @@ export class EventFollower implements ExchangeListener, LiveFollower {
     return this.#exchange.write(bytes);
   }
 
-  /** The client hears that the stream is not complete: it may go on behind the last number. */
+  /** The client hears that the stream is not complete, by an event with the number behind which it may go on: that of its last one. */
   #fail(thrown: unknown): void {
     if (this.#exchange.handedOver) return;
     const error = thrown instanceof HeadraceError ? thrown : new HeadraceError('HR_INTERNAL', { cause: thrown });
     const { code, message, status } = error;
     this.#exchange.errorCode = code;
     this.#run?.unfollow(this);
-    this.#write(Buffer.from(errorEvent(this.#deps.dialect, { code, message, status, sequence: this.#last + 1 })));
+    this.#write(Buffer.from(brokenStreamEvent({ code, message, status }, this.#last)));
     this.#exchange.end();
   }
 }

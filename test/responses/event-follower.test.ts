@@ -3,7 +3,6 @@
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import { HeadraceError } from '../../src/errors.ts';
-import { dialectOf } from '../../src/dialect/index.ts';
 import type { BackgroundResponse } from '../../src/responses/background-response.ts';
 import { EventFollower } from '../../src/responses/event-follower.ts';
 import type { Followed } from '../../src/responses/response-store.ts';
@@ -58,12 +57,10 @@ function runOf(): { run: BackgroundResponse; followers: Set<EventFollower> } {
   return { run: run as unknown as BackgroundResponse, followers };
 }
 
-const dialect = dialectOf('/v1/responses');
-
 t.test('events are read from any number on to the end', async (t) => {
   const exchange = new SlowExchange('GET');
   const store = storeOf({ kept: 9, ended: true });
-  new EventFollower(exchange, { store, dialect }, KEY, 2).followStore();
+  new EventFollower(exchange, store, KEY, 2).followStore();
   while (exchange.endCause === null) await setImmediate();
   t.same(exchange.numbers, [3, 4, 5, 6, 7, 8, 9]);
   t.equal(exchange.answered['content-type'], 'text/event-stream; charset=utf-8');
@@ -85,7 +82,7 @@ const STOPPED: Batches = {
 for (const live of [3, 6]) {
   t.test(`a client with ${live} events, more than are kept, gets the end that is kept as its next event`, async (t) => {
     const exchange = new SlowExchange('POST');
-    const follower = new EventFollower(exchange, { store: { follow: async () => STOPPED }, dialect }, KEY, -1);
+    const follower = new EventFollower(exchange, { follow: async () => STOPPED }, KEY, -1);
     follower.followLive(runOf().run);
     for (let number = 0; number < live; number++) follower.push(Buffer.from(eventOf(number)), number);
     follower.stopped();
@@ -106,7 +103,7 @@ t.test('a client with an event that the store then refuses gets the end in the p
   };
   const answers = [waiting, STOPPED];
   const follow = async (): Promise<Batches> => answers.shift() ?? STOPPED;
-  new EventFollower(exchange, { store: { follow }, dialect }, KEY, -1).followStore();
+  new EventFollower(exchange, { follow }, KEY, -1).followStore();
   while (exchange.endCause === null) await setImmediate();
   t.same(exchange.numbers, [0, 1, 2, 3]);
   t.match(exchange.body, /event: response\.failed\n/);
@@ -114,11 +111,11 @@ t.test('a client with an event that the store then refuses gets the end in the p
 
 t.test('a client that has the end does not get it again', async (t) => {
   const resumed = new SlowExchange('GET');
-  new EventFollower(resumed, { store: { follow: async () => STOPPED }, dialect }, KEY, 2).followStore();
+  new EventFollower(resumed, { follow: async () => STOPPED }, KEY, 2).followStore();
   while (resumed.endCause === null) await setImmediate();
   t.equal(resumed.body, '');
   const live = new SlowExchange('POST');
-  const follower = new EventFollower(live, { store: { follow: async () => STOPPED }, dialect }, KEY, 1);
+  const follower = new EventFollower(live, { follow: async () => STOPPED }, KEY, 1);
   follower.followLive(runOf().run);
   live.full = true;
   follower.push(
@@ -138,7 +135,7 @@ t.test('a client that reads too slowly is not waited for, and gets the rest from
   const state = { kept: 0, ended: false };
   const store = storeOf(state);
   const { followers, run } = runOf();
-  const follower = new EventFollower(exchange, { store, dialect }, KEY, -1);
+  const follower = new EventFollower(exchange, store, KEY, -1);
   follower.followLive(run);
   for (let number = 0; number < 3; number++) follower.push(Buffer.from(eventOf(number)), number);
   exchange.full = true;
@@ -160,7 +157,7 @@ t.test('a client that reads too slowly is not waited for, and gets the rest from
 
 t.test('how a response ended that has stopped comes from the store', async (t) => {
   const exchange = new SlowExchange('POST');
-  const follower = new EventFollower(exchange, { store: storeOf({ kept: 3, ended: true }), dialect }, KEY, -1);
+  const follower = new EventFollower(exchange, storeOf({ kept: 3, ended: true }), KEY, -1);
   follower.followLive(runOf().run);
   follower.push(Buffer.from(eventOf(0)), 0);
   follower.stopped();
@@ -171,21 +168,22 @@ t.test('how a response ended that has stopped comes from the store', async (t) =
 t.test('a client that leaves is forgotten, and an error tells where to go on', async (t) => {
   const { followers, run } = runOf();
   const gone = new SlowExchange('POST');
-  new EventFollower(gone, { store: storeOf({ kept: 0, ended: false }), dialect }, KEY, -1).followLive(run);
+  new EventFollower(gone, storeOf({ kept: 0, ended: false }), KEY, -1).followLive(run);
   gone.destroy();
   t.equal(followers.size, 0);
   const cut = new SlowExchange('POST');
-  const follower = new EventFollower(cut, { store: storeOf({ kept: 0, ended: false }), dialect }, KEY, -1);
+  const follower = new EventFollower(cut, storeOf({ kept: 0, ended: false }), KEY, -1);
   follower.followLive(run);
   follower.push(Buffer.from(eventOf(0)), 0);
   follower.onCut();
-  t.match(cut.body, /event: error\ndata: .*"sequence_number":1/);
+  t.match(cut.body, /event: error\ndata: .*"sequence_number":0/);
+  t.notMatch(cut.body, /response\.failed/, 'it runs on');
   t.equal(cut.errorCode, 'HR_DRAINING');
   const lost = new SlowExchange('GET');
   const follow = async (): Promise<Batches> => {
     throw new HeadraceError('HR_RESPONSE_UNKNOWN', { subject: "'r'" });
   };
-  new EventFollower(lost, { store: { follow }, dialect }, KEY, -1).followStore();
+  new EventFollower(lost, { follow }, KEY, -1).followStore();
   while (lost.endCause === null) await setImmediate();
   t.match(lost.body, /was not found/, 'the response was deleted');
 });
