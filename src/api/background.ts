@@ -55,6 +55,7 @@ export function startBackground(
     },
   );
   const request = asForeground(body);
+  exchange.isPassedOn = true;
   const { path, query, remoteAddress, requestId } = exchange;
   const headers = ['x-request-id', requestId, 'content-length', String(request.byteLength)];
   const sent = tracedHeaders(exchange.headers, exchange.span);

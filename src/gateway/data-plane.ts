@@ -554,7 +554,7 @@ export class DataPlane {
   #record(exchange: Exchange, status: number, elapsedMs: number): void {
     const { account, credential, firstPieceMs, receivedMs, settlement } = exchange;
     const cost = settlement?.cost ?? 0;
-    if (this.#costLog === null || account === '' || exchange.method !== 'POST') return;
+    if (this.#costLog === null || account === '' || exchange.method !== 'POST' || exchange.isPassedOn) return;
     if (this.#recorded === 'charged' && cost === 0) return;
     this.#costLog.add({
       dateMs: Math.floor(epochMs()),

@@ -301,6 +301,8 @@ export abstract class Exchange implements RequestHead {
   onProgress: ((progress: ExchangeProgress) => void) | null = null;
   /** The request that makes this one, with the credentials of the same client; null for a request of the client itself. */
   parent: Exchange | null = null;
+  /** Another request has its id and does its work: what the store records is that one. */
+  isPassedOn = false;
   /** Requests that this one makes and that are under way: they leave with it. */
   subRequests: Set<{ leave(): void }> | null = null;
   /** What it costs itself, where somebody else says whether it is charged; null: its own outcome does, or that of its parent. */

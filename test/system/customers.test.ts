@@ -234,6 +234,18 @@ t.test('a gateway that closes has recorded what it served', async (t) => {
   t.equal((await fixture.ledger.requests.list({})).length, 5);
 });
 
+t.test('a background response has one record, with what it cost', async (t) => {
+  const { gateway, ledger, url } = await open(t, 'sqlite');
+  const headers = { ...bearer(), 'content-type': 'application/json', 'x-request-id': 'background' };
+  const body = JSON.stringify({ model: MODEL, input: 'hello', background: true, stream: true });
+  await (await fetch(`${url}/v1/responses`, { method: 'POST', headers, body })).text();
+  await gateway.close();
+  const records = await ledger.requests.list({});
+  t.match(records, [{ requestId: 'background', status: 200 }]);
+  t.equal(records.length, 1);
+  t.ok((await ledger.requests.find('background'))?.amount);
+});
+
 for (const store of STORES) {
   t.test(
     `${store}: members of an organisation spend its credit over a gateway, each with usage of its own`,
