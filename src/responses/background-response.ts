@@ -20,7 +20,7 @@ import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchang
 import { type Exchange, isEventStream } from '../ingress/exchange.ts';
 import { EventSplitter, splitEvents } from '../net/sse.ts';
 import { numberedEvent } from './numbered-event.ts';
-import { itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
+import { isEnd, itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
 import type { StoredResponses } from './stored-responses.ts';
 
 /** Pause between two batches of events on their way to the store. */
@@ -222,7 +222,8 @@ export class BackgroundResponse implements ResponseSink {
       if (bytes[0] === COMMENT) for (const follower of this.#live) follower.comment(bytes);
       return;
     }
-    const { json, response, type } = event;
+    const { json, response } = event;
+    const type = event.type === '' && isError(bytes, json) ? 'error' : event.type;
     if (endsResponse(type)) {
       this.#finish(type, response ?? json);
       return;
@@ -249,11 +250,14 @@ export class BackgroundResponse implements ResponseSink {
 
   /** The event that ends the response. Without a response object of its own, what is known so far has failed. */
   #finish(type: string, response: Buffer): void {
-    if (responsePartsOf(response) === null) {
+    const parts = responsePartsOf(response);
+    if (parts === null) {
       this.#fail(...errorIn(response));
       return;
     }
-    const object = this.#own(response);
+    const own = this.#own(response);
+    // Who polls would go on for ever.
+    const object = isEnd(parts.status) ? own : withMembers(own, { status: JSON.stringify(type.replace(/^.*\./, '')) });
     if (object.byteLength > this.#deps.maxBytes) {
       this.#failAsTooLarge();
       return;
@@ -347,6 +351,14 @@ export class BackgroundResponse implements ResponseSink {
     this.#batch = null;
   }
 }
+
+/** Whether an event is an error, without a type in its data: by its name, or as servers of chat completions write it. */
+function isError(event: Buffer, json: Buffer): boolean {
+  const { error } = membersIn(json);
+  return NAMED_ERROR.test(event.toString('latin1', 0, 16)) || (typeof error === 'object' && error !== null);
+}
+
+const NAMED_ERROR = /^event: ?error[\r\n]/;
 
 /** Code and message of the error in a response object, or in an error event. */
 function errorIn(json: Buffer): [code: string, message: string] {

@@ -68,7 +68,11 @@ function recordOf(
 
 /** How a response has ended, as its object says it. */
 export function statusOf(status: string): ResponseEnd['status'] {
-  return STATUSES.has(status) ? (status as ResponseEnd['status']) : 'completed';
+  return isEnd(status) ? status : 'completed';
+}
+
+export function isEnd(status: string): status is ResponseEnd['status'] {
+  return STATUSES.has(status);
 }
 
 /** Ids of the items of a JSON array. */
