@@ -249,8 +249,8 @@ async function openAdminService(options: AccountOptions, { env, stderr }: CliIo)
     const storeAt = await storeUrl(store, config, env);
     const ledger = await openStore(storeAt, options.create === true);
     const service = createAdminService(ledger, { dateMs: systemEpochMs, randomBytes });
-    // Who has the store needs no token. The name is that of the account of the operating system.
-    const actor = { name: userInfo().username, role: 'owner', via: 'cli' };
+    // Who has the store needs no token.
+    const actor = { name: userName(), role: 'owner', via: 'cli' };
     const onLost = (error: unknown): void =>
       void stderr.write(`headrace: it was carried out, and the log of acts has no outcome of it: ${reasonOf(error)}\n`);
     return {
@@ -273,6 +273,15 @@ async function openAdminService(options: AccountOptions, { env, stderr }: CliIo)
     send: (request) => client.send(request, AbortSignal.timeout(REMOTE_TIMEOUT_MS), MAX_ANSWER_BYTES),
   });
   return { adminService, store: `of the gateway at ${url.origin}`, close: () => Promise.resolve(client.close()) };
+}
+
+/** The name of the user of the operating system; its number where it has none, as that of a container that runs as any user. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid-${process.geteuid?.()}`;
+  }
 }
 
 /** Only the store is read of a file: an operator need not have the variables that the rest of it names. */

@@ -1,6 +1,7 @@
 // The commands on accounts, credit, requests, operators and webhooks: over a store, and over the admin listener of a gateway.
 
 import { createHash } from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
 import { userInfo } from 'node:os';
 import t from 'tap';
 import { requestRecordId } from '../../src/billing/ledger/request-records.ts';
@@ -134,6 +135,23 @@ t.test('a token and the lines that accept it; the log names who acted', async (t
     { action: 'account.create', subject: 'acme', outcome: 'done', after: { id: 'acme' } },
   ]);
   t.match((await run(t, 'admins', 'log', '--subject', 'acme', ...where)).stdout, /account\.create +acme +done/);
+});
+
+t.test('a user whom the operating system has no name for, as in a container, acts by number', async (t) => {
+  const { where } = storeFor(t);
+  const os = process.getBuiltinModule('node:os');
+  const { userInfo: known } = os;
+  const replace = (by: typeof known): void => {
+    os.userInfo = by;
+    syncBuiltinESMExports();
+  };
+  replace((() => {
+    throw new Error('uv_os_get_passwd returned ENOENT');
+  }) as never);
+  t.teardown(() => replace(known));
+  await run(t, 'accounts', 'create', 'acme', ...where);
+  const log = await run(t, 'admins', 'log', '--format', 'json', ...where);
+  t.match(JSON.parse(log.stdout), [{ action: 'account.create', actor: `uid-${process.geteuid?.()}` }]);
 });
 
 t.test('webhooks are listed and sent again; a secret is of the form that receivers know', async (t) => {
