@@ -51,11 +51,16 @@ type Flags = Readonly<Record<string, string | undefined>>;
  * precedence.
  * `input` has the shape of the file (`SettingsInput`) and is checked here; `flags` has the paths of settings as names,
  * without dashes (`timeouts.connect`).
- * `${NAME}` in strings of `input` is replaced from `env`. Never throws for anything a user wrote.
+ * `${NAME}` in strings of `input` is replaced from `variables`. Never throws for anything a user wrote.
  */
-export function resolveSettings(input: unknown, env: Environment = {}, flags: Flags = {}): Resolution {
+export function resolveSettings(
+  input: unknown,
+  env: Environment = {},
+  flags: Flags = {},
+  variables: Environment = env,
+): Resolution {
   const problems: Problems = new Map();
-  const file = expandInput(input ?? {}, env, problems);
+  const file = expandInput(input ?? {}, variables, problems);
   const checked = check<Settings>(SCHEMA, file, '', problems);
   const overrides = SETTINGS.flatMap((row) => overridesOf(row, env, flags));
   const mistakes = [
@@ -65,7 +70,7 @@ export function resolveSettings(input: unknown, env: Environment = {}, flags: Fl
     ...unknownVariables(env),
   ];
   if (mistakes.length > 0) {
-    const engines = resolveSetting('search.engines', input ?? {}, env, flags);
+    const engines = resolveSetting('search.engines', input ?? {}, env, flags, variables);
     const isEmpty = !('value' in engines) || Object.keys(engines.value as object).length === 0;
     mistakes.push(...conflictsOfRest(file, overrides));
     return isEmpty ? { mistakes } : { mistakes, engines: engines.value as Settings['search']['engines'] };
@@ -119,12 +124,18 @@ function writtenAt(input: unknown, path: string): unknown {
 }
 
 /** Resolves one setting by its path, as `resolveSettings` does, whatever is wrong with the others. */
-export function resolveSetting(path: string, input: unknown, env: Environment, flags: Flags): Checked<unknown> {
+export function resolveSetting(
+  path: string,
+  input: unknown,
+  env: Environment,
+  flags: Flags,
+  variables: Environment = env,
+): Checked<unknown> {
   const row = SETTINGS.find((each) => each.path === path);
   if (row === undefined) throw new Error(`there is no setting ${path}`);
   const problems: Problems = new Map();
   const written = writtenAt(input, path);
-  const checked = check(row.setting, expandInput(written, env, problems), path, problems);
+  const checked = check(row.setting, expandInput(written, variables, problems), path, problems);
   const overrides = overridesOf(row, env, flags);
   const mistakes = [...('mistakes' in checked ? checked.mistakes : []), ...overrides.flatMap((each) => each.mistakes)];
   if (mistakes.length > 0) return { mistakes };

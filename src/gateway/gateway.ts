@@ -27,7 +27,7 @@ import type { Ledger } from '../billing/index.ts';
 import { searchFor } from '../api/search.ts';
 import { findConflicts } from '../config/conflicts.ts';
 import { diffSettings, settingsInForce } from '../config/diff.ts';
-import { packageVersion, setHeaderLimit } from '../config/env.ts';
+import { environment, packageVersion, setHeaderLimit } from '../config/env.ts';
 import { settingsInForceDocument } from '../config/in-force.ts';
 import { type Mistake, type ResolvedSettings, resolveSettings, type SettingSources } from '../config/load.ts';
 import type { Settings, SettingsInput } from '../config/settings.ts';
@@ -221,7 +221,8 @@ const ADMIN_RETRY_MS = 250;
 const EMBEDDED: SettingsInput = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
 
 function resolved(input: SettingsInput): ResolvedSettings {
-  const resolution = withEnginesChecked(resolveSettings(input));
+  // A program says which variables count by naming them: others are those of the command line.
+  const resolution = withEnginesChecked(resolveSettings(input, {}, {}, environment()));
   if ('mistakes' in resolution) throw new ConfigError(resolution.mistakes);
   const { settings, sources } = resolution;
   return { settings, sources: Object.fromEntries(Object.keys(sources).map((path) => [path, 'program'])) };

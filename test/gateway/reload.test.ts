@@ -27,6 +27,23 @@ t.test('a reload changes the interval at which charges are written', async (t) =
   t.equal((await usageOf(ledger, 2)).requests, 2n);
 });
 
+t.test('strings of a program name variables of the environment as those of a file do', async (t) => {
+  process.env['TEST_CLIENT_KEY'] = 'hr_program';
+  t.teardown(() => delete process.env['TEST_CLIENT_KEY']);
+  const keyed = (key: string): SettingsInput => ({ keys: { static: [{ key, account: 'acme' }] } });
+  const gateway = createGateway(keyed('${TEST_CLIENT_KEY}'));
+  t.teardown(() => gateway.close());
+  const check = async (key: string): Promise<number> =>
+    (await gateway.inject({ path: '/svc/auth/check', headers: { authorization: `Bearer ${key}` } })).status;
+  t.equal(await check('hr_program'), 200);
+  gateway.reload(keyed('$${TEST_CLIENT_KEY}'));
+  t.equal(await check('${TEST_CLIENT_KEY}'), 200, 'a literal');
+  t.throws(
+    () => gateway.reload(keyed('${TEST_NO_KEY}')),
+    /names the environment variable TEST_NO_KEY, which is not set/,
+  );
+});
+
 t.test('settings of a program that are undefined are not said', async (t) => {
   const gateway = createGateway({ models: {} });
   t.teardown(() => gateway.close());
