@@ -32,6 +32,9 @@ For example
   headrace fetch https://example.com/ --format markdown
   headrace fetch https://example.com/ --max-chars 20000 --json true`;
 
+/** Without a ledger: one in the working folder is that of a gateway. */
+const SETTINGS = { threads: 0, admin: null, store: null, log: { level: 'warn' } };
+
 export function configureFetch(command: Command, io: CliIo): void {
   command
     .description(DESCRIPTION)
@@ -57,7 +60,7 @@ async function fetchPage(
   const { words, settings } = readRest(command, 1);
   const [url] = words;
   if (url === undefined) throw new UsageError("missing required argument 'url'");
-  const resolution = resolveSettings({ threads: 0, admin: null, log: { level: 'warn' } }, {}, settings);
+  const resolution = resolveSettings(SETTINGS, {}, settings);
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   const gateway = serveGateway(resolution.settings);
   const stop = new AbortController();

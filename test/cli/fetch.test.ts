@@ -1,6 +1,8 @@
+import { readdirSync } from 'node:fs';
 import t from 'tap';
 import { site } from '../support/site.ts';
 import { runCli, startCli } from '../support/cli.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const PAGE = `<!doctype html><title>On weirs</title><main><h1>On weirs</h1>${'<p>A weir holds the <b>river</b> back in a dry month, and spills it in a wet one.</p>'.repeat(6)}</main>`;
 
@@ -9,6 +11,10 @@ t.test('prints title and text of a page and exits 0', async (t) => {
     '/': (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end(PAGE),
   });
   const may = ['--fetch.allow', '127.0.0.1', '--fetch.ports', String(port)];
+  const before = process.cwd();
+  const folder = temporaryFolder(t);
+  process.chdir(folder);
+  t.teardown(() => process.chdir(before));
   const text = await runCli(t, ['fetch', `${origin}/`, ...may]);
   t.strictSame(text.exit, { code: 0, signal: null });
   t.match(text.stdout, /^On weirs\n\n(?:.*\n)*A weir holds the river back/);
@@ -25,6 +31,7 @@ t.test('prints title and text of a page and exits 0', async (t) => {
   const rest = await runCli(t, ['fetch', `${origin}/`, '--start', String(next), ...may]);
   const body = (output: string): string => output.slice('On weirs\n\n'.length);
   t.equal(`${content}${body(rest.stdout)}`, body(text.stdout), 'pieces are the whole content');
+  t.same(readdirSync(folder), [], 'no ledger is made, and none is opened that is there');
 });
 
 t.test('says in a sentence why there is no text, and exits 1', async (t) => {
