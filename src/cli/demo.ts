@@ -1,8 +1,9 @@
 // `headrace demo`: a gateway, simulated model hosts and search engines in one process, with commands to paste.
 
 import type { Command } from 'commander';
-import { resolveSettings } from '../config/load.ts';
+import { type ResolvedSettings, resolveSettings } from '../config/load.ts';
 import { messageOf } from '../errors.ts';
+import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import { serveGateway } from '../gateway/gateway.ts';
 import { createHost, type Host, type Profile } from '../host/index.ts';
 import { type DemoBrowser, startBrowser } from './demo-browser.ts';
@@ -133,16 +134,24 @@ async function startHosts(parts: DemoPart[]): Promise<Map<string, Host[]>> {
   return hosts;
 }
 
-/** What the gateway of the demo has behind it. */
-interface Services {
+/** What the configuration names of what the gateway of the demo has behind it. */
+interface Named {
   /** By model. */
-  readonly hosts: ReadonlyMap<string, readonly Host[]>;
+  readonly hosts: ReadonlyMap<string, readonly Pick<Host, 'url'>[]>;
   /** For `search.engines`. */
   readonly engines: Readonly<Record<string, unknown>>;
+  readonly site: Pick<DemoSite, 'port'>;
+  readonly browser: Pick<DemoBrowser, 'url'> | null;
+}
+
+interface Services extends Named {
   readonly site: DemoSite;
   readonly browser: DemoBrowser | null;
   close(): Promise<void>;
 }
+
+/** Before anything has been started. */
+const NOTHING: Named = { hosts: new Map(), engines: {}, site: { port: 8080 }, browser: null };
 
 /** All of them: where one does not start, those before it are closed. */
 async function startServices(wantsBrowser: boolean, signal: AbortSignal): Promise<Services> {
@@ -165,8 +174,10 @@ async function startServices(wantsBrowser: boolean, signal: AbortSignal): Promis
 }
 
 /** The gateway's configuration, as a file would hold it. */
-function configuration({ adminPort, port: publicPort }: DemoOptions, services: Services): unknown {
-  const { browser, engines, hosts, site } = services;
+function configuration(
+  { adminPort, port: publicPort }: DemoOptions,
+  { browser, engines, hosts, site }: Named,
+): unknown {
   const models = Object.entries(MODELS).map(([id, model]) => [
     id,
     { ...model, servers: (hosts.get(id) ?? []).map((host) => host.url) },
@@ -189,6 +200,12 @@ function configuration({ adminPort, port: publicPort }: DemoOptions, services: S
   };
 }
 
+function settingsFor(options: DemoOptions, named: Named, overrides: Rest['settings']): ResolvedSettings {
+  const resolution = withEnginesChecked(resolveSettings(configuration(options, named), {}, overrides));
+  if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
+  return resolution;
+}
+
 function browserState(browser: DemoBrowser | null): Pages['browser'] {
   if (browser === null) return 'absent';
   return browser.isSandboxed ? 'sandboxed' : 'unsandboxed';
@@ -196,6 +213,8 @@ function browserState(browser: DemoBrowser | null): Pages['browser'] {
 
 async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo): Promise<void> {
   const { load = false } = options;
+  // What is wrong is said before anything is started.
+  settingsFor(options, NOTHING, overrides);
   let users: { stop(): void } | null = null;
   const starting = new AbortController();
   const stop = (): void => starting.abort();
@@ -209,12 +228,7 @@ async function demo(options: DemoOptions, overrides: Rest['settings'], io: CliIo
   }
   const { browser, site } = services;
   const pages: Pages = { url: site.url, browser: options.browser ? browserState(browser) : 'unwanted' };
-  const resolution = resolveSettings(configuration(options, services), {}, overrides);
-  if ('mistakes' in resolution) {
-    await services.close();
-    throw new UsageError(sentenceOf(resolution.mistakes));
-  }
-  const { settings, sources } = resolution;
+  const { settings, sources } = settingsFor(options, services, overrides);
   const gateway = serveGateway(settings, { onFatal: () => serving.fail(), sources });
   const serving = closeOnSignal(io, {
     close: async () => {

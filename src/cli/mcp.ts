@@ -6,6 +6,7 @@ import { loadConfigFile } from '../config/load.ts';
 import type { Settings } from '../config/settings.ts';
 import { httpUrl } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
+import { withEnginesChecked } from '../gateway/engine-settings.ts';
 import { type ServedGateway, serveGateway } from '../gateway/gateway.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import { type SendMessage, StdioBridge } from '../mcp/index.ts';
@@ -58,8 +59,12 @@ async function serveMcp(options: McpOptions, overrides: Readonly<Record<string, 
   }
   if (options.keyFile !== undefined) throw new UsageError('--key-file belongs to --url');
   const loaded = await loadConfigFile(config as string, io.env, { ...overrides, store: NO_STORE });
-  if ('mistakes' in loaded) throw new StartError(mistakeLines(loaded.mistakes), config);
-  const gateway = serveGateway(ofMcp(loaded.settings), { sources: loaded.sources });
+  const resolution = withEnginesChecked(
+    'mistakes' in loaded ? loaded : { ...loaded, settings: ofMcp(loaded.settings) },
+  );
+  if ('mistakes' in resolution) throw new StartError(mistakeLines(resolution.mistakes), config);
+  const { settings, sources } = resolution;
+  const gateway = serveGateway(settings, { sources });
   try {
     await bridge(inProcess(gateway), io);
   } finally {
@@ -69,13 +74,14 @@ async function serveMcp(options: McpOptions, overrides: Readonly<Record<string, 
 
 /** What the tools do not use is off. Whoever has the configuration is its operator, whom no key limits. */
 function ofMcp(settings: Settings): Settings {
-  const { cluster, keys, responses, timeouts } = settings;
+  const { cluster, keys, responses, timeouts, trust } = settings;
   return {
     ...settings,
-    ...{ admin: null, store: null, threads: 0, mcp: true, models: {}, discovery: [] },
+    ...{ admin: null, store: null, threads: 0, server: 'auto', mcp: true, models: {}, discovery: [] },
     cluster: { ...cluster, url: null },
     keys: { ...keys, required: false },
     responses: { ...responses, store: false },
+    trust: { ...trust, signingKey: null, token: null },
     timeouts: { ...timeouts, unreadyMs: 0, drainMs: 0 },
   };
 }

@@ -49,6 +49,13 @@ t.test('a port that is taken: a sentence, what to do about it, and exit 1', asyn
   }
 });
 
+t.test('engines of a setting that have mistakes are refused', async (t) => {
+  const engines = ['--search.engines', '{"a": {"kind": "nothing"}}'];
+  const { exit, stderr } = await runCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0', ...engines]);
+  t.equal(exit.code, 1);
+  t.match(stderr, /^headrace: search\.engines\.a: is of an unknown kind/);
+});
+
 t.test('a signal before it is ready ends it with exit code 0', async (t) => {
   for (const signal of ['SIGINT', 'SIGHUP'] as const) {
     const cli = startCli(t, ['demo', '--no-browser', '--port', '0', '--admin-port', '0']);

@@ -58,6 +58,25 @@ t.test('tools are served over standard input and output, until the input ends', 
   t.equal(answers.get(null)?.error?.code, -32700);
 });
 
+t.test('mistakes of engines are told before it starts, whatever else the file has', async (t) => {
+  const config = join(temporaryFolder(t), 'headrace.yaml');
+  const start = async (settings: object): Promise<{ code: number | null; stderr: string }> => {
+    writeFileSync(config, JSON.stringify(settings));
+    const cli = startCli(t, ['mcp', '--config', config]);
+    cli.stdin.end();
+    return { code: (await cli.ends()).code, stderr: cli.stderr };
+  };
+  const wrong = await start({
+    search: { engines: { a: { kind: 'nothing' }, b: { kind: 'module', path: 'none.js' } } },
+  });
+  t.match(wrong, {
+    code: 1,
+    stderr: /cannot start with .*:\n {2}search\.engines\.b: .*\n {2}search\.engines\.a: .* unknown kind/,
+  });
+  // The key of a gateway may be in a file that only its user reads.
+  t.match(await start({ trust: { signingKey: 'file:/nowhere/key' } }), { code: 0, stderr: '' });
+});
+
 t.test('what is no message is refused, each once', async (t) => {
   const config = join(temporaryFolder(t), 'headrace.yaml');
   writeFileSync(config, 'search: {}\n');
