@@ -53,13 +53,16 @@ function readSecret(path: string): { readonly text: string } | { readonly proble
   }
 }
 
+/** Else a model would have the name of the variable. */
+const VARIABLE_IN_NAME = 'has a variable in its name, where none is replaced: write the name itself';
+
 /** What is wrong with the values that symbols stand for. */
 export type Problems = Map<unknown, readonly string[]>;
 
 /**
  * Expands every string inside lists and mappings. A string that cannot be expanded becomes a symbol, which no setting
- * accepts; `problems` tells what is wrong with it. So does a list or mapping inside itself, which YAML aliases can make, and a mapping
- * with the name `__proto__`.
+ * accepts; `problems` tells what is wrong with it. So does a list or mapping inside itself, which YAML aliases can make, a mapping with the
+ * name `__proto__`, and what has a variable in its name.
  * Functions and instances of classes, such as plug-ins, stay as they are.
  */
 export function expandInput(
@@ -83,6 +86,9 @@ export function expandInput(
   if (!isPlain(raw)) return raw;
   // Readers of settings leave it out, but for the outermost, which knows its names.
   if (parents.length > 0 && Object.hasOwn(raw, '__proto__')) return refuse('may have no name __proto__');
-  const entries = Object.entries(raw).map(([name, value]) => [name, expandInput(value, env, problems, path)] as const);
+  const entries = Object.entries(raw).map(([name, value]) => {
+    const expanded = name.includes('${') ? refuse(VARIABLE_IN_NAME) : expandInput(value, env, problems, path);
+    return [name, expanded] as const;
+  });
   return Object.fromEntries(entries);
 }

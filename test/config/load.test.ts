@@ -319,6 +319,20 @@ t.test('variables are expanded in every string', async (t) => {
   ]);
 });
 
+t.test('a variable in a name, which would stay there, is a mistake', async (t) => {
+  const message = 'has a variable in its name, where none is replaced: write the name itself';
+  const input = {
+    models: { '${MODEL}': { servers: ['http://h'] }, '$${M}': null },
+    search: { engines: { a: { '${NAME}': 1 } }, pricing: { 'e-${N}': '1' } },
+  };
+  t.same(mistakesOf(input, { MODEL: 'm', NAME: 'kind', N: '1' }), [
+    { path: 'models["${MODEL}"]', message },
+    { path: 'models["$${M}"]', message },
+    { path: 'search.engines.a["${NAME}"]', message },
+    { path: 'search.pricing["e-${N}"]', message },
+  ]);
+});
+
 t.test('a list or mapping that contains itself is a mistake', async (t) => {
   t.same(loadConfigText('search: { engines: { x: &a { y: [*a] } } }', 'x.yaml'), {
     mistakes: [{ path: 'search.engines.x.y[0]', message: 'must not contain itself' }],
