@@ -30,15 +30,17 @@ if (process.env.NODE_COMPILE_CACHE !== '') module.enableCompileCache();
 const SINGLE_THREADED_GC = '--single-threaded-gc';
 const LAST_MAJOR = 26;
 const SERVERS = ['serve', 'host'];
+/** Options may stand before the command. */
+const isOneOf = (commands) => process.argv.slice(2).some((word) => commands.includes(word));
 const canReplace = process.platform !== 'win32' && Number(process.versions.node.split('.')[0]) <= LAST_MAJOR;
 const isFirst = process.send === undefined && !process.execArgv.includes(SINGLE_THREADED_GC);
-if (SERVERS.includes(process.argv[2]) && canReplace && isFirst) {
+if (isOneOf(SERVERS) && canReplace && isFirst) {
   const { execArgv, execPath, argv, env } = process;
   process.execve(execPath, [execPath, SINGLE_THREADED_GC, ...execArgv, ...argv.slice(1)], env);
 }
 
 // A SIGHUP that comes before the configuration is read has nothing to reload; without a listener it would end the process.
-if (process.argv[2] === 'serve') process.on('SIGHUP', () => undefined);
+if (isOneOf(['serve', 'picker'])) process.on('SIGHUP', () => undefined);
 
 // The heap of a thread may double before it is collected whole. V8 allows as little as a third to one that was idle before: of 30 MB less than
 // one upload of 10 MB takes, which counts with the heap.

@@ -6,9 +6,10 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { serveBy } from '../support/cli.ts';
 import { site } from '../support/site.ts';
 import { settingsFor, startHosts, within } from '../support/system.ts';
-import { BIN, runCli, startCli, startServe } from '../support/system-cli.ts';
+import { BIN, runCli, type SpawnedCli, startCli, startServe } from '../support/system-cli.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const run = promisify(execFile);
@@ -148,9 +149,24 @@ t.test(
   },
 );
 
+/** Preloaded code that sends SIGHUP as soon as the start file has seen to it. */
+const HANGUP = `import { syncBuiltinESMExports } from 'node:module';
+const v8 = process.getBuiltinModule('node:v8');
+v8.setFlagsFromString = () => process.kill(process.pid, 'SIGHUP');
+syncBuiltinESMExports();`;
+
+t.test('SIGHUP before the configuration is read ends no command that reloads at it', async (t) => {
+  const execArgv = ['--import', `data:text/javascript,${encodeURIComponent(HANGUP)}`];
+  const cli = await runCli(t, ['--config', '/nowhere.yaml', 'picker'], { execArgv });
+  t.strictSame(cli.exit, { code: 1, signal: null });
+  t.match(cli.stderr, /nowhere\.yaml: does not exist/);
+});
+
 t.test('the gateway runs without helper threads for the collector, in the process that was started', async (t) => {
   const hosts = await startHosts(t);
-  const { cli } = await startServe(t, hosts, { threads: 1 });
+  // Options may stand before the command.
+  const start = ([name = '', ...options]: readonly string[]): SpawnedCli => startCli(t, [...options, name]);
+  const { cli } = await serveBy(start, t, hosts, { threads: 1 });
   const command = readFileSync(`/proc/${cli.pid}/cmdline`, 'utf8').split('\0');
   t.equal(command[1], '--single-threaded-gc');
   const environment = readFileSync(`/proc/${cli.pid}/environ`, 'utf8').split('\0');
