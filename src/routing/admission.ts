@@ -152,9 +152,11 @@ export class Admission {
   configure(settings: AdmissionSettings, table: ModelTable): void {
     this.#settings = settings;
     this.#table = table;
-    for (const queue of [...this.#queues.values()]) {
+    const former = [...this.#queues.values()];
+    // An id may be an alias of another one now: nothing may join a queue that has the model of the former table.
+    this.#queues.clear();
+    for (const queue of former) {
       const model = table.find(queue.model.id);
-      this.#queues.delete(queue.model.id);
       this.#publish(queue, Infinity);
       if (model === undefined) this.#refuseAll(queue);
       else this.#moveAll(queue, model);

@@ -185,6 +185,32 @@ t.test('what waits is told of the model that it waits for when its own has becom
   t.end();
 });
 
+t.test(
+  'what waits for a model that has become an alias goes to the servers of now, as what waits for the other model',
+  (t) => {
+    for (const ids of [
+      ['m', 'n'],
+      ['n', 'm'],
+    ] as const) {
+      const fleet = new Fleet({ crns: 3 });
+      const members = (...cells: number[]): Member[] => cells.map((cell) => fleet.model.members[cell] as Member);
+      const former = { m: { ...fleet.model, members: members(0) }, n: { id: 'n', members: members(1), budget: 1 } };
+      for (const member of [0, 1]) fleet.load(member, 1_000_000);
+      const sent = ids.map((id) => fleet.send(`${id}1`, 1000, { model: former[id] }));
+      // Those that a reload takes away.
+      for (const member of [0, 1]) fleet.board.resetMember(member);
+      const now = { id: 'n', aliases: ['m'], members: members(2), budget: 1 };
+      fleet.admission.configure(fleet.settings, tableOf(now));
+      t.same(
+        sent.map(({ ends, model }) => [ends, model?.members]),
+        [1, 1].map((ends) => [ends, now.members]),
+      );
+      t.same(Object.fromEntries(fleet.told), { m: 0, n: 0 });
+    }
+    t.end();
+  },
+);
+
 t.test('a reload that changes neither leaves all in their order, also with another cell', (t) => {
   const fleet = new Fleet({ crns: 2 });
   for (const member of [0, 1]) fleet.load(member, 10_000);
