@@ -41,6 +41,13 @@ export interface AnthropicModel {
   id: string;
   display_name: string;
   created_at: string;
+  lifecycle: 'active';
+  deprecated_at: null;
+  retires_at: null;
+  /** Only models of the vendor of the API have one. */
+  line: null;
+  /** What a server can do is not known. */
+  capabilities: null;
   /** Null where it is not known. */
   max_input_tokens: number | null;
   max_tokens: number | null;
@@ -140,6 +147,11 @@ export function anthropicEntry(model: CatalogModel, { created }: ListingDefaults
     id: model.id,
     display_name: model.name ?? model.id,
     created_at: new Date(seconds * 1000).toISOString().replace('.000Z', 'Z'),
+    lifecycle: 'active',
+    deprecated_at: null,
+    retires_at: null,
+    line: null,
+    capabilities: null,
     max_input_tokens: model.contextLength ?? null,
     max_tokens: model.maxOutputLength ?? null,
   };

@@ -60,16 +60,17 @@ t.test('the OpenAI list adds known fields and leaves unknown ones out', (t) => {
   t.end();
 });
 
-t.test('the messages dialect has one page of models with their time of creation', (t) => {
+t.test('the messages dialect has one page of models with all members that its SDKs require', (t) => {
+  const usual = { lifecycle: 'active', deprecated_at: null, retires_at: null, line: null, capabilities: null };
   t.strictSame(anthropicList([atlas, bare], { created }), {
     data: [
       {
         ...{ type: 'model', id: 'Atlas-27b', display_name: 'Atlas 27B', created_at: '2025-10-09T08:53:20Z' },
-        ...{ max_input_tokens: atlas.contextLength, max_tokens: atlas.maxOutputLength ?? null },
+        ...{ ...usual, max_input_tokens: atlas.contextLength, max_tokens: atlas.maxOutputLength ?? null },
       },
       {
         ...{ type: 'model', id: 'bare', display_name: 'bare', created_at: '2025-10-09T08:53:20Z' },
-        ...{ max_input_tokens: null, max_tokens: null },
+        ...{ ...usual, max_input_tokens: null, max_tokens: null },
       },
     ],
     has_more: false,
