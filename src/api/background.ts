@@ -2,7 +2,7 @@
 // own, through the same pipeline: authenticated, priced, held, charged and drained like every other request.
 
 import { randomBytes } from 'node:crypto';
-import { asForeground, ResponseEcho, type StateFields } from '../dialect/index.ts';
+import { asForeground, emptyResponse, type StateFields } from '../dialect/index.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
@@ -32,7 +32,10 @@ export function startBackground(
 ): void {
   const { clock, epochMs, settings } = deps;
   const key = { account: exchange.account, id: `resp_${randomBytes(ID_BYTES).toString('hex')}` };
-  const queued = queuedResponse(key.id, exchange.model, Math.floor(epochMs() / 1000), body);
+  const queued = emptyResponse(body, {
+    ...{ id: key.id, status: 'queued', model: exchange.model, usage: null },
+    createdS: Math.floor(epochMs() / 1000),
+  });
   const { maxBytes } = settings.responses;
   // Who polls gets nothing of an answer that has failed, whatever was written of it.
   const charges = stream ? null : new StoredCharges();
@@ -67,15 +70,6 @@ export function startBackground(
     inner.heldBy = charges;
     run.runIn(inner);
   });
-}
-
-/** The response object before it has begun: what the request says, and the defaults of the official API. */
-function queuedResponse(id: string, model: string, createdS: number, body: Buffer): Buffer {
-  const own = JSON.stringify({
-    ...{ id, object: 'response', created_at: createdS, status: 'queued', error: null, incomplete_details: null },
-    ...{ model, output: [], usage: null },
-  });
-  return Buffer.concat([Buffer.from(`${own.slice(0, -1)},`), new ResponseEcho(body, null).members, Buffer.from('}')]);
 }
 
 /** The request was refused: the client gets that answer. */

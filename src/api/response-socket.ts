@@ -7,6 +7,7 @@ import { systemEpochMs } from '../actor/index.ts';
 import {
   allItemsOf,
   dialectOf,
+  emptyResponse,
   endsResponse,
   endTypeOf,
   inputOf,
@@ -43,6 +44,12 @@ const ANSWER_BYTES = 4 * 1024 * 1024;
 
 /** At least what the last event has beside its data. */
 const EVENT_HEAD_BYTES = 64;
+
+/** Usage of an answer that no server gave. */
+const NO_TOKENS = {
+  ...{ input_tokens: 0, input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 } },
+  ...{ output_tokens: 0, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 0 },
+};
 
 /** Close codes (RFC 6455 §7.4.1, and its registry). */
 const GOING_AWAY = 1001;
@@ -220,7 +227,7 @@ class ResponseSocket implements SocketListener {
     if (!generates) {
       const { jsonDepth: maxDepth, jsonValues: maxValues } = this.#deps.settings.limits;
       const scan = scanBody(body, { maxDepth, maxValues });
-      if (scan.ok) this.#warmUp(previousResponseId !== '' && last === null, conversation, streamId);
+      if (scan.ok) this.#warmUp(previousResponseId !== '' && last === null, conversation, streamId, scan.model, body);
       else this.send(named(errorMessage(422, 'HR_REQUEST_INVALID', validationText(scan.errors), []), streamId));
       this.#goOn();
       return;
@@ -239,31 +246,23 @@ class ResponseSocket implements SocketListener {
   }
 
   /** Answers with an id to go on from; no server is asked. */
-  #warmUp(isUnknown: boolean, conversation: Conversation, streamId: string): void {
+  #warmUp(isUnknown: boolean, conversation: Conversation, streamId: string, model: string, body: Buffer): void {
     const id = `resp_${randomBytes(24).toString('hex')}`;
     if (isUnknown) this.#refuse(streamId, 'HR_SOCKET_PREVIOUS');
     else if (sizeOf(conversation.items) > this.keptBytes)
       this.#refuse(streamId, 'HR_REQUEST_TOO_LARGE', String(this.keptBytes));
-    else if (this.#keep({ id, stored: false, ...conversation })) this.#tellWarm(id, streamId);
+    else if (this.#keep({ id, stored: false, ...conversation })) this.#tellWarm({ id, model }, body, streamId);
     else this.#refuse(streamId, 'HR_OVERLOADED', 'memory for request bodies');
   }
 
-  #tellWarm(id: string, streamId: string): void {
-    const created = { id, object: 'response', created_at: Math.floor(systemEpochMs() / 1000), output: [], error: null };
-    const usage = {
-      input_tokens: 0,
-      input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
-      output_tokens: 0,
+  #tellWarm(own: { readonly id: string; readonly model: string }, body: Buffer, streamId: string): void {
+    const createdS = Math.floor(systemEpochMs() / 1000);
+    const tell = (type: string, sequence: number, status: string, usage: object | null): void => {
+      const response = emptyResponse(body, { ...own, createdS, status, usage }).toString();
+      this.send(named(`{"type":"${type}","sequence_number":${sequence},"response":${response}}`, streamId));
     };
-    const details = { ...usage, output_tokens_details: { reasoning_tokens: 0 }, total_tokens: 0 };
-    const response = (status: string): object => ({
-      ...created,
-      status,
-      usage: status === 'completed' ? details : null,
-    });
-    const [begun, ended] = [response('in_progress'), response('completed')];
-    this.send(named(JSON.stringify({ type: 'response.created', sequence_number: 0, response: begun }), streamId));
-    this.send(named(JSON.stringify({ type: 'response.completed', sequence_number: 1, response: ended }), streamId));
+    tell('response.created', 0, 'in_progress', null);
+    tell('response.completed', 1, 'completed', NO_TOKENS);
   }
 
   /** `streamId`: the name that the client gave to the message that is refused. */

@@ -69,7 +69,7 @@ export type {
   HostedSource,
   HostedStep,
 } from './translation/hosted-search.ts';
-export { ResponseEcho } from './translation/response-echo.ts';
+export { emptyResponse, ResponseEcho } from './translation/response-echo.ts';
 export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';
 export {

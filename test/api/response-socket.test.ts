@@ -191,8 +191,11 @@ t.test('what was said before the socket opened is in each response that goes on 
 t.test('a warm-up answers with an id that the next response goes on from', async (t) => {
   const { host, url } = await startSystem(t, { settings: { threads: 0 } });
   const client = await Client.open(t, url);
-  client.create({ input: 'You are a river.', generate: false });
+  client.create({ input: 'You are a river.', instructions: 'Be brief.', generate: false });
   const warm = await client.response();
+  for (const { response } of warm) {
+    t.match(response, { model: MODEL, instructions: 'Be brief.', tools: [], tool_choice: 'auto', metadata: {} });
+  }
   t.strictSame(
     warm.map(({ type }) => type),
     ['response.created', 'response.completed'],

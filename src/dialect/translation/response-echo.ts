@@ -92,6 +92,22 @@ export function repeatedSpans(tape: JsonTape): readonly number[] {
   return spans;
 }
 
+/** A response object without output: what the request says, and the defaults of the official API. */
+export function emptyResponse(
+  request: Buffer,
+  { createdS, ...own }: { id: string; status: string; model: string; createdS: number; usage: object | null },
+): Buffer {
+  const members = JSON.stringify({
+    ...{ object: 'response', created_at: createdS, error: null, incomplete_details: null, output: [] },
+    ...own,
+  });
+  return Buffer.concat([
+    Buffer.from(`${members.slice(0, -1)},`),
+    new ResponseEcho(request, null).members,
+    Buffer.from('}'),
+  ]);
+}
+
 /** What the answer to one request repeats of it. Copies nothing until it is asked. */
 export class ResponseEcho {
   readonly #request: Buffer;
