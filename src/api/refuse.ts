@@ -30,8 +30,8 @@ const SDK_AGENTS: readonly RegExp[] = [
   /Agents\/(?:Python|JavaScript)/,
   // `ai/7.0.173 ai-sdk-provider-utils/5.0.81`, `ai-sdk-openai/4.0.118`, `ai-sdk/openai/3.0.1`: seen of the Vercel AI SDK, versions 5 to 7.
   /ai(?:-sdk[-/][a-z-]+)?\//,
-  // `langchainjs-openai/1.0.0`, `langchain-anthropic/1.7.7`: seen of LangChain; `langchain4j-openai/…` by its source.
-  /langchain[a-z0-9]*-[a-z]+\//,
+  // `langchainjs-openai/1.0.0`, `langchain-anthropic/1.7.7`: seen of LangChain; `langchain4j-openai` of LangChain4j.
+  /langchain[a-z0-9]*-[a-z]+(?:\/|$)/,
   // `litellm/1.81.10`: seen of LiteLLM where it calls without an SDK.
   /litellm\//,
   // `llama-index…`, `llama_index…`: by their source; LlamaIndex calls through the SDK of OpenAI otherwise.
@@ -46,6 +46,8 @@ const SDK_AGENTS: readonly RegExp[] = [
   /azsdk-[a-z]+-/,
   // `Semantic-Kernel/…`, `HttpOpenAI/…`: by the source of Semantic Kernel.
   /Semantic-Kernel\/|semantic-kernel-/,
+  // `ollama-js/0.6.4 (x64 linux …)`, `ollama-python/0.6.3 (x86_64 linux) …`: seen; `ollama/0.17.4 (…) Go/…` by its source.
+  /ollama(?:-js|-python)?\//,
 ];
 
 const SDK_AGENT = new RegExp(`(?:^|\\s)(?:${SDK_AGENTS.map(({ source }) => source).join('|')})`, 'i');
@@ -70,8 +72,12 @@ function errorDialect(exchange: Exchange): Dialect | undefined {
   return isMessages ? DIALECTS.messages : DIALECTS.responses;
 }
 
+/** The API of Ollama, whose clients read the sentence from the member `error`. */
+const OLLAMA_PATH = /^\/api\/[a-z]+$/;
+
 const decorate: ErrorDecorator = (exchange, { code, message, status, validation }) => {
   const text = validation === undefined ? message : validationText(validation);
+  if (OLLAMA_PATH.test(exchange.path)) return { error: text };
   const member = validation?.[0]?.loc[1];
   const failure = { code, message: text, status, ...(typeof member === 'string' && { member }) };
   return errorDialect(exchange)?.errorMember(failure);

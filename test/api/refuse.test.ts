@@ -22,10 +22,14 @@ const AGENTS: readonly string[] = [
   'opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14',
   'langchain-anthropic/1.7.7',
   'langchainjs-openai/1.0.0 ((node/v22.23.3; linux; x64))',
+  'langchain4j-openai',
   'litellm/1.81.10',
+  'ollama-js/0.6.4 (x64 linux Node.js/v26.10.0)',
+  'ollama-python/0.6.3 (x86_64 linux) Python/3.11.7',
   'claude-cli/2.1.197 (external, sdk-cli)',
   'codex_exec/0.169.0 (Debian 12.0.0; x86_64) dumb (codex_exec; 0.169.0)',
   // Documented.
+  'ollama/0.17.4 (amd64 linux) Go/go1.26.8',
   'app/1.0 azsdk-net-AI.OpenAI/2.1.0 (.NET 9.0.0; Linux)',
   'Semantic-Kernel/1.30 (.NET)',
   'RooCode/3.30.0',
@@ -85,6 +89,7 @@ t.test('the error object is that of the path, below /v1 that of the SDK', async 
     t.same(members(path, anthropic), ofAnthropic, path);
   }
   t.match(members('/completions', openai), { error: { message, code: 404 } });
+  t.same(members('/api/chat', ['user-agent', 'ollama-js/0.6.4']), { error: message }, 'that of Ollama is a sentence');
   for (const path of ['/search', '/svc/models', '/v1beta', '/any']) t.equal(members(path, openai), undefined, path);
 });
 
