@@ -320,7 +320,7 @@ class PaymentProcessor {
       return;
     }
     this.#context.timers.once(id, TOUCH_MS, { type: 'Expired', ticket: id });
-    if (source.kind === 'payment') this.#run((settlements) => settlements.touch(source.reserved), ignore);
+    if (source.kind === 'payment') this.#run((settlements) => settlements.touch(id), ignore);
   }
 
   #deliver(id: string, amount: Pico | null): void {

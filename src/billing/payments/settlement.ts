@@ -91,6 +91,11 @@ interface Posting {
   readonly receipt: Receipt;
 }
 
+/** Money that this process keeps for work that follows, with what the ledger has of its payment. */
+interface Kept extends Posting {
+  readonly submission: Submission;
+}
+
 /** What a facilitator's body holds, as `facilitatorBody` writes it. */
 interface SubmittedBody {
   readonly paymentPayload: {
@@ -170,7 +175,7 @@ export class Settlements {
   /** Money that arrived and could not be posted, as when the database was away; posted with the next round. */
   readonly #unposted = new Map<string, Posting>();
   /** Money that arrived for work that is not delivered yet, or that is being posted. */
-  readonly #kept = new Map<string, Posting>();
+  readonly #kept = new Map<string, Kept>();
   readonly #asking = new Set<string>();
   readonly #inquiries = new Map<string, Inquiry>();
   /** Payments whose settlement by this process has come to no end. */
@@ -247,14 +252,16 @@ export class Settlements {
    * `giveBack` must follow; until then the ledger knows the transaction, and a process that ends leaves credit.
    */
   async keep(reserved: Reserved): Promise<Outcome> {
-    const { id, submission } = reserved;
+    const { id } = reserved;
     return await this.#alone(id, async () => {
-      const taken = await this.#take(reserved);
+      const sent = { ...reserved.submission, sentMs: this.deps.dateMs() };
+      const taken = await this.#take({ ...reserved, submission: sent });
       if (taken.kind !== 'settled') return taken;
       const { receipt } = taken;
-      const kept = { id, account: submission.account, usage: null, charged: null, receipt };
+      const submission = { ...sent, transaction: receipt.transaction, moved: true };
+      const kept = { id, account: sent.account, usage: null, charged: null, receipt, submission };
       try {
-        if (!(await this.#submit(id, { ...submission, transaction: receipt.transaction, moved: true }))) {
+        if (!(await this.#submit(id, submission))) {
           // Closed in other hands, perhaps as a payment that moved nothing: its money is posted all the same, once.
           this.#unposted.set(id, kept);
           return { kind: 'open' };
@@ -280,10 +287,9 @@ export class Settlements {
   }
 
   /** Shows other processes that this one still works on a payment whose money it keeps. */
-  async touch({ id, submission }: Reserved): Promise<void> {
+  async touch(id: string): Promise<void> {
     const kept = this.#kept.get(id);
-    if (kept === undefined) return;
-    await this.#submit(id, { ...submission, transaction: kept.receipt.transaction, moved: true });
+    if (kept !== undefined) await this.#submit(id, kept.submission);
   }
 
   /** Asks about a submitted payment, if it is time. */
@@ -370,7 +376,7 @@ export class Settlements {
   async #take({ id, network, payer, submission: draft }: Reserved): Promise<Outcome> {
     const { clock, dateMs, facilitator, random, settings } = this.deps;
     const { repeats = REPEATS } = settings;
-    let submission: Submission = { ...draft, sentMs: dateMs() };
+    let submission: Submission = { sentMs: dateMs(), ...draft };
     if (!(await this.#submit(id, submission))) return await this.#gone(id);
     this.#own.add(id);
     const startMs = clock.now();

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Payment } from '../../../src/billing/ledger/ledger.ts';
-import { decidePayment } from '../../../src/billing/payments/settlement.ts';
+import { decidePayment, submissionOf } from '../../../src/billing/payments/settlement.ts';
 import type { PurchaseAnswer, PurchaseRequest } from '../../../src/billing/payments/payment-commands.ts';
 import { headerV1, encodeHeader, SEPOLIA_USDC, signedPayload } from '../../support/payer.ts';
 import {
@@ -317,6 +317,8 @@ t.test('a request is paid when it settles and only then', async (t) => {
   t.match(again, { kind: 'refused', code: 'HR_PAYMENT_PENDING' }, 'a ticket settles once');
   t.equal(word(await fixture.paymentProcessor.begin(call(header))), 'HR_PAYMENT_PENDING', 'while it is delivered');
   await fixture.paymentProcessor.delivered(begun.ticket);
+  const [payment] = await fixture.ledger.paymentsIn('settled');
+  t.match(submissionOf(payment as Payment), { sentMs: START_S * 1000, moved: true });
   const repeat = await fixture.paymentProcessor.begin(call(header));
   t.equal(word(repeat), 'duplicate_settlement');
   t.match(repeat, { offer: { headers: ['payment-required', /./, 'x-payment-response', /./] } }, 'with its receipt');
