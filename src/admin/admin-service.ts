@@ -7,6 +7,7 @@ import {
   hashKey,
   type Account,
   type Ledger,
+  type Moved,
   type Movement,
   type NewKey,
   type Payment,
@@ -168,10 +169,8 @@ function refuse(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', name], msg, type: 'value_error' }] });
 }
 
-/** What credit moved, and the balance behind it. */
-async function moved(ledger: Ledger, id: string, account: string, amount: Pico, repeated: boolean): Promise<GrantView> {
-  const { organisation } = await requireAccount(ledger, account);
-  const { balance } = await requireAccount(ledger, organisation ?? account);
+/** What credit moved, and the balance behind it: nothing is read that could fail once it has moved. */
+function movedView(id: string, account: string, amount: Pico, { balance, repeated }: Moved): GrantView {
   return {
     id,
     account,
@@ -186,14 +185,12 @@ async function moved(ledger: Ledger, id: string, account: string, amount: Pico, 
 async function grant(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
   const { amount, expiresMs, id = newId(deps), memo } = readGrantRequest(fields, deps.dateMs());
   const expires = expiresMs === null ? {} : { expiresMs };
-  const { repeated } = await ledger.grant({ id, account, amount, memo, ...expires });
-  return await moved(ledger, id, account, amount, repeated);
+  return movedView(id, account, amount, await ledger.grant({ id, account, amount, memo, ...expires }));
 }
 
 async function adjust(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
   const { amount, id = newId(deps), memo } = readAdjustmentRequest(fields);
-  const { repeated } = await ledger.adjust({ id, account, amount, memo });
-  return await moved(ledger, id, account, amount, repeated);
+  return movedView(id, account, amount, await ledger.adjust({ id, account, amount, memo }));
 }
 
 async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
@@ -206,8 +203,7 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     const amount = asked ?? record.amount;
     if (amount > record.amount || amount === 0n)
       throw refuse('amount', `must be at most what it cost: ${printUsd(record.amount)}`);
-    const repeated = await refundRequest(ledger, record, amount, memo);
-    return await moved(ledger, record.id, account, amount, repeated);
+    return movedView(record.id, account, amount, await refundRequest(ledger, record, amount, memo));
   }
   // All of a charge is given back once; parts of it are told apart by their ids.
   const id = given.id ?? (asked === undefined ? charge : undefined) ?? newId(deps);
@@ -215,20 +211,17 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     charge === undefined
       ? { amount: asked as Pico }
       : { charges: [charge], ...(asked !== undefined && { amount: asked }) };
-  const { amount, repeated } = await ledger.refund({ id, account, memo, ...what });
-  return await moved(ledger, id, account, amount, repeated);
+  const moved = await ledger.refund({ id, account, memo, ...what });
+  return movedView(id, account, moved.amount, moved);
 }
 
-/**
- * Gives back a request as a part of the charges that may contain it, so that both together are given back once. Answers whether it was
- * given back before.
- */
-async function refundRequest(ledger: Ledger, record: RequestRecord, amount: Pico, memo: string): Promise<boolean> {
+/** Gives back a request as a part of the charges that may contain it, so that both together are given back once. */
+async function refundRequest(ledger: Ledger, record: RequestRecord, amount: Pico, memo: string): Promise<Moved> {
   const { account, id } = record;
   const charges = await chargesOf(ledger, record, amount);
   if (charges.length === 0)
     throw new LedgerError('charge-unknown', `The charge of request '${id}' is not posted yet, or was removed`);
-  return (await ledger.refund({ id, account, charges, amount, memo })).repeated;
+  return await ledger.refund({ id, account, charges, amount, memo });
 }
 
 /** `credit.flush` is a minute at most: the date of a charge is that of its report. */

@@ -59,6 +59,7 @@ export type {
   KeyLimits,
   Ledger,
   LedgerRefusal,
+  Moved,
   Movement,
   NewBudget,
   NewKey,

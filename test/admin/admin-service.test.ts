@@ -158,6 +158,21 @@ for (const name of STORES) {
     t.match(await adminService.account('acme'), { balance_usd: '27.0000375', balance_credits: '27000037.5' });
   });
 
+  t.test(
+    `${name}: credit that has moved is answered with what its commit left, whatever comes behind it`,
+    async (t) => {
+      const { adminService, ledger } = await open(t, name);
+      for (const id of ['acme', 'org']) await adminService.createAccount({ id });
+      await adminService.changeAccount('acme', { organisation: 'org' });
+      const account = (): Promise<never> => Promise.reject(new Error('the store is away'));
+      const away = createAdminService({ ...ledger, account }, { dateMs: () => START_MS, randomBytes });
+      t.match(await away.grant('acme', { amount: '3.00' }), { repeated: false, balance_usd: '3.00' });
+      t.match(await away.adjust('acme', { amount: '-1.00', id: 'a' }), { repeated: false, balance_usd: '2.00' });
+      t.match(await away.adjust('acme', { amount: '-1.00', id: 'a' }), { repeated: true, balance_usd: '2.00' });
+      t.match(await away.refund('acme', { amount: '0.50' }), { repeated: false, balance_usd: '2.50' });
+    },
+  );
+
   t.test(`${name}: history pages backwards; usage sums; the audit is sound`, async (t) => {
     const { adminService, ledger, pass } = await open(t, name);
     const { id: key } = await adminService.createKey({ account: 'acme' });

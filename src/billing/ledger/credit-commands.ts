@@ -12,6 +12,7 @@ import {
   type CreditGrant,
   type Grant,
   LedgerError,
+  type Moved,
   type Pico,
   type Refund,
 } from './ledger.ts';
@@ -37,7 +38,7 @@ function settleGrants(book: Book, { expiring, id }: Account): CreditGrant[] {
   return grants.filter(({ remaining }) => remaining > 0n);
 }
 
-export function grantCommand(grant: Grant): Command<{ repeated: boolean }> {
+export function grantCommand(grant: Grant): Command<Moved> {
   const { account, amount, expiresMs, memo = '' } = grant;
   checkAmount(amount, 1n);
   if (expiresMs !== undefined) checkDate(expiresMs);
@@ -46,7 +47,7 @@ export function grantCommand(grant: Grant): Command<{ repeated: boolean }> {
     needs: { accounts: [account], movements: [id], grants: expiresMs === undefined ? [] : [account] },
     apply(book) {
       const payer = book.payerOf(account);
-      if (isRepeat(book, id, payer.id, amount)) return { repeated: true };
+      if (isRepeat(book, id, payer.id, amount)) return { repeated: true, balance: payer.balance };
       const posted = { id, kind: 'grant', account: payer.id, counter: GRANTS, amount, memo } as const;
       if (expiresMs === undefined) {
         book.post(posted);
@@ -60,12 +61,12 @@ export function grantCommand(grant: Grant): Command<{ repeated: boolean }> {
         book.putGrant({ id: grant.id, account: payer.id, amount, remaining, expiresMs });
       }
       book.credited(payer.id);
-      return { repeated: false };
+      return { repeated: false, balance: book.account(payer.id).balance };
     },
   };
 }
 
-export function adjustCommand(adjustment: Adjustment): Command<{ repeated: boolean }> {
+export function adjustCommand(adjustment: Adjustment): Command<Moved> {
   const { account, amount, memo = '' } = adjustment;
   checkAmount(amount < 0n ? -amount : amount, 1n);
   const id = `adjustment:${adjustment.id}`;
@@ -73,11 +74,11 @@ export function adjustCommand(adjustment: Adjustment): Command<{ repeated: boole
     needs: { accounts: [account], movements: [id] },
     apply(book) {
       const payer = book.payerOf(account);
-      if (isRepeat(book, id, payer.id, amount)) return { repeated: true };
+      if (isRepeat(book, id, payer.id, amount)) return { repeated: true, balance: payer.balance };
       if (amount < 0n && payer.balance + payer.creditLimit + amount < 0n) throw short(payer, amount);
       book.post({ id, kind: 'adjustment', account: payer.id, counter: ADJUSTMENTS, amount, memo });
       if (amount > 0n) book.credited(payer.id);
-      return { repeated: false };
+      return { repeated: false, balance: book.account(payer.id).balance };
     },
   };
 }
@@ -88,7 +89,7 @@ function short({ balance, creditLimit, held, id }: Account, amount: Pico): Ledge
   return new LedgerError('credit-short', message);
 }
 
-export function refundCommand(refund: Refund): Command<{ repeated: boolean; amount: Pico }> {
+export function refundCommand(refund: Refund): Command<Moved & { amount: Pico }> {
   const { account, memo = '' } = refund;
   const id = `refund:${refund.id}`;
   const charges = 'charges' in refund ? refund.charges : [];
@@ -109,7 +110,7 @@ export function refundCommand(refund: Refund): Command<{ repeated: boolean; amou
         const refunded = charges.flatMap((charge) => book.refundsOf(charge));
         const same = charges.length === 0 || refunded.some((each) => each.id === refund.id);
         if (!same) throw new LedgerError('id-reused', `'${id}' names another refund`);
-        return { repeated: isRepeat(book, id, payer.id, amount), amount };
+        return { repeated: isRepeat(book, id, payer.id, amount), amount, balance: payer.balance };
       }
       let { amount } = refund;
       let parts: readonly Omit<ChargeRefund, 'id'>[] = [];
@@ -130,7 +131,7 @@ export function refundCommand(refund: Refund): Command<{ repeated: boolean; amou
         book.putRefund({ ...part, id: at === 0 ? refund.id : `${refund.id} ${at + 1}` });
       }
       book.credited(payer.id);
-      return { repeated: false, amount };
+      return { repeated: false, amount, balance: book.account(payer.id).balance };
     },
   };
 }

@@ -106,6 +106,14 @@ export interface Adjustment {
   readonly memo?: string;
 }
 
+/** What a movement by hand came to. */
+export interface Moved {
+  /** The id was known: nothing has moved. */
+  readonly repeated: boolean;
+  /** Of the account that pays, behind the movement. */
+  readonly balance: Pico;
+}
+
 /** Money given back as credit: a sum, or what was charged. */
 export type Refund = {
   /** Names this refund for ever. A repeat of the id changes nothing. */
@@ -477,11 +485,11 @@ export interface Ledger {
   listAccounts(query?: PageQuery & { readonly organisation?: string }): Promise<Account[]>;
 
   /** Credit that expires is spent before other credit, the grant that expires first before later ones. */
-  grant(grant: Grant): Promise<{ readonly repeated: boolean }>;
+  grant(grant: Grant): Promise<Moved>;
   /** Refuses (`credit-short`) to take more than the account may still spend. */
-  adjust(adjustment: Adjustment): Promise<{ readonly repeated: boolean }>;
+  adjust(adjustment: Adjustment): Promise<Moved>;
   /** Answers with what was given back, also of a repeat. */
-  refund(refund: Refund): Promise<{ readonly repeated: boolean; readonly amount: Pico }>;
+  refund(refund: Refund): Promise<Moved & { readonly amount: Pico }>;
   /** Grants of an account that expire and are not spent, the first to expire first. */
   openGrants(account: string): Promise<CreditGrant[]>;
   /** All of the amount or nothing. */
