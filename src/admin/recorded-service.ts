@@ -3,6 +3,7 @@
 // which may be a new key, is not lost, and the log has no outcome of it.
 
 import type { AdminActor, Ledger } from '../billing/index.ts';
+import { LedgerError } from '../billing/main-thread.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Fields } from './admin-requests.ts';
@@ -74,7 +75,8 @@ export async function recordAct<Result extends object>(
   try {
     result = await carryOut();
   } catch (error) {
-    await end('refused', { reason: reasonOf(error) });
+    // A store that failed may have done it: nobody knows.
+    if (isRefusal(error)) await end('refused', { reason: reasonOf(error) });
     throw error;
   }
   const refusal = refusalOf(result);
@@ -82,6 +84,10 @@ export async function recordAct<Result extends object>(
     ? end('done', shown(result as Readonly<Record<string, unknown>>))
     : end('refused', { reason: refusal }));
   return result;
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof HeadraceError || error instanceof LedgerError;
 }
 
 /** Most characters of what was asked for that are kept: a refused request may hold anything. */

@@ -133,6 +133,21 @@ t.test('the log of acts names the key that a budget is for, and no key that was 
   t.equal(data[1].after.key, undefined);
 });
 
+t.test('an act that the store may have carried out before it failed is not recorded as refused', async (t) => {
+  const lost = (ledger: Ledger): Ledger => ({
+    ...ledger,
+    async grant(grant) {
+      await ledger.grant(grant);
+      throw new Error('Connection terminated unexpectedly');
+    },
+  });
+  const { ask, ledger } = await open(t, 'sqlite', lost);
+  await ask('POST', '/accounts', { id: 'acme' });
+  t.equal((await ask('POST', '/accounts/acme/grants', { amount: '1.00', id: 'g' })).status, 500);
+  t.match(await ledger.account('acme'), { balance: 10n ** 12n });
+  t.match(await ledger.adminActs.list({}), [{ action: 'credit.grant', outcome: 'unknown' }, { outcome: 'done' }]);
+});
+
 t.test('a role includes those below it', async (t) => {
   for (const [has, role] of ROLES.entries()) {
     for (const [needs, needed] of ROLES.entries()) t.equal(isAllowed(role, needed), has >= needs);

@@ -27,7 +27,7 @@ export interface NewAdminAct {
   readonly before: object | null;
 }
 
-/** `unknown`: no outcome was recorded; the process ended meanwhile, or it is still under way. */
+/** `unknown`: no outcome was recorded; the process ended or the store failed meanwhile, or it is still under way. */
 export type AdminOutcome = 'done' | 'refused' | 'unknown';
 
 export interface AdminAct extends NewAdminAct {
