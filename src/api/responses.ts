@@ -157,24 +157,25 @@ export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) 
   exchange.respond(200, JSON_HEADERS, withMembers(Buffer.from(rest), { data }));
 });
 
-/** Its own, or one by its place. */
+/** Its own, or one by its place, which is no id of an output item. */
 function idOf({ id, type }: ReturnType<typeof itemNameOf>, response: string, at: number): string {
-  return id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_${at}`;
+  return id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_in_${at}`;
 }
 
-/** An item as lists show it: with an id, and its text as a part. */
+/** An item as lists show it: with an id and a status, and its text as a part. */
 function listedItem(item: string, response: string, at: number): { readonly id: string; readonly json: string } {
   const name = itemNameOf(item);
   const id = idOf(name, response, at);
   const members: Record<string, string> = { id: JSON.stringify(id) };
   if (name.type === '') members['type'] = '"message"';
-  const value = parseJson(item) as { readonly content?: unknown; readonly role?: unknown } | null;
+  const value = parseJson(item) as Readonly<Record<'content' | 'role' | 'status', unknown>> | null;
   // A server may take what is no item.
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return { id, json: item };
-  const { content, role } = value;
+  const { content, role, status } = value;
   if (typeof content === 'string') {
-    const part = role === 'assistant' ? 'output_text' : 'input_text';
-    members['content'] = JSON.stringify([{ type: part, text: content }]);
+    const part = role === 'assistant' ? { type: 'output_text', annotations: [], logprobs: [] } : { type: 'input_text' };
+    members['content'] = JSON.stringify([{ ...part, text: content }]);
   }
+  if (typeof status !== 'string') members['status'] = '"completed"';
   return { id, json: withMembers(Buffer.from(item), members).toString() };
 }

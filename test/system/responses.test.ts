@@ -48,6 +48,9 @@ t.test('a translated answer names the response that it continues, live and store
   const { text } = await create(url, { ...previous, stream: true });
   const named = [...text.matchAll(/"previous_response_id":([^,]*)/g)].map(([, id]) => id);
   t.same(named, Array<string>(3).fill(JSON.stringify(idOf(first))));
+  const { text: input } = await call(url, `/v1/responses/${idOf(second)}/input_items`);
+  const [given, made] = [input, second.text].map((json) => /"id":"(msg_[^"]*)"/.exec(json)?.[1]);
+  t.ok(given !== undefined && made !== undefined && given !== made, 'an item of the input has an id of its own');
 });
 
 t.test('a stored response is what the client got, and goes when it is deleted', async (t) => {
@@ -96,23 +99,30 @@ t.test('input items are listed in pages', async (t) => {
   const input = [
     { role: 'user', content: 'one' },
     { id: 'fc_1', type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' },
-    { type: 'function_call_output', call_id: 'c', output: '1' },
+    { type: 'function_call_output', call_id: 'c', output: '1', status: 'incomplete' },
+    { role: 'assistant', content: 'two' },
   ];
   const path = `/v1/responses/${idOf(await create(url, { input }))}/input_items`;
   interface Page {
-    readonly data: { readonly id: string }[];
+    readonly data: { readonly id: string; readonly status: string }[];
     readonly has_more: boolean;
     readonly last_id: string;
   }
   const page = async (query: string): Promise<Page> => (await call(url, path + query)).json as unknown as Page;
   const all = await page('?order=asc');
-  t.match(all, { object: 'list', has_more: false, first_id: all.data[0]?.id, last_id: all.data[2]?.id });
+  t.match(all, { object: 'list', has_more: false, first_id: all.data[0]?.id, last_id: all.data[3]?.id });
   t.match(all.data[0], { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'one' }] });
-  t.same(all.data[1], input[1]);
+  t.same(all.data[1], { ...input[1], status: 'completed' });
+  t.match(all.data[3], { content: [{ type: 'output_text', text: 'two', annotations: [] }] });
+  t.same(
+    all.data.map(({ status }) => status),
+    ['completed', 'completed', 'incomplete', 'completed'],
+    'clients require a status',
+  );
   t.same((await page('')).data, [...all.data].reverse(), 'the newest first');
   const first = await page('?limit=2');
   t.equal(first.has_more, true);
-  t.same((await page(`?limit=2&after=${first.last_id}`)).data, [all.data[0]]);
+  t.same((await page(`?limit=2&after=${first.last_id}`)).data, [all.data[1], all.data[0]]);
   for (const query of ['?limit=0', '?limit=x', '?order=up', '?after=nothing']) {
     t.equal((await call(url, path + query)).status, 422, query);
   }
