@@ -69,6 +69,7 @@ export type {
   HostedSource,
   HostedStep,
 } from './translation/hosted-search.ts';
+export { CustomInput, customInputOf } from './translation/custom-input.ts';
 export { emptyResponse, ResponseEcho } from './translation/response-echo.ts';
 export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';

@@ -363,7 +363,7 @@ class Streaming extends Answer {
   }
 
   #send(choice: Choice, frames: readonly string[]): void {
-    for (const frame of frames) this.deps.reply.event(frame, this.#of(choice));
+    for (const frame of frames) if (frame !== '') this.deps.reply.event(frame, this.#of(choice));
   }
 }
 

@@ -62,7 +62,10 @@ export function turnsOf(items: readonly unknown[], name: string): Turn[] {
 
 function turnOf(item: Json, place: string): Turn[] {
   const { action, output, type } = item;
-  if (CALLS.has(type)) return [{ role: 'assistant', text: callText({ name: type, input: action, ...item }) }];
+  if (CALLS.has(type)) {
+    const custom = type === 'custom_tool_call' && { input: { input: item['input'] } };
+    return [{ role: 'assistant', text: callText({ name: type, input: action, ...item, ...custom }) }];
+  }
   if (RESULTS.has(type)) return [{ role: 'tool', text: contentText(output) }];
   if (type === 'reasoning') return [];
   const role = ROLES.get(item['role']);

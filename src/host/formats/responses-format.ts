@@ -1,5 +1,7 @@
 // POST /v1/responses. Every event has sequence_number, output_index, content_index and item ids, which strict clients
 // require; an answer cut by its limit ends with `response.incomplete`.
+import { parseJson } from '../../config/json-text.ts';
+import { CustomInput, customInputOf } from '../../dialect/index.ts';
 import type { TokenLogProbs } from '../model-engine.ts';
 import type { Choice } from './choice.ts';
 import { type PromptSpec, chatPrompt, schemaOf, toolsOf, turnsOf } from './conversation.ts';
@@ -52,8 +54,30 @@ function readPrompts(body: Json): PromptSpec {
     typeof instructions === 'string' && instructions !== ''
       ? [{ role: 'system' as const, text: instructions }, ...items]
       : items;
-  const tools = toolsOf(body['tools'], null, 'parameters');
+  const tools = toolsOf(functionsOf(body['tools']), null, 'parameters');
   return chatPrompt(turns, tools, body['tool_choice'], schemaOf((body['text'] as Json | undefined)?.['format']));
+}
+
+/** The model calls a custom tool as a function with one text. */
+const CUSTOM_PARAMETERS = {
+  type: 'object',
+  properties: { input: { type: 'string' } },
+  required: ['input'],
+  additionalProperties: false,
+};
+
+function functionsOf(tools: unknown): unknown {
+  if (!Array.isArray(tools)) return tools;
+  return tools.map((tool: Json | null) => (isCustom(tool) ? { ...tool, parameters: CUSTOM_PARAMETERS } : tool));
+}
+
+function isCustom(tool: Json | null): boolean {
+  return tool?.['type'] === 'custom';
+}
+
+function callsCustom({ parts: { body } }: Choice, called: string): boolean {
+  const { tools } = body;
+  return Array.isArray(tools) && tools.some((tool: Json | null) => isCustom(tool) && tool?.['name'] === called);
 }
 
 function usage({ promptTokens, cachedTokens, outputTokens, reasoningTokens }: Choice): Json {
@@ -86,8 +110,10 @@ function endStatusOf({ finish }: Choice): 'incomplete' | 'completed' {
   return finish === 'length' ? 'incomplete' : 'completed';
 }
 
-function callItem({ id, name, arguments: text }: ToolCall, status: string): Json {
-  return { id: `fc_${id}`, type: 'function_call', status, call_id: id, name, arguments: text };
+function callItem(choice: Choice, { id, name, arguments: text }: ToolCall, status: string): Json {
+  return callsCustom(choice, name)
+    ? { id: `ctc_${id}`, type: 'custom_tool_call', status, call_id: id, name, input: customInputOf(text) }
+    : { id: `fc_${id}`, type: 'function_call', status, call_id: id, name, arguments: text };
 }
 
 function outputOf(choice: Choice, status: string): Json[] {
@@ -95,7 +121,7 @@ function outputOf(choice: Choice, status: string): Json[] {
   return [
     ...(reasoning === '' ? [] : [reasoningItem(choice, status, [reasoningPart(reasoning)])]),
     ...(choice.hasText ? [message(choice, status, [textPart(choice.pieces.join(''), choice.logProbs)])] : []),
-    ...choice.calls.map((call) => callItem(call, status)),
+    ...choice.calls.map((call) => callItem(choice, call, status)),
   ];
 }
 
@@ -176,18 +202,16 @@ function reasoningFrames(choice: Choice, event: Emit, place: Json): ItemFrames {
   };
 }
 
-function callFrames(call: ToolCall, event: Emit, output_index: number): ItemFrames {
+function callFrames(choice: Choice, call: ToolCall, event: Emit, output_index: number): ItemFrames {
   return {
-    opening: () => [event('response.output_item.added', { output_index, item: callItem(call, 'in_progress') })],
+    opening: () => [event('response.output_item.added', { output_index, item: callItem(choice, call, 'in_progress') })],
     closing(status) {
-      const item = callItem(call, status);
+      const item = callItem(choice, call, status);
+      const at = { item_id: item['id'], output_index };
       return [
-        event('response.function_call_arguments.done', {
-          item_id: item['id'],
-          output_index,
-          name: call.name,
-          arguments: call.arguments,
-        }),
+        item['type'] === 'custom_tool_call'
+          ? event('response.custom_tool_call_input.done', { ...at, input: item['input'] })
+          : event('response.function_call_arguments.done', { ...at, name: call.name, arguments: call.arguments }),
         event('response.output_item.done', { output_index, item }),
       ];
     },
@@ -199,6 +223,8 @@ function frames(choice: Choice): Frames {
   let output_index = -1;
   let item: ItemFrames | undefined;
   let place: Json = {};
+  /** Of the call of a custom tool that is being written. */
+  let input: CustomInput | null = null;
   let beforeDelta = '';
   const delta = 'response.output_text.delta';
   const event: Emit = (type, rest) => namedFrame({ type, sequence_number: sequence++, ...rest });
@@ -226,13 +252,19 @@ function frames(choice: Choice): Frames {
       const logprobs = listed === undefined ? '[]' : JSON.stringify(listed);
       return `${beforeDelta}${logprobs},"sequence_number":${sequence++},"delta":${JSON.stringify(piece)}}\n\n`;
     },
-    call: (call) => begin(() => callFrames(call, event, output_index)),
-    argument: (more, at) =>
-      event('response.function_call_arguments.delta', {
-        item_id: `fc_${choice.calls[at]!.id}`,
-        output_index,
-        delta: more,
-      }),
+    call(call) {
+      input = callsCustom(choice, call.name) ? new CustomInput() : null;
+      return begin(() => callFrames(choice, call, event, output_index));
+    },
+    argument(more, at) {
+      const { id } = choice.calls[at]!;
+      if (input === null)
+        return event('response.function_call_arguments.delta', { item_id: `fc_${id}`, output_index, delta: more });
+      const escaped = input.add(more);
+      if (escaped === '') return '';
+      const text = parseJson(`"${escaped}"`);
+      return event('response.custom_tool_call_input.delta', { item_id: `ctc_${id}`, output_index, delta: text });
+    },
     closing() {
       const status = endStatusOf(choice);
       return [...(item?.closing(status) ?? []), event(`response.${status}`, { response: response(choice, 'ended') })];

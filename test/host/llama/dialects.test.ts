@@ -203,6 +203,27 @@ t.test('responses call tools by their schema, whole and streamed', async (t) => 
   t.equal(after.output[0].type, 'message');
 });
 
+t.test('responses call custom tools with a text, whole and streamed', async (t) => {
+  const host = await startHost(t);
+  const tools = [{ type: 'custom', name: 'shell', format: { type: 'text' } }];
+  const body = { model: 'm', input: 'List the files', tools, seed: 3 };
+  const { output } = await ask(host, '/v1/responses', body);
+  t.match(output, [{ type: 'custom_tool_call', name: 'shell', call_id: String, input: /\w/, status: 'completed' }]);
+  const all = await events(host, '/v1/responses', body);
+  const deltas = all.filter(({ type }) => type === 'response.custom_tool_call_input.delta');
+  t.equal(deltas.map(({ delta }) => delta).join(''), output[0].input);
+  t.equal(all.find(({ type }) => type === 'response.custom_tool_call_input.done').input, output[0].input);
+  t.equal(all.at(-1).response.output[0].input, output[0].input);
+  t.same(
+    all.map(({ sequence_number }) => sequence_number),
+    all.map((_, at) => at),
+  );
+  const result = { type: 'custom_tool_call_output', call_id: output[0].call_id, output: 'a.txt' };
+  const input = [{ role: 'user', content: 'List the files' }, output[0], result];
+  const after = await ask(host, '/v1/responses', { ...body, input });
+  t.equal(after.output[0].type, 'message');
+});
+
 t.test('a call that a limit cuts off says so', async (t) => {
   const host = await startHost(t);
   const tools = [{ type: 'function', function: { name: 'weather', parameters: SCHEMA } }];
