@@ -144,8 +144,12 @@ export function refuseMethod(reply: Reply): void {
 const POSTS: readonly ReadonlyMap<string, unknown>[] = [FORMATS, INSTANT, LLAMA_POSTS, SERVER_POSTS, COUNTS];
 const GETS: ReadonlySet<string> = new Set(['/health', '/metrics', '/v1/models']);
 
-/** Answers a GET. */
+/** Answers a GET; 502 when the engine fails to show what is asked for. */
 export function answerGet(deps: RouteDeps, reply: Reply, account: string | null): void {
+  show(deps, reply, account).catch((error: Error) => refuse(reply, 502, error.message, 'engine_failed'));
+}
+
+async function show(deps: RouteDeps, reply: Reply, account: string | null): Promise<void> {
   const path = pathOf(reply);
   if (refuseDialect(deps, reply)) return;
   if (path === '/health') {
@@ -160,10 +164,10 @@ export function answerGet(deps: RouteDeps, reply: Reply, account: string | null)
     if (model !== undefined) return reply.json(200, listed(model, deps));
     return refuseModel(reply, named);
   }
-  if (answerEngineGet(deps, reply, account)) return;
-  const missing = (): void => refuseMethod(reply);
-  if (deps.engine.shown === undefined) return missing();
-  void deps.engine.shown(path).then((value) => (value === undefined ? missing() : reply.json(200, value)));
+  if (await answerEngineGet(deps, reply, account)) return;
+  const value = await deps.engine.shown?.(path);
+  if (value === undefined) refuseMethod(reply);
+  else reply.json(200, value);
 }
 
 /** Error of a host that is loading, or whose engine has failed. */
@@ -207,7 +211,7 @@ function decode(segment: string): string {
 }
 
 /** False when the path is none of the engine's. */
-function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | null): boolean {
+async function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | null): Promise<boolean> {
   const { engine, systemPrompts } = deps;
   const { path } = reply.entry;
   const query = new URLSearchParams(reply.entry.query);
@@ -216,11 +220,11 @@ function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | null):
     const named = query.get('model') ?? deps.models[0]!;
     const model = modelNamed(deps, named);
     if (model === undefined) refuseModel(reply, named);
-    else void endpoint({ engine, reply, model, account, systemPrompts, query });
+    else await endpoint({ engine, reply, model, account, systemPrompts, query });
     return true;
   }
   if (path === '/metrics') {
-    void answerMetrics(deps, reply);
+    await answerMetrics(deps, reply);
     return true;
   }
   if (!path.startsWith(TIMINGS_PATH)) return false;

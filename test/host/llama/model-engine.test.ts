@@ -54,6 +54,20 @@ t.test('an engine that fails before its answer is a 502, within it the connectio
   await t.rejects(send(host, '/v1/chat/completions', { model: 'm' }).then((response) => response.text()));
 });
 
+t.test('an engine that fails to show what a GET asks for is a 502', async (t) => {
+  const fail = (): never => {
+    throw new Error('slots are lost');
+  };
+  const later = async (): Promise<never> => fail();
+  const engine = engineWith({ slots: later, ownProps: later, metrics: later, shown: later, listed: fail });
+  const host = await startHost(t, { engine });
+  for (const path of ['/slots', '/props', '/metrics', '/api/ps', '/v1/models']) {
+    const failed = await fetch(host.url + path);
+    t.equal(failed.status, 502, path);
+    t.match(await failed.text(), /slots are lost/);
+  }
+});
+
 t.test('an answer with the probabilities of too many tokens is refused before it fills the memory', async (t) => {
   const one = { token: 'a', logprob: -1, bytes: [97] };
   const listed = new Array<typeof one>(500_000).fill(one);
