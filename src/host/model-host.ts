@@ -301,6 +301,7 @@ export class Host {
       await this.#kvEvents?.close();
       throw error;
     }
+    this.#flap(true);
     if (this.#faults.refusesConnections) this.#server.close();
     return this.url;
   }
@@ -324,7 +325,13 @@ export class Host {
     if (flapMs === undefined) return;
     this.#flapping = this.#timers.after(flapMs, () => {
       if (!this.#started) return;
-      if (!isUp) return void this.#bind().then(() => this.#flap(true));
+      if (!isUp) {
+        // A port that another program took meanwhile is tried again at the next turn.
+        return void this.#bind().then(
+          () => this.#flap(true),
+          () => this.#flap(false),
+        );
+      }
       this.#server.close();
       for (const reply of this.#live) reply.drop();
       this.#server.closeAllConnections();
@@ -361,13 +368,17 @@ export class Host {
   #bind(): Promise<void> {
     return new Promise((resolve, reject) => {
       const host = this.#hostname.replace(/^\[|\]$/g, '');
-      const refuse = (error: Error): void => reject(new ListenError({ host, port: this.#port }, error));
-      this.#server.once('error', refuse);
-      this.#server.listen({ port: this.#port, host, backlog: BACKLOG }, () => {
+      const refuse = (error: Error): void => {
+        this.#server.off('listening', settle);
+        reject(new ListenError({ host, port: this.#port }, error));
+      };
+      const settle = (): void => {
         this.#server.off('error', refuse);
         this.#port = (this.#server.address() as AddressInfo).port;
         resolve();
-      });
+      };
+      this.#server.once('error', refuse).once('listening', settle);
+      this.#server.listen({ port: this.#port, host, backlog: BACKLOG });
     });
   }
 

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
+import { createServer } from 'node:net';
 import t from 'tap';
 import { createManualClock } from '../../../src/actor/testkit.ts';
 import { type Host, createHost, parseFault } from '../../../src/host/index.ts';
@@ -118,6 +119,7 @@ t.test('a host can be sent to load its model again at run time', async (t) => {
 t.test('a host that flaps comes and goes', async (t) => {
   const clock = createManualClock();
   const host = createHost({ models: ['m'], engine: { speed: 'virtual' }, clock });
+  await host.setFault([{ fault: parseFault('flap=100') }]);
   await host.listen();
   t.teardown(() => host.kill());
   const answers = (): Promise<boolean> =>
@@ -125,10 +127,14 @@ t.test('a host that flaps comes and goes', async (t) => {
       () => true,
       () => false,
     );
-  await host.setFault([{ fault: parseFault('flap=100') }]);
   t.equal(await answers(), true);
   clock.advance(100);
   t.equal(await answers(), false);
+  const other = createServer((socket) => socket.destroy()).listen(host.port, '127.0.0.1');
+  await once(other, 'listening');
+  clock.advance(100);
+  t.equal(await answers(), false, 'its port is taken');
+  await new Promise((closed) => other.close(closed));
   clock.advance(100);
   // Listening again takes a turn of the event loop.
   while (!(await answers())) t.pass('not yet');
