@@ -231,13 +231,13 @@ function stopReason(event: JsonObject): StopReason {
   return 'limit';
 }
 
-/** Today's form or that of the interface, likeliest first. `isBare`: without the form in which it came. */
+/** Of today's form or that of the interface, likeliest first. `isBare`: without today's form, as it came. */
 function reportOf(entry: unknown, count: number, isBare: boolean): TokenReport {
   const report = objectOf(entry);
-  if (typeof report['content'] === 'string') return report as unknown as TokenReport;
-  const listed = report['top_probs'] ?? report['top_logprobs'];
+  const isOwn = typeof report['content'] === 'string';
+  const listed = report['probs'] ?? report['top_probs'] ?? report['top_logprobs'];
   const probs = Array.isArray(listed) ? listed.slice(0, count).map(likelyOf) : [];
-  return { content: pieceOf(report), probs, ...(!isBare && { today: report }) };
+  return { content: pieceOf(report), probs, ...(!isBare && !isOwn && { today: report }) };
 }
 
 function likelyOf(entry: unknown): Likely {
@@ -248,9 +248,9 @@ function likelyOf(entry: unknown): Likely {
 
 /** Text of a token in reports: a byte within a character is named, since it has no text of its own. */
 function pieceOf(token: JsonObject): string {
-  const { token: text, bytes } = token;
-  if (Array.isArray(bytes) && bytes.length === 1 && Number(bytes[0]) > 0x7f) {
-    return `byte: \\x${Number(bytes[0]).toString(16).padStart(2, '0')}`;
-  }
+  const { bytes } = token;
+  const byte = Array.isArray(bytes) && bytes.length === 1 ? numberOf(bytes[0]) : undefined;
+  if (byte !== undefined && byte > 0x7f) return `byte: \\x${byte.toString(16)}`;
+  const text = token['content'] ?? token['tok_str'] ?? token['token'];
   return typeof text === 'string' ? text : '';
 }

@@ -183,10 +183,10 @@ export class OpenAiProtocol implements EngineProtocol {
     return tokens.map((token, at) => {
       // The chosen token is listed too when it is not among the likeliest.
       const probs = Object.entries(objectOf(tops[at]))
-        .map(([tok_str, logprob]) => ({ tok_str, prob: Math.exp(Number(logprob)) }))
+        .map(([tok_str, logprob]) => ({ tok_str, prob: Math.exp(numberOf(logprob) ?? -Infinity) }))
         .sort((a, b) => b.prob - a.prob)
         .slice(0, n_probs);
-      return { content: String(token), probs };
+      return { content: typeof token === 'string' ? token : '', probs };
     });
   }
 }

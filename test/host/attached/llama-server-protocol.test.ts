@@ -195,7 +195,8 @@ t.test('translates probabilities', async (t) => {
   const report = { ...listed[0], top_probs: listed };
   const old = { content: 'y', probs: [{ tok_str: 'y', prob: 1 }] };
   const raw = { token: 'z', bytes: [122], logprob: 0, top_logprobs: [{ token: 'z', bytes: [122], logprob: 0 }] };
-  const frame = partialFrame('He', { completion_probabilities: [report, old, raw] });
+  const odd = [{ content: 'q', probs: [null], bytes: [{ toString: 1 }] }, { content: 'r' }];
+  const frame = partialFrame('He', { completion_probabilities: [report, old, raw, ...odd] });
   fake.answers.set('/completion', events([frame, finalFrame()]));
   const { reports } = await complete(engine, { n_probs: 2, stream: true });
   t.same(reports, [
@@ -208,6 +209,8 @@ t.test('translates probabilities', async (t) => {
     },
     old,
     { content: 'z', probs: [{ tok_str: 'z', prob: 1 }] },
+    { content: 'q', probs: [{ tok_str: '', prob: 0 }] },
+    { content: 'r', probs: [] },
   ]);
   t.same((await complete(engine, { n_probs: 0 })).reports, []);
 });

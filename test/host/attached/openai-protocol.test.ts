@@ -293,12 +293,12 @@ t.test('reads a last event without its blank line', async (t) => {
 t.test('translates probabilities', async (t) => {
   const { engine, fake } = await attach(t, startFakeVllm());
   const logprobs = {
-    tokens: ['a', 'b'],
-    top_logprobs: [{ a: Math.log(0.2), c: Math.log(0.5), d: Math.log(0.25) }, { b: 0 }],
+    tokens: ['a', 'b', { toString: 1 }],
+    top_logprobs: [{ a: Math.log(0.2), c: Math.log(0.5), d: Math.log(0.25) }, { b: 0 }, { e: { valueOf: 1 } }],
   };
   fake.answers.set('/v1/completions', events([choiceFrame('ab', { logprobs, finish_reason: 'length' }), DONE]));
   const { reports } = await complete(engine, { n_probs: 2 });
-  t.equal(reports.length, 2);
+  t.equal(reports.length, 3);
   t.equal(reports[0]!.content, 'a');
   t.same(
     reports[0]!.probs.map(({ tok_str, prob }) => [tok_str, Number(prob.toFixed(6))]),
@@ -308,6 +308,7 @@ t.test('translates probabilities', async (t) => {
     ],
   );
   t.same(reports[1], { content: 'b', probs: [{ tok_str: 'b', prob: 1 }] });
+  t.same(reports[2], { content: '', probs: [{ tok_str: 'e', prob: 0 }] }, 'what is no text and no number');
 });
 
 t.test('reports failures as what they are', async (t) => {
