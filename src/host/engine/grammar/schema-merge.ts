@@ -36,7 +36,8 @@ const SMALLER = new Set(['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems',
 
 /** Keywords whose value is a number. */
 const NUMERIC = /^(min|max|exclusiveM|multipleOf)/;
-const LISTS = new Set(['enum', 'required', 'allOf', 'anyOf', 'oneOf', 'prefixItems']);
+const LISTS = new Set(['enum', 'allOf', 'anyOf', 'oneOf', 'prefixItems']);
+const TEXTS = new Set(['$ref', 'pattern', 'format']);
 
 /** Throws a SchemaError for a keyword whose value has the wrong type. */
 export function refuseMalformed(schema: SchemaObject, where: string): void {
@@ -46,9 +47,15 @@ export function refuseMalformed(schema: SchemaObject, where: string): void {
     if (NUMERIC.test(keyword) && !Number.isFinite(value)) wanted = 'a number';
     if (LISTS.has(keyword) && !Array.isArray(value)) wanted = 'an array';
     if (keyword === 'properties' && !isSchemaObject(value)) wanted = 'an object';
-    if ((keyword === 'pattern' || keyword === 'format') && typeof value !== 'string') wanted = 'a string';
+    if (TEXTS.has(keyword) && typeof value !== 'string') wanted = 'a string';
+    if (keyword === 'required' && !isTextList(value)) wanted = 'an array of strings';
+    if (keyword === 'type' && !isTextList([value].flat())) wanted = 'a string or an array of strings';
     if (wanted !== null) throw new SchemaError(`schema, ${where}: ${keyword} must be ${wanted}`);
   }
+}
+
+function isTextList(value: unknown): boolean {
+  return Array.isArray(value) && value.every((text) => typeof text === 'string');
 }
 
 /** A schema that demands what both demand. Throws a SchemaError when one keyword says two things that do not combine. */
@@ -81,11 +88,11 @@ function mergeKeyword(keyword: string, left: unknown, right: unknown, where: str
 }
 
 function mergeProperties(left: SchemaObject, right: SchemaObject): SchemaObject {
-  const merged: Record<string, unknown> = { ...left };
-  for (const [name, schema] of Object.entries(right)) {
-    merged[name] = Object.hasOwn(left, name) ? { allOf: [left[name], schema] } : schema;
-  }
-  return merged;
+  const added = Object.entries(right).map(([name, schema]) => [
+    name,
+    Object.hasOwn(left, name) ? { allOf: [left[name], schema] } : schema,
+  ]);
+  return { ...left, ...Object.fromEntries(added) };
 }
 
 /** Types that both lists allow; every integer is a number. */

@@ -156,6 +156,13 @@ t.test('optional properties are sometimes there and sometimes not', async (t) =>
   t.ok(texts.some((text) => !text.includes('"a"')));
 });
 
+t.test('properties may have the names of an object itself', async (t) => {
+  const schema: unknown = JSON.parse(
+    '{"allOf":[{"type":"object"},{"properties":{}},{"properties":{"__proto__":{"type":"null"}},"required":["__proto__"]}]}',
+  );
+  t.same(write(schemaGrammar(schema), 1), ['{"__proto__":null}']);
+});
+
 t.test('what cannot be obeyed is refused by name', async (t) => {
   const refused: readonly (readonly [unknown, RegExp])[] = [
     [{ not: {} }, /#: keyword not/],
@@ -182,6 +189,9 @@ t.test('what cannot be obeyed is refused by name', async (t) => {
       /no value satisfies/,
     ],
     [{ allOf: [{ required: true }] }, /required must be an array/],
+    [{ type: 'object', required: [1] }, /required must be an array of strings/],
+    [{ type: [{ toString: 1 }] }, /type must be a string or an array of strings/],
+    [{ $ref: 5 }, /\$ref must be a string/],
     [{ type: 'object', properties: [] }, /properties must be an object/],
     [{ type: 'string', pattern: '('.repeat(5000) }, /too long/],
     [{ type: 'string', pattern: 'a{5000}' }, /so many repetitions/],
