@@ -332,10 +332,12 @@ class RunningResponse implements ResponseSink {
     let isTaken = true;
     for (const { data, event } of parseEvents(events.toString())) {
       if (data === '[DONE]') continue;
-      const type = event ?? membersOf(parsedJson(data))['type'];
-      if (endsResponse(String(type))) this.#keep(data);
+      const type = event ?? typeIn(data);
+      const isEnd = endsResponse(type);
+      const message = isEnd || type === 'error' ? typed(data, type) : data;
+      if (isEnd) this.#keep(message);
       else if (type === 'error') this.#isTold = true;
-      isTaken = this.#tellClient(data);
+      isTaken = this.#tellClient(message);
     }
     return isTaken;
   }
@@ -392,6 +394,19 @@ class RunningResponse implements ResponseSink {
     this.#isTold = true;
     this.#tellClient(errorMessage(status, code, message, []));
   }
+}
+
+/** The type of an event without a name: that of its data, which may be an error as servers of chat completions write it. */
+function typeIn(data: string): string {
+  const { error, type } = membersOf(parsedJson(data));
+  if (typeof type === 'string') return type;
+  return typeof error === 'object' && error !== null ? 'error' : '';
+}
+
+/** Data with the type of its event, which a message has nowhere else. */
+function typed(data: string, type: string): string {
+  if (membersOf(parsedJson(data))['type'] === type) return data;
+  return withMembers(Buffer.from(data), { type: JSON.stringify(type) }).toString();
 }
 
 /** A message, a JSON object, with the name that the client gave to what it answers; '' for none. */

@@ -490,6 +490,27 @@ t.test('a response that breaks off ends with an error', async (t) => {
   t.match(frames.at(-1), { type: /^(?:error|response\.failed)$/ });
 });
 
+t.test('a message has the type of its event where only the name of that says it', async (t) => {
+  let end = '';
+  const server = await serving(t, (request, response) => {
+    request.resume();
+    const begun = 'data: {"type":"response.output_text.delta","delta":"a"}\n\n';
+    if (request.method === 'POST') response.writeHead(200, { 'content-type': 'text/event-stream' }).write(begun);
+    response.end(`${end}\n\n`);
+  });
+  const { url } = await startGateway(t, settingsOf([], { models: { [MODEL]: { servers: [server] } } }));
+  const client = await Client.open(t, url, { authorization: 'Bearer hr_one' });
+  const error = { code: 'out_of_memory', message: 'The device has no memory left' };
+  for (end of [`event: error\ndata: ${JSON.stringify({ error })}`, `data: ${JSON.stringify({ error })}`]) {
+    client.create({ input: 'x', stream_id: 's' });
+    t.match(await client.end(), { type: 'error', error, stream_id: 's' }, end);
+  }
+  end = 'event: response.completed\ndata: {"response":{"id":"r","status":"completed","output":[]}}';
+  client.create({ input: 'x' });
+  t.match(await client.end(), { type: 'response.completed', response: { id: 'r' } });
+  t.equal(client.frames.length, 6, 'nothing follows an end');
+});
+
 t.test('a response whose events have no names ends once, and is continued', async (t) => {
   const inputs: unknown[] = [];
   const server = await serving(t, async (request, response) => {
