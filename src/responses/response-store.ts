@@ -215,6 +215,8 @@ interface Run {
   readonly key: ResponseKey;
   readonly thread: number;
   readonly runner: Ref<RunnerCommand>;
+  /** Of its input, and of its events so far. */
+  bytes: number;
 }
 
 /** Somebody who waits for events. */
@@ -320,9 +322,10 @@ class ResponseStore {
         break;
       case 'Progress': {
         const { key, response } = command;
+        const bytes = bytesOf(response);
         // The end has what matters, and servers may send any number of them.
-        if (this.#waitingBytes + response.length > MAX_WAITING_BYTES) break;
-        this.#add({ type: 'progress', key, holder: this.#deps.holder, response }, response.length);
+        if (this.#waitingBytes + bytes > MAX_WAITING_BYTES) break;
+        this.#add({ type: 'progress', key, holder: this.#deps.holder, response }, bytes);
         break;
       }
       case 'Events':
@@ -578,7 +581,7 @@ class ResponseStore {
       holders.push(...(await this.#records.holders(account, items)));
       const wanted = new Set(items);
       for (const { account: owner, id, items: own, output } of this.#pending.values()) {
-        if (owner === account && own.some((item) => wanted.has(item))) holders.push({ id, bytes: output.length });
+        if (owner === account && own.some((item) => wanted.has(item))) holders.push({ id, bytes: bytesOf(output) });
       }
     }
     return sizeOfAll(holders) > bytes ? { kind: 'long' } : { kind: 'found', parts, holders };
@@ -621,7 +624,7 @@ class ResponseStore {
         written.push(...read);
         links = read;
       } else {
-        links = [{ id, previous: record.previous, bytes: record.input.length + record.output.length }];
+        links = [{ id, previous: record.previous, bytes: bytesOf(record.input, record.output) }];
       }
       const oldest = links.at(-1);
       if (oldest === undefined) return newestFirst.length === 0 ? 'unknown' : 'broken';
@@ -734,10 +737,11 @@ class ResponseStore {
       return;
     }
     const name = nameOf(record);
-    this.#runs.set(name, { key: { account, id }, thread, runner });
+    const bytes = sizeOf(record);
+    this.#runs.set(name, { key: { account, id }, thread, runner, bytes });
     this.#deps.metrics.running(this.#runs.size);
     const { holder } = this.#deps;
-    this.#change({ type: 'begin', record, ttlMs, holder, leaseMs: LEASE_MS, hasEvents }, sizeOf(record)).then(
+    this.#change({ type: 'begin', record, ttlMs, holder, leaseMs: LEASE_MS, hasEvents }, bytes).then(
       (begun) => {
         if (!begun) this.#over(name);
         replyTo.tell(begun ? 'begun' : 'away');
@@ -751,8 +755,9 @@ class ResponseStore {
 
   #events(events: ResponseEvents): void {
     const name = nameOf(events);
+    const bytes = bytesOf(events.data);
     // The last event has the whole response: it is written with its end then.
-    if (this.#waitingBytes + events.data.length > MAX_WAITING_BYTES) {
+    if (this.#waitingBytes + bytes > MAX_WAITING_BYTES) {
       this.#cut.add(name);
       return;
     }
@@ -760,7 +765,9 @@ class ResponseStore {
     const pending = this.#pendingEvents.get(name);
     if (pending === undefined) this.#pendingEvents.set(name, [events]);
     else pending.push(events);
-    this.#add({ type: 'events', events }, events.data.length);
+    const run = this.#runs.get(name);
+    if (run !== undefined) run.bytes += bytes;
+    this.#add({ type: 'events', events }, bytes);
     this.#wake(name);
   }
 
@@ -779,7 +786,7 @@ class ResponseStore {
     done: (ended: boolean | null) => void,
   ): void {
     const name = nameOf(end);
-    const bytes = end.output.length + end.response.length;
+    const bytes = bytesOf(end.output, end.response);
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#ending.set(name, promise);
     this.#add({ type: 'end', end, holder, event }, bytes, (ended) => {
@@ -787,7 +794,8 @@ class ResponseStore {
       resolve();
       if (ended === true) {
         this.#deps.metrics.ended(end.status);
-        this.#grow(end.account, bytes);
+        // What another gateway ran is not known here.
+        this.#grow(end.account, bytes + (this.#runs.get(name)?.bytes ?? Infinity));
       }
       this.#over(name);
       this.#wake(name);
@@ -993,7 +1001,12 @@ function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
 }
 
 function sizeOf({ input, output, response }: ResponseRecord): number {
-  return input.length + output.length + response.length;
+  return bytesOf(input, output, response);
+}
+
+/** As the store counts them. */
+function bytesOf(...texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 }
 
 export function sizeOfAll(responses: readonly ResponseSize[]): number {

@@ -532,6 +532,24 @@ t.test('the queue is bounded: first responses are not recorded any more, then th
   t.equal(count('headrace_responses_waiting_bytes'), 0);
 });
 
+t.test('an account is bounded by all that its responses take: input, events, and bytes of any script', async (t) => {
+  const { ask, count, ledger, settle, store } = await startStore(t, { ...SETTINGS, accountBytes: 64_000 });
+  const text = '水'.repeat(5000);
+  store.put(record('first', null, { input: `["${text}"]`, output: '[]', response: '{}' }));
+  await settle();
+  t.equal(count('headrace_responses_stored_bytes_total'), 15_008);
+  for (const id of ['b1', 'b2', 'b3', 'b4', 'b5', 'b6', 'b7', 'b8']) {
+    const isLarge = id < 'b5';
+    const key = { account: 'a', id };
+    await ask(store.begin({ ...queued(id), input: isLarge ? `["${text}"]` : '[]' }, true, () => undefined));
+    store.events({ ...key, first: 0, last: 0, data: isLarge ? 'event' : text });
+    store.end({ ...key, status: 'completed', output: '[]', response: '{}', items: [] }, () => undefined);
+    await settle();
+    const { bytes } = await ledger.responses.counts('a');
+    t.ok(bytes <= 64_000, `${id}: ${bytes}`);
+  }
+});
+
 t.test('the expiry of a conversation is moved when it goes on, and not at every turn', async (t) => {
   const fixture = await startStore(t);
   const { ask, ledger, settle, store } = fixture;
