@@ -927,7 +927,7 @@ class ResponseStore {
     const begun = new Set(
       this.#waiting.flatMap(({ change }) => (change.type === 'begin' ? [nameOf(change.record)] : [])),
     );
-    ledger.responses.renew(this.#deps.holder, LEASE_MS).then(
+    ledger.responses.renew(this.#deps.holder, LEASE_MS, this.#settings.ttlMs).then(
       (running) => {
         this.#renewals.succeeded();
         const left = new Set(running.map(nameOf));

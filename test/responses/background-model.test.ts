@@ -128,7 +128,7 @@ t.test('every life of a background response ends once', async (t) => {
       cancelHere: () => note(own.cancel(key)),
       cancelThere: () => note(other.cancel(key)),
       loseLease: () => {
-        note(ledger.responses.renew('a', -1000).then(() => other.find(key)));
+        note(ledger.responses.renew('a', -1000, 1e9).then(() => other.find(key)));
       },
       remove: () => note(other.remove(key)),
     };

@@ -95,7 +95,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
     },
     isAway: (error) => responses.isAway(error),
     lastEvent: (key) => responses.lastEvent(key),
-    renew: (holder, leaseMs) => responses.renew(holder, leaseMs),
+    renew: (holder, leaseMs, ttlMs) => responses.renew(holder, leaseMs, ttlMs),
     lost: (limit) => responses.lost(limit),
     prune: () => responses.prune(),
     evict: (account, mostBytes) => responses.evict(account, mostBytes),
@@ -317,7 +317,7 @@ t.test('a change that a store refuses each time, as if it were away, does not ke
 t.test('a background response of this gateway outlives its lease', async (t) => {
   const { ask, ledger, settle, store } = await startStore(t);
   await ask(store.begin(queued('b'), false, () => t.fail('nobody has cancelled it')));
-  await ledger.responses.renew('h', -1);
+  await ledger.responses.renew('h', -1, 1e9);
   t.match(await ask(store.find({ account: 'a', id: 'b' })), { status: 'queued', isLost: true });
   await settle(700);
   t.match(await ask(store.find({ account: 'a', id: 'b' })), { status: 'queued', isLost: false }, 'it is renewed');
@@ -337,7 +337,7 @@ t.test('after the store was away other gateways have time to renew what they run
   for (const id of ['alive', 'gone']) t.match(await ask(store.find({ account: 'a', id })), { status: 'queued' });
   await settle(600);
   t.match(await ask(store.find({ account: 'a', id: 'gone' })), { status: 'queued' }, 'nor is it looked for meanwhile');
-  await ledger.responses.renew('other', 60_000);
+  await ledger.responses.renew('other', 60_000, 1e9);
   await ledger.responses.apply([{ ...begin, record: queued('late') }]);
   await settle(400);
   t.match(await ask(store.find({ account: 'a', id: 'alive' })), { status: 'queued', isLost: false });

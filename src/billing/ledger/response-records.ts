@@ -142,8 +142,8 @@ export interface ResponseRecords {
   eventsAfter(key: ResponseKey, after: number, rows: number): Promise<ResponseEvents[]>;
   /** Number of the last event; -1: there is none. */
   lastEvent(key: ResponseKey): Promise<number>;
-  /** Renews the leases of a holder; answers with the responses that still run. */
-  renew(holder: string, leaseMs: number): Promise<ResponseKey[]>;
+  /** Renews the leases of a holder, and keeps its responses for `ttlMs` from now on; answers with those that still run. */
+  renew(holder: string, leaseMs: number, ttlMs: number): Promise<ResponseKey[]>;
   /** Responses whose lease has run out. */
   lost(limit: number): Promise<ResponseKey[]>;
   /** Removes responses that have expired; answers with how many. */
@@ -549,12 +549,13 @@ class StoredResponses implements ResponseRecords {
     return Number(row?.['last'] ?? -1);
   }
 
-  async renew(holder: string, leaseMs: number): Promise<ResponseKey[]> {
-    const sql = `update responses set lease_ms = ${this.#nowMs} + $1 where holder = $2 and ${RUNS} returning account, id`;
+  async renew(holder: string, leaseMs: number, ttlMs: number): Promise<ResponseKey[]> {
+    const sql = `update responses set lease_ms = ${this.#nowMs} + $1, expires_ms = $3
+      where holder = $2 and ${RUNS} returning account, id`;
     const lock = `select id from responses where holder = $1 and ${RUNS} order by account, id for update`;
     const rows = await this.#database.transaction(async (session) => {
       if (!session.holdsWriteLock) await session.all(lock, [holder]);
-      return await session.all(sql, [BigInt(leaseMs), holder]);
+      return await session.all(sql, [BigInt(leaseMs), holder, BigInt(this.#dateMs() + ttlMs)]);
     });
     return rows.map(keyOf);
   }

@@ -167,6 +167,23 @@ for (const name of STORES) {
     t.equal((await responses.counts()).responses, 0);
   });
 
+  t.test(`${name}: a background response does not expire while it runs`, async (t) => {
+    const { ledger, pass } = await openStore(t, name);
+    const { responses } = ledger;
+    const key = { account: 'a', id: 'b' };
+    const begun = record('b', null, { status: 'queued', output: '[]', items: [] });
+    await responses.apply([
+      { type: 'begin', record: begun, ttlMs: 60_000, holder: 'h', leaseMs: DAY_MS, hasEvents: true },
+    ]);
+    pass(59_000);
+    t.same(await responses.renew('h', DAY_MS, 60_000), [key]);
+    pass(59_000);
+    t.equal(await responses.prune(), 0);
+    t.match(await responses.find(key), { status: 'queued' });
+    pass(1000);
+    t.equal(await responses.prune(), 1, 'it does when nobody renews it');
+  });
+
   t.test(`${name}: a background response ends once, by its holder or by a cancel`, async (t) => {
     const { ledger, again } = await openStore(t, name);
     const { responses } = ledger;
@@ -189,8 +206,8 @@ for (const name of STORES) {
     });
     t.same(await responses.apply([begin('b1')]), [true]);
     t.match(await other.find(key), { status: 'queued', hasEvents: true, isLost: false }, 'found by another gateway');
-    t.same(await responses.renew('h', DAY_MS), [key]);
-    t.same(await responses.renew('someone else', DAY_MS), []);
+    t.same(await responses.renew('h', DAY_MS, DAY_MS), [key]);
+    t.same(await responses.renew('someone else', DAY_MS, DAY_MS), []);
     t.same(await other.apply([end('b1', 'completed', 'another holder')]), [false]);
     t.same(await responses.apply([{ type: 'progress', key, holder: 'h', response: '{"output":null,"x":1}' }]), [true]);
     const events = (first: number, last: number, id = 'b1'): ResponseChange => ({
@@ -214,7 +231,7 @@ for (const name of STORES) {
     t.same(await responses.apply([events(11, 12)]), [false], 'nothing comes behind it');
     t.match(await responses.find(key), { status: 'cancelled', output: '["done"]' });
     t.equal((await responses.counts()).bytes, bytes + Buffer.byteLength('["done"]{"output":null}0-45-910-10'));
-    t.same(await responses.renew('h', DAY_MS), []);
+    t.same(await responses.renew('h', DAY_MS, DAY_MS), []);
     t.same(await responses.apply([begin('b2', -1)]), [true]);
     t.match(await other.find({ account: 'a', id: 'b2' }), { isLost: true });
     t.same(await other.state({ account: 'a', id: 'b2' }), { status: 'queued', isLost: true });
@@ -279,9 +296,9 @@ for (const name of STORES) {
     const forth = ids.flatMap(changed);
     const back = [...ids].reverse().flatMap(changed);
     for (let round = 0; round < 20; round++) {
-      await Promise.all([responses.apply(forth), other.apply(back), responses.renew('h', DAY_MS)]);
+      await Promise.all([responses.apply(forth), other.apply(back), responses.renew('h', DAY_MS, DAY_MS)]);
     }
-    t.equal((await responses.renew('h', DAY_MS)).length, ids.length);
+    t.equal((await responses.renew('h', DAY_MS, DAY_MS)).length, ids.length);
   });
 }
 
