@@ -921,6 +921,7 @@ class ResponseStore {
   /** Keeps what runs here; what was ended elsewhere is stopped, and what has ended here without the store is failed. */
   #renew(): void {
     const ledger = this.#deps.ledger();
+    if (ledger === null) this.#noteAway();
     if (this.#runs.size === 0 || ledger === null) return;
     const before = new Map(this.#runs);
     // A run whose row is not written yet is not one that was ended.

@@ -344,6 +344,18 @@ t.test('after the store was away other gateways have time to renew what they run
   t.match(await ask(store.find({ account: 'a', id: 'late' })), { status: 'failed' });
 });
 
+t.test('a gateway that begins while the store is away takes nobody for gone when it opens', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  fixture.isOpen = false;
+  const begin = { type: 'begin', ttlMs: 1e9, holder: 'other', leaseMs: -1, hasEvents: false } as const;
+  await ledger.responses.apply([{ ...begin, record: queued('alive') }]);
+  // Shorter than the interval at which lost responses are looked for.
+  await settle(200);
+  fixture.isOpen = true;
+  t.match(await ask(store.find({ account: 'a', id: 'alive' })), { status: 'queued' });
+});
+
 t.test('a question that the store cannot answer does not keep responses of gateways that are gone alive', async (t) => {
   const { ask, ledger, store } = await startStore(t);
   const begin = { type: 'begin', ttlMs: 1e9, holder: 'other', leaseMs: -1, hasEvents: false } as const;
