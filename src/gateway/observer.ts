@@ -57,9 +57,9 @@ export class Observer {
     this.active = this.#log !== null || this.#tracer !== null;
   }
 
-  /** A request has arrived: begins its span when it is sampled. */
+  /** A request has arrived: begins its span when it is sampled. One that another request makes is sampled with that. */
   begin(exchange: Exchange): void {
-    if (this.#tracer === null) return;
+    if (this.#tracer === null || exchange.parent?.span === null) return;
     exchange.span = this.#tracer.begin(exchange.header('traceparent'), exchange.receivedMs);
   }
 

@@ -3,7 +3,11 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
+import { resolveSettings } from '../../src/config/load.ts';
+import { Observer } from '../../src/gateway/observer.ts';
 import { readTraceParent } from '../../src/telemetry/trace-context.ts';
+import { StubExchange } from '../ingress/stub-exchange.ts';
 import { chat, KEY, MODEL, readStream, startHosts, startSystem, until } from '../support/system.ts';
 import { startServe } from '../support/system-cli.ts';
 
@@ -151,6 +155,22 @@ t.test('the work of a background response is in the trace of its request', async
   t.match(childOf(work?.spanId), { name: `chat ${MODEL}` });
   t.equal(spans.length, 3);
   t.equal(host.requests.find(({ method }) => method === 'POST')?.headers['tracestate'], 'vendor=1');
+});
+
+t.test('what the gateway asks for a request is traced with it or not at all', async (t) => {
+  const clock = createManualClock();
+  const randoms = [0.9, 0.1];
+  const random = (): number => randoms.shift() ?? 0;
+  const observer = new Observer({ clock, random, thread: 0, epochMs: () => 0 });
+  t.teardown(() => observer.close());
+  const resolved = resolveSettings({ telemetry: { otlp: { endpoint: 'http://127.0.0.1:1/v1/traces', sample: 0.5 } } });
+  if ('mistakes' in resolved) throw new Error(JSON.stringify(resolved.mistakes));
+  observer.configure(resolved.settings);
+  const [request, search] = [new StubExchange('POST'), new StubExchange('POST')];
+  search.parent = request;
+  observer.begin(request);
+  observer.begin(search);
+  t.same([request.span, search.span], [null, null]);
 });
 
 t.test('without an endpoint trace context passes untouched', async (t) => {
