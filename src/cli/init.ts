@@ -71,11 +71,13 @@ async function init(options: InitOptions, io: CliIo): Promise<void> {
   if (options.force !== true && existsSync(options.config)) throw exists(options.config);
   const answers = await ask(options, io);
   const findings = await Promise.all(answers.servers.map(examine));
-  const text = configurationText(answers, findings);
+  const { leftOut, models } = modelsOf(findings);
+  const text = configurationText(answers, models);
   const resolution = loadConfigText(text, options.config, {});
   if ('mistakes' in resolution) throw new UsageError(sentenceOf(resolution.mistakes));
   await write(options.config, text, options.force ?? false);
-  for (const { sentence } of findings) io.stdout.write(`${visible(sentence)}.\n`);
+  for (const sentence of [...findings.map((finding) => finding.sentence), ...leftOut])
+    io.stdout.write(`${visible(sentence)}.\n`);
   io.stdout.write(nextSteps(options.config, resolution.settings, answers.key));
 }
 
@@ -140,23 +142,53 @@ async function examine(url: string): Promise<Finding> {
   }
 }
 
-function configurationText({ key, listen }: Answers, findings: readonly Finding[]): string {
+/** A model of the file. */
+interface FileModel {
+  readonly servers: Set<string>;
+  contextTokens: number | null;
+}
+
+const UNKNOWN_MODELS: Finding['models'] = [{ id: 'my-model', contextTokens: null }];
+
+/** The models of the file by their ids, and a sentence about each that cannot be one of them. */
+function modelsOf(findings: readonly Finding[]): {
+  readonly models: ReadonlyMap<string, FileModel>;
+  readonly leftOut: readonly string[];
+} {
   // The line to paste asks for the first model: one that a server has said.
   const known = findings.toSorted((one, other) => Math.sign(other.models.length) - Math.sign(one.models.length));
-  const models = new Map<string, { servers: string[]; contextTokens: number | null }>();
+  const models = new Map<string, FileModel>();
+  const ids = new Map<string, string>();
+  const leftOut: string[] = [];
   for (const { models: found, url } of known) {
-    for (const { contextTokens, id } of found.length > 0 ? found : [{ id: 'my-model', contextTokens: null }]) {
-      const model = models.get(id) ?? { servers: [], contextTokens };
+    for (const { contextTokens, id } of found.length > 0 ? found : UNKNOWN_MODELS) {
+      const first = ids.get(id.toLowerCase()) ?? id;
+      if (first !== id || !isWritable(id)) {
+        const reason = first === id ? 'a file cannot name it' : `it has ${first}; upper and lower case are the same`;
+        leftOut.push(`${JSON.stringify(id)} of ${url} is not in the file: ${reason}`);
+        continue;
+      }
+      ids.set(id.toLowerCase(), id);
+      const model = models.get(id) ?? { servers: new Set<string>(), contextTokens: null };
       models.set(id, model);
-      model.servers.push(url);
-      // The least: a request may go to any of the servers.
-      model.contextTokens = Math.min(model.contextTokens ?? Infinity, contextTokens ?? Infinity);
-      if (model.contextTokens === Infinity) model.contextTokens = null;
+      model.servers.add(url);
+      // The least: a request may go to any of the servers. Some say 0 for one that they do not know.
+      if (contextTokens !== null && Number.isSafeInteger(contextTokens) && contextTokens > 0)
+        model.contextTokens = Math.min(model.contextTokens ?? Infinity, contextTokens);
     }
   }
+  return { models, leftOut };
+}
+
+/** Whether the configuration takes it for the id of a model, on one line. */
+function isWritable(id: string): boolean {
+  return id.trim() !== '' && id !== '__proto__' && !id.includes('${') && !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(id);
+}
+
+function configurationText({ key, listen }: Answers, models: ReadonlyMap<string, FileModel>): string {
   const entries = [...models].map(
     ([id, { contextTokens, servers }]) => `  ${word(id)}:
-    servers: [${servers.map(word).join(', ')}]
+    servers: [${Array.from(servers, word).join(', ')}]
 ${contextTokens === null ? '    # context_length: 131072 # tokens' : `    context_length: ${contextTokens} # tokens`}
     # pricing: { prompt: '0.25', completion: '1.50' } # USD per million tokens
 `,

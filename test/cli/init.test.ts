@@ -103,6 +103,28 @@ t.test('a server that lists its models without a key is recognised, one that nee
   );
 });
 
+t.test('models that a file cannot name are left out, and said; so are sizes that are none', async (t) => {
+  const [first, second] = await Promise.all([startFakeVllm(), startFakeVllm()]);
+  t.teardown(() => Promise.all([first.close(), second.close()]));
+  const answer = (max_model_len: number, ...ids: readonly string[]): ReturnType<typeof json> =>
+    json({ object: 'list', data: ids.map((id) => ({ id, object: 'model', owned_by: 'vllm', max_model_len })) });
+  first.answers.set('/v1/models', answer(4096, 'Atlas/7B', 'a\nb', '', '__proto__', '${HOME}', 'Atlas/7B'));
+  second.answers.set('/v1/models', answer(0, 'atlas/7b', 'other'));
+  const file = join(t.testdir({}), 'headrace.yaml');
+  const stdout = await run(t, 'init', '--yes', '--server', `${first.url},${second.url}`, '--config', file);
+  for (const id of ['a\nb', '', '__proto__', '${HOME}']) {
+    t.match(stdout, `${JSON.stringify(id)} of ${first.url} is not in the file: a file cannot name it.\n`);
+  }
+  t.match(
+    stdout,
+    `"atlas/7b" of ${second.url} is not in the file: it has Atlas/7B; upper and lower case are the same.\n`,
+  );
+  const text = readFileSync(file, 'utf8');
+  t.match(text, `  Atlas/7B:\n    servers: [${first.url}]\n    context_length: 4096`);
+  t.match(text, `  other:\n    servers: [${second.url}]\n    # context_length: `, 'no size that is 0');
+  t.equal(text.match(/servers: \[/g)?.length, 2);
+});
+
 t.test('asks three questions at a terminal', async (t) => {
   const [host] = await startHosts(t, [{ models: ['atlas'] }]);
   const file = join(t.testdir({}), 'headrace.yaml');
