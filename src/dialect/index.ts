@@ -70,7 +70,7 @@ export type {
   HostedStep,
 } from './translation/hosted-search.ts';
 export { CustomInput, customInputOf } from './translation/custom-input.ts';
-export { emptyResponse, ResponseEcho } from './translation/response-echo.ts';
+export { emptyResponse } from './translation/response-echo.ts';
 export { promptEstimate, type TokenBounds, tokenBounds } from './token-bounds.ts';
 export { type Metered, usageEdit, usageIn, UsageWatch } from './usage.ts';
 export {
