@@ -142,30 +142,39 @@ export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses
 export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) => {
   const { after, limit, order } = readQuery(inputItemsQuery, exchange.query);
   const input = await responses.inputOf(key);
-  const items = arrayItemsOf(Buffer.from(input)).map((item, at) => ({ item, at }));
+  const ids = new Set<string>();
+  const items = arrayItemsOf(Buffer.from(input)).map((item, at) => {
+    const name = itemNameOf(item);
+    // A list with an id twice would begin anew behind the second one.
+    const id = idOf(ids.has(name.id) ? { ...name, id: '' } : name, key.id, at);
+    ids.add(id);
+    return { item, id, name };
+  });
   if (order === 'desc') items.reverse();
-  const from =
-    after === undefined ? 0 : items.findIndex(({ at, item }) => idOf(itemNameOf(item), key.id, at) === after) + 1;
+  const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
   if (after !== undefined && from === 0) {
     const validation = [{ loc: ['query', 'after'], msg: 'it names no item of this response', type: 'value_error' }];
     throw new HeadraceError('HR_REQUEST_INVALID', { validation });
   }
-  const page = items.slice(from, from + limit).map(({ at, item }) => listedItem(item, key.id, at));
+  const page = items.slice(from, from + limit).map(listedItem);
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
   const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });
   const data = `[${page.map(({ json }) => json).join(',')}]`;
   exchange.respond(200, JSON_HEADERS, withMembers(Buffer.from(rest), { data }));
 });
 
+type ItemName = ReturnType<typeof itemNameOf>;
+
 /** Its own, or one by its place, which is no id of an output item. */
-function idOf({ id, type }: ReturnType<typeof itemNameOf>, response: string, at: number): string {
+function idOf({ id, type }: ItemName, response: string, at: number): string {
   return id || `${type === '' || type === 'message' ? 'msg' : 'item'}_${response.replace(/^resp_/, '')}_in_${at}`;
 }
 
 /** An item as lists show it: with an id and a status, and its text as a part. */
-function listedItem(item: string, response: string, at: number): { readonly id: string; readonly json: string } {
-  const name = itemNameOf(item);
-  const id = idOf(name, response, at);
+function listedItem({ id, item, name }: { readonly id: string; readonly item: string; readonly name: ItemName }): {
+  readonly id: string;
+  readonly json: string;
+} {
   const members: Record<string, string> = { id: JSON.stringify(id) };
   if (name.type === '') members['type'] = '"message"';
   const value = parseJson(item) as Readonly<Record<'content' | 'role' | 'status', unknown>> | null;

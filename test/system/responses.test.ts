@@ -126,6 +126,14 @@ t.test('input items are listed in pages', async (t) => {
   for (const query of ['?limit=0', '?limit=x', '?order=up', '?after=nothing']) {
     t.equal((await call(url, path + query)).status, 422, query);
   }
+  const again = { id: 'msg_1', type: 'message', role: 'user', content: 'again' };
+  const twice = `/v1/responses/${idOf(await create(url, { input: [again, again, input[0]] }))}/input_items?order=asc&limit=1`;
+  let last = '';
+  for (const hasMore of [true, true, false]) {
+    const { json } = await call(url, last === '' ? twice : `${twice}&after=${last}`);
+    t.match(json, { has_more: hasMore }, 'a list with an id twice has an end');
+    last = json['last_id'] as string;
+  }
   const odd = idOf(await create(url, { input: [null, 'x', [1]] }));
   t.match(await call(url, `/v1/responses/${odd}/input_items?order=asc`), {
     status: 200,
