@@ -4,7 +4,7 @@
 // GET /whoami  name and role of the holder of the token
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
-import { createAdminService, type AdminService, type AdminServiceDeps } from './admin-service.ts';
+import { createAdminService, MovementUnknown, type AdminService, type AdminServiceDeps } from './admin-service.ts';
 import { type Fields, queryFields } from './admin-requests.ts';
 import { type AdminIdentity, type AdminTokens, isAllowed, peerOf } from './admin-tokens.ts';
 import { nextCursor } from './lists.ts';
@@ -157,7 +157,8 @@ export class AccountRoutes {
     const status = error instanceof LedgerError ? STATUS[error.refusal] : undefined;
     if (status === undefined) {
       this.#options.log.error({ err: error }, 'the ledger failed');
-      respondJson(res, 500, { detail: 'the ledger failed; a repeat is safe with the same id' });
+      const hint = error instanceof MovementUnknown ? `: ${error.message}` : '';
+      respondJson(res, 500, { detail: `the ledger failed${hint}` });
     } else if (status === 422) {
       respondJson(res, 422, { detail: [entry('body', (error as Error).message)] });
     } else {

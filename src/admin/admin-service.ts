@@ -169,6 +169,21 @@ function refuse(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', name], msg, type: 'value_error' }] });
 }
 
+/** The store failed in the middle of a movement. Its caller may not have chosen the id, and would move credit twice under another one. */
+export class MovementUnknown extends Error {
+  override readonly name = 'MovementUnknown';
+
+  constructor(id: string, cause: unknown) {
+    super(`credit may have moved: repeat it with the id ${id}, which moves it once`, { cause });
+  }
+}
+
+async function moving<Answer extends Moved>(id: string, movement: Promise<Answer>): Promise<Answer> {
+  return await movement.catch((error: unknown) => {
+    throw error instanceof LedgerError ? error : new MovementUnknown(id, error);
+  });
+}
+
 /** What credit moved, and the balance behind it: nothing is read that could fail once it has moved. */
 function movedView(id: string, account: string, amount: Pico, { balance, repeated }: Moved): GrantView {
   return {
@@ -185,12 +200,13 @@ function movedView(id: string, account: string, amount: Pico, { balance, repeate
 async function grant(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
   const { amount, expiresMs, id = newId(deps), memo } = readGrantRequest(fields, deps.dateMs());
   const expires = expiresMs === null ? {} : { expiresMs };
-  return movedView(id, account, amount, await ledger.grant({ id, account, amount, memo, ...expires }));
+  const moved = await moving(id, ledger.grant({ id, account, amount, memo, ...expires }));
+  return movedView(id, account, amount, moved);
 }
 
 async function adjust(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
   const { amount, id = newId(deps), memo } = readAdjustmentRequest(fields);
-  return movedView(id, account, amount, await ledger.adjust({ id, account, amount, memo }));
+  return movedView(id, account, amount, await moving(id, ledger.adjust({ id, account, amount, memo })));
 }
 
 async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, fields: Fields): Promise<GrantView> {
@@ -211,7 +227,7 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     charge === undefined
       ? { amount: asked as Pico }
       : { charges: [charge], ...(asked !== undefined && { amount: asked }) };
-  const moved = await ledger.refund({ id, account, memo, ...what });
+  const moved = await moving(id, ledger.refund({ id, account, memo, ...what }));
   return movedView(id, account, moved.amount, moved);
 }
 

@@ -2,7 +2,7 @@
 export { AccountRoutes } from './account-routes.ts';
 export { AdminClientError, createAdminClient } from './admin-client.ts';
 export { type Fields, MOST_ROWS } from './admin-requests.ts';
-export { type AdminService, createAdminService } from './admin-service.ts';
+export { type AdminService, createAdminService, MovementUnknown } from './admin-service.ts';
 export { ADMIN_ROLES, AdminTokens, hashToken } from './admin-tokens.ts';
 export { type Admin, type AdminRoutes, openAdmin } from './admin.ts';
 export { type ExplainAnswer, type ExplainRequest, ExplainRoutes } from './explain-routes.ts';

@@ -19,6 +19,7 @@ import {
   recordedService,
   createAdminClient,
   AdminClientError,
+  MovementUnknown,
 } from '../admin/index.ts';
 import type { Ledger } from '../billing/index.ts';
 import { inspectStore, LedgerError, openLedger } from '../billing/main-thread.ts';
@@ -194,6 +195,7 @@ function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ');
   if (error instanceof LedgerError || error instanceof AdminClientError) return error.message;
+  if (error instanceof MovementUnknown) return `the store failed: ${messageOf(error.cause)}; ${error.message}`;
   return `the store failed: ${messageOf(error)}`;
 }
 
