@@ -11,7 +11,7 @@ import { chat, MODEL, settingsFor, until } from '../support/system.ts';
 
 t.test('a reload changes the interval at which charges are written', async (t) => {
   const { gateway, hosts, ledger, store, url } = await startLedgerFixture(t, {
-    settings: { credit: { flush: '1h' } },
+    settings: { credit: { flush: '1m' } },
   });
   await endow(ledger, 5n * USD);
   await until('the key is known', async () => (await chat(url, { headers: bearer() })).status === 200);
