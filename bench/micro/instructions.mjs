@@ -145,6 +145,14 @@ async function countTree(dist, variants) {
 
 async function countVariant(dist, variant) {
   const servers = await startServers();
+  try {
+    return await countBehind(servers, dist, variant);
+  } finally {
+    servers.close();
+  }
+}
+
+async function countBehind(servers, dist, variant) {
   const folder = temporaryFolder();
   const spec = JSON.stringify({ dist: resolve(dist), ports: servers.ports, folder, variant });
   const out = `--callgrind-out-file=${join(folder, 'count')}`;
@@ -183,7 +191,6 @@ async function countVariant(dist, variant) {
   } finally {
     client.close();
     await stopChild(child);
-    servers.close();
   }
 }
 
