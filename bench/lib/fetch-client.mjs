@@ -25,6 +25,7 @@ let windowToUs = Infinity;
 let stopped = false;
 let next = 0;
 let unfinished = 0;
+const settled = Promise.withResolvers();
 
 const within = (us) => us >= windowFromUs && us < windowToUs;
 
@@ -56,6 +57,7 @@ async function fetchOne(sinceUs) {
     count.lastError = error.message;
   } finally {
     unfinished--;
+    if (stopped && unfinished === 0) settled.resolve();
   }
 }
 
@@ -78,10 +80,9 @@ windowFromUs = nowUs();
 await wait(load.durationMs);
 windowToUs = nowUs();
 const window = closeWindow();
-stopped = true;
 await paced;
-const lastMs = performance.now() + (load.lastMs ?? LAST_MS);
-while (unfinished > 0 && performance.now() < lastMs) await wait(20);
+stopped = true;
+if (unfinished > 0) await Promise.race([settled.promise, wait(load.lastMs ?? LAST_MS)]);
 if (unfinished > 0) count.lastError = 'not answered in time';
 count.errors += unfinished;
 const report = { ...window, ...count, perSecond: count.requests / window.seconds, latencyMs: latency.summary() };

@@ -106,6 +106,7 @@ t.test('reports connections that fail', async (t) => {
   await new Promise((resolve) => closed.close(resolve));
   t.equal(await reason(t, `http://127.0.0.1:${port}/`), 'connection failed');
   t.equal(await reason(t, 'http://no-such-host.invalid/'), 'connection failed');
+  t.equal(await reason(t, 'no url'), 'connection failed');
 });
 
 t.test('reports responses that cannot be read', async (t) => {

@@ -129,7 +129,7 @@ function opaque(account: string, secret: string): string {
   return createHmac('sha256', secret).update(account).digest('base64url');
 }
 
-/** Accounts whose headers are kept: an opaque id takes half as long to make as the rest of a request. */
+/** Accounts whose headers are kept: the HMACs of a search over five workers took 6 % of its CPU time. */
 const KEPT_HEADERS = 1024;
 
 /** One for all results: a hit is made of it before the next result is read. */

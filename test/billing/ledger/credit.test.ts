@@ -25,8 +25,9 @@ for (const name of STORES) {
   t.test(`${name}: an adjustment gives or takes credit once, never below the credit limit`, async (t) => {
     const { ledger } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
-    t.match(await ledger.adjust({ id: '1', account: 'a', amount: 10n, memo: 'goodwill' }), { repeated: false });
-    t.match(await ledger.adjust({ id: '1', account: 'a', amount: 10n }), { repeated: true });
+    const first = { id: '1', account: 'a', amount: 10n };
+    t.same(await ledger.adjust({ ...first, memo: 'goodwill' }), { repeated: false, balance: 10n });
+    t.same(await ledger.adjust(first), { repeated: true, balance: 10n });
     await t.rejects(ledger.adjust({ id: '1', account: 'a', amount: -10n }), refusal('id-reused'));
     await t.rejects(ledger.adjust({ id: '2', account: 'a', amount: -11n }), refusal('credit-short'));
     await t.rejects(ledger.adjust({ id: '2', account: 'a', amount: 0n }), refusal('amount-invalid'));
@@ -37,7 +38,7 @@ for (const name of STORES) {
       refusal('credit-short'),
       'credit on hold stays',
     );
-    t.match(await ledger.adjust({ id: '2', account: 'a', amount: -6n }), { repeated: false });
+    t.same(await ledger.adjust({ id: '2', account: 'a', amount: -6n }), { repeated: false, balance: 0n });
     t.match(await ledger.account('a'), { balance: 0n, held: 4n });
     await ledger.configureAccount('a', { creditLimit: 5n });
     await t.rejects(ledger.adjust({ id: '3', account: 'a', amount: -6n }), refusal('credit-short'));
@@ -77,8 +78,8 @@ for (const name of STORES) {
     await lease(ledger, 'l', 'a', 50n);
     await charge(ledger, 'l', 'c', 30n, USAGE);
     const part = { id: '1', account: 'a', charges: [chargeOf('c')], amount: 10n };
-    t.match(await ledger.refund(part), { repeated: false, amount: 10n });
-    t.match(await ledger.refund(part), { repeated: true, amount: 10n });
+    t.same(await ledger.refund(part), { repeated: false, amount: 10n, balance: 60n });
+    t.same(await ledger.refund(part), { repeated: true, amount: 10n, balance: 60n });
     await t.rejects(
       ledger.refund({ id: '1', account: 'a', amount: 10n, charges: [chargeOf('d')] }),
       refusal('id-reused'),
@@ -89,8 +90,9 @@ for (const name of STORES) {
     );
     await t.rejects(ledger.refund({ id: '2', account: 'b', charges: [chargeOf('c')] }), refusal('charge-unknown'));
     await t.rejects(ledger.refund({ id: '2', account: 'a', charges: ['grant:g'] }), refusal('charge-unknown'));
-    t.match(await ledger.refund({ id: '2', account: 'a', charges: [chargeOf('c')] }), { repeated: false, amount: 20n });
-    t.match(await ledger.refund({ id: '2', account: 'a', charges: [chargeOf('c')] }), { repeated: true, amount: 20n });
+    const rest = { id: '2', account: 'a', charges: [chargeOf('c')] };
+    t.same(await ledger.refund(rest), { repeated: false, amount: 20n, balance: 80n });
+    t.same(await ledger.refund(rest), { repeated: true, amount: 20n, balance: 80n });
     await t.rejects(
       ledger.refund({ id: '3', account: 'a', charges: [chargeOf('c')] }),
       refusal('amount-invalid'),
@@ -100,13 +102,15 @@ for (const name of STORES) {
     await charge(ledger, 'l', 'f', 4n, USAGE);
     const several = { account: 'a', charges: [chargeOf('c'), chargeOf('e'), chargeOf('f')] };
     await t.rejects(ledger.refund({ id: '4', ...several, amount: 8n }), refusal('amount-invalid'));
-    t.match(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: false, amount: 5n });
-    t.match(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: true, amount: 5n });
-    t.match(await ledger.refund({ id: '5', ...several }), { repeated: false, amount: 2n }, 'what is left of the last');
+    t.same(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: false, amount: 5n, balance: 85n });
+    t.same(await ledger.refund({ id: '4', ...several, amount: 5n }), { repeated: true, amount: 5n, balance: 85n });
+    const left = { repeated: false, amount: 2n, balance: 87n };
+    t.same(await ledger.refund({ id: '5', ...several }), left, 'what is left of the last');
     await t.rejects(ledger.refund({ id: '6', account: 'a', charges: [chargeOf('e')] }), refusal('amount-invalid'));
-    t.match(await ledger.refund({ id: 'sum', account: 'a', amount: 5n, memo: 'outage' }), {
+    t.same(await ledger.refund({ id: 'sum', account: 'a', amount: 5n, memo: 'outage' }), {
       repeated: false,
       amount: 5n,
+      balance: 92n,
     });
     t.match(await ledger.account('a'), { balance: 92n, held: 13n });
     t.match(await ledger.usage({ by: [] }), [{ amount: 37n }], 'usage stays what was used');

@@ -243,16 +243,28 @@ t.test('a page that leads to a file goes on', async (t) => {
   t.same(refused?.params, { requestId: 'file', errorReason: 'Aborted' });
 });
 
+/** Holds loads of pages until the gate opens; resolves when the next one begins. */
+function holdNext(browser: FakeBrowser, gate: Promise<void>): Promise<void> {
+  return new Promise((begun) => {
+    browser.options = {
+      gate,
+      fault(method) {
+        if (method === 'Page.navigate') begun();
+        return null;
+      },
+    };
+  });
+}
+
 t.test('a reload leaves pages in the browser they began in', async (t) => {
   const old = await fakeBrowser(t);
   const next = await fakeBrowser(t);
   const w = await world(t, old);
   await w.render();
   const held = Promise.withResolvers<void>();
-  old.options = { gate: held.promise };
+  const loading = holdNext(old, held.promise);
   const page = failure(w.render());
-  const loads = (): number => old.commands.filter((method) => method === 'Page.navigate').length;
-  while (loads() < 3) await new Promise((resolve) => setTimeout(resolve, 2));
+  await loading;
   w.renderer.configure({ ...w.settings, renderer: { ...w.settings.renderer, url: next.url } });
   held.resolve();
   t.match(await page, /^shown/);
@@ -267,18 +279,16 @@ t.test('a reload moves the proxy for pages that start later, also while there ar
   const w = await world(t, browser);
   await w.render();
   const held = Promise.withResolvers<void>();
-  browser.options = { gate: held.promise };
-  const loads = (): number => browser.commands.filter((method) => method === 'Page.navigate').length;
+  const firstLoads = holdNext(browser, held.promise);
   const pages = [failure(w.render())];
-  while (loads() < 3) await new Promise((resolve) => setTimeout(resolve, 2));
+  await firstLoads;
   const proxyListen = { host: '127.0.0.2', port: 0 };
   w.renderer.configure({ ...w.settings, renderer: { ...w.settings.renderer, proxyListen } });
   browser.options = {};
   t.match(await failure(w.render()), /^shown/);
-  const before = loads();
-  browser.options = { gate: held.promise };
+  const secondLoads = holdNext(browser, held.promise);
   pages.push(failure(w.render()));
-  while (loads() === before) await new Promise((resolve) => setTimeout(resolve, 2));
+  await secondLoads;
   const made = browser.asked.findLast(({ method }) => method === 'Target.createBrowserContext');
   const { hostname, port } = new URL(String(made?.params['proxyServer']));
   t.equal(hostname, proxyListen.host);
