@@ -18,7 +18,9 @@ const MAX_PEM_BYTES = 1024 * 1024;
 
 /** Rejects with `UsageError` when a file cannot be read, or the two do not belong together. */
 export async function readTls(files: TlsFiles): Promise<TlsIdentity> {
-  const [certificate, key] = await Promise.all([readPem(files.certificate), readPem(files.key)]);
+  // One after the other, so that the same mistake always gives the same error.
+  const certificate = await readPem(files.certificate);
+  const key = await readPem(files.key);
   try {
     createSecureContext({ cert: certificate, key });
   } catch (error) {
