@@ -7,12 +7,12 @@ import { ActorRef, actorRef, Ask, AskList, tellUnanswered } from './ref.ts';
 import type { OpenAsk, Ref, Watcher } from './ref.ts';
 import { kernelOf } from './system.ts';
 import type { System } from './system.ts';
-import { decodeFrame, encodeFrame, ENDED, TELL, UNANSWERED, UNWATCH, WATCH } from './wire.ts';
+import { decodeFrame, encodeFrame, ENDED, isLarge, TELL, UNANSWERED, UNWATCH, WATCH } from './wire.ts';
 import type { Address, Entry, Frame, RefCodec, WireRef } from './wire.ts';
 
 /** The part of a `node:worker_threads` MessagePort that a link uses. */
 export interface MessagePortLike {
-  postMessage(value: unknown): void;
+  postMessage(value: unknown, moved?: readonly ArrayBuffer[]): void;
   on(event: 'message', listener: (value: unknown) => void): unknown;
   on(event: 'close', listener: () => void): unknown;
   close(): void;
@@ -242,7 +242,9 @@ class PortLink implements Link, RefCodec {
   /** Of several entries of which one cannot be sent, each is sent by itself. */
   #post(entries: readonly Entry[]): void {
     try {
-      this.#port.postMessage(encodeFrame(entries, this));
+      const frame = encodeFrame(entries, this);
+      if (isLarge(frame)) this.#port.postMessage(frame, [frame.buffer]);
+      else this.#port.postMessage(frame);
       this.#underWay += entries.length;
     } catch {
       if (entries.length > 1) for (const entry of entries) this.#post([entry]);
@@ -266,6 +268,8 @@ class PortLink implements Link, RefCodec {
     let entries: Entry[];
     try {
       entries = decodeFrame(frame, this);
+      // V8 does not see what it is worth to collect it.
+      if (isLarge(frame)) frame.buffer.transfer(0);
     } catch (error) {
       this.kernel.emit({ type: 'link-failure', error });
       this.close();

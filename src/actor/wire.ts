@@ -25,7 +25,7 @@ export type Entry =
   | readonly [kind: typeof UNANSWERED, ref: number, full: boolean];
 
 /** A batch, a single entry, or the number of entries received since the last such number. */
-export type Frame = Uint8Array | Entry | number;
+export type Frame = Uint8Array<ArrayBuffer> | Entry | number;
 
 /** A ref on the wire: `[yours, address, path]`; `yours` when it lives on the receiving side. */
 export type WireRef = readonly [yours: boolean, address: Address, path: string];
@@ -64,17 +64,38 @@ const packr = new Packr({
 });
 
 /** Throws when a message holds what cannot travel (functions, symbols). */
-export function encodeFrame(entries: readonly Entry[], using: RefCodec): Uint8Array | Entry {
+export function encodeFrame(entries: readonly Entry[], using: RefCodec): Uint8Array<ArrayBuffer> | Entry {
   const [first] = entries;
   const single = entries.length === 1 && first !== undefined ? plainEntry(first, using) : null;
   if (single !== null) return single;
   codec = using;
   try {
+    const packed = packr.pack(entries);
     // The packer's buffer is a window on a shared pool, which would be cloned with it: copy the frame alone.
-    return new Uint8Array(packr.pack(entries));
+    const frame = new Uint8Array(packed);
+    if (isLarge(frame) && packed.byteOffset === 0) forgetPool(packed);
+    return frame;
   } finally {
     codec = null;
   }
+}
+
+/** A batch of this size is moved to the other thread, and freed when it is read; a smaller one is cheaper to copy. */
+const LARGE_BYTES = 16 * 1024;
+
+/** As msgpackr's own. */
+const POOL_BYTES = 8192;
+
+export function isLarge(frame: Uint8Array<ArrayBuffer> | Entry): frame is Uint8Array<ArrayBuffer> {
+  return frame instanceof Uint8Array && frame.byteLength >= LARGE_BYTES;
+}
+
+/**
+ * A pool that has grown for a frame is many times its size: it is given back. It has grown for this frame alone, which begins with it.
+ */
+function forgetPool({ buffer }: Buffer): void {
+  packr.useBuffer(Buffer.allocUnsafeSlow(POOL_BYTES));
+  if (buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
 /** The entries of a batch or single frame, with their refs decoded. */

@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
+import { Packr, unpack } from 'msgpackr';
 import t from 'tap';
 import { actorRef } from '../../src/actor/ref.ts';
 import { createProbe, createTestSystem } from '../../src/actor/testkit.ts';
@@ -70,5 +71,17 @@ t.test('functions and symbols are refused', (t) => {
 t.test('a packed frame carries its own bytes only', (t) => {
   const frame = encodeFrame([[TELL, 'a', new Uint8Array(10)]], codec) as Uint8Array;
   t.equal(frame.buffer.byteLength, frame.byteLength);
+  t.end();
+});
+
+t.test('a large frame keeps no memory, and leaves what other packers hold as it is', (t) => {
+  const other = new Packr();
+  const text = 'é'.repeat(100_000);
+  const before = other.pack('before');
+  t.same(messageOf(cross([[TELL, 'a', { text }]])), { text });
+  const between = other.pack('between');
+  t.ok(between.buffer.byteLength < 64 * 1024, `${between.buffer.byteLength} bytes`);
+  t.same(messageOf(cross([[TELL, 'a', { text }]])), { text });
+  t.same([unpack(before), unpack(between)], ['before', 'between']);
   t.end();
 });
