@@ -32,7 +32,7 @@ import type {
   ResponseHolders,
   RetryBudget,
 } from '../routing/index.ts';
-import type { StoredResponses } from '../responses/index.ts';
+import type { StoredResponses, UnreadResponses } from '../responses/index.ts';
 import type { SearchService } from '../search/index.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Recent } from '../telemetry/recent.ts';
@@ -112,6 +112,8 @@ export interface ApiDeps {
   readonly responseHolders: ResponseHolders;
   /** Null where the setting `responses.store` is off. */
   readonly responses: StoredResponses | null;
+  /** Counts what clients have asked for of stored responses and not read yet. */
+  readonly unread: UnreadResponses;
   readonly blockIndex: BlockIndex;
   readonly feedback: CacheFeedback;
   /** Null without a ledger: nothing is limited or charged. */

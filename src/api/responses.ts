@@ -16,8 +16,6 @@ import { parseJson } from '../config/json-text.ts';
 
 const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;
 
-const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
-
 interface ResponseQuery {
   readonly include?: string;
   readonly stream: boolean;
@@ -107,11 +105,11 @@ function idIn(path: string): string {
 }
 
 /** GET /v1/responses/{id} */
-export const response: Endpoint = stored(async ({ exchange, key, responses }) => {
+export const response: Endpoint = stored(async ({ exchange, key, responses }, { unread }) => {
   const { starting_after: after, stream } = readQuery(responseQuery, exchange.query);
   const found = await responses.find(key);
   if (!stream) {
-    exchange.respond(200, JSON_HEADERS, responseOf(found));
+    unread.respond(exchange, responseOf(found));
     return;
   }
   if (!found.hasEvents) {
@@ -129,17 +127,17 @@ export const deleteResponse: Endpoint = stored(async ({ exchange, key, responses
 });
 
 /** POST /v1/responses/{id}/cancel */
-export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses }) => {
+export const cancelResponse: Endpoint = stored(async ({ exchange, key, responses }, { unread }) => {
   const found = await responses.cancel(key);
   if (!found.isBackground) {
     const subject = `'${key.id}' cannot be cancelled: it does not run in the background`;
     throw new HeadraceError('HR_RESPONSE_STATE', { subject });
   }
-  exchange.respond(200, JSON_HEADERS, responseOf(found));
+  unread.respond(exchange, responseOf(found));
 });
 
 /** GET /v1/responses/{id}/input_items: the input of this response, without what it continues. */
-export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) => {
+export const inputItems: Endpoint = stored(async ({ exchange, key, responses }, { unread }) => {
   const { after, limit, order } = readQuery(inputItemsQuery, exchange.query);
   const input = await responses.inputOf(key);
   const ids = new Set<string>();
@@ -160,7 +158,7 @@ export const inputItems: Endpoint = stored(async ({ exchange, key, responses }) 
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
   const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });
   const data = `[${page.map(({ json }) => json).join(',')}]`;
-  exchange.respond(200, JSON_HEADERS, withMembers(Buffer.from(rest), { data }));
+  unread.respond(exchange, withMembers(Buffer.from(rest), { data }));
 });
 
 type ItemName = ReturnType<typeof itemNameOf>;

@@ -71,7 +71,7 @@ import { placeOf } from '../telemetry/log.ts';
 import { type LogEntry, type LogPart, type LogQuery, RequestLog } from '../telemetry/request-log.ts';
 import { ThreadMetrics } from '../telemetry/runtime-metrics.ts';
 import type { ThreadLoad, TotalsPart } from '../telemetry/totals.ts';
-import { StoredResponses } from '../responses/index.ts';
+import { StoredResponses, UnreadResponses } from '../responses/index.ts';
 import type { ResponseService } from '../responses/main-thread.ts';
 import { Hedging, Peers, RunningAttempts, TokenCounter } from '../upstream/index.ts';
 import type { ExplainAnswer, ExplainRequest, LivePart, PlaneReport } from '../admin/index.ts';
@@ -178,6 +178,7 @@ export class DataPlane {
   readonly #paymentProcessor: Payments | null;
   readonly #costLog: CostLogClient | null;
   readonly #responses: StoredResponses | null;
+  readonly #unread: UnreadResponses;
   #recorded: Snapshot['settings']['costLog']['requests'] = 'off';
   #searchSettings: Snapshot['settings']['search'] | null = null;
   #requestLog: RequestLog | null = null;
@@ -283,6 +284,7 @@ export class DataPlane {
     this.#responses = responses === null ? null : new StoredResponses({ system, ...responses, thread });
     this.#pages = new PageClient(options.pages, `thread-${thread}`);
     this.budget = new BodyBudget(0, options.bodyMemory, thread);
+    this.#unread = new UnreadResponses(this.budget);
     const { connections, headerBytes } = snapshot.settings.limits;
     this.limits = { maxBodyBytes: 0, bodyIdleMs: 0, clientIdleMs: 0, keepAliveMs: 0, connections, headerBytes };
     this.#bound(snapshot);
@@ -632,6 +634,7 @@ export class DataPlane {
       budget: (model) => this.#budgetOf(budgets, model, { ratio: routing.retryBudget, burst: routing.retryBurst }),
       responseHolders: this.#responseHolders,
       responses: settings.responses.store ? this.#responses : null,
+      unread: this.#unread,
       epochMs,
       blockIndex: this.#blockIndex,
       headerRules: {

@@ -4,3 +4,4 @@ export { EventFollower } from './event-follower.ts';
 export { ResponseRecorder, type ResponseOrigin } from './response-recorder.ts';
 export { responseOf, type ResponseStoreCommand } from './response-store.ts';
 export { type ItemReader, StoredResponses, unknownResponse } from './stored-responses.ts';
+export { UnreadResponses } from './unread-responses.ts';

@@ -44,7 +44,9 @@ export type Resolved =
 export type Found = StoredResponse | null | 'away';
 
 /** Its input items as a JSON array. */
-export type FoundInput = { readonly input: string } | null | 'away';
+export interface FoundInput {
+  readonly input: string;
+}
 
 export type Begun = 'begun' | 'account' | 'gateway' | 'away';
 
@@ -90,8 +92,14 @@ export type ResponseStoreCommand =
       readonly wantsInput: boolean;
       readonly replyTo: Ref<readonly (ConversationPart | null)[] | 'away'>;
     }
-  | { readonly type: 'Find'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
-  | { readonly type: 'FindInput'; readonly key: ResponseKey; readonly replyTo: Ref<FoundInput> }
+  /** `again`: it was not there a moment ago, and is waited for; else it is looked for once. */
+  | { readonly type: 'Find'; readonly key: ResponseKey; readonly again: boolean; readonly replyTo: Ref<Found> }
+  | {
+      readonly type: 'FindInput';
+      readonly key: ResponseKey;
+      readonly again: boolean;
+      readonly replyTo: Ref<FoundInput | null | 'away'>;
+    }
   | { readonly type: 'Delete'; readonly key: ResponseKey; readonly replyTo: Ref<'deleted' | 'unknown' | 'away'> }
   | {
       readonly type: 'Begin';
@@ -308,12 +316,16 @@ class ResponseStore {
       case 'Read':
         this.#answer(command.replyTo, this.#read(command), 'away');
         break;
-      case 'Find':
-        this.#answer(command.replyTo, this.#find(command.key), 'away');
+      case 'Find': {
+        const look = (): Promise<StoredResponse | null> => this.#find(command.key);
+        this.#answer<Found>(command.replyTo, command.again ? this.#again(look) : look(), 'away');
         break;
-      case 'FindInput':
-        this.#answer(command.replyTo, this.#findInput(command.key), 'away');
+      }
+      case 'FindInput': {
+        const look = (): Promise<FoundInput | null> => this.#findInput(command.key);
+        this.#answer<FoundInput | null | 'away'>(command.replyTo, command.again ? this.#again(look) : look(), 'away');
         break;
+      }
       case 'Delete':
         this.#answer(command.replyTo, this.#delete(command.key), 'away');
         break;
@@ -666,21 +678,24 @@ class ResponseStore {
     if (this.#tries === 0) await this.#ending.get(nameOf(key));
   }
 
-  async #find(key: ResponseKey): Promise<Found> {
+  async #find(key: ResponseKey): Promise<StoredResponse | null> {
     await this.#ended(key);
-    let found = await this.#look(key);
-    for (const pauseMs of this.#againMs) {
-      if (found !== null) break;
-      await this.#pause(pauseMs);
-      found = await this.#look(key);
-    }
-    return found;
+    return await this.#look(key);
   }
 
-  async #findInput(key: ResponseKey): Promise<{ readonly input: string } | null> {
-    if ((await this.#find(key)) === null) return null;
+  async #findInput(key: ResponseKey): Promise<FoundInput | null> {
     const input = this.#pending.get(nameOf(key))?.input ?? (await this.#records.input(key));
     return input === undefined ? null : { input };
+  }
+
+  /** Waits for what was not found: it may have been delivered a moment ago. */
+  async #again<T>(look: () => Promise<T | null>): Promise<T | null> {
+    for (const pauseMs of this.#againMs) {
+      await this.#pause(pauseMs);
+      const found = await look();
+      if (found !== null) return found;
+    }
+    return null;
   }
 
   /** Followers ask for it with each batch of events. */
@@ -704,8 +719,9 @@ class ResponseStore {
   }
 
   async #delete(key: ResponseKey): Promise<'deleted' | 'unknown'> {
-    const found = await this.#find(key);
-    if (found === null) return 'unknown';
+    await this.#ended(key);
+    const state = (await this.#state(key)) ?? (await this.#again(() => this.#state(key)));
+    if (state === null) return 'unknown';
     const name = nameOf(key);
     this.#pending.delete(name);
     // False: somebody else was first, or this is a repeat, where the answer to the commit was lost.
@@ -823,9 +839,9 @@ class ResponseStore {
     await new Promise((resolve) => this.#end(end, holder, hasEvents ? endEvent(end, type) : null, resolve));
   }
 
-  async #cancel(key: ResponseKey): Promise<Found> {
+  async #cancel(key: ResponseKey): Promise<StoredResponse | null> {
     const found = await this.#find(key);
-    if (found === null || found === 'away' || !isRunning(found)) return found;
+    if (found === null || !isRunning(found)) return found;
     const end = endOf(found, 'cancelled', { status: '"cancelled"' });
     const run = this.#runs.get(nameOf(key));
     // Official clients know of three events that end a response, and none of them is for this.
@@ -997,7 +1013,7 @@ const BRIEF_TRIES = 3;
  */
 const MAX_TRIES = 600;
 
-function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
+export function isRunning({ status }: Pick<StoredResponse, 'status'>): boolean {
   return status === 'queued' || status === 'in_progress';
 }
 

@@ -3,15 +3,24 @@
 
 import { setImmediate } from 'node:timers/promises';
 import { ask, type Ref, type System } from '../actor/index.ts';
-import type { ResponseEnd, ResponseEvents, ResponseKey, ResponseRecord, ResponseSize } from '../billing/index.ts';
+import type {
+  ResponseEnd,
+  ResponseEvents,
+  ResponseKey,
+  ResponseRecord,
+  ResponseSize,
+  StoredResponse,
+} from '../billing/index.ts';
 import { arrayItemsOf, itemNameOf } from '../dialect/index.ts';
 import { HeadraceError } from '../errors.ts';
+import { TurnQueue } from '../routing/index.ts';
 import {
   type Begun,
   type ConversationPart,
   type Followed,
   type Found,
   type FoundInput,
+  isRunning,
   READ_BYTES,
   READ_RESPONSES,
   type Resolved,
@@ -25,6 +34,12 @@ const READ_MS = 5000;
 
 /** A follower is answered after 10 s at the latest. */
 const FOLLOW_MS = 15_000;
+
+/**
+ * What is read at a time in this thread. A read may bring megabytes, which take this thread and that of the store some milliseconds each:
+ * another account waits for so many of one account at most.
+ */
+const READING = { places: 64, placesOf: () => 2, waiting: 10_000, waitingOfKey: 1000, waitMs: 30_000 };
 
 export interface StoredResponsesDeps {
   readonly system: System;
@@ -57,6 +72,7 @@ export class StoredResponses {
   readonly #full: Int32Array;
   readonly #thread: number;
   readonly #runner: Ref<RunnerCommand>;
+  readonly #turns: TurnQueue;
   /** What is called when a background response of this thread is cancelled, by id and account. */
   readonly #cancels = new Map<string, () => void>();
   /** What is called when the store has the end of one, or does not take it, by id and account. */
@@ -66,6 +82,7 @@ export class StoredResponses {
     this.#store = ref;
     this.#full = new Int32Array(memory);
     this.#thread = thread;
+    this.#turns = new TurnQueue(READING, system.clock);
     const runner = (): ((command: RunnerCommand) => void) => (command) => this.#run(command);
     this.#runner = system.spawn<RunnerCommand>(runner, { name: `responses-${thread}` });
   }
@@ -148,9 +165,11 @@ export class StoredResponses {
     ids: readonly string[],
     wantsInput: boolean,
   ): Promise<readonly (ConversationPart | null)[]> {
-    const read = await this.#ask<readonly (ConversationPart | null)[] | 'away'>((replyTo) => ({
-      ...{ type: 'Read', account, ids, wantsInput, replyTo },
-    }));
+    const read = await this.#inTurn(account, () =>
+      this.#ask<readonly (ConversationPart | null)[] | 'away'>((replyTo) => ({
+        ...{ type: 'Read', account, ids, wantsInput, replyTo },
+      })),
+    );
     if (read === 'away') throw new HeadraceError('HR_RESPONSE_UNAVAILABLE');
     // Where both planes are in one thread, other requests have their turn.
     await setImmediate();
@@ -158,18 +177,22 @@ export class StoredResponses {
   }
 
   /** Rejects with 404 or 503. */
-  async find(key: ResponseKey): Promise<Exclude<Found, null | 'away'>> {
-    return present(key, await this.#ask<Found>((replyTo) => ({ type: 'Find', key, replyTo })));
+  async find(key: ResponseKey): Promise<StoredResponse> {
+    return await this.#look<StoredResponse>(key, (again, replyTo) => ({ type: 'Find', key, again, replyTo }));
   }
 
   /** JSON array of the input items of a response. Rejects with 404 or 503. */
   async inputOf(key: ResponseKey): Promise<string> {
-    const ask = (replyTo: Ref<FoundInput>): ResponseStoreCommand => ({ type: 'FindInput', key, replyTo });
-    return present(key, await this.#ask<FoundInput>(ask)).input;
+    const { input } = await this.#look<FoundInput>(key, (again, replyTo) => ({
+      ...{ type: 'FindInput', key, again, replyTo },
+    }));
+    return input;
   }
 
   /** Cancels a background response that runs, on whatever gateway; answers with how it is then. Rejects with 404 or 503. */
-  async cancel(key: ResponseKey): Promise<Exclude<Found, null | 'away'>> {
+  async cancel(key: ResponseKey): Promise<StoredResponse> {
+    const found = await this.find(key);
+    if (!isRunning(found)) return found;
     return present(key, await this.#ask<Found>((replyTo) => ({ type: 'Cancel', key, replyTo })));
   }
 
@@ -231,6 +254,28 @@ export class StoredResponses {
   /** A background response was cancelled and has stopped. */
   stopped(key: ResponseKey): void {
     this.#cancels.delete(nameOf(key));
+  }
+
+  /** What is not there at once may be on its way: it is waited for outside of the account's turn. */
+  async #look<Answer extends object>(
+    key: ResponseKey,
+    message: (again: boolean, replyTo: Ref<Answer | null | 'away'>) => ResponseStoreCommand,
+  ): Promise<Answer> {
+    const look = (again: boolean): Promise<Answer | null | 'away'> =>
+      this.#ask<Answer | null | 'away'>((replyTo) => message(again, replyTo));
+    const found = await this.#inTurn(key.account, () => look(false));
+    return present(key, found ?? (await look(true)));
+  }
+
+  /** Rejects with 503 when too much is waiting. */
+  async #inTurn<Answer>(account: string, read: () => Promise<Answer>): Promise<Answer> {
+    const turn = await this.#turns.enter(account);
+    if (turn !== 'place') throw new HeadraceError('HR_OVERLOADED', { subject: 'reads of stored responses' });
+    try {
+      return await read();
+    } finally {
+      this.#turns.leave(account);
+    }
   }
 
   async #ask<Answer>(

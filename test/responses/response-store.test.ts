@@ -45,6 +45,8 @@ interface Fixture {
   gate: Promise<void> | null;
   /** How often a response was read. */
   finds: number;
+  /** Called before each time. */
+  onFind: ((account: string) => void | Promise<void>) | null;
   /** How often the state of one was. */
   states: number;
   /** Of how many responses items were read at a time. */
@@ -55,7 +57,7 @@ interface Fixture {
   readonly ask: <T>(question: Promise<T>) => Promise<Awaited<T> | string>;
 }
 
-async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promise<Fixture> {
+async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS, isShared = false): Promise<Fixture> {
   const clock = createManualClock();
   const system = createSystem({ name: 'store', clock });
   const ledger = await openLedger(':memory:', { clock: systemClock, dateMs: () => 1e12, lingerMs: 0 });
@@ -73,9 +75,10 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
       await fixture.onApply?.(changes);
       return await responses.apply(changes);
     },
-    find: (key) => {
+    find: async (key) => {
       fixture.finds++;
-      return responses.find(key);
+      await fixture.onFind?.(key.account);
+      return await responses.find(key);
     },
     state: (key) => {
       fixture.states++;
@@ -104,7 +107,7 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const ref = system.spawn(
     responseStore({
-      ...{ memory, settings, metrics, holder: 'h', isShared: false },
+      ...{ memory, settings, metrics, holder: 'h', isShared },
       ledger: () => (fixture.isOpen ? { responses: watched, dateMs: () => ledger.dateMs() } : null),
       onProblem: (_, what) => problems.push(what),
       onOver: (what) => over.push(what),
@@ -118,7 +121,19 @@ async function startStore(t: Pick<Test, 'teardown'>, settings = SETTINGS): Promi
   };
   const fixture: Fixture = {
     store: new StoredResponses({ system, ref, memory, thread: 0 }),
-    ...{ ledger, over, problems, onApply: null, isOpen: true, gate: null, finds: 0, states: 0, reads: [], settle },
+    ...{
+      ledger,
+      over,
+      problems,
+      onApply: null,
+      isOpen: true,
+      gate: null,
+      finds: 0,
+      onFind: null,
+      states: 0,
+      reads: [],
+      settle,
+    },
     count: (name, label = '') =>
       valuesOf(metrics.snapshot(), name).find(({ labels }) => label === '' || Object.values(labels).includes(label))
         ?.value ?? 0,
@@ -464,6 +479,49 @@ t.test('who polls or follows a response does not have its input read', async (t)
   store.put(record('r1'));
   t.equal(await ask(store.inputOf({ account: 'a', id: 'r1' })), '["in r1"]', 'also while it waits for the store');
   t.equal(await ask(store.inputOf({ account: 'b', id: 'r1' })), 'HR_RESPONSE_UNKNOWN');
+});
+
+t.test('accounts take turns in what is read', async (t) => {
+  const fixture = await startStore(t);
+  const { ask, ledger, settle, store } = fixture;
+  const accounts = ['a', 'b'];
+  const records = accounts.map((account) => record('r1', null, { account }));
+  await ledger.responses.apply(records.map((one) => ({ type: 'add', record: one, ttlMs: 1e9 })));
+  const read: string[] = [];
+  let letOn = (): void => undefined;
+  const held = new Promise<void>((resolve) => (letOn = resolve));
+  fixture.onFind = (account) => {
+    read.push(account);
+    return held;
+  };
+  const find = (account: string): Promise<unknown> => store.find({ account, id: 'r1' });
+  const found = [...Array.from({ length: 50 }, () => find('a')), find('b')];
+  await settle();
+  t.same(read, ['a', 'a', 'b'], 'one waits for two reads of another at most');
+  letOn();
+  t.match(
+    await ask(Promise.all(found)),
+    [...Array<string>(50).fill('a'), 'b'].map((account) => ({ account })),
+  );
+  const more = Array.from({ length: 1100 }, () => ask(find('a')));
+  const refused = (await Promise.all(more)).filter((outcome) => outcome === 'HR_OVERLOADED');
+  t.equal(refused.length, 1100 - 2 - 1000, 'what waits is bounded');
+});
+
+t.test('what is not there keeps no turn of its account while it is waited for', async (t) => {
+  const { ask, settle, store } = await startStore(t, SETTINGS, true);
+  const find = (id: string): Promise<unknown> => store.find({ account: 'a', id });
+  const missing = Promise.allSettled(Array.from({ length: 10 }, (_, at) => find(`none${at}`)));
+  let ended = false;
+  void missing.then(() => (ended = true));
+  const late = store.inputOf({ account: 'a', id: 'late' });
+  await settle(1);
+  for (const id of ['late', 'r1']) store.put(record(id));
+  t.match(await ask(find('r1')), { id: 'r1' });
+  t.equal(ended, false, 'it waited for none of them');
+  t.equal(await ask(late), '["in late"]', 'what comes late is found');
+  const unknown = { status: 'rejected', reason: { code: 'HR_RESPONSE_UNKNOWN' } };
+  t.match(await ask(missing), Array<object>(10).fill(unknown));
 });
 
 t.test('one look at the store is for all that follow a response', async (t) => {
