@@ -86,8 +86,15 @@ export class EventFollower implements ExchangeListener, LiveFollower {
   }
 
   async #pull(): Promise<void> {
+    let waits = false;
     while (!this.#exchange.handedOver) {
-      const { batches, ended, kept } = await this.#store.follow(this.#key, this.#last);
+      const { batches, ended, kept } = await this.#store.follow(this.#key, this.#last, waits);
+      if (!ended && !waits && batches.length === 0) {
+        waits = true;
+        continue;
+      }
+      // Behind several batches there are more: as little as possible comes without a turn.
+      waits = batches.length < 2;
       if (ended) {
         const end = batches.at(-1);
         if (end !== undefined && !this.#has(end)) this.#write(this.#endOf(end));

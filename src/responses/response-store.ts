@@ -113,7 +113,14 @@ export type ResponseStoreCommand =
   | { readonly type: 'Events'; readonly events: ResponseEvents }
   | { readonly type: 'End'; readonly end: ResponseEnd; readonly runner: Ref<RunnerCommand> }
   | { readonly type: 'Cancel'; readonly key: ResponseKey; readonly replyTo: Ref<Found> }
-  | { readonly type: 'Follow'; readonly key: ResponseKey; readonly after: number; readonly replyTo: Ref<Followed> }
+  /** `waits`: for events, where there are none; else it is answered at once. */
+  | {
+      readonly type: 'Follow';
+      readonly key: ResponseKey;
+      readonly after: number;
+      readonly waits: boolean;
+      readonly replyTo: Ref<Followed>;
+    }
   | { readonly type: 'ThreadGone'; readonly thread: number }
   | { readonly type: 'Configure'; readonly settings: ResponseStoreSettings }
   /** Answered when what has arrived is written or given up. */
@@ -355,7 +362,7 @@ class ResponseStore {
         this.#answer(command.replyTo, this.#cancel(command.key), 'away');
         break;
       case 'Follow':
-        this.#answer(command.replyTo, this.#follow(command.key, command.after), { kind: 'away' });
+        this.#answer(command.replyTo, this.#follow(command), { kind: 'away' });
         break;
       case 'ThreadGone':
         this.#failThread(command.thread);
@@ -850,8 +857,8 @@ class ResponseStore {
     return await this.#look(key);
   }
 
-  async #follow(key: ResponseKey, after: number): Promise<Followed> {
-    const untilMs = this.#clock.now() + FOLLOW_MS;
+  async #follow({ after, key, waits }: Extract<ResponseStoreCommand, { type: 'Follow' }>): Promise<Followed> {
+    const untilMs = this.#clock.now() + (waits ? FOLLOW_MS : 0);
     const name = nameOf(key);
     for (;;) {
       const look = this.#lookBehind(key, after);

@@ -203,9 +203,18 @@ export class StoredResponses {
     if (answer === 'unknown') throw unknownResponse(key.id);
   }
 
-  /** Events with higher numbers, as soon as there are some; none after a while. Rejects with 404 or 503. */
-  async follow(key: ResponseKey, after: number): Promise<Extract<Followed, { readonly kind: 'events' }>> {
-    const answer = await this.#ask<Followed>((replyTo) => ({ type: 'Follow', key, after, replyTo }), FOLLOW_MS);
+  /**
+   * Events with higher numbers: those that are there, by the turn of the account; or with `waits`, as soon as there are some, and none after
+   * a while. Rejects with 404 or 503.
+   */
+  async follow(
+    key: ResponseKey,
+    after: number,
+    waits: boolean,
+  ): Promise<Extract<Followed, { readonly kind: 'events' }>> {
+    const look = (): Promise<Followed> =>
+      this.#ask<Followed>((replyTo) => ({ type: 'Follow', key, after, waits, replyTo }), FOLLOW_MS);
+    const answer = await (waits ? look() : this.#inTurn(key.account, look));
     if (answer.kind === 'events') return answer;
     throw answer.kind === 'unknown' ? unknownResponse(key.id) : new HeadraceError('HR_RESPONSE_UNAVAILABLE');
   }

@@ -378,7 +378,7 @@ t.test('a question that the store cannot answer does not keep responses of gatew
     { type: 'add', record: record('r1'), ttlMs: 1e9 },
     { ...begin, record: queued('gone') },
   ]);
-  t.equal(await ask(store.follow({ account: 'a', id: 'r1' }, 1e20)), 'HR_RESPONSE_UNAVAILABLE');
+  t.equal(await ask(store.follow({ account: 'a', id: 'r1' }, 1e20, true)), 'HR_RESPONSE_UNAVAILABLE');
   t.match(await ask(store.find({ account: 'a', id: 'gone' })), { status: 'failed' });
 });
 
@@ -469,8 +469,9 @@ t.test('who polls or follows a response does not have its input read', async (t)
   for (let first = 0; first < 5; first++) {
     store.events({ ...key, first, last: first, data: `${first}` });
     await settle();
-    t.match(await ask(store.follow(key, first - 1)), { batches: [{ first }], ended: false });
+    t.match(await ask(store.follow(key, first - 1, true)), { batches: [{ first }], ended: false });
   }
+  t.match(await store.follow(key, 4, false), { batches: [], ended: false }, 'at once where it does not wait');
   t.equal(fixture.finds, 0, 'nor anything else that it holds');
   const found = await ask(store.find(key));
   t.match(found, { status: 'queued', response: '{"id":"b1","output":null}' });
@@ -498,7 +499,11 @@ t.test('accounts take turns in what is read', async (t) => {
   const found = [...Array.from({ length: 50 }, () => find('a')), find('b')];
   await settle();
   t.same(read, ['a', 'a', 'b'], 'one waits for two reads of another at most');
+  const followed = store.follow({ account: 'a', id: 'r1' }, -1, false);
+  await settle();
+  t.equal(fixture.states, 0, 'who follows and is behind waits for a turn too');
   letOn();
+  t.match(await ask(followed), { ended: true });
   t.match(
     await ask(Promise.all(found)),
     [...Array<string>(50).fill('a'), 'b'].map((account) => ({ account })),
@@ -532,7 +537,7 @@ t.test('one look at the store is for all that follow a response', async (t) => {
   await ask(store.begin(queued('own'), true, () => undefined));
   for (const id of ['own', 'theirs']) {
     const key = { account: 'a', id };
-    const following = Promise.all(Array.from({ length: 50 }, () => store.follow(key, -1)));
+    const following = Promise.all(Array.from({ length: 50 }, () => store.follow(key, -1, true)));
     await settle();
     fixture.states = 0;
     const events = { ...key, first: 0, last: 0, data: '0' };
@@ -554,7 +559,7 @@ t.test('an event that comes while its follower looks is not waited for', async (
   await ask(store.begin(queued('b1'), true, () => undefined));
   const gate = Promise.withResolvers<void>();
   fixture.gate = gate.promise;
-  const following = store.follow(key, -1);
+  const following = store.follow(key, -1, true);
   await settle(1);
   store.events({ ...key, first: 0, last: 0, data: '0' });
   fixture.gate = null;
@@ -579,8 +584,8 @@ t.test('events that wait behind the end that others gave a response are given to
   fixture.onApply = () => new Promise<void>((resolve) => (free = resolve));
   events(2, 3);
   const last = { first: 2, last: 2, data: 'end 2' };
-  t.match(await ask(store.follow(key, 1)), { batches: [last], kept: true, ended: false });
-  t.match(await ask(store.follow(key, 2)), { batches: [last], kept: true, ended: true });
+  t.match(await ask(store.follow(key, 1, true)), { batches: [last], kept: true, ended: false });
+  t.match(await ask(store.follow(key, 2, true)), { batches: [last], kept: true, ended: true });
   free?.();
 });
 
@@ -675,7 +680,7 @@ t.test('a deleted background response gives its place back, and tells its follow
   const key = { account: 'a', id: 'b1' };
   let cancels = 0;
   await ask(store.begin(queued('b1'), true, () => cancels++));
-  const following = ask(store.follow(key, -1));
+  const following = ask(store.follow(key, -1, true));
   t.equal(await ask(store.remove(key).then(() => 'deleted')), 'deleted');
   t.equal(cancels, 1);
   t.equal(await ask(store.begin(queued('b2'), false, () => undefined).then(() => 'begun')), 'begun');
@@ -725,6 +730,6 @@ t.test('a replay has its last event although the queue had no room for it', asyn
   store.end({ ...key, status: 'completed', output: '[]', response: '{"id":"b1"}', items: [] }, () => undefined);
   fixture.isOpen = true;
   await settle(100);
-  const followed = (await ask(store.follow(key, 3))) as Followed;
+  const followed = (await ask(store.follow(key, 3, true))) as Followed;
   t.match(followed, { kind: 'events', batches: [{ first: 4, last: 4, data: /^event: response.completed\n/ }] });
 });
