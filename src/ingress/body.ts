@@ -3,6 +3,7 @@
 
 import { HeadraceError } from '../errors.ts';
 import { freeMemory, LARGE_BYTES } from '../net/large-memory.ts';
+import { bodyTurns, TURN_BYTES } from './body-turns.ts';
 import { type Coding, Decoding, UNIT_BYTES } from './content-coding.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;
@@ -29,9 +30,6 @@ const AHEAD_BYTES = 512 * 1024;
  */
 const AHEAD = 32;
 const AHEAD_OF_UNKNOWN = 4;
-
-/** A body from this size is handed over in a turn of the event loop of its own: what is done with it takes a millisecond and more. */
-const TURN_BYTES = 1024 * 1024;
 
 /** Most bytes of a refused body that are read to keep the connection. */
 const READ_ON_BYTES = 64 * 1024;
@@ -139,6 +137,9 @@ export class Body {
   readonly #expectedBytes: number;
   readonly #startMs: number;
   #keyless = false;
+  /** Whose turn it is handed over in. */
+  #account = '';
+  #isReleased = false;
   /** Also of a body that was refused. */
   receivedBytes = 0;
   #bytes: Buffer = NO_BYTES;
@@ -179,7 +180,7 @@ export class Body {
       this.#length = length;
       if (!isLast) return;
       if (length < TURN_BYTES) this.#settle();
-      else setImmediate(settle, this);
+      else bodyTurns.add(this.#account, length, () => this.settle());
     } else {
       this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
     }
@@ -223,11 +224,12 @@ export class Body {
   }
 
   /**
-   * Calls `done` once the body is settled, at once if it is. `keyless`: the request has no key where one is required, and may
-   * use only the part of the memory that is meant for such requests.
+   * Calls `done` once the body is settled, at once if it is; a large one in a turn of the account. `keyless`: the request has no key where one
+   * is required, and may use only the part of the memory that is meant for such requests.
    */
-  wait(done: BodyCallback, keyless = false): void {
+  wait(done: BodyCallback, account = '', keyless = false): void {
     this.#done = done;
+    this.#account = account;
     this.#keyless = keyless && this.#reserved === 0;
     this.wanted = true;
     if (this.settled) this.#settle();
@@ -249,8 +251,17 @@ export class Body {
       this.#bytes = decoded;
       this.#length = decoded.byteLength;
       this.#reserved = decoded.byteLength;
-      done(error, decoded);
+      const handOver = (): void => {
+        if (!this.#isReleased) done(error, decoded);
+      };
+      if (this.#length < TURN_BYTES) handOver();
+      else bodyTurns.add(this.#account, this.#length, handOver);
     });
+  }
+
+  /** @internal The last byte has come. */
+  settle(): void {
+    if (!this.settled) this.#settle();
   }
 
   /** Takes memory for another body that the gateway makes of this one. False when there is not so much left. */
@@ -272,16 +283,12 @@ export class Body {
   release(isRead = true): void {
     const isGiven = this.settled;
     this.settled = true;
+    this.#isReleased = true;
     this.#done = null;
     if ((!isRead || !isGiven) && this.#decoding === null) this.#discard();
     this.#decoding?.abort();
     this.#decoding = null;
     this.#free();
-  }
-
-  /** @internal The last byte has come in the turn before. */
-  settle(): void {
-    if (!this.settled) this.#settle();
   }
 
   #settle(): void {
@@ -337,10 +344,6 @@ export class Body {
   #tooSlow(nowMs: number): boolean {
     return this.receivedBytes < (nowMs - this.#startMs - KEYLESS_GRACE_MS) * KEYLESS_BYTES_PER_MS;
   }
-}
-
-function settle(body: Body): void {
-  body.settle();
 }
 
 function tooLarge(maxBytes: number): HeadraceError {

@@ -400,18 +400,22 @@ export abstract class Exchange implements RequestHead {
   readBody(done: BodyCallback, maxBytes?: number): void {
     if (maxBytes !== undefined) this.requestBody?.limit(maxBytes);
     if (this.requestBody === null) done(null, NO_BYTES);
-    else if (this.contentEncoding === undefined) this.requestBody.wait(done, this.keyless);
+    else if (this.contentEncoding === undefined) this.requestBody.wait(done, this.account, this.keyless);
     else this.#readEncoded(this.requestBody, this.contentEncoding, done);
   }
 
   #readEncoded(body: Body, contentEncoding: string, done: BodyCallback): void {
     const codings = codingsOf(contentEncoding);
     if (codings instanceof HeadraceError) body.fail(codings);
-    body.wait((error, bytes) => {
-      const isEncoded = this.contentEncoding !== undefined && codings instanceof Array && codings.length > 0;
-      if (error !== null || !isEncoded || bytes.byteLength === 0) done(error, bytes);
-      else body.decode(bytes, codings, done);
-    }, this.keyless);
+    body.wait(
+      (error, bytes) => {
+        const isEncoded = this.contentEncoding !== undefined && codings instanceof Array && codings.length > 0;
+        if (error !== null || !isEncoded || bytes.byteLength === 0) done(error, bytes);
+        else body.decode(bytes, codings, done);
+      },
+      this.account,
+      this.keyless,
+    );
   }
 
   /**

@@ -1,6 +1,8 @@
 // Request bodies within their limits, and the memory that they take, counted for the whole process.
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import t from 'tap';
+import { bodyTurns } from '../../src/ingress/body-turns.ts';
 import { Body, BodyBudget, type BodyLimits, createBodyMemory } from '../../src/ingress/body.ts';
 import { freedBlocks } from '../support/freed-blocks.ts';
 
@@ -78,7 +80,7 @@ t.test('pieces of any size give the bytes that were sent, and all memory returns
       const limits = { maxBodyBytes: 1e6, bodyIdleMs: 1 };
       const body = new Body(budget, limits, declares ? whole.byteLength : -1, 0);
       let found: Buffer | null = null;
-      body.wait((_, bytes) => (found = bytes), keyless);
+      body.wait((_, bytes) => (found = bytes), '', keyless);
       let received = 0;
       for (const piece of list) {
         body.append(piece, false, 0);
@@ -159,6 +161,9 @@ t.test('a declared length takes no memory, and memory grows with what has come',
 const MIB = 2 ** 20;
 const LARGE: BodyLimits = { ...LIMITS, maxBodyBytes: 100 * MIB };
 
+/** Behind the bodies that have come. */
+const handedOver = (): Promise<void> => new Promise((resolve) => bodyTurns.add('', 1, resolve));
+
 t.test('a large body is handed over in a turn of its own, unless it is released before', async (t) => {
   const whole = Buffer.alloc(3 * MIB, 'body ');
   for (const isReleased of [false, true]) {
@@ -169,9 +174,29 @@ t.test('a large body is handed over in a turn of its own, unless it is released 
     body.append(whole.subarray(2 * MIB), true, 0);
     t.same([seen.length, body.complete, body.settled], [0, true, false]);
     if (isReleased) body.release();
-    await new Promise(setImmediate);
+    await handedOver();
     t.equal(seen.length, isReleased ? 0 : 1);
     if (!isReleased) t.ok(seen[0]?.equals(whole));
+  }
+});
+
+t.test('a large body that was encoded is handed over in a turn too, unless it is released before', async (t) => {
+  const encoded = gzipSync(Buffer.alloc(100_000, 'body '));
+  t.teardown(() => Reflect.deleteProperty(bodyTurns, 'add'));
+  for (const isReleased of [false, true]) {
+    const body = new Body(new BodyBudget(1e9), LARGE, encoded.byteLength, 0);
+    const seen: Buffer[] = [];
+    const { promise, resolve } = Promise.withResolvers<() => void>();
+    bodyTurns.add = (_, bytes, handOver) => {
+      t.equal(bytes, 100_000);
+      resolve(handOver);
+    };
+    body.wait(() => body.decode(encoded, ['gzip'], (_, decoded) => seen.push(decoded)));
+    body.append(encoded, true, 0);
+    const handOver = await promise;
+    if (isReleased) body.release();
+    handOver();
+    t.equal(seen.length, isReleased ? 0 : 1);
   }
 });
 
@@ -201,7 +226,7 @@ t.test('the memory of a large body is freed when it is over, unless somebody rea
       let bytes: Buffer = Buffer.alloc(0);
       body.wait((_, whole) => (bytes = whole));
       body.append(Buffer.alloc(size), true, 0);
-      await new Promise(setImmediate);
+      await handedOver();
       body.release(isRead);
       t.equal(bytes.byteLength, isRead ? size : 0);
     }
@@ -277,7 +302,7 @@ t.test('a body without a key is 408 when it trickles for more than ten seconds; 
   for (const keyless of [true, false]) {
     const body = new Body(new BodyBudget(1e9), { ...LIMITS, maxBodyBytes: 1e6 }, 1e6, 0);
     let code = '';
-    body.wait((error) => (code = error?.code ?? ''), keyless);
+    body.wait((error) => (code = error?.code ?? ''), '', keyless);
     body.append(Buffer.alloc(1000), false, 9_000);
     body.append(Buffer.alloc(1000), false, 10_030);
     t.equal(code, '', 'the first ten seconds do not count, and 64 KB a second are enough');
