@@ -84,8 +84,12 @@ export function readJina(request: JinaRequest): JinaPage {
     images: withImages || undefined,
     include: ['metadata'],
   });
-  const isJson = /(?:application|text)\/json/i.test(request.header('accept') ?? '');
-  return { fetches: [fetch], format, isJson, withLinks, withImages };
+  return { fetches: [fetch], format, isJson: wantsJson(request.header('accept')), withLinks, withImages };
+}
+
+/** Clients that take text too get text, as from the Reader: some name JSON and all other types in every request. */
+function wantsJson(accept = ''): boolean {
+  return /(?:application|text)\/json/i.test(accept) && !/text\/plain|\*\/\*|text\/\*/i.test(accept);
 }
 
 function bodyOf({ body, contentType = 'application/json' }: JinaRequest): Fields {

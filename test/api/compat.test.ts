@@ -297,6 +297,15 @@ t.test('formats, summaries and JSON of the Reader', async (t) => {
     },
   });
   t.match((await ask({ 'x-with-links-summary': '1' })).text(), `Links/Buttons:\n- [headrace](${origin}/race)`);
+  // As axios sends it to everybody.
+  for (const accept of [
+    'application/json, text/plain, */*',
+    'application/json, */*;q=0.5',
+    'application/json, text/*',
+  ]) {
+    t.match((await ask({ accept })).text(), /^Title: On weirs\n/, accept);
+  }
+  t.match((await ask({ accept: 'text/json' })).json(), { code: 200 });
   for (const [name, value] of [
     ['x-return-format', 'screenshot'],
     ['x-target-selector', 'main'],
