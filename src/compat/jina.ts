@@ -18,12 +18,17 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   'remove-selector': 'the gateway finds the main content itself',
   'set-cookie': 'pages are fetched without cookies',
   'proxy-url': 'pages are fetched by the gateway itself',
-  'max-output-tokens': 'use POST /search/fetch with max_chars',
+  'max-tokens': 'use POST /search/fetch with max_chars',
+  'json-schema': 'the gateway extracts no data',
+  instruction: 'the gateway extracts no data',
   'with-iframe': 'frames are not read',
   html: 'only pages that have an address are read',
   pdf: 'only pages that have an address are read',
   file: 'only pages that have an address are read',
 };
+
+/** Those of a body that no header has. */
+const CONTENTS: ReadonlySet<string> = new Set(['html', 'pdf', 'file']);
 
 /** Members of a body that have another name than the header. */
 const MEMBERS: Readonly<Record<string, string>> = { 'set-cookie': 'setCookies' };
@@ -36,6 +41,8 @@ export interface JinaPage extends ForeignPages {
   readonly format: JinaFormat;
   readonly isJson: boolean;
   readonly withLinks: boolean;
+  /** JSON has a list of pairs of text and URL, in place of an object that has one URL for each text. */
+  readonly withAllLinks: boolean;
   readonly withImages: boolean;
 }
 
@@ -59,10 +66,7 @@ export function readJina(request: JinaRequest): JinaPage {
   for (const [name, reason] of Object.entries(UNSUPPORTED)) {
     const value = body.get(MEMBERS[name] ?? camelCase(name)) ?? request.header(`x-${name}`);
     if (value !== undefined && value !== false && value !== 'false') {
-      throw mistake(
-        name === 'html' || name === 'pdf' || name === 'file' ? name : `x-${name}`,
-        `not supported: ${reason}`,
-      );
+      throw mistake(CONTENTS.has(name) ? name : `x-${name}`, `not supported: ${reason}`);
     }
   }
   const options = new Fields({
@@ -71,10 +75,10 @@ export function readJina(request: JinaRequest): JinaPage {
     'x-no-cache': option('no-cache'),
     'x-with-links-summary': option('with-links-summary'),
     'x-with-images-summary': option('with-images-summary'),
-    'x-retain-images': option('retain-images'),
   });
   const format = options.word('x-return-format', FORMATS) ?? 'content';
   const withLinks = options.flag('x-with-links-summary');
+  const withAllLinks = options.get('x-with-links-summary') === 'all';
   const withImages = options.flag('x-with-images-summary');
   const fetch = present({
     url: given,
@@ -84,12 +88,18 @@ export function readJina(request: JinaRequest): JinaPage {
     images: withImages || undefined,
     include: ['metadata'],
   });
-  return { fetches: [fetch], format, isJson: wantsJson(request.header('accept')), withLinks, withImages };
+  const isJson = wantsJson(request.header('accept'));
+  return { fetches: [fetch], format, isJson, withLinks, withAllLinks, withImages };
 }
 
 /** Clients that take text too get text, as from the Reader: some name JSON and all other types in every request. */
 function wantsJson(accept = ''): boolean {
-  return /(?:application|text)\/json/i.test(accept) && !/text\/plain|\*\/\*|text\/\*/i.test(accept);
+  if (/text\/plain|\*\/\*|text\/\*/i.test(accept)) return false;
+  if (/(?:application|text)\/json/i.test(accept)) return true;
+  if (/text\/event-stream/i.test(accept)) {
+    throw mistake('accept', 'not supported: pages are answered whole, as application/json or text/plain');
+  }
+  return false;
 }
 
 function bodyOf({ body, contentType = 'application/json' }: JinaRequest): Fields {
@@ -126,8 +136,9 @@ function decoded(text: string): string {
 }
 
 /** The page as JSON. */
-export function printJinaJson({ format, withImages, withLinks }: JinaPage, page: PageAnswer): object {
-  const { metadata = {} } = page;
+export function printJinaJson({ format, withAllLinks, withImages, withLinks }: JinaPage, page: PageAnswer): object {
+  const { links = [], metadata = {} } = page;
+  const pairs = links.map(({ text, url }) => [text, url] as const);
   const usage = { tokens: Math.ceil(page.content.length / CHARS_PER_TOKEN) };
   const body = { [format === 'markdown' ? 'content' : format]: page.content };
   return {
@@ -141,7 +152,7 @@ export function printJinaJson({ format, withImages, withLinks }: JinaPage, page:
       publishedTime: metadata.published,
       metadata: present({ lang: metadata.language, description: metadata.description, 'og:image': metadata.image }),
       external: {},
-      ...(withLinks && { links: Object.fromEntries((page.links ?? []).map(({ text, url }) => [text, url])) }),
+      ...(withLinks && { links: withAllLinks ? pairs : Object.fromEntries(pairs) }),
       ...(withImages && { images: Object.fromEntries(imagesOf(page)) }),
       usage,
     }),

@@ -306,12 +306,18 @@ t.test('formats, summaries and JSON of the Reader', async (t) => {
     t.match((await ask({ accept })).text(), /^Title: On weirs\n/, accept);
   }
   t.match((await ask({ accept: 'text/json' })).json(), { code: 200 });
+  const all = { accept: 'application/json', 'x-with-links-summary': 'all' };
+  t.same((await ask(all)).json<Json>()['data'].links, [['headrace', `${origin}/race`]], 'pairs: texts may repeat');
   for (const [name, value] of [
     ['x-return-format', 'screenshot'],
     ['x-target-selector', 'main'],
     ['x-set-cookie', 'a=b'],
     ['x-proxy-url', 'http://127.0.0.1:1/'],
+    ['x-max-tokens', '500'],
+    ['x-json-schema', '{"type":"object"}'],
+    ['x-instruction', 'Find the price'],
     ['x-cache-tolerance', 'ever'],
+    ['accept', 'text/event-stream'],
   ] as const) {
     const answer = await ask({ [name]: value });
     t.equal(answer.status, 400, name);
