@@ -185,16 +185,13 @@ export function atRoot(endpoint: Endpoint, other: { readonly path: string; reado
   };
 }
 
-/** What else that client sends there. */
-const OTHER_AT_ROOT = /^\/v2\/(?:agent|batch\/scrape|browser|crawl|extract|map|monitor|parse)(?:\/|$)/;
+/** What else clients send there. */
+const OTHER_AT_ROOT =
+  /^\/(?:v1\/(?:deep-research|llmstxt)|v2\/(?:agent|browser|monitor|parse|scrape\/.+|search\/.+)|v[12]\/(?:batch\/scrape|concurrency-check|crawl|extract|map|team))(?:\/|$)/;
 
-/** `other`, which serves every path without a route, but for these of Firecrawl, which are as unknown as below `/firecrawl`. */
-export function butFirecrawl(other: Endpoint): Endpoint {
-  return (exchange, deps) => {
-    if (OTHER_AT_ROOT.test(exchange.path) && deps.settings.compat.includes('firecrawl')) {
-      exchange.tool = 'firecrawl';
-      throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: unservedReason('/firecrawl') ?? '' });
-    }
-    other(exchange, deps);
-  };
+/** Throws for these paths of Firecrawl, which are as unknown as below `/firecrawl`. */
+export function refuseOfFirecrawl(exchange: Exchange, { settings }: ApiDeps): void {
+  if (!OTHER_AT_ROOT.test(exchange.path) || !settings.compat.includes('firecrawl')) return;
+  exchange.tool = 'firecrawl';
+  throw new HeadraceError('HR_ROUTE_UNSERVED', { subject: unservedReason('/firecrawl') ?? '' });
 }

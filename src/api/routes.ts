@@ -16,7 +16,7 @@ import {
   REQUESTS_PARAMETERS,
 } from './account.ts';
 import { compatRoutes } from './compat-routes.ts';
-import { butFirecrawl } from './compat.ts';
+import { refuseOfFirecrawl } from './compat.ts';
 import { countTokens } from './count-tokens.ts';
 import { credits } from './credits.ts';
 import { DIALECT_DOCS, OTHER_EXAMPLES } from './dialect-docs.ts';
@@ -256,7 +256,10 @@ export const ROUTES: readonly Route[] = [
   proxied('/completions', 'Llama-style completion', true),
   {
     ...proxied(CATCH_ALL, 'Any other endpoint of the model servers whose JSON or multipart body names a model', true),
-    serve: butFirecrawl(forward),
+    serve(exchange, deps) {
+      refuseOfFirecrawl(exchange, deps);
+      forward(exchange, deps);
+    },
   },
   {
     method: 'GET',
@@ -535,17 +538,17 @@ export class Router {
   serve(exchange: Exchange, deps: ApiDeps, cors: Cors): void {
     try {
       cors.admit(exchange);
-      this.#route(exchange, cors)?.serve(exchange, deps);
+      this.#route(exchange, deps, cors)?.serve(exchange, deps);
     } catch (thrown) {
       refuse(exchange, deps, thrown);
     }
   }
 
-  #route(exchange: Exchange, cors: Cors): Route | undefined {
+  #route(exchange: Exchange, deps: ApiDeps, cors: Cors): Route | undefined {
     const { method } = exchange;
     if (method === 'POST') return this.#named(exchange, this.#post(exchange));
-    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#other('GET', exchange));
-    if (method === 'DELETE') return this.#named(exchange, this.#other('DELETE', exchange));
+    if (method === 'GET' || method === 'HEAD') return this.#named(exchange, this.#other('GET', exchange, deps));
+    if (method === 'DELETE') return this.#named(exchange, this.#other('DELETE', exchange, deps));
     this.#unalias(exchange);
     const { path } = exchange;
     if (method === 'OPTIONS') {
@@ -579,13 +582,14 @@ export class Router {
     return this.#catchAll;
   }
 
-  #other(method: 'GET' | 'DELETE', exchange: Exchange): Route {
+  #other(method: 'GET' | 'DELETE', exchange: Exchange, deps: ApiDeps): Route {
     const { path } = exchange;
     const route = this.#find(method, path);
     if (route !== undefined) return route;
-    if (this.#unalias(exchange)) return this.#other(method, exchange);
+    if (this.#unalias(exchange)) return this.#other(method, exchange, deps);
     if (METHODS.some((other) => this.#find(other, path) !== undefined)) throw this.#refusal(path);
     refuseUnserved(unservedReason(path));
+    refuseOfFirecrawl(exchange, deps);
     if (method === 'DELETE') throw this.#refusal(path);
     throw new HeadraceError('HR_ROUTE_NOT_FOUND');
   }

@@ -170,6 +170,8 @@ t.test('errors have the shape and the status by which each client chooses its ex
     ['/v2/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
     ['/v2/scrape', { url: 'x:y' }, 400, { success: false }],
   ];
+    ['/v1/crawl', { url: origin }, 404, { success: false, error: /not served: of Firecrawl there are/ }],
+    ['/v1/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
   for (const [path, body, status, expected] of errors) {
     const answer = await post(gateway, path, body);
     t.equal(answer.status, status, `${path} ${JSON.stringify(body)}`);
@@ -178,6 +180,9 @@ t.test('errors have the shape and the status by which each client chooses its ex
   }
   for (const [path, expected] of [
     ['/tavily/search', { detail: { error: 'Not authenticated' } }],
+  for (const path of ['/v2/team/credit-usage', '/v2/crawl/ID', '/v1/concurrency-check', '/firecrawl/v2/crawl/ID']) {
+    t.match((await get(gateway, path)).json(), { success: false, code: 'HR_ROUTE_UNSERVED' }, path);
+  }
     ['/firecrawl/v2/search', { success: false, error: 'Not authenticated', code: 'HR_AUTH_MISSING' }],
     ['/jina/', { data: null, code: 401, name: 'AuthenticationFailedError' }],
     ['/v1/scrape', { success: false, error: 'Not authenticated' }],
