@@ -143,6 +143,11 @@ export function hostsOf(domains: readonly string[] | undefined): string[] | unde
   return hosts?.length === 0 ? undefined : hosts;
 }
 
+/** A URL as it is given; one that has no scheme is one of `scheme`. */
+export function withScheme(scheme: string, url: string): string {
+  return /^[a-z][a-z\d+.-]*:\/\//i.test(url) ? url : `${scheme}://${url}`;
+}
+
 /** Leaves out members that are undefined. */
 export function present<T extends object>(members: T): T {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as T;

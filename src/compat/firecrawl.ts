@@ -2,7 +2,7 @@
 
 import type { PageAnswer } from '../fetch/index.ts';
 import type { SearchAnswer, SearchResult } from '../search/index.ts';
-import { type Fields, hostsOf, jsonFields, mistake, present } from './fields.ts';
+import { type Fields, hostsOf, jsonFields, mistake, present, withScheme } from './fields.ts';
 import type { ForeignPages, ForeignSearch, PageOutcome } from './foreign.ts';
 import { countryOf, languageOf } from './places.ts';
 
@@ -43,7 +43,7 @@ export interface FirecrawlScrape extends ForeignPages {
 /** Reads `POST /v1/scrape` and `/v2/scrape`. Throws 422. */
 export function readFirecrawlScrape(body: Buffer): FirecrawlScrape {
   const fields = jsonFields(body);
-  const url = fields.required('url');
+  const url = withScheme('http', fields.required('url'));
   fields.refuse(UNSUPPORTED);
   const formats = new Set((namesOf(fields, 'formats', FORMATS) as Format[] | undefined) ?? ['markdown' as const]);
   const texts = (['markdown', 'html'] as const).filter((each) => formats.has(each));

@@ -2,7 +2,7 @@
 
 import { HeadraceError } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
-import { Fields, formFields, jsonFields, mistake, present } from './fields.ts';
+import { Fields, formFields, jsonFields, mistake, present, withScheme } from './fields.ts';
 import type { ForeignPages } from './foreign.ts';
 
 /** How a page is answered. `content` has a head with its title and address; the others are the bare text. */
@@ -120,8 +120,7 @@ function targetOf(target: string, query: string): string | undefined {
   if (path === '') return undefined;
   const isEncoded = /^https?%3a/i.test(path);
   const text = isEncoded ? decoded(path) : path;
-  const url = text.replace(/^(https?:)\/+/i, '$1//');
-  const whole = /^[a-z][a-z\d+.-]*:\/\//i.test(url) ? url : `https://${url}`;
+  const whole = withScheme('https', text.replace(/^(https?:)\/+/i, '$1//'));
   return query === '' ? whole : `${whole}?${query}`;
 }
 

@@ -393,6 +393,8 @@ t.test('Firecrawl scrapes in several formats, below its name and at the root', a
   t.match(html['data'].html, /<p>A weir/);
   const plain = (await post(gateway, '/v2/scrape', { url })).json<Json>();
   t.same(Object.keys(plain['data']).sort(), ['markdown', 'metadata'], 'markdown where no format is named');
+  const bare = await post(gateway, '/v1/scrape', { url: url.replace('http://', ''), formats: ['links'] });
+  t.match(bare.json(), { data: { metadata: { sourceURL: url } } }, 'a URL without a scheme is one of http');
   const links = (await post(gateway, '/v2/scrape', { url, formats: ['links'] })).json<Json>();
   t.same(Object.keys(links['data']).sort(), ['links', 'metadata']);
 });
