@@ -132,6 +132,7 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
       query,
       max_results: limit,
       search_type: category === 'research' ? 'academic' : source,
+  if (category === 'research' && source !== 'web') throw mistake('categories', 'research is searched for web alone');
       time_range: timeRange(fields.text('tbs')),
       include_domains: category === 'github' ? [...(hosts ?? []), 'github.com'] : hosts,
       exclude_domains: hostsOf(fields.texts('excludeDomains')),

@@ -165,6 +165,8 @@ t.test('errors have the shape and the status by which each client chooses its ex
     ['/firecrawl/v2/scrape', { url: origin, actions: [{ type: 'wait' }] }, 400, { error: /actions: not supported/ }],
     ['/firecrawl/v2/search', { query: 'x', tbs: 'qdr:z' }, 400, { error: /tbs/ }],
     ['/firecrawl/v2/search', { query: 'x', sources: ['web', 'news'] }, 400, { error: /one at a time/ }],
+    ['/firecrawl/v2/search', { query: 'x', sources: ['alexandria'] }, 400, { error: /alexandria/ }],
+    ['/v2/search', { query: 'x', sources: ['images'], categories: ['research'] }, 400, { error: /^categories: .*web/ }],
     ['/firecrawl/v2/crawl', { url: origin }, 404, { success: false, error: /not served/ }],
     ['/v2/crawl', { url: origin }, 404, { success: false, error: /not served: of Firecrawl there are/ }],
     ['/v2/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
