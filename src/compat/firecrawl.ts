@@ -12,6 +12,9 @@ export type FirecrawlVersion = 1 | 2;
 const FORMATS = ['markdown', 'html', 'links', 'images'] as const;
 type Format = (typeof FORMATS)[number];
 
+/** Asked for beside Markdown by LibreChat, which reads it where a page has no other text. */
+const RAW = 'rawHtml';
+
 /** Options that change what is answered or promise something, and that the gateway does not have. */
 const UNSUPPORTED: Readonly<Record<string, string>> = {
   actions: 'the gateway does not act on pages',
@@ -37,7 +40,7 @@ export interface FirecrawlScrape extends ForeignPages {
   readonly url: string;
   /** Texts that are asked for. */
   readonly texts: readonly ('markdown' | 'html')[];
-  readonly formats: ReadonlySet<Format>;
+  readonly formats: ReadonlySet<Format | typeof RAW>;
 }
 
 /** Reads `POST /v1/scrape` and `/v2/scrape`. Throws 422. */
@@ -45,7 +48,7 @@ export function readFirecrawlScrape(body: Buffer): FirecrawlScrape {
   const fields = jsonFields(body);
   const url = withScheme('http', fields.required('url'));
   fields.refuse(UNSUPPORTED);
-  const formats = new Set((namesOf(fields, 'formats', FORMATS) as Format[] | undefined) ?? ['markdown' as const]);
+  const formats = new Set(namesOf(fields, 'formats', FORMATS, RAW) ?? (['markdown'] as const));
   const texts = (['markdown', 'html'] as const).filter((each) => formats.has(each));
   const maxAge = fields.integer('maxAge', 0, Number.MAX_SAFE_INTEGER);
   const page = present({
@@ -73,6 +76,7 @@ export function printFirecrawlScrape(
       ...Object.fromEntries(texts.map((format, index) => [format, index === 0 ? content : html])),
       ...(formats.has('links') && { links: [...new Set(links.map((link) => link.url))] }),
       ...(formats.has('images') && { images: [...new Set(images.map((image) => image.url))] }),
+      ...(formats.has(RAW) && { warning: `${RAW} is left out: the gateway has clean HTML, as the format html` }),
       metadata: metadataOf(answer, url, requestId, page?.cached === true),
     },
   };
@@ -109,6 +113,8 @@ export interface FirecrawlSearch extends ForeignSearch {
 }
 
 const SOURCES = ['web', 'news', 'images'] as const;
+/** Tools for the query, which the gateway has none of. Its MCP server asks for them beside the web. */
+const TOOLS = 'alexandria';
 /** Results of a request that names no number. */
 const USUAL_RESULTS = { 1: 5, 2: 10 } as const;
 const MOST_RESULTS = 100;
@@ -123,8 +129,10 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
   const query = fields.required('query');
   fields.refuse(UNSUPPORTED);
   const limit = fields.integer('limit', 1, MOST_RESULTS) ?? USUAL_RESULTS[version];
-  const source = (one('sources', namesOf(fields, 'sources', SOURCES)) ?? 'web') as Source;
+  const sources = namesOf(fields, 'sources', SOURCES, TOOLS)?.filter((each) => each !== TOOLS);
+  const source = one('sources', sources) ?? 'web';
   const category = one('categories', namesOf(fields, 'categories', ['github', 'research']));
+  if (category === 'research' && source !== 'web') throw mistake('categories', 'research is searched for web alone');
   const hosts = hostsOf(fields.texts('includeDomains'));
   const format = contentFormat(fields.object('scrapeOptions'));
   return {
@@ -132,7 +140,6 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
       query,
       max_results: limit,
       search_type: category === 'research' ? 'academic' : source,
-  if (category === 'research' && source !== 'web') throw mistake('categories', 'research is searched for web alone');
       time_range: timeRange(fields.text('tbs')),
       include_domains: category === 'github' ? [...(hosts ?? []), 'github.com'] : hosts,
       exclude_domains: hostsOf(fields.texts('excludeDomains')),
@@ -146,26 +153,32 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
   };
 }
 
-/** Words, or objects with a `type`. */
-function namesOf(fields: Fields, name: string, known: readonly string[]): string[] | undefined {
+/** Words, or objects with a `type`. `beside`: one that is taken beside the known ones, though there is none here. */
+function namesOf<Known extends string, Beside extends string = never>(
+  fields: Fields,
+  name: string,
+  known: readonly Known[],
+  beside?: Beside,
+): (Known | Beside)[] | undefined {
   const list = fields.get(name);
   if (list === undefined) return undefined;
   if (!Array.isArray(list)) throw mistake(name, 'Input should be a list', 'list_type');
   const names = list.map((each: unknown) =>
     typeof each === 'object' && each !== null ? (each as { type?: unknown }).type : each,
   );
+  const words: readonly unknown[] = names.some((each) => each !== beside) ? [...known, beside] : known;
   for (const each of names) {
-    if (typeof each !== 'string' || !known.includes(each)) {
+    if (typeof each !== 'string' || !words.includes(each)) {
       const given = typeof each === 'string' ? each.slice(0, 40) : typeof each;
       throw mistake(name, `not supported: ${given}; there are ${known.join(', ')}`);
     }
   }
-  return names.length === 0 ? undefined : [...new Set(names as string[])];
+  return names.length === 0 ? undefined : [...new Set(names as (Known | Beside)[])];
 }
 
-function one(name: string, names: readonly string[] | undefined): string | undefined {
+function one<Name extends string>(field: string, names: readonly Name[] | undefined): Name | undefined {
   if (names !== undefined && names.length > 1)
-    throw mistake(name, 'one at a time is searched here: send a search for each');
+    throw mistake(field, 'one at a time is searched here: send a search for each');
   return names?.[0];
 }
 

@@ -170,21 +170,21 @@ t.test('errors have the shape and the status by which each client chooses its ex
     ['/firecrawl/v2/crawl', { url: origin }, 404, { success: false, error: /not served/ }],
     ['/v2/crawl', { url: origin }, 404, { success: false, error: /not served: of Firecrawl there are/ }],
     ['/v2/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
-    ['/v2/scrape', { url: 'x:y' }, 400, { success: false }],
-  ];
     ['/v1/crawl', { url: origin }, 404, { success: false, error: /not served: of Firecrawl there are/ }],
     ['/v1/batch/scrape', { urls: [origin] }, 404, { success: false, code: 'HR_ROUTE_UNSERVED' }],
+    ['/v2/scrape', { url: 'x:y' }, 400, { success: false }],
+  ];
   for (const [path, body, status, expected] of errors) {
     const answer = await post(gateway, path, body);
     t.equal(answer.status, status, `${path} ${JSON.stringify(body)}`);
     t.match(answer.json(), expected, path);
     t.ok(answer.headers['x-headrace-error'], 'our code is a header');
   }
-  for (const [path, expected] of [
-    ['/tavily/search', { detail: { error: 'Not authenticated' } }],
   for (const path of ['/v2/team/credit-usage', '/v2/crawl/ID', '/v1/concurrency-check', '/firecrawl/v2/crawl/ID']) {
     t.match((await get(gateway, path)).json(), { success: false, code: 'HR_ROUTE_UNSERVED' }, path);
   }
+  for (const [path, expected] of [
+    ['/tavily/search', { detail: { error: 'Not authenticated' } }],
     ['/firecrawl/v2/search', { success: false, error: 'Not authenticated', code: 'HR_AUTH_MISSING' }],
     ['/jina/', { data: null, code: 401, name: 'AuthenticationFailedError' }],
     ['/v1/scrape', { success: false, error: 'Not authenticated' }],
@@ -395,6 +395,10 @@ t.test('Firecrawl scrapes in several formats, below its name and at the root', a
   t.match(html['data'].html, /<p>A weir/);
   const plain = (await post(gateway, '/v2/scrape', { url })).json<Json>();
   t.same(Object.keys(plain['data']).sort(), ['markdown', 'metadata'], 'markdown where no format is named');
+  // As LibreChat asks by default.
+  const raw = (await post(gateway, '/v2/scrape', { url, formats: ['markdown', 'rawHtml'] })).json<Json>();
+  t.match(raw['data'], { markdown: /A weir/, warning: /^rawHtml is left out/ });
+  t.notHas(raw['data'], { rawHtml: String });
   const bare = await post(gateway, '/v1/scrape', { url: url.replace('http://', ''), formats: ['links'] });
   t.match(bare.json(), { data: { metadata: { sourceURL: url } } }, 'a URL without a scheme is one of http');
   const links = (await post(gateway, '/v2/scrape', { url, formats: ['links'] })).json<Json>();
@@ -430,6 +434,9 @@ t.test('Firecrawl searches: a limit in all, results by source, pages as Markdown
 
   const images = (await post(gateway, '/v2/search', { query: 'weirs', limit: 1, sources: ['images'] })).json<Json>();
   t.match(images['data'].images, [{ imageUrl: 'https://img.example/0-large.png', imageWidth: 40, imageHeight: 30 }]);
+  // As firecrawl-mcp 3.26.0 asks by default.
+  const tools = { query: 'weirs', sources: ['web', 'alexandria'], domainTools: true, toolDetail: 'compact', limit: 1 };
+  t.match((await post(gateway, '/firecrawl/v2/search', tools)).json(), { data: { web: [{ title: 'Title 0' }] } });
   // As firecrawl-py 2.16.5 sends it.
   const first = { query: 'weirs', limit: 2, lang: 'en', country: 'us', origin: 'python-sdk@2.16.5', timeout: 60_000 };
   for (const path of ['/firecrawl/v1/search', '/v1/search']) {
