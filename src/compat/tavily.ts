@@ -55,13 +55,14 @@ export function readTavilySearch(body: Buffer, nowMs: number): TavilySearch {
   const language = fields.text('language');
   const prefers = fields.text('include_domains_mode') === 'prefer';
   const raw = rawFormat(fields);
+  const type = fields.word('topic', TOPICS);
   const results = Math.min(Math.max(limit, 1), MOST_PAGES);
   return {
     search: present({
       query,
       max_results: Math.max(limit, 1),
-      search_type: fields.word('topic', TOPICS),
-      time_range: timeRange(fields, nowMs),
+      search_type: type,
+      time_range: timeRange(fields, type === 'news', nowMs),
       include_domains: prefers ? undefined : hostsOf(fields.texts('include_domains')),
       exclude_domains: hostsOf(fields.texts('exclude_domains')),
       country: country === undefined ? undefined : known('country', country, countryOf(country)),
@@ -86,15 +87,18 @@ function known(field: string, text: string, code: string | undefined): string {
   return code;
 }
 
-/** Dates, then words, then days: where a request has several, the more exact one counts. */
-function timeRange(fields: Fields, nowMs: number): unknown {
+/**
+ * Dates, then words, then days: where a request has several, the more exact one counts. Days are for news, and ignored elsewhere, as
+ * Tavily does: several clients send 3 or 7 of them with every search.
+ */
+function timeRange(fields: Fields, isNews: boolean, nowMs: number): unknown {
   const from = fields.text('start_date');
   const to = fields.text('end_date');
   if (from !== undefined || to !== undefined) return present({ from, to });
   const word = fields.word('time_range', TIME_RANGES);
   if (word !== undefined) return word;
   const days = fields.integer('days', 1, MOST_DAYS);
-  return days === undefined ? undefined : { from: dayBefore(nowMs, days) };
+  return days === undefined || !isNews ? undefined : { from: dayBefore(nowMs, days) };
 }
 
 /** The answer of `POST /tavily/search`. */

@@ -108,6 +108,14 @@ t.test('a search of Tavily has what its clients read, and as many results as the
   });
 });
 
+t.test('days of Tavily limit news alone: its clients send them with every search', async (t) => {
+  const { gateway, queries } = await open(t);
+  // As CrewAI 1.15 and tavily-python 0.5 send it.
+  for (const topic of ['general', 'news']) await post(gateway, '/tavily/search', { query: 'weirs', topic, days: 7 });
+  t.equal(queries[0]?.filters, undefined);
+  t.match(queries[1]?.filters, { timeRange: { from: /^\d{4}-\d\d-\d\d$/ } });
+});
+
 t.test('raw content of Tavily is the page of each result', async (t) => {
   const { gateway, asked } = await open(t);
   const ask = { query: 'weirs', max_results: 2, include_raw_content: 'text', topic: 'general' };
