@@ -21,6 +21,7 @@ import {
   readSearxng,
   readTavilyExtract,
   readTavilySearch,
+  renamedMistakes,
   tavilyKey,
 } from '../compat/index.ts';
 import { HeadraceError } from '../errors.ts';
@@ -74,7 +75,11 @@ function searchIn<Foreign extends ForeignSearch>(
   const endpoint = searchEndpoint<SearchAsk & { readonly foreign: Foreign }>({
     read(exchange, deps, body) {
       const foreign = read(exchange, deps, body);
-      return { ...searchAskOf(deps, foreign.search), foreign };
+      try {
+        return { ...searchAskOf(deps, foreign.search), foreign };
+      } catch (error) {
+        throw renamedMistakes(error, foreign.names ?? {});
+      }
     },
     respond({ exchange, input }, answer, headers) {
       respondJson(exchange, 200, print(input.foreign, answer, exchange.requestId), headers);

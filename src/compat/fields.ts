@@ -9,6 +9,18 @@ export function mistake(field: string, message: string, type = 'value_error'): H
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', field], msg: message, type }] });
 }
 
+/** The mistakes of our document, by what the request calls its fields. */
+export function renamedMistakes(error: unknown, names: Readonly<Record<string, string>>): unknown {
+  if (!(error instanceof HeadraceError) || error.validation === undefined) return error;
+  const validation = error.validation.map(({ loc, ...rest }) => {
+    const [field = '', inner = '', ...others] = loc.filter((part) => part !== 'body');
+    const whole = names[`${field}.${inner}`];
+    const path = whole === undefined ? [names[field] ?? field, inner, ...others] : [whole, ...others];
+    return { ...rest, loc: ['body', ...path.filter((part) => part !== '')] };
+  });
+  return new HeadraceError(error.code, { validation });
+}
+
 /** Most values of a list that are read; ours have fewer. */
 const MOST_VALUES = 1000;
 

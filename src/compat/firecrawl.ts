@@ -123,6 +123,8 @@ const MOST_PAGES = 10;
 /** Most characters of a page. */
 const MOST_CHARS = 100_000;
 
+const NAMES = { include_domains: 'includeDomains', exclude_domains: 'excludeDomains', time_range: 'tbs' };
+
 /** Reads `POST /v1/search` and `/v2/search`. Throws 422. */
 export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): FirecrawlSearch {
   const fields = jsonFields(body);
@@ -148,6 +150,7 @@ export function readFirecrawlSearch(version: FirecrawlVersion, body: Buffer): Fi
       content: format && { results: Math.min(limit, MOST_PAGES), max_chars: MOST_CHARS, format },
     }),
     limit,
+    names: NAMES,
     version,
     source,
   };

@@ -9,6 +9,8 @@ export interface ForeignSearch {
   readonly search: Readonly<Record<string, unknown>>;
   /** Most results of the merged list that are answered. */
   readonly limit: number;
+  /** What the request calls fields of ours, such as `time_range.from`. Default: the same. */
+  readonly names?: Readonly<Record<string, string>>;
 }
 
 /** Pages. */

@@ -1,5 +1,6 @@
 // Public surface of the interfaces of other products.
 export { errorAnswer, type ErrorAnswer, type Product, productOf } from './errors.ts';
+export { renamedMistakes } from './fields.ts';
 export {
   printFirecrawlScrape,
   printFirecrawlSearch,

@@ -31,6 +31,8 @@ const MOST_PAGES = 10;
 /** Most characters of a page. */
 const MOST_CHARS = 100_000;
 
+const NAMES = { time_range: 'start_date', 'time_range.from': 'start_date', 'time_range.to': 'end_date' };
+
 /** How a search is to be printed. */
 export interface TavilySearch extends ForeignSearch {
   readonly withUsage: boolean;
@@ -71,6 +73,7 @@ export function readTavilySearch(body: Buffer, nowMs: number): TavilySearch {
       content: raw === undefined ? undefined : { results, max_chars: MOST_CHARS, format: raw },
     }),
     limit,
+    names: NAMES,
     withUsage: fields.flag('include_usage'),
   };
 }
