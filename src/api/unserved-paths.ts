@@ -53,15 +53,25 @@ export const UNSERVED_PATHS: readonly UnservedPath[] = [
 ];
 
 /**
- * Paths of model servers that change the server for all who use it, or read what is not for clients. With all paths below them, and
+ * Paths of model servers that change the server for all who use it, read what is not for clients, or run programs. With all paths below them, and
  * below `/v1` too: a base URL may end with it.
  */
 export const CONTROL_PATHS: readonly { readonly servers: string; readonly paths: readonly string[] }[] = [
   {
     servers: 'llama-server, LM Studio',
-    paths: ['/api/v1/models', '/lora-adapters', '/models/load', '/models/unload', '/props', '/slots'],
+    paths: [
+      ...['/api/v1/models', '/cors-proxy', '/lora-adapters', '/models/load', '/models/unload', '/props', '/slots'],
+      // Runs commands on the machine of the server.
+      '/tools',
+    ],
   },
-  { servers: 'Ollama', paths: ['/api/blobs', '/api/copy', '/api/create', '/api/delete', '/api/pull', '/api/push'] },
+  {
+    servers: 'Ollama',
+    paths: [
+      ...['/api/blobs', '/api/copy', '/api/create', '/api/delete', '/api/experimental', '/api/me', '/api/pull'],
+      ...['/api/push', '/api/signout'],
+    ],
+  },
   {
     servers: 'vLLM, SGLang',
     paths: ['/load_lora_adapter', '/start_profile', '/stop_profile', '/unload_lora_adapter'],
@@ -69,19 +79,22 @@ export const CONTROL_PATHS: readonly { readonly servers: string; readonly paths:
   {
     servers: 'vLLM',
     paths: [
-      ...['/collective_rpc', '/init_weight_transfer_engine', '/pause', '/reset_encoder_cache', '/reset_mm_cache'],
-      ...['/reset_prefix_cache', '/resume', '/scale_elastic_ep', '/sleep', '/update_weights', '/wake_up'],
+      ...['/abort_requests', '/collective_rpc', '/fault_tolerance', '/finish_weight_update'],
+      ...['/init_weight_transfer_engine', '/pause', '/reset_encoder_cache', '/reset_mm_cache', '/reset_prefix_cache'],
+      ...['/resume', '/scale_elastic_ep', '/sleep', '/start_weight_update', '/update_weights', '/wake_up'],
     ],
   },
   {
     servers: 'SGLang',
     paths: [
-      ...['/abort_request', '/attach_hicache_storage_backend', '/clear_hicache_storage_backend', '/close_session'],
-      ...['/configure_logging', '/continue_generation', '/destroy_weights_update_group'],
-      ...['/detach_hicache_storage_backend', '/dump_expert_distribution_record', '/flush_cache', '/freeze_gc'],
-      ...['/get_weights_by_name', '/init_weights_send_group_for_remote_instance', '/init_weights_update_group'],
-      ...['/load_lora_adapter_from_tensors', '/open_session', '/pause_generation', '/release_memory_occupation'],
-      ...['/resume_memory_occupation', '/send_weights_to_remote_instance', '/set_internal_state', '/slow_down'],
+      ...['/abort_request', '/add_external_corpus', '/attach_hicache_storage_backend', '/begin_weight_update'],
+      ...['/clear_hicache_storage_backend', '/close_session', '/configure_logging', '/continue_generation'],
+      ...['/destroy_weights_update_group', '/detach_hicache_storage_backend', '/dump_expert_distribution_record'],
+      ...['/dumper', '/end_weight_update', '/flush_cache', '/freeze_gc', '/get_weights_by_name', '/hicache'],
+      ...['/init_weights_send_group_for_remote_instance', '/init_weights_update_group'],
+      ...['/load_lora_adapter_from_tensors', '/open_session', '/pause_generation', '/pd_role_switch'],
+      ...['/release_memory_occupation', '/remove_external_corpus', '/resume_memory_occupation'],
+      ...['/send_weights_to_remote_instance', '/set_internal_state', '/set_trace_level', '/slow_down'],
       ...['/start_expert_distribution_record', '/stop_expert_distribution_record', '/update_weight_version'],
       ...['/update_weights_from_disk', '/update_weights_from_distributed', '/update_weights_from_ipc'],
       ...['/update_weights_from_tensor', '/weights_checker'],
