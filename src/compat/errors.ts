@@ -81,8 +81,14 @@ const FIRECRAWL_STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   HR_FETCH_TIMEOUT: 408,
 };
 
-/** Codes that have an exception of their own in its clients; ours for all others. */
+/** Reasons of `HR_FETCH_FAILED` whose codes have an exception of their own in its clients. */
+const FIRECRAWL_CODES: ReadonlyMap<string, string> = new Map([
+  ['name not found', 'SCRAPE_DNS_RESOLUTION_ERROR'],
+  ['TLS failed', 'SCRAPE_SSL_ERROR'],
+]);
+
+/** Codes by which its clients choose an exception; ours for all others. */
 function firecrawlCode({ code, subject }: HeadraceError): string {
   if (code === 'HR_FETCH_TIMEOUT') return 'SCRAPE_TIMEOUT';
-  return code === 'HR_FETCH_FAILED' && subject === 'name not found' ? 'SCRAPE_DNS_RESOLUTION_ERROR' : code;
+  return (code === 'HR_FETCH_FAILED' ? FIRECRAWL_CODES.get(subject) : undefined) ?? code;
 }

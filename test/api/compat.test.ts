@@ -180,6 +180,7 @@ t.test('errors have the shape and the status by which each client chooses its ex
     ['/firecrawl/v2/scrape', {}, 400, { success: false, error: 'url: Field required', code: 'HR_REQUEST_INVALID' }],
     ['/firecrawl/v2/scrape', { url: 'http://[::1]/' }, 400, { success: false, code: 'HR_FETCH_BLOCKED' }],
     ['/firecrawl/v2/scrape', { url: `${origin}/none` }, 500, { success: false, error: /status 404/ }],
+    ['/v2/scrape', { url: origin.replace('http:', 'https:') }, 500, { success: false, code: 'SCRAPE_SSL_ERROR' }],
     ['/firecrawl/v1/scrape', { url: origin, formats: ['screenshot'] }, 400, { error: /screenshot/ }],
     ['/firecrawl/v2/scrape', { url: origin, formats: [{ type: 'json' }] }, 400, { error: /json/ }],
     ['/firecrawl/v2/scrape', { url: origin, actions: [{ type: 'wait' }] }, 400, { error: /actions: not supported/ }],
