@@ -119,6 +119,7 @@ export function printTavilySearch(
     // Pictures are results of another search.
     images: [],
     results: shown.map((result, place) => ({
+      id: `${requestId}-${place + 1}`,
       url: result.url,
       title: result.title,
       content: result.snippet,

@@ -90,7 +90,8 @@ t.test('a search of Tavily has what its clients read, and as many results as the
   const body = answer.json<Json>();
   t.match(body, { query: 'weirs', answer: null, follow_up_questions: null, usage: { credits: 1 } });
   t.equal(body['results'].length, 12);
-  t.same(Object.keys(body['results'][0]).sort(), ['content', 'raw_content', 'score', 'title', 'url']);
+  t.same(Object.keys(body['results'][0]).sort(), ['content', 'id', 'raw_content', 'score', 'title', 'url']);
+  t.equal(new Set(body['results'].map(({ id }: { id: string }) => id)).size, 12, 'each result has an id of its own');
   t.match(body['results'][0], { title: 'Title 0', content: 'text 0', raw_content: null, score: 1 });
   const scores = body['results'].map(({ score }: { score: number }) => score);
   t.same(
