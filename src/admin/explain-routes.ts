@@ -65,7 +65,8 @@ export class ExplainRoutes {
     if (refusesMethod(req, res, 'POST')) return true;
     const identity = authenticate(req, res, this.#options.tokens, 'requests are not explained here');
     if (identity === null) return true;
-    const asked = query.get('path') ?? DEFAULT_PATH;
+    // Without its query, which does not change what the request is.
+    const [asked = ''] = (query.get('path') ?? DEFAULT_PATH).split('?', 1);
     if (!MADE.has(asked)) {
       // Every role includes that of a viewer.
       void this.#explain(req, res, asked, query);

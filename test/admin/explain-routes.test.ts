@@ -197,7 +197,8 @@ t.test('only operators and above may make searches and fetches', async (t) => {
   const { explain } = await start(t, {
     search: { engines: { one: engine('https://x.org/') } },
   });
-  for (const path of ['/search', '/search/fetch']) {
+  // A query is no part of what a path names.
+  for (const path of ['/search', '/search/fetch', '/search%3F', '/search/fetch%3Fa']) {
     t.equal((await explain(path, { query: 'weirs' }, 'wrong')).status, 401);
     t.equal((await explain(path, { query: 'weirs' }, 'viewer')).status, 403);
   }
