@@ -20,6 +20,7 @@ export type {
   ClusterOverview,
   CrnOverview,
   EngineOverview,
+  KeptReport,
   KvEventOverview,
   Overview,
   OverviewParts,

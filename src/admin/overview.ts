@@ -10,7 +10,7 @@ import type { Labels } from '../telemetry/series.ts';
 import type { ThreadTotals } from '../telemetry/totals.ts';
 import { type RecentFigures, shareOf } from './history.ts';
 import type { CrnStatus, ProbeStatus } from './gauges.ts';
-import { type CrnFailure, MOST_ERRORS, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
+import { type CrnFailure, mergedRecent, type RecentError, type RecentReport, UNASKED } from '../telemetry/recent.ts';
 
 /** Answer of `GET /overview`. Dates in milliseconds since 1970, counts since the start of the process. */
 export interface Overview {
@@ -219,10 +219,15 @@ export interface PlaneReport {
   readonly recent: RecentReport;
 }
 
+/** What stays of the report of a thread that does not answer or has ended: its counts without gauges, and its failures. */
+export type KeptReport = Omit<PlaneReport, 'thread'>;
+
 /** What the control plane gathers. */
 export interface OverviewParts {
   readonly stage: Stage;
   readonly planes: readonly PlaneReport[];
+  /** What threads that do not answer, or have ended, had counted: no sum falls without them. */
+  readonly kept: readonly KeptReport[];
   /** Of each thread that has answered. */
   readonly totals: readonly ThreadTotals[];
   readonly crns: readonly CrnStatus[];
@@ -254,26 +259,25 @@ export type OverviewFrame = Pick<
 /** Builds the document. */
 export function buildOverview(parts: OverviewParts, { recent, spentTodayUsd, ...frame }: OverviewFrame): Overview {
   const { stage, planes, accounts } = parts;
-  const all = new Numbers(planes.flatMap(({ metrics }) => metrics));
+  const reports = [...planes, ...parts.kept];
+  const all = new Numbers(reports.flatMap(({ metrics }) => metrics));
+  const failures = mergedRecent(reports.map((report) => report.recent));
   return {
     ...frame,
     stage,
     recent: recent(null),
     streams: all.sum('headrace_streams_in_flight'),
     threads: planes.map(threadOf),
-    crns: crnsOf(parts, all),
+    crns: crnsOf(parts, failures, all),
     models: modelsOf(parts.crns, all, recent),
-    engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, parts, all)),
+    engines: parts.engines.map(([engine, untilMs]) => engineOf(engine, untilMs, frame.dateMs, failures, all)),
     fetch: fetchOf(new Numbers(parts.pages)),
     tools: toolsOf(all),
     ledger: accounts === null ? null : { spentTodayUsd, waiting: new Numbers(accounts).sum('headrace_ledger_waiting') },
     responses: responsesOf(new Numbers(parts.responses)),
     cluster: parts.cluster,
     discovery: parts.discovery,
-    errors: planes
-      .flatMap(({ recent }) => recent.errors)
-      .toSorted((a, b) => b.dateMs - a.dateMs)
-      .slice(0, MOST_ERRORS),
+    errors: failures.errors.toReversed(),
   };
 }
 
@@ -360,14 +364,15 @@ function threadOf({ thread, metrics }: PlaneReport): ThreadOverview {
   };
 }
 
-function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewParts, all: Numbers): CrnOverview[] {
+function crnsOf(
+  { caches, crns, ejectedUntilMs, kvEvents }: OverviewParts,
+  { crnFailures, failovers }: RecentReport,
+  all: Numbers,
+): CrnOverview[] {
   const cacheOf = new Map(caches.map((cache) => [`${cache.crn} ${cache.model}`, cache]));
   const cachesOf = Map.groupBy(caches, ({ crn }) => crn);
-  const failovers = Map.groupBy(
-    planes.flatMap(({ recent }) => recent.failovers),
-    ([crn]) => crn,
-  );
-  const failures = lastFailures(planes);
+  const failoversOf = new Map(failovers);
+  const failureOf = new Map(crnFailures);
   const sumOf = (series: string, url: string, label = '', word = ''): number =>
     all.sumWhere(series, 'crn', url, (labels) => label === '' || labels[label] === word);
   return Array.from(
@@ -386,10 +391,10 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
       inFlight: members[0]?.inFlight ?? 0,
       attempts: sumOf('headrace_upstream_attempts_total', url),
       failures: sumOf('headrace_upstream_attempts_total', url, 'verdict', 'failed'),
-      failovers: (failovers.get(url) ?? []).reduce((sum, [, count]) => sum + count, 0),
+      failovers: failoversOf.get(url) ?? 0,
       ejectedUntilMs: ejectedUntilMs.get(url) ?? null,
       lastProbe: members[0]?.lastProbe ?? null,
-      lastFailure: failures.get(url) ?? null,
+      lastFailure: failureOf.get(url) ?? null,
       kvEvents: kvEvents.get(url) ?? null,
       lacks: [...new Set(members.flatMap(({ lacks }) => lacks))],
       models: members.map(({ dialects, model, standing, firstByteMs }) => {
@@ -398,15 +403,6 @@ function crnsOf({ caches, crns, planes, ejectedUntilMs, kvEvents }: OverviewPart
       }),
     }),
   );
-}
-
-/** The last failure of each CRN in any thread. */
-function lastFailures(planes: OverviewParts['planes']): ReadonlyMap<string, CrnFailure> {
-  const last = new Map<string, CrnFailure>();
-  for (const [url, failure] of planes.flatMap(({ recent }) => recent.crnFailures)) {
-    if (failure.dateMs >= (last.get(url)?.dateMs ?? -Infinity)) last.set(url, failure);
-  }
-  return last;
 }
 
 function modelsOf(crns: readonly CrnStatus[], all: Numbers, recent: OverviewFrame['recent']): ModelOverview[] {
@@ -434,7 +430,7 @@ function engineOf(
   engine: string,
   suspendedUntilMs: number,
   dateMs: number,
-  { planes }: OverviewParts,
+  { troubles }: RecentReport,
   all: Numbers,
 ): EngineOverview {
   const outcomes = (matches: (outcome: string) => boolean): number =>
@@ -442,9 +438,7 @@ function engineOf(
       'headrace_search_engine_duration_seconds',
       (labels) => labels['engine'] === engine && matches(String(labels['outcome'])),
     );
-  const last = planes
-    .flatMap(({ recent }) => recent.troubles.filter((trouble) => trouble.engine === engine))
-    .toSorted((a, b) => b.dateMs - a.dateMs)[0];
+  const last = troubles.find((trouble) => trouble.engine === engine);
   return {
     engine,
     standing: suspendedUntilMs === 0 ? 'ready' : suspendedUntilMs > dateMs ? 'suspended' : 'trial',

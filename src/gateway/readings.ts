@@ -183,13 +183,16 @@ export class Readings {
     return { parts: [await own, ...parts], missing: this.#sources.now().threads.length - parts.length };
   }
 
-  /** The parts of the overview; a thread that does not answer in time is left out. */
+  /** The parts of the overview; of a thread that does not answer in time, what it had counted. */
   async overview(): Promise<OverviewParts> {
-    const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses } = this.#sources;
-    const { settings, stage } = now();
-    const [totals, ...asked] = await Promise.all([
+    const { local, pages, accounts, cluster, discovery, gauges, kvEvents, now, responses, watch } = this.#sources;
+    const { settings, stage, threads } = now();
+    const [totals, { answers, kept }] = await Promise.all([
       this.#totals(),
-      ...this.#answering().map((ref) => answerOf<PlaneReport>(ref, (replyTo) => ({ type: 'Report', replyTo }))),
+      watch.reports(threads.length, (thread) => {
+        const ref = threads[thread - 1] as Ref<ThreadCommand>;
+        return answerOf<PlaneReport>(ref, (replyTo) => ({ type: 'Report', replyTo }));
+      }),
     ]);
     const crns = this.crns();
     return {
@@ -197,7 +200,8 @@ export class Readings {
       crns,
       caches: this.#caches(),
       totals,
-      planes: [local.report(), ...asked.filter((report) => report !== null)],
+      planes: [local.report(), ...answers],
+      kept,
       ejectedUntilMs: gauges.ejections(crns),
       kvEvents: new Map(kvEvents.status().map(overviewOf)),
       engines: gauges.engines(Object.keys(settings.search.engines)),

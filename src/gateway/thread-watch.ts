@@ -2,19 +2,58 @@
 // its thread with all connections on it. What a thread has counted stays in the sums while it does not answer and behind its end:
 // Prometheus takes a sum that falls for a restart, and all of the next one for new.
 
+import type { KeptReport, PlaneReport } from '../admin/index.ts';
 import { summed } from '../telemetry/exposition.ts';
 import { LeftNames, type PresentNames } from '../telemetry/left-names.ts';
 import type { MetricsSnapshot } from '../telemetry/metrics.ts';
+import { mergedRecent, NO_FAILURES } from '../telemetry/recent.ts';
 import { AnswerMetrics } from '../telemetry/runtime-metrics.ts';
 import type { FamilyJson, Labels } from '../telemetry/series.ts';
+
+/** What was counted by the last reading of each thread that runs, and of all that have ended. */
+class KeptCounts {
+  readonly #ofThreads = new Map<number, KeptReport>();
+  #ended: KeptReport = { metrics: [], recent: NO_FAILURES };
+
+  get ended(): KeptReport {
+    return this.#ended;
+  }
+
+  of(thread: number): KeptReport | undefined {
+    return this.#ofThreads.get(thread);
+  }
+
+  note(thread: number, { metrics, recent }: KeptReport): void {
+    this.#ofThreads.set(thread, { metrics: metrics.filter(({ type }) => type !== 'gauge'), recent });
+  }
+
+  end(thread: number): void {
+    const last = this.#ofThreads.get(thread);
+    if (last === undefined) return;
+    this.#ofThreads.delete(thread);
+    this.#ended = {
+      metrics: summed([this.#ended.metrics, last.metrics]),
+      recent: mergedRecent([this.#ended.recent, last.recent]),
+    };
+  }
+
+  /** Values of a label that ended threads have counted. */
+  names(label: string): string[] {
+    return this.#ended.metrics.flatMap(({ values }) => values.flatMap(({ labels }) => labels[label] ?? []));
+  }
+
+  drop(label: string, names: ReadonlySet<string>): void {
+    const metrics = this.#ended.metrics.map((family) => without(family, label, names));
+    this.#ended = { ...this.#ended, metrics };
+  }
+}
 
 export class ThreadWatch {
   readonly #metrics = new AnswerMetrics();
   /** When a thread that does not answer was asked, by the clock of the gateway. */
   readonly #silentSinceMs = new Map<number, number>();
-  /** Counts by the last reading of each thread that runs. */
-  readonly #counts = new Map<number, MetricsSnapshot>();
-  #ended: MetricsSnapshot = [];
+  readonly #ofMetrics = new KeptCounts();
+  readonly #ofReports = new KeptCounts();
   readonly #left = { crn: new LeftNames(), model: new LeftNames() };
   /** How often each thread has ended. */
   readonly #ends = new Map<number, number>();
@@ -32,8 +71,8 @@ export class ThreadWatch {
 
   ended(thread: number): void {
     this.#silentSinceMs.delete(thread);
-    this.#ended = summed([this.#ended, this.#counts.get(thread) ?? []]);
-    this.#counts.delete(thread);
+    this.#ofMetrics.end(thread);
+    this.#ofReports.end(thread);
     this.#ends.set(thread, this.#endsOf(thread) + 1);
   }
 
@@ -43,9 +82,10 @@ export class ThreadWatch {
       ['crn', crns],
       ['model', models],
     ] as const) {
-      const known = this.#ended.flatMap(({ values }) => values.flatMap(({ labels }) => labels[label] ?? []));
+      const kept = [this.#ofMetrics, this.#ofReports];
+      const known = kept.flatMap((each) => each.names(label));
       const left = new Set(this.#left[label].due(known, present, nowMs));
-      if (left.size > 0) this.#ended = this.#ended.map((family) => without(family, label, left));
+      if (left.size > 0) for (const each of kept) each.drop(label, left);
     }
   }
 
@@ -58,25 +98,45 @@ export class ThreadWatch {
     ask: (thread: number) => Promise<MetricsSnapshot | null>,
     now: () => number,
   ): Promise<MetricsSnapshot[]> {
+    const { answers, kept } = await this.#read(threads, this.#ofMetrics, async (thread) => {
+      const metrics = await ask(thread);
+      return metrics === null ? null : { metrics, recent: NO_FAILURES };
+    });
+    const nowMs = now();
+    const silentMs = Array.from({ length: threads }, (_, at) => nowMs - (this.#silentSinceMs.get(at + 1) ?? nowMs));
+    return [this.#metrics.snapshot(silentMs), ...[...kept, ...answers].map(({ metrics }) => metrics)];
+  }
+
+  /** The same of reports: `answers` of the threads that answer, and what the others have counted. */
+  async reports(
+    threads: number,
+    ask: (thread: number) => Promise<PlaneReport | null>,
+  ): Promise<{ readonly answers: readonly PlaneReport[]; readonly kept: readonly KeptReport[] }> {
+    return await this.#read(threads, this.#ofReports, ask);
+  }
+
+  async #read<Report extends KeptReport>(
+    threads: number,
+    counts: KeptCounts,
+    ask: (thread: number) => Promise<Report | null>,
+  ): Promise<{ readonly answers: readonly Report[]; readonly kept: readonly KeptReport[] }> {
     const numbers = Array.from({ length: threads }, (_, at) => at + 1);
     const ends = numbers.map((thread) => this.#endsOf(thread));
-    const answers = await Promise.all(
+    const given = await Promise.all(
       numbers.map(async (thread, at) => {
         const answer = this.isSilent(thread) ? null : await ask(thread);
         if (answer === null || this.#endsOf(thread) !== ends[at]) return null;
-        const counts = answer.filter(({ type }) => type !== 'gauge');
-        this.#counts.set(thread, counts);
+        counts.note(thread, answer);
         return answer;
       }),
     );
     // A thread that has ended meanwhile is among the ended ones, and must not count twice.
-    const ofThreads = numbers.map((thread, at) => {
-      const answer = this.#endsOf(thread) === ends[at] ? answers[at] : null;
-      return answer ?? this.#counts.get(thread) ?? [];
-    });
-    const nowMs = now();
-    const silentMs = numbers.map((thread) => nowMs - (this.#silentSinceMs.get(thread) ?? nowMs));
-    return [this.#metrics.snapshot(silentMs), this.#ended, ...ofThreads];
+    const current = numbers.map((thread, at) => (this.#endsOf(thread) === ends[at] ? (given[at] ?? null) : null));
+    const others = numbers.map((thread, at) => (current[at] === null ? counts.of(thread) : undefined));
+    return {
+      answers: current.filter((answer) => answer !== null),
+      kept: [counts.ended, ...others.filter((report) => report !== undefined)],
+    };
   }
 
   #endsOf(thread: number): number {

@@ -59,7 +59,7 @@ t.test('a number is read a few times, however many models and servers there are'
       },
     ],
     ...{ ejectedUntilMs: new Map(), kvEvents: new Map(), engines: [], pages: [], accounts: null, responses: [] },
-    ...{ cluster: null, discovery: [] },
+    ...{ cluster: null, discovery: [], kept: [] },
   } as unknown as OverviewParts;
   const overview = buildOverview(parts, {
     ...{ dateMs: 1, uptimeMs: 1, version: '1', orders: false, publicUrl: null, reloadable: false, spentTodayUsd: null },
@@ -84,7 +84,16 @@ function routesOf(
   stage: () => string = () => 'ready',
 ): { readonly read: () => Promise<Record<string, unknown>> } {
   const parts = {
-    ...{ crns: [], caches: [], planes: [], ejectedUntilMs: new Map(), kvEvents: new Map(), engines: [], pages: [] },
+    ...{
+      crns: [],
+      caches: [],
+      planes: [],
+      kept: [],
+      ejectedUntilMs: new Map(),
+      kvEvents: new Map(),
+      engines: [],
+      pages: [],
+    },
     ...{ accounts: [], responses: [], cluster: null, discovery: [] },
   };
   const routes = new OverviewRoutes({

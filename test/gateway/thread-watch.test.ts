@@ -1,9 +1,11 @@
 // What is shown of ingress threads that do not answer or have ended: their counts, so that no sum ever falls.
 
 import t from 'tap';
+import type { PlaneReport } from '../../src/admin/index.ts';
 import { ThreadWatch } from '../../src/gateway/thread-watch.ts';
 import { summed } from '../../src/telemetry/exposition.ts';
 import type { MetricsSnapshot } from '../../src/telemetry/metrics.ts';
+import { mergedRecent } from '../../src/telemetry/recent.ts';
 import { Counters, Histograms } from '../../src/telemetry/series.ts';
 import { valuesOf } from '../support/metric-values.ts';
 
@@ -151,4 +153,36 @@ t.test('the late answer of a thread that has ended is not taken for one of its s
   late.resolve(reading(4));
   t.equal(figures(await asked).requests, 3);
   t.equal(figures(await read(watch, () => null)).requests, 3);
+});
+
+t.test('reports of threads that do not answer or have ended keep their counts and their failures', async (t) => {
+  const watch = new ThreadWatch();
+  const error = { requestId: 'r', endpoint: '/v1/models', model: '', code: '', status: 500, crn: 'http://a' };
+  const failure = { reason: 'reset', model: 'm', requestId: 'r' };
+  const report = (dateMs: number): PlaneReport => ({
+    thread: 1,
+    metrics: reading(3),
+    recent: {
+      errors: [{ ...error, dateMs }],
+      troubles: [{ engine: 'e', reason: `reason ${dateMs}`, dateMs }],
+      failovers: [['http://a', 2]],
+      crnFailures: [['http://a', { ...failure, dateMs }]],
+    },
+  });
+  const read = async (answer: PlaneReport | null): Promise<unknown> => {
+    const { answers, kept } = await watch.reports(1, async () => answer);
+    const all = [...answers, ...kept];
+    return { ...figures(all.flatMap(({ metrics }) => metrics)), ...mergedRecent(all.map(({ recent }) => recent)) };
+  };
+  const { recent } = report(7);
+  t.same(await read(report(7)), { requests: 3, inFlight: 1, observed: 3, ...recent });
+  t.same(await read(null), { requests: 3, inFlight: undefined, observed: 3, ...recent });
+  watch.ended(1);
+  t.same(await read(null), { requests: 3, inFlight: undefined, observed: 3, ...recent });
+  // An older failure is not the last one.
+  t.same(await read(report(5)), {
+    ...{ requests: 6, inFlight: 1, observed: 6, ...recent },
+    errors: [...report(5).recent.errors, ...recent.errors],
+    failovers: [['http://a', 4]],
+  });
 });

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { chat, KEY, readStream, startHosts, until, within } from '../support/system.ts';
+import type { Overview } from '../../src/admin/index.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
 
 const CRASHING = fileURLToPath(new URL('fixtures/crashing.js', import.meta.url));
@@ -71,6 +72,11 @@ t.test(
     const metrics = async (): Promise<string> => (await fetch(`${adminUrl}/metrics`)).text();
     t.equal((await chatOnce(url)).status, 200);
     t.match(await metrics(), /^headrace_thread_unresponsive_seconds{thread="1"} 0$/m);
+    const requests = async (): Promise<number> => {
+      const { models } = (await (await fetch(`${adminUrl}/overview`)).json()) as Overview;
+      return models.find(({ model }) => model !== '')?.requests ?? 0;
+    };
+    t.equal(await requests(), 1);
     const searched = fetch(`${url}/search`, {
       method: 'POST',
       headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
@@ -82,6 +88,7 @@ t.test(
     t.ok(performance.now() - beganMs < 1500, 'the thread is not asked');
     t.match(during, /^headrace_thread_unresponsive_seconds{thread="1"} (?:[3-9]|\d\d)\./m);
     t.match(during, /^headrace_requests_total{endpoint="\/v1\/chat\/completions".* 1$/m);
+    t.equal(await requests(), 1, 'nor falls a sum of the overview');
     writeFileSync(`${folder}/go`, '');
     await cli.complains(/"thread":1,"msg":"ingress thread answers again"/);
     t.equal((await searched).status, 200);
