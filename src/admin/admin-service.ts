@@ -129,6 +129,12 @@ export interface AdminService {
   redeliver(message: string, fields: Fields): Promise<{ readonly message: string; readonly endpoint: string }>;
 }
 
+/** The service where the ledger is. */
+export interface StoreService extends AdminService {
+  /** The budget that `setBudget` would change. */
+  budgetBefore(fields: Fields): Promise<BudgetView>;
+}
+
 export interface AdminServiceDeps {
   /** Milliseconds since 1970, whole. */
   readonly dateMs: () => number;
@@ -338,7 +344,7 @@ async function decide(ledger: Ledger, id: string, fields: Fields): Promise<Payme
 }
 
 /** The service over a ledger, which the caller closes. */
-export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): AdminService {
+export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): StoreService {
   return {
     listAccounts: async (fields = {}) => (await ledger.listAccounts(readAccountQuery(fields))).map(accountView),
     createAccount: async (fields) => accountView(await ledger.createAccount(readAccountRequest(fields))),
@@ -375,6 +381,11 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Admi
     async budget(id) {
       const budget = await ledger.budgets.find(id);
       if (budget === undefined) throw new LedgerError('budget-unknown', `No budget '${id}'`);
+      return await oneBudgetView(ledger, deps, budget);
+    },
+    async budgetBefore(fields) {
+      const budget = await ledger.budgets.findFor(readBudgetRequest(fields));
+      if (budget === undefined) throw new LedgerError('budget-unknown', 'No such budget');
       return await oneBudgetView(ledger, deps, budget);
     },
     async setBudget(fields) {

@@ -25,7 +25,7 @@ export interface Act {
   /** What the log of the gateway says of it. */
   readonly note: string;
   /** What reads the state of its subject before; default: nothing is recorded. */
-  readonly before?: 'account' | 'key' | 'budget' | 'payment';
+  readonly before?: 'account' | 'key' | 'budget' | 'payment' | 'budgetBefore';
   /** Field that names the subject; default: it is the id in the path. */
   readonly subjectField?: string;
   /** Its answer has a new key in `key`, which stays out of the log. */
@@ -86,7 +86,7 @@ export const OPERATIONS: Readonly<Record<keyof AdminService, Operation>> = {
   listBudgets: list('budgets', LISTS.budgets),
   budget: read('budgets/ID'),
   setBudget: change('POST /budgets', {
-    ...{ action: 'budget.set', note: 'budget set', before: 'account', subjectField: 'account' },
+    ...{ action: 'budget.set', note: 'budget set', before: 'budgetBefore', subjectField: 'account' },
   }),
   removeBudget: change('DELETE /budgets/ID', { action: 'budget.remove', note: 'budget removed', before: 'budget' }),
   usage: list('usage', LISTS.usage),

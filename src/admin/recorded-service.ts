@@ -7,7 +7,7 @@ import { LedgerError } from '../billing/main-thread.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Fields } from './admin-requests.ts';
-import type { AdminService } from './admin-service.ts';
+import type { AdminService, StoreService } from './admin-service.ts';
 import { type Act, type Call, callOf, serviceOf } from './operations.ts';
 
 type Acts = Pick<Ledger['adminActs'], 'begin' | 'end'>;
@@ -28,7 +28,7 @@ export function actRecord(acts: Acts, log: Pick<Log, 'error'>): ActRecord {
 }
 
 /** Records the acts of an actor. */
-export function recordedService(service: AdminService, record: ActRecord, actor: AdminActor): AdminService {
+export function recordedService(service: StoreService, record: ActRecord, actor: AdminActor): AdminService {
   return serviceOf((name, { act }) => {
     const call = callOf(service, name);
     return act === null ? call : (...args) => carryOut(service, record, actor, act, call, args);
@@ -36,7 +36,7 @@ export function recordedService(service: AdminService, record: ActRecord, actor:
 }
 
 async function carryOut(
-  service: AdminService,
+  service: StoreService,
   record: ActRecord,
   actor: AdminActor,
   { action, before, makesKey, subjectField }: Act,
@@ -47,10 +47,20 @@ async function carryOut(
   const named = subjectField === undefined ? args[0] : fields[subjectField];
   // An act that will be refused for its subject is recorded too, and no text of PostgreSQL holds NUL.
   const subject = typeof named === 'string' && !named.includes('\0') ? named : '';
-  // Null where the subject does not exist; the act is refused for it then.
-  const state = subject === '' || before === undefined ? null : await service[before](subject).catch(() => null);
+  const state = await stateBefore(service, before, subject, fields).catch(() => null);
   const begun = { actor, action, subject, request: fields, before: state };
   return await recordAct(record, begun, () => call(...args), undefined, makesKey === true ? withoutKey : undefined);
+}
+
+/** Null where nothing is recorded. Rejects where the subject does not exist; an act is refused for it then, or makes it. */
+async function stateBefore(
+  service: StoreService,
+  before: Act['before'],
+  subject: string,
+  fields: Fields,
+): Promise<object | null> {
+  if (before === 'budgetBefore') return await service.budgetBefore(fields);
+  return before === undefined || subject === '' ? null : await service[before](subject);
 }
 
 function withoutKey({ key: _secret, ...rest }: Readonly<Record<string, unknown>>): object {

@@ -129,8 +129,14 @@ t.test('the log of acts names the key that a budget is for, and no key that was 
   const { value: made } = await ask('POST', '/keys', { account: 'acme' });
   await ask('POST', '/budgets', { key: made.id, period: 'day', limit: '5.00' });
   const { data } = (await ask('GET', '/acts')).value;
-  t.match(data, [{ action: 'budget.set', after: { key: made.id, limit_usd: '5.00' } }, { action: 'key.create' }]);
+  t.match(data, [
+    { action: 'budget.set', before: null, after: { key: made.id, limit_usd: '5.00' } },
+    { action: 'key.create' },
+  ]);
   t.equal(data[1].after.key, undefined);
+  await ask('POST', '/budgets', { key: made.id, period: 'day', limit: '7.00' });
+  const { after, before } = (await ask('GET', '/acts?limit=1')).value.data[0];
+  t.match([before, after], [{ limit_usd: '5.00' }, { limit_usd: '7.00' }], 'the budget before');
 });
 
 t.test('an act that the store may have carried out before it failed is not recorded as refused', async (t) => {

@@ -9,6 +9,7 @@ import {
   accountId,
   type BudgetAlert,
   type BudgetRecords,
+  type BudgetScope,
   LedgerError,
   type NewBudget,
   type PageQuery,
@@ -60,8 +61,13 @@ function budgetOf(row: Row): StoredBudget {
   };
 }
 
+interface Scope {
+  readonly account: string;
+  readonly lineage: string;
+}
+
 /** The account and the lineage that a budget is for: those of its key, where it names one. */
-async function scopeOf(session: Session, { account, key }: NewBudget): Promise<{ account: string; lineage: string }> {
+async function scopeOf(session: Session, { account, key }: BudgetScope): Promise<Scope> {
   if (key === null) {
     const owners = account === null ? [] : await session.find(FIND_ACCOUNTS, [account]);
     if (account !== null && owners.length === 0) throw new LedgerError('account-unknown', `No account '${account}'`);
@@ -74,25 +80,37 @@ async function scopeOf(session: Session, { account, key }: NewBudget): Promise<{
   throw new LedgerError('key-unknown', `Account '${account}' has no key '${key}'`);
 }
 
+async function inScope(
+  session: Session,
+  { account, lineage }: Scope,
+  { model, period }: BudgetScope,
+): Promise<StoredBudget | undefined> {
+  const sql = 'select * from budgets where account = $1 and key_lineage = $2 and model = $3 and period = $4';
+  const [row] = await session.all(sql, [account, lineage, model ?? ANY, period]);
+  return row === undefined ? undefined : budgetOf(row);
+}
+
+function findFor(database: Database, budget: BudgetScope): Promise<StoredBudget | undefined> {
+  return database.snapshot(async (session) => inScope(session, await scopeOf(session, budget), budget));
+}
+
 /** Sets the budget of a scope and period. One that exists keeps its id, and its alerts are due again. */
 function set(database: Database, budget: NewBudget, dateMs: number): Promise<StoredBudget> {
   return database.transaction(async (session) => {
-    const { account, lineage } = await scopeOf(session, budget);
+    const scope = await scopeOf(session, budget);
     const { id, limit, model, period, soft } = budget;
     const dates = { created_ms: BigInt(dateMs), changed_ms: BigInt(dateMs) };
     const values = {
       id,
-      account,
-      key_lineage: lineage,
+      account: scope.account,
+      key_lineage: scope.lineage,
       model: model ?? ANY,
       period,
       spend_limit: limit,
       soft_limit: soft,
     };
     await session.write(INSERT_BUDGETS, [{ ...values, ...dates }]);
-    const sql = 'select * from budgets where account = $1 and key_lineage = $2 and model = $3 and period = $4';
-    const [row] = await session.all(sql, [account, lineage, model ?? ANY, period]);
-    const stored = budgetOf(row as Row);
+    const stored = (await inScope(session, scope, budget)) as StoredBudget;
     await session.all('delete from budget_alerts where budget = $1', [stored.id]);
     await noteChanges(session, [{ kind: 'budget', budget: stored.id }]);
     return stored;
@@ -185,9 +203,12 @@ export function budgetRecords(database: Database, dateMs: () => number, onChange
     onChange();
     return done;
   };
+  const withAccountId = <Budget extends BudgetScope>(budget: Budget): Budget => {
+    return { ...budget, account: budget.account === null ? null : accountId(budget.account) };
+  };
   return {
-    set: ({ account, ...budget }) =>
-      noted(set(database, { ...budget, account: account === null ? null : accountId(account) }, dateMs())),
+    set: (budget) => noted(set(database, withAccountId(budget), dateMs())),
+    findFor: (budget) => findFor(database, withAccountId(budget)),
     remove: (id) => noted(remove(database, id)),
     find: (id) => find(database, id),
     list: (account, page) => list(database, account === undefined ? undefined : accountId(account), page),

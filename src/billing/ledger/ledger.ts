@@ -350,6 +350,9 @@ export interface StoredBudget {
 /** `key`: the id of any key of the lineage. */
 export type NewBudget = Omit<StoredBudget, 'createdMs' | 'changedMs'>;
 
+/** What a budget is for. */
+export type BudgetScope = Pick<NewBudget, 'account' | 'key' | 'model' | 'period'>;
+
 /** An alert that is given once. */
 export interface BudgetAlert {
   readonly budget: string;
@@ -382,6 +385,8 @@ export interface BudgetRecords {
   set(budget: NewBudget): Promise<StoredBudget>;
   remove(id: string): Promise<StoredBudget>;
   find(id: string): Promise<StoredBudget | undefined>;
+  /** The one that `set` would change. */
+  findFor(budget: BudgetScope): Promise<StoredBudget | undefined>;
   /** In order of ids; all of them, or a page behind the id `after`. */
   list(account?: string, page?: PageQuery): Promise<StoredBudget[]>;
   /** Records that an alert was given, and writes its event; false, without an event, when it was before, here or by another process. */
