@@ -98,6 +98,11 @@ function OpenDialog({ action, close }: { readonly action: Action; readonly close
     };
   }, []);
 
+  // What had it is gone.
+  useLayoutEffect(() => {
+    if (result !== null) form.current?.querySelector<HTMLElement>('.choice button')?.focus();
+  }, [result]);
+
   const send = async (): Promise<void> => {
     if (form.current === null || isSending) return;
     setSending(true);
@@ -164,7 +169,9 @@ function OpenDialog({ action, close }: { readonly action: Action; readonly close
             )}
           </>
         ) : (
-          <div id={`${id}-text`}>{result}</div>
+          <div id={`${id}-text`} role="alert">
+            {result}
+          </div>
         )}
         <p class="refused" role="alert">
           {refusal}
