@@ -50,9 +50,15 @@ function tokenOf(): string | null {
   return sessionStorage.getItem(TOKEN);
 }
 
-/** Headers that identify the holder of the token; none without a token. */
+/** Headers that identify the holder of a token or an API key. Throws for one that no header holds, such as a shortened one with its dots. */
+export function bearer(secret: string): Record<string, string> {
+  if (/^[\x21-\x7e]+$/.test(secret)) return { authorization: `Bearer ${secret}` };
+  throw new ApiError(401, 'tokens and keys have no such characters or spaces: copy all of it again');
+}
+
+/** Those of the token; none without a token. */
 function authorization(token: string | null = tokenOf()): Record<string, string> {
-  return token === null ? {} : { authorization: `Bearer ${token}` };
+  return token === null ? {} : bearer(token);
 }
 
 /** Address of a path of the admin listener, relative to the page. */

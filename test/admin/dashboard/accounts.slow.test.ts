@@ -123,6 +123,9 @@ t.test('views need a token, which stays in this tab and is sent as a header alon
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
   await shows(page, '.refused', /401: the admin token is wrong/);
+  await page.getByLabel('Admin token').fill('hra_Gb…');
+  await page.keyboard.press('Enter');
+  await shows(page, '.refused', /^401: tokens and keys have no such characters/);
   await page.getByLabel('Admin token').fill(OWNER);
   await page.keyboard.press('Enter');
   await shows(page, '.toast', /^Signed in as adminToken, owner$/);
@@ -387,6 +390,7 @@ t.test('an owner moves credit, and makes, edits, rotates and disables keys', asy
   const keys = await ledger.listKeys('acme');
   const made = keys.find(({ prefix }) => prefix === secret.slice(0, 9));
   t.match(made, { label: 'new', limits: { requestsPerMinute: 7 } });
+  t.equal(await focusedName(page), 'Close');
   await page.keyboard.press('Escape');
   // A dialog tells that it is closed in a task of its own.
   await until('the key to be gone with the dialog', async () => !(await page.content()).includes(secret));

@@ -293,6 +293,9 @@ t.test('refusals are explained: a wrong key, no credit, a CRN that fails', async
   const page = await open(t, running, {}, /status of (401|402|503)/, 'hr_wrong');
   await say(page, 'Hello');
   await textOf(lastTurn(page).getByRole('alert'), /^▲ 401: .+HR_/);
+  await page.getByLabel('API key').fill('hr_Gb…');
+  await page.getByRole('button', { name: 'Ask again' }).click();
+  await textOf(lastTurn(page).getByRole('alert'), /^▲ 401: tokens and keys have no such characters/);
   await page.getByLabel('API key').fill(bearer()['authorization']?.slice('Bearer '.length) ?? '');
   await page.getByRole('button', { name: 'Ask again' }).click();
   await textOf(lastTurn(page).getByRole('alert'), /^▲ 402: .*USD.*HR_CREDIT_SHORT/);

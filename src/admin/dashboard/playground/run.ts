@@ -1,7 +1,7 @@
 // Sends a conversation through the gateway and puts the answer together while it comes. One request runs at a time; it goes on when
 // another view is shown.
 
-import { urlOf } from '../api.ts';
+import { bearer, problemText, urlOf } from '../api.ts';
 import { Store } from '../store.ts';
 import type { PlaygroundAnswer, PlaygroundTarget } from '../../playground-routes.ts';
 import { type Answer, NO_ANSWER, type Parameters, readExtra, readTools, type Turn } from './conversation.ts';
@@ -26,7 +26,7 @@ export const running: Store<{ readonly chat: number; readonly stop: () => void }
 
 /** Headers of a request to the public API. */
 export function keyHeaders(): Record<string, string> {
-  return apiKey.value === '' ? {} : { authorization: `Bearer ${apiKey.value}` };
+  return apiKey.value === '' ? {} : bearer(apiKey.value);
 }
 
 function numberOf(text: string, name: string): number | null {
@@ -267,8 +267,7 @@ class Run {
 }
 
 function brokenText(error: unknown, status: number): string {
+  if (status === 0) return problemText(error);
   const reason = error instanceof Error ? error.message : String(error);
-  return status === 0
-    ? `the gateway does not answer (${reason})`
-    : `the connection broke in the middle of the answer (${reason})`;
+  return `the connection broke in the middle of the answer (${reason})`;
 }

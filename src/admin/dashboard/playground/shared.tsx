@@ -4,7 +4,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { PlaygroundTarget } from '../../playground-routes.ts';
-import { urlOf } from '../api.ts';
+import { ApiError, urlOf } from '../api.ts';
 import { CopyButton } from '../components/copy-button.tsx';
 import { Facts } from '../components/tile.tsx';
 import { latencyText } from '../format.ts';
@@ -116,6 +116,7 @@ export async function ask<T>(path: string, body: object, signal: AbortSignal): P
     return { value: value as unknown as T, problem: null, outcome };
   } catch (error) {
     signal.throwIfAborted();
+    if (error instanceof ApiError) return { value: null, problem: error.message, outcome };
     const reason = error instanceof Error ? error.message : String(error);
     return { value: null, problem: `the gateway gave no answer that can be read (${reason})`, outcome };
   }
