@@ -36,8 +36,10 @@ export function createAdminClient({ url, token, timeoutMs, send }: AdminClientOp
     }).catch((error: unknown) => {
       throw new AdminClientError(`${url} does not answer (${errorReason(error, timeoutMs)})`);
     });
-    const answer = valueOf<{ readonly data: object }>(response, url);
-    return list === null ? answer : answer.data;
+    const answer = valueOf(response, url);
+    if (list === null) return answer;
+    if (!Array.isArray(answer.data)) throw new AdminClientError(`${url} answers no list${ELSEWHERE}`);
+    return answer.data as object;
   });
 }
 
@@ -47,11 +49,14 @@ function queryOf(fields: Fields): string {
   return query.size === 0 ? '' : `?${query.toString()}`;
 }
 
+const ELSEWHERE = ': is it the admin listener of a gateway?';
+
 /** The JSON of a successful answer. Errors about fields are thrown as the service over a ledger throws them. */
-function valueOf<T>({ status, body }: BufferedResponse, url: string): T {
+function valueOf({ status, body }: BufferedResponse, url: string): { readonly data?: unknown } {
   const value = parsed(body);
-  if (status >= 200 && status < 300 && value !== undefined) return value as T;
-  const { detail } = (value ?? {}) as { detail?: unknown };
+  if (value === undefined) throw new AdminClientError(`${url} answers ${status} without JSON${ELSEWHERE}`);
+  if (status >= 200 && status < 300) return value;
+  const { detail } = value as { readonly detail?: unknown };
   if (status === 422 && Array.isArray(detail)) {
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: detail as ValidationEntry[] });
   }

@@ -26,10 +26,9 @@ import { inspectStore, LedgerError, openLedger } from '../billing/main-thread.ts
 import { systemClock, systemEpochMs } from '../actor/index.ts';
 import { resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
-import { httpUrl } from '../config/units.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { DEFAULT_ADMIN, TOKEN_VARIABLE } from './admin-address.ts';
+import { adminUrl, TOKEN_VARIABLE } from './admin-address.ts';
 import { readMapping } from './input-file.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
@@ -265,16 +264,19 @@ async function openAdminService(options: AccountOptions, { env, stderr }: CliIo)
   if (store !== undefined || config !== undefined)
     throw new UsageError('--admin cannot be combined with --store or --config');
   if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
-  const url = httpUrl(admin);
-  if (url === null) throw new UsageError(`--admin takes the URL of an admin listener, such as ${DEFAULT_ADMIN}`);
+  const url = adminUrl(admin, '');
   const client = new BufferedClient(1);
   const adminService = createAdminClient({
-    url: admin.replace(/\/+$/, ''),
+    url,
     token,
     timeoutMs: REMOTE_TIMEOUT_MS,
     send: (request) => client.send(request, AbortSignal.timeout(REMOTE_TIMEOUT_MS), MAX_ANSWER_BYTES),
   });
-  return { adminService, store: `of the gateway at ${url.origin}`, close: () => Promise.resolve(client.close()) };
+  return {
+    adminService,
+    store: `of the gateway at ${new URL(url).origin}`,
+    close: () => Promise.resolve(client.close()),
+  };
 }
 
 /** The name of the user of the operating system; its number where it has none, as that of a container that runs as any user. */

@@ -5,7 +5,7 @@ import { httpUrl } from '../config/units.ts';
 import { UsageError } from './io.ts';
 
 /** The address that a gateway listens on by default. */
-export const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
+const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
 
 /** Environment variable of the admin token. */
 export const TOKEN_VARIABLE = 'HEADRACE_ADMIN_TOKEN';
@@ -21,9 +21,9 @@ export function tokenOption(): Option {
   return new Option('--token <token>', description);
 }
 
-/** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL. */
+/** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL without a query. */
 export function adminUrl(address: string, path: string): string {
-  const admin = httpUrl(address);
-  if (admin === null) throw new UsageError(`--admin takes a URL, such as ${DEFAULT_ADMIN}`);
+  const admin = /[?#]/.test(address) ? null : httpUrl(address);
+  if (admin === null) throw new UsageError(`--admin takes the URL of an admin listener, such as ${DEFAULT_ADMIN}`);
   return admin.href.replace(/\/+$/, '') + path;
 }

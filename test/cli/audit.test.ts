@@ -1,6 +1,7 @@
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { runCli } from '../support/cli.ts';
+import { site } from '../support/site.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 t.test('a sound ledger is reported with its counts', async (t) => {
@@ -48,4 +49,14 @@ t.test('the same over a running gateway; other answers than its own are refused'
   t.match((await runCli(t, ['audit', ...where], { env })).stdout, /^sound: /);
   const nowhere = await runCli(t, ['audit', '--admin', `${where[1]}nothing`], { env });
   t.match(nowhere, { exit: { code: 1 }, stderr: /^headrace: \S+ answers 404: Not Found\n$/ });
+  const { origin } = await site(t, {
+    '/audit': (_, response) => response.end('<html>'),
+    '/keys': (_, response) => response.end('{}'),
+  });
+  const page = await runCli(t, ['audit', '--admin', origin], { env });
+  t.match(page.stderr, /^headrace: \S+ answers 200 without JSON: is it the admin listener of a gateway\?\n$/);
+  const list = await runCli(t, ['keys', 'list', '--admin', origin], { env });
+  t.match(list.stderr, /^headrace: \S+ answers no list: is it the admin listener of a gateway\?\n$/);
+  const query = await runCli(t, ['audit', '--admin', `${origin}/?a=b`], { env });
+  t.match(query.stderr, /^headrace: --admin takes the URL of an admin listener, such as http:/);
 });

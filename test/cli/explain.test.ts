@@ -96,7 +96,7 @@ t.test('refusals are a sentence', async (t) => {
     [[other, '--admin', admin], env, /answers 404: .*other/],
     [[search, '--admin', admin, '--path', '/search'], env, /\/search goes to no CRN; --json prints what it did/],
     [[file, '--admin', admin, '--header', 'no colon'], env, /--header takes "name: value"/],
-    [[file, '--admin', 'ftp://x'], env, /--admin takes a URL/],
+    [[file, '--admin', 'ftp://x'], env, /--admin takes the URL/],
     [[file, '--admin', 'http://127.0.0.1:1'], env, /http:\/\/127\.0\.0\.1:1/],
   ] as const) {
     const cli = await runCli(t, ['explain', ...args], { env: more });
