@@ -4,7 +4,7 @@ import type { Overview } from './overview.ts';
 
 /** The time between two documents. */
 export interface Rates {
-  /** Attempts a second by base URL. */
+  /** Attempts a second by base URL, of CRNs that are in both: one that comes back goes on counting where it was. */
   readonly crns: Readonly<Record<string, number>>;
   /** Share of the time in which a thread was busy, 0 to 1, in the order of the document. */
   readonly busy: readonly number[];
@@ -21,7 +21,11 @@ export function ratesBetween(before: Overview, after: Overview): Rates {
   const attempts = new Map(before.crns.map((crn) => [crn.url, crn.attempts]));
   const busyMs = new Map(before.threads.map((thread) => [thread.thread, thread.busyMs]));
   return {
-    crns: Object.fromEntries(after.crns.map((crn) => [crn.url, growth(attempts.get(crn.url), crn.attempts) / seconds])),
+    crns: Object.fromEntries(
+      after.crns
+        .filter(({ url }) => attempts.has(url))
+        .map((crn) => [crn.url, growth(attempts.get(crn.url), crn.attempts) / seconds]),
+    ),
     busy: after.threads.map(({ busyMs: now, thread }) => Math.min(growth(busyMs.get(thread), now) / seconds / 1000, 1)),
   };
 }
