@@ -75,8 +75,8 @@ export class AccountRoutes {
     if (!OWN.test(path)) return false;
     const identity = authenticate(req, res, this.#options.tokens, 'accounts are not served here');
     if (identity === null) return true;
-    if (path === '/whoami') respondJson(res, 200, identity, PRIVATE);
-    else void this.#serve(req, res, path, query, identity);
+    if (path !== '/whoami') void this.#serve(req, res, path, query, identity);
+    else if (!refusesMethod(req, res, 'GET', 'HEAD')) respondJson(res, 200, identity, PRIVATE);
     return true;
   }
 

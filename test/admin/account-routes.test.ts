@@ -178,6 +178,7 @@ t.test('refusals have their status', async (t) => {
   t.match(await ask('GET', '/accountsx'), { status: 404 });
   t.match(await ask('PUT', '/accounts'), { status: 405 });
   t.match(await ask('GET', '/keys/k/rotate'), { status: 405 });
+  t.match(await ask('POST', '/whoami'), { status: 405 });
 });
 
 t.test('mistakes in fields are listed with their places', async (t) => {
