@@ -155,7 +155,8 @@ function makeKey(deps: AdminServiceDeps): { key: string; stored: Pick<NewKey, 'i
   return { key, stored: { id, hash: hashKey(key), prefix: key.slice(0, PREFIX_LENGTH) } };
 }
 
-function newId({ randomBytes }: AdminServiceDeps): string {
+/** An id that nobody has. */
+export function newId({ randomBytes }: Pick<AdminServiceDeps, 'randomBytes'>): string {
   return randomBytes(ID_BYTES).toString('hex');
 }
 
@@ -175,7 +176,7 @@ function refuse(name: string, msg: string): HeadraceError {
   return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', name], msg, type: 'value_error' }] });
 }
 
-/** The store failed in the middle of a movement. Its caller may not have chosen the id, and would move credit twice under another one. */
+/** The store, or the connection to the gateway, failed in the middle of a movement. Its caller may not have chosen the id, and would move credit twice under another one. */
 export class MovementUnknown extends Error {
   override readonly name = 'MovementUnknown';
 

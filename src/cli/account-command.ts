@@ -194,7 +194,7 @@ function reasonOf(error: unknown): string {
   if (error instanceof HeadraceError && error.validation !== undefined)
     return error.validation.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ');
   if (error instanceof LedgerError || error instanceof AdminClientError) return error.message;
-  if (error instanceof MovementUnknown) return `the store failed: ${messageOf(error.cause)}; ${error.message}`;
+  if (error instanceof MovementUnknown) return `${reasonOf(error.cause)}; ${error.message}`;
   return `the store failed: ${messageOf(error)}`;
 }
 
@@ -269,6 +269,7 @@ async function openAdminService(options: AccountOptions, { env, stderr }: CliIo)
   const adminService = createAdminClient({
     url,
     token,
+    randomBytes,
     timeoutMs: REMOTE_TIMEOUT_MS,
     send: (request) => client.send(request, AbortSignal.timeout(REMOTE_TIMEOUT_MS), MAX_ANSWER_BYTES),
   });

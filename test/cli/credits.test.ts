@@ -2,6 +2,7 @@ import t from 'tap';
 import { systemClock } from '../../src/actor/index.ts';
 import { debit } from '../billing/ledger/stores.ts';
 import { runCli } from '../support/cli.ts';
+import { site } from '../support/site.ts';
 import { ledgerOf, run, startAdminService, storeFor } from './accounts.ts';
 
 const USAGE = { key: null, model: 'atlas', inputTokens: 7, cachedTokens: 2, outputTokens: 5, measured: true };
@@ -110,6 +111,29 @@ t.test('the same over a running gateway', async (t) => {
   t.match((await runCli(t, ['credits', 'balance', 'acme/1', ...where], { env })).stdout, /\nacme\/1 .* 2500000 /);
   const history = await runCli(t, ['credits', 'history', 'acme/1', '--limit', '5', ...where], { env });
   t.match(history.stdout, /grant:g/);
+});
+
+t.test('who gets no answer over a running gateway is told the id by which a repeat moves credit once', async (t) => {
+  const asked: unknown[] = [];
+  const { origin } = await site(t, {
+    '/accounts/acme/grants': (request, response) => {
+      request.on('data', (body: Buffer) => asked.push(JSON.parse(body.toString())));
+      request.on('end', () => response.destroy());
+    },
+    '/accounts/acme/adjustments': (_, response) => response.writeHead(504).end('<html>'),
+    '/accounts/acme/refunds': (_, response) => response.destroy(),
+  });
+  const lose = async (...args: readonly string[]): Promise<string> =>
+    (await runCli(t, ['credits', ...args, '--admin', origin, '--token', 'x'])).stderr;
+  const [, id] =
+    /^headrace: \S+ does not answer \(.+\); credit may have moved: repeat it with the id (\w{18}), /.exec(
+      await lose('grant', 'acme', '1.00'),
+    ) ?? [];
+  t.same(asked, [{ id, amount: '1.00' }]);
+  t.match(await lose('adjust', 'acme', '-1.00', '--id', 'mine'), /answers 504 .*repeat it with the id mine,/);
+  t.match(await lose('refund', 'acme', '1.00'), /repeat it with the id \w{18},/);
+  // All of a charge is given back once without an id.
+  t.notMatch(await lose('refund', 'acme', '--charge', 'c'), /may have moved/);
 });
 
 t.test('a memo may begin with a dash and a letter of an option', async (t) => {
