@@ -283,6 +283,13 @@ async function chargesOf(ledger: Ledger, record: RequestRecord, amount: Pico): P
     .map(({ id }) => id);
 }
 
+/** An account that nobody has made may have responses, where nothing is charged. */
+async function responsesOf(ledger: Ledger, account: string): Promise<ResponsesView> {
+  const counts = await ledger.responses.counts(account);
+  if (counts.responses === 0) await requireAccount(ledger, account);
+  return { account, ...counts };
+}
+
 async function changeAccount(ledger: Ledger, id: string, fields: Fields): Promise<AccountView> {
   const { creditLimit, lowBalance, organisation } = readAccountChange(fields);
   return accountView(await ledger.configureAccount(id, { creditLimit, lowBalance, organisation }));
@@ -393,11 +400,11 @@ export function createAdminService(ledger: Ledger, deps: AdminServiceDeps): Stor
       const id = `budget_${newId(deps)}`;
       return await oneBudgetView(ledger, deps, await ledger.budgets.set({ id, ...readBudgetRequest(fields) }));
     },
-    responses: async (account) => ({ account, ...(await ledger.responses.counts(account)) }),
+    responses: (account) => responsesOf(ledger, account),
     async removeResponses(account) {
-      const before = await ledger.responses.counts(account);
+      const before = await responsesOf(ledger, account);
       await ledger.responses.deleteAccount(account);
-      return { account, ...before };
+      return before;
     },
     removeBudget: async (id) => await oneBudgetView(ledger, deps, await ledger.budgets.remove(id)),
     disableKey: async (id) => keyView(await ledger.disableKey(id), deps.dateMs()),

@@ -169,6 +169,9 @@ t.test('refusals have their status', async (t) => {
   t.match(await ask('POST', '/accounts/b/grants', { amount: '1' }), { status: 404, value: { detail: /No account/ } });
   t.match(await ask('GET', '/accounts/b'), { status: 404 });
   t.match(await ask('GET', '/accounts/b/history'), { status: 404 });
+  t.match(await ask('GET', '/accounts/a/responses'), { status: 200, value: { responses: 0 } });
+  for (const method of ['GET', 'DELETE'])
+    t.match(await ask(method, '/accounts/b/responses'), { status: 404, value: { detail: /No account/ } });
   t.match(await ask('POST', '/keys/k/disable'), { status: 404, value: { detail: /No key/ } });
   t.match(await ask('GET', '/accounts/%zz'), { status: 404 });
   t.match(await ask('GET', '/keys/k'), { status: 404 });
