@@ -26,6 +26,12 @@ const PUBLIC_PATHS: ReadonlyMap<string, string> = new Map([
 /** Requests of the playground at the same time: they run in the control thread, which must stay responsive. */
 const MAX_RUNNING = 64;
 
+/**
+ * Of them, those without an API key where clients need one. Anybody can send them, and they wait for their bodies, so that they would take
+ * the places of all others. A further one ends the oldest.
+ */
+const MAX_KEYLESS = 16;
+
 /** Answers that are remembered for `/playground/answers/ID`. */
 const MAX_ANSWERS = 256;
 
@@ -94,6 +100,7 @@ export class PlaygroundRoutes {
   /** By request id; those of requests that still run resolve when they end. */
   readonly #answers = new Map<string, PlaygroundAnswer | Promise<PlaygroundAnswer>>();
   #running = 0;
+  readonly #keyless = new Set<ServerResponse>();
   /** The response of the request that the listener is being given. */
   #opening: ServerResponse | null = null;
 
@@ -158,6 +165,16 @@ export class PlaygroundRoutes {
       resolve(answer);
     };
     exchange.onClose = close;
+    if (exchange.keyless && res !== null) this.#addKeyless(res);
+  }
+
+  #addKeyless(res: ServerResponse): void {
+    this.#keyless.add(res);
+    res.once('close', () => this.#keyless.delete(res));
+    const [oldest] = this.#keyless;
+    if (this.#keyless.size <= MAX_KEYLESS || oldest === undefined) return;
+    this.#keyless.delete(oldest);
+    oldest.destroy();
   }
 
   #remember(requestId: string, answer: PlaygroundAnswer | Promise<PlaygroundAnswer>): void {

@@ -255,6 +255,20 @@ t.test('searches and fetches', async (t) => {
   }
 });
 
+t.test('requests without a key that wait for their bodies take no place of others', async (t) => {
+  const { adminUrl } = await start(t);
+  let ended = 0;
+  for (let count = 0; count < 70; count++) {
+    const headers = { 'content-type': 'application/json', 'content-length': '100' };
+    const request = httpRequest(adminUrl + CHAT, { method: 'POST', headers, agent: false });
+    request.on('error', () => ended++);
+    request.flushHeaders();
+    t.teardown(() => request.destroy());
+  }
+  await until('the oldest are ended', () => ended === 70 - 16);
+  t.equal((await fetch(`${adminUrl}/playground/v1/models`)).status, 200);
+});
+
 t.test('refuses more requests than the control thread should run', async (t) => {
   const { adminUrl, crn } = await start(t);
   const gone = new AbortController();
