@@ -28,7 +28,7 @@ import { resolveSetting, storeFolder } from '../config/load.ts';
 import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/store-url.ts';
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
-import { adminUrl, TOKEN_VARIABLE } from './admin-address.ts';
+import { adminUrl, TOKEN_VARIABLE, tokenOf } from './admin-address.ts';
 import { readMapping } from './input-file.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
@@ -243,8 +243,9 @@ interface OpenAdminService {
   close(): Promise<void>;
 }
 
-async function openAdminService(options: AccountOptions, { env, stderr }: CliIo): Promise<OpenAdminService> {
-  const { admin, config, store, token = env[TOKEN_VARIABLE] } = options;
+async function openAdminService(options: AccountOptions, io: CliIo): Promise<OpenAdminService> {
+  const { env, stderr } = io;
+  const { admin, config, store } = options;
   if (admin === undefined) {
     if (options.token !== undefined) throw new UsageError('--token needs --admin URL');
     const storeAt = await storeUrl(store, config, env);
@@ -263,7 +264,8 @@ async function openAdminService(options: AccountOptions, { env, stderr }: CliIo)
   if (options.create === true) throw new UsageError('--create cannot be combined with --admin');
   if (store !== undefined || config !== undefined)
     throw new UsageError('--admin cannot be combined with --store or --config');
-  if (token === undefined || token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
+  const token = tokenOf(options.token, io);
+  if (token === '') throw new UsageError(`--admin needs --token or ${TOKEN_VARIABLE}`);
   const url = adminUrl(admin, '');
   const client = new BufferedClient(1);
   const adminService = createAdminClient({

@@ -2,7 +2,7 @@
 
 import { Option } from 'commander';
 import { httpUrl } from '../config/units.ts';
-import { UsageError } from './io.ts';
+import { type CliIo, UsageError } from './io.ts';
 
 /** The address that a gateway listens on by default. */
 const DEFAULT_ADMIN = 'http://127.0.0.1:9090';
@@ -19,6 +19,13 @@ export function adminOption(): Option {
 export function tokenOption(): Option {
   const description = `a token with the role viewer; better in ${TOKEN_VARIABLE}, which no list of processes shows`;
   return new Option('--token <token>', description);
+}
+
+/** The token of the option, else of the environment; '' for none. Throws a UsageError for what no header can hold. */
+export function tokenOf(option: string | undefined, { env }: Pick<CliIo, 'env'>): string {
+  const token = option ?? env[TOKEN_VARIABLE] ?? '';
+  if (/^[\x21-\x7e]*$/.test(token)) return token;
+  throw new UsageError('the admin token has spaces or characters that no token has: copy all of it again');
 }
 
 /** The URL of a path of the listener at `address`. Throws a UsageError for what is no URL without a query. */

@@ -25,3 +25,16 @@ export function adminJson({ body, status }: BufferedResponse): unknown {
     throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
   }
 }
+
+interface Mistake {
+  readonly loc: readonly (string | number)[];
+  readonly msg: string;
+}
+
+/** What an answer says of its refusal; '' where it says nothing. */
+export function detailText(value: unknown): string {
+  const { detail } = (value ?? {}) as { readonly detail?: string | readonly Mistake[] };
+  if (typeof detail === 'string') return detail;
+  const mistakes = Array.isArray(detail) ? (detail as readonly Mistake[]) : [];
+  return mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`.trim()).join('; ');
+}

@@ -6,8 +6,8 @@ import { type Column, numberText, printTable, textColumn } from '../admin/index.
 import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
-import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
-import { adminJson, askAdmin } from './admin-request.ts';
+import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOf, tokenOption } from './admin-address.ts';
+import { adminJson, askAdmin, detailText } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 const ASKING = { timeoutMs: 30_000, maxBytes: 16 * 1024 * 1024 };
@@ -58,8 +58,8 @@ function collected(value: string, before: readonly string[]): readonly string[] 
 async function explain(file: string, options: ExplainOptions, io: CliIo): Promise<void> {
   const query = new URLSearchParams({ path: options.path, account: options.account ?? '' });
   const url = adminUrl(options.admin, `/explain?${query.toString()}`);
-  const token = options.token ?? io.env[TOKEN_VARIABLE];
-  if (token === undefined || token === '') throw new UsageError(`--token or ${TOKEN_VARIABLE} is missing`);
+  const token = tokenOf(options.token, io);
+  if (token === '') throw new UsageError(`--token or ${TOKEN_VARIABLE} is missing`);
   const headers = { ...headersOf(options), authorization: `Bearer ${token}` };
   const body = file === '-' ? await wholeInput(io) : await fileContent(file);
   const client = new BufferedClient(1);
@@ -114,8 +114,7 @@ function explanationIn(response: BufferedResponse): RequestExplanation | object 
   const { status } = response;
   const value = adminJson(response);
   if (status === 200) return value as object;
-  const { detail } = (value ?? {}) as { readonly detail?: unknown };
-  throw new Error(`answers ${status}: ${typeof detail === 'string' ? detail : JSON.stringify(detail ?? null)}`);
+  throw new Error(`answers ${status}: ${detailText(value) || 'is it the admin listener of a gateway?'}`);
 }
 
 const REASONS: Readonly<Record<RequestExplanation['reason'], string>> = {

@@ -5,8 +5,8 @@ import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import type { LoggedRequest } from '../telemetry/request-log.ts';
-import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOption } from './admin-address.ts';
-import { adminJson, askAdmin } from './admin-request.ts';
+import { adminOption, adminUrl, tokenOf, tokenOption } from './admin-address.ts';
+import { adminJson, askAdmin, detailText } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { startWatch } from './watch.ts';
 
@@ -71,6 +71,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
     throw new UsageError(`--lines takes a number from 0 to ${MOST}`);
   if (errors && status !== undefined) throw new UsageError('--errors and --status exclude each other');
   const filters = filtersOf(options);
+  const token = tokenOf(options.token, io);
   const log = adminUrl(options.admin, '/requests/log');
   const client = new BufferedClient(1);
   const watch = startWatch(io, () => client.close());
@@ -79,7 +80,7 @@ async function tail(options: TailOptions, io: CliIo): Promise<void> {
   };
   const read = (query: Readonly<Record<string, string>>): Promise<LogPage> =>
     readPage(client, `${log}?${new URLSearchParams({ ...filters, ...query }).toString()}`, {
-      ...(tokenOf(options, io) !== '' && { authorization: `Bearer ${tokenOf(options, io)}` }),
+      ...(token !== '' && { authorization: `Bearer ${token}` }),
     });
   try {
     const { data } = await read({ limit: String(Math.max(Number(lines), 1)) });
@@ -134,10 +135,6 @@ function filtersOf({
   );
 }
 
-function tokenOf({ token }: TailOptions, { env }: CliIo): string {
-  return token ?? env[TOKEN_VARIABLE] ?? '';
-}
-
 interface LogPage {
   readonly data: readonly LoggedRequest[];
   readonly next: string | null;
@@ -152,19 +149,9 @@ async function readPage(
   const response = await askAdmin(client, request, ASKING);
   const { status } = response;
   const value = adminJson(response);
-  const { data, detail } = (value ?? {}) as { readonly data?: unknown; readonly detail?: unknown };
+  const { data } = (value ?? {}) as { readonly data?: unknown };
   if (status === 200 && Array.isArray(data)) return value as LogPage;
-  if (typeof detail === 'string') throw new Error(`answers ${status}: ${detail}`);
-  const mistakes = (Array.isArray(detail) ? detail : []) as readonly Mistake[];
-  throw new Error(
-    mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ') ||
-      `answers ${status}: is it the admin listener of a gateway?`,
-  );
-}
-
-interface Mistake {
-  readonly loc: readonly string[];
-  readonly msg: string;
+  throw new Error(`answers ${status}: ${detailText(value) || 'is it the admin listener of a gateway?'}`);
 }
 
 /** A request on one line: when, what came of it, how long it took, for whom, where, and its id. */

@@ -87,11 +87,15 @@ t.test('refusals are a sentence', async (t) => {
   const none = join(dirname(file), 'none.json');
   const other = join(dirname(file), 'other.json');
   writeFileSync(other, '{"model":"other","messages":[]}');
+  const empty = join(dirname(file), 'empty.json');
+  writeFileSync(empty, '{}');
   const search = join(dirname(file), 'search.json');
   writeFileSync(search, '{"query":"mill"}');
   for (const [args, more, complaint] of [
     [[file, '--admin', admin], {}, /--token or HEADRACE_ADMIN_TOKEN is missing/],
     [[file, '--admin', admin, '--token', 'wrong'], {}, /answers 401: the admin token is wrong/],
+    [[file, '--admin', admin, '--token', 'hra_Gb…'], {}, /the admin token has spaces or characters that no token has/],
+    [[empty, '--admin', admin], env, /answers 422: model Field required\n/],
     [[none, '--admin', admin], env, /cannot read .*none\.json/],
     [[other, '--admin', admin], env, /answers 404: .*other/],
     [[search, '--admin', admin, '--path', '/search'], env, /\/search goes to no CRN; --json prints what it did/],
