@@ -15,6 +15,7 @@ import type { Ledger, LedgerRefusal } from '../billing/index.ts';
 import { LedgerError } from '../billing/main-thread.ts';
 import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
+import { isJsonObject } from '../net/json-object.ts';
 import { authenticate, readJson, refusesMethod, respond, respondJson } from './admin-exchange.ts';
 
 /** Fits a request with the longest texts allowed. */
@@ -189,7 +190,7 @@ async function bodyFields(req: IncomingMessage): Promise<Fields | undefined> {
   if (body === 'gone') return undefined;
   if (body === 'too long') throw new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MAX_REQUEST_BYTES) });
   const value = body === 'not JSON' ? undefined : body.value;
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
+  if (isJsonObject(value)) return value as Fields;
   throw invalid(entry('body', 'the body must be a JSON object'));
 }
 

@@ -7,7 +7,7 @@ import { HeadraceError, type ValidationEntry } from '../errors.ts';
 import type { BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
 import { errorReason } from '../routing/index.ts';
-import { parseJson } from '../config/json-text.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 
 /** The gateway refused, or answered nothing that makes sense; the message is a sentence without the token. */
 export class AdminClientError extends Error {
@@ -42,8 +42,8 @@ export function createAdminClient({ url, token, timeoutMs, send, ...deps }: Admi
       const failure = new AdminClientError(`${url} does not answer (${errorReason(error, timeoutMs)})`);
       throw error instanceof DispatchError && error.fault === 'connect' ? failure : unanswered(failure);
     });
-    const value = parsed(response.body);
-    if (value === undefined) {
+    const value = parsedJson(response.body.toString());
+    if (typeof value !== 'object' || value === null) {
       const failure = new AdminClientError(`${url} answers ${response.status} without JSON${ELSEWHERE}`);
       // Such as a proxy that has waited for too long.
       throw response.status >= 500 ? unanswered(failure) : failure;
@@ -71,18 +71,9 @@ const ELSEWHERE = ': is it the admin listener of a gateway?';
 /** The value of a successful answer. Errors about fields are thrown as the service over a ledger throws them. */
 function valueOf(status: number, value: object, url: string): { readonly data?: unknown } {
   if (status >= 200 && status < 300) return value;
-  const { detail } = value as { readonly detail?: unknown };
+  const { detail } = membersOf(value);
   if (status === 422 && Array.isArray(detail)) {
     throw new HeadraceError('HR_REQUEST_INVALID', { validation: detail as ValidationEntry[] });
   }
   throw new AdminClientError(`${url} answers ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`);
-}
-
-function parsed(body: Buffer): object | undefined {
-  try {
-    const value = parseJson(body.toString()) as unknown;
-    return typeof value === 'object' && value !== null ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -11,8 +11,8 @@ import { MAX_SKEW_MS, nextVersion, signSnapshot, SNAPSHOT_TYPE } from '../billin
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import { messageOf } from '../errors.ts';
 import type { BufferedRequest } from '../net/buffered-client.ts';
-import { jsonObjectOf } from '../net/json-object.ts';
 import type { Log } from '../telemetry/log.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 
 export interface KeyDistributionSettings {
   readonly signingKey: SigningKey;
@@ -315,11 +315,11 @@ export class KeyDistribution {
 }
 
 function readTrusted(body: Buffer): string[] | null {
-  const { trusted } = jsonObjectOf(body);
+  const { trusted } = membersOf(parsedJson(body.toString()));
   return Array.isArray(trusted) && trusted.every((id) => typeof id === 'string') ? trusted : null;
 }
 
 function readVersion(body: Buffer): number {
-  const { version } = jsonObjectOf(body);
+  const { version } = membersOf(parsedJson(body.toString()));
   return Number.isSafeInteger(version) ? (version as number) : 0;
 }

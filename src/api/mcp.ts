@@ -20,10 +20,10 @@ import type { ApiDeps, Endpoint } from './deps.ts';
 import { callerOf } from './held-exchange.ts';
 import { instructionsOf, toolsOf } from './mcp-tools.ts';
 import { hasMoreValues, tooDeepAt } from '../config/json-syntax.ts';
+import { parsedJson } from '../net/json-object.ts';
 import { isOfForeignPage } from './page-origin.ts';
 import { authenticate, TOOL_BODY_BYTES, TOOL_BODY_VALUES } from './pipeline.ts';
 import { refuse } from './refuse.ts';
-import { parseJson } from '../config/json-text.ts';
 
 /** Messages of one batch, which revision 2025-03-26 allows. Each may be a search. */
 const MOST_MESSAGES = 32;
@@ -108,14 +108,9 @@ function ignore(): void {
 /** JSON-RPC 2.0, section 5.1. */
 const PARSE_ERROR = { jsonrpc: '2.0', error: { code: -32700, message: 'Parse error: Invalid JSON' }, id: null };
 
-/** The JSON of a body; undefined where it is none. */
+/** The JSON of a body, which is UTF-8 where it is exchanged (RFC 8259, section 8.1); undefined where it is none. */
 function parse(body: Buffer): unknown {
-  try {
-    // JSON that is exchanged is UTF-8 (RFC 8259, section 8.1).
-    return isUtf8(body) ? parseJson(body.toString()) : undefined;
-  } catch {
-    return undefined;
-  }
+  return isUtf8(body) ? parsedJson(body.toString()) : undefined;
 }
 
 /**

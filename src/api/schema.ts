@@ -8,7 +8,7 @@ import type { ValidationEntry } from '../errors.ts';
 import { jsonMistakeOffset } from '../config/json-syntax.ts';
 import { MAX_URL_LENGTH, checkScalar } from './scalars.ts';
 import type { Annotations, EnumSchema, FormatSchema, ScalarSchema } from './scalars.ts';
-import { parseJson } from '../config/json-text.ts';
+import { isJsonObject, parsedJson } from '../net/json-object.ts';
 
 export interface ArraySchema extends Annotations {
   readonly type: 'array';
@@ -69,7 +69,7 @@ export function unknownMembers(schema: Schema, value: unknown, path: Loc = []): 
   if (schema.type === 'array' && Array.isArray(value)) {
     return value.flatMap((item, at) => unknownMembers(schema.items, item, [...path, at]));
   }
-  if (schema.type !== 'object' || !isRecord(value)) return [];
+  if (schema.type !== 'object' || !isJsonObject(value)) return [];
   const fields = schema.fields as Readonly<Record<string, Schema>>;
   const isKnown = (key: string): boolean => Object.hasOwn(fields, key);
   const keys = Object.keys(value);
@@ -92,12 +92,12 @@ function check(schema: Schema, value: unknown, loc: Loc, report: Report): unknow
     case 'array':
       return checkArray(schema, value, loc, report);
     case 'object':
-      if (!isRecord(value)) return report(loc, 'model_attributes_type', NOT_AN_OBJECT);
+      if (!isJsonObject(value)) return report(loc, 'model_attributes_type', NOT_AN_OBJECT);
       return checkFields(schema, value, loc, report);
     case 'word or object':
-      return check(isRecord(value) ? schema.object : schema.word, value, loc, report);
+      return check(isJsonObject(value) ? schema.object : schema.word, value, loc, report);
     case 'map':
-      if (!isRecord(value)) return report(loc, 'dict_type', 'Input should be a valid dictionary');
+      if (!isJsonObject(value)) return report(loc, 'dict_type', 'Input should be a valid dictionary');
       return Object.fromEntries(
         Object.entries(value).map(([key, item]) => [key, check(schema.values, item, [...loc, key], report)]),
       );
@@ -138,11 +138,6 @@ function checkArray(schema: ArraySchema, value: unknown, loc: Loc, report: Repor
   return items;
 }
 
-/** Whether a value of JSON is an object. */
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /**
  * The mistake of a body of this type, and what to do about it. It is not read as JSON: web pages of all origins may send forms and
  * texts (Fetch, "CORS-safelisted").
@@ -172,14 +167,10 @@ export function parseJsonBody(body: Buffer, contentType: string | undefined): Ch
   }
   // The decoder drops a byte order mark.
   const text = new TextDecoder().decode(body);
-  let value: unknown;
-  try {
-    value = parseJson(text);
-  } catch {
-    return mistake('json_invalid', 'JSON decode error', jsonMistakeOffset(text));
-  }
+  const value = parsedJson(text);
+  if (value === undefined) return mistake('json_invalid', 'JSON decode error', jsonMistakeOffset(text));
   if (value === null) return mistake('missing', 'Field required');
-  return isRecord(value) ? { value } : mistake('model_attributes_type', NOT_AN_OBJECT);
+  return isJsonObject(value) ? { value } : mistake('model_attributes_type', NOT_AN_OBJECT);
 }
 
 /** The converted body of a request. Throws `HR_REQUEST_INVALID` with every mistake. */

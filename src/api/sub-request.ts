@@ -1,10 +1,10 @@
 // A request that a request makes: a search or a page for a tool call, with the credentials of the client and through the whole pipeline,
 // so that keys, limits, prices, metering and fairness are those of the endpoint. It ends with the request that makes it.
 
-import { parsedJson } from '../dialect/index.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
+import { parsedJson } from '../net/json-object.ts';
 import type { ApiDeps } from './deps.ts';
 import type { Pending } from './pipeline.ts';
 

@@ -1,12 +1,11 @@
 // Keeps what was asked and answered as text, for the request log where the setting `requestLog.prompts` allows it. The answer passes
 // unchanged; up to 1 MiB of it is copied, and read once the request is over.
 
-import { parsedJson } from '../dialect/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { parseEvents } from '../net/sse.ts';
 import type { RequestTexts } from '../telemetry/request-log.ts';
 import { type Downstream, DownstreamTap } from '../upstream/index.ts';
-import { isRecord } from './schema.ts';
+import { isJsonObject, parsedJson } from '../net/json-object.ts';
 
 /** Most bytes of an answer that are copied. An event of a stream takes some 200 bytes for a token. */
 const COPIED_BYTES = 1024 * 1024;
@@ -59,7 +58,7 @@ function flat(text: string): string {
 export function promptText(body: Buffer): string {
   const text = body.toString();
   const request = parsedJson(text);
-  if (!isRecord(request)) return text;
+  if (!isJsonObject(request)) return text;
   const { input, instructions, messages, prompt, system } = request;
   const asked = messages ?? input ?? prompt;
   if (asked === undefined) return text;
@@ -67,7 +66,7 @@ export function promptText(body: Buffer): string {
   return parts
     .map((part) => {
       const content = contentText(part);
-      return isRecord(part) && typeof part['role'] === 'string' ? `${part['role']}: ${content}` : content;
+      return isJsonObject(part) && typeof part['role'] === 'string' ? `${part['role']}: ${content}` : content;
     })
     .filter((part) => part !== '')
     .join('\n\n');
@@ -76,11 +75,11 @@ export function promptText(body: Buffer): string {
 /** The text of an answer in any dialect, a stream or whole; of an unknown form as it came. */
 export function answerText(text: string): string {
   const whole = parsedJson(text);
-  if (isRecord(whole)) return contentText(whole) || text;
+  if (isJsonObject(whole)) return contentText(whole) || text;
   const found: string[] = [];
   for (const { data } of parseEvents(text)) {
     const event = parsedJson(data);
-    if (!isRecord(event)) continue;
+    if (!isJsonObject(event)) continue;
     // The last events of responses repeat all of what came before.
     const isRepeat =
       typeof event['type'] === 'string' && /\.(?:done|completed|added|created|in_progress)$/.test(event['type']);
@@ -92,7 +91,9 @@ export function answerText(text: string): string {
 function deltaText(event: Readonly<Record<string, unknown>>): string {
   const { choices, content, delta } = event;
   if (Array.isArray(choices)) {
-    return choices.map((choice) => (isRecord(choice) ? contentText(choice['delta'] ?? choice['text']) : '')).join('');
+    return choices
+      .map((choice) => (isJsonObject(choice) ? contentText(choice['delta'] ?? choice['text']) : ''))
+      .join('');
   }
   return contentText(delta ?? content);
 }
@@ -107,7 +108,7 @@ const TEXT_MEMBERS = [
 function contentText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) return value.map(contentText).join('');
-  if (!isRecord(value)) return '';
+  if (!isJsonObject(value)) return '';
   const texts = TEXT_MEMBERS.map((name) => contentText(value[name])).filter((text) => text !== '');
   return texts.join(typeof value['name'] === 'string' ? ' ' : '');
 }

@@ -4,9 +4,9 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { httpUrl } from '../config/units.ts';
 import type { Arrivals, Condition, Length, Limits, RunSettings } from '../load/index.ts';
 import { LOAD_DIALECTS, readConditions, readLimits } from '../load/index.ts';
+import { isJsonObject, parsedJson } from '../net/json-object.ts';
 import { UsageError } from './io.ts';
 import { durationMs, positiveNumber, wholeNumber, yesOrNo } from './options.ts';
-import { parseJson } from '../config/json-text.ts';
 
 /** Options as commander reads them; undefined where the command line gives none and there is no default. */
 export interface BenchOptions {
@@ -263,12 +263,8 @@ function range(flags: string, description: string): Option {
 /** A reader of JSON objects. Its message does not repeat the text, which may hold secrets. */
 function objectOf(flag: string): (text: string) => Record<string, unknown> {
   return (text) => {
-    try {
-      const value = parseJson(text) as unknown;
-      if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-    } catch {
-      // Reported below.
-    }
+    const value = parsedJson(text);
+    if (isJsonObject(value)) return value;
     throw new UsageError(`${flag} takes a JSON object`);
   };
 }

@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { parseConfigText } from '../config/load.ts';
+import { isJsonObject } from '../net/json-object.ts';
 import { UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
 
@@ -22,6 +23,6 @@ export async function readDocument(file: string): Promise<unknown> {
 /** The same, where it must be a mapping. */
 export async function readMapping(file: string): Promise<Record<string, unknown>> {
   const input = await readDocument(file);
-  if (typeof input === 'object' && input !== null && !Array.isArray(input)) return input as Record<string, unknown>;
+  if (isJsonObject(input)) return input;
   throw new UsageError(`${file} must be a mapping of names to values`);
 }

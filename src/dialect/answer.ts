@@ -1,7 +1,8 @@
 // Judges a CRN's answer: whether it has begun, why it is no answer, and whether it is complete. An answer has begun with its
 // first useful event: text, tool call, reasoning, or a proper end. Pieces are read during the call only, never kept or copied.
 
-import { type Dialect, type EventReading, parsedJson, type Usage } from './dialect.ts';
+import { parsedJson } from '../net/json-object.ts';
+import { type Dialect, type EventReading, type Usage } from './dialect.ts';
 import { promptsOf, type ScannedBody, SPAN } from './body-scan.ts';
 import { EventMark, found as foundMark } from './event-marks.ts';
 import { CHECKED_DEPTH, parsedValue, scanMembers, skipSpace, skipValue } from './json-scan.ts';

@@ -1,8 +1,6 @@
 // The dialect interface, and what its implementations share: server-sent events, token counts and the ends of streams. A stream
 // that was cut must never look complete to an official SDK: `errorEvent` and `endMark` exist for that.
 
-import { parseJson } from '../config/json-text.ts';
-
 export type DialectName = 'completions' | 'chat-completions' | 'responses' | 'messages' | 'llama';
 
 /** A failure to report to a client. */
@@ -84,22 +82,6 @@ export function tokenCount(value: unknown): number | undefined {
     ? value
     : undefined;
 }
-
-/** The value of a JSON text; undefined when it is none. */
-export function parsedJson(text: string): unknown {
-  try {
-    return parseJson(text);
-  } catch {
-    return undefined;
-  }
-}
-
-/** A parsed value whose members can be asked for: it has none unless it is an object. */
-export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : NO_MEMBERS;
-}
-
-const NO_MEMBERS: Readonly<Record<string, unknown>> = {};
 
 /** Meaning of one event of a stream. */
 export interface EventReading {

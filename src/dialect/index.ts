@@ -1,15 +1,6 @@
 // Public names of the dialect module. Re-exports only.
 export { type AnswerFailure, AnswerJudge, type AnswerState, choicesOf } from './answer.ts';
-export {
-  type Dialect,
-  type DialectName,
-  type Failure,
-  membersOf,
-  parsedJson,
-  sseEvent,
-  tokenCount,
-  type Usage,
-} from './dialect.ts';
+export { type Dialect, type DialectName, type Failure, sseEvent, tokenCount, type Usage } from './dialect.ts';
 export { dialectOf, DIALECTS, errorEvent, upstreamPath, usualPath } from './dialects.ts';
 export { brokenStreamEvent } from './openai.ts';
 export {
@@ -81,3 +72,4 @@ export {
   translationOf,
 } from './translation/translation.ts';
 export { withoutVolatileSystem } from './volatile-system.ts';
+export { membersOf, parsedJson } from '../net/json-object.ts';

@@ -1,7 +1,7 @@
 // Names that programs look for in JSON, keys of members and values such as types, as numbers: the scan of a text tells which of them its
 // strings are, so that nobody compares bytes again. They are known when the program starts; none comes from a request.
 
-import { parsedJson } from './dialect.ts';
+import { parsedJson } from '../net/json-object.ts';
 import { JSON_SCAN_WASM } from './json-scan-wasm.ts';
 import { instantiate } from './wasm.ts';
 

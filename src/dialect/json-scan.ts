@@ -3,7 +3,7 @@
 // the first 16 bytes of a string that is not read, and invalid UTF-8, pass; nesting deeper than `maxDepth` does not.
 
 import type { ValidationEntry } from '../errors.ts';
-import { parsedJson } from './dialect.ts';
+import { parsedJson } from '../net/json-object.ts';
 import { readName } from './json-names.ts';
 import { END, NAME, NEXT, NODE, readByModule, type Spans, takeMembers, UNREAD, UNUSED } from './json-scan-module.ts';
 import { type Found, MAX_ELEMENTS, type MemberTable, setMember } from './member-table.ts';

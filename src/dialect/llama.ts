@@ -2,12 +2,12 @@
 // without event names and without `[DONE]`; the last frame has `stop: true` and repeats the prompt.
 
 import { DIALECT_BITS } from '../config/dialect-bits.ts';
+import { membersOf } from '../net/json-object.ts';
 import {
   type Dialect,
   type EventReading,
   type Failure,
   isFilled,
-  membersOf,
   sseEvent,
   tokenCount,
   type Usage,

@@ -2,13 +2,13 @@
 // the official SDKs copy to their error classes.
 
 import { DIALECT_BITS } from '../config/dialect-bits.ts';
+import { membersOf } from '../net/json-object.ts';
 import {
   type Dialect,
   type EventReading,
   type Failure,
   isFilled,
   isFilledBeside,
-  membersOf,
   sseEvent,
   tokenCount,
   type Usage,

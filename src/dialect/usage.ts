@@ -1,7 +1,7 @@
 // Token counts of an answer: asked for in streams of the OpenAI dialects, and read from what passes to the client. Bytes pass unchanged, but for the option and the event that the gateway itself asked for.
 
-import { parseJson } from '../config/json-text.ts';
 import { parseEvents, splitEvents } from '../net/sse.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 import type { AnswerJudge } from './answer.ts';
 import type { Dialect, Usage } from './dialect.ts';
 import { type AnswerContent, LineTextCounter, type NativeApi, nativeTextBytes } from './native.ts';
@@ -374,10 +374,6 @@ function holdsUsageOnly(event: Buffer): boolean {
   if (nextUsage(event, 0) < 0) return false;
   // The blank line behind the last event may be missing.
   const [{ data } = { data: '' }] = parseEvents(`${event.toString()}\n\n`);
-  try {
-    const { choices, usage } = parseJson(data) as { readonly choices?: unknown; readonly usage?: unknown };
-    return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
-  } catch {
-    return false;
-  }
+  const { choices, usage } = membersOf(parsedJson(data));
+  return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
 }

@@ -1,6 +1,7 @@
 // EndpointSlices of Kubernetes (discovery.k8s.io/v1) as far as they matter here, read from JSON. What makes no sense is left out.
 
 import { isIP } from 'node:net';
+import { membersOf } from '../net/json-object.ts';
 
 export interface EndpointSlice {
   readonly name: string;
@@ -36,7 +37,7 @@ const HOST_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
 /** Null when it is no EndpointSlice. */
 export function readEndpointSlice(object: Json): EndpointSlice | null {
   const { addressType, endpoints, metadata, ports } = object;
-  const { name, namespace } = recordOf(metadata);
+  const { name, namespace } = membersOf(metadata);
   if (typeof name !== 'string') return null;
   if (addressType !== 'IPv4' && addressType !== 'IPv6' && addressType !== 'FQDN') return null;
   const labels = readLabels(object);
@@ -58,19 +59,19 @@ export interface Pod {
 
 /** What matters of a pod: its labels among `wanted`. */
 export function readPod(object: Json, wanted: ReadonlySet<string>): Pod {
-  return { uid: readUid(recordOf(object['metadata'])), labels: readLabels(object, wanted) };
+  return { uid: readUid(membersOf(object['metadata'])), labels: readLabels(object, wanted) };
 }
 
 /** The labels of an object; with `wanted` only those. */
 function readLabels({ metadata }: Json, wanted?: ReadonlySet<string>): ReadonlyMap<string, string> {
-  const entries = Object.entries(recordOf(recordOf(metadata)['labels'])).filter(
+  const entries = Object.entries(membersOf(membersOf(metadata)['labels'])).filter(
     (entry): entry is [string, string] => typeof entry[1] === 'string' && (wanted?.has(entry[0]) ?? true),
   );
   return new Map(entries.slice(0, MOST_LABELS));
 }
 
 function readPort(value: unknown): { name: string; port: number }[] {
-  const { name, port, protocol } = recordOf(value);
+  const { name, port, protocol } = membersOf(value);
   if (!Number.isInteger(port) || !((port as number) >= 1 && (port as number) <= 65_535)) return [];
   if (protocol !== undefined && protocol !== null && protocol !== 'TCP') return [];
   return [{ name: typeof name === 'string' ? name : '', port: port as number }];
@@ -78,14 +79,14 @@ function readPort(value: unknown): { name: string; port: number }[] {
 
 /** Of several addresses, which are the same endpoint, the first is used, as the API says. */
 function readEndpoint(value: unknown, type: EndpointSlice['addressType']): Endpoint[] {
-  const { addresses, conditions, targetRef } = recordOf(value);
+  const { addresses, conditions, targetRef } = membersOf(value);
   const [address] = listOf(addresses, 1);
   if (typeof address !== 'string') return [];
   const family = isIP(address);
   const fits = type === 'FQDN' ? family === 0 && HOST_NAME.test(address) : family === (type === 'IPv4' ? 4 : 6);
   if (!fits || address.includes('%')) return [];
-  const { ready, terminating } = recordOf(conditions);
-  const target = recordOf(targetRef);
+  const { ready, terminating } = membersOf(conditions);
+  const target = membersOf(targetRef);
   const { kind, name } = target;
   const isPod = kind === 'Pod';
   return [
@@ -101,10 +102,6 @@ function readEndpoint(value: unknown, type: EndpointSlice['addressType']): Endpo
 
 function readUid({ uid }: Json): string | null {
   return typeof uid === 'string' && uid.length <= 128 ? uid : null;
-}
-
-function recordOf(value: unknown): Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
 }
 
 function listOf(value: unknown, most: number): readonly unknown[] {

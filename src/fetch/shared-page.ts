@@ -2,6 +2,7 @@
 
 import { parseJson } from '../config/json-text.ts';
 import type { PageImage, PageLink, PageMetadata } from '../extract/index.ts';
+import { membersOf } from '../net/json-object.ts';
 import type { Validators } from './download.ts';
 import type { ReadPage } from './page-answer.ts';
 
@@ -35,7 +36,7 @@ export function sharedPageText({ page, validators }: SharedPage): string {
 
 /** Null for what no gateway writes; throws for what is no JSON. */
 export function readSharedPage(bytes: Buffer): SharedPage | null {
-  const fields = fieldsOf(parseJson(bytes.toString()));
+  const fields = membersOf(parseJson(bytes.toString()));
   const page = pageOf(fields);
   if (page === null) return null;
   const { etag, last_modified: lastModified } = fields;
@@ -97,7 +98,7 @@ function linksOf(value: unknown): PageLink[] | null {
   if (!Array.isArray(value)) return null;
   const links: PageLink[] = [];
   for (const entry of value as unknown[]) {
-    const { text, url } = fieldsOf(entry);
+    const { text, url } = membersOf(entry);
     if (typeof text !== 'string' || typeof url !== 'string') return null;
     links.push({ text, url });
   }
@@ -108,7 +109,7 @@ function imagesOf(value: unknown): PageImage[] | null {
   if (!Array.isArray(value)) return null;
   const images: PageImage[] = [];
   for (const entry of value as unknown[]) {
-    const { alt, url } = fieldsOf(entry);
+    const { alt, url } = membersOf(entry);
     if (typeof alt !== 'string' || typeof url !== 'string') return null;
     images.push({ url, alt });
   }
@@ -116,7 +117,7 @@ function imagesOf(value: unknown): PageImage[] | null {
 }
 
 function metadataOf(value: unknown): PageMetadata | null {
-  const fields = fieldsOf(value);
+  const fields = membersOf(value);
   const metadata: Record<string, string> = {};
   for (const name of METADATA) {
     const text = fields[name];
@@ -125,8 +126,4 @@ function metadataOf(value: unknown): PageMetadata | null {
     metadata[name] = text;
   }
   return metadata;
-}
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }

@@ -1,8 +1,9 @@
 // Completion options of the llama-style API (docs/interface.md, section 12): defaults, parsing and validation. `null` means
 // the default, an option has one value whichever of its names is used, and what is no option of the interface is kept in
 // `others`. The errors of a body are reported together, up to `MAX_VALIDATION_ENTRIES` of each list.
-import { type ObjectSchema, type Schema, isRecord, validate } from '../api/schema.ts';
+import { type ObjectSchema, type Schema, validate } from '../api/schema.ts';
 import { MAX_VALIDATION_ENTRIES, type ValidationEntry, validationText } from '../errors.ts';
+import { isJsonObject } from '../net/json-object.ts';
 
 /** A prompt's text and tokens in order; tokens are numbers. */
 export type PromptPart = string | number;
@@ -432,7 +433,7 @@ function readPrompt(value: unknown, entries: ValidationEntry[]): string | Prompt
 
 /** Pairs of a token and a number or `false`; which tokens exist is for the engine to say. */
 function checkBias(value: unknown, entries: ValidationEntry[]): unknown {
-  const isObject = isRecord(value);
+  const isObject = isJsonObject(value);
   if (!isObject && !Array.isArray(value)) {
     entries.push({ loc: ['body', 'logit_bias'], msg: 'Input should be a valid list', type: 'list_type' });
     return [];
@@ -455,7 +456,7 @@ function isBias(pair: unknown): boolean {
 function readSystemPrompt(value: unknown, entries: ValidationEntry[]): SystemPrompt | null {
   if (value === undefined) return null;
   const given = typeof value === 'string' ? { prompt: value } : value;
-  if (!isRecord(given)) {
+  if (!isJsonObject(given)) {
     const msg = 'Input should be a valid string';
     entries.push({ loc: ['body', 'system_prompt'], msg, type: 'string_type' });
     return null;

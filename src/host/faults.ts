@@ -1,7 +1,7 @@
 // Fault injection. A fault is a plain record, read from the request header `x-headrace-fault`, from a plan given to
 // `setFault`, or from `POST /sim/faults`. Parts combine: `split,crlf,reset-after=3`.
 import { validateHeaderName, validateHeaderValue } from 'node:http';
-import { isRecord } from '../api/schema.ts';
+import { isJsonObject } from '../net/json-object.ts';
 
 /**
  * One fault; absent parts do nothing. `…After` counts whole server-sent events that go out before it happens, 0 is
@@ -157,10 +157,10 @@ export function parsePlan(value: unknown): FaultPlan | null {
 }
 
 function parseRule(value: unknown): FaultRule {
-  if (!isRecord(value)) throw new Error('a rule is an object');
+  if (!isJsonObject(value)) throw new Error('a rule is an object');
   const { match, times, fault } = value;
   if (match !== undefined) {
-    if (!isRecord(match)) throw new Error('match is an object');
+    if (!isJsonObject(match)) throw new Error('match is an object');
     checkKeys(match, { path: 'string', model: 'string', nth: 'number' });
   }
   if (times !== undefined && typeof times !== 'number') throw new Error('times is a number');
@@ -174,7 +174,7 @@ function parseRule(value: unknown): FaultRule {
 const TYPES: Readonly<Record<Kind, string>> = { switch: 'boolean', number: 'number', text: 'string', header: 'object' };
 
 function checkFault(value: unknown): Fault {
-  if (!isRecord(value)) throw new Error('a fault is an object or a text');
+  if (!isJsonObject(value)) throw new Error('a fault is an object or a text');
   checkKeys(value, Object.fromEntries(Object.values(PARTS).map(([key, kind]) => [key, TYPES[kind]])));
   const { status } = value;
   if (status !== undefined && !(Number.isInteger(status) && Number(status) >= 200 && Number(status) <= 599)) {

@@ -3,8 +3,8 @@
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { messageOf } from '../errors.ts';
-import { jsonObjectOf } from '../net/json-object.ts';
 import type { Log } from '../telemetry/log.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 import type { TrustDeps } from './host-trust.ts';
 
 export interface RegistrationSettings {
@@ -95,7 +95,7 @@ export class Registration {
         events,
         ...details,
       });
-      const { ttl_ms: ttlMs, detail } = jsonObjectOf(body);
+      const { ttl_ms: ttlMs, detail } = membersOf(parsedJson(body.toString()));
       if (status !== 200 && status !== 201) throw new Error(`it answered ${status}: ${String(detail)}`);
       if (!this.#registered && !this.#left) log.info({ gateway: this.#settings.gateway, name }, 'registered');
       this.#registered = true;

@@ -1,7 +1,7 @@
 // Latency added between client and engine, from the engine's own timings of each request (`x-headrace-truth`): before the
 // first token, between tokens, and each way. The first two are differences of durations and need no common clock; for the
 // ways, the possible offset of the clocks is reported.
-import { parseJson } from '../config/json-text.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 import { type HistogramSummary, Histogram } from './histogram.ts';
 import type { LoadResponse } from './load-client.ts';
 
@@ -122,13 +122,8 @@ function shifted(all: HistogramSummary): HistogramSummary {
 }
 
 function readTimings(text: string): EngineTimings | undefined {
-  let timings: Partial<EngineTimings> | null;
-  try {
-    timings = parseJson(text) as Partial<EngineTimings> | null;
-  } catch {
-    return undefined;
-  }
-  const { arrivedUs, startedUs, handedUs } = timings ?? {};
+  const timings: Partial<EngineTimings> = membersOf(parsedJson(text));
+  const { arrivedUs, startedUs, handedUs } = timings;
   const isWhole = Number.isFinite(arrivedUs) && Number.isFinite(startedUs) && Array.isArray(handedUs);
   return isWhole ? (timings as EngineTimings) : undefined;
 }

@@ -3,6 +3,7 @@
 
 import type { Clock, TimerHandle } from '../actor/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { isJsonObject } from '../net/json-object.ts';
 import { PROTOCOL_HEADERS, type ResponsePump } from './exchange-response.ts';
 import type { Caller } from './server.ts';
 import { KEEP_ALIVE_MS, resultOf, runTool, type Tool } from './tool.ts';
@@ -25,18 +26,14 @@ const KEEP_ALIVE = Buffer.from(': keepalive\n\n');
 
 /** The call that a message is; null where the SDK has to look. `message` is from JSON. */
 export function plainCallOf({ headers }: Exchange, message: unknown, tools: readonly Tool[]): PlainCall | null {
-  if (!isObject(message) || !isObject(message['params']) || !hasPlainHead(headers)) return null;
+  if (!isJsonObject(message) || !isJsonObject(message['params']) || !hasPlainHead(headers)) return null;
   const { id, jsonrpc, method, params, ...more } = message;
   if (jsonrpc !== '2.0' || method !== 'tools/call' || Object.keys(more).length > 0) return null;
   if (typeof id !== 'string' && !Number.isSafeInteger(id)) return null;
   const { arguments: input = {}, name, ...moreParams } = params;
   const tool = tools.find((each) => each.name === name);
-  if (tool === undefined || !isObject(input) || Object.hasOwn(input, '__proto__')) return null;
+  if (tool === undefined || !isJsonObject(input) || Object.hasOwn(input, '__proto__')) return null;
   return Object.keys(moreParams).length > 0 ? null : { id: id as number | string, tool, input };
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Whether the headers that the protocol reads are those of such a call, each once. */

@@ -2,8 +2,8 @@
 // metrics (vLLM, SGLang, llama.cpp, `headrace host`) and from `/props` and `/slots` of llama-server. Every answer is optional and
 // bounded; a value that makes no sense counts as not given.
 
-import { parseJson } from '../config/json-text.ts';
 import type { BufferedClient } from '../net/buffered-client.ts';
+import { parsedJson } from '../net/json-object.ts';
 
 export interface CrnReport {
   /** When its process began, in seconds since 1970; null when it does not say. */
@@ -57,7 +57,7 @@ export async function readCrnReport(
   const report = parseMetrics(await get('/metrics', METRICS_BYTES));
   if (report.cacheTokens !== null) return report;
   const cacheTokens =
-    slotTokens(parsed(await get('/props', JSON_BYTES))) ?? sumOfSlots(parsed(await get('/slots', JSON_BYTES)));
+    slotTokens(parsedJson(await get('/props', JSON_BYTES))) ?? sumOfSlots(parsedJson(await get('/slots', JSON_BYTES)));
   return { ...report, cacheTokens };
 }
 
@@ -148,14 +148,6 @@ export function sumOfSlots(slots: unknown): number | null {
     tokens += context;
   }
   return tokensOr(tokens);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return parseJson(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Identities of processes that are remembered, to tell a restart from several processes behind one address. */

@@ -1,8 +1,8 @@
 // Outcomes of attempts: what the status of an answer means for failover and for the health of a CRN, and the reporter that sends
 // outcomes from a request thread to the CRN actors. Successes are batched; failures are sent at once.
 
-import { parseJson } from '../config/json-text.ts';
 import type { Clock, TimerHandle } from '../actor/index.ts';
+import { parsedJson } from '../net/json-object.ts';
 import type { Board } from './board.ts';
 import type { Member } from './model-table.ts';
 
@@ -216,12 +216,7 @@ export function pathUnknown(status: number, body: Buffer): boolean {
 
 /** The sentences of a JSON error, in lower case. */
 function messagesIn(text: string): string[] {
-  let value: unknown;
-  try {
-    value = parseJson(text);
-  } catch {
-    return [];
-  }
+  let value = parsedJson(text);
   for (let depth = 0; depth < 3 && typeof value === 'object' && value !== null; depth++) {
     const members = value as Readonly<Record<string, unknown>>;
     const texts = MESSAGE_MEMBERS.flatMap((name) => (typeof members[name] === 'string' ? [members[name]] : []));

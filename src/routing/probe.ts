@@ -1,9 +1,9 @@
 // Probes of CRNs. What matters beside the status is whether a CRN has responded at all: one that gives no response may have lost its
 // power or its network, and requests that wait for it are lost with it.
 
-import { parseJson } from '../config/json-text.ts';
 import { type BufferedClient, TooLongError } from '../net/buffered-client.ts';
 import { DispatchError, type DispatchFault } from '../net/client.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 import { errorReason, statusReason } from './failure-reason.ts';
 
 /** Longest answer of a probe in bytes. */
@@ -67,10 +67,6 @@ export function isRefused(error: unknown): boolean {
 
 function instanceIn(text: string): string {
   if (!text.includes('"instance"')) return '';
-  try {
-    const { instance } = parseJson(text) as { readonly instance?: unknown };
-    return typeof instance === 'string' && instance.length <= MAX_INSTANCE_CHARS ? instance : '';
-  } catch {
-    return '';
-  }
+  const { instance } = membersOf(parsedJson(text));
+  return typeof instance === 'string' && instance.length <= MAX_INSTANCE_CHARS ? instance : '';
 }

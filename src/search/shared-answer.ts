@@ -2,6 +2,7 @@
 // no engine that was not asked, and no address that is not of the web.
 
 import { parseJson } from '../config/json-text.ts';
+import { membersOf } from '../net/json-object.ts';
 import { isLasting } from './engine.ts';
 import { createDomainFilter } from './filter-plan.ts';
 import { isWebUrl } from './hit.ts';
@@ -17,16 +18,16 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** The answer, which is whole: no engine has failed that might answer now. Null for what no gateway writes for this query; throws for what is no JSON. */
 export function readAnswer(bytes: Buffer, query: SearchQuery): SearchAnswer | null {
-  const { meta, results } = fieldsOf(parseJson(bytes.toString()));
-  const { duration_ms, engine_errors, engines_failed, engines_used } = fieldsOf(meta);
+  const { meta, results } = membersOf(parseJson(bytes.toString()));
+  const { duration_ms, engine_errors, engines_failed, engines_used } = membersOf(meta);
   const used = enginesOf(engines_used, query);
   const failed = enginesOf(engines_failed, query);
   if (used === null || used.length === 0 || failed === null || !isCount(duration_ms)) return null;
   if (!Array.isArray(engine_errors) || engine_errors.length > query.engines.length) return null;
   const isAllowed = createDomainFilter(query.filters);
-  const notes = engine_errors.map((error) => noteOf(fieldsOf(error), query));
+  const notes = engine_errors.map((error) => noteOf(membersOf(error), query));
   if (!Array.isArray(results) || results.length > query.engines.length * query.maxResults) return null;
-  const read = results.map((result) => resultOf(fieldsOf(result), query));
+  const read = results.map((result) => resultOf(membersOf(result), query));
   if (isAllowed !== null && read.some((result) => result !== null && !isAllowed(result.url))) return null;
   if (notes.includes(null) || read.includes(null)) return null;
   const lasting = notes.flatMap((note) => (note !== null && isLasting(note.reason) ? [note.engine] : []));
@@ -88,8 +89,4 @@ function enginesOf(value: unknown, { engines }: SearchQuery): string[] | null {
 
 function isCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MOST;
-}
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }

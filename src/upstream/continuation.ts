@@ -1,9 +1,9 @@
 // Continues a text stream that broke off on another CRN, by prefilling what the client has already: as the unfinished message of the
 // assistant in chat completions, behind the prompt in completions. Only plain text of one choice can be continued.
 
-import { parseJson } from '../config/json-text.ts';
 import { sseEvent } from '../dialect/index.ts';
 import { parseEvents } from '../net/sse.ts';
+import { isJsonObject, parsedJson } from '../net/json-object.ts';
 
 /**
  * How CRNs take an unfinished message. `vllm`: with `continue_final_message`, as vLLM and SGLang do. `prefill`: a last message of the
@@ -55,7 +55,7 @@ export class Continuation {
   static of(kind: ContinuationKind, dialect: string | undefined, body: Buffer): Continuation | null {
     if (kind === 'off' || (dialect !== 'chat-completions' && dialect !== 'completions')) return null;
     // The body was checked for routing alone: it may be no JSON in the parts that were skipped.
-    const request = parsed(body.toString());
+    const request = objectOf(parsedJson(body.toString()));
     if (request === null) return null;
     const isChat = dialect === 'chat-completions';
     if (!(isChat ? Array.isArray(request['messages']) : typeof request['prompt'] === 'string')) return null;
@@ -80,7 +80,7 @@ export class Continuation {
     if (!this.#isPlain) return;
     for (const { data } of parseEvents(piece.toString())) {
       if (data === '[DONE]') continue;
-      const chunk = parsed(data);
+      const chunk = objectOf(parsedJson(data));
       this.#isPlain &&= chunk !== null && this.#note(chunk);
     }
   }
@@ -107,7 +107,7 @@ export class Continuation {
   rewrite(piece: Buffer): Buffer {
     let text = '';
     for (const { data } of parseEvents(piece.toString())) {
-      const chunk = data === '[DONE]' ? null : parsed(data);
+      const chunk = data === '[DONE]' ? null : objectOf(parsedJson(data));
       if (chunk === null) text += `data: ${data}\n\n`;
       else if (!isOpening(chunk)) text += sseEvent(undefined, { ...withoutRole(chunk), ...this.#identity });
     }
@@ -185,13 +185,5 @@ function withoutRole(chunk: Json): Json {
 }
 
 function objectOf(value: unknown): Json | null {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : null;
-}
-
-function parsed(data: string): Json | null {
-  try {
-    return objectOf(parseJson(data));
-  } catch {
-    return null;
-  }
+  return isJsonObject(value) ? value : null;
 }

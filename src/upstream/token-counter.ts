@@ -3,9 +3,10 @@
 
 import { parseJson } from '../config/json-text.ts';
 import { LRUCache } from 'lru-cache';
-import { chosenMembers, type DialectName, membersOf, memberTable, parsedJson, tokenCount } from '../dialect/index.ts';
+import { chosenMembers, type DialectName, memberTable, tokenCount } from '../dialect/index.ts';
 import { type BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { classifyBody, type Member, pathUnknown } from '../routing/index.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 
 /** A request to count the tokens of a prompt. */
 export interface TokenCountRequest {

@@ -1,7 +1,8 @@
 // Writes the answer of all rounds as one answer for the client: chunks of the chat dialect, which the translation of the request carries
 // to the client's dialect. Markers become citations as each dialect has them.
 
-import { type AnswerTranslator, type HostedStep, membersOf, parsedJson, type ServerError } from '../dialect/index.ts';
+import { type AnswerTranslator, type HostedStep, type ServerError } from '../dialect/index.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 import { CitationSplitter, type Segment } from './citation-splitter.ts';
 import { exactlyParsed } from './exact-json.ts';
 import type { HostedRequest, Members } from './hosted-request.ts';

@@ -4,7 +4,6 @@
 import {
   type DialectName,
   MAX_READ_VALUES,
-  membersOf,
   type Repeats,
   type TranslatedRequest,
   translationOf,
@@ -12,6 +11,7 @@ import {
 } from '../dialect/index.ts';
 import { countryCodeOf, hostNameOf } from '../config/normal-forms.ts';
 import { HeadraceError } from '../errors.ts';
+import { membersOf } from '../net/json-object.ts';
 import { exactlyParsed } from './exact-json.ts';
 import { Sources, toldPage, toldResults } from './sources.ts';
 

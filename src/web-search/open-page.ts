@@ -1,7 +1,8 @@
 // Pages that the model opens: which it may open, what is asked of `POST /search/fetch`, and what the model is told. An address that only
 // a page or the model has written is not opened: it could carry what the conversation says to whoever owns it.
 
-import { type HostedPageError, membersOf } from '../dialect/index.ts';
+import { type HostedPageError } from '../dialect/index.ts';
+import { membersOf } from '../net/json-object.ts';
 import { type ContextSize, listOf, type Members, type PageTool, textOf } from './hosted-request.ts';
 import { hrefOf, type Source, type Sources, toldPage } from './sources.ts';
 

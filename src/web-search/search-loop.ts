@@ -8,8 +8,6 @@ import {
   type HostedPage,
   type HostedSearchError,
   type HostedStep,
-  membersOf,
-  parsedJson,
   type ServerError,
   tokenCount,
   FAILED_FINISHES,
@@ -27,6 +25,7 @@ import {
 import { isUnder, KnownUrls, openedPage, pageBody, pageCallOf, pageError, pageRefusal } from './open-page.ts';
 import { packedSources, type Source, toldResults } from './sources.ts';
 import { parseJson } from '../config/json-text.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 
 /** Rounds in which a model may search, where the client does not say how often it may. */
 const ROUNDS = 5;

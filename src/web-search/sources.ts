@@ -2,7 +2,8 @@
 // which it is told; and the opaque text in which clients carry them from one request to the next.
 
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
-import { type HostedSource, membersOf, parsedJson } from '../dialect/index.ts';
+import { type HostedSource } from '../dialect/index.ts';
+import { membersOf, parsedJson } from '../net/json-object.ts';
 
 /** A page with what the model reads of it. */
 export interface Source extends HostedSource {

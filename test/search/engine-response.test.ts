@@ -2,7 +2,6 @@ import t from 'tap';
 import {
   asArray,
   asCount,
-  asRecord,
   asText,
   isChallenge,
   jsonBody,
@@ -10,6 +9,7 @@ import {
   retryAfter,
 } from '../../src/search/engine-response.ts';
 import { EngineError, type EngineResponse } from '../../src/search/engine.ts';
+import { membersOf } from '../../src/net/json-object.ts';
 
 function answer(status: number, body = '', headers: Readonly<Record<string, string>> = {}): EngineResponse {
   return { status, headers, body: Buffer.from(body) };
@@ -26,8 +26,8 @@ function refusal(response: EngineResponse): { reason: string; retryAfterMs: numb
 }
 
 t.test('null and other types count as absent', async (t) => {
-  for (const value of [null, undefined, 'x', 1, true]) t.same([asRecord(value), asArray(value)], [{}, []]);
-  t.same(asRecord([1]), {});
+  for (const value of [null, undefined, 'x', 1, true]) t.same([membersOf(value), asArray(value)], [{}, []]);
+  t.same(membersOf([1]), {});
   t.same(asArray({ length: 1 }), []);
   t.same([asText(' a '), asText(1), asText(null)], ['a', '', '']);
   t.same([asCount(7), asCount('7'), asCount(0), asCount(' 12 ')], [7, 7, 0, 12]);

@@ -2,10 +2,10 @@
 // changes nothing and is asked twice at most. `/settle` is asked again here only when nothing was sent. An answer counts as a
 // refusal only if it proves that no transaction was broadcast; everything else is an unknown outcome.
 
-import { parseJson } from '../../config/json-text.ts';
 import type { Clock } from '../../actor/index.ts';
 import { BufferedClient, type BufferedResponse } from '../../net/buffered-client.ts';
 import { DispatchError, type DispatchFault } from '../../net/client.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 
 export interface FacilitatorSettings {
   /** Base URL; `/verify` and `/settle` are added. */
@@ -190,14 +190,9 @@ function isSent(error: unknown): boolean {
   return !(error instanceof DispatchError && UNSENT.has(error.fault));
 }
 
+/** An answer without fields counts as invalid. */
 function parse({ body, status }: BufferedResponse): Answer {
-  let value: unknown = null;
-  try {
-    value = parseJson(body.toString());
-  } catch {
-    // The answer has no fields; the caller treats it as invalid.
-  }
-  return { status, fields: typeof value === 'object' && value !== null ? (value as Answer['fields']) : {} };
+  return { status, fields: membersOf(parsedJson(body.toString())) };
 }
 
 function judge({ fields, status }: Answer): Settled {

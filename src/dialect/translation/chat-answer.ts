@@ -1,6 +1,7 @@
 // Reads messages, deltas and errors of chat completion servers. They agree on little but the names of the official API.
 
-import { isFilled, membersOf } from '../dialect.ts';
+import { isFilled } from '../dialect.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 

@@ -1,7 +1,7 @@
 // A stream of chat completion chunks as a sequence of blocks, one after another: reasoning, text, refusals and tool calls. Evens out
 // what servers do differently: calls whole or in pieces, without ids or indexes, or taking turns. Nothing of a block is kept.
 
-import { isFilled, membersOf } from '../dialect.ts';
+import { isFilled } from '../dialect.ts';
 import { ArgumentsEnd } from './arguments-end.ts';
 import {
   type CallPart,
@@ -17,6 +17,7 @@ import {
 } from './chat-answer.ts';
 import { type ChatObject, type ChatEventListener, ChatEventReader } from './chat-events.ts';
 import { parseJson } from '../../config/json-text.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export type BlockKind = 'reasoning' | 'text' | 'refusal' | 'call';
 

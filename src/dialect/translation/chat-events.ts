@@ -3,8 +3,9 @@
 // read during the call only.
 
 import { EventSplitter, lineEndIn } from '../../net/sse.ts';
-import { isFilled, membersOf, parsedJson } from '../dialect.ts';
+import { isFilled } from '../dialect.ts';
 import { skipSpace } from '../json-scan.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;

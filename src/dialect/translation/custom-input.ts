@@ -1,8 +1,8 @@
 // The input of a custom tool, which is a text, out of the JSON arguments `{"input": "…"}` that a model writes for the function in its
 // place. While the arguments come, the text in them is given out as far as it is complete.
 
-import { membersOf, parsedJson } from '../dialect.ts';
 import { parseJson } from '../../config/json-text.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 
 const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
 /** Arguments that have not begun like that by now are others. */

@@ -2,8 +2,9 @@
 // of the official API in their order; its closing events wait for the token counts, which come behind the finish reason.
 
 import { randomUUID } from 'node:crypto';
-import { membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
+import { sseEvent, tokenCount } from '../dialect.ts';
 import { errorType } from '../messages.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 import { errorOf, FAILED_FINISHES, isBare, type ServerError, signatureOf, stopSequenceOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
 import { ByteWriter } from './byte-writer.ts';

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { systemEpochMs } from '../../actor/index.ts';
-import { type Failure, isFilled, membersOf, sseEvent, tokenCount, parsedJson } from '../dialect.ts';
+import { type Failure, isFilled, sseEvent, tokenCount } from '../dialect.ts';
 import { ByteWriter } from './byte-writer.ts';
 import { callsOf, errorOf, FAILED_FINISHES, isBare, reasoningOf, type ServerError, textOf } from './chat-answer.ts';
 import { type BlockKind, ChatBlocks, type ChatBlocksListener } from './chat-blocks.ts';
@@ -15,6 +15,7 @@ import type { CalledTool, ResponseEcho } from './response-echo.ts';
 import type { AnswerTranslator } from './translation.ts';
 import { type EscapedText, wholeAnswerOf } from './whole-answer.ts';
 import { parseJson } from '../../config/json-text.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 

@@ -2,10 +2,10 @@
 // which the judge of the answer has left; texts are copied as they are written. All others are parsed.
 
 import { HeadraceError } from '../../errors.ts';
-import { membersOf, parsedJson } from '../dialect.ts';
 import { nameIds } from '../json-names.ts';
 import { parsedValue } from '../json-scan.ts';
 import { JsonTape } from '../json-tape.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 import { argumentsIn } from './arguments-end.ts';
 import { type CallPart, callsOf, FAILED_FINISHES, reasoningOf, refusalOf, textOf } from './chat-answer.ts';
 

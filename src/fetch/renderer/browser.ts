@@ -3,7 +3,8 @@
 // a browser that fails it is not used.
 
 import type { Clock } from '../../actor/index.ts';
-import { connectDevTools, type DevTools, DevToolsError, fieldsOf, textOf } from './devtools.ts';
+import { membersOf } from '../../net/json-object.ts';
+import { connectDevTools, type DevTools, DevToolsError, textOf } from './devtools.ts';
 import { type PageProxy, PROBE_ORIGIN } from './guarding-proxy.ts';
 import { PROBE_SCRIPT } from './page-scripts.ts';
 import { watchWindows } from './tab.ts';
@@ -128,7 +129,7 @@ export class Browser {
         throw new DevToolsError(`it does not reach the proxy at ${address}`);
       const script = { expression: PROBE_SCRIPT, awaitPromise: true, returnByValue: true };
       const { result } = await devtools.send('Runtime.evaluate', script, sessionId);
-      const answer = fieldsOf(result)['value'];
+      const answer = membersOf(result)['value'];
       devtools.forget(sessionId);
       await devtools.send('Target.disposeBrowserContext', { browserContextId });
       const { refused, requests } = proxy.counts();

@@ -4,9 +4,9 @@
 
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import { parseJson } from '../../config/json-text.ts';
 import WebSocket from 'ws';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
+import { membersOf, isJsonObject, parsedJson } from '../../net/json-object.ts';
 
 /** A command or a connection failed; the message says how. */
 export class DevToolsError extends Error {
@@ -138,20 +138,20 @@ export class DevTools {
 
   #receive(data: WebSocket.RawData, isBinary: boolean): void {
     if (this.#closed !== null) return;
-    const message = isBinary ? null : parse((data as Buffer).toString());
-    if (message === null) {
+    const message = isBinary ? undefined : parsedJson((data as Buffer).toString());
+    if (!isJsonObject(message)) {
       this.close('it does not speak the DevTools protocol');
       return;
     }
     const { error, id, method, params, result } = message;
     if (typeof id === 'number') {
       const pending = this.#settle(id);
-      if (error === undefined) pending?.resolve(fieldsOf(result));
+      if (error === undefined) pending?.resolve(membersOf(result));
       // What the browser says may quote the page.
       else pending?.reject(new DevToolsError(`${pending.method} failed`, { cause: error }));
     } else if (typeof method === 'string') {
       const sessionId = typeof message['sessionId'] === 'string' ? message['sessionId'] : '';
-      this.#listeners.get(sessionId)?.(method, fieldsOf(params));
+      this.#listeners.get(sessionId)?.(method, membersOf(params));
     }
   }
 }
@@ -161,19 +161,6 @@ export function textOf(fields: Fields, name: string): string {
   const value = fields[name];
   if (typeof value !== 'string') throw new DevToolsError(`an answer without ${name}`);
   return value;
-}
-
-export function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
-}
-
-function parse(text: string): Fields | null {
-  try {
-    const value: unknown = parseJson(text);
-    return typeof value === 'object' && value !== null ? (value as Fields) : null;
-  } catch {
-    return null;
-  }
 }
 
 async function open(url: URL, signal: AbortSignal, options: DevToolsOptions): Promise<DevTools> {
@@ -263,10 +250,10 @@ function getJson(url: URL, signal: AbortSignal, headers: Readonly<Record<string,
         if (bytes > MAX_VERSION_BYTES) sent.destroy();
       });
       response.on('close', () => {
-        const body = parse(Buffer.concat(pieces).toString());
+        const body = parsedJson(Buffer.concat(pieces).toString());
         if (response.statusCode !== 200) reject(new RefusedError(response.statusCode ?? 0));
-        else if (body === null) reject(new DevToolsError('it does not speak the DevTools protocol'));
-        else resolve(body);
+        else if (isJsonObject(body)) resolve(body);
+        else reject(new DevToolsError('it does not speak the DevTools protocol'));
       });
     });
     sent.on('error', fail).end();

@@ -4,7 +4,8 @@
 import type { Clock } from '../../actor/index.ts';
 import { HeadraceError } from '../../errors.ts';
 import { isChallengeHead } from '../challenge.ts';
-import { type DevTools, DevToolsError, type Fields, fieldsOf, textOf } from './devtools.ts';
+import { membersOf } from '../../net/json-object.ts';
+import { type DevTools, DevToolsError, type Fields, textOf } from './devtools.ts';
 import { PAGE_STATE, type PageState, REMOVE_WEBRTC, snapshotOf } from './page-scripts.ts';
 
 /** How the browser reaches the proxy of the page. */
@@ -125,7 +126,7 @@ export class Contexts {
   /** Takes events of the browser. */
   receive(method: string, params: Fields): void {
     if (method !== 'Target.targetCreated') return;
-    const { browserContextId, targetId } = fieldsOf(params['targetInfo']);
+    const { browserContextId, targetId } = membersOf(params['targetInfo']);
     if (typeof targetId === 'string' && typeof browserContextId === 'string')
       this.#tabs.get(browserContextId)?.(targetId);
   }
@@ -277,7 +278,7 @@ class Tab {
     const bytes = used.reduce<number>((sum, part) => sum + (typeof part === 'number' ? part : 0), 0);
     if (bytes > this.#options.memoryBytes)
       throw new HeadraceError('HR_FETCH_TOO_LARGE', { subject: String(this.#options.memoryBytes) });
-    const { characters, isLoaded, quietMs } = fieldsOf(value);
+    const { characters, isLoaded, quietMs } = membersOf(value);
     if (typeof characters !== 'number' || typeof quietMs !== 'number') return null;
     return { characters, quietMs, isLoaded: isLoaded === true };
   }
@@ -290,7 +291,7 @@ class Tab {
     try {
       if (this.#status >= 400)
         throw new HeadraceError('HR_FETCH_FAILED', { subject: `status ${this.#status} in a browser` });
-      const { html, url } = fieldsOf(await this.#evaluate(snapshotOf(maxCharacters)));
+      const { html, url } = membersOf(await this.#evaluate(snapshotOf(maxCharacters)));
       if (html === null) throw new HeadraceError('HR_FETCH_TOO_LARGE', { subject: String(maxCharacters) });
       if (typeof html !== 'string' || typeof url !== 'string')
         throw new HeadraceError('HR_FETCH_FAILED', { subject: 'no document in the browser' });
@@ -303,11 +304,11 @@ class Tab {
   /** The value of an expression in the world of the probes; undefined when the document changes meanwhile. */
   async #evaluate(expression: string): Promise<unknown> {
     try {
-      this.#world ??= fieldsOf(
+      this.#world ??= membersOf(
         await this.#send('Page.createIsolatedWorld', { frameId: this.#targetId, worldName: 'probe' }),
       )['executionContextId'];
       const answer = await this.#send('Runtime.evaluate', { expression, contextId: this.#world, returnByValue: true });
-      return fieldsOf(answer['result'])['value'];
+      return membersOf(answer['result'])['value'];
     } catch (error) {
       if (!(error instanceof DevToolsError) || this.#failed) throw error;
       this.#world = null;
@@ -369,7 +370,7 @@ class Tab {
 
   /** Frames and workers wait until they are set up; windows are closed. */
   #attach({ sessionId, targetInfo }: Fields): void {
-    const { targetId, type } = fieldsOf(targetInfo);
+    const { targetId, type } = membersOf(targetInfo);
     if (typeof sessionId !== 'string' || this.#failed) return;
     if (type === 'page' || this.#children.size >= MAX_CHILDREN) {
       this.#quietly('Target.closeTarget', { targetId });
@@ -397,7 +398,7 @@ class Tab {
   /** The proxy asks for the credentials of the page, once. */
   #authorize({ authChallenge, requestId }: Fields, sessionId: string): void {
     const { password, username } = this.#options.proxy;
-    const isProxy = fieldsOf(authChallenge)['source'] === 'Proxy';
+    const isProxy = membersOf(authChallenge)['source'] === 'Proxy';
     const response = isProxy ? { response: 'ProvideCredentials', username, password } : { response: 'CancelAuth' };
     if (++this.#paused > MAX_PAUSED)
       this.fail(new HeadraceError('HR_FETCH_RENDERER', { subject: 'too many requests' }));
@@ -422,7 +423,7 @@ class Tab {
     } else if (params['responseErrorReason'] !== undefined) {
       go();
     } else {
-      this.#admit(fieldsOf(params['request'])['url']).then(go, (error: Error) => {
+      this.#admit(membersOf(params['request'])['url']).then(go, (error: Error) => {
         block();
         this.fail(error);
       });
@@ -441,7 +442,7 @@ class Tab {
     const headers: Record<string, string> = {};
     if (Array.isArray(responseHeaders))
       for (const entry of responseHeaders as unknown[]) {
-        const { name, value } = fieldsOf(entry);
+        const { name, value } = membersOf(entry);
         if (typeof name === 'string' && typeof value === 'string') headers[name.toLowerCase()] = value;
       }
     if (status >= 300 && status < 400) return true;

@@ -17,6 +17,7 @@ import {
   type TokenPiece,
   NO_FIGURES,
 } from '../model-engine.ts';
+import { membersOf } from '../../net/json-object.ts';
 import { generate } from './attached-generation.ts';
 import {
   type AttachedEngineKind,
@@ -27,7 +28,7 @@ import {
   type RecognisedEngine,
 } from './detect.ts';
 import { type EngineTimeouts, AttachedEngineError } from './engine-dispatch.ts';
-import { type JsonObject, complaintOf, EngineHttp, failureOf, numberOf, objectOf } from './engine-http.ts';
+import { type JsonObject, complaintOf, EngineHttp, failureOf, numberOf } from './engine-http.ts';
 import { EngineMonitor } from './engine-monitor.ts';
 import { relayToEngine } from './engine-relay.ts';
 import { LlamaServerProtocol } from './llama-server-protocol.ts';
@@ -194,7 +195,7 @@ export class AttachedEngine implements ModelEngine {
     };
     const body = { model: this.#of(model).id, content, ...flags, with_pieces: true };
     const { status, json, text } = await this.#http.ask('/tokenize', body, this.#questionMs);
-    const { tokens } = objectOf(json);
+    const { tokens } = membersOf(json);
     if (status !== 200 || !Array.isArray(tokens)) throw failureOf(status, text);
     return tokens as TokenPiece[];
   }
@@ -203,7 +204,7 @@ export class AttachedEngine implements ModelEngine {
     this.#needTokenizer('tokens');
     const body = { model: this.#of(model).id, tokens };
     const { status, json, text } = await this.#http.ask('/detokenize', body, this.#questionMs);
-    const { content, prompt } = objectOf(json);
+    const { content, prompt } = membersOf(json);
     const words = content ?? prompt;
     if (status === 200 && typeof words === 'string') return words;
     if (status >= 500 || status === 401 || status === 403) throw failureOf(status, text);
@@ -219,8 +220,8 @@ export class AttachedEngine implements ModelEngine {
     const list = await this.#shown('/slots');
     if (!Array.isArray(list)) return null;
     return list.map((entry: unknown, at) => {
-      const { id, n_ctx, is_processing, speculative, next_token, n_prompt_tokens } = objectOf(entry);
-      const next = objectOf([next_token].flat()[0]);
+      const { id, n_ctx, is_processing, speculative, next_token, n_prompt_tokens } = membersOf(entry);
+      const next = membersOf([next_token].flat()[0]);
       return {
         id: numberOf(id) ?? at,
         n_ctx: numberOf(n_ctx) ?? 0,
@@ -233,7 +234,7 @@ export class AttachedEngine implements ModelEngine {
   }
 
   async ownProps(): Promise<JsonObject> {
-    return this.kind === 'llama-server' ? objectOf(await this.#shown('/props')) : {};
+    return this.kind === 'llama-server' ? membersOf(await this.#shown('/props')) : {};
   }
 
   listed(model: string): JsonObject {
@@ -305,7 +306,7 @@ export class AttachedEngine implements ModelEngine {
         ? { model: modelId, prompt: text, add_special_tokens: isFirst }
         : { model: modelId, content: text, add_special: isFirst, ...special };
     const { status, json, text: said } = await this.#http.ask('/tokenize', body, this.#questionMs);
-    const { tokens } = objectOf(json);
+    const { tokens } = membersOf(json);
     if (status !== 200 || !Array.isArray(tokens)) throw failureOf(status, said);
     return tokens as number[];
   }

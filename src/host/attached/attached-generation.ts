@@ -3,8 +3,9 @@
 import { parseEvents } from '../../net/sse.ts';
 import { InvalidOptions } from '../completion-options.ts';
 import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
-import { type EngineHttp, failureOf, objectOf, parsed } from './engine-http.ts';
+import { type EngineHttp, failureOf } from './engine-http.ts';
 import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
 import { wholeEvents } from './response-events.ts';
 const HEADERS = ['content-type', 'application/json', 'accept', 'text/event-stream', 'accept-encoding', 'identity'];
@@ -84,10 +85,10 @@ async function runProtocol(
   if (answer.status !== 200) throw failureOf(answer.status, await textOf(answer, MAX_ERROR_BYTES));
   const type = valueOf(answer.headers, 'content-type') ?? '';
   if (body['stream'] === false) {
-    const event = parsed(await textOf(answer, MAX_ANSWER_BYTES));
+    const event = parsedJson(await textOf(answer, MAX_ANSWER_BYTES));
     if (typeof event !== 'object' || event === null)
       throw new AttachedEngineError('the engine sent an answer that is not JSON');
-    return void hear(protocol.hear(objectOf(event)));
+    return void hear(protocol.hear(membersOf(event)));
   }
   if (!type.toLowerCase().startsWith('text/event-stream')) {
     throw new AttachedEngineError('the engine answered without a stream of events');
@@ -95,10 +96,10 @@ async function runProtocol(
   for await (const events of wholeEvents(answer.body)) {
     for (const { data } of parseEvents(events)) {
       if (data === '[DONE]') continue;
-      const event = parsed(data);
+      const event = parsedJson(data);
       if (typeof event !== 'object' || event === null)
         throw new AttachedEngineError('the engine sent an event that is not JSON');
-      if (!hear(protocol.hear(objectOf(event)))) return;
+      if (!hear(protocol.hear(membersOf(event)))) return;
     }
     await rest();
   }

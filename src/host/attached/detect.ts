@@ -2,15 +2,9 @@
 // list of models, vLLM by /version, Ollama by /api/version; any other server that lists models at /v1/models counts as
 // OpenAI-compatible. Empty requests show which dialects it serves. What an engine keeps to itself counts as absent.
 import type { Clock } from '../../actor/index.ts';
+import { membersOf } from '../../net/json-object.ts';
 import { AttachedEngineError } from './engine-dispatch.ts';
-import {
-  type EngineHttp,
-  type JsonObject,
-  type AttachedResponse,
-  complaintOf,
-  numberOf,
-  objectOf,
-} from './engine-http.ts';
+import { type EngineHttp, type JsonObject, type AttachedResponse, complaintOf, numberOf } from './engine-http.ts';
 import { missingOptions } from './unsupported-options.ts';
 export type AttachedEngineKind = 'llama-server' | 'vllm' | 'ollama' | 'openai';
 
@@ -169,7 +163,7 @@ export async function recognise(http: EngineHttp, questionMs: number): Promise<R
   ]);
   if (health.status === 503) throw new NotYet(`it is not ready: ${complaintOf(health.status, health.text)}`);
   const models = modelsOf(list);
-  const properties = props.status === 200 ? objectOf(props.json) : {};
+  const properties = props.status === 200 ? membersOf(props.json) : {};
   const isLlama =
     'default_generation_settings' in properties || 'total_slots' in properties || isLlamaServer(list, health);
   const number = versionOf(version);
@@ -192,22 +186,22 @@ export async function recognise(http: EngineHttp, questionMs: number): Promise<R
 const NOT_SHOWN: AttachedResponse = { status: 404, headers: {}, json: undefined, text: '' };
 
 function isLlamaServer(list: AttachedResponse, { headers }: AttachedResponse): boolean {
-  const { data } = objectOf(list.json);
-  const owners = Array.isArray(data) ? data.map((entry: unknown) => objectOf(entry)['owned_by']) : [];
+  const { data } = membersOf(list.json);
+  const owners = Array.isArray(data) ? data.map((entry: unknown) => membersOf(entry)['owned_by']) : [];
   return owners.includes('llamacpp') || headers['server'] === 'llama.cpp';
 }
 
 function versionOf({ status, json }: AttachedResponse): string | null {
-  const number = objectOf(json)['version'];
+  const number = membersOf(json)['version'];
   return status === 200 && typeof number === 'string' ? number : null;
 }
 
 /** Context sizes of the models that Ollama has loaded; those of others are not known before. */
 function loadedOf({ json }: AttachedResponse): ReadonlyMap<string, number> {
-  const { models } = objectOf(json);
+  const { models } = membersOf(json);
   return new Map(
     (Array.isArray(models) ? models : []).flatMap((entry: unknown): [string, number][] => {
-      const { name, context_length } = objectOf(entry);
+      const { name, context_length } = membersOf(entry);
       const tokens = numberOf(context_length);
       return typeof name === 'string' && tokens !== undefined ? [[name, tokens]] : [];
     }),
@@ -228,13 +222,13 @@ function refuseKeyless(url: string, answer: AttachedResponse): AttachedResponse 
 
 /** What a list of models names; empty when the answer is no list. */
 export function modelsOf({ status, json }: AttachedResponse): DetectedModel[] {
-  const { data } = objectOf(json);
+  const { data } = membersOf(json);
   if (status !== 200 || !Array.isArray(data)) return [];
   return data.flatMap((entry: unknown) => {
-    const { id, max_model_len, context_length, meta } = objectOf(entry);
+    const { id, max_model_len, context_length, meta } = membersOf(entry);
     if (typeof id !== 'string') return [];
-    const size = numberOf(max_model_len) ?? numberOf(context_length) ?? numberOf(objectOf(meta)['n_ctx']);
-    return [{ id, contextTokens: size ?? null, meta: meta === undefined ? null : objectOf(meta) }];
+    const size = numberOf(max_model_len) ?? numberOf(context_length) ?? numberOf(membersOf(meta)['n_ctx']);
+    return [{ id, contextTokens: size ?? null, meta: meta === undefined ? null : membersOf(meta) }];
   });
 }
 
@@ -245,7 +239,7 @@ function llamaOf(
   const { default_generation_settings, total_slots, model_alias, model_path, modalities, media_marker, build_info } =
     props;
   // Of one slot, which is what a sequence may fill; the list of models knows the training's size only.
-  const contextTokens = numberOf(objectOf(default_generation_settings)['n_ctx']) || null;
+  const contextTokens = numberOf(membersOf(default_generation_settings)['n_ctx']) || null;
   const name = [model_alias, model_path].find((words) => typeof words === 'string' && words !== '');
   const listed =
     models.length > 0 ? models : [{ id: typeof name === 'string' ? name : 'default', contextTokens, meta: null }];
@@ -255,7 +249,7 @@ function llamaOf(
     models: listed.map((model) => ({ ...model, contextTokens: contextTokens ?? model.contextTokens })),
     // A router has models with slots of their own.
     slots: numberOf(total_slots) ?? (props['role'] === 'router' ? 0 : 1),
-    isMultimodal: objectOf(modalities)['vision'] === true,
+    isMultimodal: membersOf(modalities)['vision'] === true,
     mediaMarker: typeof media_marker === 'string' ? media_marker : DEFAULT_MARKER,
   };
 }

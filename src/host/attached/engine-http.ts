@@ -1,12 +1,11 @@
 // HTTP access to an attached engine: base URL, API key, connections. Short requests are buffered, generations and relayed
 // requests are streamed. API keys of clients are never sent to the engine.
-import { parseJson } from '../../config/json-text.ts';
-import { isRecord } from '../../api/schema.ts';
 import type { Clock } from '../../actor/index.ts';
 import { httpUrl } from '../../config/units.ts';
 import { type BufferedResponse, BufferedClient } from '../../net/buffered-client.ts';
 import { ConnectionPool } from '../../net/client.ts';
 import { DeadlineQueue } from '../../net/deadline.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
 import { type EngineTimeouts, type OpenAnswer, EngineDispatch, AttachedEngineError } from './engine-dispatch.ts';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -129,21 +128,7 @@ export class EngineHttp {
 
 function reading({ status, headers, body }: BufferedResponse): AttachedResponse {
   const text = body.toString();
-  return { status, headers, json: parsed(text), text };
-}
-
-/** The value of a JSON text, or undefined. */
-export function parsed(text: string): unknown {
-  try {
-    return parseJson(text) as unknown;
-  } catch {
-    return undefined;
-  }
-}
-
-/** `value` when it is an object of JSON, otherwise an empty one. */
-export function objectOf(value: unknown): JsonObject {
-  return isRecord(value) ? value : {};
+  return { status, headers, json: parsedJson(text), text };
 }
 
 /** `value` when it is a finite number, otherwise undefined. */
@@ -165,9 +150,9 @@ export function failureOf(status: number, text: string): AttachedEngineError {
 
 /** What an engine says in an error body, whatever its shape. */
 export function complaintOf(status: number, text: string): string {
-  const body = objectOf(parsed(text));
+  const body = membersOf(parsedJson(text));
   const error = body['error'];
-  const said = [objectOf(error)['message'], body['message'], error, body['detail']].find(
+  const said = [membersOf(error)['message'], body['message'], error, body['detail']].find(
     (words) => typeof words === 'string' && words !== '',
   );
   if (typeof said === 'string') return said;

@@ -18,7 +18,8 @@ import {
   type TokenReport,
   BLANK_END,
 } from '../model-engine.ts';
-import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
+import { membersOf } from '../../net/json-object.ts';
+import { type JsonObject, complaintOf, numberOf } from './engine-http.ts';
 import type { EngineProtocol, EngineRequest, ProtocolDeps, ProtocolEvent } from './engine-protocol.ts';
 /**
  * The order of the samplers; penalties come first and temperature last, whatever the operator prefers. Not sent beside options
@@ -125,8 +126,8 @@ export class LlamaServerProtocol implements EngineProtocol {
     // Some servers send the member with every event, empty.
     if (event['error'] !== undefined && event['error'] !== null)
       return { failure: complaintOf(500, JSON.stringify(event)) };
-    const progress = objectOf(event['prompt_progress']);
-    const timings = objectOf(event['timings']);
+    const progress = membersOf(event['prompt_progress']);
+    const timings = membersOf(event['timings']);
     this.#promptTokens = numberOf(event['tokens_evaluated']) ?? numberOf(progress['total']) ?? this.#promptTokens;
     this.#cachedTokens = numberOf(progress['cache']) ?? cachedOf(timings, this.#promptTokens) ?? this.#cachedTokens;
     this.#slotId = numberOf(event['id_slot']) ?? numberOf(event['slot_id']) ?? this.#slotId;
@@ -157,8 +158,8 @@ export class LlamaServerProtocol implements EngineProtocol {
     const details: TextDetails = {
       // What reports progress has a token that is none.
       ...(return_tokens && progress === undefined && isFilled(tokens) && { tokens }),
-      ...(others['timings_per_token'] === true && !isLast && timings !== undefined && { timings: objectOf(timings) }),
-      ...(others['return_progress'] === true && progress !== undefined && { promptProgress: objectOf(progress) }),
+      ...(others['timings_per_token'] === true && !isLast && timings !== undefined && { timings: membersOf(timings) }),
+      ...(others['return_progress'] === true && progress !== undefined && { promptProgress: membersOf(progress) }),
     };
     return { text: event['content'], reports, ...(Object.keys(details).length > 0 && { details }) };
   }
@@ -185,7 +186,7 @@ export class LlamaServerProtocol implements EngineProtocol {
       promptMs: numberOf(timings['prompt_ms']) ?? 0,
       generationMs: generatedTokens === 0 ? 0 : (numberOf(timings['predicted_ms']) ?? 0),
       ...(generatedTokens > 0 && { timings }),
-      seed: numberOf(objectOf(event['generation_settings'])['seed']) ?? this.#task.options.seed,
+      seed: numberOf(membersOf(event['generation_settings'])['seed']) ?? this.#task.options.seed,
     };
   }
 
@@ -233,7 +234,7 @@ function stopReason(event: JsonObject): StopReason {
 
 /** Of today's form or that of the interface, likeliest first. `isBare`: without today's form, as it came. */
 function reportOf(entry: unknown, count: number, isBare: boolean): TokenReport {
-  const report = objectOf(entry);
+  const report = membersOf(entry);
   const isOwn = typeof report['content'] === 'string';
   const listed = report['probs'] ?? report['top_probs'] ?? report['top_logprobs'];
   const probs = Array.isArray(listed) ? listed.slice(0, count).map(likelyOf) : [];
@@ -241,7 +242,7 @@ function reportOf(entry: unknown, count: number, isBare: boolean): TokenReport {
 }
 
 function likelyOf(entry: unknown): Likely {
-  const token = objectOf(entry);
+  const token = membersOf(entry);
   const prob = numberOf(token['prob']) ?? Math.exp(numberOf(token['logprob']) ?? -Infinity);
   return { tok_str: pieceOf(token), prob };
 }

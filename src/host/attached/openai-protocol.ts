@@ -3,7 +3,8 @@
 import { type CompletionOptions, type PromptPart, invalidOption, refuseManyStops } from '../completion-options.ts';
 import { type CompletionEnd, type StopReason, type Task, type TokenReport, BLANK_END } from '../model-engine.ts';
 import { StopMatcher } from '../stop-matcher.ts';
-import { type JsonObject, complaintOf, numberOf, objectOf } from './engine-http.ts';
+import { membersOf } from '../../net/json-object.ts';
+import { type JsonObject, complaintOf, numberOf } from './engine-http.ts';
 import type { EngineProtocol, EngineRequest, ProtocolDeps, ProtocolEvent } from './engine-protocol.ts';
 /** The bias of a forbidden token, which is also the most negative one these engines take. */
 const FORBIDDEN_BIAS = -100;
@@ -83,13 +84,13 @@ export class OpenAiProtocol implements EngineProtocol {
     // Some servers send the member with every event, empty.
     if (event['error'] !== undefined && event['error'] !== null)
       return { failure: complaintOf(500, JSON.stringify(event)) };
-    this.#readUsage(objectOf(event['usage']));
+    this.#readUsage(membersOf(event['usage']));
     const { choices } = event;
-    const choice = objectOf(Array.isArray(choices) ? choices[0] : undefined);
+    const choice = membersOf(Array.isArray(choices) ? choices[0] : undefined);
     const text = typeof choice['text'] === 'string' ? choice['text'] : '';
     if (text !== '') this.#events++;
     this.#firstMs ??= this.#deps.now();
-    const reports = this.#reports(objectOf(choice['logprobs']));
+    const reports = this.#reports(membersOf(choice['logprobs']));
     const finish = choice['finish_reason'];
     if (typeof finish === 'string') this.#finish(finish, choice['stop_reason']);
     if (this.#task.options.n_predict === 0) return {};
@@ -132,7 +133,7 @@ export class OpenAiProtocol implements EngineProtocol {
   #readUsage(usage: JsonObject): void {
     this.#promptTokens = numberOf(usage['prompt_tokens']) ?? this.#promptTokens;
     this.#generated = numberOf(usage['completion_tokens']) ?? this.#generated;
-    const cached = numberOf(objectOf(usage['prompt_tokens_details'])['cached_tokens']);
+    const cached = numberOf(membersOf(usage['prompt_tokens_details'])['cached_tokens']);
     this.#cachedTokens = cached ?? this.#cachedTokens;
   }
 
@@ -182,7 +183,7 @@ export class OpenAiProtocol implements EngineProtocol {
     const tops: unknown[] = Array.isArray(top_logprobs) ? top_logprobs : [];
     return tokens.map((token, at) => {
       // The chosen token is listed too when it is not among the likeliest.
-      const probs = Object.entries(objectOf(tops[at]))
+      const probs = Object.entries(membersOf(tops[at]))
         .map(([tok_str, logprob]) => ({ tok_str, prob: Math.exp(numberOf(logprob) ?? -Infinity) }))
         .sort((a, b) => b.prob - a.prob)
         .slice(0, n_probs);

@@ -1,7 +1,8 @@
 // Events of the Responses API as official clients need them. llama-server leaves out the numbers of events, items and parts, by
 // which the clients put an answer together; all else passes as it is.
 import { EventSplitter, isWholeButItsEnd, parseEvents } from '../../net/sse.ts';
-import { type JsonObject, objectOf, parsed } from './engine-http.ts';
+import { membersOf, parsedJson } from '../../net/json-object.ts';
+import { type JsonObject } from './engine-http.ts';
 
 /** The last event repeats the prompt or the whole answer, so an event may be as large as a request. */
 const MAX_EVENT_BYTES = 128 * 1024 * 1024;
@@ -34,10 +35,10 @@ const BEHIND_BLANK_LINE = /(?<=\n\r?\n|\r\r)/;
 
 /** The text of one event with other data; what is not about an object stays as it is. */
 function withNumbers(text: string, numbering: Numbering): string {
-  const value = parsed(parseEvents(text)[0]?.data ?? '');
+  const value = parsedJson(parseEvents(text)[0]?.data ?? '');
   if (typeof value !== 'object' || value === null) return text;
   const others = text.split(/\r\n|\n|\r/).filter((line) => line !== '' && !/^\uFEFF?data(?::|$)/.test(line));
-  return [...others, `data: ${JSON.stringify(numbering.complete(objectOf(value)))}`, '', ''].join('\n');
+  return [...others, `data: ${JSON.stringify(numbering.complete(membersOf(value)))}`, '', ''].join('\n');
 }
 
 /** Events about a part of a message. */
@@ -51,7 +52,7 @@ class Numbering {
   complete(event: JsonObject): JsonObject {
     const sequence_number = this.#events++;
     const type = String(event['type']);
-    const item = event['item_id'] ?? objectOf(event['item'])['id'];
+    const item = event['item_id'] ?? membersOf(event['item'])['id'];
     if (item === undefined) return { sequence_number, ...event, ...responseOf(event) };
     let index = this.#items.get(item);
     if (index === undefined) this.#items.set(item, (index = this.#items.size));
@@ -67,6 +68,6 @@ function responseOf({ response }: JsonObject): JsonObject {
 }
 
 function partOf({ part }: JsonObject): JsonObject {
-  const { type, annotations } = objectOf(part);
-  return type === 'output_text' && annotations === undefined ? { part: { ...objectOf(part), annotations: [] } } : {};
+  const { type, annotations } = membersOf(part);
+  return type === 'output_text' && annotations === undefined ? { part: { ...membersOf(part), annotations: [] } } : {};
 }

@@ -4,7 +4,6 @@
 import {
   asArray,
   asCount,
-  asRecord,
   asText,
   jsonBody,
   listOf,
@@ -27,6 +26,7 @@ import {
 import { appliedFilters } from '../filter-plan.ts';
 import type { DateRange, SearchFilters } from '../filters.ts';
 import { type HitFields, hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 import { withSites } from './site-operators.ts';
 
 export interface BraveSettings {
@@ -114,11 +114,11 @@ function refuseEnvelope(response: EngineResponse): void {
     return;
   }
   if (body['type'] !== 'ErrorResponse') return;
-  const error = asRecord(body['error']);
+  const error = membersOf(body['error']);
   const code = asText(error['code']);
   const status = asCount(error['status']) ?? response.status;
   if (/TOKEN|SUBSCRIPTION|AUTH/.test(code)) throw new EngineError('denied');
-  if (status === 429 && usedUp(response, asRecord(error['meta'])))
+  if (status === 429 && usedUp(response, membersOf(error['meta'])))
     throw new EngineError('quota', { retryAfterMs: retryAfter(response) });
   refuse({ ...response, status });
   throw new EngineError('invalid');
@@ -136,15 +136,15 @@ function fields(kind: Kind, entry: Entry, nowMs: number): HitFields {
   const { title, url, description } = entry as { title?: unknown; url?: unknown; description?: unknown };
   if (kind !== 'images') {
     const publishedAt = isoDate(entry['page_age'], nowMs) ?? isoDate(entry['age'], nowMs);
-    const source = asRecord(entry['meta_url'])['hostname'];
+    const source = membersOf(entry['meta_url'])['hostname'];
     return { title, url, snippet: description, publishedAt, ...(kind === 'news' ? { source } : {}) };
   }
-  const properties = asRecord(entry['properties']);
+  const properties = membersOf(entry['properties']);
   return {
     title,
     url,
     source: entry['source'],
-    thumbnailUrl: asRecord(entry['thumbnail'])['src'],
+    thumbnailUrl: membersOf(entry['thumbnail'])['src'],
     imageUrl: properties['url'],
     width: properties['width'],
     height: properties['height'],
@@ -157,13 +157,13 @@ function parse(response: EngineResponse, context: ParseContext): EnginePage {
   const kind = context.query.type as Kind;
   const body = jsonBody(response);
   // A web search without results has no `web`, but has the type `search`.
-  const list = kind !== 'web' ? listOf(body, 'results') : asArray(asRecord(body['web'])['results']);
+  const list = kind !== 'web' ? listOf(body, 'results') : asArray(membersOf(body['web'])['results']);
   if (kind === 'web' && body['type'] !== 'search' && list.length === 0) throw new EngineError('invalid');
   const start = startOf(context.query, pageSize(kind, context.query.maxResults));
   const isFirst = context.state === undefined;
   const found = hits(isFirst ? list.slice(start.skip) : list, (entry) => fields(kind, entry, context.nowMs));
   const offset = asCount(context.state) ?? start.index;
-  const announced = asRecord(body['query'])['more_results_available'];
+  const announced = membersOf(body['query'])['more_results_available'];
   const full = typeof announced === 'boolean' ? announced : list.length >= pageSize(kind, context.query.maxResults);
   const goesOn = full && list.length > 0 && kind !== 'images' && offset < LAST_OFFSET;
   return goesOn && wantsMore(context, found) ? { hits: found, next: offset + 1 } : { hits: found };

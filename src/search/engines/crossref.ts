@@ -1,10 +1,11 @@
 // Engine kind `crossref`: works registered with Crossref. Abstracts are JATS XML; a date may be a year alone, or missing.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
+import { asArray, asCount, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface CrossrefSettings {
   /** Mail address of the operator: puts requests into the polite pool with its higher limits. */
@@ -53,7 +54,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
       refuse(response);
       const { status, message } = jsonBody(response);
       if (status === 'failed') throw new EngineError('rejected');
-      const items = listOf(asRecord(message), 'items');
+      const items = listOf(membersOf(message), 'items');
       const found = hits(items, (work) => ({
         title: asArray(work['title'])[0],
         url: asText(work['URL']) || doiUrl(asText(work['DOI'])),
@@ -65,7 +66,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         venue: asArray(work['container-title'])[0],
         citations: work['is-referenced-by-count'] ?? undefined,
       }));
-      const reachable = Math.min(asCount(asRecord(message)['total-results']) ?? REACHABLE, REACHABLE);
+      const reachable = Math.min(asCount(membersOf(message)['total-results']) ?? REACHABLE, REACHABLE);
       return {
         hits: found,
         next: nextOffset(context, MAX_COUNT, { results: items.length, hits: found, reachable }),
@@ -76,7 +77,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
 
 /** Of a person, or of an organisation. */
 function nameOf(author: unknown): string {
-  const { family, given, name } = asRecord(author);
+  const { family, given, name } = membersOf(author);
   return [asText(given), asText(family)].filter((part) => part !== '').join(' ') || asText(name);
 }
 
@@ -86,7 +87,7 @@ function doiUrl(doi: string): string {
 
 /** `{ "date-parts": [[2026, 11, 21]] }`, as precise as it is; `[[null]]` is no date. */
 function date(value: unknown, nowMs: number): string | undefined {
-  return isoDate(asRecord(value)['date-parts'], nowMs);
+  return isoDate(membersOf(value)['date-parts'], nowMs);
 }
 
 /** JATS as HTML for `hit`: without the heading `Abstract`, and with inline elements that do not separate words. */

@@ -1,10 +1,11 @@
 // Engine kind `mojeek`: web pages from Mojeek's own index. Errors come with status 200, as text in `response.status`.
 
-import { asCount, asRecord, asText, firstOf, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
+import { asCount, asText, firstOf, jsonBody, listOf, refuse, wantsMore } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFailure, type EngineFilters, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { appliedDates, appliedFilters } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface MojeekSettings {
   readonly apiKey: string;
@@ -78,7 +79,7 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
     },
     parse(response, context) {
       refuse(response);
-      const body = asRecord(jsonBody(response)['response']);
+      const body = membersOf(jsonBody(response)['response']);
       const status = asText(body['status']);
       if (status !== 'OK') throw new EngineError(FAILURES.find(([words]) => words.test(status))?.[1] ?? 'invalid');
       const list = listOf(body, 'results');
@@ -90,7 +91,7 @@ export function mojeek(settings: MojeekSettings): HttpEngine {
       }));
       const first = firstOf(context.query) + 1;
       const next = (asCount(context.state) ?? first) + list.length;
-      const total = asCount(asRecord(body['head'])['results']) ?? 0;
+      const total = asCount(membersOf(body['head'])['results']) ?? 0;
       const last = Math.min(total, first - 1 + MAX_PAGES * pageSize(context.query.maxResults));
       const goesOn = list.length > 0 && next <= last && wantsMore(context, found);
       return goesOn ? { hits: found, next } : { hits: found };

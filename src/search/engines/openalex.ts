@@ -3,7 +3,6 @@
 import {
   asArray,
   asCount,
-  asRecord,
   asText,
   jsonBody,
   listOf,
@@ -23,6 +22,7 @@ import {
 } from '../engine.ts';
 import { appliedDates, appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface OpenalexSettings {
   /** Without a key about ten searches a day are free. */
@@ -79,22 +79,22 @@ export function openalex({ apiKey, url = 'https://api.openalex.org' }: OpenalexS
       const body = jsonBody(response);
       const results = listOf(body, 'results');
       const found = hits(results, (work) => {
-        const location = asRecord(work['primary_location']);
+        const location = membersOf(work['primary_location']);
         return {
           title: work['display_name'],
           url: asText(work['doi']) || asText(location['landing_page_url']) || work['id'],
           snippet: abstract(work['abstract_inverted_index']),
           publishedAt: isoDate(work['publication_date'], context.nowMs),
-          source: asRecord(location['source'])['display_name'],
+          source: membersOf(location['source'])['display_name'],
           doi: work['doi'] ?? undefined,
-          authors: asArray(work['authorships']).map((each) => asRecord(asRecord(each)['author'])['display_name']),
+          authors: asArray(work['authorships']).map((each) => membersOf(membersOf(each)['author'])['display_name']),
           year: work['publication_year'],
-          venue: asRecord(location['source'])['display_name'],
+          venue: membersOf(location['source'])['display_name'],
           citations: work['cited_by_count'] ?? undefined,
-          openAccessUrl: asRecord(work['open_access'])['oa_url'],
+          openAccessUrl: membersOf(work['open_access'])['oa_url'],
         };
       });
-      const reachable = Math.min(asCount(asRecord(body['meta'])['count']) ?? REACHABLE, REACHABLE);
+      const reachable = Math.min(asCount(membersOf(body['meta'])['count']) ?? REACHABLE, REACHABLE);
       return {
         hits: found,
         next: nextOffset(context, MAX_COUNT, { results: results.length, hits: found, reachable }),
@@ -115,7 +115,7 @@ function refuseSpent(response: EngineResponse): void {
 
 /** The text of `{ word: [positions] }`. */
 function abstract(value: unknown): string {
-  const index = asRecord(value);
+  const index = membersOf(value);
   const placed: [position: number, word: string][] = [];
   let characters = 0;
   for (const word of Object.keys(index)) {

@@ -2,7 +2,7 @@
 // `esummary` describes them. The members of a response tell which of the two it answers.
 
 import { decodeHTML } from 'entities';
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
+import { asArray, asCount, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import {
   EngineError,
@@ -16,6 +16,7 @@ import {
 } from '../engine.ts';
 import { appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { type HitFields, hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface PubmedSettings {
   /** Raises the limit from three requests a second to ten. */
@@ -101,8 +102,8 @@ export function pubmed(settings: PubmedSettings = {}): HttpEngine {
       refuseKey(response);
       refuse(response);
       const { esearchresult: search, result: summary, error } = jsonBody(response);
-      if (search !== undefined) return readSearch(asRecord(search), context);
-      if (summary !== undefined) return readSummary(asRecord(summary), context);
+      if (search !== undefined) return readSearch(membersOf(search), context);
+      if (summary !== undefined) return readSummary(membersOf(summary), context);
       throw new EngineError(/rate limit/i.test(asText(error)) ? 'rate limited' : 'invalid');
     },
   };
@@ -136,7 +137,7 @@ function readSearch(search: Readonly<Record<string, unknown>>, context: ParseCon
 
 function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
   const articles = idsIn(summary, 'uids')
-    .map((id) => ({ ...asRecord(summary[id]), id }))
+    .map((id) => ({ ...membersOf(summary[id]), id }))
     .filter((article) => !('error' in article));
   const found = hits(articles, (article) => ({
     // Markup in titles is escaped once more than the rest.
@@ -154,12 +155,12 @@ function readSummary(summary: Readonly<Record<string, unknown>>, context: ParseC
 }
 
 function work(article: Readonly<Record<string, unknown>>): Partial<HitFields> {
-  const ids = asArray(article['articleids']).map(asRecord);
+  const ids = asArray(article['articleids']).map(membersOf);
   const idOf = (type: string): string => asText(ids.find((each) => each['idtype'] === type)?.['value']);
   const free = idOf('pmc').toUpperCase();
   return {
     doi: idOf('doi') || undefined,
-    authors: asArray(article['authors']).map((author) => asRecord(author)['name']),
+    authors: asArray(article['authors']).map((author) => membersOf(author)['name']),
     venue: asText(article['fulljournalname']) || article['source'],
     // PubMed Central has the texts that are free.
     ...(/^PMC\d+$/.test(free) && { openAccessUrl: `https://pmc.ncbi.nlm.nih.gov/articles/${free}/` }),
@@ -169,7 +170,7 @@ function work(article: Readonly<Record<string, unknown>>): Partial<HitFields> {
 /** Summaries have no abstract: authors and publication distinguish articles of one title. */
 function citation(article: Readonly<Record<string, unknown>>): string {
   const names = asArray(article['authors'])
-    .map((author) => asText(asRecord(author)['name']))
+    .map((author) => asText(membersOf(author)['name']))
     .filter((name) => name !== '');
   const authors = names.length > 3 ? `${names.slice(0, 3).join(', ')} et al` : names.join(', ');
   const place = [asText(article['source']), asText(article['pubdate'])].filter((part) => part !== '').join(' ');

@@ -1,10 +1,11 @@
 // Engine kind `semantic-scholar`: papers from the Semantic Scholar graph API, by relevance.
 
-import { asArray, asCount, asRecord, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
+import { asArray, asCount, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
 import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
 import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface SemanticScholarSettings {
   /** Requests without a key share one small quota with all other such clients, and are mostly answered 429. */
@@ -64,13 +65,13 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
         url: address(paper),
         snippet: paper['abstract'],
         publishedAt: isoDate(paper['publicationDate'] ?? paper['year'], context.nowMs),
-        source: asText(paper['venue']) || asRecord(paper['journal'])['name'],
-        doi: asRecord(paper['externalIds'])['DOI'] ?? undefined,
-        authors: asArray(paper['authors']).map((author) => asRecord(author)['name']),
+        source: asText(paper['venue']) || membersOf(paper['journal'])['name'],
+        doi: membersOf(paper['externalIds'])['DOI'] ?? undefined,
+        authors: asArray(paper['authors']).map((author) => membersOf(author)['name']),
         year: paper['year'],
-        venue: asText(paper['venue']) || asRecord(paper['journal'])['name'],
+        venue: asText(paper['venue']) || membersOf(paper['journal'])['name'],
         citations: paper['citationCount'] ?? undefined,
-        openAccessUrl: asRecord(paper['openAccessPdf'])['url'],
+        openAccessUrl: membersOf(paper['openAccessPdf'])['url'],
       }));
       const reachable = Math.min(asCount(total) ?? REACHABLE, REACHABLE);
       return {
@@ -83,7 +84,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
 
 /** The paper itself where it has an identifier that other engines know too, else its page at the service. */
 function address(paper: Readonly<Record<string, unknown>>): string {
-  const ids = asRecord(paper['externalIds']);
+  const ids = membersOf(paper['externalIds']);
   if (asText(ids['DOI']) !== '') return `https://doi.org/${encodePath(asText(ids['DOI']))}`;
   if (asText(ids['ArXiv']) !== '') return `https://arxiv.org/abs/${encodePath(asText(ids['ArXiv']))}`;
   const id = asText(paper['paperId']);

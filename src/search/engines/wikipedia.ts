@@ -4,7 +4,6 @@
 import {
   asArray,
   asCount,
-  asRecord,
   asText,
   jsonBody,
   listOf,
@@ -25,6 +24,7 @@ import {
 } from '../engine.ts';
 import { appliedFilters } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
+import { membersOf } from '../../net/json-object.ts';
 
 export interface WikipediaSettings {
   /** Language code of the Wikipedia. Default `en`. */
@@ -81,7 +81,7 @@ export function wikipedia(settings: WikipediaSettings = {}): HttpEngine {
     parse(response, context): EnginePage {
       refuse(response);
       const body = jsonBody(response);
-      if (body['error'] !== undefined) throw failure(asText(asRecord(body['error'])['code']), response);
+      if (body['error'] !== undefined) throw failure(asText(membersOf(body['error'])['code']), response);
       const { query } = context;
       return query.type === 'images' ? readImages(body, context) : readArticles(body, context, urlFor(query));
     },
@@ -117,12 +117,12 @@ function imageParameters(query: EngineQuery, state: unknown): URLSearchParams {
 }
 
 function readArticles(body: Readonly<Record<string, unknown>>, context: ParseContext, url: string): EnginePage {
-  const search = listOf(asRecord(body['query']), 'search');
+  const search = listOf(membersOf(body['query']), 'search');
   const found = hits(search, (article) => {
     const title = asText(article['title']);
     return { title, url: title === '' ? '' : `${url}/wiki/${pagePath(title)}`, snippet: article['snippet'] };
   });
-  const reachable = asCount(asRecord(body['continue'])['sroffset']) === undefined ? 0 : undefined;
+  const reachable = asCount(membersOf(body['continue'])['sroffset']) === undefined ? 0 : undefined;
   return {
     hits: found,
     next: nextOffset(context, MAX_ARTICLES, { results: search.length, hits: found, reachable }),
@@ -131,23 +131,23 @@ function readArticles(body: Readonly<Record<string, unknown>>, context: ParseCon
 
 function readImages(body: Readonly<Record<string, unknown>>, context: ParseContext): EnginePage {
   if (body['query'] === undefined && body['batchcomplete'] === undefined) throw new EngineError('invalid');
-  const pages = asArray(asRecord(body['query'])['pages']).map(asRecord);
+  const pages = asArray(membersOf(body['query'])['pages']).map(membersOf);
   const ranked = pages.toSorted((a, b) => (asCount(a['index']) ?? Infinity) - (asCount(b['index']) ?? Infinity));
   const found = hits(ranked, (page) => {
-    const file = asRecord(asArray(page['imageinfo'])[0]);
+    const file = membersOf(asArray(page['imageinfo'])[0]);
     return {
       title: asText(page['title'])
         .replace(/^[^:]*:/, '')
         .replace(/\.[a-z0-9]{2,5}$/i, ''),
       url: file['descriptionurl'],
-      snippet: asRecord(asRecord(file['extmetadata'])['ImageDescription'])['value'],
+      snippet: membersOf(membersOf(file['extmetadata'])['ImageDescription'])['value'],
       imageUrl: file['url'],
       thumbnailUrl: file['thumburl'],
       width: file['width'],
       height: file['height'],
     };
   });
-  const reachable = asCount(asRecord(body['continue'])['gsroffset']) === undefined ? 0 : undefined;
+  const reachable = asCount(membersOf(body['continue'])['gsroffset']) === undefined ? 0 : undefined;
   return {
     hits: found,
     next: nextOffset(context, MAX_IMAGES, { results: pages.length, hits: found, reachable }),

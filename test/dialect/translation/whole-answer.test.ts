@@ -1,5 +1,5 @@
 import { test } from 'tap';
-import { membersOf, tokenCount } from '../../../src/dialect/dialect.ts';
+import { tokenCount } from '../../../src/dialect/dialect.ts';
 import { scanMembers } from '../../../src/dialect/json-scan.ts';
 import { found, memberTable } from '../../../src/dialect/member-table.ts';
 import { signatureOf, stopSequenceOf } from '../../../src/dialect/translation/chat-answer.ts';
@@ -15,6 +15,7 @@ import { HeadraceError } from '../../../src/errors.ts';
 import { parseEvents } from '../../../src/net/sse.ts';
 import { Random } from '../../support/random.ts';
 import { type Json, randomOutput, wholeAnswer, wholeOf } from '../../support/scripted-chat.ts';
+import { membersOf } from '../../../src/net/json-object.ts';
 
 const bodyOf = (answer: Json): Buffer => Buffer.from(JSON.stringify(answer));
 const textOf = ({ bytes, end, start }: EscapedText): unknown => JSON.parse(`"${bytes.toString('utf8', start, end)}"`);

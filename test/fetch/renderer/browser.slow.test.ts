@@ -7,7 +7,7 @@ import { type AddressInfo, createServer, type Server } from 'node:net';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../src/actor/clock.ts';
 import { type DemoBrowser, startBrowser } from '../../../src/cli/demo-browser.ts';
-import { connectDevTools, fieldsOf } from '../../../src/fetch/renderer/devtools.ts';
+import { connectDevTools } from '../../../src/fetch/renderer/devtools.ts';
 import { createRenderer, type RenderedPage, type Renderer } from '../../../src/fetch/renderer/renderer.ts';
 import { nameServer } from '../../support/dns.ts';
 import { GOOD, open } from '../../support/server-adapter.ts';
@@ -25,6 +25,7 @@ import {
   type Site,
 } from '../../support/site.ts';
 import { until } from '../../support/system.ts';
+import { membersOf } from '../../../src/net/json-object.ts';
 
 const CHROMIUM = '/usr/bin/chromium';
 const HEADLESS_SHELL = '/usr/bin/chromium-headless-shell';
@@ -318,11 +319,11 @@ t.test('a crash of the tab is an error, and the next page is shown', { skip }, a
   t.teardown(() => devtools.close('the end'));
   const isOpen = async (): Promise<boolean> => {
     const { targetInfos } = await devtools.send('Target.getTargets');
-    return (targetInfos as unknown[]).some((target) => fieldsOf(target)['title'] === 'App');
+    return (targetInfos as unknown[]).some((target) => membersOf(target)['title'] === 'App');
   };
   await until('the page is open', isOpen, 8000);
   const { processInfo } = await devtools.send('SystemInfo.getProcessInfo');
-  for (const each of (processInfo as unknown[]).map(fieldsOf)) {
+  for (const each of (processInfo as unknown[]).map(membersOf)) {
     if (each['type'] === 'renderer') process.kill(Number(each['id']), 'SIGKILL');
   }
   t.equal(await page, 'HR_FETCH_RENDERER the page crashed');
@@ -361,7 +362,7 @@ t.test('after many pages nothing is left of them', { skip }, async (t) => {
   t.teardown(() => devtools.close('the end'));
   t.match(await devtools.send('Target.getBrowserContexts'), { browserContextIds: [] });
   const { targetInfos } = await devtools.send('Target.getTargets');
-  const left = (targetInfos as unknown[]).map((info) => String(fieldsOf(info)['url']));
+  const left = (targetInfos as unknown[]).map((info) => String(membersOf(info)['url']));
   t.same(
     left.filter((address) => address.includes('site.test')),
     [],

@@ -1,16 +1,9 @@
 // Compiles JSON Schema to GBNF, for `response_format` and for tool calls. Generated texts are compact JSON that the schema
 // accepts, and every text ends. The grammar may allow less than the schema (lengths, counts and depth are bounded), never
 // more, except for overlapping branches of `oneOf`. Unsupported keywords are refused by name.
+import { isJsonObject } from '../../../net/json-object.ts';
 import { literal, oneOf, RuleBook, SchemaError } from './grammar-rules.ts';
-import {
-  type SchemaObject,
-  ANNOTATIONS,
-  isSchemaObject,
-  membersOf,
-  mergeSchemas,
-  refuseMalformed,
-  textsOf,
-} from './schema-merge.ts';
+import { type SchemaObject, ANNOTATIONS, membersOf, mergeSchemas, refuseMalformed, textsOf } from './schema-merge.ts';
 import { integerRule, numberRule } from './schema-number.ts';
 import { stringRule } from './schema-string.ts';
 
@@ -81,7 +74,7 @@ class SchemaCompiler {
     if (place.depth > MAX_DEPTH) throw new SchemaError(`schema, ${place.path}: nested too deeply`);
     if (schema === false) return null;
     if (schema === true) return this.#anything();
-    if (!isSchemaObject(schema)) throw new SchemaError(`schema, ${place.path}: neither an object nor a boolean`);
+    if (!isJsonObject(schema)) throw new SchemaError(`schema, ${place.path}: neither an object nor a boolean`);
     for (const keyword of Object.keys(schema)) {
       if (!OBEYED.has(keyword) && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-')) {
         throw new SchemaError(`schema, ${place.path}: keyword ${keyword} is not supported`);
@@ -109,7 +102,7 @@ class SchemaCompiler {
     if (within > MAX_RECURSION) return null;
     const target = this.#resolve(reference, place);
     const there = { ...place, depth: place.depth + 1, references: [...place.references, reference] };
-    if (!isSchemaObject(target)) return this.compile(target, there);
+    if (!isJsonObject(target)) return this.compile(target, there);
     return this.compile(this.#merge(target, withoutUndefined(rest), place.path), there);
   }
 
@@ -142,16 +135,16 @@ class SchemaCompiler {
     for (const part of parts) {
       if (part === false) return null;
       let next = part;
-      for (let hops = 0; isSchemaObject(next) && typeof next['$ref'] === 'string'; hops++) {
+      for (let hops = 0; isJsonObject(next) && typeof next['$ref'] === 'string'; hops++) {
         const { $ref: reference, ...beside } = next;
         if (there.references.filter((other) => other === reference).length > MAX_RECURSION || hops > MAX_DEPTH)
           return null;
         const target = this.#resolve(reference as string, place);
         there = { ...there, references: [...there.references, reference as string] };
-        next = isSchemaObject(target) ? this.#merge(target, beside, place.path) : target;
+        next = isJsonObject(target) ? this.#merge(target, beside, place.path) : target;
       }
       if (next === false) return null;
-      if (isSchemaObject(next)) merged = this.#merge(merged, next, place.path);
+      if (isJsonObject(next)) merged = this.#merge(merged, next, place.path);
     }
     return this.compile(merged, { ...there, depth: there.depth + 1 });
   }
@@ -161,7 +154,7 @@ class SchemaCompiler {
     const bodies: string[] = [];
     for (const [at, branch] of branches.entries()) {
       this.#countMerged(base);
-      const merged = isSchemaObject(branch) ? { ...base, allOf: [...allOfOf(base), branch] } : branch === true && base;
+      const merged = isJsonObject(branch) ? { ...base, allOf: [...allOfOf(base), branch] } : branch === true && base;
       const body = this.compile(merged, this.inside(place, `${keyword}/${at}`));
       if (body !== null) bodies.push(body);
     }
@@ -238,7 +231,7 @@ function impliedTypes(schema: SchemaObject): readonly string[] | null {
 function hasType(value: unknown, type: string): boolean {
   if (type === 'null') return value === null;
   if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isSchemaObject(value);
+  if (type === 'object') return isJsonObject(value);
   if (type === 'integer') return Number.isInteger(value);
   return typeof value === type;
 }
@@ -262,7 +255,7 @@ function objectRule(compiler: SchemaCompiler, schema: SchemaObject, place: Schem
 }
 
 function propertiesOf(schema: SchemaObject): SchemaObject {
-  return isSchemaObject(schema['properties']) ? schema['properties'] : {};
+  return isJsonObject(schema['properties']) ? schema['properties'] : {};
 }
 
 function requiredOf(schema: SchemaObject): readonly string[] {
@@ -314,7 +307,7 @@ function withFree(
   const least = ((schema['minProperties'] as number | undefined) ?? 0) - named.length;
   const free = freeSchema(schema);
   // An object that declares properties gets others only when it describes or needs them.
-  const isWanted = least > 0 || isSchemaObject(free) || (schema['properties'] === undefined && named.length === 0);
+  const isWanted = least > 0 || isJsonObject(free) || (schema['properties'] === undefined && named.length === 0);
   if (free === false || !isWanted) return least > 0 ? null : named;
   const most = ((schema['maxProperties'] as number | undefined) ?? Infinity) - named.length;
   const value = compiler.compile(free ?? true, compiler.inside(place, 'additionalProperties'));
@@ -330,10 +323,10 @@ function freeNames(schema: SchemaObject, place: SchemaLocation, count: number): 
   const rule = schema['propertyNames'];
   const taken = new Set([...Object.keys(propertiesOf(schema)), ...requiredOf(schema)]);
   const names: string[] = [];
-  if (isSchemaObject(rule) && Array.isArray(rule['enum'])) {
+  if (isJsonObject(rule) && Array.isArray(rule['enum'])) {
     return (rule['enum'] as string[]).filter((name) => !taken.has(name)).slice(0, Math.max(0, count));
   }
-  if (isSchemaObject(rule) && Object.keys(rule).some((keyword) => keyword !== 'type')) {
+  if (isJsonObject(rule) && Object.keys(rule).some((keyword) => keyword !== 'type')) {
     throw new SchemaError(`schema, ${place.path}: propertyNames with more than a list is not supported`);
   }
   for (let number = 1; names.length < count; number++) {

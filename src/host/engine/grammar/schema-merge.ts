@@ -1,13 +1,9 @@
 // Merges two JSON schemas into one that requires both, for `allOf`, for keywords beside `$ref`, and for the branches of
 // `anyOf` and `oneOf`.
+import { isJsonObject } from '../../../net/json-object.ts';
 import { SchemaError } from './grammar-rules.ts';
 /** A schema that is an object. */
 export type SchemaObject = Readonly<Record<string, unknown>>;
-
-/** True for a schema that is an object: not a boolean, not an array. */
-export function isSchemaObject(value: unknown): value is SchemaObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** Keywords that describe and demand nothing. */
 export const ANNOTATIONS: ReadonlySet<string> = new Set([
@@ -46,7 +42,7 @@ export function refuseMalformed(schema: SchemaObject, where: string): void {
     let wanted: string | null = null;
     if (NUMERIC.test(keyword) && !Number.isFinite(value)) wanted = 'a number';
     if (LISTS.has(keyword) && !Array.isArray(value)) wanted = 'an array';
-    if (keyword === 'properties' && !isSchemaObject(value)) wanted = 'an object';
+    if (keyword === 'properties' && !isJsonObject(value)) wanted = 'an object';
     if (TEXTS.has(keyword) && typeof value !== 'string') wanted = 'a string';
     if (keyword === 'required' && !isTextList(value)) wanted = 'an array of strings';
     if (keyword === 'type' && !isTextList([value].flat())) wanted = 'a string or an array of strings';
@@ -116,7 +112,7 @@ export function membersOf(schema: SchemaObject): number {
   for (const [keyword, value] of Object.entries(schema)) {
     count++;
     if (Array.isArray(value)) count += value.length;
-    else if (keyword === 'properties' && isSchemaObject(value)) count += Object.keys(value).length;
+    else if (keyword === 'properties' && isJsonObject(value)) count += Object.keys(value).length;
   }
   return count;
 }

@@ -1,12 +1,12 @@
 // Reads the documents of a file: one for each line of JSONL, one for any other file. Never throws: malformed parts become
 // plain text or are left out.
 
-import { parseJson } from '../../../config/json-text.ts';
-import { asRecord, asText } from '../../engine-response.ts';
+import { asText } from '../../engine-response.ts';
 import { isoDate } from '../../dates.ts';
 import type { EngineHit } from '../../engine.ts';
 import { encodePath, hit } from '../../hit.ts';
 import { plainText } from '../../text.ts';
+import { membersOf, parsedJson } from '../../../net/json-object.ts';
 import type { FileFormat, FolderFile } from './folder.ts';
 import { htmlText } from './html.ts';
 import { markdownText } from './markdown.ts';
@@ -58,21 +58,12 @@ function* records(content: string, url: string): Generator<(Reading & { readonly
   for (let start = 0, line = 1; start < content.length; line++) {
     const newline = content.indexOf('\n', start);
     const end = newline < 0 ? content.length : newline;
-    const fields = parseRecord(content.slice(start, end));
+    const fields = membersOf(parsedJson(content.slice(start, end)));
     start = end + 1;
     const text = asText(fields['text']) || asText(fields['content']) || asText(fields['snippet']);
     const isEmpty = text === '' && asText(fields['title']) === '';
     const plain = plainText(text.slice(0, MAX_SOURCE_LENGTH), MAX_SOURCE_LENGTH);
     yield isEmpty ? undefined : { fields, title: '', text: plain, url: `${url}#L${line}` };
-  }
-}
-
-/** Without fields for a malformed line. */
-function parseRecord(line: string): Readonly<Record<string, unknown>> {
-  try {
-    return asRecord(parseJson(line));
-  } catch {
-    return {};
   }
 }
 
