@@ -449,6 +449,11 @@ export class HeadraceError extends Error {
   }
 }
 
+/** The refusal of a request for one mistake. `loc`: where it is, from `body`, `query` or `path` on. */
+export function invalidRequest(loc: ValidationEntry['loc'], msg: string, type = 'value_error'): HeadraceError {
+  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc, msg, type }] });
+}
+
 /** What is wrong with a request, as one text. */
 export function validationText(entries: readonly ValidationEntry[]): string {
   return entries
@@ -459,4 +464,9 @@ export function validationText(entries: readonly ValidationEntry[]): string {
 /** The sentence of whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** What was thrown as text for a log, with its stack where it has one. */
+export function stackOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

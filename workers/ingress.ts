@@ -15,12 +15,13 @@ import { type IndexesCommand, moduleOf, type TrialCommand } from '../src/search/
 import { DataPlane } from '../src/gateway/data-plane.ts';
 import type { PagesCommand } from '../src/fetch/index.ts';
 import { createServer, ingress } from '../src/gateway/ingress.ts';
-import { errorText, type ThreadData, type ThreadMessage } from '../src/gateway/ingress-thread.ts';
+import { type ThreadData, type ThreadMessage } from '../src/gateway/ingress-thread.ts';
 import type { CancelCommand } from '../src/mcp/index.ts';
 import type { Server } from '../src/ingress/server.ts';
 import type { ResponseStoreCommand } from '../src/responses/index.ts';
 import type { CrnRegistryCommand } from '../src/routing/index.ts';
 import { describeEvent } from '../src/telemetry/system-events.ts';
+import { stackOf } from '../src/errors.ts';
 
 const data = workerData as ThreadData;
 const parent = parentPort as MessagePort;
@@ -74,7 +75,7 @@ process.on('uncaughtException', leave);
 process.on('unhandledRejection', leave);
 
 server = await createServer(plane, systemClock, data.server, (error) =>
-  post({ type: 'Error', message: errorText(error) }),
+  post({ type: 'Error', message: stackOf(error) }),
 );
 control.expose('ingress', system.spawn(ingress({ plane, server }), { name: 'ingress' }));
 parent.on('message', (message: ThreadMessage) => {
@@ -93,11 +94,11 @@ post({ type: 'Listening', address, server: server.name });
 function leave(error: unknown): void {
   const module = moduleOf(error);
   if (module !== undefined) {
-    post({ type: 'EngineModule', module, message: errorText(error) });
+    post({ type: 'EngineModule', module, message: stackOf(error) });
     return;
   }
   server?.close();
-  post({ type: 'Failed', message: errorText(error) });
+  post({ type: 'Failed', message: stackOf(error) });
   // What was delivered up to now is charged.
   plane.closeLeases();
   setImmediate(() => process.exit(1));

@@ -13,7 +13,7 @@ import { actRecord, recordedService } from './recorded-service.ts';
 import { printCsv, printJsonLines } from './table-format.ts';
 import type { Ledger, LedgerRefusal } from '../billing/index.ts';
 import { LedgerError } from '../billing/main-thread.ts';
-import { ERRORS, HeadraceError, type ValidationEntry } from '../errors.ts';
+import { ERRORS, HeadraceError, type ValidationEntry, invalidRequest } from '../errors.ts';
 import type { Log } from '../telemetry/log.ts';
 import { isJsonObject } from '../net/json-object.ts';
 import { authenticate, readJson, refusesMethod, respond, respondJson } from './admin-exchange.ts';
@@ -161,7 +161,8 @@ export class AccountRoutes {
       const hint = error instanceof MovementUnknown ? `: ${error.message}` : '';
       respondJson(res, 500, { detail: `the ledger failed${hint}` });
     } else if (status === 422) {
-      respondJson(res, 422, { detail: [entry('body', (error as Error).message)] });
+      const mistake: ValidationEntry = { loc: ['body'], msg: (error as Error).message, type: 'value_error' };
+      respondJson(res, 422, { detail: [mistake] });
     } else {
       respondJson(res, status, { detail: (error as Error).message });
     }
@@ -179,7 +180,7 @@ function takeFormat(query: URLSearchParams, accept: string | undefined, hasForma
   if (formats.length === 0) return /^\s*text\/csv\b/i.test(accept ?? '') ? 'csv' : 'json';
   const format = FORMATS.find((each) => each === formats[0]);
   if (formats.length === 1 && format !== undefined) return format;
-  throw invalid(entry('query', `must be one of ${FORMATS.join(', ')}`, 'format'));
+  throw invalidRequest(['query', 'format'], `must be one of ${FORMATS.join(', ')}`);
 }
 
 /** Undefined when the client has gone. An empty body is valid where no field is required. */
@@ -191,15 +192,7 @@ async function bodyFields(req: IncomingMessage): Promise<Fields | undefined> {
   if (body === 'too long') throw new HeadraceError('HR_REQUEST_TOO_LARGE', { subject: String(MAX_REQUEST_BYTES) });
   const value = body === 'not JSON' ? undefined : body.value;
   if (isJsonObject(value)) return value as Fields;
-  throw invalid(entry('body', 'the body must be a JSON object'));
-}
-
-function entry(source: string, msg: string, ...names: string[]): ValidationEntry {
-  return { loc: [source, ...names], msg, type: 'value_error' };
-}
-
-function invalid(mistake: ValidationEntry): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [mistake] });
+  throw invalidRequest(['body'], 'the body must be a JSON object');
 }
 
 /** What the log may keep of an answer: ids and amounts, never the key that was made. */

@@ -3,7 +3,7 @@
 // messages never repeat a value.
 
 import { parseDuration } from '../config/units.ts';
-import { HeadraceError, type ValidationEntry } from '../errors.ts';
+import { HeadraceError, type ValidationEntry, invalidRequest } from '../errors.ts';
 import { type LogPlace, type LogQuery, readPlace } from '../telemetry/request-log.ts';
 import {
   type AdminActQuery,
@@ -36,10 +36,7 @@ export type Fields = Readonly<Record<string, unknown>>;
 export function queryFields(query: URLSearchParams): Fields {
   const fields = new Map<string, string>();
   for (const [name, value] of query) {
-    if (fields.has(name)) {
-      const validation = [{ loc: ['query', name], msg: 'is given twice', type: 'value_error' }];
-      throw new HeadraceError('HR_REQUEST_INVALID', { validation });
-    }
+    if (fields.has(name)) throw invalidRequest(['query', name], 'is given twice');
     fields.set(name, value);
   }
   return Object.fromEntries(fields);

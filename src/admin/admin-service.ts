@@ -2,7 +2,6 @@
 // `AdminService`; `admin-client.ts` implements it over the network. A key is returned once, when it is created: the ledger
 // has only its SHA-256.
 
-import { HeadraceError } from '../errors.ts';
 import {
   hashKey,
   type Account,
@@ -19,6 +18,7 @@ import {
   printUsd,
 } from '../billing/index.ts';
 import { LedgerError, decidePayment, isServed, spentOf } from '../billing/main-thread.ts';
+import { invalidRequest } from '../errors.ts';
 import {
   type Fields,
   readAccountChange,
@@ -172,11 +172,10 @@ async function requireKey(ledger: Ledger, id: string): Promise<StoredKey> {
   return key;
 }
 
-function refuse(name: string, msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', name], msg, type: 'value_error' }] });
-}
-
-/** The store, or the connection to the gateway, failed in the middle of a movement. Its caller may not have chosen the id, and would move credit twice under another one. */
+/**
+ * The store, or the connection to the gateway, failed in the middle of a movement. Its caller may not have chosen the id, and would move credit
+ * twice under another one.
+ */
 export class MovementUnknown extends Error {
   override readonly name = 'MovementUnknown';
 
@@ -225,7 +224,7 @@ async function refund(ledger: Ledger, deps: AdminServiceDeps, account: string, f
     // Named by the record: a request is given back once, whatever its client called it.
     const amount = asked ?? record.amount;
     if (amount > record.amount || amount === 0n)
-      throw refuse('amount', `must be at most what it cost: ${printUsd(record.amount)}`);
+      throw invalidRequest(['body', 'amount'], `must be at most what it cost: ${printUsd(record.amount)}`);
     return movedView(record.id, account, amount, await refundRequest(ledger, record, amount, memo));
   }
   // All of a charge is given back once; parts of it are told apart by their ids.
@@ -300,7 +299,8 @@ async function rotateKey(ledger: Ledger, deps: AdminServiceDeps, id: string, fie
   const { graceMs, expiresMs: wantedMs } = readRotationRequest(fields, nowMs);
   const old = await requireKey(ledger, id);
   const hasExpired = old.expiresMs !== null && old.expiresMs <= nowMs;
-  if (wantedMs === undefined && hasExpired) throw refuse('expires', 'is required: the key has expired');
+  if (wantedMs === undefined && hasExpired)
+    throw invalidRequest(['body', 'expires'], 'is required: the key has expired');
   const { key, stored } = makeKey(deps);
   const { created, replaced } = await ledger.rotateKey(id, { ...stored, expiresMs: wantedMs }, graceMs);
   const { expires_at: replacedUntil } = keyView(replaced, nowMs);
@@ -325,7 +325,8 @@ async function oneBudgetView(ledger: Ledger, deps: AdminServiceDeps, budget: Sto
 async function requirePayment(ledger: Ledger, id: string): Promise<Payment> {
   if (/^0x[0-9a-f]{64}$/i.test(id)) {
     const [payment, another] = await ledger.listPayments({ nonce: id.toLowerCase(), limit: 2 });
-    if (another !== undefined) throw refuse('id', 'is the nonce of several payments: use the id of one');
+    if (another !== undefined)
+      throw invalidRequest(['body', 'id'], 'is the nonce of several payments: use the id of one');
     if (payment !== undefined) return payment;
   }
   const payment = await ledger.findPayment(id.toLowerCase());
@@ -339,7 +340,10 @@ async function decide(ledger: Ledger, id: string, fields: Fields): Promise<Payme
   const { state, validUntilMs } = payment;
   if (transaction === null && state === 'submitted' && validUntilMs > ledger.dateMs() && !force) {
     const until = paymentView(payment).valid_until;
-    throw refuse('not_settled', `is refused until ${until}, when the signature ends: the money can still move`);
+    throw invalidRequest(
+      ['body', 'not_settled'],
+      `is refused until ${until}, when the signature ends: the money can still move`,
+    );
   }
   if (isServed(payment, ledger.dateMs())) {
     const message = `Payment '${payment.id}' is decided by the gateway that serves its request; try again when it is over`;

@@ -11,9 +11,10 @@ import {
   type GoodCredential,
   startOfDay,
 } from '../billing/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
+import { percentDecoded } from '../net/percent-decoding.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
 import { type ParameterDoc, parametersOf } from './openapi.ts';
 import { requireKey } from './pipeline.ts';
@@ -255,18 +256,14 @@ function startMsOf(day: string): number {
   return startOfDay(day) as number;
 }
 
-function invalid(name: string, msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['query', name], msg, type: 'value_error' }] });
-}
-
 /** `GET /svc/account`. */
 export const account: Endpoint = answering(
   (exchange, deps) => {
     const today = dayOf(nowOf(deps));
     const { from = `${today.slice(0, 8)}01`, to = today, scope } = readQuery(accountQuery, exchange.query);
     const days = (startMsOf(to) - startMsOf(from)) / DAY_MS + 1;
-    if (days < 1) throw invalid('to', 'must not be before from');
-    if (days > MAX_DAYS) throw invalid('to', `must be at most ${MAX_DAYS} days behind from`);
+    if (days < 1) throw invalidRequest(['query', 'to'], 'must not be before from');
+    if (days > MAX_DAYS) throw invalidRequest(['query', 'to'], `must be at most ${MAX_DAYS} days behind from`);
     return { kind: 'account', fromDay: from, toDay: to, scope };
   },
   (value, deps, credential) => {
@@ -300,17 +297,9 @@ export const accountRequests: Endpoint = answering(
 /** `GET /svc/account/requests/ID`: by the id of the record, or by the request id of the answer. */
 export const accountRequest: Endpoint = answering(
   ({ path }) => {
-    const id = decoded(path.slice(path.lastIndexOf('/') + 1));
+    const id = percentDecoded(path.slice(path.lastIndexOf('/') + 1));
     if (id.includes('\0')) throw new HeadraceError('HR_ACCOUNT_REQUEST');
     return { kind: 'request', id };
   },
   (value) => value,
 );
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}

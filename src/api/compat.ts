@@ -24,7 +24,7 @@ import {
   renamedMistakes,
   tavilyKey,
 } from '../compat/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondLargeJson, respondLargeText } from '../ingress/large-json.ts';
@@ -60,9 +60,7 @@ function served(product: Product, endpoint: Endpoint): Endpoint {
  */
 function checkType({ contentType }: Exchange): void {
   if (contentType === undefined || /^application\/json\s*(;|$)/i.test(contentType.trim())) return;
-  throw new HeadraceError('HR_REQUEST_INVALID', {
-    validation: [{ loc: ['body'], msg: 'Content-Type should be application/json', type: 'model_attributes_type' }],
-  });
+  throw invalidRequest(['body'], 'Content-Type should be application/json', 'model_attributes_type');
 }
 
 /** A search of another product. */

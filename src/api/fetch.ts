@@ -2,7 +2,7 @@
 // the client pays for is the text. Of several pages each has its own error, and a page that is asked for twice is read once.
 
 import { exactUsdText, type Spending } from '../billing/index.ts';
-import { HeadraceError, type ErrorCode } from '../errors.ts';
+import { type ErrorCode, type HeadraceError, invalidRequest } from '../errors.ts';
 import type { PageAnswer, PageExplanation, PageRequest } from '../fetch/index.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
 import { respondLargeJson } from '../ingress/large-json.ts';
@@ -132,7 +132,7 @@ export async function explainFetch(
   const { isBatch, pages: requests } = pagesAskOf(readBody(fetchRequest, body, contentType), ['body']);
   const [request] = requests;
   if (isBatch || request === undefined)
-    throw mistakeOf(['body', 'urls'], 'value_error', 'Value error, one page is explained at a time');
+    throw invalidRequest(['body', 'urls'], 'Value error, one page is explained at a time');
   const found = await pages.explain(account, request, settings.fetch.timeoutMs);
   const answer = 'answer' in found ? found.answer : null;
   const error = 'answer' in found ? null : explainedError(found.error);
@@ -242,9 +242,9 @@ export function pagesAsk(document: unknown): PagesAsk {
 function pagesAskOf(request: FetchRequest, loc: readonly string[]): PagesAsk {
   const { url, urls } = request;
   if (url !== undefined && urls !== undefined) {
-    throw mistakeOf([...loc, 'urls'], 'value_error', 'Value error, url and urls exclude each other');
+    throw invalidRequest([...loc, 'urls'], 'Value error, url and urls exclude each other');
   }
-  if (url === undefined && urls === undefined) throw mistakeOf([...loc, 'url'], 'missing', 'Field required');
+  if (url === undefined && urls === undefined) throw invalidRequest([...loc, 'url'], 'Field required', 'missing');
   const wanted = wantedOf(request);
   if (urls === undefined) return { pages: [{ url: pageUrl(url as string), ...wanted }], isBatch: false };
   const maxChars = Math.min(wanted.maxChars ?? Infinity, Math.floor(BATCH_CHARS / urls.length));
@@ -271,8 +271,4 @@ function wantedOf(request: FetchRequest): Omit<PageRequest, 'url'> {
     ...(start !== undefined && { start }),
     ...(maxAgeS !== undefined && { maxAgeMs: maxAgeS * 1000 }),
   };
-}
-
-function mistakeOf(loc: string[], type: string, msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc, msg, type }] });
 }

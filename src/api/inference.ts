@@ -35,7 +35,7 @@ import {
   UsageWatch,
 } from '../dialect/index.ts';
 import { costOf, exactUsdText, picoPerCall, type Spending } from '../billing/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import {
   type CookieSending,
   type Exchange,
@@ -322,7 +322,7 @@ function notJson(path: string, contentType: string): HeadraceError {
   if (dialectOf(path) !== undefined)
     return new HeadraceError('HR_REQUEST_INVALID', { validation: [wrongType(contentType)] });
   const msg = `Content-Type should be application/json or multipart/form-data, not ${contentType.slice(0, 100)}`;
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body'], msg, type: 'content_type' }] });
+  return invalidRequest(['body'], msg, 'content_type');
 }
 
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */

@@ -10,6 +10,7 @@ import {
 } from '../catalog/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { percentDecoded } from '../net/percent-decoding.ts';
 import type { ApiDeps } from './deps.ts';
 
 const JSON_HEADERS = ['content-type', 'application/json'];
@@ -65,7 +66,7 @@ function isOfMessages(exchange: Exchange): boolean {
 
 /** `GET /v1/models/{id}`: one entry of that list, by its id or an alias; ids may hold slashes. */
 export function model(exchange: Exchange, deps: ApiDeps): void {
-  const id = decode(exchange.path.slice('/v1/models/'.length));
+  const id = percentDecoded(exchange.path.slice('/v1/models/'.length));
   const name = deps.table.find(id)?.id ?? id;
   const found = deps.catalog.find((entry) => entry.id.toLowerCase() === name.toLowerCase());
   if (found === undefined) {
@@ -83,12 +84,4 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
 export function aggregator(exchange: Exchange, deps: ApiDeps): void {
   if (deps.stage === 'starting') throw new HeadraceError('HR_LIST_NOT_READY', { headers: ['retry-after', '30'] });
   respondRendered(exchange, deps, 'aggregator', () => aggregatorList(deps.catalog, { created: deps.createdS }));
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

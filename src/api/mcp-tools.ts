@@ -4,7 +4,7 @@
 import type { Settings } from '../config/settings.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
-import type { Exchange } from '../ingress/exchange.ts';
+import { type Exchange, headerOf } from '../ingress/exchange.ts';
 import { errorText, pageText, searchText, type Tool, type ToolResult } from '../mcp/index.ts';
 import type { SearchAnswer, SearchResult } from '../search/index.ts';
 import type { ApiDeps } from './deps.ts';
@@ -189,11 +189,6 @@ function adviceOf(code: string, path: string, retryAfter: string | undefined): s
   if (advice !== undefined) return advice;
   if (retryAfter !== undefined) return `Wait ${retryAfter} s, then try again.`;
   return ERRORS[code as ErrorCode]?.retryable === true ? 'Try again later.' : '';
-}
-
-function headerOf(headers: readonly string[], name: string): string | undefined {
-  for (let i = 0; i < headers.length; i += 2) if (headers[i] === name) return headers[i + 1];
-  return undefined;
 }
 
 const { urls: _urls, include: _include, ...PAGE_FIELDS } = fetchRequest.fields as Readonly<Record<string, Schema>>;

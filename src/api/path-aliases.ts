@@ -2,6 +2,8 @@
 // or with a slash at the end.
 // Asked only for paths that are no endpoint. No path of the contract is among them: `POST /completions` stays the llama-style completion.
 
+import { percentDecoded } from '../net/percent-decoding.ts';
+
 /** One spelling: the beginning of a path or the whole of it, and what stands for it. */
 interface PathAlias {
   /** For people: the spellings, and what they stand for. */
@@ -79,15 +81,7 @@ export function aliasedPath(path: string, isSdk: () => boolean): AliasedPath | u
     const match = from.exec(path);
     if (match === null) continue;
     if (forSdks && !isSdk()) return undefined;
-    return { path: path.replace(from, to), model: decoded(match.groups?.['model'] ?? '') };
+    return { path: path.replace(from, to), model: percentDecoded(match.groups?.['model'] ?? '') };
   }
   return undefined;
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

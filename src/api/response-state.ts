@@ -15,7 +15,7 @@ import {
   withEarlierItems,
   withInput,
 } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import {
   backgroundOf,
@@ -101,10 +101,7 @@ const OFF = 'the setting responses.store is off';
 
 /** 422 that names the field. */
 function noBackground(reason: string): HeadraceError {
-  const validation = [
-    { loc: ['body', 'background'], msg: `background is not possible: ${reason}`, type: 'value_error' },
-  ];
-  return new HeadraceError('HR_REQUEST_INVALID', { validation });
+  return invalidRequest(['body', 'background'], `background is not possible: ${reason}`);
 }
 
 interface ContinuedRequest extends ReadRequest {

@@ -2,7 +2,7 @@
 // A client sees the responses of its own account alone; all others are 404.
 
 import { arrayItemsOf, itemNameOf, withMembers } from '../dialect/index.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondJson } from '../ingress/respond.ts';
 import { EventFollower, responseOf, type StoredResponses, unknownResponse } from '../responses/index.ts';
@@ -13,6 +13,7 @@ import { authenticate } from './pipeline.ts';
 import { refuse } from './refuse.ts';
 import { type ObjectSchema, readQuery } from './schema.ts';
 import { parseJson } from '../config/json-text.ts';
+import { percentDecoded } from '../net/percent-decoding.ts';
 
 const PATH = /\/v1\/responses\/([^/]+)(?:\/[a-z_]+)?$/;
 
@@ -97,11 +98,7 @@ function stored(serve: (request: StoredRequest, deps: ApiDeps) => Promise<void>)
 
 function idIn(path: string): string {
   const [, id = ''] = PATH.exec(path) ?? [];
-  try {
-    return decodeURIComponent(id);
-  } catch {
-    return id;
-  }
+  return percentDecoded(id);
 }
 
 /** GET /v1/responses/{id} */
@@ -150,10 +147,7 @@ export const inputItems: Endpoint = stored(async ({ exchange, key, responses }, 
   });
   if (order === 'desc') items.reverse();
   const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
-  if (after !== undefined && from === 0) {
-    const validation = [{ loc: ['query', 'after'], msg: 'it names no item of this response', type: 'value_error' }];
-    throw new HeadraceError('HR_REQUEST_INVALID', { validation });
-  }
+  if (after !== undefined && from === 0) throw invalidRequest(['query', 'after'], 'it names no item of this response');
   const page = items.slice(from, from + limit).map(listedItem);
   const ends = { first_id: page[0]?.id ?? null, last_id: page.at(-1)?.id ?? null };
   const rest = JSON.stringify({ object: 'list', ...ends, has_more: from + limit < items.length });

@@ -5,7 +5,7 @@
 
 import { exactUsdText, type Spending } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { AnswerSource } from '../net/answer-cache.ts';
 import {
   type AnsweredSearch,
@@ -300,8 +300,9 @@ function filtersOf(request: SearchRequest): SearchFilters | undefined {
   if (typeof timeRange === 'object') {
     const { from, to } = timeRange;
     // A misspelled name would find results of any time.
-    if (from === undefined && to === undefined) throw mistakeIn('time_range', 'time_range should have `from` or `to`');
-    if ((from ?? '') > (to ?? '9')) throw mistakeIn('time_range', '`from` should not be after `to`');
+    if (from === undefined && to === undefined)
+      throw invalidRequest(['body', 'time_range'], 'time_range should have `from` or `to`');
+    if ((from ?? '') > (to ?? '9')) throw invalidRequest(['body', 'time_range'], '`from` should not be after `to`');
   }
   const filters: SearchFilters = {
     ...(timeRange !== undefined && { timeRange }),
@@ -312,10 +313,6 @@ function filtersOf(request: SearchRequest): SearchFilters | undefined {
     ...(safeSearch !== undefined && { safeSearch }),
   };
   return Object.keys(filters).length === 0 ? undefined : filters;
-}
-
-function mistakeIn(field: string, msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', { validation: [{ loc: ['body', field], msg, type: 'value_error' }] });
 }
 
 function priceOf(engine: string, billing: Billing | null): number {

@@ -2,7 +2,7 @@
 // come. The output limit of a request is found and lowered wherever these servers read it, and their counts are read where they document
 // some.
 
-import { HeadraceError } from '../errors.ts';
+import { type HeadraceError, invalidRequest } from '../errors.ts';
 import { tokenCount, type Usage } from './dialect.ts';
 import { usualPath } from './dialects.ts';
 import { promptsIn, type ScannedBody, SPAN } from './body-scan.ts';
@@ -257,8 +257,7 @@ const CONTAINER_NAMES = { [OPTIONS]: 'options', [PARAMETERS]: 'parameters', [SAM
 
 function tooManyObjects(container: keyof typeof CONTAINER_NAMES): HeadraceError {
   const msg = `There should be at most ${MOST_OBJECTS} objects`;
-  const validation = [{ loc: ['body', CONTAINER_NAMES[container]], msg, type: 'too_long' }];
-  return new HeadraceError('HR_REQUEST_INVALID', { validation });
+  return invalidRequest(['body', CONTAINER_NAMES[container]], msg, 'too_long');
 }
 
 /** Members of the object `[start, end)`. */

@@ -1,7 +1,7 @@
 // Items of conversations in the responses dialect: those of a request's input and of a response's output, as the JSON texts in which
 // they were written, and the splice that puts earlier ones before the input of a request. No item is parsed and serialised again.
 
-import { HeadraceError } from '../errors.ts';
+import { invalidRequest } from '../errors.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
 import { CHECKED_DEPTH, readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
@@ -235,8 +235,7 @@ function checkedBoolean(body: Buffer, spans: readonly number[], name: 'store' | 
   const at = SPAN[name];
   const value = booleanAt(body, spans, at);
   if (value !== undefined || (spans[at] as number) < 0 || body[spans[at] as number] === NULL) return value;
-  const validation = [{ loc: ['body', name], msg: 'Input should be a valid boolean', type: 'bool_type' }];
-  throw new HeadraceError('HR_REQUEST_INVALID', { validation });
+  throw invalidRequest(['body', name], 'Input should be a valid boolean', 'bool_type');
 }
 
 function booleanAt(body: Buffer, spans: readonly number[], at: number): boolean | undefined {

@@ -24,7 +24,7 @@ import {
   shareRevocations,
 } from '../cluster/index.ts';
 import type { Settings } from '../config/settings.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, stackOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import {
   BlockIndex,
@@ -55,7 +55,7 @@ import { Gauges, HostRoutes } from '../admin/index.ts';
 import { askDrain, createServer, ingress, type IngressCommand } from './ingress.ts';
 import { WebhookSender } from './webhook-sender.ts';
 import { ResponseService } from '../responses/main-thread.ts';
-import { errorText, ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
+import { ingressThread, passOn, type ThreadCommand, type ThreadMessage } from './ingress-thread.ts';
 import type { CancelCommand } from '../mcp/index.ts';
 import { PageService } from '../fetch/main-thread.ts';
 import { createBodyMemory } from '../ingress/body.ts';
@@ -407,7 +407,7 @@ export class ControlPlane {
       return;
     }
     this.#server = await createServer(this.local, clock, this.#settings.server, (error) =>
-      logServerError(log, errorText(error)),
+      logServerError(log, stackOf(error)),
     );
     await this.#server.listen(this.#address);
     // `close` may be over, so that nothing else would close this server.

@@ -91,11 +91,6 @@ export type ThreadCommand =
   | { readonly type: 'Ask' }
   | { readonly type: 'Pass'; readonly command: IngressCommand };
 
-/** A thrown value as text that can be posted and logged. */
-export function errorText(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
-}
-
 /** Wraps a command for the ingress actor in a thread. */
 export function passOn(command: IngressCommand): ThreadCommand {
   return { type: 'Pass', command };

@@ -5,6 +5,7 @@
 //   POST /v1/messages/count_tokens /v1/embeddings /v1/images/generations /v1/audio/speech    no generation
 //   GET /models /models/{model} /health /health/{model} /metrics /sim/truth/{request id}    lists and probes
 // Paths of `PATH_ALIASES` mean the same as others.
+import { percentDecoded } from '../net/percent-decoding.ts';
 import { type CompletionOptions, InvalidOptions } from './completion-options.ts';
 import { answerByEngine, countTokens } from './dialect-answer.ts';
 import { type Pace, parsePace } from './engine/pace.ts';
@@ -159,7 +160,7 @@ async function show(deps: RouteDeps, reply: Reply, account: string | null): Prom
   if (path.startsWith('/health/')) return answerModelHealth(deps, reply, path.slice('/health/'.length));
   if (path === '/v1/models') return reply.json(200, { object: 'list', data: listedModels(deps, reply) });
   if (path.startsWith(MODEL_PATH)) {
-    const named = decode(path.slice(MODEL_PATH.length));
+    const named = percentDecoded(path.slice(MODEL_PATH.length));
     const model = modelNamed(deps, named);
     if (model !== undefined) return reply.json(200, listed(model, deps));
     return refuseModel(reply, named);
@@ -192,7 +193,7 @@ function modelNamed({ models }: RouteDeps, name: string): string | undefined {
 }
 
 function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void {
-  const model = decode(segment);
+  const model = percentDecoded(segment);
   if (deps.models.includes(model)) {
     if (deps.loading()) return refuseUnready(deps, reply);
     const { instance } = deps.healthDetails();
@@ -200,14 +201,6 @@ function answerModelHealth(deps: RouteDeps, reply: Reply, segment: string): void
   }
   if (deps.loadable.includes(model)) return reply.json(202, { status: 'not loaded', model });
   refuseModel(reply, model);
-}
-
-function decode(segment: string): string {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
 }
 
 /** False when the path is none of the engine's. */
@@ -228,7 +221,7 @@ async function answerEngineGet(deps: RouteDeps, reply: Reply, account: string | 
     return true;
   }
   if (!path.startsWith(TIMINGS_PATH)) return false;
-  const timings = engine.timings?.(decode(path.slice(TIMINGS_PATH.length)));
+  const timings = engine.timings?.(percentDecoded(path.slice(TIMINGS_PATH.length)));
   if (timings === undefined) refuse(reply, 404, 'no timings are kept for this request', 'not_found');
   else reply.json(200, timings);
   return true;

@@ -2,6 +2,8 @@
 // Only what servers do not distinguish is removed: the case of a path and parameters not known as tracking stay. The
 // functions take any text and never throw; the canonical form of a canonical form is itself. The rules are listed in docs/search.md.
 
+import { percentDecoded } from '../net/percent-decoding.ts';
+
 /** The parts of a normalised URL: `query` with its `?`, `fragment` with its `#`, each possibly empty. */
 export interface Address {
   /** User information with its `@`. */
@@ -416,22 +418,13 @@ function arxivKey(id: string | undefined): string | undefined {
 function doiOf({ host, path, query }: Address): string | undefined {
   // PLOS has the DOI in a parameter: `/plosone/article?id=10.1371/…`.
   if (path.endsWith('/article') && query.startsWith('?id=10.')) return doi(query.slice('?id='.length));
-  if (host === 'doi.org' || host === 'dx.doi.org') return doi(RESOLVER_PATH.exec(decoded(path))?.[1]);
+  if (host === 'doi.org' || host === 'dx.doi.org') return doi(RESOLVER_PATH.exec(percentDecoded(path))?.[1]);
   if (!path.includes('/10.')) return undefined;
   const inPath = doi(PUBLISHER_PATH.exec(path)?.[1]);
   return inPath?.replace(VIEW, '').replace(PREPRINT_VERSION, '$1');
 }
 
 function doi(escaped: string | undefined): string | undefined {
-  const text = decoded(escaped ?? '');
+  const text = percentDecoded(escaped ?? '');
   return DOI.test(text) ? text : undefined;
-}
-
-/** Unchanged where the escapes are not UTF-8. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

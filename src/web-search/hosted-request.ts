@@ -10,7 +10,7 @@ import {
   DIALECTS,
 } from '../dialect/index.ts';
 import { countryCodeOf, hostNameOf } from '../config/normal-forms.ts';
-import { HeadraceError } from '../errors.ts';
+import { HeadraceError, invalidRequest } from '../errors.ts';
 import { membersOf } from '../net/json-object.ts';
 import { exactlyParsed } from './exact-json.ts';
 import { Sources, toldPage, toldResults } from './sources.ts';
@@ -117,9 +117,7 @@ export function hostedRequestOf(
 }
 
 function invalid(path: readonly (string | number)[], msg: string): HeadraceError {
-  return new HeadraceError('HR_REQUEST_INVALID', {
-    validation: [{ loc: ['body', ...path], msg, type: 'value_error' }],
-  });
+  return invalidRequest(['body', ...path], msg);
 }
 
 // === Chat ===

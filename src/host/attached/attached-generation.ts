@@ -4,6 +4,7 @@ import { parseEvents } from '../../net/sse.ts';
 import { InvalidOptions } from '../completion-options.ts';
 import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
 import { membersOf, parsedJson } from '../../net/json-object.ts';
+import { headerOf } from '../../ingress/exchange.ts';
 import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf } from './engine-http.ts';
 import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
@@ -83,7 +84,7 @@ async function runProtocol(
   const { path, body } = await protocol.ask();
   const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
   if (answer.status !== 200) throw failureOf(answer.status, await textOf(answer, MAX_ERROR_BYTES));
-  const type = valueOf(answer.headers, 'content-type') ?? '';
+  const type = headerOf(answer.headers, 'content-type') ?? '';
   if (body['stream'] === false) {
     const event = parsedJson(await textOf(answer, MAX_ANSWER_BYTES));
     if (typeof event !== 'object' || event === null)
@@ -103,12 +104,6 @@ async function runProtocol(
     }
     await rest();
   }
-}
-
-/** Value of a header in a list of names and values by turns; a value that reads like the name is none. */
-function valueOf(headers: readonly string[], name: string): string | undefined {
-  for (let at = 0; at < headers.length; at += 2) if (headers[at] === name) return headers[at + 1];
-  return undefined;
 }
 
 async function textOf({ body }: OpenAnswer, maxBytes: number): Promise<string> {
