@@ -32,6 +32,5 @@ export function dialectMask(words: readonly DialectWord[]): number {
 
 /** The words of these bits. */
 export function dialectWords(mask: number): DialectWord[] {
-  const words = Object.keys(DIALECT_BITS) as DialectWord[];
-  return words.filter((word) => (mask & DIALECT_BITS[word]) !== 0);
+  return DIALECT_WORDS.filter((word) => (mask & DIALECT_BITS[word]) !== 0);
 }

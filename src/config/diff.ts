@@ -50,9 +50,11 @@ export function settingsInForce(running: Settings, wanted: Settings): Settings {
   return settings as Settings;
 }
 
-/** A copy of the sections on the path only: engines of the embedder are no data that can be copied. */
-function withValue(section: unknown, [name, ...rest]: readonly string[], value: unknown): unknown {
+/**
+ * The section with the value at the path. A copy of the sections on the path only: engines of the embedder are no data that can be copied.
+ */
+export function withValue(section: unknown, [name, ...rest]: readonly string[], value: unknown): unknown {
   if (name === undefined) return value;
-  const members = section as Readonly<Record<string, unknown>>;
+  const members = (section ?? {}) as Readonly<Record<string, unknown>>;
   return { ...members, [name]: withValue(members[name], rest, value) };
 }

@@ -5,6 +5,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Document, LineCounter, isCollection, isScalar, parse, parseDocument, visit, type ErrorCode } from 'yaml';
 import { findConflicts } from './conflicts.ts';
+import { withValue } from './diff.ts';
 import { expandInput, type Environment, type Problems } from './expansion.ts';
 import { jsonMistakeOffset } from './json-syntax.ts';
 import { mistakesOf, unknownMessage, type Mistake } from './mistake.ts';
@@ -51,13 +52,15 @@ type Flags = Readonly<Record<string, string | undefined>>;
  * precedence.
  * `input` has the shape of the file (`SettingsInput`) and is checked here; `flags` has the paths of settings as names,
  * without dashes (`timeouts.connect`).
- * `${NAME}` in strings of `input` is replaced from `variables`. Never throws for anything a user wrote.
+ * `${NAME}` in strings of `input` is replaced from `variables`. `filename`: of the file that `input` comes from, at whose folder its
+ * relative paths begin; those of flags and variables begin at the working folder. Never throws for anything a user wrote.
  */
 export function resolveSettings(
   input: unknown,
   env: Environment = {},
   flags: Flags = {},
   variables: Environment = env,
+  filename?: string,
 ): Resolution {
   const problems: Problems = new Map();
   const file = expandInput(input ?? {}, variables, problems);
@@ -73,14 +76,21 @@ export function resolveSettings(
     const engines = resolveSetting('search.engines', input ?? {}, env, flags, variables);
     const isEmpty = !('value' in engines) || Object.keys(engines.value as object).length === 0;
     mistakes.push(...conflictsOfRest(file, overrides));
-    return isEmpty ? { mistakes } : { mistakes, engines: engines.value as Settings['search']['engines'] };
+    if (isEmpty) return { mistakes };
+    const entries = engines.value as Settings['search']['engines'];
+    return {
+      mistakes,
+      engines: filename === undefined ? entries : enginesFrom(storeFolder('file', filename), entries),
+    };
   }
   const merged = overrides.reduce((whole, { row, raw }) => withValue(whole, row.path.split('.'), raw), file);
-  const settings =
+  const written =
     overrides.length === 0 && 'value' in checked ? checked.value : (SCHEMA.schema.parse(merged) as Settings);
+  const sources = sourcesOf(file, env, flags);
+  const settings = filename === undefined ? written : withPaths(written, sources, filename);
   const conflicts = findConflicts(settings);
   if (conflicts.length > 0) return { mistakes: conflicts, engines: settings.search.engines };
-  return { settings: freeze(settings), sources: sourcesOf(file, env, flags) };
+  return { settings: freeze(settings), sources };
 }
 
 /** The conflicts between settings that are right alone where others are not, so that all mistakes are told at once. */
@@ -200,12 +210,6 @@ function readText(text: string, { setting }: SettingRow): unknown {
   }
 }
 
-/** A copy of the section with the value at the path. */
-function withValue(section: unknown, [name = '', ...rest]: readonly string[], value: unknown): unknown {
-  const fields = (section ?? {}) as Readonly<Record<string, unknown>>;
-  return { ...fields, [name]: rest.length === 0 ? value : withValue(fields[name], rest, value) };
-}
-
 function unknownFlags(flags: Flags): Mistake[] {
   const paths = SETTINGS.map(({ path }) => path);
   const unknown = Object.keys(flags).filter((name) => !paths.includes(name));
@@ -309,28 +313,10 @@ function keepAddresses(document: Document): void {
   });
 }
 
-/**
- * Parses and resolves a text that has been read already. The path of a store in a file begins at the folder of that file, in a flag or a
- * variable at the working folder.
- */
+/** Parses and resolves a text that has been read already. */
 export function loadConfigText(text: string, filename: string, env: Environment = {}, flags: Flags = {}): Resolution {
   const parsed = parseConfigText(text, filename);
-  if ('mistakes' in parsed) return parsed;
-  const resolved = resolveSettings(withoutSchema(parsed.input), env, flags);
-  if ('mistakes' in resolved) {
-    const { engines, mistakes } = resolved;
-    return { mistakes, ...(engines !== undefined && { engines: enginesFrom(storeFolder('file', filename), engines) }) };
-  }
-  const resolution = withPaths(resolved, filename);
-  // Two spellings of a path may be one file.
-  const mistakes = findConflicts(resolution.settings);
-  if (mistakes.length > 0) return { mistakes, engines: resolution.settings.search.engines };
-  if (resolution.settings.store === null) return resolution;
-  const { settings, sources } = resolution;
-  const folder = storeFolder(sources['store'], filename);
-  if (folder === resolve()) return resolution;
-  const store = absoluteStore(resolution.settings.store, folder);
-  return { settings: Object.freeze({ ...settings, store }), sources };
+  return 'mistakes' in parsed ? parsed : resolveSettings(withoutSchema(parsed.input), env, flags, env, filename);
 }
 
 /** Editors read it: in JSON there is no comment that could name the schema. */
@@ -340,34 +326,34 @@ function withoutSchema(input: unknown): unknown {
   return settings;
 }
 
-/** The paths of engines, of discovery files and of files of keys begin where that of a store does. */
-function withPaths({ settings, sources }: ResolvedSettings, filename: string): ResolvedSettings {
-  const engines = enginesFrom(storeFolder(sources['search.engines'], filename), settings.search.engines);
-  const search = Object.freeze({ ...settings.search, engines });
-  const { file, signingKey } = settings.trust;
-  const trust = Object.freeze({
-    ...settings.trust,
-    file: file === null ? null : pathFrom(storeFolder(sources['trust.file'], filename), file),
-    signingKey: signingKey === null ? null : keyFrom(storeFolder(sources['trust.signingKey'], filename), signingKey),
-  });
-  const start = storeFolder(sources['discovery'], filename);
-  const discovery =
-    settings.discovery === null || typeof settings.discovery === 'string'
-      ? settings.discovery
-      : freeze(
-          settings.discovery.map((source) =>
+/** With the paths of the store, of engines, of discovery files and of files of keys from where they begin. */
+function withPaths(settings: Settings, sources: SettingSources, filename: string): Settings {
+  const { discovery, search, store, trust } = settings;
+  const { file, signingKey } = trust;
+  const folderOf = (path: string): string => storeFolder(sources[path], filename);
+  const start = folderOf('discovery');
+  return {
+    ...settings,
+    search: { ...search, engines: enginesFrom(folderOf('search.engines'), search.engines) },
+    trust: {
+      ...trust,
+      file: file === null ? null : pathFrom(folderOf('trust.file'), file),
+      signingKey: signingKey === null ? null : keyFrom(folderOf('trust.signingKey'), signingKey),
+    },
+    discovery:
+      discovery === null || typeof discovery === 'string'
+        ? discovery
+        : discovery.map((source) =>
             source.kind === 'file' ? { ...source, path: resolve(start, source.path) } : source,
           ),
-        );
-  return { settings: Object.freeze({ ...settings, search, trust, discovery }), sources };
+    store: store === null || folderOf('store') === resolve() ? store : absoluteStore(store, folderOf('store')),
+  };
 }
 
 function enginesFrom(folder: string, engines: Settings['search']['engines']): Settings['search']['engines'] {
-  const entries = Object.entries(engines).map(([id, entry]) => [
-    id,
-    isPlain(entry) ? freeze(engineFrom(folder, entry)) : entry,
-  ]);
-  return Object.freeze(Object.fromEntries(entries)) as Settings['search']['engines'];
+  return Object.fromEntries(
+    Object.entries(engines).map(([id, entry]) => [id, isPlain(entry) ? engineFrom(folder, entry) : entry]),
+  );
 }
 
 /** As it is written where it begins at the working folder anyway. */
