@@ -308,22 +308,15 @@ export function listOr<const Word extends string, Output, Input>(
   items: ValueType<Output, Input, string>,
 ): ValueType<readonly Output[] | Word, readonly Input[] | Word> {
   const entries = z.array(items.schema);
-  const schema = z.pipe(
-    z.unknown(),
-    z.transform((raw, { issues }) => {
-      // A flag and a variable hold lists without brackets.
-      if (raw === word || (Array.isArray(raw) && raw.length === 1 && raw[0] === word)) return word;
-      const read = Array.isArray(raw) && raw.length > 0 ? entries.safeParse(raw, { reportInput: true }) : null;
-      if (read?.success === true) return read.data;
-      if (read === null)
-        issues.push({ code: 'custom', message: `must be ${word} or a list of one or more`, input: raw });
-      else issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
-      return z.NEVER;
-    }),
-  );
+  const schema = reading<readonly Output[] | Word, readonly Input[] | Word>((raw, issues) => {
+    // A flag and a variable hold lists without brackets.
+    if (raw === word || (Array.isArray(raw) && raw.length === 1 && raw[0] === word)) return word;
+    if (Array.isArray(raw) && raw.length > 0) return readAs(entries, raw, issues);
+    return refused(issues, `must be ${word} or a list of one or more`, raw);
+  });
   const list = { type: 'array', minItems: 1, items: jsonSchemaOf(items) };
   JSON_SCHEMA.add(schema, { anyOf: [{ const: word }, list, { type: 'string', pattern: VARIABLE }] });
-  return { kind: 'list', schema: schema as never, suffix: '', words: [word], items };
+  return { kind: 'list', schema, suffix: '', words: [word], items };
 }
 
 /** Entries under names of the user's choice. An entry that is null is an empty one. */
@@ -422,18 +415,15 @@ export function orText<const F extends Fields, const Name extends keyof F & stri
   record: Section<F>,
 ): ValueType<SectionOutput<F>, SectionInput<F> | Input<F[Name]>> {
   const text = record.fields[name] as Setting;
-  const schema = z.pipe(
-    z.unknown(),
-    z.transform((raw, { issues }) => {
-      const isRecord = typeof raw === 'object' && raw !== null;
-      const read = (isRecord ? record : text).schema.safeParse(raw, { reportInput: true });
-      if (read.success) return isRecord ? read.data : { [name]: read.data };
-      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
-      return z.NEVER;
-    }),
+  const ofText = z.pipe(
+    text.schema,
+    z.transform((value) => ({ [name]: value })),
+  );
+  const schema = reading<SectionOutput<F>, SectionInput<F> | Input<F[Name]>>((raw, issues) =>
+    readAs(typeof raw === 'object' && raw !== null ? record.schema : ofText, raw, issues),
   );
   JSON_SCHEMA.add(schema, { anyOf: [text, record].map(jsonSchemaOf) });
-  return { kind: 'record', schema: schema as never, suffix: '', fields: record.fields, text };
+  return { kind: 'record', schema, suffix: '', fields: record.fields, text };
 }
 
 /** A list, or a text in its place that stays a text. */
@@ -442,17 +432,11 @@ export function listOrText<Output, Input, Text>(
   text: ValueType<Text>,
 ): ValueType<readonly Output[] | Text, readonly Input[] | Text> {
   const entries = list(items);
-  const schema = z.pipe(
-    z.unknown(),
-    z.transform((raw, { issues }) => {
-      const read = (Array.isArray(raw) ? entries : text).schema.safeParse(raw, { reportInput: true });
-      if (read.success) return read.data;
-      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
-      return z.NEVER;
-    }),
+  const schema = reading<readonly Output[] | Text, readonly Input[] | Text>((raw, issues) =>
+    readAs((Array.isArray(raw) ? entries : text).schema, raw, issues),
   );
   JSON_SCHEMA.add(schema, { anyOf: [jsonSchemaOf(text), { type: 'array', items: jsonSchemaOf(items) }] });
-  return { kind: 'list', schema: schema as never, suffix: '', items, text };
+  return { kind: 'list', schema, suffix: '', items, text };
 }
 
 /** One of several sections, told apart by their field `kind`, which each must have as a choice of one word: its name in `variants`. */
@@ -460,31 +444,16 @@ export function oneOf<const V extends Readonly<Record<string, Section<Fields>>>>
   variants: V,
 ): ValueType<Output<V[keyof V]>, Input<V[keyof V]>> {
   const words = Object.keys(variants);
-  const schema = z.pipe(
-    z.unknown(),
-    z.transform((raw, { issues }) => {
-      const refuse = (message: string, path: string[], input: unknown): never => {
-        issues.push({ code: 'custom', message, path, input });
-        return z.NEVER;
-      };
-      if (!isPlain(raw)) return refuse(`must be a mapping with the name kind: ${words.join(', ')}`, [], raw);
-      const { kind } = raw;
-      const variant = typeof kind === 'string' && Object.hasOwn(variants, kind) ? variants[kind] : undefined;
-      if (variant === undefined) {
-        return refuse(
-          kind === undefined ? `is required: ${words.join(', ')}` : oneOfWords(words),
-          ['kind'],
-          kind ?? raw,
-        );
-      }
-      const read = variant.schema.safeParse(raw, { reportInput: true });
-      if (read.success) return read.data;
-      issues.push(...(read.error.issues as z.core.$ZodRawIssue[]));
-      return z.NEVER;
-    }),
-  );
+  const schema = reading<Output<V[keyof V]>, Input<V[keyof V]>>((raw, issues) => {
+    if (!isPlain(raw)) return refused(issues, `must be a mapping with the name kind: ${words.join(', ')}`, raw);
+    const { kind } = raw;
+    const variant = typeof kind === 'string' && Object.hasOwn(variants, kind) ? variants[kind] : undefined;
+    if (variant !== undefined) return readAs(variant.schema, raw, issues);
+    const message = kind === undefined ? `is required: ${words.join(', ')}` : oneOfWords(words);
+    return refused(issues, message, kind ?? raw, ['kind']);
+  });
   JSON_SCHEMA.add(schema, { anyOf: Object.values(variants).map(jsonSchemaOf) });
-  return { kind: 'record', schema: schema as never, suffix: '', fields: {}, variants };
+  return { kind: 'record', schema, suffix: '', fields: {}, variants };
 }
 
 function jsonSchemaOf({ schema }: AnyType): object {
@@ -595,15 +564,34 @@ function bounded(
 }
 
 function parsed<Output, Input>(read: (raw: unknown) => Output | Problem): z.ZodMiniType<Output, Input> {
+  return reading((raw, issues) => {
+    const value = read(raw);
+    if (typeof value !== 'object' || value === null || !('problem' in value)) return value;
+    return refused(issues, value.problem, raw);
+  });
+}
+
+type Issues = z.core.$ZodRawIssue[];
+
+/** A schema whose values `read` makes, or else refuses. */
+function reading<Output, Input>(read: (raw: unknown, issues: Issues) => unknown): z.ZodMiniType<Output, Input> {
   return z.pipe(
     z.unknown(),
-    z.transform((raw, { issues }) => {
-      const value = read(raw);
-      if (typeof value !== 'object' || value === null || !('problem' in value)) return value;
-      issues.push({ code: 'custom', message: value.problem, input: raw });
-      return z.NEVER;
-    }),
+    z.transform((raw, { issues }) => read(raw, issues)),
   ) as never;
+}
+
+function refused(issues: Issues, message: string, input: unknown, path: string[] = []): unknown {
+  issues.push({ code: 'custom', message, path, input });
+  return z.NEVER;
+}
+
+/** The value as another schema reads it, with the issues of that. */
+function readAs(schema: z.ZodMiniType, raw: unknown, issues: Issues): unknown {
+  const read = schema.safeParse(raw, { reportInput: true });
+  if (read.success) return read.data;
+  issues.push(...(read.error.issues as Issues));
+  return z.NEVER;
 }
 
 /** A JSON Schema pattern of what `form` matches and of anything with a reference to the environment. */
