@@ -96,3 +96,17 @@ function findInSections(name: string, fields: Fields, prefix: string): string | 
 export function unknownMessage(near: string | undefined): string {
   return near === undefined ? 'is unknown' : `is unknown; did you mean ${near}?`;
 }
+
+/** What to write in place of an unknown name: the known one that it is near to, or any. */
+export function hintFor(name: string, known: readonly string[]): string {
+  const near = nearest(name, known);
+  return near === undefined ? `it takes ${known.join(', ') || 'none'}` : `did you mean ${near}?`;
+}
+
+/** A value as its type reads it. Throws an `Error` that says by this name what it must be, and never what it is. */
+export function readValue({ schema }: AnyType, name: string, raw: unknown): unknown {
+  const result = schema.safeParse(raw);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new Error(`${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
+}

@@ -7,8 +7,7 @@ import { abortable } from '../net/abortable.ts';
 import { TooLongError } from '../net/buffered-client.ts';
 import { DispatchError } from '../net/client.ts';
 import { type FairEntry, FairQueue, RememberedTime } from '../routing/index.ts';
-import { checkedHits } from './checked-hits.ts';
-import { checkedRequest } from './checked-request.ts';
+import { checkedHits, checkedRequest } from './checked-answers.ts';
 import type { CallFailure, EngineBoard, Permit } from './engine-board.ts';
 import {
   type Engine,

@@ -61,8 +61,13 @@ export function appliedDates(support: EngineFilters, query: EngineQuery): DateRa
   return query.filters?.timeRange !== undefined && applies(support, 'timeRange', query) ? (query.dates ?? {}) : {};
 }
 
-/** What scholarly works have no part in: they belong to no country, and nothing is left out of them. */
-export const MOOT_FOR_WORKS: EngineFilters = { country: { moot: true }, safeSearch: { moot: true } };
+/** What engines of scholarly works apply. Works belong to no country, and nothing is left out of them. */
+export const WORK_FILTERS: EngineFilters = {
+  timeRange: {},
+  country: { moot: true },
+  safeSearch: { moot: true },
+  page: {},
+};
 
 /** The days of a time range: of a word, those that it reaches back from now. Days are those of UTC. */
 function datesOf(timeRange: NonNullable<SearchFilters['timeRange']>, nowMs: number): DateRange {

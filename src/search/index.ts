@@ -1,5 +1,5 @@
 // Public names of the search module: engines, the coordinator that asks several at once, and the merged response. Re-exports only.
-export { checkedRequest } from './checked-request.ts';
+export { checkedRequest } from './checked-answers.ts';
 export { checkModules, type Configured, configureEngines, foldersOf, isPlugIn } from './configure.ts';
 export { Coordinator } from './coordinator.ts';
 export {

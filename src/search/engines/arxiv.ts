@@ -4,15 +4,8 @@
 import { Parser } from 'htmlparser2';
 import { asCount, asText, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import {
-  EngineError,
-  type EngineFilters,
-  type EnginePage,
-  type EngineQuery,
-  type EngineRequest,
-  type HttpEngine,
-} from '../engine.ts';
-import { appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
+import { EngineError, type EnginePage, type EngineQuery, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedFilters, WORK_FILTERS } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 
 export interface ArxivSettings {
@@ -26,12 +19,6 @@ const MAX_DEPTH = 64;
 /** Of one element. A million of them take seconds. */
 const MAX_ATTRIBUTES = 100;
 
-const FILTERS: EngineFilters = {
-  timeRange: {},
-  ...MOOT_FOR_WORKS,
-  page: {},
-};
-
 /** Days that the API needs where a range is open. */
 const FIRST_DAY = '1990-01-01';
 const LAST_DAY = '2100-12-31';
@@ -39,7 +26,7 @@ const LAST_DAY = '2100-12-31';
 /** The query of the API, with the days of the first version where they are asked for. */
 function searchQuery(query: EngineQuery): string {
   const text = `all:${terms(query.query)}`;
-  if (appliedFilters(FILTERS, query).timeRange === undefined) return text;
+  if (appliedFilters(WORK_FILTERS, query).timeRange === undefined) return text;
   const { from = FIRST_DAY, to = LAST_DAY } = query.dates ?? {};
   const [first, last] = [from, to].map((day) => day.replaceAll('-', ''));
   return `(${text}) AND submittedDate:[${first}0000 TO ${last}2359]`;
@@ -53,7 +40,7 @@ export function arxiv({ url = 'https://export.arxiv.org' }: ArxivSettings = {}):
     types: ['academic'],
     concurrency: 1,
     rates: [{ requests: 1, perMs: 3000 }],
-    filters: FILTERS,
+    filters: WORK_FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({

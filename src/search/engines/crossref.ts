@@ -2,8 +2,8 @@
 
 import { asArray, asCount, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedDates, WORK_FILTERS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 import { membersOf } from '../../net/json-object.ts';
 
@@ -19,12 +19,6 @@ const MAX_COUNT = 100;
 const REACHABLE = 10_000;
 const FIELDS = 'DOI,URL,title,container-title,publisher,abstract,published,issued,author,is-referenced-by-count';
 
-const FILTERS: EngineFilters = {
-  timeRange: {},
-  ...MOOT_FOR_WORKS,
-  page: {},
-};
-
 /** The service allows few requests at once; each response has the limits in its headers. */
 export function crossref({ contact, url = 'https://api.crossref.org' }: CrossrefSettings = {}): HttpEngine {
   return {
@@ -32,7 +26,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
     documentation: 'https://www.crossref.org/documentation/retrieve-metadata/rest-api/',
     types: ['academic'],
     concurrency: contact === undefined ? 1 : 3,
-    filters: FILTERS,
+    filters: WORK_FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
@@ -41,7 +35,7 @@ export function crossref({ contact, url = 'https://api.crossref.org' }: Crossref
         offset: String(offset),
         select: FIELDS,
       });
-      const { from, to } = appliedDates(FILTERS, query);
+      const { from, to } = appliedDates(WORK_FILTERS, query);
       const published = [
         ...(from === undefined ? [] : [`from-pub-date:${from}`]),
         ...(to === undefined ? [] : [`until-pub-date:${to}`]),

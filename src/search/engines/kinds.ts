@@ -1,7 +1,6 @@
 // The engine kinds of the gateway: name, settings and factory of each. The reference tables are generated from these rows.
 
-import { entryPath } from '../../config/mistake.ts';
-import { nearest } from '../../config/spelling.ts';
+import { hintFor, readValue } from '../../config/mistake.ts';
 import {
   bytes,
   choice,
@@ -16,7 +15,6 @@ import {
   required,
   resolvedName,
   type SectionOutput,
-  type Setting,
   string,
   url,
 } from '../../config/value-types.ts';
@@ -176,23 +174,13 @@ export function createEngine(
     throw new Error(`is of an unknown kind; the kinds are ${Object.keys(ENGINE_KINDS).join(', ')}`);
   }
   const stray = Object.keys(settings).find((name) => !Object.hasOwn(known.settings, name));
-  if (stray !== undefined) {
-    const near = nearest(stray, Object.keys(known.settings));
-    const hint = near === undefined ? `it takes ${Object.keys(known.settings).join(', ')}` : `did you mean ${near}?`;
-    throw new Error(`${stray} is no setting of ${kind}; ${hint}`);
-  }
+  if (stray !== undefined)
+    throw new Error(`${stray} is no setting of ${kind}; ${hintFor(stray, Object.keys(known.settings))}`);
   const read: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(known.settings)) {
     const written = settings[name];
-    if (written !== undefined) read[resolvedName(name, setting)] = readSetting(name, setting, written);
+    if (written !== undefined) read[resolvedName(name, setting)] = readValue(setting, name, written);
     else if (setting.presence === 'required') throw new Error(`${kind} needs ${name}`);
   }
   return known.create(read, deps);
-}
-
-function readSetting(name: string, { schema }: Setting, written: unknown): unknown {
-  const result = schema.safeParse(written);
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  throw new Error(`${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
 }

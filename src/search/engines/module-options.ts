@@ -1,7 +1,6 @@
 // Checks the options of an engine module by what the module says about them, with the types and sentences of other settings.
 
-import { entryPath } from '../../config/mistake.ts';
-import { nearest } from '../../config/spelling.ts';
+import { hintFor, readValue } from '../../config/mistake.ts';
 import {
   type AnyType,
   boolean,
@@ -13,6 +12,7 @@ import {
   string,
   url,
 } from '../../config/value-types.ts';
+import { isJsonObject } from '../../net/json-object.ts';
 import type { EngineOption } from './module.ts';
 
 const TYPES: Readonly<Record<EngineOption['type'], (range: { min?: number; max?: number }) => AnyType>> = {
@@ -39,32 +39,22 @@ function typeOf(name: string, { max, min, oneOf, type }: EngineOption): AnyType 
  */
 export function readOptions(
   declared: Readonly<Record<string, EngineOption>> | undefined,
-  written: unknown,
+  given: unknown,
 ): Readonly<Record<string, unknown>> {
-  if (typeof written !== 'object' || written === null || Array.isArray(written))
-    throw new Error('options must be a mapping of names to values');
-  const given = written as Readonly<Record<string, unknown>>;
+  if (!isJsonObject(given)) throw new Error('options must be a mapping of names to values');
   if (declared === undefined) return given;
   const names = Object.keys(declared);
   const stray = Object.keys(given).find((name) => !names.includes(name));
-  if (stray !== undefined) {
-    const near = nearest(stray, names);
-    const hint = near === undefined ? `it takes ${names.join(', ') || 'none'}` : `did you mean ${near}?`;
-    throw new Error(`has no option ${stray}; ${hint}`);
-  }
+  if (stray !== undefined) throw new Error(`has no option ${stray}; ${hintFor(stray, names)}`);
   const read: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(declared)) {
-    const { schema } = typeOf(name, option);
+    const optionType = typeOf(name, option);
     if (given[name] === undefined) {
       if (option.required === true) throw new Error(`needs option ${name}`);
       continue;
     }
-    const result = schema.safeParse(given[name]);
-    if (!result.success) {
-      const [issue] = result.error.issues;
-      throw new Error(`option ${issue?.path.reduce(entryPath, name)} ${issue?.message}`);
-    }
-    read[name] = option.type === 'url' ? withoutClosingSlash(String(result.data)) : result.data;
+    const value = readValue(optionType, `option ${name}`, given[name]);
+    read[name] = option.type === 'url' ? withoutClosingSlash(String(value)) : value;
   }
   return read;
 }

@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { systemEpochMs } from '../../actor/index.ts';
-import { checkedRequest } from '../checked-request.ts';
+import { checkedRequest } from '../checked-answers.ts';
 import { isoDate } from '../dates.ts';
 import {
   type Engine,

@@ -20,7 +20,7 @@ import {
   type EngineResponse,
   type HttpEngine,
 } from '../engine.ts';
-import { appliedDates, appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
+import { appliedDates, appliedFilters, WORK_FILTERS } from '../filter-plan.ts';
 import { hits } from '../hit.ts';
 import { membersOf } from '../../net/json-object.ts';
 
@@ -37,12 +37,7 @@ const REACHABLE = 10_000;
 const FIELDS =
   'id,doi,display_name,publication_date,publication_year,primary_location,abstract_inverted_index,authorships,cited_by_count,open_access';
 
-const FILTERS: EngineFilters = {
-  timeRange: {},
-  language: {},
-  ...MOOT_FOR_WORKS,
-  page: {},
-};
+const FILTERS: EngineFilters = { ...WORK_FILTERS, language: {} };
 /** Words of an abstract; the longest real ones have a few thousand. */
 const MAX_WORDS = 5000;
 /** Of all of them: a single word may be placed thousands of times. */

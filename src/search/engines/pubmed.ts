@@ -14,7 +14,7 @@ import {
   type HttpEngine,
   type ParseContext,
 } from '../engine.ts';
-import { appliedFilters, MOOT_FOR_WORKS } from '../filter-plan.ts';
+import { appliedFilters, WORK_FILTERS } from '../filter-plan.ts';
 import { type HitFields, hits } from '../hit.ts';
 import { membersOf } from '../../net/json-object.ts';
 
@@ -47,12 +47,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   ...{ zh: 'chi' },
 };
 
-const FILTERS: EngineFilters = {
-  timeRange: {},
-  language: { values: Object.keys(LANGUAGES) },
-  ...MOOT_FOR_WORKS,
-  page: {},
-};
+const FILTERS: EngineFilters = { ...WORK_FILTERS, language: { values: Object.keys(LANGUAGES) } };
 
 /** Days that the service needs where a range is open. */
 const FIRST_DAY = '1700-01-01';

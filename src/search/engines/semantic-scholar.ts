@@ -2,8 +2,8 @@
 
 import { asArray, asCount, asText, jsonBody, listOf, nextOffset, refuse, span } from '../engine-response.ts';
 import { isoDate } from '../dates.ts';
-import { EngineError, type EngineFilters, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
-import { appliedDates, MOOT_FOR_WORKS } from '../filter-plan.ts';
+import { EngineError, type EnginePage, type EngineRequest, type HttpEngine } from '../engine.ts';
+import { appliedDates, WORK_FILTERS } from '../filter-plan.ts';
 import { encodePath, hits } from '../hit.ts';
 import { membersOf } from '../../net/json-object.ts';
 
@@ -19,12 +19,6 @@ const MAX_COUNT = 100;
 const REACHABLE = 1000;
 const FIELDS = 'title,url,abstract,year,publicationDate,venue,journal,externalIds,authors,citationCount,openAccessPdf';
 
-const FILTERS: EngineFilters = {
-  timeRange: {},
-  ...MOOT_FOR_WORKS,
-  page: {},
-};
-
 /** A new key allows one request a second. */
 export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEngine {
   const { apiKey, url = 'https://api.semanticscholar.org' } = settings;
@@ -34,7 +28,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
     types: ['academic'],
     concurrency: 1,
     rates: [{ requests: 1, perMs: 1000 }],
-    filters: FILTERS,
+    filters: WORK_FILTERS,
     request(query, state): EngineRequest {
       const { offset, count } = span(query, state, MAX_COUNT);
       const parameters = new URLSearchParams({
@@ -43,7 +37,7 @@ export function semanticScholar(settings: SemanticScholarSettings = {}): HttpEng
         limit: String(count),
         fields: FIELDS,
       });
-      const { from = '', to = '' } = appliedDates(FILTERS, query);
+      const { from = '', to = '' } = appliedDates(WORK_FILTERS, query);
       if (from !== '' || to !== '') parameters.set('publicationDateOrYear', `${from}:${to}`);
       const key = apiKey === undefined ? {} : { 'x-api-key': apiKey };
       return {
