@@ -4,39 +4,28 @@
 import { invalidRequest } from '../errors.ts';
 import { bodyTape, type ScannedBody, SPAN } from './body-scan.ts';
 import { edited } from './output-limit.ts';
-import { CHECKED_DEPTH, readString, scanMembers, skipSpace, skipValue } from './json-scan.ts';
-import { type Found, found, type MemberTable, memberTable } from './member-table.ts';
+import { CHECKED_DEPTH, skipSpace, skipValue } from './json-scan.ts';
+import { type MemberTable, memberTable } from './member-table.ts';
 import { nameIds } from './json-names.ts';
 import { JsonTape } from './json-tape.ts';
+import { foundIn, textAt, withMembers } from './response-object.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
-const OPEN_OBJECT = 0x7b;
 const COLON = 0x3a;
 const NULL = 0x6e;
 
-const REQUEST = memberTable([
-  'input',
-  'previous_response_id',
-  'background',
-  'stream',
-  'store',
-  'type',
-  'generate',
-  'stream_id',
-]);
+const REQUEST = memberTable(['input', 'previous_response_id', 'background', 'store', 'type', 'generate', 'stream_id']);
 /** Where the spans of the members stand; those of `input` come first. */
 const PREVIOUS = 2;
 const BACKGROUND = 4;
-const STREAM = 6;
-const STORE = 8;
-const TYPE = 10;
-const GENERATE = 12;
-const STREAM_ID = 14;
+const STORE = 6;
+const TYPE = 8;
+const GENERATE = 10;
+const STREAM_ID = 12;
 
-const RESPONSE = memberTable(['output']);
 const ITEM = memberTable(['type', 'id']);
 
 /** Input items of a request, oldest first. Input that is a text is one message of the user. Empty where there is no input. */
@@ -51,12 +40,6 @@ export function inputOf(body: Buffer): string {
   return start >= 0 && body[start] === OPEN_ARRAY
     ? body.toString('utf8', start, end)
     : `[${itemsAt(body, start, end).join(',')}]`;
-}
-
-/** Output items of a response object, oldest first. */
-export function outputItemsOf(response: Buffer): string[] {
-  const [start = -1, end = -1] = membersOf(response, RESPONSE) ?? [];
-  return start >= 0 && response[start] === OPEN_ARRAY ? elementsAt(response, start, end) : [];
 }
 
 /** All elements of a JSON array in one text, as they are written there; none of an empty one. */
@@ -92,8 +75,7 @@ export function itemNameOf(item: string): ItemName {
 export function withEarlierItems(body: Buffer, earlier: readonly string[]): Buffer {
   const without = withoutMembers(body, [PREVIOUS]);
   if (earlier.length === 0) return without;
-  const spans = membersOf(without, REQUEST) ?? [];
-  const [start = -1, end = -1] = spans;
+  const [start = -1, end = -1] = membersOf(without, REQUEST) ?? [];
   const text = earlier.join(',');
   if (start >= 0 && without[start] === OPEN_ARRAY) {
     const first = skipSpace(without, start + 1, end);
@@ -101,23 +83,17 @@ export function withEarlierItems(body: Buffer, earlier: readonly string[]): Buff
     return edited(without, [{ start: start + 1, end: start + 1, text: text + separator }]);
   }
   const own = itemsAt(without, start, end);
-  const items = `[${[text, ...own].join(',')}]`;
-  if (start >= 0) return edited(without, [{ start, end, text: items }]);
-  return withMember(without, 'input', items);
+  return withMembers(without, { input: `[${[text, ...own].join(',')}]` });
 }
 
 /** A request whose input is these items. */
 export function withInput(body: Buffer, items: readonly string[]): Buffer {
-  const [start = -1, end = -1] = membersOf(body, REQUEST) ?? [];
-  const text = `[${items.join(',')}]`;
-  return start < 0 ? withMember(body, 'input', text) : edited(body, [{ start, end, text }]);
+  return withMembers(body, { input: `[${items.join(',')}]` });
 }
 
 /** A background request as the request that is sent: without `background`, as a stream. */
 export function asForeground(body: Buffer): Buffer {
-  const without = withoutMembers(body, [BACKGROUND]);
-  const [start = -1, end = -1] = membersOf(without, REQUEST)?.slice(STREAM) ?? [];
-  return start < 0 ? withMember(without, 'stream', 'true') : edited(without, [{ start, end, text: 'true' }]);
+  return withMembers(withoutMembers(body, [BACKGROUND]), { stream: 'true' });
 }
 
 /** A message of a client on a socket of the responses dialect. */
@@ -191,13 +167,6 @@ function membersOf(body: Buffer, table: MemberTable): readonly number[] | null {
   return foundIn(body, table)?.spans ?? null;
 }
 
-function foundIn(body: Buffer, table: MemberTable): Found | null {
-  const start = skipSpace(body, 0, body.length);
-  if (body[start] !== OPEN_OBJECT) return null;
-  const members = found(table);
-  return scanMembers(body, start, body.length, table, members, CHECKED_DEPTH) < 0 ? null : members;
-}
-
 function itemsAt(body: Buffer, start: number, end: number): string[] {
   if (start < 0 || body[start] === NULL) return [];
   if (body[start] === OPEN_ARRAY) return elementsAt(body, start, end);
@@ -218,11 +187,6 @@ function elementsAt(body: Buffer, start: number, end: number): string[] {
   return items;
 }
 
-function textAt(body: Buffer, spans: readonly number[], at: number): string {
-  const [start = -1, end = -1] = [spans[at], spans[at + 1]];
-  return start >= 0 && body[start] === QUOTE ? (readString(body, start, end) ?? '') : '';
-}
-
 /** False for no input, null, and an empty text or array. */
 function hasInput(body: Buffer, [start = -1, end = -1]: readonly number[]): boolean {
   if (start < 0 || body[start] === NULL) return false;
@@ -241,13 +205,6 @@ function checkedBoolean(body: Buffer, spans: readonly number[], name: 'store' | 
 function booleanAt(body: Buffer, spans: readonly number[], at: number): boolean | undefined {
   const first = body[spans[at] ?? -1];
   return first === 0x74 ? true : first === 0x66 ? false : undefined;
-}
-
-/** The object with a member in front. */
-function withMember(body: Buffer, name: string, value: string): Buffer {
-  const at = body.indexOf(OPEN_OBJECT) + 1;
-  const isEmpty = body[skipSpace(body, at, body.length)] === OPEN_OBJECT + 2;
-  return edited(body, [{ start: at, end: at, text: `"${name}":${value}${isEmpty ? '' : ','}` }]);
 }
 
 /** The object without these members, however often they stand there: read once, for clients may repeat a member a million times. */

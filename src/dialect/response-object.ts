@@ -41,7 +41,7 @@ export interface ResponseParts {
 
 /** Takes a response object apart; null when it is none. */
 export function responsePartsOf(response: Buffer): ResponseParts | null {
-  const members = membersOf(response, RESPONSE);
+  const members = foundIn(response, RESPONSE);
   if (members === null) return null;
   const { spans } = members;
   const id = textAt(response, spans, 0);
@@ -66,7 +66,7 @@ export function joinedResponse(rest: string, output: string): Buffer {
 /** The object with these members, whose values are JSON: those that it has are replaced, others are added in front. */
 export function withMembers(object: Buffer, values: Readonly<Record<string, string>>): Buffer {
   const names = Object.keys(values);
-  const members = membersOf(object, memberTable(names));
+  const members = foundIn(object, memberTable(names));
   if (members === null) return object;
   const edits = [];
   const added: string[] = [];
@@ -101,7 +101,7 @@ export function responseEventOf(event: Buffer): ResponseEvent | null {
 
 /** Reads the data of an event; null when it is no JSON object. */
 export function responseDataOf(json: Buffer): ResponseEvent | null {
-  const members = membersOf(json, EVENT);
+  const members = foundIn(json, EVENT);
   if (members === null) return null;
   const { spans } = members;
   const [start = -1, end = -1] = spans.slice(4);
@@ -187,14 +187,16 @@ function dataOf(event: Buffer): Buffer | null {
   return lines.length === 1 ? (lines[0] as Buffer) : Buffer.from(lines.join('\n'));
 }
 
-function membersOf(object: Buffer, table: MemberTable): Found | null {
+/** Where the members of the object are; null when it is no object. */
+export function foundIn(object: Buffer, table: MemberTable): Found | null {
   const start = skipSpace(object, 0, object.length);
   if (object[start] !== OPEN_OBJECT) return null;
   const members = found(table);
   return scanMembers(object, start, object.length, table, members, CHECKED_DEPTH) < 0 ? null : members;
 }
 
-function textAt(object: Buffer, spans: readonly number[], at: number): string {
+/** A text by the index of its span; '' when it is absent or no text. */
+export function textAt(object: Buffer, spans: readonly number[], at: number): string {
   const [start = -1, end = -1] = [spans[at], spans[at + 1]];
   return start >= 0 && object[start] === QUOTE ? (readString(object, start, end) ?? '') : '';
 }
