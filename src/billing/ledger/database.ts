@@ -85,3 +85,14 @@ export interface Database {
   listen(onNudge: () => void): Promise<void>;
   close(): Promise<void>;
 }
+
+/** What `read` makes of the row with this key. */
+export async function findOne<T>(
+  database: Database,
+  lookup: Lookup,
+  key: string,
+  read: (row: Row) => T,
+): Promise<T | undefined> {
+  const rows = await database.snapshot((session) => session.find(lookup, [key]));
+  return rows.map(read)[0];
+}

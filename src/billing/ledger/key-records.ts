@@ -118,16 +118,6 @@ export function rotateKey(
 const NEWEST_OF_LINEAGE =
   'select * from api_keys where account = $1 and lineage = $2 order by created_ms desc, expires_ms desc nulls first limit 1';
 
-export async function findKey(database: Database, hash: string): Promise<StoredKey | undefined> {
-  const [row] = await database.snapshot((session) => session.find(FIND_KEYS_BY_HASH, [hash]));
-  return row === undefined ? undefined : keyOf(row);
-}
-
-export async function findKeyById(database: Database, id: string): Promise<StoredKey | undefined> {
-  const [row] = await database.snapshot((session) => session.find(FIND_KEYS, [id]));
-  return row === undefined ? undefined : keyOf(row);
-}
-
 export async function listKeys(
   database: Database,
   account?: string,

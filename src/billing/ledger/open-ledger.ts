@@ -23,11 +23,11 @@ import {
   settlePaymentCommand,
   submitCommand,
 } from './commands.ts';
-import type { Blame, Database, Session } from './database.ts';
+import { type Blame, type Database, findOne, type Session } from './database.ts';
 import { Gathered } from './gathered.ts';
 import { type CommitPlace, type Deferred, GroupCommit, type Outcome } from './group-commit.ts';
 import { budgetRecords } from './budget-records.ts';
-import { createKey, disableKey, editKey, findKey, findKeyById, listKeys, rotateKey } from './key-records.ts';
+import { createKey, disableKey, editKey, listKeys, rotateKey } from './key-records.ts';
 import { PostgresDatabase } from './postgres.ts';
 import { history, usage } from './reports.ts';
 import { QueryFilter } from './query-filter.ts';
@@ -61,11 +61,14 @@ import {
   CONFIGURE_ACCOUNTS,
   FIND_ACCOUNTS,
   FIND_HOLDS,
+  FIND_KEYS,
+  FIND_KEYS_BY_HASH,
   FIND_OPEN_GRANTS,
   FIND_PAYMENTS,
   grantOf,
   holdOf,
   integer,
+  keyOf,
   LOCK_ACCOUNTS,
   PARK_CHARGES,
   paymentOf,
@@ -285,20 +288,14 @@ function createLedger(database: Database, options: LedgerOptions, date: StoreDat
       await expireGrants(database, dateMs(), commits);
       return released;
     },
-    async findHold(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_HOLDS, [id]));
-      return row === undefined ? undefined : holdOf(row);
-    },
+    findHold: (id) => findOne(database, FIND_HOLDS, id, holdOf),
     reservePayment: async (request) => await submit(reserveCommand(request)),
     submitPayment: (id, request) => submit(submitCommand(id, request)),
     settlePayment: async (id, target, answer) =>
       await submit(settlePaymentCommand(id, stored(target), answer, dateMs())),
     failPayment: (id, reason) => submit(failCommand(id, reason)),
     expirePayment: (id) => submit(expireCommand(id)),
-    async findPayment(id) {
-      const [row] = await database.snapshot((session) => session.find(FIND_PAYMENTS, [id]));
-      return row === undefined ? undefined : paymentOf(row);
-    },
+    findPayment: (id) => findOne(database, FIND_PAYMENTS, id, paymentOf),
     listPayments: (query) => listPayments(database, query),
     paymentsIn: (state, limit = PAYMENTS_LIMIT) => paymentsIn(database, state, limit),
     requests: requestRecords(database),
@@ -442,22 +439,7 @@ async function requireUnnested(session: Session, id: string, organisation: Accou
   throw new LedgerError('account-nested', message);
 }
 
-type AccountsAndKeys = Pick<
-  Ledger,
-  | 'configureAccount'
-  | 'createAccount'
-  | 'account'
-  | 'listAccounts'
-  | 'createKey'
-  | 'listKeys'
-  | 'findKey'
-  | 'findKeyById'
-  | 'editKey'
-  | 'disableKey'
-  | 'rotateKey'
->;
-
-function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch): AccountsAndKeys {
+function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch) {
   const find = async (ids: readonly string[]): Promise<Map<string, Account>> => {
     const rows = await database.snapshot((session) => session.find(FIND_ACCOUNTS, ids));
     return new Map(rows.map(accountOf).map((account) => [account.id, account]));
@@ -483,15 +465,15 @@ function accountsAndKeys(database: Database, dateMs: () => number, watch: Watch)
     },
     createKey: (key) => noted(createKey(database, stored(key), dateMs())),
     listKeys: (account, page) => listKeys(database, account === undefined ? undefined : accountId(account), page),
-    findKey: (hash) => findKey(database, hash),
-    findKeyById: (id) => findKeyById(database, id),
+    findKey: (hash) => findOne(database, FIND_KEYS_BY_HASH, hash, keyOf),
+    findKeyById: (id) => findOne(database, FIND_KEYS, id, keyOf),
     editKey: (id, edit) => noted(editKey(database, id, edit)),
     disableKey: (id) => noted(disableKey(database, id, dateMs())),
     rotateKey(id, successor, graceMs) {
       const nowMs = dateMs();
       return noted(rotateKey(database, id, successor, { nowMs, oldUntilMs: nowMs + graceMs }));
     },
-  };
+  } satisfies Partial<Ledger>;
 }
 
 async function openDatabase(url: string, clock: Clock): Promise<Database> {
