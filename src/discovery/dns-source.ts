@@ -79,7 +79,7 @@ class DnsSource {
   readonly #context: Context<Command>;
   readonly #backoff: Backoff;
   /** Of the present round: a resolver keeps the name servers of the system that were there when it was made. */
-  #resolver: Resolver;
+  #resolver!: Resolver;
   readonly #limit = pLimit(LOOKUPS);
   /** By family and name: the last addresses of each, for the time when its query fails. */
   #last = new Map<string, Addresses>();
@@ -92,7 +92,6 @@ class DnsSource {
     this.#deps = deps;
     this.#context = context;
     this.#backoff = new Backoff(context.random);
-    this.#resolver = resolverOf(settings);
   }
 
   close(): void {
@@ -101,6 +100,7 @@ class DnsSource {
   }
 
   resolve(): void {
+    this.#resolver = resolverOf(this.#settings);
     this.#context.pipe(
       this.#lookUp(),
       (round) => ({ type: 'Resolved', round }),
@@ -109,10 +109,8 @@ class DnsSource {
   }
 
   receive(command: Command): void {
-    if (command.type === 'Resolve') {
-      this.#resolver = resolverOf(this.#settings);
-      this.resolve();
-    } else if (command.type === 'Failed') this.#failed(command.problem);
+    if (command.type === 'Resolve') this.resolve();
+    else if (command.type === 'Failed') this.#failed(command.problem);
     else this.#resolved(command.round);
   }
 
