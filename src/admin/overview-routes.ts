@@ -8,6 +8,7 @@ import { AskTimeoutError, type Clock } from '../actor/index.ts';
 import type { Mistake } from '../config/load.ts';
 import { parseDuration } from '../config/units.ts';
 import { messageOf } from '../errors.ts';
+import { atMost } from '../net/abortable.ts';
 import type { ActResult } from '../cluster/index.ts';
 import type { CrnOverride } from '../routing/index.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -161,19 +162,12 @@ export class OverviewRoutes {
     const { clock, epochMs } = this.#options;
     const day = dayOf(epochMs());
     const known = this.#spent?.day === day ? this.#spent : null;
-    if (known === null || clock.now() - known.readMs >= SPENT_FRESH_MS) {
-      this.#spentReading ??= this.#readSpent(day).finally(() => {
-        this.#spentReading = null;
-      });
-    }
-    if (known !== null) return known.usd;
-    await new Promise<void>((resolve) => {
-      const timer = clock.setTimeout(resolve, SPENT_WAIT_MS);
-      void this.#spentReading?.then(() => {
-        clock.clearTimeout(timer);
-        resolve();
-      });
+    if (known !== null && clock.now() - known.readMs < SPENT_FRESH_MS) return known.usd;
+    this.#spentReading ??= this.#readSpent(day).finally(() => {
+      this.#spentReading = null;
     });
+    if (known !== null) return known.usd;
+    await atMost(clock, SPENT_WAIT_MS, this.#spentReading);
     return this.#spent?.day === day ? this.#spent.usd : null;
   }
 
