@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { asForeground, emptyResponse, type StateFields } from '../dialect/index.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { chosenHeaders } from '../net/flat-headers.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
 import { tracedHeaders } from '../telemetry/trace-context.ts';
 import type { ApiDeps } from './deps.ts';
@@ -60,12 +61,8 @@ export function startBackground(
   const request = asForeground(body);
   exchange.isPassedOn = true;
   const { path, query, remoteAddress, requestId } = exchange;
-  const headers = ['x-request-id', requestId, 'content-length', String(request.byteLength)];
-  const sent = tracedHeaders(exchange.headers, exchange.span);
-  for (let i = 0; i < sent.length; i += 2) {
-    const name = sent[i] as string;
-    if (!OF_CONNECTION.test(name)) headers.push(name, sent[i + 1] as string);
-  }
+  const sent = chosenHeaders(tracedHeaders(exchange.headers, exchange.span), (name) => !OF_CONNECTION.test(name));
+  const headers = ['x-request-id', requestId, 'content-length', String(request.byteLength), ...sent];
   startDetached(deps.detached, { method: 'POST', path, query, headers, remoteAddress }, request, run, (inner) => {
     inner.heldBy = charges;
     run.runIn(inner);
@@ -75,11 +72,10 @@ export function startBackground(
 /** The request was refused: the client gets that answer. */
 function passOn(exchange: Exchange, { answerHeaders, errorCode, status }: DetachedExchange, body: Buffer): void {
   if (exchange.handedOver) return;
-  const headers: string[] = [];
-  for (let i = 0; i < answerHeaders.length; i += 2) {
-    const name = answerHeaders[i] as string;
-    if (!OF_EXCHANGE.test(name)) headers.push(name, answerHeaders[i + 1] as string);
-  }
   exchange.errorCode = errorCode;
-  exchange.respond(status, headers, body);
+  exchange.respond(
+    status,
+    chosenHeaders(answerHeaders, (name) => !OF_EXCHANGE.test(name)),
+    body,
+  );
 }

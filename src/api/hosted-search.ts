@@ -9,6 +9,7 @@ import { dialectOf, DIALECTS, type NamedBody, type ServerError } from '../dialec
 import { type ErrorCode, HeadraceError } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import { type Exchange, headerOf, isEventStream, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
+import { chosenHeaders } from '../net/flat-headers.ts';
 import type { Model } from '../routing/index.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { tracedHeaders } from '../telemetry/trace-context.ts';
@@ -156,11 +157,7 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     const id = `${requestId.slice(0, MAX_ID_LENGTH)}/${exchange.subRequestCount}`;
     const headers = ['content-type', 'application/json', 'content-length', String(body.byteLength), 'x-request-id', id];
     if (this.#cookie !== undefined) headers.push('cookie', this.#cookie);
-    const sent = tracedHeaders(exchange.headers, span);
-    for (let i = 0; i < sent.length; i += 2) {
-      const name = sent[i] as string;
-      if (!OF_CLIENT.test(name)) headers.push(name, sent[i + 1] as string);
-    }
+    headers.push(...chosenHeaders(tracedHeaders(exchange.headers, span), (name) => !OF_CLIENT.test(name)));
     const head = { method: 'POST', path: ROUND_PATH, query: '', headers, remoteAddress };
     const round = new Round(this);
     this.#round = round;
@@ -450,12 +447,7 @@ class Round implements ResponseSink {
 }
 
 function kept(headers: readonly string[], type: string): string[] {
-  const out = ['content-type', type];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (OF_ROUND.test(name)) out.push(name, headers[i + 1] as string);
-  }
-  return out;
+  return ['content-type', type, ...chosenHeaders(headers, (name) => OF_ROUND.test(name))];
 }
 
 /** JSON without line ends, which would end a field of an event. */

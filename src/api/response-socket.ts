@@ -24,6 +24,7 @@ import { type ErrorCode, HeadraceError, type ValidationEntry, validationText } f
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import { type EndCause, type Exchange, headerOf, type RequestHead } from '../ingress/exchange.ts';
 import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
+import { chosenHeaders, headersByName } from '../net/flat-headers.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import { membersOf, parsedJson } from '../net/json-object.ts';
 import type { ApiDeps } from './deps.ts';
@@ -115,10 +116,7 @@ class ResponseSocket implements SocketListener {
 
   constructor(exchange: Exchange, deps: ApiDeps) {
     const { headers, query, remoteAddress } = exchange;
-    const passed: string[] = [];
-    for (let i = 0; i < headers.length; i += 2) {
-      if (!OF_HANDSHAKE.test(headers[i] as string)) passed.push(headers[i] as string, headers[i + 1] as string);
-    }
+    const passed = chosenHeaders(headers, (name) => !OF_HANDSHAKE.test(name));
     passed.push('content-type', 'application/json');
     this.#exchange = exchange;
     this.#deps = deps;
@@ -443,9 +441,6 @@ function errorMessage(
   headers: readonly string[],
   error: unknown = dialectOf(PATH)?.errorMember({ code, message, status })['error'],
 ): string {
-  const kept: Record<string, string> = {};
-  for (let i = 0; i < headers.length; i += 2) {
-    if (OF_ERRORS.test(headers[i] as string)) kept[headers[i] as string] = headers[i + 1] as string;
-  }
+  const kept = headersByName(chosenHeaders(headers, (name) => OF_ERRORS.test(name)));
   return JSON.stringify({ type: 'error', status, error, headers: kept });
 }

@@ -3,6 +3,7 @@
 
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange, ExchangeProgress } from '../ingress/exchange.ts';
+import { chosenHeaders } from '../net/flat-headers.ts';
 import { writeTraceParent } from '../telemetry/trace-context.ts';
 import { parsedJson } from '../net/json-object.ts';
 import type { ApiDeps } from './deps.ts';
@@ -53,9 +54,7 @@ function headersOf(parent: Exchange, body: Buffer): string[] {
   const out = ['content-type', 'application/json', 'content-length', String(body.byteLength), 'x-request-id', id];
   if (authorization !== undefined) out.push('authorization', authorization);
   if (apiKey !== undefined) out.push('x-api-key', apiKey);
-  for (let i = 0; i < headers.length; i += 2) {
-    if (headers[i] === 'x-forwarded-for') out.push('x-forwarded-for', headers[i + 1] as string);
-  }
+  out.push(...chosenHeaders(headers, (name) => name === 'x-forwarded-for'));
   if (span !== null) out.push('traceparent', writeTraceParent(span));
   return out;
 }

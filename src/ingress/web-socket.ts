@@ -5,6 +5,7 @@ import type { IncomingMessage } from 'node:http';
 import { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Deadline, DeadlineQueue, Expirable } from '../net/deadline.ts';
+import { headersByName } from '../net/flat-headers.ts';
 import { listed } from '../net/http1-fields.ts';
 import type { BodyBudget } from './body.ts';
 import type { EndCause, ExchangeListener, RequestHead } from './exchange.ts';
@@ -74,7 +75,7 @@ export function handshakeFault({ headers, method }: RequestHead): 'none' | 'vers
     'sec-websocket-key': key = '',
     'sec-websocket-protocol': protocols,
     'sec-websocket-version': version,
-  } = objectOf(headers);
+  } = headersByName(headers);
   if (method !== 'GET' || !listed(upgrade.toLowerCase()).includes('websocket')) return 'none';
   const isWhole = upgrade.toLowerCase() === 'websocket' && listed(connection.toLowerCase()).includes('upgrade');
   if (!isWhole || !KEY.test(key)) return 'malformed';
@@ -182,7 +183,7 @@ export class ServerSocket implements ClientSocket, Expirable {
     server.on('headers', (lines) => {
       for (let i = 0; i < headers.length; i += 2) lines.push(`${headers[i]}: ${headers[i + 1]}`);
     });
-    const request = { method, url: path, headers: objectOf(fields) } as unknown as IncomingMessage;
+    const request = { method, url: path, headers: headersByName(fields) } as unknown as IncomingMessage;
     server.handleUpgrade(request, this.#stream, Buffer.alloc(0), (socket) => this.#begin(socket));
     this.#deadline.set(PING_MS);
   }
@@ -316,17 +317,6 @@ export class ServerSocket implements ClientSocket, Expirable {
     this.#free();
     this.#connection.socketOver(cause);
   }
-}
-
-/** Fields by name; those that repeat as one list. */
-function objectOf(fields: readonly string[]): Record<string, string> {
-  const object: Record<string, string> = {};
-  for (let i = 0; i < fields.length; i += 2) {
-    const name = fields[i] as string;
-    const value = fields[i + 1] as string;
-    object[name] = Object.hasOwn(object, name) ? `${object[name]}, ${value}` : value;
-  }
-  return object;
 }
 
 function ignore(): void {

@@ -13,6 +13,7 @@ import {
 } from './client.ts';
 import { gunzipMembers } from './gzip.ts';
 import { IntrusiveSet } from './intrusive-set.ts';
+import { headersByName } from './flat-headers.ts';
 
 /** Header names are lower case. */
 export interface BufferedRequest {
@@ -188,7 +189,7 @@ class Call implements DispatchHandler {
 
   onResponseStart(status: number, headers: readonly string[]): void {
     this.#status = status;
-    this.#headers = joined(headers);
+    this.#headers = headersByName(headers);
   }
 
   onResponseData(chunk: Buffer): void {
@@ -248,15 +249,6 @@ class Call implements DispatchHandler {
 function bytesOf(body: string | Uint8Array | undefined): Buffer {
   if (body === undefined) return NO_BYTES;
   return typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-}
-
-function joined(flat: readonly string[]): Record<string, string> {
-  const headers: Record<string, string> = {};
-  for (let i = 0; i < flat.length; i += 2) {
-    const [name, value] = [flat[i] as string, flat[i + 1] as string];
-    headers[name] = Object.hasOwn(headers, name) ? `${headers[name]}, ${value}` : value;
-  }
-  return headers;
 }
 
 /** Some servers compress in spite of `accept-encoding: identity`. */

@@ -1,5 +1,7 @@
 // W3C Trace Context, level 1: reads and writes the header `traceparent`. `tracestate` is passed on unchanged.
 
+import { chosenHeaders } from '../net/flat-headers.ts';
+
 /** Position of a request in its trace. Ids in lower-case hex. */
 export interface TraceContext {
   /** 32 digits. */
@@ -39,12 +41,7 @@ export function randomId(bytes: number, random: () => number): string {
 
 /** A flat list of headers without the trace context; with `stateToo` false `tracestate` stays. */
 export function withoutTraceContext(headers: readonly string[], stateToo: boolean): string[] {
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (name !== 'traceparent' && !(stateToo && name === 'tracestate')) out.push(name, headers[i + 1] as string);
-  }
-  return out;
+  return chosenHeaders(headers, (name) => name !== 'traceparent' && !(stateToo && name === 'tracestate'));
 }
 
 /** Headers for what a request has the gateway do: those of the request, with its span, where it is traced, in place of the context of its client. */

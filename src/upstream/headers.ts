@@ -3,6 +3,7 @@
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
+import { chosenHeaders } from '../net/flat-headers.ts';
 import { listed } from '../net/http1-fields.ts';
 import { AFFINITY_COOKIE } from '../routing/index.ts';
 import type { Peers } from './peers.ts';
@@ -252,13 +253,7 @@ function clientLines(rules: RequestHeaderRules, input: RequestHeaderInput, heade
 /** The headers without those that Connection names; loops are found all the same. */
 function withoutNamed(headers: readonly string[]): string[] {
   const named = connectionNames(headers);
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (name !== 'connection' && (name === 'via' || named?.includes(name) !== true))
-      out.push(name, headers[i + 1] as string);
-  }
-  return out;
+  return chosenHeaders(headers, (name) => name !== 'connection' && (name === 'via' || named?.includes(name) !== true));
 }
 
 /** RFC 7239 §6: addresses of IPv6 are in brackets and in quotes. */
@@ -298,12 +293,7 @@ function accountMark(account: string, apiKey: string): string {
 /** The headers of a request without framing and what is for one connection only. */
 export function endToEndHeaders(headers: readonly string[]): string[] {
   const named = connectionNames(headers);
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (!FRAMING.has(name) && named?.includes(name) !== true) out.push(name, headers[i + 1] as string);
-  }
-  return out;
+  return chosenHeaders(headers, (name) => !FRAMING.has(name) && named?.includes(name) !== true);
 }
 
 const FRAMING: ReadonlySet<string> = new Set(REQUEST_FRAMING);
@@ -403,9 +393,5 @@ function connectionNames(headers: readonly string[]): string[] | undefined {
 
 function without(headers: readonly string[], connection: string): string[] {
   const names = listed(connection.toLowerCase());
-  const out: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    if (!names.includes(headers[i] as string)) out.push(headers[i] as string, headers[i + 1] as string);
-  }
-  return out;
+  return chosenHeaders(headers, (name) => !names.includes(name));
 }

@@ -2,6 +2,7 @@
 // hop-by-hop fields (RFC 9110, section 7.6.1). A failure before the response head is an error body in the dialect of the
 // path; after it the body fails.
 import { type Scan, scanBody } from '../../dialect/index.ts';
+import { chosenHeaders, headersByName } from '../../net/flat-headers.ts';
 import { endToEndHeaders } from '../../upstream/index.ts';
 import type { RawAnswer, RawRequest } from '../model-engine.ts';
 import { type DetectedEngine, DIALECT_PATHS } from './detect.ts';
@@ -69,12 +70,8 @@ function headersOf({ headers }: RawRequest, scan: Scan): string[] {
     if (value === undefined || OURS.test(name)) continue;
     for (const one of [value].flat()) flat.push(name, one);
   }
-  const sent: string[] = [];
-  const kept = endToEndHeaders(flat);
   const isReadable = scan.ok && scan.stream;
-  for (let at = 0; at < kept.length; at += 2) {
-    if (!isReadable || kept[at] !== 'accept-encoding') sent.push(kept[at]!, kept[at + 1]!);
-  }
+  const sent = chosenHeaders(endToEndHeaders(flat), (name) => !isReadable || name !== 'accept-encoding');
   if (!sent.includes('accept-encoding')) sent.push('accept-encoding', 'identity');
   const requestId = headers['x-request-id'];
   if (typeof requestId === 'string') sent.push('x-request-id', requestId);
@@ -91,13 +88,10 @@ function withModel(body: Buffer, scan: Scan, modelId: string): Buffer {
 
 function passed({ status, headers, body }: OpenAnswer): RawAnswer {
   const named = new Set(valuesOf(headers, 'connection').flatMap((value) => value.toLowerCase().split(/[\s,]+/)));
-  const kept: Record<string, string> = {};
-  for (let at = 0; at < headers.length; at += 2) {
-    const [name, value] = [headers[at]!, headers[at + 1]!];
-    if (NOT_PASSED.has(name) || named.has(name) || name.startsWith('access-control-')) continue;
-    kept[name] = Object.hasOwn(kept, name) ? `${kept[name]}, ${value}` : value;
-  }
-  return { status, headers: kept, body };
+  const isOurs = (name: string): boolean =>
+    NOT_PASSED.has(name) || named.has(name) || name.startsWith('access-control-');
+  const kept = chosenHeaders(headers, (name) => !isOurs(name));
+  return { status, headers: headersByName(kept), body };
 }
 
 function valuesOf(headers: readonly string[], name: string): string[] {
