@@ -1,5 +1,6 @@
 // The answer of a llama-style completion: one body, or a stream whose events have `content`, `stop` and what was asked for,
 // until the last one, which is the whole result without its text. The result has the interface's names and today's.
+import { DIALECTS } from '../dialect/index.ts';
 import { type CompletionOptions, type InfillOptions, DEFAULT_OPTIONS } from './completion-options.ts';
 import { timingsHeader } from './engine/server-timings.ts';
 import { type Frames, type Json, dataFrame, ListedTokens } from './formats/format.ts';
@@ -18,19 +19,9 @@ export function llamaProblem(status: number, message: string): Json {
   return { detail: message, ...llamaError(status, message) };
 }
 
-/** Types of llama-server's errors by status. */
-const ERROR_TYPES: Readonly<Record<number, string>> = {
-  401: 'authentication_error',
-  403: 'permission_error',
-  404: 'not_found_error',
-  501: 'not_supported_error',
-  503: 'unavailable_error',
-};
-
-/** An error as llama-server writes it. */
+/** An error as llama-server writes it, without a stable code. */
 function llamaError(status: number, message: string): Json {
-  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error');
-  return { error: { code: status, message, type } };
+  return DIALECTS.llama.errorMember({ code: '', message, status });
 }
 
 /** Events of this dialect do not depend on the generation; only a fault asks for one. */

@@ -5,7 +5,7 @@ import { InvalidOptions } from '../completion-options.ts';
 import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
 import { membersOf, parsedJson } from '../../net/json-object.ts';
 import { headerOf } from '../../ingress/exchange.ts';
-import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
+import { AttachedEngineError, firstBytes } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf } from './engine-http.ts';
 import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
 import { wholeEvents } from './response-events.ts';
@@ -83,10 +83,10 @@ async function runProtocol(
 ): Promise<void> {
   const { path, body } = await protocol.ask();
   const answer = await http.post(path, HEADERS, Buffer.from(JSON.stringify(body)), signal);
-  if (answer.status !== 200) throw failureOf(answer.status, await textOf(answer, MAX_ERROR_BYTES));
+  if (answer.status !== 200) throw failureOf(answer.status, String(await firstBytes(answer, MAX_ERROR_BYTES)));
   const type = headerOf(answer.headers, 'content-type') ?? '';
   if (body['stream'] === false) {
-    const event = parsedJson(await textOf(answer, MAX_ANSWER_BYTES));
+    const event = parsedJson(String(await firstBytes(answer, MAX_ANSWER_BYTES)));
     if (typeof event !== 'object' || event === null)
       throw new AttachedEngineError('the engine sent an answer that is not JSON');
     return void hear(protocol.hear(membersOf(event)));
@@ -104,15 +104,4 @@ async function runProtocol(
     }
     await rest();
   }
-}
-
-async function textOf({ body }: OpenAnswer, maxBytes: number): Promise<string> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    pieces.push(chunk);
-    bytes += chunk.byteLength;
-    if (bytes > maxBytes) break;
-  }
-  return Buffer.concat(pieces).toString();
 }

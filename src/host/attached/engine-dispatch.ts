@@ -30,6 +30,18 @@ export interface OpenAnswer {
   readonly body: AsyncIterable<Buffer>;
 }
 
+/** The body; of a longer one hardly more than its first `maxBytes`. */
+export async function firstBytes({ body }: OpenAnswer, maxBytes: number): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    pieces.push(piece);
+    bytes += piece.byteLength;
+    if (bytes > maxBytes) break;
+  }
+  return Buffer.concat(pieces);
+}
+
 export interface FailureDetails {
   /** Status for the client; default 502. */
   readonly status?: number;

@@ -6,7 +6,7 @@ import { chosenHeaders, headersByName } from '../../net/flat-headers.ts';
 import { endToEndHeaders } from '../../upstream/index.ts';
 import type { RawAnswer, RawRequest } from '../model-engine.ts';
 import { type DetectedEngine, DIALECT_PATHS } from './detect.ts';
-import { type OpenAnswer, AttachedEngineError } from './engine-dispatch.ts';
+import { type OpenAnswer, AttachedEngineError, firstBytes } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf } from './engine-http.ts';
 import { withIndexes } from './response-events.ts';
 /** Credentials and cookies of the client, and words meant for the host. */
@@ -114,15 +114,9 @@ function notServed({ kind, dialects }: DetectedEngine, path: string): RawAnswer 
 
 /** A 404 for the model passes, one for the path says what the engine has. */
 async function missing(engine: DetectedEngine, path: string, answer: OpenAnswer): Promise<RawAnswer> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of answer.body) {
-    pieces.push(piece);
-    bytes += piece.length;
-    if (bytes > MAX_MISSING_BYTES) return notServed(engine, path);
-  }
-  const body = Buffer.concat(pieces);
-  return /model/i.test(body.toString()) ? passed({ ...answer, body: once(body) }) : notServed(engine, path);
+  const body = await firstBytes(answer, MAX_MISSING_BYTES);
+  const isOfModel = body.length <= MAX_MISSING_BYTES && /model/i.test(body.toString());
+  return isOfModel ? passed({ ...answer, body: once(body) }) : notServed(engine, path);
 }
 
 function failed(path: string, { status, message }: AttachedEngineError): RawAnswer {
