@@ -44,4 +44,4 @@ export {
   visible,
 } from './table-format.ts';
 export { trustMistakes } from './trust-settings.ts';
-export type { NewKeyView, RotationView } from './views.ts';
+export type { GrantView, NewKeyView, RotationView } from './views.ts';

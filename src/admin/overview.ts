@@ -3,6 +3,7 @@
 
 import type { DialectWord } from '../config/dialect-bits.ts';
 import type { Stage } from '../api/deps.ts';
+import type { Sibling } from '../cluster/index.ts';
 import type { SourceStatus } from '../discovery/index.ts';
 import type { CacheNumbers } from '../telemetry/crn-metrics.ts';
 import { isError, type MetricsSnapshot } from '../telemetry/metrics.ts';
@@ -194,23 +195,7 @@ export interface ClusterOverview {
   readonly gateways: readonly GatewayOverview[];
 }
 
-export interface GatewayOverview {
-  /** New with every start of a process. */
-  readonly instance: string;
-  /** This is the gateway that was asked. */
-  readonly self: boolean;
-  /** Name of its machine or pod. */
-  readonly name: string;
-  readonly version: string;
-  /** HOST:PORT of its public port; null before it listens. */
-  readonly address: string | null;
-  readonly stage: Stage;
-  readonly uptimeMs: number;
-  readonly inFlight: number;
-  readonly requestsPerS: number;
-  /** Time since anything of it arrived; 0 for this gateway. */
-  readonly ageMs: number;
-}
+export type GatewayOverview = Omit<Sibling, 'index'>;
 
 /** The report of one data plane. */
 export interface PlaneReport {

@@ -40,7 +40,6 @@ import {
   type CookieSending,
   type Exchange,
   readCookie,
-  type RequestTokens,
   setCookie,
   type TokenSource,
   type TrailerSource,
@@ -56,6 +55,7 @@ import {
   type RetryBudget,
   writeAffinity,
 } from '../routing/index.ts';
+import type { RequestTokens } from '../telemetry/access-log.ts';
 import type { RequestCells } from '../telemetry/metrics.ts';
 import {
   type Approval,

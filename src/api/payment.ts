@@ -2,8 +2,8 @@
 // pays for itself. A payment is held before the work, taken before the first byte of the answer, and otherwise given back.
 
 import { createHash } from 'node:crypto';
-import { type CallRequest, type Offer, type Payments } from '../billing/index.ts';
-import { type ErrorCode, HeadraceError } from '../errors.ts';
+import type { CallRequest, Offered, Payments, Refused } from '../billing/index.ts';
+import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
 import { respondError } from '../ingress/respond.ts';
 import type { Approval } from '../upstream/index.ts';
@@ -155,18 +155,7 @@ export function resourceOf(exchange: Exchange, publicScheme: string): string {
 }
 
 /** Answers 402 with the offer of both x402 versions, or with the error. */
-export function respondUnpaid(
-  exchange: Exchange,
-  settings: ErrorSettings,
-  answer:
-    | { readonly kind: 'offer'; readonly offer: Offer }
-    | {
-        readonly kind: 'refused';
-        readonly code: ErrorCode;
-        readonly subject: string;
-        readonly retryAfterS?: number;
-      },
-): void {
+export function respondUnpaid(exchange: Exchange, settings: ErrorSettings, answer: Offered | Refused): void {
   if (answer.kind === 'refused') {
     const { code, retryAfterS, subject } = answer;
     const headers = retryAfterS === undefined ? [] : ['retry-after', String(retryAfterS)];

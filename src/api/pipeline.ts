@@ -10,6 +10,7 @@ import {
   type GoodCredential,
   type LimitReservation,
   presentedKey,
+  type RequestBound,
   exactUsdText,
   refusalHeaders,
   type Reserved,
@@ -47,18 +48,6 @@ export interface PaidRequest<Input> {
 /** Settlement of one request: a hold on an account or on a payment; null when the request is free. */
 export type RequestSettlement = AccountSettlement | PaymentSettlement | null;
 
-/**
- * What a request may use of its account. It is served when the account has at least `least`; `most` is a sure upper bound. Amounts
- * in pico-USD; tokens of prompt and output together, 0 for a call that is not counted in tokens.
- */
-export interface CostRange {
-  readonly least: number;
-  /** 0: the request is free. */
-  readonly most: number;
-  readonly leastTokens: number;
-  readonly mostTokens: number;
-}
-
 /** What differs between the endpoints that cost money. */
 export interface PaidEndpoint<Input> {
   /** Largest body in bytes, where it is smaller than `limits.bodyBytes`; a larger one is refused with 413 before it is read. */
@@ -77,7 +66,7 @@ export interface PaidEndpoint<Input> {
    */
   prepare?(request: PaidRequest<Input>, proceed: (prepared: PaidRequest<Input>) => void): void;
   /** What the request may cost an account. What it gets of it is in the settlement that `run` is given. */
-  price(request: PaidRequest<Input>, billing: Billing): CostRange;
+  price(request: PaidRequest<Input>, billing: Billing): RequestBound;
   /** What the request costs a client without a key; null when it is free. */
   quote(request: PaidRequest<Input>, billing: Billing): Quote | null;
   /** Does the work and answers. */
@@ -217,7 +206,7 @@ function awaitSlices<Input>(
   request: PaidRequest<Input>,
   billing: Billing,
   payer: GoodCredential,
-  range: CostRange,
+  range: RequestBound,
 ): void {
   const { deps, exchange } = request;
   const need = billing.limits.needOf(payer, exchange.model, range, billing.epochMs());
@@ -241,7 +230,7 @@ function holdAdmitted<Input>(
   request: PaidRequest<Input>,
   billing: Billing,
   settlement: AccountSettlement,
-  range: CostRange,
+  range: RequestBound,
 ): void {
   const most = Math.min(range.most, settlement.limits.amount);
   const amount = most === 0 ? 0 : billing.leases.reserve(settlement.payer, most);
@@ -295,7 +284,7 @@ function admitRequest(
   exchange: Exchange,
   billing: Billing,
   payer: GoodCredential,
-  range: CostRange,
+  range: RequestBound,
   use: SliceUse,
 ): AccountSettlement | null {
   const nowMs = billing.epochMs();
@@ -502,7 +491,7 @@ function costOfAll(spendings: readonly Spending[]): number {
 }
 
 /** What a call costs that is not counted in tokens: `amount` or nothing, in pico-USD. */
-export function unmeteredRange(amount: number): CostRange {
+export function unmeteredRange(amount: number): RequestBound {
   return { least: amount, most: amount, leastTokens: 0, mostTokens: 0 };
 }
 

@@ -3,7 +3,7 @@
 // the cache costs only what came for it after its own search had been answered. What a wallet has paid for engines that did not answer
 // becomes its credit.
 
-import { exactUsdText, type Spending } from '../billing/index.ts';
+import { exactUsdText, type RequestBound, type Spending } from '../billing/index.ts';
 import type { Settings } from '../config/settings.ts';
 import { HeadraceError, invalidRequest } from '../errors.ts';
 import type { AnswerSource } from '../net/answer-cache.ts';
@@ -27,7 +27,6 @@ import { callerOf } from './held-exchange.ts';
 import { unmeteredUsage } from './payment.ts';
 import {
   callWhole,
-  type CostRange,
   paid,
   type PaidEndpoint,
   type PaidRequest,
@@ -72,7 +71,7 @@ const NO_COSTS: SearchCosts = { units: new Map(), pages: 0 };
 
 /** A search in a form of its own: holds the most that it may cost, searches, and charges what was delivered. */
 export function searchEndpoint<Ask extends SearchAsk>(form: SearchForm<Ask>): PaidEndpoint<Ask> {
-  const price = ({ deps, input: { content, query } }: PaidRequest<Ask>, billing: Billing): CostRange => {
+  const price = ({ deps, input: { content, query } }: PaidRequest<Ask>, billing: Billing): RequestBound => {
     const { engines, maxResults, type } = query;
     const prices = engines.reduce(
       (sum, engine) => (deps.search.serves(engine, type) ? sum + priceOf(engine, billing) : sum),

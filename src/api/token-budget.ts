@@ -1,9 +1,8 @@
 // What an inference request may cost, from the bounds of its tokens and the prices of its model; and the output limit that follows
 // from what it was given. Whatever a server reports, prompt and output together never cost more than that.
 
-import { costOf, type ModelPrice, type Tokens } from '../billing/index.ts';
+import { costOf, type ModelPrice, type RequestBound, type Tokens } from '../billing/index.ts';
 import type { TokenBounds } from '../dialect/index.ts';
-import type { CostRange } from './pipeline.ts';
 
 /** What is believed of the tokens that a server reports: `limit` is that of one answer in the request that it got, if any. */
 export function clampTokens<T extends Tokens>(tokens: T, bounds: TokenBounds, limit: number | undefined): T {
@@ -24,7 +23,7 @@ const FREE: ModelPrice = { prompt: 0, completion: 0, cachedPrompt: 0 };
 /** An answer shorter than this is of no use: a request whose credit allows less is refused. */
 const LEAST_OUTPUT = 16;
 
-export class TokenBudget implements CostRange {
+export class TokenBudget implements RequestBound {
   readonly least: number;
   readonly most: number;
   readonly leastTokens: number;

@@ -23,6 +23,7 @@ export {
   KeyLimiter,
   type LimitReservation,
   type NeedsSlice,
+  type RequestBound,
 } from './limits/key-limiter.ts';
 export type { LimitMemory, SliceUse } from './limits/limit-table.ts';
 export { addRateLimitHeaders, refusalHeaders, retryHeaders } from './limits/rate-limit-headers.ts';
@@ -79,7 +80,14 @@ export { parseUsd, printCredits, printUsd } from './money.ts';
 export { type FinishedRecord, type CostLogCommand, CostLogClient } from './cost-log.ts';
 export type { Offer } from './payments/offer.ts';
 export { PaymentClient, type Payments } from './payments/payment-client.ts';
-export type { BeginAnswer, CallRequest, PaymentCommand, SettleAnswer } from './payments/payment-commands.ts';
+export type {
+  BeginAnswer,
+  CallRequest,
+  Offered,
+  PaymentCommand,
+  Refused,
+  SettleAnswer,
+} from './payments/payment-commands.ts';
 export {
   costOf,
   exactUsdText,

@@ -2,7 +2,7 @@
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { httpUrl } from '../config/units.ts';
-import type { Arrivals, Condition, Length, Limits, RunSettings } from '../load/index.ts';
+import type { Arrivals, Condition, Length, Limits, RunSettings, SyntheticSettings } from '../load/index.ts';
 import { LOAD_DIALECTS, readConditions, readLimits } from '../load/index.ts';
 import { isJsonObject, parsedJson } from '../net/json-object.ts';
 import { UsageError } from './io.ts';
@@ -48,13 +48,7 @@ export interface BenchOptions {
 }
 
 /** What a synthetic workload is made from. */
-export interface SyntheticOptions {
-  readonly inputTokens: Length;
-  readonly outputTokens: Length;
-  readonly turns: Length;
-  readonly prefixes: number;
-  readonly prefixTokens: number;
-}
+export type SyntheticOptions = Omit<SyntheticSettings, 'seed'>;
 
 /** A load to run. */
 export interface BenchPlan {

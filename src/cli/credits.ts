@@ -1,7 +1,7 @@
 // `headrace credits`: grants credit, shows balances and movements. Amounts are USD, shown in credits, too.
 
 import type { Command } from 'commander';
-import { ACCOUNT_COLUMNS, GRANT_COLUMNS, LISTS, MOST_ROWS } from '../admin/index.ts';
+import { ACCOUNT_COLUMNS, GRANT_COLUMNS, type GrantView, LISTS, MOST_ROWS } from '../admin/index.ts';
 import { addAccountOptions, addPageOptions, type Answer, answer, pick, runAction, runList } from './account-command.ts';
 import type { CliIo } from './io.ts';
 
@@ -12,26 +12,17 @@ const EXAMPLE = `
 For example
   headrace credits grant acme 25.00 --id invoice-17`;
 
-interface Moved {
-  readonly id: string;
-  readonly amount_usd: string;
-  readonly amount_credits: string;
-  readonly repeated: boolean;
-  readonly balance_usd: string;
-  readonly balance_credits: string;
-}
-
-function moneyOf({ amount_credits: credits, amount_usd: usd }: Moved): string {
+function moneyOf({ amount_credits: credits, amount_usd: usd }: GrantView): string {
   return `${usd} USD (${credits} credits)`;
 }
 
-function movedAnswer<View extends Moved>(made: View, what: string, sentence: string): Answer {
+function movedAnswer(made: GrantView, what: string, sentence: string): Answer {
   const { balance_credits: credits, balance_usd: usd, id, repeated } = made;
   const text = [
     repeated ? `${what} ${id} had been made before: nothing moved\n` : `${sentence}\n`,
     `balance ${usd} USD (${credits} credits), ${what} id ${id}\n`,
   ].join('');
-  return answer([made], GRANT_COLUMNS as readonly never[], { value: made, text });
+  return answer([made], GRANT_COLUMNS, { value: made, text });
 }
 
 export function configureCredits(command: Command, io: CliIo): void {

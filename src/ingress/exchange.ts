@@ -5,6 +5,7 @@
 import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
 import { freeMemory } from '../net/large-memory.ts';
+import type { RequestTokens } from '../telemetry/access-log.ts';
 import type { FailedAttempt, RequestTexts } from '../telemetry/request-log.ts';
 import type { Span } from '../telemetry/span.ts';
 import type { Body, BodyCallback } from './body.ts';
@@ -89,19 +90,6 @@ export interface PartCharges {
   deliver(): void;
   /** The request is over: what was not committed is released, now and later. */
   end(): void;
-}
-
-/** Tokens of a request, as far as its answer was delivered. */
-export interface RequestTokens {
-  /** Of the whole prompt, its cached part included. */
-  readonly promptTokens: number;
-  /** 0 where `saysCached` is false. */
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  /** Whether the server says how many came from its cache. */
-  readonly saysCached: boolean;
-  /** False when they are an estimate. */
-  readonly measured: boolean;
 }
 
 /** Knows the tokens of a request once it is over. */

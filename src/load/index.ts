@@ -11,7 +11,7 @@ export { type LoadReport, loadReport, type RunDescription } from './load-report.
 export { LOAD_DIALECTS } from './load-request.ts';
 export { LoadRun, type RunSettings } from './load-run.ts';
 export { type Script, type Workload, LoadError } from './workload.ts';
-export { type Length, syntheticWorkload } from './synthetic.ts';
+export { type Length, type SyntheticSettings, syntheticWorkload } from './synthetic.ts';
 export { syntheticConversations, syntheticTrace } from './synthetic.ts';
 export { tableOf } from './text-report.ts';
 export { workloadOf } from './workload-file.ts';

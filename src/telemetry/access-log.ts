@@ -31,15 +31,7 @@ export interface FinishedRequest {
   /** Share of the prompt that the CRN was expected to have in its cache; -1: not known. */
   readonly predictedHit: number;
   /** Null where nothing was delivered, or nothing is counted in tokens. */
-  readonly tokens: {
-    readonly promptTokens: number;
-    readonly cachedTokens: number;
-    readonly completionTokens: number;
-    /** Whether the CRN says how many came from its cache. */
-    readonly saysCached: boolean;
-    /** False when they are an estimate. */
-    readonly measured: boolean;
-  } | null;
+  readonly tokens: RequestTokens | null;
   readonly aborted: boolean;
   readonly account: string;
   readonly span: { readonly traceId: string } | null;
@@ -47,6 +39,19 @@ export interface FinishedRequest {
   readonly cost: number;
   /** Null where nobody pays. */
   readonly settlement: object | null;
+}
+
+/** Tokens of a request, as far as its answer was delivered. */
+export interface RequestTokens {
+  /** Of the whole prompt, its cached part included. */
+  readonly promptTokens: number;
+  /** 0 where `saysCached` is false. */
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Whether the server says how many came from its cache. */
+  readonly saysCached: boolean;
+  /** False when they are an estimate. */
+  readonly measured: boolean;
 }
 
 export interface AccessLogOptions {

@@ -4,9 +4,9 @@
 import { randomInt } from 'node:crypto';
 import t from 'tap';
 import { HeldCharges, StoredCharges } from '../../src/api/held-charges.ts';
-import { type CostRange, type Meter, paid, type RequestSettlement, unmeteredRange } from '../../src/api/pipeline.ts';
+import { type Meter, paid, type RequestSettlement, unmeteredRange } from '../../src/api/pipeline.ts';
 import type { ApiDeps } from '../../src/api/deps.ts';
-import { hashKey, KeyTable, type LeaseCache, type Spending } from '../../src/billing/index.ts';
+import { hashKey, KeyTable, type LeaseCache, type RequestBound, type Spending } from '../../src/billing/index.ts';
 import { KeyLimiter, type LimitedPayer } from '../../src/billing/limits/key-limiter.ts';
 import { createLimitMemory, type LimitCell } from '../../src/billing/limits/limit-table.ts';
 import { resolveSettings } from '../../src/config/load.ts';
@@ -56,7 +56,7 @@ async function setUp(t: { teardown(run: () => unknown): void }): Promise<Bench> 
 }
 
 /** An exchange that runs through the pipeline. */
-function admitted(deps: ApiDeps, parent: Exchange | null, range: CostRange): [StubExchange, RequestSettlement] {
+function admitted(deps: ApiDeps, parent: Exchange | null, range: RequestBound): [StubExchange, RequestSettlement] {
   const exchange = new StubExchange('POST', ['authorization', 'Bearer good']);
   exchange.parent = parent;
   let settlement: RequestSettlement = null;
@@ -71,7 +71,7 @@ function admitted(deps: ApiDeps, parent: Exchange | null, range: CostRange): [St
 
 interface Part {
   readonly exchange: StubExchange;
-  readonly most: CostRange;
+  readonly most: RequestBound;
   readonly settlement: RequestSettlement & object;
   /** What was delivered of it to the request that makes it. */
   spending: Spending | null;

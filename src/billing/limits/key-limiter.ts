@@ -21,9 +21,13 @@ export interface LimitedPayer {
   readonly allowance: KeyAllowance | null;
 }
 
-/** What a request may take: `most` pico-USD and `mostTokens` tokens are sure upper bounds; from `least` on it is of use. */
+/**
+ * What a request may take. It is served when there is at least `least`; `most` is a sure upper bound. Amounts in pico-USD; tokens of
+ * prompt and output together, 0 for a call that is not counted in tokens.
+ */
 export interface RequestBound {
   readonly least: number;
+  /** 0: the request is free. */
   readonly most: number;
   readonly leastTokens: number;
   readonly mostTokens: number;
