@@ -3,15 +3,15 @@
 
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { pack, ROOT } from './installed.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const run = promisify(execFile);
 
@@ -75,8 +75,7 @@ t.test('the Dockerfile has the stages that are run here', async (t) => {
 });
 
 t.test('the image starts read-only as user 1000, is healthy, and ends with 0', options, async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'headrace-image-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const [root, local, state] = ['root', 'local', 'state'].map((name) => join(folder, name)) as [string, string, string];
   for (const name of ['usr', 'dev', 'proc', 'tmp', 'etc/headrace', 'var/lib']) {
     mkdirSync(join(root, name), { recursive: true });

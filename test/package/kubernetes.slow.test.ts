@@ -2,12 +2,12 @@
 // Kubernetes and of the custom resources. Needs what ops/helm/build.sh builds.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { ROOT } from './installed.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const FOLDER = join(ROOT, '.helm-tool');
 const CHART = join(ROOT, 'ops/helm/headrace');
@@ -15,8 +15,7 @@ const VERSIONS = ['1.30.0', '1.33.0', '1.37.0'];
 const built = existsSync(join(FOLDER, 'crds/complete'));
 const options = built ? {} : { skip: 'ops/helm/build.sh was not run' };
 
-const folder = mkdtempSync(join(tmpdir(), 'headrace-helm-'));
-t.teardown(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder(t);
 
 interface Outcome {
   readonly status: number | null;

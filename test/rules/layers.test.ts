@@ -2,20 +2,11 @@
 // single importing file, and a coding rule of the request path that the linter cannot express.
 
 import { spawnSync } from 'node:child_process';
-import {
-  copyFileSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 type Tap = Pick<typeof t, 'teardown'>;
 
@@ -43,8 +34,7 @@ t.test('native, heavy and environment access are confined to named files', async
 
 /** Runs the linter on a file at `file` that imports `specifier`; returns its output. */
 function lint(t: Tap, file: string, specifier: string): string {
-  const folder = mkdtempSync(join(tmpdir(), 'headrace-lint-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   cpSync(new URL('.oxlint/', root), `${folder}/.oxlint/`, { recursive: true });
   copyFileSync(new URL('.oxlintrc.json', root), `${folder}/.oxlintrc.json`);
   for (const index of ['routing', 'dialect']) {

@@ -41,38 +41,22 @@ export async function nameServer(
   t: Scope,
   answer: (name: string, count: number, type: string) => readonly string[] | null,
 ): Promise<NameServer> {
-  const asked: string[] = [];
-  const socket = createSocket('udp4');
-  socket.on('message', (message, from) => {
-    const query = packet.decode(message);
-    const question = query.questions?.[0];
-    if (question === undefined) return;
-    asked.push(`${question.type} ${question.name}`);
-    const count = asked.filter((entry) => entry === `${question.type} ${question.name}`).length;
-    const addresses = answer(question.name, count, question.type);
-    if (addresses === null) return;
-    const fitting = addresses.filter((address) => address.includes(':') === (question.type === 'AAAA'));
-    const response = packet.encode({
-      type: 'response',
-      id: query.id ?? 0,
-      questions: [question],
+  const { address, asked } = await dnsServer(t, ({ name, type }) => {
+    const count = asked.filter((entry) => entry === `${type} ${name}`).length;
+    const addresses = answer(name, count, type);
+    if (addresses === null) return null;
+    const fitting = addresses.filter((data) => data.includes(':') === (type === 'AAAA'));
+    return {
       answers: fitting.map((data) => ({
         type: data.includes(':') ? ('AAAA' as const) : ('A' as const),
-        name: question.name,
+        name,
         ttl: 0,
         data,
       })),
-    });
-    socket.send(response, from.port, from.address);
+    };
   });
-  socket.bind(0, '127.0.0.1');
-  await once(socket, 'listening');
-  const address = `127.0.0.1:${socket.address().port}`;
   const resolver = new NameResolver({ servers: [address] });
-  t.teardown(() => {
-    resolver.close();
-    socket.close();
-  });
+  t.teardown(() => resolver.close());
   return { address, asked, lookup: (name) => resolver.resolve(name) };
 }
 
@@ -99,31 +83,38 @@ const RCODES = { NXDOMAIN: 3, SERVFAIL: 2 } as const;
 
 /** A DNS server on loopback with a zone that the test changes. Records of other types than the asked one are left out. */
 export async function zoneServer(t: Scope): Promise<ZoneServer> {
-  const asked: string[] = [];
   const zone = new Map<string, ZoneAnswer>();
-  const socket = createSocket('udp4');
-  socket.on('message', (message, from) => {
-    const query = packet.decode(message);
-    const question = query.questions?.[0];
-    if (question === undefined) return;
-    const { name, type } = question;
-    asked.push(`${type} ${name}`);
+  const server = await dnsServer(t, ({ name, type }) => {
     const answer = zone.get(`${type} ${name}`) ?? zone.get(name) ?? 'NXDOMAIN';
-    if (answer === 'silent') return;
+    if (answer === 'silent') return null;
     const records = typeof answer === 'string' ? [] : answer;
-    const response = packet.encode({
-      type: 'response',
-      id: query.id ?? 0,
+    return {
       flags: typeof answer === 'string' ? RCODES[answer] : 0,
-      questions: [question],
       answers: records
         .filter((record) => record.type === type)
         .map((record) => ({ ttl: 60, ...record, name, data: record.data as string, type: record.type as 'A' })),
-    });
-    socket.send(response, from.port, from.address);
+    };
+  });
+  return { ...server, zone };
+}
+
+/** A server that answers each question with what `respond` returns; null sends no answer. */
+async function dnsServer(
+  t: Scope,
+  respond: (question: packet.Question) => packet.Packet | null,
+): Promise<{ readonly address: string; readonly asked: string[] }> {
+  const asked: string[] = [];
+  const socket = createSocket('udp4');
+  socket.on('message', (message, from) => {
+    const { id = 0, questions: [question] = [] } = packet.decode(message);
+    if (question === undefined) return;
+    asked.push(`${question.type} ${question.name}`);
+    const response = respond(question);
+    if (response === null) return;
+    socket.send(packet.encode({ type: 'response', id, questions: [question], ...response }), from.port, from.address);
   });
   socket.bind(0, '127.0.0.1');
   await once(socket, 'listening');
   t.teardown(() => void socket.close());
-  return { address: `127.0.0.1:${socket.address().port}`, asked, zone };
+  return { address: `127.0.0.1:${socket.address().port}`, asked };
 }

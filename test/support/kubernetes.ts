@@ -2,13 +2,12 @@
 // versions, bookmarks, 410 Gone, tokens, and faults that a test orders.
 
 import { EventEmitter, once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Test } from 'tap';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export interface KubernetesObject {
   readonly metadata: {
@@ -110,8 +109,7 @@ export class FakeKubernetes {
   readonly #server: Server;
 
   constructor(t: Test, tls?: { readonly cert: string; readonly key: string }) {
-    this.account = mkdtempSync(join(tmpdir(), 'headrace-account-'));
-    t.teardown(() => rmSync(this.account, { recursive: true }));
+    this.account = temporaryFolder(t);
     this.write('namespace', 'default');
     this.write('token', 'first');
     const onRequest = (request: IncomingMessage, response: ServerResponse): void => this.#serve(request, response);

@@ -1,12 +1,12 @@
 // Prometheus and promtool of this machine (Debian: apt-get install prometheus), for tests of what they make of our metrics.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { freePort } from './free-port.ts';
 import { until } from './system.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export interface ToolResult {
   readonly status: number | null;
@@ -18,13 +18,6 @@ export function promtool(args: readonly string[], input = ''): ToolResult {
   const { error, status, stderr, stdout } = spawnSync('promtool', args, { input, encoding: 'utf8', timeout: 30_000 });
   if (error !== undefined) throw new Error('promtool does not run: install the package prometheus', { cause: error });
   return { status, output: stdout + stderr };
-}
-
-/** A folder that is removed at the end of a test. */
-export function testFolder(t: Test): string {
-  const folder = mkdtempSync(join(tmpdir(), 'headrace-prometheus-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 interface Sample {
@@ -39,7 +32,7 @@ export interface Prometheus {
 
 /** Starts a server that scrapes `target` (host:port) every second. */
 export async function startPrometheus(t: Test, target: string, features: readonly string[]): Promise<Prometheus> {
-  const folder = testFolder(t);
+  const folder = temporaryFolder(t);
   const config = join(folder, 'prometheus.yml');
   writeFileSync(
     config,

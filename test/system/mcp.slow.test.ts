@@ -2,9 +2,6 @@
 // and several threads, cancellation through another gateway, and a shutdown.
 
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
@@ -17,6 +14,7 @@ import { createGateway, type Gateway } from '../../src/index.ts';
 import { startRedis } from '../support/redis.ts';
 import { site } from '../support/site.ts';
 import { SERVERS, until } from '../support/system.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const CONFORMANCE = fileURLToPath(
   new URL('../../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
@@ -192,8 +190,7 @@ const NOT_APPLICABLE: Readonly<Record<string, string>> = {
 t.test('the conformance suite passes, in every scenario that applies', async (t) => {
   const { port } = await pages(t);
   const { url } = await open(t, port, { keys: { required: false } });
-  const folder = mkdtempSync(join(tmpdir(), 'headrace-mcp-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const output = await new Promise<string>((resolve) => {
     const args = [CONFORMANCE, 'server', '--url', url.href, '--suite', 'all'];
     execFile(process.execPath, args, { cwd: folder, env: { PATH: process.env['PATH'] } }, (_, stdout) =>

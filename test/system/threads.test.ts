@@ -2,14 +2,13 @@
 // process, and a shutdown waits for requests in flight. In a child process, because a mistake with an open uWebSockets.js app
 // aborts it.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { chat, KEY, readStream, startHosts, until, within } from '../support/system.ts';
 import type { Overview } from '../../src/admin/index.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const CRASHING = fileURLToPath(new URL('fixtures/crashing.js', import.meta.url));
 const STUCK = fileURLToPath(new URL('fixtures/stuck-engine.js', import.meta.url));
@@ -62,8 +61,7 @@ t.test('a thread that throws is replaced; the port stays served and its in-fligh
 t.test(
   'a thread that does not answer is told of by the log and the metrics, which stay quick and keep its counts',
   async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'headrace-threads-'));
-    t.teardown(() => rmSync(folder, { recursive: true }));
+    const folder = temporaryFolder(t);
     const search = {
       engines: { engine_a: { kind: 'module', path: STUCK, options: { until: `${folder}/go` } } },
     } as const;
@@ -104,8 +102,7 @@ for (const threads of [0, 1]) {
   t.test(
     `threads: ${threads}, what the code of an engine throws is logged without its words, once a minute`,
     async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'headrace-threads-'));
-      t.teardown(() => rmSync(folder, { recursive: true }));
+      const folder = temporaryFolder(t);
       writeFileSync(`${folder}/own.mjs`, THROWING);
       const search = { engines: { engine_a: { kind: 'module', path: `${folder}/own.mjs` } } } as const;
       const { cli, url } = await startServe(t, await startHosts(t), { threads, search });

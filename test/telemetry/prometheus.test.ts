@@ -11,7 +11,8 @@ import { metricsText, prefersProtobuf } from '../../src/telemetry/exposition.ts'
 import { Metrics } from '../../src/telemetry/metrics.ts';
 import type { FamilyJson, Labels } from '../../src/telemetry/series.ts';
 import { declaredMetrics } from '../rules/declared-metrics.ts';
-import { promtool, startPrometheus, testFolder } from '../support/prometheus.ts';
+import { promtool, startPrometheus } from '../support/prometheus.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/system.ts';
 
 const root = new URL('../../../', import.meta.url);
@@ -38,7 +39,7 @@ t.test('promtool takes the alert rules, and all queries of the Grafana dashboard
     .flatMap(({ targets = [] }) => targets)
     .map(({ expr }, at) => ({ record: `q${at}`, expr: expr.replaceAll('$__rate_interval', '5m') }));
   t.ok(rules.length > 40);
-  const file = join(testFolder(t), 'rules.yml');
+  const file = join(temporaryFolder(t), 'rules.yml');
   writeFileSync(file, JSON.stringify({ groups: [{ name: 'queries', rules }] }));
   const queries = promtool(['check', 'rules', file]);
   t.equal(queries.status, 0, queries.output);
@@ -153,7 +154,7 @@ const ALERT_CASES: readonly AlertCase[] = [
 
 for (const { alert, at, interval = '1m', name, series } of ALERT_CASES) {
   t.test(`the alert ${alert} fires for ${name}`, async (t) => {
-    const folder = testFolder(t);
+    const folder = temporaryFolder(t);
     // What promtool finds firing, whatever the texts say: each expectation is of one alert alone.
     const fires = (minutes: string): unknown[] => {
       const file = join(folder, 'test.yml');
@@ -217,7 +218,7 @@ t.test('panels count a CRN and an engine once, however many gateways tell of it'
       },
     ],
   };
-  const file = join(testFolder(t), 'test.yml');
+  const file = join(temporaryFolder(t), 'test.yml');
   writeFileSync(file, JSON.stringify({ rule_files: [ALERTS], evaluation_interval: '1m', tests: [test] }));
   const { output, status } = promtool(['test', 'rules', file]);
   t.equal(status, 0, output);

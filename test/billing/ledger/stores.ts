@@ -1,8 +1,6 @@
 // Opens either store for the tests of the ledger, and further ledgers on the same database, as another process would. Time
 // stands still unless a test moves it.
 
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type t from 'tap';
@@ -11,6 +9,7 @@ import { type LedgerOptions, openLedger } from '../../../src/billing/ledger/open
 import { type RequestRecord, requestRecordId } from '../../../src/billing/ledger/request-records.ts';
 import type { Charge, HoldSettlement, Ledger, Pico, Usage } from '../../../src/billing/ledger/ledger.ts';
 import { postgresDatabase } from '../../support/postgres.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 type Tap = Pick<typeof t, 'teardown'>;
 
@@ -90,8 +89,7 @@ export async function bareStore(t: Tap, name: StoreName): Promise<string> {
 }
 
 function newFile(t: Tap): string {
-  const folder = mkdtempSync(join(tmpdir(), 'headrace-ledger-'));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder(t);
   return `sqlite:${join(folder, 'ledger.db')}`;
 }
 
