@@ -119,8 +119,8 @@ class MarkdownWriter {
       const terms: string[] = [];
       for (; children[at]?.kind === 'term'; at++) terms.push(this.#block(children[at] as Block));
       const blocks: Block[] = [];
-      for (; children[at]?.kind === 'description'; at++)
-        blocks.push(...(children[at] as Block & { kind: 'description' }).children);
+      for (let child = children[at]; child?.kind === 'description'; child = children[++at])
+        for (const block of child.children) blocks.push(block);
       const term = terms.filter((text) => text !== '').join(', ');
       const [only] = blocks;
       const isLine = term !== '' && blocks.length === 1 && only?.kind === 'paragraph';

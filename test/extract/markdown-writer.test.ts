@@ -1,6 +1,8 @@
 // The Markdown of each kind of element, and escaping.
 import t from 'tap';
+import type { Block } from '../../src/extract/content.ts';
 import { clean } from '../../src/extract/index.ts';
+import { markdownOf as written } from '../../src/extract/markdown-writer.ts';
 
 /** Markdown of an article; prose around it keeps it from being judged by itself. */
 function markdownOf(html: string): string {
@@ -56,4 +58,12 @@ t.test('text with Markdown characters is escaped', async (t) => {
     ['&lt;b> &amp;amp;', '\\<b> \\&amp;'],
   ] as const;
   for (const [text, expected] of cases) t.equal(markdownOf(`<p>${text}</p>`), expected, text);
+});
+
+t.test('a definition may have any number of paragraphs', async (t) => {
+  const term: Block = { kind: 'term', children: [{ kind: 'text', text: 'a' }] };
+  const children = Array.from({ length: 150_000 }, (_, at): Block => {
+    return { kind: 'paragraph', children: at === 0 ? [{ kind: 'text', text: 'b' }] : [] };
+  });
+  t.equal(written([{ kind: 'definitions', children: [term, { kind: 'description', children }] }]), '- **a**\n\n  b');
 });
