@@ -39,8 +39,9 @@ const MAX_HEADINGS = 6;
 
 /** Letters at the start of a line that tell whether a page shows it. */
 const COMPARED_LETTERS = 40;
-/** Lines that are looked for in a page. */
+/** Lines of a text that are looked for in a page, and those of all texts: a page that shows a text needs one. */
 const COMPARED_LINES = 100;
+const MAX_COMPARED = 2000;
 
 /** Content, and the nodes that were left out of the tree that it is from. */
 interface Finding {
@@ -207,7 +208,7 @@ class ContentSearch {
     const whole = this.#ofBody();
     this.#trace?.tried(BODY, whole);
     const isLonger = whole.text.length > MUCH_MORE * found.text.length;
-    return isLonger && isShownIn(lettersOf(whole.text), found.text) ? whole : found;
+    return isLonger && new Letters(whole.text).show(found.text) ? whole : found;
   }
 
   #ofBody(): Finding {
@@ -227,8 +228,8 @@ class ContentSearch {
   #withDocument(found: Finding): Finding {
     const parts = documentsOf(this.#data.items, this.#head.title);
     if (parts.length === 0) return found;
-    const shown = lettersOf(found.text);
-    const missing = parts.map((part) => this.#ofHtml(part)).filter(({ text }) => !isShownIn(shown, text));
+    const shown = new Letters(found.text);
+    const missing = parts.map((part) => this.#ofHtml(part)).filter(({ text }) => !shown.show(text));
     return missing.length === 0 ? found : { ...found, ...joined([found, ...missing]) };
   }
 
@@ -282,12 +283,23 @@ function joined(findings: readonly Finding[]): { text: string; content: string }
   return { text: join(findings.map(({ text }) => text)), content: join(findings.map(({ content }) => content)) };
 }
 
-/** Whether the letters `shown` contain a long line of `content`, or all of it when it is one line. */
-function isShownIn(shown: string, content: string): boolean {
-  return content
-    .split('\n', COMPARED_LINES)
-    .map((line) => lettersOf(line).slice(0, COMPARED_LETTERS))
-    .some((letters, _, all) => (letters.length >= COMPARED_LETTERS || all.length === 1) && shown.includes(letters));
+/** The letters of a text, in which others are looked for. */
+class Letters {
+  readonly #letters: string;
+  #left = MAX_COMPARED;
+
+  constructor(text: string) {
+    this.#letters = lettersOf(text);
+  }
+
+  /** Whether they contain a long line of `content`, or all of it when it is one line. */
+  show(content: string): boolean {
+    return content
+      .split('\n', COMPARED_LINES)
+      .map((line) => lettersOf(line).slice(0, COMPARED_LETTERS))
+      .filter((letters, _, all) => letters.length >= COMPARED_LETTERS || all.length === 1)
+      .some((letters) => this.#left-- > 0 && this.#letters.includes(letters));
+  }
 }
 
 /** The texts of the `h1` elements that are not empty, without buttons such as "Copy" beside others and links to the heading itself. */

@@ -50,6 +50,24 @@ t.test('each kind of item has its template', async (t) => {
   t.equal(linkedContentOf([list]), '<ul><li>Axle: 1 to 2 EUR</li><li>Gate</li></ul>');
 }); // oxfmt-ignore
 
+t.test('a page is searched for the first lines of its documents', async (t) => {
+  const prose = (at: number): string => `Night ${at} of songs at the mill that nobody else has ever sung`;
+  const event = (lines: string): object => ({ '@type': 'Event', name: 'Mill night', description: lines });
+  const unseen = Array.from({ length: 45 }, (_, at) =>
+    event(Array.from({ length: 90 }, (_, line) => prose(100 * (at + 1) + line)).join('\n\n')),
+  );
+  const timesShown = (items: readonly object[]): number => {
+    const data = `<script type="application/ld+json">${JSON.stringify(items)}</script>`;
+    return (
+      clean(`<title>Mill night</title>${data}<p>${[7, 6, 5, 4, 3, 2].map(prose).join('. ')}.</p>`).content.split(
+        prose(7),
+      ).length - 1
+    );
+  };
+  t.equal(timesShown([event(prose(7)), ...unseen]), 1);
+  t.equal(timesShown([...unseen, event(prose(7))]), 2, 'one behind 2,000 lines that the page lacks is not looked for');
+});
+
 t.test('graphs, references and the errors that pages make are read', async (t) => {
   const read = (script: string) => readLinkedData([script]);
   t.match(read('{"@graph":[{"@type":"Article","headline":"A","author":{"@id":"#p"}},{"@type":"Person","@id":"#p","name":"Jane"}]}'), { headline: 'A', author: 'Jane' });
