@@ -311,6 +311,8 @@ function headingsOf(tree: Tree): string[] {
     if (tree.tag[node] !== TAG.h1) continue;
     const line = lineOf(tree, node, MAX_HEADING_CHARACTERS, isControl) || lineOf(tree, node, MAX_HEADING_CHARACTERS);
     if (line !== '') headings.push(line);
+    // Headings inside of one without text have none either.
+    else node = (tree.end[node] as number) - 1;
   }
   return headings;
 }

@@ -3,7 +3,7 @@
 
 import type { Block, Inline, List, ListItem, MarkName, Source } from './content.ts';
 import { tableOf } from './content-table.ts';
-import { codeOfTable, languageOf, linesOf, sourceOf } from './content-code.ts';
+import { codeOfTable, Gutters, languageOf, linesOf, sourceOf } from './content-code.ts';
 import { footnotesOf } from './content-footnotes.ts';
 import { imageOf } from './content-image.ts';
 import { formulasIn, texOf } from './content-math.ts';
@@ -33,6 +33,7 @@ export function contentOf(tree: Tree, dropped: Dropped, urls: UrlResolver): read
     dropped,
     urls,
     footnotes: footnotesOf(tree, dropped),
+    gutters: new Gutters(tree),
   });
   walk(tree, dropped, 0, builder);
   return builder.finish();
@@ -295,7 +296,7 @@ class ContentBuilder implements Visitor {
       case TAG.listing:
       case TAG.xmp:
       case TAG.plaintext:
-        this.#pushCode(sourceOf(this.#tree, this.#source.dropped, node), languageOf(this.#tree, node));
+        this.#pushCode(sourceOf(this.#source, node), languageOf(this.#tree, node));
         return true;
       case TAG.table:
         return this.#pushTable(node);
@@ -309,7 +310,7 @@ class ContentBuilder implements Visitor {
   }
 
   #pushTable(node: number): boolean {
-    const code = codeOfTable(this.#tree, this.#source.dropped, node);
+    const code = codeOfTable(this.#source, node);
     if (code !== null) {
       this.#pushCode(code.text, code.language);
       return true;
@@ -327,13 +328,13 @@ class ContentBuilder implements Visitor {
   }
 
   #addCode(node: number, name: 'code' | 'kbd' | 'samp'): void {
-    const lines = this.#lineKind === null ? linesOf(this.#tree, this.#source.dropped, node) : null;
+    const lines = this.#lineKind === null ? linesOf(this.#source, node) : null;
     if (lines !== null) {
       this.#endLine();
       this.#pushCode(lines, languageOf(this.#tree, node));
       return;
     }
-    const source = onLine(sourceOf(this.#tree, this.#source.dropped, node));
+    const source = onLine(sourceOf(this.#source, node));
     const text = source.trim();
     if (text === '') return;
     // White space at its edges stands outside of it.

@@ -1,7 +1,8 @@
 // Source code in pages: its text without line numbers, and its language.
 
+import type { Source } from './content.ts';
 import { BLOCK, TAG, traits } from './tags.ts';
-import { type Dropped, PREFORMATTED, SPACE_BEFORE, type Tree } from './tree.ts';
+import { PREFORMATTED, SPACE_BEFORE, type Tree } from './tree.ts';
 
 /** How class names state a language: of highlight.js, Prism, Shiki, Rouge, GitHub, Sphinx, SyntaxHighlighter, Pandoc and Org. */
 const LANGUAGE =
@@ -23,7 +24,6 @@ const MAX_CLASS_CHARACTERS = 1000;
 
 /** Elements around a block of code where the language may be. */
 const MAX_CLIMBED = 4;
-const MAX_EXAMINED = 10_000;
 /** Elements between a line number and the element that is named. */
 const MAX_NESTED = 12;
 
@@ -71,7 +71,7 @@ function isLanguage(name: string | undefined): name is string {
 const LINE = /(?:^|\s)(?:line|code-line|token-line|view-line)(?:\s|$)/;
 
 /** The characters of a subtree unchanged, without line numbers, with a line end for each break, block and element of a line. */
-export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
+export function sourceOf({ tree, dropped, gutters }: Source, node: number): string {
   const parts: string[] = [];
   /** By number of the class, whether its elements hold a line. */
   const lines = new Map<number, boolean>();
@@ -95,7 +95,7 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
       const isWhole = ((tree.flags[inner] as number) & PREFORMATTED) !== 0;
       parts.push((isWhole ? '' : space) + tree.textOf(inner));
       space = '';
-    } else if (dropped[inner] === 1 || tag === TAG.button || isTooltip(tree, inner) || isGutter(tree, inner)) {
+    } else if (dropped[inner] === 1 || tag === TAG.button || isTooltip(tree, inner) || gutters.has(inner)) {
       inner = (tree.end[inner] as number) - 1;
     } else if ((traits(tag) & BLOCK) !== 0 && tag !== TAG.td && parts.at(-1)?.endsWith('\n') === false) {
       parts.push('\n');
@@ -107,7 +107,7 @@ export function sourceOf(tree: Tree, dropped: Dropped, node: number): string {
 }
 
 /** The lines of code with line breaks outside of `pre`, as they are displayed; null where it is one line. */
-export function linesOf(tree: Tree, dropped: Dropped, node: number): string | null {
+export function linesOf({ tree, dropped }: Source, node: number): string | null {
   const end = tree.end[node] as number;
   if (!tree.tag.subarray(node, end).includes(TAG.br)) return null;
   const lines: string[] = [];
@@ -161,32 +161,56 @@ function isTooltip(tree: Tree, node: number): boolean {
 /** Attributes of line numbers: of GitHub, and what rustdoc keeps out of the snippets of search engines. */
 const MARKS = ['data-line-number', 'data-nosnippet'];
 
-/** Whether an element holds line numbers beside code: nothing but digits and what divides them from it, and a name that says so. */
-function isGutter(tree: Tree, node: number): boolean {
-  const end = Math.min(tree.end[node] as number, node + MAX_EXAMINED);
-  let first = node + 1;
-  const nearest = Math.min(end, node + MAX_NESTED);
-  while (first < nearest && tree.tag[first] !== TAG['#text']) first++;
-  if (first < nearest && !/^\s*\d/.test(tree.textOf(first, 20))) return false;
-  const attributes = tree.attributesOf(node);
-  const isNamed = GUTTER.test(attributes.get('class') ?? '') || MARKS.some((name) => attributes.has(name));
-  if (!isNamed) return false;
-  for (let inner = first; inner < end; inner++)
-    if (tree.tag[inner] === TAG['#text'] && !/^[\d\s:.|]*$/.test(tree.textOf(inner, MAX_EXAMINED))) return false;
-  return true;
+/** Line numbers, and what divides them from code. */
+const NUMBERS = /^[\d\s:.|]*$/;
+
+/** Tells which elements hold line numbers beside code. */
+export class Gutters {
+  readonly #tree: Tree;
+  /** The nodes from `from` to `word` have no text with words; the text `word` has. */
+  #from = 0;
+  #word = -1;
+
+  constructor(tree: Tree) {
+    this.#tree = tree;
+  }
+
+  /** Whether an element holds nothing but digits and what divides them from code, and has a name that says so. */
+  has(node: number): boolean {
+    const tree = this.#tree;
+    const end = tree.end[node] as number;
+    let first = node + 1;
+    const nearest = Math.min(end, node + MAX_NESTED);
+    while (first < nearest && tree.tag[first] !== TAG['#text']) first++;
+    if (first < nearest && !/^\s*\d/.test(tree.textOf(first, 20))) return false;
+    const attributes = tree.attributesOf(node);
+    const isNamed = GUTTER.test(attributes.get('class') ?? '') || MARKS.some((name) => attributes.has(name));
+    return isNamed && this.#nextWord(first) >= end;
+  }
+
+  /** The next text from `node` on with other characters. It is kept: elements inside of each other ask for the same one. */
+  #nextWord(node: number): number {
+    const { count, tag } = this.#tree;
+    if (node >= this.#from && node <= this.#word) return this.#word;
+    let word = node;
+    while (word < count && (tag[word] !== TAG['#text'] || NUMBERS.test(this.#tree.textOf(word)))) word++;
+    [this.#from, this.#word] = [node, word];
+    return word;
+  }
 }
 
 /** The code of a table that lays out line numbers beside it; null for other tables. */
-export function codeOfTable(tree: Tree, dropped: Dropped, table: number): { text: string; language: string } | null {
+export function codeOfTable(source: Source, table: number): { text: string; language: string } | null {
+  const { tree, gutters } = source;
   const end = tree.end[table] as number;
   for (let node = table + 1; node < end; node++) {
     const tag = tree.tag[node];
     if (tag === TAG['#text'] || tag === TAG.th) return null;
     if (tag !== TAG.td) continue;
-    if (!isGutter(tree, node)) return null;
+    if (!gutters.has(node)) return null;
     let code = node + 1;
     while (code < end && tree.tag[code] !== TAG.pre && tree.tag[code] !== TAG.code) code++;
-    const text = sourceOf(tree, dropped, table);
+    const text = sourceOf(source, table);
     return { text, language: languageOf(tree, table) || (code < end ? languageOf(tree, code) : '') };
   }
   return null;

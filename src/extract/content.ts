@@ -1,6 +1,7 @@
 // The content of a page as a tree of blocks and inlines that all writers share. What pages express in many ways (code with
 // its language, formulas, footnotes, lazy images, grids of cells) has one form here. Blocks never stand inside inlines.
 
+import type { Gutters } from './content-code.ts';
 import type { Footnotes } from './content-footnotes.ts';
 import type { UrlResolver } from './links.ts';
 import type { Dropped, Tree } from './tree.ts';
@@ -86,4 +87,5 @@ export interface Source {
   readonly dropped: Dropped;
   readonly urls: UrlResolver;
   readonly footnotes: Footnotes;
+  readonly gutters: Gutters;
 }

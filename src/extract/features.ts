@@ -277,6 +277,9 @@ const MAX_COMPARED = 200_000_000;
 /** Alike elements from which one of them is a unit of a list. */
 const UNITS = 3;
 
+/** Places of a hash table where an element may be: a page can choose its names so that all of them have the same one. */
+const MAX_PROBES = 100;
+
 /** Levels above a block in which its unit is looked for. */
 const UNIT_LEVELS = 8;
 
@@ -455,12 +458,12 @@ class Reader {
       if (kind === TAG['#text']) continue;
       const outer = parent[node] as number;
       const form = shape[node] as number;
-      let slot = (Math.imul(Math.imul(outer, 31) + kind, 0x9e3779b1) + Math.imul(form, 0x85ebca6b)) >>> 7;
-      for (; ; slot++) {
-        const other = table[slot & mask] as number;
+      first[node] = node;
+      const slot = (Math.imul(Math.imul(outer, 31) + kind, 0x9e3779b1) + Math.imul(form, 0x85ebca6b)) >>> 7;
+      for (let probe = slot; probe < slot + MAX_PROBES; probe++) {
+        const other = table[probe & mask] as number;
         if (other === 0) {
-          table[slot & mask] = node;
-          first[node] = node;
+          table[probe & mask] = node;
           break;
         }
         if (parent[other] === outer && tag[other] === kind && shape[other] === form) {

@@ -4,6 +4,7 @@ import t from 'tap';
 import { decode } from '../../src/extract/charset.ts';
 import { resolveSettings } from '../../src/config/load.ts';
 import { clean } from '../../src/extract/index.ts';
+import { TAG } from '../../src/extract/tags.ts';
 import { readSiteJson } from '../../src/extract/sites/sites.ts';
 import { createCleaningPool } from '../../src/fetch/cleaning-pool.ts';
 import { LONG } from '../support/long.ts';
@@ -127,6 +128,43 @@ t.test('time grows no faster than the page', async (t) => {
     }
   }
 });
+
+t.test('elements inside of each other and names that a page chooses take no more time', async (t) => {
+  const nested = (name: string): string => `<${name}>`.repeat(500) + fill('<i></i>', MEBI / 4);
+  const lines = (name: string): string =>
+    `<pre>${`${`<b class=${name}>1`.repeat(490)}${fill('1<i></i>', 30_000)}x${'</b>'.repeat(490)}`.repeat(5)}</pre>`;
+  const shapes: Readonly<Record<string, readonly [hostile: string, other: string]>> = {
+    'headings without text': [nested('h1'), nested('h4')],
+    'line numbers': [lines('ln'), lines('x')],
+    'elements of one place in a hash table': [siblings(256), siblings(Infinity)],
+  };
+  for (const [name, [hostile, other]] of Object.entries(shapes)) {
+    const usual = Math.min(...[1, 2].map(() => cpuMs(() => clean(other))));
+    const took = cpuMs(() => clean(hostile));
+    t.ok(took < 3 * usual, `${name}: ${took.toFixed(0)} and ${usual.toFixed(0)} ms`);
+  }
+});
+
+/** Elements beside others whose names and classes have a hash below `limit` in features.ts. */
+function siblings(limit: number): string {
+  const classes = 2000;
+  const tags = ['b', 'i', 'u', 's', 'em', 'q', 'tt', 'big', 'sub', 'sup', 'ins', 'del', 'kbd', 'var', 'dfn', 'font'] as const; // oxfmt-ignore
+  const parts = [numbered(classes, (at) => `<i class=c${at}></i>`)];
+  for (let node = classes + 1; node < 16_000;) {
+    const outer = node++;
+    parts.push('<div>');
+    for (let at = 0, end = node + 500; at < classes * tags.length && node < end; at++) {
+      const tag = tags[at % tags.length] as (typeof tags)[number];
+      const shape = 1 + Math.trunc(at / tags.length);
+      const hash = Math.imul(31 * outer + TAG[tag], 0x9e3779b1) + Math.imul(shape, 0x85ebca6b);
+      if (((hash >>> 7) & 0x7fff) >= limit) continue;
+      parts.push(`<${tag} class=c${shape - 1}></${tag}>`);
+      node++;
+    }
+    parts.push('</div>');
+  }
+  return parts.join('');
+}
 
 t.test('a page that claims to be a forum takes no more time', async (t) => {
   const head = '<meta name=generator content="Discourse 3"><h1>x</h1>';
