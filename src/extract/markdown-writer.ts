@@ -223,7 +223,7 @@ class LineWriter {
         this.#parts.push(this.#place === 'paragraph' ? '\\\n' : this.#place === 'cell' ? '<br>' : ' ');
         return;
       case 'code':
-        this.#parts.push(this.#place === 'cell' ? cellCode(inline.text) : inlineCode(inline.text));
+        this.#code(inline.text, around);
         return;
       case 'image':
         this.#parts.push(`![${escaped(inline.alt)}](${inTarget(inline.url)})`);
@@ -240,10 +240,23 @@ class LineWriter {
   }
 
   #text(text: string, around: readonly MarkName[]): void {
-    const isStart = this.#parts.length === 0 || (this.#parts.at(-1)?.endsWith('\n') ?? false);
-    const written = around.includes('a') ? escaped(text) : escapedBesideUrls(text);
-    const safe = this.#hasMath ? written.replaceAll('$', '\\$') : written;
-    this.#parts.push(isStart && this.#place === 'paragraph' ? escapedStart(safe) : safe);
+    const parts = this.#parts;
+    const written = this.#withoutMath(around.includes('a') ? escaped(text) : escapedBesideUrls(text));
+    const isStart = this.#place === 'paragraph' && isLineStart(parts.at(-1));
+    // A reference at the start of a line would define a footnote.
+    const isBehindFirst = parts.at(-1)?.startsWith('[^') === true && isLineStart(parts.at(-2));
+    parts.push(isStart ? escapedStart(written) : isBehindFirst && written.startsWith(':') ? `\\${written}` : written);
+  }
+
+  /** Code behind other code would have a longer run of backticks, and `]:` in a link may define its text. */
+  #code(text: string, around: readonly MarkName[]): void {
+    const isApart = this.#parts.at(-1)?.endsWith('`') !== true && !(around.includes('a') && text.includes(']:'));
+    if (!isApart) this.#parts.push(`<code>${this.#withoutMath(escaped(text))}</code>`);
+    else this.#parts.push(this.#place === 'cell' ? cellCode(text) : inlineCode(text));
+  }
+
+  #withoutMath(text: string): string {
+    return this.#hasMath ? text.replaceAll('$', '\\$') : text;
   }
 
   /** Begins a link or a reference. A `!` before it would make it an image. */
@@ -276,6 +289,11 @@ class LineWriter {
       if (after !== '') parts.push(after);
     }
   }
+}
+
+/** Whether what follows a part begins a line. */
+function isLineStart(before = ''): boolean {
+  return before === '' || before.endsWith('\n');
 }
 
 /** The last character before a position; a space at the start of the line. */
@@ -393,22 +411,39 @@ function escaped(text: string): string {
 }
 
 /** A URL in text, which readers with GitHub's extensions make a link of, backslashes included. `$` would be escaped beside formulas. */
-const BARE_URL = /https?:\/\/[\w\-.~:/?#@!&'()*+,;=%]+/gi;
+const BARE_URL = /(?:https?:\/\/|(?<![a-z\d])www\.)[\w\-.~:/?#@!&'()*+,;=%]+/gi;
 
 /** Signs behind a URL that belong to its sentence. */
 const BEHIND_URL = "?!.,:;*_~'";
 
-/** Escapes text within a line, but not what is in a URL: one that needs escapes stands between angle brackets, where there are none. */
+/** What such readers take for a URL at first. */
+const UP_TO_SPACE = /[^\s<]*/y;
+
+/**
+ * Escapes text within a line, but not what is in a URL: one with escapes in it or behind it stands between angle brackets, where there are
+ * none. One that cannot, without a scheme or with a character reference, is no link.
+ */
 function escapedBesideUrls(text: string): string {
   let safe = '';
   let from = 0;
-  for (const { 0: found, index } of text.includes('://') ? text.matchAll(BARE_URL) : []) {
+  let spaceAt = 0;
+  let hasEscapes = false;
+  for (const { 0: found, index } of /:\/\/|www\./i.test(text) ? text.matchAll(BARE_URL) : []) {
+    if (index >= spaceAt) {
+      UP_TO_SPACE.lastIndex = index;
+      spaceAt = index + (UP_TO_SPACE.exec(text)?.[0].length ?? 0);
+      const word = text.slice(index, text[spaceAt] === '<' ? spaceAt + 2 : spaceAt);
+      hasEscapes = escaped(word) !== word;
+    }
+    if (!hasEscapes) continue;
     const isOpen = found.includes('(');
     let end = found.length;
     while (BEHIND_URL.includes(found.charAt(end - 1)) || (!isOpen && found.charAt(end - 1) === ')')) end--;
     const url = found.slice(0, end);
-    if (escaped(url) === url || /&#?\w{1,31};/.test(url)) continue;
-    safe += `${escaped(text.slice(from, index))}<${url}>`;
+    const isBracketed = /^http/i.test(url) && !/&#?\w{1,31};/.test(url);
+    if (!isBracketed) end = found.length;
+    safe += escaped(text.slice(from, index));
+    safe += isBracketed ? `<${url}>` : escaped(found).replaceAll(/(?<=www)\.|:(?=\/\/)/gi, '\\$&');
     from = index + end;
   }
   return safe + escaped(text.slice(from));

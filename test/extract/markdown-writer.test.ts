@@ -31,6 +31,8 @@ t.test('each kind of block is written in its Markdown form', async (t) => {
     ['<table><tr><td><p>a</p></td></tr></table>', 'a'],
     ['<p>a</p><hr><p>b</p>', 'a\n\n---\n\nb'],
     ['<p><b>a<p>b</b>', '**a**\n\nb'],
+    ['<p><code>a</code><kbd>*</kbd><cite><code>b</code></cite></p>', '`a`<code>\\*</code>`b`'],
+    ['<p><a href="/x"><code>]: a</code></a></p>', '[<code>\\]: a</code>](https://a.example/x)'],
   ] as const;
   for (const [html, expected] of cases) t.equal(markdownOf(html), expected, html);
 });
@@ -40,8 +42,11 @@ t.test('a URL in text has no backslashes, which would be part of its link', asyn
     ['at http://a.example/~b/_c_?x=*, and', 'at <http://a.example/~b/_c_?x=>\\*, and'],
     ['(https://a.example/~b). https://a.example/b_c', '(<https://a.example/~b>). https://a.example/b_c'],
     ['https://a.example/_b_(c)', '<https://a.example/_b_(c)>'],
-    ['~ https://a.example/b* ~', '\\~ https://a.example/b\\* \\~'],
-    ['https://a.example/~b?c&amp;lt;d', 'https://a.example/\\~b?c\\&lt;d'],
+    ['~ https://a.example/b* ~', '\\~ <https://a.example/b>\\* \\~'],
+    ['[https://a.example/b] &lt;https://a.example/b&lt;i>', '\\[<https://a.example/b>\\] <<https://a.example/b>\\<i>'],
+    ['www.a.example/_b_, www.a.example', 'www\\.a.example/\\_b\\_, www.a.example'],
+    ['https://a.example/b，[c]', '<https://a.example/b>，\\[c\\]'],
+    ['https://a.example/~b?c&amp;lt;d', 'https\\://a.example/\\~b?c\\&lt;d'],
     ['<a href="/c">https://a.example/~b</a>', '[https://a.example/\\~b](https://a.example/c)'],
   ] as const;
   for (const [text, expected] of cases) t.equal(markdownOf(`<p>${text}</p>`), expected, text);
@@ -58,6 +63,9 @@ t.test('text with Markdown characters is escaped', async (t) => {
     ['&lt;b> &amp;amp;', '\\<b> \\&amp;'],
   ] as const;
   for (const [text, expected] of cases) t.equal(markdownOf(`<p>${text}</p>`), expected, text);
+  const reference = { kind: 'reference', label: '1' } as const;
+  const line = [reference, { kind: 'text', text: ': a' }, { kind: 'break' }, reference] as const;
+  t.equal(written([{ kind: 'paragraph', children: line }]), '[^1]\\: a\\\n[^1]', 'what would define a footnote');
 });
 
 t.test('a definition may have any number of paragraphs', async (t) => {
