@@ -51,15 +51,17 @@ export interface Page {
 
 /** `isXml`: elements may close themselves (XML, section 3.1), as in XHTML. */
 export function parse(page: string, isXml = false): Page {
-  const whole = isXml ? page : withWholeScripts(page);
+  const first = build(page, isXml, !isXml);
+  // Few pages have such scripts, and to look for them in all takes a twentieth of the time of cleaning.
+  return first.hasCutScript ? build(withWholeScripts(page), false, false) : first;
+}
+
+function build(page: string, isXml: boolean, checksScripts: boolean): Builder {
   // In HTML this opens a bogus comment that ends at the next `>`; the tokenizer would read an XML CDATA section.
-  const html = whole.includes('<![CDATA[') ? whole.replaceAll('<![CDATA[', '<!-CDATA[') : whole;
-  const builder = new Builder(html, isXml);
+  const html = page.includes('<![CDATA[') ? page.replaceAll('<![CDATA[', '<!-CDATA[') : page;
+  const builder = new Builder(html, isXml, checksScripts);
   const tokenizer = new Tokenizer({ decodeEntities: false, recognizeSelfClosing: isXml }, builder);
-  builder.stop = (): void => {
-    builder.tree.isCut = true;
-    tokenizer.pause();
-  };
+  builder.stop = (): void => tokenizer.pause();
   tokenizer.write(html);
   tokenizer.end();
   builder.close();
@@ -98,6 +100,8 @@ function scriptEnd(page: string, from: number, tags: number[]): number {
     const mark = found[0];
     if (mark === '<!--') {
       if (state === 'plain') state = 'commented';
+      // `<!-->` ends at once.
+      IN_SCRIPT.lastIndex = found.index + 2;
     } else if (mark === '-->') {
       state = 'plain';
     } else if (mark.charAt(1) !== '/') {
@@ -135,6 +139,9 @@ class Builder implements TokenizerCallbacks {
   stop: () => void = () => undefined;
   readonly #html: string;
   readonly #isXml: boolean;
+  #checksScripts: boolean;
+  /** A script ends behind where the tokenizer ended it; the tree is not the page. */
+  hasCutScript: boolean = false;
   readonly tags: TagTable = new TagTable();
   readonly #names = new HintTable();
   readonly #open: OpenElements;
@@ -150,15 +157,21 @@ class Builder implements TokenizerCallbacks {
   /** Receives the next raw text. */
   #take: ((text: string, from: number, to: number) => void) | null = null;
 
-  constructor(html: string, isXml: boolean) {
+  constructor(html: string, isXml: boolean, checksScripts: boolean) {
     this.#html = html;
     this.#isXml = isXml;
+    this.#checksScripts = checksScripts;
     this.tree = new Tree(html);
     this.#open = new OpenElements(this.tree);
   }
 
   close(): void {
     this.#open.closeAll();
+  }
+
+  #cut(): void {
+    this.tree.isCut = true;
+    this.stop();
   }
 
   ontext(from: number, to: number): void {
@@ -190,7 +203,7 @@ class Builder implements TokenizerCallbacks {
     }
     this.tree.addText(this.#open.current, flags, first, to);
     if (isSpace(html.charCodeAt(to - 1))) this.#spaceBefore = SPACE_BEFORE;
-    if (this.tree.count > MAX_NODES) this.stop();
+    if (this.tree.count > MAX_NODES) this.#cut();
   }
 
   onopentagname(from: number, to: number): void {
@@ -254,7 +267,7 @@ class Builder implements TokenizerCallbacks {
     if (className === 'fragment' && this.#html.startsWith(LINE_OF_DOXYGEN, to + 1)) this.tree.tag[node] = TAG.pre;
     this.#spaceBefore = 0;
     if ((traits(tag) & VOID) === 0) this.#open.push(node, tag);
-    if (this.tree.count > MAX_NODES) this.stop();
+    if (this.tree.count > MAX_NODES) this.#cut();
   }
 
   #hints(): number {
@@ -301,12 +314,26 @@ class Builder implements TokenizerCallbacks {
       case TAG.title:
         this.#take = (text): void => void (head.title ||= text.trim() === '' ? '' : decodeHTML(text));
         return true;
-      case TAG.script:
-        this.#take = this.#scriptTaker();
+      case TAG.script: {
+        const take = this.#scriptTaker();
+        this.#take = (text, from, to): void => {
+          this.#checkEnd(text, from, to);
+          take(text, from, to);
+        };
         return true;
+      }
       default:
         return false;
     }
+  }
+
+  /** Stops where the script whose text is at hand ends later. Behind one without an end there is nothing to be changed. */
+  #checkEnd(text: string, from: number, to: number): void {
+    if (!this.#checksScripts || !text.includes('<!--')) return;
+    const end = scriptEnd(this.#html, from, []);
+    this.#checksScripts = end !== -1;
+    this.hasCutScript = end > to;
+    if (this.hasCutScript) this.stop();
   }
 
   #scriptTaker(): (text: string, from: number, to: number) => void {
@@ -326,7 +353,7 @@ class Builder implements TokenizerCallbacks {
     const node = this.tree.add(TAG['#tex'], this.#open.current, flags | this.#spaceBefore, 0);
     this.tree.setRange(node, from, to);
     this.#spaceBefore = 0;
-    if (this.tree.count > MAX_NODES) this.stop();
+    if (this.tree.count > MAX_NODES) this.#cut();
   }
 
   /** HTML elements end an `svg` that was left open. */

@@ -63,6 +63,11 @@ t.test('a script ends behind the scripts that it writes inside of comment marks'
   t.equal(outline('<script><!-- w("<script>") --></script>c'), 'body(c)');
   t.equal(outline('<script>w("<!--");w("<scripts>")</script>c'), 'body(c)');
   t.equal(outline('<!-- <script><!-- <script> --></script>c<!--><script>'), 'body(c)');
+  t.equal(
+    outline('<script><!--> w("<script>")</script>c<script>"-->"</script>d'),
+    'body(c d)',
+    'marks that end at once',
+  );
   // Without an end, all of the page would be the script.
   t.equal(outline('<script><!-- <script></script>c'), 'body(c)');
   t.equal(outline(`<script><!--${'<script></script>'.repeat(150_000)}--></script>c`), 'body(c)');
