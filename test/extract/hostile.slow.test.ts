@@ -139,8 +139,9 @@ t.test('elements inside of each other and names that a page chooses take no more
     'elements of one place in a hash table': [siblings(256), siblings(Infinity)],
   };
   for (const [name, [hostile, other]] of Object.entries(shapes)) {
-    const usual = Math.min(...[1, 2].map(() => cpuMs(() => clean(other))));
-    const took = cpuMs(() => clean(hostile));
+    // The first one also pays for compilation.
+    const least = (page: string): number => Math.min(...[1, 2, 3].map(() => cpuMs(() => clean(page))));
+    const [took, usual] = [least(hostile), least(other)];
     t.ok(took < 3 * usual, `${name}: ${took.toFixed(0)} and ${usual.toFixed(0)} ms`);
   }
 });
