@@ -98,7 +98,7 @@ function sendHeavy() {
   let sends = false;
   let lanes = [];
   let statuses = {};
-  parentPort.on('message', async ({ kind, at }) => {
+  parentPort.on('message', ({ kind, at }) => {
     if (kind !== null) {
       sends = true;
       statuses = {};
@@ -111,8 +111,7 @@ function sendHeavy() {
       return;
     }
     sends = false;
-    await Promise.all(lanes);
-    parentPort.postMessage(statuses);
+    void Promise.all(lanes).then(() => parentPort.postMessage(statuses));
   });
 }
 
