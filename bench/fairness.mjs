@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { startGateway } from './lib/gateway.mjs';
 import { stopChild } from './lib/process.mjs';
+import { quantile } from './lib/statistics.mjs';
 
 const CHAT = '/v1/chat/completions';
 const SMALL = JSON.stringify({ model: 'chat', messages: [{ role: 'user', content: 'hello' }] });
@@ -117,7 +118,6 @@ function sendHeavy() {
 
 const next = (worker) => new Promise((resolve) => void worker.once('message', resolve));
 const worker = (data) => new Worker(new URL(import.meta.url), { workerData: data });
-const quantile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 
 async function measure() {
   const { values } = parseArgs({

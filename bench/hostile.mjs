@@ -13,6 +13,7 @@ import { availableParallelism } from 'node:os';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
 import { brotliCompressSync, constants, deflateSync, gzipSync } from 'node:zlib';
+import { quantile } from './lib/statistics.mjs';
 
 const SIZE = 9_900_000;
 const PROSE = 'A weir holds the river back in a dry month, and the race runs on. ';
@@ -102,7 +103,6 @@ async function serveSites() {
 }
 
 const next = (worker) => new Promise((resolve) => void worker.once('message', resolve));
-const quantile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
 
 async function measure() {
   const { values } = parseArgs({

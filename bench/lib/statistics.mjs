@@ -13,6 +13,11 @@ export function spread(values) {
   return { median, min: sorted[0], max: sorted.at(-1) };
 }
 
+/** The value at a share of a sorted list; NaN of none. */
+export function quantile(sorted, share) {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+}
+
 /** Percentiles of a latency field over the runs. */
 export function spreadOf(list, field) {
   const of = (percentile) => spread(list.map((run) => run[field][percentile]));

@@ -7,6 +7,7 @@ import { DeadlineQueue } from '../../dist/src/net/deadline.js';
 import { Admission } from '../../dist/src/routing/admission.js';
 import * as routing from '../../dist/src/routing/index.js';
 import { createPlanes } from '../lib/picker-planes.mjs';
+import { quantile } from '../lib/statistics.mjs';
 import { BLOCK_TOKENS, Server, SERVER } from './fleet.mjs';
 import { DEFAULTS, prepared } from './simulation.mjs';
 import { cacheBlocks, generate, spread } from './traces.mjs';
@@ -84,12 +85,11 @@ export function simulateHeld(requests, { blocks, holdMs, servers: count = SERVER
 /** Quantiles of the time to first token in seconds, and the share of prompt tokens that came from a cache. */
 function figuresOf(answered) {
   const waits = answered.map(({ waitedMs }) => waitedMs / 1000).sort((a, b) => a - b);
-  const quantile = (share) => waits[Math.min(waits.length - 1, Math.floor(waits.length * share))];
   const sum = (value) => answered.reduce((total, one) => total + value(one), 0);
   return {
-    p50: quantile(0.5),
-    p90: quantile(0.9),
-    p99: quantile(0.99),
+    p50: quantile(waits, 0.5),
+    p90: quantile(waits, 0.9),
+    p99: quantile(waits, 0.99),
     hits: sum(({ cachedTokens }) => cachedTokens) / sum(({ request }) => request.inputTokens),
   };
 }

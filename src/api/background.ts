@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { asForeground, emptyResponse, type StateFields } from '../dialect/index.ts';
 import { type DetachedExchange, startDetached } from '../ingress/detached-exchange.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { JSON_HEADERS } from '../ingress/respond.ts';
 import { chosenHeaders } from '../net/flat-headers.ts';
 import { BackgroundResponse, EventFollower, type StoredResponses } from '../responses/index.ts';
 import { tracedHeaders } from '../telemetry/trace-context.ts';
@@ -20,8 +21,6 @@ const OF_CONNECTION =
 
 /** Headers that the client's own exchange adds. */
 const OF_EXCHANGE = /^(?:x-request-id|request-id|vary|content-length|access-control-.*)$/;
-
-const JSON_HEADERS: readonly string[] = ['content-type', 'application/json'];
 
 /** Starts a request in the background and answers the client. */
 export function startBackground(

@@ -10,10 +10,9 @@ import {
 } from '../catalog/index.ts';
 import { HeadraceError } from '../errors.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { JSON_HEADERS } from '../ingress/respond.ts';
 import { percentDecoded } from '../net/percent-decoding.ts';
 import type { ApiDeps } from './deps.ts';
-
-const JSON_HEADERS = ['content-type', 'application/json'];
 
 /** Of the paths with a shape for each dialect: a cache keeps both. */
 const BY_DIALECT = [...JSON_HEADERS, 'vary', 'anthropic-version'];

@@ -4,8 +4,9 @@
 import type { Settings } from '../config/settings.ts';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { PageAnswer } from '../fetch/index.ts';
-import { type Exchange, headerOf } from '../ingress/exchange.ts';
+import type { Exchange } from '../ingress/exchange.ts';
 import { errorText, pageText, searchText, type Tool, type ToolResult } from '../mcp/index.ts';
+import { headerOf } from '../net/flat-headers.ts';
 import type { SearchAnswer, SearchResult } from '../search/index.ts';
 import type { ApiDeps } from './deps.ts';
 import { COST_HEADER } from './pipeline.ts';

@@ -22,9 +22,9 @@ import {
 } from '../dialect/index.ts';
 import { type ErrorCode, HeadraceError, type ValidationEntry, validationText } from '../errors.ts';
 import { type DetachedExchange, type ResponseSink, startDetached } from '../ingress/detached-exchange.ts';
-import { type EndCause, type Exchange, headerOf, type RequestHead } from '../ingress/exchange.ts';
+import type { EndCause, Exchange, RequestHead } from '../ingress/exchange.ts';
 import { type ClientSocket, handshakeFault, type SocketListener } from '../ingress/web-socket.ts';
-import { chosenHeaders, headersByName } from '../net/flat-headers.ts';
+import { chosenHeaders, headerOf, headersByName } from '../net/flat-headers.ts';
 import { EventSplitter, parseEvents } from '../net/sse.ts';
 import { membersOf, parsedJson } from '../net/json-object.ts';
 import type { ApiDeps } from './deps.ts';

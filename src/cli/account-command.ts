@@ -29,6 +29,7 @@ import { absoluteStore, misplacedStore, storeFile, storeName } from '../config/s
 import { HeadraceError, messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
 import { adminUrl, TOKEN_VARIABLE, tokenOf } from './admin-address.ts';
+import { mistakesText } from './admin-request.ts';
 import { readMapping } from './input-file.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { sentenceOf } from './options.ts';
@@ -191,8 +192,7 @@ function printed({ value, rows, columns, text, note = '' }: Answer, format: stri
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof HeadraceError && error.validation !== undefined)
-    return error.validation.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ');
+  if (error instanceof HeadraceError && error.validation !== undefined) return mistakesText(error.validation);
   if (error instanceof LedgerError || error instanceof AdminClientError) return error.message;
   if (error instanceof MovementUnknown) return `${reasonOf(error.cause)}; ${error.message}`;
   return `the store failed: ${messageOf(error)}`;

@@ -3,6 +3,10 @@
 import type { BufferedClient, BufferedRequest, BufferedResponse } from '../net/buffered-client.ts';
 import { errorReason } from '../routing/index.ts';
 import { parseJson } from '../config/json-text.ts';
+import type { ValidationEntry } from '../errors.ts';
+import { membersOf } from '../net/json-object.ts';
+
+const ELSEWHERE = 'is it the admin listener of a gateway?';
 
 /** The answer to a request. Rejects when none comes in time, or one that is longer than `maxBytes`. */
 export async function askAdmin(
@@ -22,19 +26,18 @@ export function adminJson({ body, status }: BufferedResponse): unknown {
   try {
     return parseJson(body.toString());
   } catch {
-    throw new Error(`answers ${status} without JSON: is it the admin listener of a gateway?`);
+    throw new Error(`answers ${status} without JSON: ${ELSEWHERE}`);
   }
 }
 
-interface Mistake {
-  readonly loc: readonly (string | number)[];
-  readonly msg: string;
+/** What is wrong with a request, by the names of its fields. */
+export function mistakesText(mistakes: readonly Pick<ValidationEntry, 'loc' | 'msg'>[]): string {
+  return mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`.trim()).join('; ');
 }
 
-/** What an answer says of its refusal; '' where it says nothing. */
-export function detailText(value: unknown): string {
-  const { detail } = (value ?? {}) as { readonly detail?: string | readonly Mistake[] };
-  if (typeof detail === 'string') return detail;
-  const mistakes = Array.isArray(detail) ? (detail as readonly Mistake[]) : [];
-  return mistakes.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`.trim()).join('; ');
+/** Of an answer that is not the one that was asked for. `value`: its JSON. */
+export function refusalOf(status: number, value: unknown): Error {
+  const { detail } = membersOf(value);
+  const said = Array.isArray(detail) ? mistakesText(detail as readonly ValidationEntry[]) : detail;
+  return new Error(`answers ${status}: ${typeof said === 'string' && said !== '' ? said : ELSEWHERE}`);
 }

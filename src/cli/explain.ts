@@ -7,7 +7,7 @@ import type { RequestExplanation } from '../api/explain.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient, type BufferedResponse } from '../net/buffered-client.ts';
 import { adminOption, adminUrl, TOKEN_VARIABLE, tokenOf, tokenOption } from './admin-address.ts';
-import { adminJson, askAdmin, detailText } from './admin-request.ts';
+import { adminJson, askAdmin, refusalOf } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 
 const ASKING = { timeoutMs: 30_000, maxBytes: 16 * 1024 * 1024 };
@@ -114,7 +114,7 @@ function explanationIn(response: BufferedResponse): RequestExplanation | object 
   const { status } = response;
   const value = adminJson(response);
   if (status === 200) return value as object;
-  throw new Error(`answers ${status}: ${detailText(value) || 'is it the admin listener of a gateway?'}`);
+  throw refusalOf(status, value);
 }
 
 const REASONS: Readonly<Record<RequestExplanation['reason'], string>> = {

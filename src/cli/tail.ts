@@ -4,9 +4,10 @@ import type { Command } from 'commander';
 import { numberText, timeText, visible } from '../admin/index.ts';
 import { messageOf } from '../errors.ts';
 import { BufferedClient } from '../net/buffered-client.ts';
+import { membersOf } from '../net/json-object.ts';
 import type { LoggedRequest } from '../telemetry/request-log.ts';
 import { adminOption, adminUrl, tokenOf, tokenOption } from './admin-address.ts';
-import { adminJson, askAdmin, detailText } from './admin-request.ts';
+import { adminJson, askAdmin, refusalOf } from './admin-request.ts';
 import { type CliIo, UsageError } from './io.ts';
 import { startWatch } from './watch.ts';
 
@@ -149,9 +150,8 @@ async function readPage(
   const response = await askAdmin(client, request, ASKING);
   const { status } = response;
   const value = adminJson(response);
-  const { data } = (value ?? {}) as { readonly data?: unknown };
-  if (status === 200 && Array.isArray(data)) return value as LogPage;
-  throw new Error(`answers ${status}: ${detailText(value) || 'is it the admin listener of a gateway?'}`);
+  if (status === 200 && Array.isArray(membersOf(value)['data'])) return value as LogPage;
+  throw refusalOf(status, value);
 }
 
 /** A request on one line: when, what came of it, how long it took, for whom, where, and its id. */

@@ -180,7 +180,12 @@ export class Body {
       this.#length = length;
       if (!isLast) return;
       if (length < TURN_BYTES) this.#settle();
-      else bodyTurns.add(this.#account, length, () => this.settle());
+      else {
+        bodyTurns.add(this.#account, length, () => {
+          // Not one that was released meanwhile.
+          if (!this.settled) this.#settle();
+        });
+      }
     } else {
       this.fail(new HeadraceError('HR_OVERLOADED', { subject: 'memory for request bodies' }));
     }
@@ -257,11 +262,6 @@ export class Body {
       if (this.#length < TURN_BYTES) handOver();
       else bodyTurns.add(this.#account, this.#length, handOver);
     });
-  }
-
-  /** @internal The last byte has come. */
-  settle(): void {
-    if (!this.settled) this.#settle();
   }
 
   /** Takes memory for another body that the gateway makes of this one. False when there is not so much left. */

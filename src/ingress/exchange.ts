@@ -4,6 +4,7 @@
 
 import { randomFillSync } from 'node:crypto';
 import { HeadraceError } from '../errors.ts';
+import { headerOf } from '../net/flat-headers.ts';
 import { freeMemory } from '../net/large-memory.ts';
 import type { RequestTokens } from '../telemetry/access-log.ts';
 import type { FailedAttempt, RequestTexts } from '../telemetry/request-log.ts';
@@ -514,12 +515,6 @@ export abstract class Exchange implements RequestHead {
       this.requestBody?.release(this.bodyIsRead);
     }
   }
-}
-
-/** First value of a header in a flat list by its lower-case name. A value may be the name of another header. */
-export function headerOf(headers: readonly string[], name: string): string | undefined {
-  for (let i = 0; i < headers.length; i += 2) if (headers[i] === name) return headers[i + 1];
-  return undefined;
 }
 
 /** Whether the answer with these headers is a stream of events. */

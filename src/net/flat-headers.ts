@@ -1,5 +1,11 @@
 // Headers as flat lists: the name of each in lower case, then its value.
 
+/** First value of a header. A value may be the name of another header. */
+export function headerOf(headers: readonly string[], name: string): string | undefined {
+  for (let i = 0; i < headers.length; i += 2) if (headers[i] === name) return headers[i + 1];
+  return undefined;
+}
+
 /** The headers whose names are wanted. */
 export function chosenHeaders(headers: readonly string[], isWanted: (name: string) => boolean): string[] {
   const chosen: string[] = [];

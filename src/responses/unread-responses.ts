@@ -5,6 +5,7 @@
 import { HeadraceError } from '../errors.ts';
 import type { BodyBudget } from '../ingress/body.ts';
 import type { Exchange } from '../ingress/exchange.ts';
+import { JSON_HEADERS } from '../ingress/respond.ts';
 
 /** Answers from this size count; a smaller one mostly fits into the socket's own memory. */
 const COUNTED_BYTES = 64 * 1024;
@@ -24,7 +25,7 @@ export class UnreadResponses {
   /** Answers with JSON and counts it until the exchange is over. Throws 503 when there is not so much memory left. */
   respond(exchange: Exchange, body: Buffer): void {
     if (body.byteLength >= COUNTED_BYTES && !exchange.handedOver) this.#hold(exchange, body.byteLength);
-    exchange.respond(200, ['content-type', 'application/json'], body);
+    exchange.respond(200, JSON_HEADERS, body);
   }
 
   #hold(exchange: Exchange, bytes: number): void {

@@ -63,19 +63,19 @@ export const NO_FAILURES: RecentReport = { errors: [], troubles: [], failovers: 
 
 /** The failures of several threads, bounded as those of one. */
 export function mergedRecent(reports: readonly RecentReport[]): RecentReport {
-  const newest = <Value extends { readonly dateMs: number }>(values: readonly Value[]): Value[] =>
+  const byDate = <Value extends { readonly dateMs: number }>(values: readonly Value[]): Value[] =>
     values.toSorted((one, other) => one.dateMs - other.dateMs);
-  const troubles = newest(reports.flatMap((report) => report.troubles)).map(
+  const troubles = byDate(reports.flatMap((report) => report.troubles)).map(
     (trouble) => [trouble.engine, trouble] as const,
   );
   const crnFailures = new Map<string, CrnFailure>();
   const failures = reports.flatMap((report) => report.crnFailures.map(([crn, failure]) => ({ crn, ...failure })));
-  for (const { crn, ...failure } of newest(failures)) setNewest(crnFailures, crn, failure);
+  for (const { crn, ...failure } of byDate(failures)) setNewest(crnFailures, crn, failure);
   const failovers = new Map<string, number>();
   for (const [crn, count] of reports.flatMap((report) => report.failovers))
     setNewest(failovers, crn, (failovers.get(crn) ?? 0) + count);
   return {
-    errors: newest(reports.flatMap((report) => report.errors)).slice(-MOST_ERRORS),
+    errors: byDate(reports.flatMap((report) => report.errors)).slice(-MOST_ERRORS),
     troubles: [...new Map(troubles).values()],
     failovers: [...failovers],
     crnFailures: [...crnFailures],

@@ -40,9 +40,10 @@ interface Statistics {
     branch: string,
   ) => Spread | null;
   readonly formatNs: (ns: number) => string;
+  readonly quantile: (sorted: readonly number[], share: number) => number;
 }
 
-const { ratioOf, SHARES, formatNs, spread, summarise } = await benchModule<Statistics>('lib/statistics.mjs');
+const { ratioOf, SHARES, formatNs, quantile, spread, summarise } = await benchModule<Statistics>('lib/statistics.mjs');
 
 /** A run of one second that used `cpuUs` for `requests`, with every latency at `ms`. */
 function run(cpuUs: number, requests: number, ms = 1, errors = 0): Run {
@@ -61,6 +62,14 @@ function run(cpuUs: number, requests: number, ms = 1, errors = 0): Run {
     lastError: errors > 0 ? 'status 500' : '',
   };
 }
+
+t.test('a quantile is the value at a share of a sorted list', async (t) => {
+  t.strictSame(
+    [0, 0.5, 0.99, 1].map((share) => quantile([1, 2, 3, 4], share)),
+    [1, 3, 4, 4],
+  );
+  t.ok(Number.isNaN(quantile([], 0.5)), 'there is none of nothing');
+});
 
 t.test('a median is the middle value, or the mean of the two middle values', async (t) => {
   t.strictSame(spread([3, 1, 2]), { median: 2, min: 1, max: 3 });

@@ -4,7 +4,7 @@ import { parseEvents } from '../../net/sse.ts';
 import { InvalidOptions } from '../completion-options.ts';
 import { type CompletionEnd, type Run, type Sink, BLANK_END } from '../model-engine.ts';
 import { membersOf, parsedJson } from '../../net/json-object.ts';
-import { headerOf } from '../../ingress/exchange.ts';
+import { headerOf } from '../../net/flat-headers.ts';
 import { AttachedEngineError, firstBytes } from './engine-dispatch.ts';
 import { type EngineHttp, failureOf } from './engine-http.ts';
 import type { EngineProtocol, ProtocolEvent } from './engine-protocol.ts';
