@@ -279,6 +279,7 @@ t.test('spending that could not be read is said', async (t) => {
 t.test('spending of accounts is read once, and stays while that of further ones is read', async (t) => {
   const asked: (string | null)[] = [];
   const held = Promise.withResolvers<void>();
+  const again = Promise.withResolvers<void>();
   const page = await open(t, '/accounts', {
     '/accounts': (route, { searchParams }) => {
       const ids = searchParams.has('cursor') ? ['c', 'd'] : ['a', 'b'];
@@ -288,6 +289,7 @@ t.test('spending of accounts is read once, and stays while that of further ones 
       const account = searchParams.get('account');
       asked.push(account);
       if (account === 'd') await held.promise;
+      if (asked.length > 4) await again.promise;
       return json(route, { data: [], next: null });
     },
   });
@@ -302,7 +304,17 @@ t.test('spending of accounts is read once, and stays while that of further ones 
   await until('spending', async () => (await today('d')) === '0.00');
   t.same(asked.map(String).toSorted(), ['a', 'b', 'c', 'd']);
   await page.getByRole('button', { name: 'Refresh' }).click();
-  await until('read again', () => asked.filter((account) => account === 'a').length === 2);
+  await until('the first page again', async () => (await page.locator('#accounts tbody tr').count()) === 2);
+  await until('all are asked again', () => asked.length >= 8);
+  t.equal(await today('a'), '0.00', 'what was read before stays');
+  const answered = page.waitForResponse(/\/usage\?account=a/);
+  again.resolve();
+  await answered;
+  t.same(
+    asked.map(String).toSorted(),
+    ['a', 'a', 'b', 'b', 'c', 'c', 'd', 'd'],
+    'once, though the list came meanwhile',
+  );
 });
 
 t.test('a balance below zero is drawn and written', async (t) => {

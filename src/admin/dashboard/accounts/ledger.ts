@@ -1,7 +1,7 @@
 // What the views of accounts read from the ledger: lists page by page, exact sums of money, spending by day. A view reads when it is opened,
 // by its button, and after an action that has changed something.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { UsageView } from '../../views.ts';
 import { problemText, read } from '../api.ts';
 import { nowMs } from '../format.ts';
@@ -71,20 +71,28 @@ export function useReading<T>(key: string, ask: (signal: AbortSignal) => Promise
   return state.key === key ? state : { data: null, problem: null };
 }
 
-/** Reads something of each of these ids. Those that were read stay when further ids come, until `readAgain`. */
+/** Reads something of each of these ids: once, also when further ids come meanwhile, until `readAgain`. */
 export function useEach<T>(
   ids: readonly string[],
   ask: (id: string, signal: AbortSignal) => Promise<T>,
 ): { readonly data: ReadonlyMap<string, T>; readonly problem: string | null } {
-  const known = useRef({ count: version.value, values: new Map<string, T>() });
-  const { data, problem } = useReading(JSON.stringify(ids), async (signal) => {
-    if (known.current.count !== version.value) known.current = { count: version.value, values: new Map<string, T>() };
-    const { values } = known.current;
-    const missing = ids.filter((id) => !values.has(id));
-    await Promise.all(missing.map(async (id) => values.set(id, await ask(id, signal))));
-    return new Map(values);
+  const count = useStore(version);
+  const [known] = useState(() => new Map<string, T>());
+  const { abort, reads } = useMemo(
+    () => ({ abort: new AbortController(), reads: new Map<string, Promise<unknown>>() }),
+    [count],
+  );
+  useEffect(() => () => abort.abort(), [abort]);
+  const { data, problem } = useReading(JSON.stringify(ids), async () => {
+    const all = ids.map((id) => {
+      const answer = reads.get(id) ?? ask(id, abort.signal).then((value) => known.set(id, value));
+      reads.set(id, answer);
+      return answer;
+    });
+    await Promise.all(all);
+    return new Map(known);
   });
-  return { data: data ?? known.current.values, problem };
+  return { data: data ?? known, problem };
 }
 
 export interface PagedList<Row> extends Reading<readonly Row[]> {
