@@ -43,6 +43,8 @@ const KINDS = {
   'answers of 3.7 MB, translated': post('/v1/messages', {
     ...{ model: 'plain', max_tokens: 5, messages: [{ role: 'user', content: ASKS_LARGE }] },
   }),
+  'responses of 3.7 MB': post('/v1/responses', { model: 'chat', input: ASKS_LARGE }),
+  'responses of 3.7 MB, translated': post('/v1/responses', { model: 'plain', input: ASKS_LARGE }),
   'reads of a stored response of 3.7 MB': { method: 'GET', path: '/v1/responses/resp_large' },
   'continuations of it': post('/v1/responses', {
     ...{ model: 'chat', instructions: SHORT, input: 'hello', previous_response_id: 'resp_large' },

@@ -328,6 +328,7 @@ function notJson(path: string, contentType: string): HeadraceError {
 /** One request on its way to a CRN: makes what is sent, and counts, traces and meters what happens to it. */
 class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Meter, TokenSource, TrailerSource {
   readonly model: string;
+  readonly account: string;
   readonly path: string;
   readonly lines: RequestLines;
   readonly body: Buffer;
@@ -434,6 +435,7 @@ class Forwarding implements AffinityHint, UpstreamRequest, UpstreamListener, Met
       kept: this.#trace === null ? exchange.fields.lines : undefined,
     });
     this.model = model.id;
+    this.account = exchange.account;
     this.path = query === '' ? path : `${path}?${query}`;
     if (dialect === undefined && form === null && isNativePath(path)) input.native ??= nativeRequest(path, body, scan);
     this.choices = choicesOf(body, scan) * (input.native?.answers ?? 1);

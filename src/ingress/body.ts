@@ -3,7 +3,7 @@
 
 import { HeadraceError } from '../errors.ts';
 import { freeMemory, LARGE_BYTES } from '../net/large-memory.ts';
-import { bodyTurns, TURN_BYTES } from './body-turns.ts';
+import { bodyTurns, TURN_BYTES } from '../routing/index.ts';
 import { type Coding, Decoding, UNIT_BYTES } from './content-coding.ts';
 
 export type BodyCallback = (error: HeadraceError | null, body: Buffer) => void;

@@ -10,6 +10,7 @@ export {
 } from './admission.ts';
 export { AFFINITY_COOKIE, AFFINITY_MAX_AGE_S, readAffinity, writeAffinity } from './affinity-cookie.ts';
 export { blockBytes, BlockIndex, type BlockIndexUse, MAX_ANCHORS } from './block-index.ts';
+export { BodyTurns, bodyTurns, TURN_BYTES } from './body-turns.ts';
 export { Board, type BoardMemory, createBoardMemory, RANK, type Standing, STANDING, STANDING_WORDS } from './board.ts';
 export { CacheFeedback } from './cache-feedback.ts';
 export { CommonPrefixes } from './common-prefixes.ts';

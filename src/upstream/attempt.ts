@@ -10,6 +10,7 @@ import { EventSplitter, isWholeButItsEnd } from '../net/sse.ts';
 import {
   attemptReason,
   type Board,
+  bodyTurns,
   type Candidate,
   classifyBody,
   classifyStatus,
@@ -19,6 +20,7 @@ import {
   mayBePath,
   type Member,
   pathUnknown,
+  TURN_BYTES,
   type Verdict,
   verdictOf,
 } from '../routing/index.ts';
@@ -413,6 +415,7 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     this.#leave();
     if (phase === 'refusal') this.#decide();
     else if (this.#splitter !== null) this.#endOfStream(phase, this.#splitter);
+    else if (this.form.translator !== null && this.bytes >= TURN_BYTES) this.#waitForTurn(phase);
     else this.#endOfWhole(phase, this.head as ResponseHead);
   }
 
@@ -557,6 +560,19 @@ export class Attempt implements Candidate, DispatchOptions, DispatchHandler, Exp
     const failure = this.judge.end(rest, false);
     // The type of a last event that was too long to be held came with its first part.
     this.#endOfAnswer(phase, isCut && dialect !== undefined ? 'truncated' : failure);
+  }
+
+  /** A large answer has come that will be translated. */
+  #waitForTurn(phase: Phase): void {
+    this.#own();
+    bodyTurns.add(this.#request.account, this.bytes, () => {
+      if (this.verdict !== null) return;
+      try {
+        this.#endOfWhole(phase, this.head as ResponseHead);
+      } catch (cause) {
+        this.onDefect(cause);
+      }
+    });
   }
 
   #endOfWhole(phase: Phase, { byClose, status }: ResponseHead): void {

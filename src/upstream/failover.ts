@@ -30,6 +30,8 @@ export interface FailoverDeps extends AttemptDeps, RelayDeps {
 /** A request ready to be sent to any CRN of its model: itself the client's own form. */
 export interface UpstreamRequest extends RelayedRequest, RequestForm {
   readonly model: string;
+  /** Of the client; empty: none. */
+  readonly account: string;
   readonly translator: null;
   /** A stream is asked for. */
   readonly stream: boolean;

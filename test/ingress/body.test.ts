@@ -2,8 +2,8 @@
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import t from 'tap';
-import { bodyTurns } from '../../src/ingress/body-turns.ts';
 import { Body, BodyBudget, type BodyLimits, createBodyMemory } from '../../src/ingress/body.ts';
+import { bodyTurns } from '../../src/routing/index.ts';
 import { freedBlocks } from '../support/freed-blocks.ts';
 
 const LIMITS: BodyLimits = { maxBodyBytes: 1000, bodyIdleMs: 50 };

@@ -186,6 +186,7 @@ export class Bench {
       approval: ask.approval ?? null,
       keyChecked: ask.keyChecked ?? false,
       model: 'm',
+      account: 'acme',
       translator: null,
       unknownPath: ask.unknownPath ?? 'taught',
       untranslatable: null,

@@ -772,7 +772,7 @@ class Run {
     const candidates = new InOrder({ id: 'm', members, budget: 0 }, this.#model.picker, PICKER, hint);
     candidates.lastResort = random() < 0.1;
     const request: UpstreamRequest & { untranslatable: HeadraceError | null } = {
-      ...{ model: 'm', path: this.#path, lines: LINES, body: this.#body, dialect },
+      ...{ model: 'm', account: 'a', path: this.#path, lines: LINES, body: this.#body, dialect },
       ...{
         unknownPath: this.#pick(['taught', 'taught', 'believed', 'passed']),
         translator: null,

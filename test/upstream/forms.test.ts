@@ -3,6 +3,7 @@
 import t, { type Test } from 'tap';
 import { DIALECT_BITS } from '../../src/config/dialect-bits.ts';
 import { type FormTranslator, translatedForm } from '../../src/upstream/request-form.ts';
+import { bodyTurns } from '../../src/routing/index.ts';
 import { Hedging } from '../../src/upstream/index.ts';
 import { Bench, type Ask, type BenchOptions, type Run } from '../support/upstream-bench.ts';
 import { fakeTranslation, type FakeTranslation } from '../support/fake-translation.ts';
@@ -293,6 +294,70 @@ t.test('a long whole answer is held and translated as one', async (t) => {
     t.equal(run.downstream.text, JSON.stringify({ kind: 'whole', of: long }));
     t.equal(run.downstream.contentLength, run.downstream.bytes);
   }
+});
+
+/** Long answers as they wait for their turns: takes the first one, once it has come. */
+function turnsOf(t: Test): () => Promise<() => void> {
+  const waiting: (() => void)[] = [];
+  let wake = (): void => {};
+  t.teardown(() => Reflect.deleteProperty(bodyTurns, 'add'));
+  bodyTurns.add = (account, bytes, handOver) => {
+    t.same([account, bytes], ['acme', LONG.length]);
+    waiting.push(handOver);
+    wake();
+  };
+  return async () => {
+    while (waiting.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+    return waiting.shift() as () => void;
+  };
+}
+
+const LONG = JSON.stringify({ choices: [{ message: { content: 'y'.repeat(70_000) }, finish_reason: 'stop' }] });
+const longChat = chatOnly(({ socket }) => void socket.write(answer('200 OK', LONG, JSON_TYPE)));
+
+t.test('a long whole answer is translated in a turn of the account', async (t) => {
+  const { ask, b, translation } = await open(t, [longChat]);
+  b.declare(0, DIALECT_BITS.chat);
+  const turn = turnsOf(t);
+  const runs = [ask(), ask()];
+  const turns = [await turn(), await turn()];
+  t.same([b.inFlight, translation.calls.includes('whole')], [0, false], 'the CRN has done its work');
+  for (const [at, run] of runs.entries()) {
+    turns[at]?.();
+    await run.downstream.done();
+    t.equal(run.downstream.text, JSON.stringify({ kind: 'whole', of: LONG }));
+    t.same(run.attempts, [[0, 'ok', null]]);
+    t.equal(translation.calls.filter((call) => call === 'whole').length, at + 1);
+  }
+});
+
+t.test('a long whole answer whose client goes before its turn is not translated', async (t) => {
+  for (const isCut of [false, true]) {
+    const { ask, b, translation } = await open(t, [longChat]);
+    b.declare(0, DIALECT_BITS.chat);
+    const turn = turnsOf(t);
+    const { attempts, downstream } = ask();
+    const handOver = await turn();
+    if (isCut) downstream.listener?.onCut();
+    else downstream.leave();
+    t.same(attempts, [[0, 'neutral', 'client gone']]);
+    handOver();
+    t.same([downstream.status, translation.calls.includes('whole')], [isCut ? 503 : 0, false]);
+  }
+});
+
+t.test('a defect in the turn of a long whole answer ends its request with an error', async (t) => {
+  const { ask, b, translation } = await open(t, [longChat]);
+  b.declare(0, DIALECT_BITS.chat);
+  const turn = turnsOf(t);
+  const run = ask();
+  const handOver = await turn();
+  translation.calls.push = () => {
+    throw new Error('a defect');
+  };
+  handOver();
+  t.equal(run.error?.code, 'HR_INTERNAL');
+  t.same(run.attempts, [[0, 'neutral', 'internal']]);
 });
 
 t.test('a whole answer that is cut is a failure of its CRN, and another one answers', async (t) => {

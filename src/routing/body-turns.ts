@@ -1,8 +1,9 @@
-// When large bodies are handed over. What is done with one in one go, such as its translation, takes 100 ms for each megabyte of many small
-// items; all that have come in the same turn of the event loop would keep every other request of the thread waiting for the sum of it,
-// longer than servers are waited for. So a turn hands over one, or several that take little time, and accounts take turns.
+// When large bodies of requests, and of answers that are translated whole, are handed over. What is done with one in one go, such as its
+// translation, takes 100 ms for each megabyte of many small items; all that have come in the same turn of the event loop would keep every
+// other request of the thread waiting for the sum of it, longer than servers are waited for. So a turn hands over one, or several that take
+// little time, and accounts take turns.
 
-import { FairQueue, RememberedTime } from '../routing/index.ts';
+import { FairQueue, RememberedTime } from './fair-queue.ts';
 
 /** Smaller bodies are handed over at once. */
 export const TURN_BYTES: number = 64 * 1024;

@@ -1,7 +1,7 @@
 // Large bodies are handed over a few at a time, by turns of the accounts.
 
 import t from 'tap';
-import { BodyTurns } from '../../src/ingress/body-turns.ts';
+import { BodyTurns } from '../../src/routing/index.ts';
 
 interface Fixture {
   readonly turns: BodyTurns;
