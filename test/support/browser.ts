@@ -34,10 +34,12 @@ export async function openPage(
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
   t.teardown(async () => {
-    // A request of the page may be inside of a route: what fails there from now on fails no test.
+    // Behind all that the page has logged until now.
+    await page.evaluate('0').catch(() => {});
+    const unexpected = complaints.filter((complaint) => !expected.test(complaint));
+    // A request of the page may be inside of a route, or meets none any more: what fails there from now on fails no test.
     await page.unrouteAll({ behavior: 'ignoreErrors' });
     await context.close();
-    const unexpected = complaints.filter((complaint) => !expected.test(complaint));
     if (unexpected.length > 0) throw new Error(`the page logged ${unexpected.join('; ')}`);
   });
   await page.goto(url);
