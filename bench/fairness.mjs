@@ -1,9 +1,11 @@
 // Small chats of one account while another sends the heaviest requests it can, over and over: how long the chats take, and how both end.
 //
-//   node bench/fairness.mjs [--seconds N] [--only NAME] [--at ONCE] [--cli FILE] [--json]     default 4 s a kind, 50 requests at once
+//   node bench/fairness.mjs [--seconds N] [--only NAME] [--at ONCE] [--cli FILE] [--profile FOLDER] [--json]
+//                                                                                   default 4 s a kind, 50 requests at once
 //
-// The gateway has one thread and runs alone on core 0. The model server and the client of the heavy requests have a thread each, beside
-// the client of the chats. `--cli` measures another build by its `bin/headrace.js`, for a figure before and after.
+// The gateway has one thread and runs alone on core 0. The client of the heavy requests and their model server have a thread each, and so
+// has the model server of the chats, beside the client of these: what they wait for is the gateway, and the core that all these share. `--cli` measures another build by its `bin/headrace.js`, for a figure before and after;
+// `--profile` writes CPU profiles of the gateway.
 
 import { Agent, createServer, request } from 'node:http';
 import { performance } from 'node:perf_hooks';
@@ -14,12 +16,16 @@ import { stopChild } from './lib/process.mjs';
 import { quantile } from './lib/statistics.mjs';
 
 const CHAT = '/v1/chat/completions';
-const SMALL = JSON.stringify({ model: 'chat', messages: [{ role: 'user', content: 'hello' }] });
+const SMALL = JSON.stringify({ model: 'small', messages: [{ role: 'user', content: 'hello' }] });
 const PROSE = 'A weir holds the river back in a dry month, and the race runs on. '.repeat(15_000);
 /** The model server answers this with `LARGE`, unless it is asked for a short answer before. */
 const ASKS_LARGE = 'a large answer';
 const SHORT = 'a short answer';
-const LARGE = 'A weir holds the river back. '.repeat(128_000);
+/** The answer to this is the one that is read later. */
+const KEPT = 'to be kept';
+const LARGE = Buffer.from('A weir holds the river back. '.repeat(128_000));
+/** Stands for it in an answer. */
+const LARGE_TEXT = '%LARGE%';
 
 const turns = (count) =>
   Array.from({ length: count }, (_, at) => ({ role: at % 2 === 0 ? 'user' : 'assistant', content: 'hello' }));
@@ -55,8 +61,8 @@ const KINDS = {
 function serveModels() {
   const usage = { input_tokens: 1, output_tokens: 1, prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
   let answers = 0;
-  const answerOf = (path, text) => {
-    const id = text === LARGE && path.endsWith('/responses') ? 'resp_large' : `resp_${answers++}`;
+  const answerOf = (path, text, isKept) => {
+    const id = isKept ? 'resp_large' : `resp_${answers++}`;
     const content = [{ type: 'output_text', text, annotations: [] }];
     const output = [{ type: 'message', id: `msg_${id}`, role: 'assistant', status: 'completed', content }];
     const choices = [{ index: 0, message: { role: 'assistant', content: text }, finish_reason: 'stop' }];
@@ -72,8 +78,10 @@ function serveModels() {
     });
     incoming.on('end', () => {
       outgoing.writeHead(200, { 'content-type': 'application/json' });
-      const text = start.includes(ASKS_LARGE) && !start.includes(SHORT) ? LARGE : 'hello';
-      outgoing.end(incoming.method === 'GET' ? '{}' : JSON.stringify(answerOf(incoming.url, text)));
+      const text = start.includes(ASKS_LARGE) && !start.includes(SHORT) ? LARGE_TEXT : 'hello';
+      const answer = answerOf(incoming.url, text, start.includes(KEPT));
+      const [before, after] = (incoming.method === 'GET' ? '{}' : JSON.stringify(answer)).split(LARGE_TEXT);
+      outgoing.end(after === undefined ? before : Buffer.concat([Buffer.from(before), LARGE, Buffer.from(after)]));
     });
   }).listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
 }
@@ -128,25 +136,30 @@ async function measure() {
       only: { type: 'string', default: '' },
       at: { type: 'string', default: '50' },
       cli: { type: 'string' },
+      profile: { type: 'string' },
       json: { type: 'boolean', default: false },
     },
   });
-  const models = worker({ role: 'models' });
-  const url = `http://127.0.0.1:${await next(models)}`;
+  const models = [worker({ role: 'models' }), worker({ role: 'models' })];
+  const [smallUrl, url] = (await Promise.all(models.map(next))).map((port) => `http://127.0.0.1:${port}`);
   const settings = {
     models: {
+      small: { servers: [{ url: smallUrl, dialects: ['chat'] }] },
       chat: { servers: [{ url, dialects: ['chat', 'responses'] }] },
       plain: { servers: [{ url, dialects: ['chat'] }] },
     },
     keys: { required: true, static: ['heavy', 'other'].map((account) => ({ key: `hr_${account}`, account })) },
     log: { level: 'fatal' },
   };
-  const { child, port } = await startGateway(settings, values.cli === undefined ? {} : { cli: values.cli });
+  const { child, port } = await startGateway(settings, {
+    ...(values.cli !== undefined && { cli: values.cli }),
+    profileDir: values.profile,
+  });
   const heavy = worker({ role: 'heavy', port });
   const send = client(port, 'other');
   const small = () => send({ method: 'POST', path: CHAT, body: SMALL });
   for (let at = 0; at < 200; at++) await small();
-  await client(port, 'heavy')(post('/v1/responses', { model: 'chat', input: ASKS_LARGE }));
+  await client(port, 'heavy')(post('/v1/responses', { model: 'chat', input: `${ASKS_LARGE} ${KEPT}` }));
   const rows = [];
   for (const kind of Object.keys(KINDS).filter((name) => name.includes(values.only))) {
     if (KINDS[kind] !== null) heavy.postMessage({ kind, at: Number(values.at) });
@@ -169,7 +182,7 @@ async function measure() {
     if (!values.json) print(rows.at(-1));
   }
   if (values.json) console.log(JSON.stringify({ node: process.version, rows }, null, 2));
-  await Promise.all([models.terminate(), heavy.terminate(), stopChild(child)]);
+  await Promise.all([...models.map((one) => one.terminate()), heavy.terminate(), stopChild(child)]);
   process.exit();
 }
 

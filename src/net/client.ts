@@ -8,6 +8,7 @@ import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
 import { ownAddresses } from './own-addresses.ts';
+import { readTurns } from './read-turns.ts';
 import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
 import { type BatchedWriter, writeBatch } from './write-batch.ts';
@@ -318,7 +319,8 @@ export class Connection implements BatchedWriter, NameWaiter {
       if (socket === this.#socket) this.#receive(length);
       if (length < READ_BUFFER.byteLength || socket !== this.#socket) return true;
       // libuv would fill the buffer up to 32 times in one turn: a fast server would keep others waiting.
-      setImmediate(readOn);
+      if (this.#handler === null) setImmediate(readOn);
+      else readTurns.add(readOn);
       return false;
     };
     const socket = pool.connect(address, onRead);

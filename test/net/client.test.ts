@@ -444,6 +444,51 @@ t.test('a fast server has one buffer of its answer read in a turn of the event l
   t.equal(sockets.size, 1, 'the connection is used again');
 });
 
+t.test('of many fast servers, few have a buffer read in the same turn of the event loop', async (t) => {
+  const [answers, full] = [8, 256 * 1024];
+  const total = 12_000_000;
+  const server = createServer((socket) => {
+    socket
+      .on('error', () => undefined)
+      .on('data', () => {
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${total}\r\n\r\n`);
+        socket.write(Buffer.alloc(total));
+      });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const b = new Bench(t, `http://127.0.0.1:${(server.address() as AddressInfo).port}`, { maxConnections: answers });
+  const recorders = Array.from({ length: answers }, () => b.ask());
+  for (const recorder of recorders) {
+    await recorder.until(() => recorder.calls.includes('head'));
+    recorder.connection?.pause(recorder);
+  }
+  const turns: number[] = [];
+  let seen = 0;
+  for (const recorder of recorders)
+    recorder.onData = () => {
+      if (recorder.pieces.at(-1)?.length === full) seen++;
+    };
+  let isOver = false;
+  const turn = (): void => {
+    turns.push(seen);
+    seen = 0;
+    if (!isOver) setImmediate(turn);
+  };
+  for (const recorder of recorders) recorder.connection?.resume(recorder);
+  turn();
+  await Promise.all(recorders.map(({ over }) => over));
+  isOver = true;
+  // All were resumed in one turn.
+  const later = turns.slice(turns.findIndex((count) => count > 0) + 1);
+  t.ok(Math.max(...later) <= 4, `${Math.max(...later)} buffers in a turn`);
+  for (const { pieces } of recorders)
+    t.equal(
+      pieces.reduce((sum, { length }) => sum + length, 0),
+      total,
+    );
+});
+
 t.test('nothing is delivered during a pause, and everything after it, in order', async (t) => {
   const all = Buffer.alloc(3_000_000, '0123456789');
   for (const framing of ['length', 'chunked', 'close']) {
