@@ -5,10 +5,10 @@ import { connect, isIP, type NetConnectOpts, Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import type { NetworkInterfaceInfo } from 'node:os';
 import { type Clock, systemClock, type TimerHandle } from '../actor/index.ts';
+import { fullReads } from './full-reads.ts';
 import { ResponseParser } from './http1-response-parser.ts';
 import { writeLatin1 } from './latin1.ts';
 import { ownAddresses } from './own-addresses.ts';
-import { readTurns } from './read-turns.ts';
 import { readBelowStream } from './socket-reader.ts';
 import { SocketWriter } from './socket-writer.ts';
 import { type BatchedWriter, writeBatch } from './write-batch.ts';
@@ -253,7 +253,7 @@ export class Connection implements BatchedWriter, NameWaiter {
   /** The server has closed its side of the connection. */
   #ended = false;
   /** Turns of the event loop after which everything that the server sent with the last piece has been read. */
-  #unreadTurns: 0 | 1 | 2 = 0;
+  #unfullReads: 0 | 1 | 2 = 0;
   /** The Keep-Alive field that `idleMs` was made from. */
   #hint = '';
 
@@ -275,7 +275,7 @@ export class Connection implements BatchedWriter, NameWaiter {
     if (this.#handler !== handler || !this.#paused) return;
     this.#paused = false;
     // The present turn may be past its reads; the next one is not.
-    this.#unreadTurns = 2;
+    this.#unfullReads = 2;
     this.#socket?.resume();
     const piece = this.#held;
     this.#held = null;
@@ -320,7 +320,7 @@ export class Connection implements BatchedWriter, NameWaiter {
       if (length < READ_BUFFER.byteLength || socket !== this.#socket) return true;
       // libuv would fill the buffer up to 32 times in one turn: a fast server would keep others waiting.
       if (this.#handler === null) setImmediate(readOn);
-      else readTurns.add(readOn);
+      else fullReads.add(readOn);
       return false;
     };
     const socket = pool.connect(address, onRead);
@@ -429,7 +429,7 @@ export class Connection implements BatchedWriter, NameWaiter {
     }
     this.#heard = true;
     // A full buffer is filled again in the next turn, and TLS gives its records one by one.
-    this.#unreadTurns = length === READ_BUFFER.byteLength ? 2 : this.#pool.isSecure ? 1 : 0;
+    this.#unfullReads = length === READ_BUFFER.byteLength ? 2 : this.#pool.isSecure ? 1 : 0;
     const parser = this.#parser;
     const nowMs = this.#pool.settings.clock.now();
     try {
@@ -466,9 +466,9 @@ export class Connection implements BatchedWriter, NameWaiter {
     this.served++;
     if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
     // TLS tells of a write one turn later: the pool looks again when it takes the connection back.
-    const isSent = this.#unreadTurns > 0 || this.isSent;
+    const isSent = this.#unfullReads > 0 || this.isSent;
     const isReusable = this.#parser.reusable && !this.#ended && isSent && this.idleMs > 0;
-    if (isReusable) this.#pool.keep(this, this.#unreadTurns, nowMs);
+    if (isReusable) this.#pool.keep(this, this.#unfullReads, nowMs);
     else this.close();
     try {
       handler.onResponseEnd();
@@ -639,16 +639,16 @@ export class ConnectionPool {
 
   /**
    * @internal Takes a connection back after a complete response. Bytes that a faulty server sent behind the response must not become
-   * the response to another request: it is reused after `unreadTurns` turns of the event loop, when such bytes have been read.
+   * the response to another request: it is reused after `unfullReads` turns of the event loop, when such bytes have been read.
    */
-  keep(connection: Connection, unreadTurns: 0 | 1 | 2, nowMs: number): void {
+  keep(connection: Connection, unfullReads: 0 | 1 | 2, nowMs: number): void {
     if (this.#closed || this.#isOutdated(connection, nowMs)) {
       connection.close();
       return;
     }
     connection.idleSinceMs = nowMs;
-    if (unreadTurns === 0) this.#idle.push(connection);
-    else this.#settle(connection, unreadTurns);
+    if (unfullReads === 0) this.#idle.push(connection);
+    else this.#settle(connection, unfullReads);
     if (nowMs + connection.idleMs < this.#sweepAtMs) this.#sweepAt(nowMs + connection.idleMs, connection.idleMs);
   }
 

@@ -2,10 +2,10 @@
 
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
-import { ReadTurns } from '../../src/net/read-turns.ts';
+import { FullReads } from '../../src/net/full-reads.ts';
 
 t.test('a turn lets four read on, in the order in which they stopped', async (t) => {
-  const turns = new ReadTurns();
+  const turns = new FullReads();
   const read: number[] = [];
   const stop = (connection: number): void => turns.add(() => read.push(connection));
   for (let connection = 0; connection < 6; connection++) stop(connection);

@@ -5,7 +5,7 @@
 /** Connections that read on in a turn of the event loop. One alone is never kept waiting. */
 const READS_PER_TURN = 4;
 
-export class ReadTurns {
+export class FullReads {
   #waiting: (() => void)[] = [];
 
   /** Calls `readOn` in this turn or a later one, behind those that were added before. It must not throw. */
@@ -20,9 +20,9 @@ export class ReadTurns {
   }
 }
 
-function turn(turns: ReadTurns): void {
+function turn(turns: FullReads): void {
   turns.turn();
 }
 
 /** Of this thread. */
-export const readTurns: ReadTurns = new ReadTurns();
+export const fullReads: FullReads = new FullReads();
