@@ -15,7 +15,10 @@ export class FullReads {
 
   /** @internal */
   turn(): void {
-    for (const readOn of this.#waiting.splice(0, READS_PER_TURN)) readOn();
+    const few = this.#waiting.slice(0, READS_PER_TURN);
+    for (const readOn of few) readOn();
+    // One that was added meanwhile finds these, so that no second turn begins.
+    this.#waiting.splice(0, few.length);
     if (this.#waiting.length > 0) setImmediate(turn, this);
   }
 }

@@ -20,3 +20,17 @@ t.test('a turn lets four read on, in the order in which they stopped', async (t)
   await setImmediate();
   t.equal(read.at(-1), 7);
 });
+
+t.test('one that stops while it reads on does so in one turn like all', async (t) => {
+  const turns = new FullReads();
+  let read = 0;
+  const again = (): void => {
+    read++;
+    if (read <= 5) turns.add(again);
+  };
+  again();
+  for (let turn = 1; turn <= 5; turn++) {
+    t.equal(read, turn);
+    await setImmediate();
+  }
+});
