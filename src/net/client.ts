@@ -315,11 +315,17 @@ export class Connection implements BatchedWriter, NameWaiter {
     const readOn = (): void => {
       if (socket === this.#socket && !this.#paused) socket.resume();
     };
+    // Bytes since the connection has read on last.
+    let readBytes = 0;
     const onRead = (length: number): boolean => {
       if (socket === this.#socket) this.#receive(length);
-      if (length < READ_BUFFER.byteLength || socket !== this.#socket) return true;
-      // libuv would fill the buffer up to 32 times in one turn: a fast server would keep others waiting.
-      if (this.#handler === null) setImmediate(readOn);
+      readBytes += length;
+      if (readBytes < READ_BUFFER.byteLength || socket !== this.#socket) return true;
+      const isIdle = this.#handler === null;
+      if (isIdle && length < READ_BUFFER.byteLength) return true;
+      // libuv would read up to 32 times in one turn: a fast server would keep others waiting.
+      readBytes = 0;
+      if (isIdle) setImmediate(readOn);
       else fullReads.add(readOn);
       return false;
     };

@@ -1,6 +1,6 @@
-// When connections read on whose last read has filled the buffer. What is done with a full buffer takes up to a millisecond, and a turn
-// of the event loop reads from every connection that has something: a few dozen large answers at once would keep all other requests of
-// the thread waiting for the sum of theirs in every turn. So a turn lets few of them read on, in the order in which they stopped.
+// When connections read on that have read as much as the buffer takes. What is done with that takes up to a millisecond, and a turn of the
+// event loop reads from every connection that has something: a few dozen large answers at once would keep all other requests of the
+// thread waiting for the sum of theirs in every turn. So a turn lets few of them read on, in the order in which they stopped.
 
 /** Connections that read on in a turn of the event loop. One alone is never kept waiting. */
 const READS_PER_TURN = 4;
