@@ -79,6 +79,8 @@ export interface CleanJob extends CleanOptions {
   /** Whether the content is also written as HTML. Default: no. */
   readonly alsoHtml?: boolean;
   readonly charset: string | null;
+  /** @internal When the thread of the reader is ended: a PDF that takes longer is cut. Default: never. */
+  readonly timeoutMs?: number;
   /** @internal Whether the page has an explanation. Default: no. */
   readonly explain?: boolean;
 }

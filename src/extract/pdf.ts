@@ -7,7 +7,7 @@ import { HeadraceError } from '../errors.ts';
 import { render } from './clean.ts';
 import { CmapFactory } from './cmaps/cmaps.ts';
 import { clip, hasDay, MAX_AUTHORS } from './metadata.ts';
-import { type CleanOptions, type CleanPage, oneLine, type PageMetadata } from './page.ts';
+import { type CleanJob, type CleanOptions, type CleanPage, oneLine, type PageMetadata } from './page.ts';
 import { type Fragment, htmlOfPages, type PageText } from './pdf-layout.ts';
 
 /** Longer documents are cut, so that they end within the time limit. */
@@ -20,8 +20,11 @@ const STALL_MS = 4000;
 /** Share of that time in which a thread that does nothing still does something: timers, messages. */
 const IDLE_SHARE = 0.05;
 
-/** Most pieces of text on a page; the rest is left out. */
+/** About the most pieces of text on a page; the rest is left out. */
 const MAX_ITEMS = 100_000;
+
+/** Share of the time limit after which no more is read; the rest is for what has been read. */
+const READING_SHARE = 0.6;
 
 /** Text needs no fonts, images or forms; the library logs nothing. */
 const OPTIONS = {
@@ -39,27 +42,31 @@ const OPTIONS = {
 const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;
 
 type PdfDocument = Awaited<ReturnType<typeof getDocumentProxy>>;
-type TextItem = Extract<
-  Awaited<ReturnType<Awaited<ReturnType<PdfDocument['getPage']>>['getTextContent']>>['items'][number],
-  { str: string }
->;
+type TextContent = Awaited<ReturnType<Awaited<ReturnType<PdfDocument['getPage']>>['getTextContent']>>;
+type TextItem = Extract<TextContent['items'][number], { str: string }>;
+
+/** How a PDF is read: its text is written once or twice, and cut where it takes too long. */
+type PdfReading = CleanOptions & Pick<CleanJob, 'alsoHtml' | 'timeoutMs'>;
 
 /**
  * Reads a PDF. The result is `truncated` where it has not the whole text. Fails with `HR_FETCH_UNREADABLE` for files without text:
  * scanned, encrypted or damaged.
  */
-export async function readPdf(bytes: Uint8Array, options: CleanOptions = {}): Promise<CleanPage> {
-  const { include = [] } = options;
+export async function readPdf(bytes: Uint8Array, options: PdfReading = {}): Promise<CleanPage> {
+  const { alsoHtml = false, include = [], timeoutMs = Infinity } = options;
+  const dueMs = performance.now() + READING_SHARE * timeoutMs;
   const document = await open(bytes);
   try {
-    const { pages, truncated } = await pagesOf(document);
-    const page = render(htmlOfPages(pages), '', options);
+    const { pages, truncated } = await pagesOf(document, dueMs);
+    const html = htmlOfPages(pages);
+    const page = render(html, '', options);
     if (page.content === '') throw unreadable('the PDF has no text; it may be a scan');
     const { info } = await unlessStalled(document.getMetadata()).catch(() => ({ info: {} }));
     const entries = info as Readonly<Record<string, unknown>>;
     const title = titleOf(entries);
     return {
       ...page,
+      ...(alsoHtml && { html: render(html, '', { ...options, format: 'html' }).content }),
       ...(title === '' ? {} : { title }),
       ...(truncated ? { truncated } : {}),
       ...(include.includes('metadata') ? saidOf(entries) : {}),
@@ -110,14 +117,16 @@ async function open(bytes: Uint8Array): Promise<PdfDocument> {
   }
 }
 
-async function pagesOf(document: PdfDocument): Promise<{ pages: PageText[]; truncated: boolean }> {
+/** The pages that are read until `dueMs`, of the first one something in any case. */
+async function pagesOf(document: PdfDocument, dueMs: number): Promise<{ pages: PageText[]; truncated: boolean }> {
   const pages: PageText[] = [];
   let characters = 0;
   let isWhole = document.numPages <= MAX_PAGES;
   const count = Math.min(document.numPages, MAX_PAGES);
   for (let number = 1; number <= count && characters <= MAX_CHARACTERS; number++) {
+    if (pages.length > 0 && performance.now() >= dueMs) return { pages, truncated: true };
     // A damaged page leaves the others readable.
-    const page = await unlessStalled(pageText(document, number)).catch(() => null);
+    const page = await unlessStalled(pageText(document, number, dueMs)).catch(() => null);
     isWhole &&= page?.isWhole === true;
     if (page === null) continue;
     for (const { text } of page.fragments) characters += text.length;
@@ -127,12 +136,23 @@ async function pagesOf(document: PdfDocument): Promise<{ pages: PageText[]; trun
   return { pages, truncated: !isWhole || characters > MAX_CHARACTERS };
 }
 
-async function pageText(document: PdfDocument, number: number): Promise<PageText & { readonly isWhole: boolean }> {
+async function pageText(
+  document: PdfDocument,
+  number: number,
+  dueMs: number,
+): Promise<PageText & { readonly isWhole: boolean }> {
   const page = await document.getPage(number);
-  const { items } = await page.getTextContent();
+  const texts: TextItem[] = [];
+  const reader = (page.streamTextContent() as ReadableStream<TextContent>).getReader();
+  let next = await reader.read();
+  for (let isFull = false; !next.done && !isFull; next = await reader.read()) {
+    for (const item of next.value.items) if ('str' in item) texts.push(item);
+    isFull = texts.length >= MAX_ITEMS || (texts.length > 0 && performance.now() >= dueMs);
+  }
+  const isWhole = next.done;
+  // Not waited for: the library does not answer where it has sent all. It fails without a reason.
+  if (!isWhole) reader.cancel(new Error('cut')).catch(() => undefined);
   page.cleanup();
-  const all = items.filter((item): item is TextItem => 'str' in item);
-  const texts = all.slice(0, MAX_ITEMS);
   const { view } = page;
   const turned = turnOf(texts);
   const fragments: Fragment[] = [];
@@ -141,7 +161,7 @@ async function pageText(document: PdfDocument, number: number): Promise<PageText
     if (item.dir === 'ttb' || quarterOf(item) !== turned) others.push(item);
     else fragments.push(fragmentOf(item, turned, view));
   }
-  return { fragments, others: textsOf(others), height: heightOf(view, turned), isWhole: texts.length === all.length };
+  return { fragments, others: textsOf(others), height: heightOf(view, turned), isWhole };
 }
 
 /** The turn of most text of a page, in quarters. */

@@ -27,8 +27,8 @@ const ROOT_WITHIN = 2048;
  */
 export async function readPage({ alsoHtml = false, ...job }: CleanJob): Promise<CleanPage> {
   if (!alsoHtml || job.format === 'html') return await readIn(job);
-  // The reader of PDFs takes the memory of what it reads.
-  const { content: html } = await readIn({ ...job, bytes: job.bytes.slice(), format: 'html', explain: false });
+  if (PDF.test(job.mediaType)) return await readIn({ ...job, alsoHtml });
+  const { content: html } = await readIn({ ...job, format: 'html', explain: false });
   return { ...(await readIn(job)), html };
 }
 

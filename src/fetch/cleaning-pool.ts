@@ -283,7 +283,7 @@ class Lane implements CleaningPool {
     generation.pages++;
     if (generation.pages >= this.#settings.pagesPerCleaner * generation.threads && this.#next === null) this.#renew();
     try {
-      const task = { ...job, begun };
+      const task = { ...job, begun, timeoutMs: this.#settings.cleanTimeoutMs };
       const result = await generation.piscina.run(task, { signal: limit.signal, transferList: [job.bytes.buffer] });
       if ('page' in result) resolve(result.page);
       else reject(new HeadraceError(result.code, result));

@@ -117,6 +117,18 @@ t.test('text that is left out of a page, or with a damaged one, is said as trunc
   t.equal((await readPdf(buildPdf([many]), { url: URL_1 })).truncated, true);
 });
 
+t.test('what takes longer than the time limit is left out, of the first page too, and said as truncated', async (t) => {
+  const first = linesFrom(Array.from({ length: 60 }, (_, at) => `Line ${at} of the first page`));
+  const pages = [first, linesFrom(['The second page'])];
+  const { content, truncated } = await readPdf(buildPdf(pages), { timeoutMs: 0 });
+  t.match(content, /^Line 0 of the first page Line 1 of/);
+  t.notMatch(content, /Line 59|second/);
+  t.equal(truncated, true);
+  const one = await readPdf(buildPdf([linesFrom(['A page', 'of two lines'])]), { timeoutMs: 0 });
+  t.equal(one.content, 'A page of two lines');
+  t.notOk('truncated' in one, 'nothing is left out');
+});
+
 t.test('lines in the middle of turned pages are no running headers, however often they come', async (t) => {
   const turns: ((x: number, y: number) => string)[] = [
     (x, y) => `1 0 0 1 ${x} ${y}`,

@@ -349,14 +349,17 @@ t.test('closing fails all pages and ends the threads', async (t) => {
 
 t.test('the real cleaning threads read pages and survive hostile ones', async (t) => {
   const clock = createManualClock();
-  const pool = createCleaningPool(fetchSettings({ cleaners: 1, cleanMemoryBytes: 64 * MIB, cleanTimeoutMs: 1e12 }), {
-    clock,
-  });
+  const settings = fetchSettings({ cleaners: 1, cleanMemoryBytes: 64 * MIB, cleanTimeoutMs: 1e12 });
+  const pool = createCleaningPool(settings, { clock });
   t.teardown(() => pool.close());
   const read = (body: string | Uint8Array, mediaType: string): Promise<CleanPage> =>
     pool.read({ bytes: new Uint8Array(Buffer.from(body)), mediaType, charset: null }, ACCOUNT, STAY);
   t.match(await read('Water turns the wheel', 'text/plain'), { title: 'Water turns the wheel', wordCount: 4 });
-  t.equal((await read(buildPdf([linesFrom(['Paper'])]), 'application/pdf')).content, 'Paper');
+  const paper = buildPdf([linesFrom(['Paper']), linesFrom(['More'])]);
+  t.equal((await read(paper, 'application/pdf')).content, 'Paper\n\nMore');
+  pool.configure({ ...settings, cleanTimeoutMs: 1 });
+  t.match(await read(paper, 'application/pdf'), { content: 'Paper', truncated: true }, 'within its time');
+  pool.configure(settings);
   await t.rejects(read('PK', 'application/zip'), { code: 'HR_FETCH_TYPE', subject: 'application/zip' });
   const bomb = buildPdf([[]], { deflated: deflatedSpaces(512 * MIB) });
   const caught = t.rejects(read(bomb, 'application/pdf'), {
