@@ -26,9 +26,9 @@ export interface PageText {
 
 /** Text of one line without wide gaps: a line of a column, or a cell of a table. */
 interface Segment {
-  text: string;
+  readonly text: string;
   readonly left: number;
-  right: number;
+  readonly right: number;
   readonly y: number;
   readonly size: number;
 }
@@ -83,16 +83,27 @@ function segmentsOf(fragments: readonly Fragment[]): Segment[] {
     .toSorted((left, right) => right.y - left.y || left.x - right.x);
   const segments: Segment[] = [];
   for (let from = 0; from < sorted.length;) {
-    const first = sorted[from] as Fragment;
+    let largest = sorted[from] as Fragment;
     let to = from + 1;
-    // Superscripts and subscripts belong to their line.
-    while (to < sorted.length && first.y - (sorted[to] as Fragment).y < 0.4 * Math.max(first.size, (sorted[to] as Fragment).size))
-      to++;
+    for (; to < sorted.length && isOnLine(largest, sorted[to] as Fragment); to++)
+      if ((sorted[to] as Fragment).size > largest.size) largest = sorted[to] as Fragment;
     for (const segment of joinedOnLine(sorted.slice(from, to))) segments.push(segment);
     from = to;
-  } // oxfmt-ignore
+  }
   if (!isRightToLeft(sorted)) return segments;
   return segments.map((segment) => ({ ...segment, left: -segment.right, right: -segment.left }));
+}
+
+/** Base lines of one line of text differ by less, in sizes of the larger text. */
+const SAME_LINE = 0.4;
+/** The same of superscripts and subscripts, which are smaller by this factor. */
+const SCRIPT_LINE = 0.55;
+const SCRIPT_SIZE = 0.9;
+
+function isOnLine(above: Fragment, below: Fragment): boolean {
+  const larger = Math.max(above.size, below.size);
+  const isScript = Math.min(above.size, below.size) < SCRIPT_SIZE * larger;
+  return above.y - below.y < (isScript ? SCRIPT_LINE : SAME_LINE) * larger;
 }
 
 /** Whether most text is right-to-left. */
@@ -103,21 +114,26 @@ function isRightToLeft(parts: readonly Fragment[]): boolean {
 function joinedOnLine(line: readonly Fragment[]): Segment[] {
   const segments: Segment[] = [];
   let parts: Fragment[] = [];
-  let last: Segment | undefined;
-  for (const fragment of line.toSorted((left, right) => left.x - right.x)) {
-    if (isDrawnAgain(parts.at(-1), fragment)) continue;
-    const gap = last === undefined ? 0 : fragment.x - last.right;
-    if (last === undefined || gap > WIDE_GAP * Math.max(last.size, fragment.size)) {
-      if (last !== undefined) last.text = textOf(parts);
+  let right = -Infinity;
+  for (const fragment of line.toSorted((one, other) => one.x - other.x)) {
+    const before = parts.at(-1);
+    if (isDrawnAgain(before, fragment)) continue;
+    if (before !== undefined && fragment.x - right > WIDE_GAP * Math.max(before.size, fragment.size)) {
+      segments.push(segmentOf(parts, right));
       parts = [];
-      last = { text: '', left: fragment.x, right: fragment.x, y: fragment.y, size: fragment.size };
-      segments.push(last);
+      right = -Infinity;
     }
     parts.push(fragment);
-    last.right = Math.max(last.right, fragment.x + fragment.width);
+    right = Math.max(right, fragment.x + fragment.width);
   }
-  if (last !== undefined) last.text = textOf(parts);
+  if (parts.length > 0) segments.push(segmentOf(parts, right));
   return segments;
+}
+
+/** Size and base line are those of the longest fragment: others are initials, superscripts and symbols. */
+function segmentOf(parts: readonly Fragment[], right: number): Segment {
+  const { size, y } = parts.reduce((longest, part) => (part.text.length > longest.text.length ? part : longest));
+  return { text: textOf(parts), left: (parts[0] as Fragment).x, right, y, size };
 }
 
 /** A text that is drawn again with a small shift is bold, or has a shadow. The same letter twice in a word stands further off. */

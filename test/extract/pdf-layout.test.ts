@@ -38,6 +38,28 @@ t.test('a paragraph goes on in the next column and on the next page', async (t) 
   t.equal(htmlOfPages(pages), `<p>${[...half, ...rest].join(' ')}</p>`);
 });
 
+t.test('superscripts and subscripts stay in their line, however far they are from each other', async (t) => {
+  let x = 50;
+  const parts = [
+    ['where x', 0, 10],
+    ['2', 4.1, 7],
+    [' + H', 0, 10],
+    ['2', -2.5, 7],
+    ['O is the sum', 0, 10],
+    ['n', 5.3, 8.9],
+  ] as const;
+  const formula = parts.map(([text, raised, size]) => {
+    const part = line(text, x, 688 + raised, size);
+    x += part.width;
+    return part;
+  });
+  const [above, below] = [line('The water of the mill is given here,', 50, 700), line('of all the mills.', 50, 676)];
+  const joined = '<p>The water of the mill is given here, where x2 + H2O is the sumn of all the mills.</p>';
+  t.equal(htmlOfPages([page([above, ...formula, below])]), joined);
+  const note = [line('1', 50, 103, 6), line(' A note of the mill', 53, 100, 9), line('on two lines', 50, 89, 9)];
+  t.equal(htmlOfPages([page(note)]), '<p>1 A note of the mill on two lines</p>', 'a mark has not the size of its line');
+});
+
 t.test('cells with little text are rows, not columns', async (t) => {
   const rows = ['Mill Head', 'Upper 3.2', 'Lower 2.1', 'Old 1.8', 'New 4.4'].map((row) => row.split(' '));
   const cells = rows.flatMap((row, y) => row.map((text, x) => line(text, 60 + 200 * x, 700 - 14 * y)));
