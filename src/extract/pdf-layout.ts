@@ -358,7 +358,7 @@ function blocksOf(lines: readonly Line[]): Block[] {
   const blocks: Block[] = [];
   /** Of the paragraph under way. */
   let text = '';
-  const usualGap = median(gapsOf(lines));
+  const usualGap = usualGapsOf(lines);
   let first = lines[0] as Line;
   let previous: Line | undefined;
   for (let at = 0; at < lines.length; at++) {
@@ -371,7 +371,7 @@ function blocksOf(lines: readonly Line[]): Block[] {
     }
     const line = lines[at] as Line;
     const block = blocks.at(-1);
-    if (previous === undefined || block === undefined || isBreak(first, previous, line, usualGap)) {
+    if (previous === undefined || block === undefined || isBreak(first, previous, line, usualGap(line.size))) {
       text = '';
       blocks.push({ kind: 'paragraph', text: line.text, size: line.size, rows: [] });
       first = line;
@@ -518,11 +518,34 @@ function rounded(size: number): number {
   return Math.round(2 * size) / 2;
 }
 
-function gapsOf(lines: readonly Line[]): number[] {
-  return lines.slice(1).flatMap((line, index) => {
-    const gap = (lines[index]?.y ?? 0) - line.y;
-    return gap > 1 ? [gap] : [];
+/** Lines of one size with fewer distances between them are spaced as most of their column. */
+const MIN_GAPS = 3;
+/** Lines that are further apart, in sizes, are no lines of one text. */
+const MAX_GAP = 2;
+
+/** The usual distance of the lines of a column, by their size. */
+function usualGapsOf(lines: readonly Line[]): (size: number) => number {
+  const all: number[] = [];
+  const bySize = new Map<number, number[]>();
+  lines.forEach((line, index) => {
+    const above = lines[index - 1];
+    const gap = above === undefined ? 0 : above.y - line.y;
+    if (above === undefined || gap <= 1) return;
+    all.push(gap);
+    const size = rounded(line.size);
+    if (rounded(above.size) === size) {
+      const gaps = bySize.get(size) ?? [];
+      gaps.push(gap);
+      bySize.set(size, gaps);
+    }
   });
+  const usual = median(all);
+  const medians = new Map<number, number>();
+  for (const [size, gaps] of bySize) {
+    const own = median(gaps);
+    if (gaps.length >= MIN_GAPS && own <= MAX_GAP * size) medians.set(size, own);
+  }
+  return (size) => medians.get(rounded(size)) ?? usual;
 }
 
 function median(values: readonly number[]): number {

@@ -60,6 +60,13 @@ t.test('superscripts and subscripts stay in their line, however far they are fro
   t.equal(htmlOfPages([page(note)]), '<p>1 A note of the mill on two lines</p>', 'a mark has not the size of its line');
 });
 
+t.test('a larger text whose lines are further apart than those of the page is a paragraph', async (t) => {
+  const lead = SENTENCES.map((text, index) => line(text, 50, 760 - 20 * index, 13));
+  const body = Array.from({ length: 12 }, (_, index) => line(SENTENCES[index % 6] as string, 50, 600 - 11 * index, 9));
+  const text = SENTENCES.join(' ');
+  t.equal(htmlOfPages([page([...lead, ...body])]), `<p>${text}</p><p>${text} ${text}</p>`);
+});
+
 t.test('cells with little text are rows, not columns', async (t) => {
   const rows = ['Mill Head', 'Upper 3.2', 'Lower 2.1', 'Old 1.8', 'New 4.4'].map((row) => row.split(' '));
   const cells = rows.flatMap((row, y) => row.map((text, x) => line(text, 60 + 200 * x, 700 - 14 * y)));
