@@ -41,6 +41,9 @@ const OPTIONS = {
 /** Word processors often store a file name as title. */
 const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;
 
+/** What ReportLab writes for what a program does not say. */
+const UNSAID = /^\(?(?:anonymous|unspecified)\)?$/;
+
 type PdfDocument = Awaited<ReturnType<typeof getDocumentProxy>>;
 type TextContent = Awaited<ReturnType<Awaited<ReturnType<PdfDocument['getPage']>>['getTextContent']>>;
 type TextItem = Extract<TextContent['items'][number], { str: string }>;
@@ -208,10 +211,15 @@ function textsOf(items: readonly TextItem[]): string[] {
   return [...texts, oneLine(text)].filter((each) => each !== '');
 }
 
-function titleOf({ Title: title }: Readonly<Record<string, unknown>>): string {
-  if (typeof title !== 'string') return '';
-  const name = clip(title.replace(/^Microsoft (?:Word|PowerPoint) - /, ''));
+function titleOf(entries: Readonly<Record<string, unknown>>): string {
+  const name = namedIn(entries, 'Title').replace(/^Microsoft (?:Word|PowerPoint) - /, '');
   return FILE_NAME.test(name) ? '' : name;
+}
+
+/** A text that the file says of itself; empty without one. */
+function namedIn(entries: Readonly<Record<string, unknown>>, key: string): string {
+  const said = typeof entries[key] === 'string' ? clip(entries[key]) : '';
+  return UNSAID.test(said) ? '' : said;
 }
 
 function saidOf(entries: Readonly<Record<string, unknown>>): Pick<CleanPage, 'authors' | 'metadata'> {
@@ -226,7 +234,7 @@ function saidOf(entries: Readonly<Record<string, unknown>>): Pick<CleanPage, 'au
 }
 
 function metadataOf(entries: Readonly<Record<string, unknown>>): PageMetadata {
-  const named = (key: string): string => (typeof entries[key] === 'string' ? clip(entries[key]) : '');
+  const named = (key: string): string => namedIn(entries, key);
   const fields = {
     description: named('Subject'),
     author: named('Author'),

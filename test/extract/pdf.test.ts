@@ -66,6 +66,11 @@ t.test('a file name is no title', async (t) => {
   t.equal((await readPdf(buildPdf([linesFrom(['A report'])], { info }), { url: URL_1 })).title, 'A report');
   const long = Array.from({ length: 30 }, () => 'and so on and on without end');
   t.equal((await readPdf(buildPdf([linesFrom(long)], { info }), { url: URL_1 })).title, 'mills.pdf');
+  const unsaid = { Title: '(anonymous)', Author: 'anonymous', Subject: '(unspecified)', Keywords: '' };
+  const { authors, metadata, title } = await readPdf(buildPdf([linesFrom(['A report'])], { info: unsaid }), {
+    include: ['metadata'],
+  });
+  t.same({ authors, metadata, title }, { authors: undefined, metadata: {}, title: 'A report' });
 });
 
 t.test('fails for files without text, and says why', async (t) => {
