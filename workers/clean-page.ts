@@ -15,11 +15,6 @@ const SAMPLE = `<!doctype html><html lang="en"><head><title>Water &amp; wheels</
 <nav><a href="/">Home</a> <a href="/mills">Mills</a></nav><main><article><h1>Water</h1>${'<p>A race leads <b>water</b> to the <a href="/wheel">wheel</a> of a mill; the wheel turns, and the stones with it.</p><ul><li>One</li><li>Two, “quoted”</li></ul>'.repeat(20)}<table><tr><th>Mill</th><td>1,200</td></tr></table>
 <pre><code>let x = 1;</code></pre></article></main><footer>All rights reserved</footer></body></html>`;
 
-// The PDF library then decompresses as it reads, in few large buffers. With this class it decompresses whole streams first, to any size, in
-// pieces of 16 KiB, which an allocator that all threads use does not give back when a thread that has too many is ended: each such
-// file left up to `fetch.cleanMemoryBytes` of the process behind.
-Reflect.deleteProperty(globalThis, 'DecompressionStream');
-
 await warmUp();
 
 /** Characters of base64url: 96 bits, which no two contents of one page share by chance. */

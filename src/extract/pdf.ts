@@ -2,6 +2,7 @@
 // by pages and characters here, and by the limits of the thread.
 
 import { performance } from 'node:perf_hooks';
+import { constants, inflateSync } from 'node:zlib';
 import { getDocumentProxy } from 'unpdf';
 import { HeadraceError } from '../errors.ts';
 import { render } from './clean.ts';
@@ -37,6 +38,32 @@ const OPTIONS = {
   cMapPacked: true,
   BinaryDataFactory: CmapFactory,
 };
+
+/** Larger streams are decompressed by the library as it reads, which takes more time and, up to the limit of the thread, any memory. */
+const MAX_INFLATED_BYTES = 32 * 1024 * 1024;
+/** Pieces into which a stream is decompressed: as large as it is likely to be, within bounds. */
+const MIN_PIECE_BYTES = 4096;
+const MAX_PIECE_BYTES = 4 * 1024 * 1024;
+const INFLATED_FACTOR = 8;
+
+/**
+ * By which the library decompresses a whole stream. That of the platform does so to any size, in pieces of 16 KiB, which an allocator that
+ * all threads use does not give back when a thread that has too many is ended. What is cut off is decompressed as far as it goes.
+ */
+class InflateStream extends TransformStream<Uint8Array, Uint8Array> {
+  constructor(format: string) {
+    if (format !== 'deflate') throw new TypeError(`not supported: ${format}`);
+    super({
+      transform(bytes, controller) {
+        const likely = Math.max(MIN_PIECE_BYTES, INFLATED_FACTOR * bytes.byteLength);
+        const chunkSize = Math.min(likely, MAX_PIECE_BYTES);
+        const finishFlush = constants.Z_SYNC_FLUSH;
+        controller.enqueue(inflateSync(bytes, { chunkSize, finishFlush, maxOutputLength: MAX_INFLATED_BYTES }));
+      },
+    });
+  }
+}
+Reflect.set(globalThis, 'DecompressionStream', InflateStream);
 
 /** Word processors often store a file name as title. */
 const FILE_NAME = /^(?:untitled.*|[^ ]*\.(?:docx?|dvi|indd|odt|pdf|pptx?|qxd|rtf|tex|xlsx?))$/i;

@@ -149,6 +149,22 @@ t.test('lines in the middle of turned pages are no running headers, however ofte
   }
 });
 
+t.test('streams that are compressed twice, cut off or damaged are read as far as they go', async (t) => {
+  const lines = Array.from(
+    { length: 60 },
+    (_, at) => `1 0 0 1 72 ${760 - 12 * at} Tm (Line ${at} of ${at ** 3 % 997}) Tj`,
+  );
+  const drawn = deflateSync(`BT /F1 10 Tf ${lines.join('\n')} ET`);
+  const read = async (deflated: Uint8Array, filter?: string): Promise<string> =>
+    (await readPdf(buildPdf([[]], { deflated, ...(filter !== undefined && { filter }) }))).content;
+  const whole = await read(drawn);
+  t.match(whole, /^Line 0 of 0 .*Line 59 of 994$/s);
+  t.equal(await read(deflateSync(drawn), '[/FlateDecode /FlateDecode]'), whole);
+  t.equal(await read(Buffer.concat([drawn.subarray(0, -4), Buffer.from('none')])), whole, 'a wrong checksum');
+  const start = await read(drawn.subarray(0, -100));
+  t.ok(start.length > whole.length / 2 && whole.startsWith(start.slice(0, -20)), 'cut off');
+});
+
 t.test('writes headings, lists and tables in the format that is asked for', async (t) => {
   const page = [
     { text: 'On mills', x: 72, y: 740, size: 24 },

@@ -20,6 +20,8 @@ export interface PdfOptions {
   readonly encrypted?: boolean;
   /** Instead of the text of every page: the content stream, deflated. */
   readonly deflated?: Uint8Array;
+  /** Filters of that stream. Default: `/FlateDecode`. */
+  readonly filter?: string;
 }
 
 /** Lines of equal spacing from the top of a page. */
@@ -29,7 +31,7 @@ export function linesFrom(texts: readonly string[], top = 700, gap = 14): PdfLin
 
 export function buildPdf(
   pages: readonly (readonly PdfLine[])[],
-  { info = {}, encrypted = false, deflated, eastAsian }: PdfOptions = {},
+  { info = {}, encrypted = false, deflated, filter = '/FlateDecode', eastAsian }: PdfOptions = {},
 ): Uint8Array<ArrayBuffer> {
   const kids = pages.map((_, index) => `${5 + 2 * index} 0 R`).join(' ');
   const objects: (string | Buffer)[] = [
@@ -47,7 +49,7 @@ export function buildPdf(
       `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents ${6 + 2 * index} 0 R >>`,
       deflated === undefined
         ? stream(Buffer.from(drawn(lines, eastAsian !== undefined), 'latin1'), '')
-        : stream(deflated, '/Filter /FlateDecode '),
+        : stream(deflated, `/Filter ${filter} `),
     );
   });
   const key = 'A'.repeat(64);
