@@ -2,6 +2,7 @@
 // mark, header, declaration, detection), but valid UTF-8 goes before header and declaration. Any bytes give well-formed text.
 
 import { isAscii, isUtf8 } from 'node:buffer';
+import { decodeKorean } from './korean.ts';
 
 /**
  * Where a page may declare its encoding. The standard looks at 1,024 bytes before parsing and takes later declarations
@@ -49,7 +50,9 @@ const CANDIDATES: readonly Candidate[] = [
  * read as what else it declares or looks like; one that is UTF-8 under another name, as servers with a default charset send it, as UTF-8.
  */
 export function decode(bytes: Uint8Array, headerCharset: string | null): string {
-  return new TextDecoder(encodingOf(bytes, headerCharset)).decode(bytes).toWellFormed();
+  const encoding = encodingOf(bytes, headerCharset);
+  if (encoding === 'euc-kr') return decodeKorean(bytes);
+  return new TextDecoder(encoding).decode(bytes).toWellFormed();
 }
 
 /** The encoding that `decode` reads `bytes` in, by its name in the Encoding Standard. */

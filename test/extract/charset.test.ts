@@ -190,6 +190,18 @@ t.test('a hostile head takes linear time', (t) => {
 
 const SAMPLES = { RUSSIAN, JAPANESE, SIMPLIFIED, TRADITIONAL, KOREAN, FRENCH };
 
+t.test('EUC-KR has all Hangul syllables, as Windows writes it', (t) => {
+  const bytes = Buffer.from('8c63b9e6b0a2c7cf20bc84bdc3c4ddb6f320b6c789e7', 'hex');
+  for (const label of ['euc-kr', 'ks_c_5601-1987', 'windows-949'])
+    t.equal(decode(bytes, label), '똠방각하 펲시콜라 또됬', label);
+  const ends = Buffer.from('8141a0fea141c652a2e680b0a1c653', 'hex');
+  t.equal(decode(ends, 'euc-kr'), '갂좤좥힣€\ufffd가\ufffdS');
+  // What is no character leaves an ASCII byte behind it as it is.
+  t.equal(decode(Buffer.from('b03c623eff61c9a1b0', 'hex'), 'euc-kr'), '\ufffd<b>\ufffda\ufffd\ufffd');
+  t.equal(decode(new Uint8Array(20_000).fill(0x61), 'euc-kr').length, 20_000);
+  t.end();
+});
+
 t.test('UTF-8 under the name of another encoding is UTF-8', (t) => {
   for (const header of [
     'iso-8859-1',
