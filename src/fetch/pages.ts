@@ -234,10 +234,13 @@ class Pages {
       const clean = await pool.read({ ...download, ...options }, account, flight.signal);
       const plain: Rendering = { page: clean, url: download.url, isRendered: false, isFinal: true };
       const isOfScripts = needsBrowser && (this.#settings.renderer.when === 'always' || isSparse(clean));
+      // A PDF is cut by time too: the next time more of it may be read.
+      const isCut = clean.truncated === true && download.mediaType === 'application/pdf';
       const kept = (rendering: Rendering): KeptPage => {
         const page = { ...readPageOf(rendering), ...now };
         // That the document is unchanged does not mean that what its scripts show is.
-        return { page, readMs: this.#clock.now(), validators: isOfScripts ? null : validators, isUnchanged: false };
+        const own = isOfScripts || isCut ? null : validators;
+        return { page, readMs: this.#clock.now(), validators: own, isUnchanged: false };
       };
       if (isOfScripts && this.#settings.renderer.when === 'auto') flight.fallback = kept({ ...plain, isFinal: false });
       const best = needsBrowser

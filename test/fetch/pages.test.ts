@@ -214,6 +214,21 @@ t.test(
   },
 );
 
+t.test('a PDF that was cut is read again once it is too old, however unchanged it is', async (t) => {
+  const b = bench({ cacheTtl: '5m' });
+  b.ask(URL_1);
+  await b.settle();
+  await b.downloaded(0, { mediaType: 'application/pdf', validators: { url: URL_1, etag: '"v1"' } });
+  await b.cleaned(0, 'half of it', { truncated: true });
+  const kept = b.ask(URL_1);
+  await b.settle();
+  t.match(kept.heard, [{ answer: { content: 'half of it' }, cached: true }]);
+  b.clock.advance(300_001);
+  b.ask(URL_1);
+  await b.settle();
+  t.same([b.downloads.length, b.refreshes.length], [2, 0]);
+});
+
 t.test('a page whose address has a query is kept for its account alone', async (t) => {
   const b = bench({ cacheTtl: '5m' });
   const url = 'https://example.com/report?signature=secret';
