@@ -46,15 +46,16 @@ const HAS_ZSTD = typeof zlib.createZstdDecompress === 'function';
 /** For `Accept-Encoding`. */
 export const ACCEPTED_CODINGS: string = `gzip, deflate, br${HAS_ZSTD ? ', zstd' : ''}`;
 
-const CODINGS: ReadonlyMap<string, Coding | null> = new Map<string, Coding | null>([
+const CODINGS: ReadonlyMap<string, Coding> = new Map<string, Coding>([
   ['gzip', 'gzip'],
   ['x-gzip', 'gzip'],
   ['deflate', 'deflate'],
   ['br', 'br'],
   ...(HAS_ZSTD ? ([['zstd', 'zstd']] as const) : []),
-  ['identity', null],
-  ['', null],
 ]);
+
+/** Registered codings that are not undone here. Any other name is a mistake of the server, such as `utf-8`, and stands for no coding, as in browsers. */
+const NOT_UNDONE = /^(?:aes128gcm|(?:x-)?compress|dc[bz]|exi|pack200-gzip|zstd)$/;
 
 /** A start that is broken or cannot be decoded within the limits ends there. */
 const ENDS_START: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['HR_FETCH_FAILED', 'HR_FETCH_TOO_LARGE']);
@@ -137,12 +138,13 @@ function failed(subject: string, cause?: unknown): HeadraceError {
   return new HeadraceError('HR_FETCH_FAILED', { subject, cause });
 }
 
-/** The codings of `Content-Encoding` in the order in which they are undone. */
+/** The known codings of `Content-Encoding` in the order in which they are undone. */
 function codingsOf(header = ''): readonly Coding[] {
   if (header === '') return [];
   const codings = header.split(',').flatMap((name) => {
-    const coding = CODINGS.get(name.trim().toLowerCase());
-    if (coding === undefined) throw failed('unknown encoding');
+    const lower = name.trim().toLowerCase();
+    const coding = CODINGS.get(lower);
+    if (coding === undefined && NOT_UNDONE.test(lower)) throw failed('unknown encoding');
     return coding ?? [];
   });
   if (codings.length > MAX_CODINGS) throw failed('unknown encoding');

@@ -25,6 +25,9 @@ const VAGUE: ReadonlySet<string> = new Set([
   'unknown/unknown',
 ]);
 
+/** Two tokens (RFC 9110, section 8.3.1). */
+const TYPE = /^[\w!#$%&'*+.^`|~-]+\/[\w!#$%&'*+.^`|~-]+$/;
+
 const PDF: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf']);
 /** What `readPage` reads. */
 const TEXT =
@@ -58,12 +61,13 @@ const WIDE_MARKUP = /^(?:<\0[!?a-z]\0|\0<\0[!?a-z])/i;
 /** Parses the header. The first of several types counts. */
 export function declaredType(header: string | undefined): DeclaredType {
   const [essence = '', ...parameters] = (header ?? '').split(',', 1).join('').toLowerCase().split(';');
-  const mediaType = essence.trim();
+  // Servers forget the semicolon: `text/html charset=utf-8`.
+  const [mediaType = ''] = essence.trim().split(/\s/, 1);
   const charset = parameters
     .map((parameter) => parameter.trim().split('='))
     .find(([name]) => name?.trim() === 'charset')?.[1];
   return {
-    mediaType: mediaType.includes('/') && !VAGUE.has(mediaType) ? mediaType : null,
+    mediaType: TYPE.test(mediaType) && !VAGUE.has(mediaType) ? mediaType : null,
     charset: charset?.trim().replace(/^["']|["']$/g, '') || null,
   };
 }

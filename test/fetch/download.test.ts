@@ -135,6 +135,20 @@ t.test('large pages are complete, encoded or not', async (t) => {
     t.ok((await outcome(get(from, web.origin + path))) === large, `${path}: ${large.length} bytes`);
 });
 
+t.test('what is no encoding stands for none', async (t) => {
+  const names = ['utf-8', 'none', 'aws-chunked', 'text/html', 'identity', ''];
+  const fields = (name: string): Record<string, string> => ({ 'content-encoding': name });
+  const web = await site(t, {
+    ...Object.fromEntries(names.map((name, index) => [`/${index}`, page(TEXT, fields(name))])),
+    '/both': page(gzipSync(TEXT), fields('gzip, utf-8')),
+    '/packed': page(gzipSync(TEXT), fields('gzipped')),
+  });
+  const from = downloader(t, { ports: [web.port] });
+  for (const [index, name] of names.entries()) t.equal(await outcome(get(from, `${web.origin}/${index}`)), TEXT, name);
+  t.equal(await outcome(get(from, `${web.origin}/both`)), TEXT);
+  t.equal(await outcome(get(from, `${web.origin}/packed`)), 'HR_FETCH_TYPE binary');
+});
+
 t.test('an encoding that is unknown, repeated too often or broken is a failure', async (t) => {
   const packed = gzipSync(TEXT);
   const web = await site(t, {

@@ -16,7 +16,18 @@ t.test('parses Content-Type', async (t) => {
   t.same(declaredType('Text/HTML; x=1; Charset="UTF-8"'), { mediaType: 'text/html', charset: 'utf-8' });
   t.same(declaredType("text/html;charset='gbk'"), { mediaType: 'text/html', charset: 'gbk' });
   t.same(declaredType('text/html; charset=, text/plain; charset=a'), { mediaType: 'text/html', charset: null });
-  for (const vague of [undefined, '', 'nonsense', 'application/octet-stream', '*/*; charset=x'])
+  t.same(declaredType('text/html charset=utf-8'), { mediaType: 'text/html', charset: null });
+  for (const vague of [
+    undefined,
+    '',
+    'nonsense',
+    '"text/html"',
+    'text/',
+    'text/html:charset=x',
+    'text/ht/ml',
+    'application/octet-stream',
+    '*/*; charset=x',
+  ])
     t.equal(declaredType(vague).mediaType, null, String(vague));
 });
 
