@@ -94,16 +94,20 @@ function segmentsOf(fragments: readonly Fragment[]): Segment[] {
   return segments.map((segment) => ({ ...segment, left: -segment.right, right: -segment.left }));
 }
 
-/** Base lines of one line of text differ by less, in sizes of the larger text. */
+/** Base lines of one line of text differ by less, in sizes of its text. */
 const SAME_LINE = 0.4;
-/** The same of superscripts and subscripts, which are smaller by this factor. */
+/** The same of superscripts and subscripts, in sizes of the larger text, and their size in these. */
 const SCRIPT_LINE = 0.55;
-const SCRIPT_SIZE = 0.9;
+const MIN_SCRIPT_SIZE = 0.45;
+const MAX_SCRIPT_SIZE = 0.9;
 
+/** Much larger text, such as an initial or a watermark, stands beside lines that stay apart. */
 function isOnLine(above: Fragment, below: Fragment): boolean {
+  const distance = above.y - below.y;
   const larger = Math.max(above.size, below.size);
-  const isScript = Math.min(above.size, below.size) < SCRIPT_SIZE * larger;
-  return above.y - below.y < (isScript ? SCRIPT_LINE : SAME_LINE) * larger;
+  const smaller = Math.min(above.size, below.size);
+  if (smaller < MIN_SCRIPT_SIZE * larger) return distance < SAME_LINE * smaller;
+  return distance < (smaller < MAX_SCRIPT_SIZE * larger ? SCRIPT_LINE : SAME_LINE) * larger;
 }
 
 /** Whether most text is right-to-left. */

@@ -60,6 +60,16 @@ t.test('superscripts and subscripts stay in their line, however far they are fro
   t.equal(htmlOfPages([page(note)]), '<p>1 A note of the mill on two lines</p>', 'a mark has not the size of its line');
 });
 
+t.test('lines beside an initial or a watermark stay apart', async (t) => {
+  const lines = SENTENCES.map((text, index) => line(text, index < 3 ? 75 : 50, 700 - 12 * index));
+  const joined = `${SENTENCES.slice(0, 2).join(' ')} I${SENTENCES.slice(2).join(' ')}`;
+  const initial = { ...line('I', 50, 676, 40), width: 24.9 };
+  t.equal(htmlOfPages([page([initial, ...lines])]), `<p>${joined}</p>`);
+  const watermark = line('DRAFT', 400, 676, 60);
+  const html = htmlOfPages([page([...lines, watermark])]);
+  for (const text of SENTENCES) t.ok(html.includes(text), text);
+});
+
 t.test('a larger text whose lines are further apart than those of the page is a paragraph', async (t) => {
   const lead = SENTENCES.map((text, index) => line(text, 50, 760 - 20 * index, 13));
   const body = Array.from({ length: 12 }, (_, index) => line(SENTENCES[index % 6] as string, 50, 600 - 11 * index, 9));
