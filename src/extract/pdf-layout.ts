@@ -228,8 +228,8 @@ function columnsOf(segments: readonly Segment[], depth = 0): Segment[][] {
   return groups;
 }
 
-/** The middle of the space between two columns of text, or null where there are none. */
-function gutterOf(segments: readonly Segment[]): number | null {
+/** The middle of the space between two columns of text, each of which may be two itself where `inner` is true; null where there are none. */
+function gutterOf(segments: readonly Segment[], inner = true): number | null {
   if (segments.length < 2 * MIN_COLUMN_LINES) return null;
   const { from, to } = extentOf(segments);
   const width = Math.ceil(to - from);
@@ -253,21 +253,23 @@ function gutterOf(segments: readonly Segment[]): number | null {
     [start, crossing] = isInside ? [at, over] : [-1, 0];
   }
   const likely = spaces.toSorted((left, right) => left.crossing - right.crossing || right.length - left.length);
-  return likely.slice(0, MAX_TRIED).find(({ middle }) => areColumns(segments, middle))?.middle ?? null;
+  const tried = likely.slice(0, inner ? MAX_TRIED : MAX_TRIED_INNER);
+  return tried.find(({ middle }) => areColumns(segments, middle, inner))?.middle ?? null;
 }
 
 /** Spaces that are checked, the most likely first. */
 const MAX_TRIED = 6;
+const MAX_TRIED_INNER = 2;
 /** Narrower spaces are between words that happen to stand below each other. */
 const MIN_GUTTER = 6;
 
-function areColumns(segments: readonly Segment[], gutter: number): boolean {
+function areColumns(segments: readonly Segment[], gutter: number, inner: boolean): boolean {
   const left = segments.filter(({ right }) => right <= gutter);
   const right = segments.filter((segment) => segment.left >= gutter);
   const crossing = segments.length - left.length - right.length;
   if (Math.min(left.length, right.length) < MIN_COLUMN_LINES) return false;
   if (crossing > MAX_CROSSING * (left.length + right.length)) return false;
-  return isText(left) && isText(right);
+  return [left, right].every((side) => isText(side) || (inner && gutterOf(side, false) !== null));
 }
 
 function extentOf(segments: readonly Segment[]): { readonly from: number; readonly to: number } {

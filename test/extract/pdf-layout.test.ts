@@ -31,6 +31,18 @@ t.test('columns are read one after the other, and headings across them divide th
   t.equal(html, `<h1>${title.text}</h1><p>${joined('L')}</p><p>${joined('R')}</p>`);
 });
 
+t.test('three and four columns are read one after the other', async (t) => {
+  for (const columns of [3, 4]) {
+    const letters = [...'ABCD'].slice(0, columns);
+    const texts = letters.map((letter) =>
+      Array.from({ length: 8 }, (_, row) => `${letter}${row} of the mill${row < 7 ? 's' : '.'}`),
+    );
+    const lines = texts.flatMap((column, at) => column.map((text, row) => line(text, 40 + 90 * at, 700 - 12 * row)));
+    const expected = texts.map((column) => `<p>${column.join(' ')}</p>`).join('');
+    t.equal(htmlOfPages([page(lines)]), expected, `${columns}`);
+  }
+});
+
 t.test('a paragraph goes on in the next column and on the next page', async (t) => {
   const half = ['The race leads the water from the weir to', 'the wheel, which turns the stones of the'];
   const rest = ['mill as long as the river carries enough', 'water.'];
