@@ -11,9 +11,10 @@ import { type DetachedExchange, type ResponseSink, startDetached } from '../ingr
 import { type Exchange, isEventStream, type PartCharges, type TrailerSource } from '../ingress/exchange.ts';
 import { chosenHeaders, headerOf } from '../net/flat-headers.ts';
 import type { Model } from '../routing/index.ts';
+import { parsedJson } from '../net/json-object.ts';
 import { EventSplitter } from '../net/sse.ts';
 import { tracedHeaders } from '../telemetry/trace-context.ts';
-import { type Downstream, type DownstreamListener, KEEP_ALIVE } from '../upstream/index.ts';
+import { type Downstream, type DownstreamListener, KEEP_ALIVE, unreadError } from '../upstream/index.ts';
 import {
   type AnswerWriter,
   type HostedRequest,
@@ -272,13 +273,14 @@ class HostedSearchRun implements DownstreamListener, LoopIo, TrailerSource {
     if (this.#isOver) return;
     if (errorCode !== '') this.#downstream.errorCode = errorCode;
     if (this.#downstream.committed) {
-      this.#loop.events(Buffer.concat([Buffer.from('event: error\ndata: '), oneLine(body), Buffer.from('\n\n')]));
+      const event = [Buffer.from('event: error\ndata: '), oneLine(errorIn(status, body)), Buffer.from('\n\n')];
+      this.#loop.events(Buffer.concat(event));
       return;
     }
     this.#leave();
     const passed =
       errorCode === ''
-        ? this.#translated(status, body)
+        ? this.#translated(status, errorIn(status, body))
         : refusedBody(this.#exchange, this.#deps, errorCode as ErrorCode, body);
     this.#refuse(status, answerHeaders, passed);
   }
@@ -448,6 +450,13 @@ class Round implements ResponseSink {
 
 function kept(headers: readonly string[], type: string): string[] {
   return ['content-type', type, ...chosenHeaders(headers, (name) => OF_ROUND.test(name))];
+}
+
+/** An error of a server as JSON, whatever its body is: an event without data would be none. */
+function errorIn(status: number, body: Buffer): Buffer {
+  const text = body.toString();
+  if (parsedJson(text) !== undefined) return body;
+  return Buffer.from(JSON.stringify({ error: { message: text.trim() || unreadError(status) } }));
 }
 
 /** JSON without line ends, which would end a field of an event. */

@@ -19,6 +19,7 @@ import { HeadraceError } from '../errors.ts';
 import type { DetachedExchange, ResponseSink } from '../ingress/detached-exchange.ts';
 import { type Exchange, isEventStream } from '../ingress/exchange.ts';
 import { EventSplitter, splitEvents } from '../net/sse.ts';
+import { unreadError } from '../upstream/index.ts';
 import { numberedEvent } from './numbered-event.ts';
 import { isEnd, itemIdsIn, type ResponseOrigin, statusOf } from './response-recorder.ts';
 import type { StoredResponses } from './stored-responses.ts';
@@ -275,7 +276,7 @@ export class BackgroundResponse implements ResponseSink {
     const { code, message = members['message'] ?? members['detail'] } = membersOf(members['error']);
     return [
       typeof code === 'string' ? code : this.#exchange?.errorCode || 'server_error',
-      typeof message === 'string' ? message : `The server answered with status ${status}`,
+      typeof message === 'string' ? message : unreadError(status),
     ];
   }
 

@@ -706,9 +706,12 @@ const STREAM_TYPE = 'text/event-stream';
 function translatedError({ translator }: RequestForm, { encoded, status }: ResponseHead, body: Buffer): Buffer {
   if (translator === null) return body;
   const isRead = body.byteLength > 0 && !encoded;
-  return translator.request.answer().error(status, isRead ? body : Buffer.from(unreadError(status)));
+  return translator.request
+    .answer()
+    .error(status, isRead ? body : Buffer.from(JSON.stringify({ error: { message: unreadError(status) } })));
 }
 
-function unreadError(status: number): string {
-  return JSON.stringify({ error: { message: `The server answered with status ${status}` } });
+/** What is said of a refusal whose body says nothing. */
+export function unreadError(status: number): string {
+  return `The server answered with status ${status}`;
 }

@@ -1,6 +1,13 @@
 // Public surface of upstream: failover over the CRNs of a model.
 export type { Attempt, AttemptTimeouts } from './attempt.ts';
-export { type Approval, Failover, type FailoverDeps, type UpstreamListener, type UpstreamRequest } from './failover.ts';
+export {
+  type Approval,
+  Failover,
+  type FailoverDeps,
+  unreadError,
+  type UpstreamListener,
+  type UpstreamRequest,
+} from './failover.ts';
 export {
   credentialLines,
   endToEndHeaders,

@@ -165,6 +165,26 @@ t.test('a server that fails after a search fails the request, before or within t
       .finalMessage(),
   );
 
+  const bare =
+    (body: string): Answer =>
+    (_, response) =>
+      response.writeHead(422, { 'content-type': 'text/html' }).end(body);
+  for (const [body, message] of [
+    ['', 'The server answered with status 422'],
+    ['<p>\r\nno', '<p>\r\nno'],
+    ['[DONE]', '[DONE]'],
+  ] as const) {
+    hosted.chat.play(searches('mill'), bare(body));
+    const answer = await hosted.post('/v1/messages', { max_tokens: 9, messages: hi, tools: [TOOL], stream: true });
+    const said = JSON.stringify({ message }).slice(1, -1);
+    t.ok(
+      (await answer.text()).split('event: error').at(-1)?.includes(said),
+      `a stream ends where a server says ${said}`,
+    );
+    hosted.chat.play(searches('mill'), bare(body));
+    t.match(await (await hosted.post('/v1/chat/completions', ask)).json(), { error: { message } });
+  }
+
   hosted.chat.play(json({ error: { message: 'the prompt is too long', type: 'BadRequestError' } }, 400));
   const refused = await hosted.post('/v1/messages', { max_tokens: 9, messages: hi, tools: [TOOL] });
   t.equal(refused.status, 400);
