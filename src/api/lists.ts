@@ -68,6 +68,7 @@ export function model(exchange: Exchange, deps: ApiDeps): void {
   const id = percentDecoded(exchange.path.slice('/v1/models/'.length));
   const name = deps.table.find(id)?.id ?? id;
   const found = deps.catalog.find((entry) => entry.id.toLowerCase() === name.toLowerCase());
+  if (found === undefined && !deps.table.isComplete) throw new HeadraceError('HR_STARTING');
   if (found === undefined) {
     exchange.alias = id.slice(0, 128);
     throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: exchange.alias });

@@ -285,7 +285,11 @@ export const ROUTES: readonly Route[] = [
     summary: 'One entry of the list',
     tag: 'Models',
     auth: 'none',
-    responses: { 200: { description: 'The entry' }, 404: { description: 'No such model' } },
+    responses: {
+      200: { description: 'The entry' },
+      404: { description: 'No such model' },
+      503: { description: 'The gateway is starting, and the model may still be found' },
+    },
     serve: model,
     extra: true,
   },

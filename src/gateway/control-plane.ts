@@ -203,7 +203,7 @@ export class ControlPlane {
       ...{ system: this.#system, clock, log },
       get: (url, timeoutMs, maxBytes) => this.#client.get(url, timeoutMs, maxBytes),
       onChange: () => this.#configureCrns(),
-      onAnswered: () => this.#checkReady(),
+      onAnswered: () => this.#configureCrns(),
     });
     this.#caches = new ClusterCaches({
       ...{ system: this.#system, link: this.link, clock, engineMemory: this.#engines.memory },
@@ -319,6 +319,7 @@ export class ControlPlane {
         report: (url, apiKey, timeoutMs) => readCrnReport(this.#client, url, apiKey, timeoutMs),
         onTable: (table) => {
           this.#table = table;
+          this.#crnsJudged = false;
           this.#client.nameHosts(hostnamesOf(table));
           const present = presentNames(table);
           this.#forgetLeft(present);
@@ -534,7 +535,7 @@ export class ControlPlane {
   #snapshot(): Snapshot {
     return {
       settings: { ...withoutKeys(this.#settings), limits: this.limits },
-      table: this.#awaitsHosts === null ? this.#table : { ...this.#table, awaitsHosts: true },
+      table: this.#awaitsHosts === null ? this.#table : { ...this.#table, isPartial: true },
       catalog: this.#merged().catalog,
       keys: this.#configuredKeys(),
       stage: this.#stage,
@@ -621,7 +622,12 @@ export class ControlPlane {
     const keys = this.#billing?.loaded === false ? null : [...configured, ...(this.#billing?.keys() ?? [])];
     this.hosts.configure(this.#settings, keys, new Set(catalog.flatMap(({ servers }) => servers)));
     const { slowStartMs: _, maxShare, ...breaker } = ejection;
-    this.#registry.tell({ type: 'Configure', models: specs, settings: { health, ejection: breaker, maxShare } });
+    this.#registry.tell({
+      type: 'Configure',
+      models: specs,
+      settings: { health, ejection: breaker, maxShare },
+      isPartial: !this.#discovery.hasAnswered,
+    });
   }
 
   #merged(): MergedModels {
@@ -629,7 +635,7 @@ export class ControlPlane {
   }
 
   #checkReady(): void {
-    if (!this.#crnsJudged || !this.#discovery.hasAnswered || this.#stage !== 'starting') return;
+    if (!this.#crnsJudged || this.#table.isPartial === true || this.#stage !== 'starting') return;
     if (this.#billing?.loaded === false || !this.#cluster.settled) return;
     this.#stage = 'ready';
     this.#publish();

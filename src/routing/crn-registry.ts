@@ -45,7 +45,13 @@ export interface CrnRegistrySettings {
 }
 
 export type CrnRegistryCommand =
-  | { readonly type: 'Configure'; readonly models: readonly ModelSpec[]; readonly settings: CrnRegistrySettings }
+  | {
+      readonly type: 'Configure';
+      readonly models: readonly ModelSpec[];
+      readonly settings: CrnRegistrySettings;
+      /** As `ModelTableData.isPartial`. */
+      readonly isPartial?: boolean;
+    }
   | { readonly type: 'Outcome'; readonly outcome: Outcome }
   /** An operator's override of one CRN; the reply comes once the board shows it. */
   | {
@@ -145,7 +151,7 @@ export function crnRegistry(deps: CrnRegistryDeps): Behavior<CrnRegistryCommand>
     return (command) => {
       switch (command.type) {
         case 'Configure':
-          registry.configure(command.models, command.settings);
+          registry.configure(command.models, command.settings, command.isPartial);
           break;
         case 'Outcome':
           registry.outcome(command.outcome);
@@ -200,7 +206,7 @@ class CrnRegistry {
     this.#freeModelCells = new Cells(deps.memory.members);
   }
 
-  configure(given: readonly ModelSpec[], settings: CrnRegistrySettings): void {
+  configure(given: readonly ModelSpec[], settings: CrnRegistrySettings, isPartial = false): void {
     this.#maxShare = settings.maxShare;
     const specs = this.#fit(given);
     const wanted = serversByUrl(specs);
@@ -222,7 +228,7 @@ class CrnRegistry {
       budget: this.#cellOf(id, servers.length),
     }));
     this.#hostnames = hostnamesOf({ models: this.#models });
-    this.#deps.onTable({ version: ++this.#version, models: this.#models });
+    this.#deps.onTable({ version: ++this.#version, models: this.#models, isPartial });
     this.#checkProbed();
   }
 

@@ -39,14 +39,14 @@ export interface Model {
 export interface ModelTableData {
   readonly version: number;
   readonly models: readonly Model[];
-  /** Hosts that were registered before the start may register again, with further models. Default false. */
-  readonly awaitsHosts?: boolean;
+  /** Hosts that were registered before the start, or sources of discovery that have not answered, may bring further models. Default false. */
+  readonly isPartial?: boolean;
 }
 
 export class ModelTable {
   readonly version: number;
   readonly models: readonly Model[];
-  /** False after the start, while a model that is not found may still come. */
+  /** False while a model that is not found may still come. */
   readonly isComplete: boolean;
   readonly #byName = new Map<string, Model>();
   readonly #texts = new Map<string, Map<string, string>>();
@@ -54,7 +54,7 @@ export class ModelTable {
   constructor(data: ModelTableData) {
     this.version = data.version;
     this.models = data.models;
-    this.isComplete = data.version > 0 && data.awaitsHosts !== true;
+    this.isComplete = data.version > 0 && data.isPartial !== true;
     for (const model of data.models) this.#byName.set(model.id.toLowerCase(), model);
     for (const model of data.models) {
       for (const alias of model.aliases ?? []) {

@@ -247,10 +247,18 @@ t.test('servers of two names at one address are asked by the name and with the k
 });
 
 t.test('a gateway is ready when each source has answered or failed once', async (t) => {
-  const [host] = (await startHosts(t, [{ models: [MODEL] }])) as [Host];
   const answers: (() => void)[] = [];
-  const directory = createServer((_request, response) => {
-    answers.push(() => response.end(JSON.stringify({ [MODEL]: { servers: [host.url] } })));
+  const probed = Promise.withResolvers<void>();
+  const judge = Promise.withResolvers<void>();
+  // The map, and the server that it names.
+  const directory = createServer((request, response) => {
+    if (request.url === '/') {
+      answers.push(() => response.end(JSON.stringify({ [MODEL]: { servers: [url.replace(/\/$/, '')] } })));
+      return;
+    }
+    const isHealth = request.url === '/health';
+    if (isHealth) probed.resolve();
+    void judge.promise.then(() => response.writeHead(isHealth ? 200 : 404).end());
   });
   directory.listen(0, '127.0.0.1');
   await once(directory, 'listening');
@@ -265,11 +273,25 @@ t.test('a gateway is ready when each source has answered or failed once', async 
   ]);
   await until('the file has failed', async () => (await overviewOf(gateway.admin)).discovery[1]?.state === 'failing');
   t.equal((await overviewOf(gateway.admin)).discovery[0]?.state, 'waiting');
-  t.equal((await fetch(`${gateway.url}/health`)).status, 503);
+  const health = async (): Promise<number> => (await fetch(`${gateway.url}/health`)).status;
+  t.equal(await health(), 503);
+  const headers = { authorization: `Bearer ${KEY}` };
+  for (const early of [
+    await chat(gateway.url, { model: MODEL }),
+    await fetch(`${gateway.url}/v1/models/${MODEL}`, { headers }),
+  ]) {
+    t.equal(early.status, 503, 'a model may still be found');
+    t.equal(early.headers.get('x-headrace-error'), 'HR_STARTING');
+  }
   answers[0]?.();
+  await probed.promise;
+  t.equal(await health(), 503, 'a server that was found is judged first');
+  judge.resolve();
   await gateway.gateway.ready();
-  t.equal((await fetch(`${gateway.url}/health`)).status, 200);
-  t.equal((await chat(gateway.url, { model: MODEL })).status, 200);
+  t.equal(await health(), 200);
+  t.equal((await chat(gateway.url, { model: MODEL })).status, 404, 'its server says so');
+  const unknown = await chat(gateway.url, { model: 'other' });
+  t.equal(unknown.headers.get('x-headrace-error'), 'HR_ROUTE_UNKNOWN_MODEL');
 });
 
 t.test('a reload that changes a source keeps its servers until the new one has answered', async (t) => {
