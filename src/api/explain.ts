@@ -1,5 +1,6 @@
 // Explains for one request which CRN it would go to and why, by what this process knows at that moment. Nothing is sent, charged,
-// counted or remembered, and nothing of the prompt is in the answer. A search or a fetch is explained by what happens when it is made:
+// counted or remembered, and nothing of the prompt is in the answer. Where the gateway runs the web search of a request, its first round
+// is explained. A search or a fetch is explained by what happens when it is made:
 // engines and sites are asked, and nobody is charged.
 
 import { dialectOf, type Translation, translationOf } from '../dialect/index.ts';
@@ -19,6 +20,7 @@ import { continuedResponse, heldName, promptOf, sessionOf } from './affinity-hin
 import type { ApiDeps } from './deps.ts';
 import type { GivenBody } from './explained.ts';
 import { explainFetch } from './fetch.ts';
+import { hostedSearchOf, ROUND_PATH } from './hosted-search.ts';
 import { refuseDeep, TOOL_BODY_BYTES } from './pipeline.ts';
 import { scannedBody } from './scanned-body.ts';
 import { explainSearch } from './search.ts';
@@ -77,10 +79,17 @@ const MADE: ReadonlyMap<string, (deps: ApiDeps, given: GivenBody, account: strin
 
 function explained(exchange: Exchange, deps: ApiDeps, account: string, received: Buffer): RequestExplanation {
   const { picker, pickerSettings, responseHolders, settings, table } = deps;
-  const { body, scan } = scannedBody(exchange.path, settings, received);
-  const model = table.find(scan.model);
-  if (model === undefined) throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: scan.model.slice(0, 128) });
-  const dialect = dialectOf(exchange.path);
+  const given = scannedBody(exchange.path, settings, received);
+  const model = table.find(given.scan.model);
+  if (model === undefined)
+    throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: given.scan.model.slice(0, 128) });
+  const hosted = settings.webSearchTool ? hostedSearchOf(exchange, deps, model, given) : null;
+  const path = hosted === null ? exchange.path : ROUND_PATH;
+  const { body, scan } =
+    hosted === null
+      ? given
+      : scannedBody(path, settings, Buffer.from(JSON.stringify({ ...hosted.chat, stream: true })));
+  const dialect = dialectOf(path);
   const session = sessionOf(exchange, scan);
   const url = readAffinity(readCookie(exchange.cookie, AFFINITY_COOKIE)).get(model.id.toLowerCase());
   const response = continuedResponse(dialect, body, scan);
@@ -100,7 +109,7 @@ function explained(exchange: Exchange, deps: ApiDeps, account: string, received:
   const { crns, ...explanation } = new Candidates(model, picker, pickerSettings, hint).explain();
   return {
     model: model.id,
-    dialect: dialect?.name ?? null,
+    dialect: dialectOf(exchange.path)?.name ?? null,
     session: session !== 0,
     cookie: url ?? null,
     untranslatable,

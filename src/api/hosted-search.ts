@@ -32,7 +32,8 @@ import { COST_HEADER, type Pending } from './pipeline.ts';
 import { refuse, refusedBody } from './refuse.ts';
 import { subRequest } from './sub-request.ts';
 
-const ROUND_PATH = '/v1/chat/completions';
+/** Where each round is asked. */
+export const ROUND_PATH = '/v1/chat/completions';
 const SEARCH_PATH = '/search';
 const PAGE_PATH = '/search/fetch';
 const TOOL = 'web_search';

@@ -1,5 +1,6 @@
 // `POST /explain` for searches and fetches: what it answers is what a client gets, with how it came about, and only for operators.
 import t, { type Test } from 'tap';
+import type { RequestExplanation } from '../../src/api/explain.ts';
 import type { ExplainedFetch } from '../../src/api/fetch.ts';
 import type { ExplainedSearch } from '../../src/api/search.ts';
 import type { SettingsInput } from '../../src/config/settings.ts';
@@ -202,4 +203,19 @@ t.test('only operators and above may make searches and fetches', async (t) => {
     t.equal((await explain(path, { query: 'weirs' }, 'wrong')).status, 401);
     t.equal((await explain(path, { query: 'weirs' }, 'viewer')).status, 403);
   }
+});
+
+t.test('a request with a web search that the gateway runs is explained by its first round', async (t) => {
+  const { explain } = await start(t, {
+    models: { 'atlas-27b': { servers: ['http://127.0.0.1:9'], dialects: ['chat'] } },
+    health: { interval: '1h' },
+    webSearchTool: true,
+  });
+  const ask = { model: 'atlas-27b', input: 'How high is the mill?', tools: [{ type: 'web_search' }] };
+  const explained = (await (await explain('/v1/responses', ask)).json()) as RequestExplanation;
+  t.match(explained, { dialect: 'responses', untranslatable: null });
+  t.ok(explained.promptBytes > 0);
+  t.match(explained.crns, [{ form: 'own' }]);
+  const refused = await explain('/v1/responses', { ...ask, max_tool_calls: 0 });
+  t.equal(refused.status, 422);
 });
