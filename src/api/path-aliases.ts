@@ -54,6 +54,8 @@ export const PATH_ALIASES: readonly PathAlias[] = [
     from: /^(?=\/(?:responses|models)(?:\/|$))/,
     to: '/v1',
   },
+  // Many servers of the protocol have the slash.
+  { sent: '/mcp/', meant: '/mcp', from: /^\/mcp\/$/, to: '/mcp' },
   // SearXNG answers at its root too, and LangChain asks there.
   { sent: '/searxng', meant: '/searxng/search', from: /^\/searxng\/?$/, to: '/searxng/search' },
   { sent: '/jina', meant: '/jina/', from: /^\/jina$/, to: '/jina/' },

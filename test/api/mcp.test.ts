@@ -309,6 +309,12 @@ t.test('there is no stream to open, no session to end, and nothing where it is o
     t.equal(response.status, 405);
     t.equal(response.headers['allow'], 'POST, OPTIONS');
   }
+  const slashed = await gateway.inject({
+    path: '/mcp/',
+    headers: HEADERS,
+    body: { jsonrpc: '2.0', id: 1, method: 'tools/list' },
+  });
+  t.equal(slashed.status, 200, 'as other servers of the protocol write their path');
   const off = open(t, { mcp: false });
   t.equal((await post(off, { jsonrpc: '2.0', id: 1, method: 'ping' })).status, 404);
 });

@@ -18,6 +18,7 @@ t.test('paths without a version, with two, and those of Azure', async (t) => {
     t.equal(of(`/v1/${path}//`), undefined);
   }
   t.equal(of('/v1/rerank/'), undefined);
+  t.equal(of('/mcp/'), '/mcp');
   t.equal(of('/models'), '/v1/models');
   t.equal(of('/models/org/name'), '/v1/models/org/name');
   t.equal(of('/openai/models'), '/v1/models');

@@ -132,11 +132,11 @@ t.test('a running gateway is reached with its key', async (t) => {
   t.teardown(() => gateway.close());
   const { url } = await gateway.listen();
   const file = join(t.testdir({ key: 'hr_stdio\n' }), 'key');
-  for (const [args, env] of [
-    [['--key-file', file], {}],
-    [[], { HEADRACE_API_KEY: 'hr_stdio' }],
+  for (const [base, args, env] of [
+    [url, ['--key-file', file], {}],
+    [`${url}/mcp/`, [], { HEADRACE_API_KEY: 'hr_stdio' }],
   ] as const) {
-    const cli = startCli(t, ['mcp', '--url', url, ...args], { env });
+    const cli = startCli(t, ['mcp', '--url', base, ...args], { env });
     cli.stdin.end(linesOf(START, { id: 1, method: 'tools/list' }));
     t.equal((await cli.ends()).code, 0);
     t.match(answersIn(cli.stdout).get(1)?.result, { tools: [{ name: 'fetch' }] });
