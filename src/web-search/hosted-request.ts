@@ -360,7 +360,7 @@ function responsesRequest(request: Members, repeats: Repeats): HostedRequest | n
     ...(Array.isArray(input) && {
       input: items.flatMap((item, at) => withoutSearchCall(item, at, { search: name, page: pageName }, sources)),
     }),
-    ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name) }),
+    ...('tool_choice' in request && { tool_choice: chosen(request['tool_choice'], name, pageName) }),
   };
   const pages = tool === null ? null : pageToolOf(pageName, tool);
   return translatedRequest('responses', request, rewritten, { tool, pages, sources }, repeats);
@@ -405,14 +405,15 @@ function withoutSearchCall(
   ];
 }
 
-/** The choice of a tool with the function in place of the hosted one. */
-function chosen(choice: unknown, name: string): unknown {
+/** The choice of a tool with the functions in place of the hosted one: whoever may search may open pages, but is made to search only. */
+function chosen(choice: unknown, search: string, page: string): unknown {
   const { tools, type } = membersOf(choice);
-  if (RESPONSES_TOOL.test(textOf(type))) return { type: 'function', name };
+  const [searching, opening] = [search, page].map((name) => ({ type: 'function', name }));
+  if (RESPONSES_TOOL.test(textOf(type))) return searching;
   if (type !== 'allowed_tools') return choice;
   return {
     ...membersOf(choice),
-    tools: listOf(tools).map((tool) => (isHostedTool(tool) ? { type: 'function', name } : tool)),
+    tools: listOf(tools).flatMap((tool) => (isHostedTool(tool) ? [searching, opening] : [tool])),
   };
 }
 

@@ -74,6 +74,12 @@ t.test('carries the choice of the tool', async (t) => {
   t.same(responses({ type: 'web_search' }), forced);
   t.same(responses({ type: 'web_search_preview' }), forced);
   t.equal(responses({ type: 'allowed_tools', mode: 'required', tools: [{ type: 'web_search' }] }), 'required');
+  const among = read('responses', {
+    input: 'hi',
+    tools: [{ type: 'web_search' }, { type: 'function', name: 'read', parameters: {} }],
+    tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'web_search' }] },
+  });
+  t.same(names(among as HostedRequest), ['web_search', 'open_page'], 'who may search may read what was found');
   t.equal(responses('none'), 'none');
   const choice = { type: 'tool', name: 'web_search' };
   t.same(
