@@ -9,6 +9,7 @@ import { type Member, type Model, RANK } from '../routing/index.ts';
 import { credentialLines, linesFor, requestLines, type TokenCountRequest } from '../upstream/index.ts';
 import { hostedRequestOf, mayHost } from '../web-search/index.ts';
 import type { ApiDeps, Endpoint } from './deps.ts';
+import { hostsSearch } from './hosted-search.ts';
 import { findModel } from './inference.ts';
 import { paid, type PaidEndpoint, type PaidRequest, PendingListener, unmeteredRange } from './pipeline.ts';
 import { refuse } from './refuse.ts';
@@ -115,7 +116,7 @@ function askedOf(
     headers: (member) => ({ 'content-type': 'application/json', ...fieldsOf(linesFor(lines, member.apiKey)) }),
     dialect: dialect.name,
     speaks: (member) => board.speaks(member, dialect.bit, nowMs),
-    chat: () => (chat ??= chatOf(input, dialect, deps.settings.webSearchTool)),
+    chat: () => (chat ??= chatOf(input, dialect, hostsSearch(deps.settings, input.model.id))),
   };
 }
 

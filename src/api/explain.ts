@@ -83,7 +83,7 @@ function explained(exchange: Exchange, deps: ApiDeps, account: string, received:
   const model = table.find(given.scan.model);
   if (model === undefined)
     throw new HeadraceError('HR_ROUTE_UNKNOWN_MODEL', { subject: given.scan.model.slice(0, 128) });
-  const hosted = settings.webSearchTool ? hostedSearchOf(exchange, deps, model, given) : null;
+  const hosted = hostedSearchOf(exchange, deps, model, given);
   const path = hosted === null ? exchange.path : ROUND_PATH;
   const { body, scan } =
     hosted === null

@@ -50,10 +50,14 @@ const ID_BYTES = 16;
 /** A longer whole answer, or error, is not passed on. */
 const MAX_WHOLE_BYTES = 16 * 1024 * 1024;
 
+/** Whether the gateway runs the web search of requests to this model: not where its servers have the tool themselves. */
+export function hostsSearch({ models, webSearchTool }: ApiDeps['settings'], model: string): boolean {
+  return webSearchTool && models[model]?.webSearchTool !== false;
+}
+
 /**
  * The request as the search loop runs it; null where it goes to a CRN as it is. Throws 422 for a tool that is not valid, or for what chat
  * servers cannot do.
- * @param model whose servers have the tool themselves where its `webSearchTool` is false
  */
 export function hostedSearchOf(
   exchange: Exchange,
@@ -61,8 +65,7 @@ export function hostedSearchOf(
   { id, members }: Model,
   { body, scan }: NamedBody,
 ): HostedRequest | null {
-  if (exchange.parent !== null || !mayHost(body)) return null;
-  if (settings.models[id]?.webSearchTool === false) return null;
+  if (exchange.parent !== null || !hostsSearch(settings, id) || !mayHost(body)) return null;
   // Servers that are declared without chat are asked as they can be.
   const nowMs = clock.now();
   const { bit } = DIALECTS['chat-completions'];

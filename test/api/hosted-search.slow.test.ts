@@ -1015,6 +1015,12 @@ t.test('tokens of a request with the tool are counted as the model gets it', asy
   t.match(hosted.chat.requests.findLast(({ path }) => path === '/tokenize')?.body, {
     tools: [{ type: 'function', function: { name: 'web_search' } }],
   });
+  const models = { [MODEL]: { servers: [hosted.chat.url], webSearchTool: false } };
+  const passing = await startHosted(root, { ...OPTIONS, models });
+  const asked = { messages: hi, web_search_options: {} };
+  t.equal((await passing.post('/v1/chat/completions/input_tokens', asked)).status, 200);
+  const { body } = hosted.chat.last('/tokenize');
+  t.notMatch(JSON.stringify(body), 'web_search"', 'servers that have the tool get no function for it');
 });
 
 t.test('domains of the client bound what is found', async (t) => {
