@@ -1,15 +1,13 @@
 // Audit of the ledger: every account has what its movements gave it and its usage did not take, the charges of every day add up
 // to its usage, open holds add up to what is held, settled payments are posted once with their amount, credit that expires
 // has grants. Reads one snapshot; each check is a query for rows that should not exist. Days that were found sound are recorded with
-// their sums and not read again while their usage stays the same, unless a full audit is asked for. On a file it runs in a thread
-// of its own.
+// their sums and not read again while their usage stays the same, unless a full audit is asked for.
 
-import { Worker } from 'node:worker_threads';
 import { DAY_MS, dayOf } from '../days.ts';
 import { printUsd } from '../money.ts';
 import { listMonths, rangeOf } from './charges.ts';
-import type { Database, Dialect, Row, Session } from './database.ts';
-import { wide, wideSum } from './reports.ts';
+import type { Database, Dialect, Reads, Row } from './database.ts';
+import { HALF, wide, wideSum } from './reports.ts';
 import type { AuditReport, Pico } from './ledger.ts';
 import { integer, PUT_AUDITED_DAYS, text, USAGE_SUMS } from './tables.ts';
 
@@ -18,22 +16,29 @@ const SHOWN = 20;
 
 interface Check {
   readonly sql: string;
-  /** The problem in one row of the query; undefined when there is none. */
-  describe(row: Row): string | undefined;
+  /** The problem in one row of the query. */
+  describe(row: Row): string;
 }
 
 const usd = (amount: Pico): string => `${printUsd(amount)} USD`;
 
+/** Compares `kept` with the sum `total` of the same row, without a number of more than 64 bits. */
+function comparison(operator: '<>' | '>'): string {
+  const low = `(kept % ${HALF} - cast(total_low as bigint))`;
+  const high = `kept / ${HALF} - total_high + ${low} / ${HALF}`;
+  return `(${high} ${operator} 0 or (${high} = 0 and ${low} % ${HALF} ${operator} 0))`;
+}
+
 const CHECKS: readonly Check[] = [
   {
-    // Compared here and not in the query: a sum in halves has no form there that cannot overflow.
-    sql: `select a.id as id, a.balance + a.held as kept, m.total_high as in_high, m.total_low as in_low,
-          u.total_high as out_high, u.total_low as out_low from accounts a
-          left join (select account, ${wideSum('amount', 'total')} from movements group by account) m on m.account = a.id
-          left join (select payer, ${wideSum('amount', 'total')} from usage_daily group by payer) u on u.payer = a.id`,
+    sql: `select * from (
+            select a.id as id, a.balance + a.held as kept, coalesce(m.total_high, 0) - coalesce(u.total_high, 0) as total_high,
+            coalesce(m.total_low, 0) - coalesce(u.total_low, 0) as total_low from accounts a
+            left join (select account, ${wideSum('amount', 'total')} from movements group by account) m on m.account = a.id
+            left join (select payer, ${wideSum('amount', 'total')} from usage_daily group by payer) u on u.payer = a.id
+          ) sums where ${comparison('<>')}`,
     describe(row) {
-      const [kept, total] = [integer(row, 'kept'), wide(row, 'in') - wide(row, 'out')];
-      if (kept === total) return undefined;
+      const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
       return `Account '${text(row, 'id')}' has ${usd(kept)}, its movements add up to ${usd(total)}`;
     },
   },
@@ -44,13 +49,14 @@ const CHECKS: readonly Check[] = [
     describe: (row) => `Movements of '${text(row, 'account')}' have no account`,
   },
   {
-    sql: `select a.id as id, a.held as kept, coalesce(h.total_high, 0) as total_high, coalesce(h.total_low, 0) as total_low
-          from accounts a left join (
-            select account, ${wideSum('amount - spent', 'total')} from holds where state = 'open' group by account
-          ) h on h.account = a.id where a.held <> 0 or h.account is not null`,
+    sql: `select * from (
+            select a.id as id, a.held as kept, coalesce(h.total_high, 0) as total_high, coalesce(h.total_low, 0) as total_low
+            from accounts a left join (
+              select account, ${wideSum('amount - spent', 'total')} from holds where state = 'open' group by account
+            ) h on h.account = a.id where a.held <> 0 or h.account is not null
+          ) sums where ${comparison('<>')}`,
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
-      if (kept === total) return undefined;
       return `Account '${text(row, 'id')}' holds ${usd(kept)}, its open holds add up to ${usd(total)}`;
     },
   },
@@ -70,13 +76,14 @@ const CHECKS: readonly Check[] = [
     },
   },
   {
-    sql: `select a.id as id, a.expiring as kept, coalesce(g.total_high, 0) as total_high, coalesce(g.total_low, 0) as total_low
-          from accounts a left join (
-            select account, ${wideSum('remaining', 'total')} from credit_grants where remaining > 0 group by account
-          ) g on g.account = a.id where a.expiring > 0`,
+    sql: `select * from (
+            select a.id as id, a.expiring as kept, coalesce(g.total_high, 0) as total_high, coalesce(g.total_low, 0) as total_low
+            from accounts a left join (
+              select account, ${wideSum('remaining', 'total')} from credit_grants where remaining > 0 group by account
+            ) g on g.account = a.id where a.expiring > 0
+          ) sums where ${comparison('>')}`,
     describe(row) {
       const [kept, total] = [integer(row, 'kept'), wide(row, 'total')];
-      if (kept <= total) return undefined;
       return `Account '${text(row, 'id')}' has ${usd(kept)} that expires, its grants add up to ${usd(total)}`;
     },
   },
@@ -142,19 +149,18 @@ function usageCheck(days: Days, { dayOf: sqlDay }: Dialect): Check {
   };
 }
 
-async function problemsOf(session: Session, check: Check): Promise<string[]> {
+async function problemsOf(session: Reads, check: Check): Promise<string[]> {
   const rows = await session.all(check.sql);
-  const problems = rows.map((row) => check.describe(row)).filter((problem) => problem !== undefined);
-  if (problems.length <= SHOWN) return problems;
-  return [...problems.slice(0, SHOWN), `and ${problems.length - SHOWN} more like these`];
+  const problems = rows.slice(0, SHOWN).map((row) => check.describe(row));
+  return rows.length <= SHOWN ? problems : [...problems, `and ${rows.length - SHOWN} more like these`];
 }
 
-async function countOf(session: Session, from: string): Promise<bigint> {
+async function countOf(session: Reads, from: string): Promise<bigint> {
   const [row] = await session.all(`select count(*) as count from ${from}`);
   return row === undefined ? 0n : integer(row, 'count');
 }
 
-async function sumOf(session: Session, expression: string, from: string): Promise<bigint> {
+async function sumOf(session: Reads, expression: string, from: string): Promise<bigint> {
   const [row] = await session.all(`select ${wideSum(expression, 'amount')} from ${from}`);
   return wide(row, 'amount');
 }
@@ -168,7 +174,7 @@ export interface DaySums {
 }
 
 /** Of all days, or of a month. */
-export async function usageByDay(session: Session, month?: string): Promise<Map<string, DaySums>> {
+export async function usageByDay(session: Reads, month?: string): Promise<Map<string, DaySums>> {
   const ofMonth = month === undefined ? [] : daysOf(month);
   const filter = month === undefined ? '' : `where day between '${ofMonth[0]}' and '${ofMonth.at(-1)}'`;
   const sql = `select day, sum(requests) as requests, ${wideSum('amount', 'amount')} from usage_daily ${filter} group by day`;
@@ -180,7 +186,7 @@ export async function usageByDay(session: Session, month?: string): Promise<Map<
   return days;
 }
 
-export async function auditedDays(session: Session): Promise<Map<string, DaySums>> {
+export async function auditedDays(session: Reads): Promise<Map<string, DaySums>> {
   const days = new Map<string, DaySums>();
   for (const row of await session.all('select * from audited_days')) {
     const sums = { requests: integer(row, 'requests'), amount: BigInt(text(row, 'amount')) };
@@ -200,7 +206,7 @@ export interface AuditOptions {
   readonly nowMs: number;
 }
 
-export interface AuditResult {
+interface AuditResult {
   readonly report: AuditReport;
   /** Days that are sound, to be recorded. */
   readonly days: readonly DaySums[];
@@ -209,7 +215,7 @@ export interface AuditResult {
 }
 
 /** The part that reads. */
-export async function readAudit(database: Database, { full, nowMs }: AuditOptions): Promise<AuditResult> {
+async function readAudit(database: Database, { full, nowMs }: AuditOptions): Promise<AuditResult> {
   return await database.snapshot(async (session) => {
     const problems: string[] = [];
     const customers = (await sumOf(session, 'balance', 'accounts')) + (await sumOf(session, 'held', 'accounts'));
@@ -270,7 +276,7 @@ function unaudited(
   return first === Infinity ? undefined : { month, first, last };
 }
 
-async function countByDay(session: Session, days: Days): Promise<Map<number, bigint>> {
+async function countByDay(session: Reads, days: Days): Promise<Map<number, bigint>> {
   const rows = await session.all(
     `select c.date_ms / ${DAY_MS} as number, count(*) as count from ${chargesOf(days)} group by 1`,
   );
@@ -304,19 +310,8 @@ async function record(database: Database, days: readonly DaySums[], unsound: rea
   });
 }
 
-function readInThread(file: string, options: AuditOptions): Promise<AuditResult> {
-  const { promise, reject, resolve } = Promise.withResolvers<AuditResult>();
-  const worker = new Worker(new URL('../../../workers/audit.js', import.meta.url), { workerData: { file, options } });
-  worker.once('message', resolve).once('error', reject);
-  worker.once('exit', (code) => reject(new Error(`The thread of the audit ended with ${code}`)));
-  return promise;
-}
-
 export async function audit(database: Database, options: AuditOptions): Promise<AuditReport> {
-  const { file } = database;
-  // The thread would make a file that is not there.
-  if (file !== null) await database.snapshot(async () => undefined);
-  const { days, report, unsound } = await (file === null ? readAudit(database, options) : readInThread(file, options));
+  const { days, report, unsound } = await readAudit(database, options);
   await record(database, days, unsound);
   return report;
 }

@@ -2,8 +2,8 @@
 // the watchers of every process in the same commit.
 
 import { noteChanges } from './changes.ts';
-import type { Cell, Database, Row, Session } from './database.ts';
-import { wide, wideSum } from './reports.ts';
+import type { Cell, Database, Lookup, Reads, Row } from './database.ts';
+import { fewRows, readKind, wide, wideSum } from './reports.ts';
 import { QueryFilter } from './query-filter.ts';
 import {
   accountId,
@@ -67,7 +67,7 @@ interface Scope {
 }
 
 /** The account and the lineage that a budget is for: those of its key, where it names one. */
-async function scopeOf(session: Session, { account, key }: BudgetScope): Promise<Scope> {
+async function scopeOf(session: Reads, { account, key }: BudgetScope): Promise<Scope> {
   if (key === null) {
     const owners = account === null ? [] : await session.find(FIND_ACCOUNTS, [account]);
     if (account !== null && owners.length === 0) throw new LedgerError('account-unknown', `No account '${account}'`);
@@ -81,7 +81,7 @@ async function scopeOf(session: Session, { account, key }: BudgetScope): Promise
 }
 
 async function inScope(
-  session: Session,
+  session: Reads,
   { account, lineage }: Scope,
   { model, period }: BudgetScope,
 ): Promise<StoredBudget | undefined> {
@@ -156,15 +156,17 @@ function noteAlert(database: Database, alert: BudgetAlert, event: NewWebhookEven
 }
 
 /** Accounts or models in one statement: bounds the rows of a reading. */
-const SLICE = 500;
+const SLICE = 100;
 
 /** Sums of usage by account, lineage and model from a day on, by index `usage_daily_of_account`; or by model alone. */
 async function spending(database: Database, query: SpendingQuery): Promise<SpendingRow[]> {
   const rows: SpendingRow[] = [];
   const read = async (of: 'account' | 'model', names: readonly string[]): Promise<void> => {
     for (let at = 0; at < names.length; at += SLICE) {
-      const lookup = spendingLookup(of, query);
-      const found = await database.snapshot((session) => session.find(lookup, names.slice(at, at + SLICE)));
+      const slice = names.slice(at, at + SLICE);
+      const { count, sums } = spendingLookups(of, query);
+      const kind = await readKind(database, 'scan', (session) => session.find(count, slice));
+      const found = await database.snapshot((session) => session.find(sums, slice), kind);
       for (const row of found) {
         rows.push({
           account: named(row['account']),
@@ -182,7 +184,7 @@ async function spending(database: Database, query: SpendingQuery): Promise<Spend
 
 const DAY = /^\d{4}-\d\d-\d\d$/;
 
-function spendingLookup(of: 'account' | 'model', { from, to }: SpendingQuery): { sqlite: string; postgres: string } {
+function spendingLookups(of: 'account' | 'model', { from, to }: SpendingQuery): { count: Lookup; sums: Lookup } {
   for (const day of [from, to ?? from])
     if (!DAY.test(day)) throw new LedgerError('date-invalid', `'${day}' is not a day`);
   const days = `u.day >= '${from}'${to === null ? '' : ` and u.day < '${to}'`}`;
@@ -193,7 +195,10 @@ function spendingLookup(of: 'account' | 'model', { from, to }: SpendingQuery): {
          where u.account ${names} and ${days} group by 1, 2, 3`
       : `select '' as account, '' as lineage, u.model, ${wideSum('u.amount', 'amount')}
          from usage_daily u where u.model ${names} and ${days} group by u.model`;
-  return { sqlite: sql('in (select value from json_each(?1))'), postgres: sql('= any($1::text[])') };
+  const lookup = (sqlOf: (names: string) => string): Lookup => {
+    return { sqlite: sqlOf('in (select value from json_each(?1))'), postgres: sqlOf('= any($1::text[])') };
+  };
+  return { count: lookup((names) => fewRows(`usage_daily u where u.${of} ${names} and ${days}`)), sums: lookup(sql) };
 }
 
 /** `onChange`: called after a change, so that watchers of this process learn of it at once. */

@@ -2,7 +2,7 @@
 // counter, so numbers appear in the order of commits, and a watcher that continues after the last number misses nothing.
 
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import type { Database, Session } from './database.ts';
+import type { Database, Reads, Session } from './database.ts';
 import type { Change } from './ledger.ts';
 import { INSERT_CHANGES, integer, text } from './tables.ts';
 
@@ -67,7 +67,7 @@ export async function noteChanges(session: Session, changes: readonly NotedChang
 }
 
 /** The number of the last change. */
-async function countOf(session: Session): Promise<bigint> {
+async function countOf(session: Reads): Promise<bigint> {
   const [row] = await session.all('select value from change_count');
   return row === undefined ? 0n : integer(row, 'value');
 }

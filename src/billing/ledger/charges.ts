@@ -2,7 +2,7 @@
 // numbers of the table `names`. Months and names are added before the commit that first needs them; neither changes afterwards.
 
 import { hash } from 'node:crypto';
-import type { Database, Dialect, Row, Session } from './database.ts';
+import type { Database, Dialect, Reads, Row, Session } from './database.ts';
 import { type Charge, LedgerError, type Usage } from './ledger.ts';
 import { ADD_MONTHS, ADD_NAMES, FIND_MONTHS, FIND_NAMES, integer, text } from './tables.ts';
 
@@ -57,7 +57,7 @@ export function chargeOf(id: string, account: string): ChargeKey | undefined {
 }
 
 /** The numbers of the names; rejects with `MissingRows`. */
-export async function numbersOf(session: Session, names: readonly string[]): Promise<Map<string, bigint>> {
+export async function numbersOf(session: Reads, names: readonly string[]): Promise<Map<string, bigint>> {
   const numbers = new Map<string, bigint>();
   for (const row of await session.find(FIND_NAMES, names)) numbers.set(text(row, 'name'), integer(row, 'num'));
   if (numbers.size === names.length) return numbers;
@@ -83,7 +83,7 @@ export async function findMonths(
 }
 
 /** All months that have a table (those that retention removed have none), the newest first. */
-export async function listMonths(session: Session): Promise<string[]> {
+export async function listMonths(session: Reads): Promise<string[]> {
   const rows = await session.all('select month from charge_months where pruned = 0 order by month desc');
   return rows.map((row) => text(row, 'month'));
 }

@@ -30,12 +30,16 @@ export interface Write {
   readonly postgres: string;
 }
 
-/** Statements inside one transaction or snapshot. */
-export interface Session {
-  /** True when no other process writes to the database before this transaction ends, so that every read is locked. */
-  readonly holdsWriteLock: boolean;
+/** Reads inside one transaction or snapshot. */
+export interface Reads {
   all(sql: string, params?: readonly Cell[]): Promise<Row[]>;
   find(lookup: Lookup, keys: readonly string[]): Promise<Row[]>;
+}
+
+/** Statements inside one transaction. */
+export interface Session extends Reads {
+  /** True when no other process writes to the database before this transaction ends, so that every read is locked. */
+  readonly holdsWriteLock: boolean;
   match(match: Match, rows: readonly Row[]): Promise<Row[]>;
   write(write: Write, rows: readonly Row[]): Promise<void>;
   /** The database's own clock, in milliseconds since 1970. */
@@ -49,6 +53,12 @@ export interface Session {
  * would refuse every command alike.
  */
 export type Blame = 'command' | 'conflict' | 'store';
+
+/**
+ * How much a snapshot reads. `read`: a few pages, with what the thread of the ledger waits for. `scan`: many rows, for the gateway itself. `report`:
+ * rows of all accounts, for people; it may take minutes. A SQLite file has threads for the last two.
+ */
+export type ReadKind = 'read' | 'scan' | 'report';
 
 export interface Dialect {
   readonly name: 'sqlite' | 'postgres';
@@ -76,8 +86,8 @@ export interface Database {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>;
   /** As `transaction`, but one process at a time over the whole database: for migrations. */
   exclusive<T>(work: (session: Session) => Promise<T>): Promise<T>;
-  /** Reads that all see the same moment. A `report` may take minutes. */
-  snapshot<T>(work: (session: Session) => Promise<T>, kind?: 'read' | 'report'): Promise<T>;
+  /** Reads that all see the same moment. */
+  snapshot<T>(work: (session: Reads) => Promise<T>, kind?: ReadKind): Promise<T>;
   /** Copies the database into a new file, page by page, while others write. */
   readonly backUp?: (file: string) => Promise<void>;
   blame(error: unknown): Blame;

@@ -3,17 +3,12 @@
 
 import type { Client, Pool, QueryConfig } from 'pg';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
+import type { Blame, Cell, Database, Dialect, Lookup, Match, ReadKind, Row, Session, Write } from './database.ts';
 import { LedgerError } from './ledger.ts';
+import { ReadTurns } from './read-turns.ts';
 
-/** One for commits, two for accounts that are locked elsewhere, the rest for reads and keys. */
+/** One for commits, two for accounts that are locked elsewhere, the rest for reads, of which `ReadTurns` lets three begin, and keys. */
 const MAX_CONNECTIONS = 6;
-
-/** Connections for reads: reads that take long must not keep commits from theirs. */
-const MAX_READS = 3;
-
-/** Of these, connections for reports: a balance is read while reports take minutes. */
-const MAX_REPORTS = 2;
 
 const CONNECT_MS = 10_000;
 
@@ -94,13 +89,6 @@ function ignore(): void {
   // What breaks a connection is told by the statement that it fails.
 }
 
-type ReadKind = 'read' | 'report';
-
-interface WaitingRead {
-  readonly kind: ReadKind;
-  readonly start: () => void;
-}
-
 /** Runs a statement in one transaction. */
 type Query = (text: string, values?: readonly (Cell | readonly Cell[])[]) => Promise<Row[]>;
 
@@ -174,11 +162,8 @@ export class PostgresDatabase implements Database {
   readonly #url: string;
   readonly #clock: Clock;
   readonly #pool: Pool;
-  /** Connections that reads have, reports among them. */
-  #reads = 0;
-  #reports = 0;
-  /** Reads that wait for others, the oldest first. */
-  readonly #waitingReads = new Set<WaitingRead>();
+  /** Reads that take long must not keep commits from their connections. */
+  readonly #reads: ReadTurns;
   #listener: Client | undefined;
   #listenTimer: TimerHandle | undefined;
   #closed = false;
@@ -191,6 +176,7 @@ export class PostgresDatabase implements Database {
     this.#driver = driver;
     this.#url = url;
     this.#clock = clock;
+    this.#reads = new ReadTurns(clock);
     this.#pool = new driver.Pool({
       connectionString: url,
       max: MAX_CONNECTIONS,
@@ -217,46 +203,9 @@ export class PostgresDatabase implements Database {
     });
   }
 
-  async snapshot<T>(work: (session: Session) => Promise<T>, kind: ReadKind = 'read'): Promise<T> {
+  snapshot<T>(work: (session: Session) => Promise<T>, kind: ReadKind = 'read'): Promise<T> {
     const limits = kind === 'report' ? REPORT : READ;
-    await this.#beginRead(kind);
-    try {
-      return await this.#within('begin isolation level repeatable read read only', limits, work);
-    } finally {
-      this.#endRead(kind);
-    }
-  }
-
-  async #beginRead(kind: ReadKind): Promise<void> {
-    if (this.#takeRead(kind)) return;
-    const { promise, reject, resolve } = Promise.withResolvers<void>();
-    const waiting = { kind, start: resolve };
-    this.#waitingReads.add(waiting);
-    const timer = this.#clock.setTimeout(() => {
-      this.#waitingReads.delete(waiting);
-      reject(new Error(`A ${kind} waited ${CONNECT_MS} ms for other reads of the ledger to end`));
-    }, CONNECT_MS);
-    await promise.finally(() => this.#clock.clearTimeout(timer));
-  }
-
-  /** False: all connections of this kind are in use. */
-  #takeRead(kind: ReadKind): boolean {
-    if (this.#reads === MAX_READS || (kind === 'report' && this.#reports === MAX_REPORTS)) return false;
-    this.#reads++;
-    if (kind === 'report') this.#reports++;
-    return true;
-  }
-
-  /** Starts the read that has waited longest among those that may begin. */
-  #endRead(kind: ReadKind): void {
-    this.#reads--;
-    if (kind === 'report') this.#reports--;
-    for (const waiting of this.#waitingReads) {
-      if (!this.#takeRead(waiting.kind)) continue;
-      this.#waitingReads.delete(waiting);
-      waiting.start();
-      return;
-    }
+    return this.#reads.run(kind, () => this.#within('begin isolation level repeatable read read only', limits, work));
   }
 
   async #within<T>(begin: string, limits: Limits, work: (session: Session) => Promise<T>): Promise<T> {

@@ -2,7 +2,7 @@
 
 import { DAY_MS, dayOf, startOfDay } from '../days.ts';
 import { chargeId, listMonths, usageOf } from './charges.ts';
-import type { Cell, Database, Row, Session } from './database.ts';
+import type { Cell, Database, ReadKind, Reads, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import {
   type HistoryQuery,
@@ -14,7 +14,8 @@ import {
 } from './ledger.ts';
 import { integer, movementOf, text, USAGE_SUMS } from './tables.ts';
 
-const HALF = 2n ** 32n;
+/** The first half of a sum counts these. */
+export const HALF: bigint = 2n ** 32n;
 
 /** Sums that may leave 64 bits, in two halves that do not; both databases divide towards zero. */
 export function wideSum(expression: string, name: string): string {
@@ -80,7 +81,7 @@ export async function history(database: Database, query: HistoryQuery): Promise<
 }
 
 async function movementsOf(
-  session: Session,
+  session: Reads,
   account: string,
   before: Position | undefined,
   limit: number,
@@ -100,7 +101,7 @@ async function movementsOf(
 
 /** From the newest month on, until the page is full. */
 async function chargesOf(
-  session: Session,
+  session: Reads,
   account: string,
   before: Position | undefined,
   limit: number,
@@ -147,17 +148,44 @@ const COLUMNS: Readonly<Record<UsageDimension, string>> = {
 
 export async function usage(database: Database, query: UsageQuery): Promise<UsageRow[]> {
   const isByDay = query.by[0] === 'day' && query.by.length > 1 && query.limit !== undefined;
-  return await database.snapshot(
-    (session) => (isByDay ? usagePage(session, query) : usageIn(session, query)),
-    'report',
-  );
+  const kind = await readKind(database, 'report', (session) => usageCount(session, query));
+  return await database.snapshot((session) => (isByDay ? usagePage(session, query) : usageIn(session, query)), kind);
+}
+
+/** Rows of usage that are read in a few milliseconds. */
+const FEW_ROWS = 1000;
+
+/** Begins a query of at most as many rows as it takes to tell few from more. `from`: with its conditions. */
+export function fewRows(from: string): string {
+  return `select count(*) as count from (select 1 from ${from} limit ${FEW_ROWS + 1}) few`;
+}
+
+/** A SQLite file has threads for what reads many rows: for few ones they are not needed. */
+export async function readKind(
+  database: Database,
+  many: ReadKind,
+  count: (session: Reads) => Promise<Row[]>,
+): Promise<ReadKind> {
+  if (database.file === null) return many;
+  const [row] = await database.snapshot(count);
+  return row !== undefined && integer(row, 'count') <= FEW_ROWS ? 'read' : many;
+}
+
+/** By one of the indices on days: of what else is asked for, rows are read that do not count. */
+function usageCount(session: Reads, { account, fromDay, model, toDay }: UsageQuery): Promise<Row[]> {
+  const filter = new QueryFilter();
+  if (account !== undefined) filter.compare('account =', account);
+  else filter.compare('model =', model);
+  filter.compare('day >=', fromDay);
+  filter.compare('day <=', toDay);
+  return session.all(fewRows(`usage_daily ${filter.where}`), filter.params);
 }
 
 /** Rows of the table, for each row of a page, that are summed for it at first; four times as many in each further step. */
 const ROWS_OF_ONE = 2;
 
 /** A page in the order of days, of as many days as it takes: to sum all days behind its beginning would take long pages the square of time. */
-async function usagePage(session: Session, { after, ...query }: UsageQuery): Promise<UsageRow[]> {
+async function usagePage(session: Reads, { after, ...query }: UsageQuery): Promise<UsageRow[]> {
   const { fromDay = '', limit = 0, toDay } = query;
   const rows: UsageRow[] = [];
   let first = after?.[0] !== undefined && after[0] > fromDay ? after[0] : fromDay;
@@ -174,7 +202,7 @@ async function usagePage(session: Session, { after, ...query }: UsageQuery): Pro
   }
 }
 
-async function usageIn(session: Session, query: UsageQuery): Promise<UsageRow[]> {
+async function usageIn(session: Reads, query: UsageQuery): Promise<UsageRow[]> {
   const filter = new QueryFilter();
   filter.compare('account =', query.account);
   filter.compare('key_id =', query.key);

@@ -2,7 +2,7 @@
 // pruned by age and number. Ids sort by the date of the request, so that one index serves the cursor and the pruning.
 
 import { setImmediate } from 'node:timers/promises';
-import type { Database, Row, Session } from './database.ts';
+import type { Database, Reads, Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { accountId, type Pico } from './ledger.ts';
 import { inRounds } from './rounds.ts';
@@ -174,7 +174,7 @@ async function list(database: Database, query: RequestRecordQuery): Promise<Requ
 
 /** Looks at the next records, at most LOOK_ROWS; `last` is the last one where there may be more. */
 async function look(
-  session: Session,
+  session: Reads,
   query: Omit<RequestRecordQuery, 'before'> & { readonly before: string | undefined },
   limit: number,
 ): Promise<{ readonly rows: Row[]; readonly last: string | undefined }> {
@@ -208,7 +208,7 @@ async function find(database: Database, id: string, account?: string): Promise<R
 
 async function prune(database: Database, beforeMs: number, most: number | null): Promise<number> {
   const sql = 'select id from requests order by id desc limit 1 offset $1';
-  const [newest] = most === null ? [] : await database.snapshot((session) => session.all(sql, [BigInt(most)]));
+  const [newest] = most === null ? [] : await database.snapshot((session) => session.all(sql, [BigInt(most)]), 'scan');
   const byDate = idFrom(beforeMs);
   const kept = newest === undefined ? '' : text(newest, 'id');
   const last = byDate > kept ? byDate : kept;

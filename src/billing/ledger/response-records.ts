@@ -2,7 +2,7 @@
 // a conversation. Owned by an account ('' without keys): no read finds those of another one. A response that runs in the background has
 // a holder and a lease by the clock of the database; exactly one change ends it.
 
-import type { Cell, Database, Match, Row, Session } from './database.ts';
+import type { Cell, Database, Match, Reads, Row, Session } from './database.ts';
 import { accountId } from './ledger.ts';
 import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
@@ -543,7 +543,7 @@ class StoredResponses implements ResponseRecords {
     return await this.#database.snapshot((session) => this.#lastEvent(session, key));
   }
 
-  async #lastEvent(session: Session, { account, id }: ResponseKey): Promise<number> {
+  async #lastEvent(session: Reads, { account, id }: ResponseKey): Promise<number> {
     const sql = 'select max(last) as last from response_events where account = $1 and response = $2';
     const [row] = await session.all(sql, [account, id]);
     return Number(row?.['last'] ?? -1);

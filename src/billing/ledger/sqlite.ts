@@ -3,13 +3,25 @@
 
 import { existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
-import type { Blame, Cell, Database, Dialect, Lookup, Match, Row, Session, Write } from './database.ts';
+import type {
+  Blame,
+  Cell,
+  Database,
+  Dialect,
+  Lookup,
+  Match,
+  ReadKind,
+  Reads,
+  Row,
+  Session,
+  Write,
+} from './database.ts';
 import { LedgerError } from './ledger.ts';
-
-/** How long a transaction is tried to begin while another process writes. */
-const BUSY_MS = 5000;
+import { ReadTurns } from './read-turns.ts';
+import { SqliteReader } from './sqlite-reader.ts';
+import { BUSY_MS, loadDriver, SqliteStatements } from './sqlite-statements.ts';
 
 /** Pauses between the tries: the thread goes on with other work meanwhile. The last one repeats. */
 const BUSY_PAUSES_MS = [2, 5, 10, 20, 50];
@@ -34,62 +46,35 @@ function hasCode(error: unknown, code: number): boolean {
   return typeof errcode === 'number' && errcode % 256 === code;
 }
 
-/** Loads `node:sqlite` without its one warning that it is experimental; every other warning passes. */
-function loadDriver(): typeof import('node:sqlite') {
-  const original = Object.getOwnPropertyDescriptor(process, 'emitWarning') ?? {};
-  const warn = process.emitWarning.bind(process);
-  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
-    if (rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite')) return;
-    Reflect.apply(warn, undefined, [warning, ...rest]);
-  }) as typeof process.emitWarning;
-  try {
-    const driver = process.getBuiltinModule('node:sqlite') as typeof import('node:sqlite') | undefined;
-    if (driver !== undefined) return driver;
-    throw new LedgerError('driver-missing', 'This Node.js has no node:sqlite: use Node.js 22.19 or newer');
-  } finally {
-    Object.defineProperty(process, 'emitWarning', original);
-  }
-}
-
-/** A statement with plain `?` parameters. */
-interface Prepared {
-  readonly statement: StatementSync;
-  /** Index of the value of each parameter; null where values are bound in their order. */
-  readonly order: readonly number[] | null;
-}
-
 class SqliteSession implements Session {
   /** A transaction takes the write lock when it begins. */
   readonly holdsWriteLock = true;
-  readonly #connection: DatabaseSync;
-  /** By their SQL text. */
-  readonly #statements = new Map<string, Prepared>();
+  readonly #statements: SqliteStatements;
 
   constructor(connection: DatabaseSync) {
-    this.#connection = connection;
+    this.#statements = new SqliteStatements(connection);
   }
 
   async all(sql: string, params: readonly Cell[] = []): Promise<Row[]> {
-    return this.#select(this.#prepared(sql), params);
+    return this.#statements.all(sql, params);
   }
 
   async find({ sqlite }: Lookup, keys: readonly string[]): Promise<Row[]> {
-    return this.#select(this.#prepared(sqlite), [JSON.stringify(keys)]);
+    return this.#statements.all(sqlite, [JSON.stringify(keys)]);
   }
 
   async match({ columns, sqlite }: Match, rows: readonly Row[]): Promise<Row[]> {
-    const prepared = this.#prepared(sqlite);
     const found: Row[] = [];
     const values: Cell[] = [];
     for (const row of rows) {
       for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
-      found.push(...this.#select(prepared, values));
+      found.push(...this.#statements.all(sqlite, values));
     }
     return found;
   }
 
   async write({ columns, sqlite }: Write, rows: readonly Row[]): Promise<void> {
-    const { statement } = this.#prepared(sqlite);
+    const statement = this.#statements.get(sqlite);
     const values: Cell[] = [];
     for (const row of rows) {
       for (const [at, column] of columns.entries()) values[at] = row[column] ?? null;
@@ -104,26 +89,6 @@ class SqliteSession implements Session {
 
   async notify(): Promise<void> {
     // Watchers of other processes poll: SQLite cannot wake them.
-  }
-
-  #select({ order, statement }: Prepared, values: readonly Cell[]): Row[] {
-    return statement.all(...(order === null ? values : order.map((at) => values[at] as Cell))) as Row[];
-  }
-
-  /** Makes numbered parameters plain ones: Node.js 22.19 takes numbered ones as named, which no position binds. */
-  #prepared(sql: string): Prepared {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) return known;
-    const order: number[] = [];
-    const plain = sql.replaceAll(/[$?](\d+)/g, (_, number: string) => {
-      order.push(Number(number) - 1);
-      return '?';
-    });
-    const statement = this.#connection.prepare(plain);
-    statement.setReadBigInts(true);
-    const prepared = { statement, order: order.every((at, position) => at === position) ? null : order };
-    this.#statements.set(sql, prepared);
-    return prepared;
   }
 }
 
@@ -221,6 +186,11 @@ export class SqliteDatabase implements Database {
   readonly #session: SqliteSession;
   readonly #turns: Turns;
   readonly #clock: Clock;
+  readonly #reads: ReadTurns;
+  /** Threads that were started for reads, and those of them that have nothing to do. */
+  readonly #readers = new Set<SqliteReader>();
+  readonly #idleReaders: SqliteReader[] = [];
+  #isClosed = false;
 
   /** Waits as a transaction does while another process has locked the file. */
   static async open(path: string, clock: Clock): Promise<SqliteDatabase> {
@@ -234,6 +204,7 @@ export class SqliteDatabase implements Database {
     const { DatabaseSync } = loadDriver();
     this.file = path === ':memory:' ? null : resolve(path);
     this.#clock = clock;
+    this.#reads = new ReadTurns(clock);
     this.#connection = new DatabaseSync(path);
     try {
       // SQLite would wait for a lock in this thread.
@@ -295,9 +266,23 @@ export class SqliteDatabase implements Database {
     return this.transaction(work);
   }
 
-  snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
+  /** Scans and reports of a file run in threads: statements of this connection run in this thread. */
+  snapshot<T>(work: (session: Reads) => Promise<T>, kind: ReadKind = 'read'): Promise<T> {
+    const { file } = this;
     // The first statement takes the lock of readers.
-    return this.transaction(work, `begin; ${READ}`);
+    if (kind === 'read' || file === null) return this.transaction(work, `begin; ${READ}`);
+    return this.#reads.run(kind, async () => {
+      if (this.#isClosed) throw new LedgerError('closed', 'The ledger is closed');
+      this.#checkFiles();
+      const reader = this.#idleReaders.pop() ?? new SqliteReader(file);
+      this.#readers.add(reader);
+      try {
+        return await reader.snapshot(work);
+      } finally {
+        if (reader.isOpen) this.#idleReaders.push(reader);
+        else this.#readers.delete(reader);
+      }
+    });
   }
 
   /**
@@ -337,6 +322,9 @@ export class SqliteDatabase implements Database {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
+    // Before the last connection, which copies commits to the file as it closes.
+    await Promise.all(Array.from(this.#readers, (reader) => reader.close()));
     await this.#turns.last;
     this.#connection.close();
   }

@@ -37,6 +37,7 @@ export class StoreDate {
   async measure(): Promise<void> {
     if (!this.#follows) return;
     const { clock, database } = this.#options;
-    this.#aheadMs = (await database.snapshot((session) => session.clockMs())) - clock.now();
+    const [row] = await database.snapshot((session) => session.all(`select ${database.dialect.nowMs} as now_ms`));
+    this.#aheadMs = Number(row?.['now_ms']) - clock.now();
   }
 }

@@ -1,5 +1,6 @@
 // What the ledger says was spent of budgets. One question for each first day, whatever the number of budgets.
 
+import { setImmediate } from 'node:timers/promises';
 import { dayOf } from '../days.ts';
 import type { BudgetRecords, Pico, SpendingRow, StoredBudget } from '../ledger/ledger.ts';
 import { type BudgetPeriod, type BudgetScope, periodOf, startOf } from './budgets.ts';
@@ -45,16 +46,20 @@ export async function sumSpending<Item>(
       else if (model !== null) models.add(model);
     }
     const rows = await spending({ accounts: [...accounts], models: [...models], from, to });
-    const spent = spentByScope(rows);
+    const spent = await spentByScope(rows);
     for (const item of asked) sums.set(item, spent.get(scopeText(budgetOf(item))) ?? 0n);
   }
   return sums;
 }
 
+/** Rows that are summed before the thread goes on with other work: a few milliseconds. */
+const ROUND = 1000;
+
 /** Sums of rows for every scope that they count for, in one pass: an account may have as many budgets as it has rows. */
-function spentByScope(rows: readonly SpendingRow[]): Map<string, Pico> {
+async function spentByScope(rows: readonly SpendingRow[]): Promise<Map<string, Pico>> {
   const sums = new Map<string, Pico>();
-  for (const { account, amount, key, model } of rows) {
+  for (const [at, { account, amount, key, model }] of rows.entries()) {
+    if (at % ROUND === ROUND - 1) await setImmediate();
     for (const ofKey of [key, null]) {
       for (const ofModel of [model, null]) {
         const scope = scopeText({ account, key: ofKey, model: ofModel });

@@ -11,7 +11,8 @@ import { openLedger } from '../../../src/billing/ledger/open-ledger.ts';
 import { SqliteDatabase } from '../../../src/billing/ledger/sqlite.ts';
 import { inspectStore } from '../../../src/billing/main-thread.ts';
 import { until } from '../../support/system.ts';
-import { openStore } from './stores.ts';
+import type { Charge } from '../../../src/billing/ledger/ledger.ts';
+import { openStore, START_MS, USAGE } from './stores.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 /** A second process that has locked the file. */
@@ -169,6 +170,106 @@ t.test('a backup that fails leaves no part of a file', async (t) => {
   mkdirSync(join(target, 'copy.db'));
   await t.rejects(copied);
   t.same(readdirSync(target), ['copy.db']);
+});
+
+t.test('a report of a file sees one moment, and commits go on meanwhile', async (t) => {
+  const database = new SqliteDatabase(join(temporaryFolder(t), 'file.db'), systemClock);
+  t.teardown(() => database.close());
+  await database.transaction(async (session) => {
+    await session.all('create table numbers (number integer)');
+    // More than one message has.
+    await session.all(
+      'with recursive n (i) as (select 0 union all select i + 1 from n where i < 1200) insert into numbers select i from n',
+    );
+  });
+  const all = 'select number from numbers order by number';
+  await database.snapshot(async (session) => {
+    const before = await session.all(all);
+    t.same([before.length, before.at(-1)?.['number']], [1201, 1200n]);
+    await database.transaction((other) => other.all('insert into numbers values (1201)'));
+    t.same(await session.all(all), before);
+    await t.rejects(session.all('select missing'), { message: /no such column: missing/ });
+    await t.rejects(session.all('delete from numbers'), { message: /readonly database/ });
+    t.same(
+      await session.find(
+        {
+          sqlite: 'select count(*) as count from numbers where number in (select value from json_each(?1))',
+          postgres: '',
+        },
+        ['7', '9000'],
+      ),
+      [{ count: 1n }],
+    );
+  }, 'report');
+  t.equal(
+    (await database.snapshot((session) => session.all(all), 'report')).length,
+    1202,
+    'the next one sees the commit',
+  );
+});
+
+t.test('usage of many rows is summed in a thread, of few rows in none', async (t) => {
+  const { ledger } = await openStore(t, 'sqlite');
+  let threads = 0;
+  const count = (): void => void threads++;
+  process.on('worker', count);
+  t.teardown(() => process.off('worker', count));
+  const charge = (account: string, model: string): Charge => {
+    return { id: `${account} ${model}`, account, amount: 2n, usage: { ...USAGE, model }, dateMs: START_MS };
+  };
+  const models = Array.from({ length: 1001 }, (_, at) => `m${String(at).padStart(4, '0')}`);
+  await ledger.charge([charge('few', 'm'), ...models.map((model) => charge('many', model))]);
+  const spending = (account: string) =>
+    ledger.budgets.spending({ accounts: [account], models: [], from: '2026-03-31', to: null });
+  t.match(await ledger.usage({ account: 'few', by: ['model'] }), [{ model: 'm', requests: 1n, amount: 2n }]);
+  t.match(await ledger.usage({ model: 'm0007', by: ['account', 'day'] }), [{ account: 'many', amount: 2n }]);
+  t.same(await spending('few'), [{ account: 'few', key: 'key-1', model: 'm', amount: 2n }]);
+  t.equal(threads, 0);
+  t.match(await ledger.usage({ by: [] }), [{ requests: 1002n, inputTokens: 7014n, amount: 2004n }]);
+  t.same(
+    (await ledger.usage({ account: 'many', by: ['model'] })).map(({ model }) => model),
+    models,
+  );
+  t.match(await ledger.usage({ by: ['model'], after: ['m0998'], limit: 2 }), [{ model: 'm0999' }, { model: 'm1000' }]);
+  t.same(
+    (await spending('many')).map(({ amount, model }) => [model, amount]),
+    models.map((model) => [model, 2n]),
+  );
+  t.equal(threads, 1);
+});
+
+t.test('two reports of a file leave a thread for what the gateway reads itself', async (t) => {
+  const clock = createManualClock();
+  const database = new SqliteDatabase(join(temporaryFolder(t), 'file.db'), clock);
+  t.teardown(() => database.close());
+  const gate = Promise.withResolvers<void>();
+  const hold = (): Promise<void> => database.snapshot(() => gate.promise, 'report');
+  const held = [hold(), hold()];
+  const late = t.rejects(hold(), { message: 'A report waited 10000 ms for other reads of the ledger to end' });
+  t.same(await database.snapshot((session) => session.all('select 1 as one'), 'scan'), [{ one: 1n }]);
+  clock.advance(10_000);
+  await late;
+  gate.resolve();
+  await Promise.all(held);
+});
+
+t.test('a file that closes fails the reports under way', async (t) => {
+  const folder = temporaryFolder(t);
+  const database = new SqliteDatabase(join(folder, 'file.db'), systemClock);
+  const begun = Promise.withResolvers<void>();
+  const report = database.snapshot(async (session) => {
+    begun.resolve();
+    for (;;) await session.all('select 1');
+  }, 'report');
+  const failed = t.rejects(report, { message: 'The ledger is closed' });
+  await begun.promise;
+  await database.close();
+  await failed;
+  await t.rejects(
+    database.snapshot((session) => session.all('select 1'), 'report'),
+    { message: 'The ledger is closed' },
+  );
+  t.same(readdirSync(folder), ['file.db'], 'all commits are in the file');
 });
 
 t.test('a store in memory is not backed up', async (t) => {
