@@ -2,8 +2,8 @@
 // the watchers of every process in the same commit.
 
 import { noteChanges } from './changes.ts';
-import type { Cell, Database, Lookup, Reads, Row } from './database.ts';
-import { fewRows, readKind, wide, wideSum } from './reports.ts';
+import { type Cell, type Database, fewRows, type Lookup, readKind, type Reads, type Row } from './database.ts';
+import { wide, wideSum } from './reports.ts';
 import { QueryFilter } from './query-filter.ts';
 import {
   accountId,

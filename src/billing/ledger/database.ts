@@ -106,3 +106,22 @@ export async function findOne<T>(
   const rows = await database.snapshot((session) => session.find(lookup, [key]));
   return rows.map(read)[0];
 }
+
+/** Rows that are read in a few milliseconds. */
+const FEW_ROWS = 1000;
+
+/** Begins a query of at most as many rows as it takes to tell few from more. `from`: with its conditions. */
+export function fewRows(from: string): string {
+  return `select count(*) as count from (select 1 from ${from} limit ${FEW_ROWS + 1}) few`;
+}
+
+/** A SQLite file has threads for what reads many rows: for few ones they are not needed. */
+export async function readKind(
+  database: Database,
+  many: ReadKind,
+  count: (session: Reads) => Promise<Row[]>,
+): Promise<ReadKind> {
+  if (database.file === null) return many;
+  const [row] = await database.snapshot(count);
+  return row !== undefined && BigInt(row['count'] ?? 0n) <= FEW_ROWS ? 'read' : many;
+}

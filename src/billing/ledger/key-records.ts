@@ -1,6 +1,7 @@
 // API keys in the store: create, list, find, edit, disable, rotate. Each change is noted for the watchers of every process in the
 // same commit. Only hashes of keys are stored.
 
+import { setImmediate } from 'node:timers/promises';
 import { noteChanges } from './changes.ts';
 import type { Database, Session } from './database.ts';
 import { QueryFilter } from './query-filter.ts';
@@ -118,10 +119,31 @@ export function rotateKey(
 const NEWEST_OF_LINEAGE =
   'select * from api_keys where account = $1 and lineage = $2 order by created_ms desc, expires_ms desc nulls first limit 1';
 
+/** Keys read at a time: a few milliseconds. */
+const ROUND = 500;
+
+/** A page, or all of them: read in rounds, so that keys made meanwhile may be among them or not. */
 export async function listKeys(
   database: Database,
   account?: string,
-  { after, limit }: PageQuery = {},
+  { after, limit = Infinity }: PageQuery = {},
+): Promise<StoredKey[]> {
+  const keys: StoredKey[] = [];
+  for (let last = after; ;) {
+    const most = Math.min(limit - keys.length, ROUND);
+    const found = await keysBehind(database, account, last, most);
+    keys.push(...found);
+    last = found.at(-1)?.id;
+    if (found.length < most || keys.length === limit) return keys;
+    await setImmediate();
+  }
+}
+
+async function keysBehind(
+  database: Database,
+  account: string | undefined,
+  after: string | undefined,
+  limit: number,
 ): Promise<StoredKey[]> {
   const filter = new QueryFilter();
   filter.compare('account =', account);

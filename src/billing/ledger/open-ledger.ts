@@ -211,7 +211,9 @@ async function listPayments(database: Database, query: PaymentQuery): Promise<Pa
     filter.add(`(changed_ms, id) < (${filter.param(BigInt(before.changedMs))}, ${filter.param(before.id)})`);
   }
   const sql = `select * from payments ${filter.where} order by changed_ms desc, id desc ${filter.limit(limit)}`;
-  return (await database.snapshot((session) => session.all(sql, filter.params))).map(paymentOf);
+  // There is no index of payers.
+  const kind = payer === undefined ? 'read' : 'scan';
+  return (await database.snapshot((session) => session.all(sql, filter.params), kind)).map(paymentOf);
 }
 
 /** Waits for rows that a commit has locked, and locks them in its order. */

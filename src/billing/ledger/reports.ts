@@ -2,7 +2,7 @@
 
 import { DAY_MS, dayOf, startOfDay } from '../days.ts';
 import { chargeId, listMonths, usageOf } from './charges.ts';
-import type { Cell, Database, ReadKind, Reads, Row } from './database.ts';
+import { type Cell, type Database, fewRows, readKind, type Reads, type Row } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import {
   type HistoryQuery,
@@ -150,25 +150,6 @@ export async function usage(database: Database, query: UsageQuery): Promise<Usag
   const isByDay = query.by[0] === 'day' && query.by.length > 1 && query.limit !== undefined;
   const kind = await readKind(database, 'report', (session) => usageCount(session, query));
   return await database.snapshot((session) => (isByDay ? usagePage(session, query) : usageIn(session, query)), kind);
-}
-
-/** Rows of usage that are read in a few milliseconds. */
-const FEW_ROWS = 1000;
-
-/** Begins a query of at most as many rows as it takes to tell few from more. `from`: with its conditions. */
-export function fewRows(from: string): string {
-  return `select count(*) as count from (select 1 from ${from} limit ${FEW_ROWS + 1}) few`;
-}
-
-/** A SQLite file has threads for what reads many rows: for few ones they are not needed. */
-export async function readKind(
-  database: Database,
-  many: ReadKind,
-  count: (session: Reads) => Promise<Row[]>,
-): Promise<ReadKind> {
-  if (database.file === null) return many;
-  const [row] = await database.snapshot(count);
-  return row !== undefined && integer(row, 'count') <= FEW_ROWS ? 'read' : many;
 }
 
 /** By one of the indices on days: of what else is asked for, rows are read that do not count. */

@@ -60,8 +60,8 @@ export interface RequestRecords {
   prune(beforeMs: number, most: number | null): Promise<number>;
 }
 
-/** Rows removed in one transaction: a writer waits no longer than some milliseconds. */
-const PRUNE_ROWS = 2000;
+/** Rows removed in one transaction, with what stands of them in three indexes: a writer waits no longer than some milliseconds. */
+const PRUNE_ROWS = 500;
 
 /** Records that one round of a list looks at: few of millions may be of the key and model that are asked for. */
 const LOOK_ROWS = 10_000;

@@ -489,6 +489,12 @@ const requestIds: Migration = {
   ],
 };
 
+const keyDates: Migration = {
+  version: 10,
+  name: 'keys by date',
+  statements: () => ['create index api_keys_by_date on api_keys (created_ms, id)'],
+};
+
 export const MIGRATIONS: readonly Migration[] = [
   first,
   organisations,
@@ -499,6 +505,7 @@ export const MIGRATIONS: readonly Migration[] = [
   growth,
   responses,
   requestIds,
+  keyDates,
 ];
 
 const INSERT_VERSION = insertion({

@@ -2,7 +2,7 @@
 // until each is accepted or given up. One process of the store sends at a time: the one that holds the lease.
 
 import { randomUUID } from 'node:crypto';
-import type { Database, Lookup, Row, Session } from './database.ts';
+import { type Database, fewRows, type Lookup, readKind, type Row, type Session } from './database.ts';
 import { pageRows, QueryFilter } from './query-filter.ts';
 import { inRounds } from './rounds.ts';
 import { insertion, integer, text } from './tables.ts';
@@ -244,7 +244,9 @@ async function list(database: Database, query: WebhookDeliveryQuery): Promise<We
   }
   const sql = `${DELIVERIES} ${filter.where}
     order by e.date_ms desc, e.id desc, d.endpoint desc ${filter.limit(pageRows(query.limit))}`;
-  return (await database.snapshot((session) => session.all(sql, filter.params))).map(deliveryOf);
+  // No index has the order.
+  const kind = await readKind(database, 'report', (session) => session.all(fewRows('webhook_deliveries')));
+  return (await database.snapshot((session) => session.all(sql, filter.params), kind)).map(deliveryOf);
 }
 
 function removal(table: string, column: string): Lookup {

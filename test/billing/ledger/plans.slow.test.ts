@@ -75,6 +75,7 @@ async function work(ledger: Ledger): Promise<void> {
   await ledger.findHold('l');
   await ledger.findKey('hash7');
   await ledger.listKeys(account);
+  await ledger.listKeys(undefined, { after: 'key7', limit: 10 });
   await ledger.openGrants(account);
   const page = await ledger.history({ account, limit: 10 });
   await ledger.history({ account, limit: 10, before: page.at(-1)?.seq ?? '' });

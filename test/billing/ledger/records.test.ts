@@ -119,6 +119,12 @@ for (const name of STORES) {
         )
         .join('\n'),
     );
+    const keys = many(1200).map((at) => `('k${at}', 'h${at}', '', 'a', '', '{}', ${at % 7}, 'k${at}')`);
+    await execute(
+      name,
+      url,
+      `insert into api_keys (id, hash, prefix, account, label, limits, created_ms, lineage) values ${keys.join(', ')}`,
+    );
     for (const at of many(1200)) await webhooks.emit({ type: 'credit.low', account: 'a', id: `e${at}`, data: {} });
     pass(2000);
     for (const [what, work] of [
@@ -127,6 +133,7 @@ for (const name of STORES) {
       ['requests', () => requests.prune(START_MS + 10_000, null)],
       ['responses', () => responses.prune()],
       ['leases', () => ledger.prune(null)],
+      ['keys', () => ledger.listKeys()],
     ] as const) {
       const turns = await turnsOf(work);
       t.ok(turns >= 2, `${what}: ${turns} turns`);
@@ -134,6 +141,13 @@ for (const name of STORES) {
     t.same(await requests.list({}), []);
     t.match(await responses.counts('a'), { responses: 0 });
     t.equal(await ledger.findHold('l7'), undefined);
+    const all = (await ledger.listKeys()).map(({ createdMs, id }) => `${createdMs} ${id}`);
+    const expected = many(1200).map((at) => `${at % 7} k${at}`);
+    t.same(
+      all,
+      expected.sort((a, b) => (a < b ? -1 : 1)),
+      'each once, the oldest first',
+    );
   });
 
   t.test(`${name}: an act is kept with its outcome, and nothing of it can be changed`, async (t) => {
