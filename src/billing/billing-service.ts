@@ -458,7 +458,11 @@ export class BillingService {
     } catch (error) {
       log.warn({ problem: messageOf(error) }, 'spending of budgets could not be read');
     }
-    const drop = this.keys().flatMap(({ expiresMs = Infinity, hash }) => (expiresMs <= epochMs() ? [hash] : []));
+    const nowMs = epochMs();
+    const drop: string[] = [];
+    for (const { expiresMs, hash } of this.#keys.values()) {
+      if (expiresMs !== undefined && expiresMs <= nowMs) drop.push(hash);
+    }
     for (const hash of drop) this.#keys.delete(hash);
     for (const hash of drop) this.#limits.dropKey(hash);
     if (drop.length > 0) tell({ type: 'Keys', change: { reset: false, put: [], drop } });

@@ -2,7 +2,15 @@
 // spent, and which thresholds were crossed. A cell is free again when no valid key or budget needs it. Without a free cell a key
 // or budget refuses its requests until it gets one; it is never without its limit.
 
-import { type Budget, type BudgetChange, type BudgetEvent, type BudgetScope, periodOf, startOf } from './budgets.ts';
+import {
+  type Budget,
+  type BudgetChange,
+  type BudgetEvent,
+  type BudgetScope,
+  periodOf,
+  Periods,
+  startOf,
+} from './budgets.ts';
 import { type KeyAllowance, KeyLimiter } from './key-limiter.ts';
 import { type LimitCell, type LimitMemory, LimitTable } from './limit-table.ts';
 import type { SliceManager } from './slice-manager.ts';
@@ -119,6 +127,7 @@ export class LimitRegistry {
   /** Lineages and ids of budgets that got no cell, in order. */
   readonly #waitingKeys = new Set<string>();
   readonly #waitingBudgets = new Set<string>();
+  readonly #periods = new Periods();
   /** Where the reading of idle budgets goes on. */
   #idleAt = 0;
 
@@ -414,7 +423,7 @@ export class LimitRegistry {
       if (!entry.isTold) due.add(entry);
       const { cell, period } = entry.budget;
       if (cell === null) continue;
-      const here = this.#table.spentHere(cell, periodOf(period, nowMs));
+      const here = this.#table.spentHere(cell, this.#periods.of(period, nowMs));
       if (here !== entry.seen || this.#deps.slices.takeRefused(entry.budget.id)) due.add(entry);
       entry.seen = here;
     }
