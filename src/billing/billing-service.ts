@@ -488,7 +488,9 @@ export class BillingService {
         if (kept.length > 0) log.warn({ months: kept }, 'old charges are kept: their days were not found sound');
       };
       maintained()
-        .catch((error: unknown) => log.warn({ problem: messageOf(error) }, 'the ledger could not be audited'))
+        .catch((error: unknown) => {
+          if (!this.#closed) log.warn({ problem: messageOf(error) }, 'the ledger could not be audited');
+        })
         .finally(() => {
           // Another interval may have been set meanwhile.
           if (this.#maintenance === null) this.#maintain(ledger);

@@ -4,9 +4,9 @@
 
 import { auditedDays, daysOf, isSame, usageByDay } from './audit.ts';
 import { listMonths, rangeOf } from './charges.ts';
-import type { Database } from './database.ts';
+import type { Database, Reads } from './database.ts';
 import { inRounds } from './rounds.ts';
-import { DELETE_HOLDS, text } from './tables.ts';
+import { DELETE_HOLDS, integer, text } from './tables.ts';
 
 /** A closed lease is kept for a day, for those who look for what happened. */
 const CLOSED_LEASE_MS = 86_400_000;
@@ -47,17 +47,31 @@ function pruneLeases(database: Database): Promise<number> {
 
 /** False when the month was not found sound. */
 async function pruneMonth(database: Database, month: string): Promise<boolean> {
+  const audited = await database.snapshot((session) => chargesIfSound(session, month), 'report');
+  if (audited === null) return false;
   return await database.exclusive(async (session) => {
     if (database.dialect.name === 'postgres') {
       // Behind a reader that takes long, others would wait for this lock too.
       await session.all("set local lock_timeout to '1s'");
       await session.all(`lock table charges_${month} in access exclusive mode`);
     }
-    const [used, audited] = [await usageByDay(session, month), await auditedDays(session)];
-    const isSound = daysOf(month).every((day) => audited.has(day) && isSame(audited.get(day), used.get(day)));
-    if (!isSound) return false;
+    // Charges are only added: as many as the audit read are those.
+    const [row] = await session.all(`select count(*) as count from charges_${month}`);
+    if (row === undefined || integer(row, 'count') !== audited) return false;
     await session.all(`drop table charges_${month}`);
     await session.all('update charge_months set pruned = 1 where month = $1', [month]);
     return true;
   });
+}
+
+/** How many charges the audit has read that found all days of the month sound; null when one was not, or its usage has changed since. */
+async function chargesIfSound(session: Reads, month: string): Promise<bigint | null> {
+  const [used, audited] = [await usageByDay(session, month), await auditedDays(session)];
+  let charges = 0n;
+  for (const day of daysOf(month)) {
+    const sums = audited.get(day);
+    if (sums === undefined || !isSame(sums, used.get(day))) return null;
+    charges += sums.charges;
+  }
+  return charges;
 }

@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 
 for (const name of STORES) {
   t.test(`${name}: charges of a month go when an audit found all of it sound, and the sums stay`, async (t) => {
-    const { ledger, pass } = await openStore(t, name);
+    const { ledger, pass, url } = await openStore(t, name);
     await ledger.createAccount({ id: 'a' });
     await ledger.grant({ id: 'g', account: 'a', amount: 100n });
     await debit(ledger, 'a', 'old', 10n, USAGE);
@@ -24,6 +24,12 @@ for (const name of STORES) {
     await debit(ledger, 'a', 'late', 1n, USAGE);
     t.match(await ledger.prune(april), { kept: ['2026_03'] }, 'a charge came after the audit');
     t.match(await ledger.audit(), { sound: true, movements: 4n });
+    const columns =
+      'account, amount, input_tokens, cached_tokens, output_tokens, member, key, model, price, requests, measured';
+    const more = `insert into charges_2026_03 (date_ms, id, ${columns}) select 1774915200000, 1, ${columns} from charges_2026_03 limit 1`;
+    await execute(name, url, more);
+    t.match(await ledger.prune(april), { kept: ['2026_03'] }, 'a charge that the audit has not read');
+    await execute(name, url, 'delete from charges_2026_03 where date_ms = 1774915200000');
     t.match(await ledger.prune(april), { months: ['2026_03'], kept: [] });
     t.match(await ledger.prune(april), { months: [], kept: [] });
     t.match(await ledger.history({ account: 'a' }), [{ kind: 'charge', amount: -5n }, { kind: 'grant' }]);
