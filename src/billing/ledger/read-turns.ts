@@ -3,6 +3,7 @@
 
 import type { Clock } from '../../actor/index.ts';
 import type { ReadKind } from './database.ts';
+import { LedgerError } from './ledger.ts';
 
 /** Reads at the same time. */
 const MAX_READS = 3;
@@ -10,7 +11,8 @@ const MAX_READS = 3;
 /** Of these, reports: a balance is read while reports take minutes. */
 const MAX_REPORTS = 2;
 
-const WAIT_MS = 10_000;
+/** As long as for a connection; reports take long themselves. */
+const WAIT_MS = { read: 10_000, scan: 10_000, report: 60_000 } as const;
 
 interface WaitingRead {
   readonly kind: ReadKind;
@@ -29,7 +31,7 @@ export class ReadTurns {
     this.#clock = clock;
   }
 
-  /** Rejects when the read does not begin within ten seconds. */
+  /** Rejects when the read does not begin in time. */
   async run<T>(kind: ReadKind, read: () => Promise<T>): Promise<T> {
     await this.#begin(kind);
     try {
@@ -46,8 +48,9 @@ export class ReadTurns {
     this.#waiting.add(waiting);
     const timer = this.#clock.setTimeout(() => {
       this.#waiting.delete(waiting);
-      reject(new Error(`A ${kind} waited ${WAIT_MS} ms for other reads of the ledger to end`));
-    }, WAIT_MS);
+      const message = `A ${kind} waited ${WAIT_MS[kind]} ms for other reads of the ledger to end`;
+      reject(kind === 'report' ? new LedgerError('queue-full', `${message}: try again later`) : new Error(message));
+    }, WAIT_MS[kind]);
     await promise.finally(() => this.#clock.clearTimeout(timer));
   }
 

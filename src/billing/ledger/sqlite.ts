@@ -1,5 +1,6 @@
 // The ledger's database in one SQLite file: WAL, every commit synced to the disk. Statements run synchronously in the thread
-// that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds.
+// that opened it, which must serve no requests: a commit of a thousand charges takes some tens of milliseconds. Scans and reports
+// of a file run in threads of their own.
 
 import { existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
