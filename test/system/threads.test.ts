@@ -5,6 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
 import { chat, KEY, readStream, startHosts, until, within } from '../support/system.ts';
 import type { Overview } from '../../src/admin/index.ts';
 import { type Served, startServe, statusOf } from '../support/system-cli.ts';
@@ -20,6 +21,13 @@ function chatOnce(url: string, headers: Record<string, string> = {}): Promise<Re
 
 function count(text: string, word: string): number {
   return text.split(word).length - 1;
+}
+
+function isRefused(url: string): Promise<boolean> {
+  return fetch(url).then(
+    () => false,
+    () => true,
+  );
 }
 
 async function inFlight(served: Served): Promise<number> {
@@ -167,11 +175,14 @@ t.test('an error in the main thread ends the process with code 1 and says why', 
 
 for (const threads of [1, 2]) {
   t.test(`a shutdown of ${threads} waits for live streams`, async (t) => {
-    const hosts = await startHosts(t, [{ interTokenMs: 5 }]);
+    const clock = createManualClock();
+    const hosts = await startHosts(t, [{ clock }]);
     const { cli, url } = await startServe(t, hosts, { threads });
     const streams = Array.from({ length: 20 }, async () => readStream(await chat(url, { stream: true, tokens: 60 })));
     await until('all stream', () => hosts[0]?.live === 20);
     cli.signal('SIGTERM');
+    await until('no other is accepted', () => isRefused(`${url}/health`));
+    clock.advance(1000);
     for (const stream of await within('streams', Promise.all(streams))) t.ok(stream.complete);
     t.strictSame(await cli.ends(), { code: 0, signal: null });
   });
@@ -186,12 +197,7 @@ t.test('a second signal ends the process at once, without an abort', async (t) =
   );
   await hosts[0]?.nextRequest();
   cli.signal('SIGTERM');
-  await until('draining', () =>
-    fetch(`${url}/health`).then(
-      () => false,
-      () => true,
-    ),
-  );
+  await until('draining', () => isRefused(`${url}/health`));
   t.ok(cli.running);
   cli.signal('SIGTERM');
   t.strictSame(await cli.ends(), { code: 130, signal: null });
