@@ -204,7 +204,7 @@ class Thread {
     switch (command.type) {
       case 'Message':
         if (command.message.type === 'Failed') this.#failure = command.message.message;
-        if (command.message.type === 'Listening') this.#context.timers.every('ask', ASK_MS, { type: 'Ask' });
+        if (command.message.type === 'Listening') this.#askLater();
         if (command.message.type === 'Pong') this.#answered();
         this.#deps.onMessage(this.#index, command.message);
         break;
@@ -226,7 +226,13 @@ class Thread {
     }
   }
 
+  /** Each time is counted from the last one: after a late one, of a busy calling thread, three are no less than three seconds. */
+  #askLater(): void {
+    this.#context.timers.once('ask', ASK_MS, { type: 'Ask' });
+  }
+
   #ask(): void {
+    this.#askLater();
     if (this.#askedMs === null) {
       this.#askedMs = this.#deps.clock.now();
       this.#worker.postMessage({ type: 'Ping' } satisfies ThreadMessage);
