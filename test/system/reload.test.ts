@@ -2,6 +2,7 @@
 
 import { Agent, get } from 'node:http';
 import t, { type Test } from 'tap';
+import { createManualClock } from '../../src/actor/testkit.ts';
 import type { Host } from '../../src/host/index.ts';
 import type { ModelInput, SettingsInput } from '../../src/config/settings.ts';
 import {
@@ -60,17 +61,19 @@ function reloads(served: Served): number {
 
 for (const how of ['a changed file', 'SIGHUP'] as const) {
   t.test(`${how} reloads while ${STREAMS} streams run, and none of them breaks`, async (t) => {
-    // The streams last for 6 s: longer than a reload takes on a busy machine.
-    const hosts = await startHosts(t, [
-      { interTokenMs: 60, models: [MODEL, 'finch-3b'] },
-      { interTokenMs: 60, models: [MODEL, 'finch-3b'] },
-    ]);
+    // The streams go on when the test says so.
+    const clock = createManualClock();
+    const hosts = await startHosts(t, [{ clock, models: [MODEL, 'finch-3b'] }, { models: [MODEL, 'finch-3b'] }]);
     const [first, second] = hosts as [Host, Host];
     const old = { [MODEL]: { servers: [first.url] }, 'finch-3b': { servers: [first.url] } };
     const served = await startServe(t, [first], { threads: 2, models: old });
-    t.equal((await chat(served.url, { model: 'finch-3b' })).status, 200);
+    const known = chat(served.url, { model: 'finch-3b' });
+    await first.nextRequest();
+    clock.advance(10);
+    t.equal((await known).status, 200);
     const streams = startStreams(served.url, STREAMS, 100);
     await until('all stream', () => streaming(hosts) === STREAMS);
+    clock.advance(10);
     // The first CRN is taken out under its streams, and a model with it.
     served.rewrite(withModels(hosts, { [MODEL]: { servers: [second.url] } }));
     if (how === 'SIGHUP') served.cli.signal('SIGHUP');
@@ -79,12 +82,17 @@ for (const how of ['a changed file', 'SIGHUP'] as const) {
       served.cli.log.find(({ msg }) => String(msg).startsWith('reloaded')),
       { applied: ['models'] },
     );
-    await until('the model is gone', async () => (await chat(served.url, { model: 'finch-3b' })).status === 404);
+    // Answered at once, also by the first.
+    const headers = { 'x-headrace-fault': 'status=400' };
+    await until('the model is gone', async () => {
+      return (await chat(served.url, { headers, model: 'finch-3b' })).status === 404;
+    });
     await until('the new CRN takes traffic', async () => {
-      await chat(served.url);
+      await chat(served.url, { headers });
       return second.requests.some(({ method }) => method === 'POST');
     });
     t.equal(first.live, STREAMS, 'the streams go on where they began');
+    clock.advance(1000);
     for (const stream of await within('streams', Promise.all(streams))) t.ok(stream.complete);
   });
 }
@@ -146,7 +154,8 @@ for (const settings of SHUTDOWNS.filter(({ server }) => SERVERS.includes(server)
   t.test(
     `SIGTERM with ${settings.server} and ${settings.threads} threads: streams finish, others hear of it, exit 0`,
     async (t) => {
-      const hosts = await startHosts(t, [{ interTokenMs: 20 }]);
+      const clock = createManualClock();
+      const hosts = await startHosts(t, [{ clock }]);
       const served = await startServe(t, hosts, settings);
       const agent = keptAlive(t);
       t.equal((await getOn(agent, `${served.url}/health`)).status, 200);
@@ -170,6 +179,7 @@ for (const settings of SHUTDOWNS.filter(({ server }) => SERVERS.includes(server)
         ),
       );
       t.equal(streaming(hosts), 20, 'nobody has been cut');
+      clock.advance(1000);
       for (const stream of await within('streams', Promise.all(streams))) t.ok(stream.complete);
       t.strictSame(await served.cli.ends(), { code: 0, signal: null });
     },
