@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
+import { freePort } from '../support/free-port.ts';
 
 const run = promisify(execFile);
 
@@ -117,10 +118,7 @@ t.test('a page that was asked for in the window and comes behind it counts for l
 });
 
 t.test('a peer that takes no connections has errors', async (t) => {
-  const server = createServer();
-  const port = await portOf(t, server);
-  await new Promise((resolve) => server.close(resolve));
-  const load = { ...SHORT, port, path: '/v1', headers: {}, stream: false, bodyBytes: 1000 };
+  const load = { ...SHORT, port: await freePort(), path: '/v1', headers: {}, stream: false, bodyBytes: 1000 };
   const { errors, lastError } = await runClient<Report>('client', load);
   t.ok(errors > 0, `${errors} errors`);
   t.match(lastError, /ECONNREFUSED/);

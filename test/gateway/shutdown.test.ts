@@ -17,6 +17,7 @@ import {
 } from '../support/ledger-fixture.ts';
 import { dial, encode, type Wire } from '../support/server-adapter-wire.ts';
 import { chat, KEY, MODEL, settingsFor, startHosts, until } from '../support/system.ts';
+import { freePort } from '../support/free-port.ts';
 
 const PROBED = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}';
 const STREAM = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n';
@@ -121,10 +122,7 @@ t.test('what has been delivered on a thread that throws is charged', async (t) =
 });
 
 t.test('an admin listener that opens while the gateway closes is closed', async (t) => {
-  const holder = createServer();
-  await new Promise<void>((resolve) => holder.listen(0, 'localhost', resolve));
-  const { port } = holder.address() as AddressInfo;
-  await new Promise((resolve) => holder.close(resolve));
+  const port = await freePort();
   // A name takes longer to listen on than a gateway without requests to close.
   const resolution = resolveSettings({ admin: `localhost:${port}`, threads: 0, store: null, log: { level: 'silent' } });
   if (!('settings' in resolution)) throw new Error('wrong settings');

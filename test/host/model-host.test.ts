@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { createManualClock } from '../../src/actor/clock.ts';
 import { type Host, type HostSettings, createHost } from '../../src/host/index.ts';
 import type { KeyGuard } from '../../src/host/model-host.ts';
+import { freePort } from '../support/free-port.ts';
 
 import t from 'tap';
 
@@ -17,6 +18,9 @@ async function started(
   t.teardown(() => host.kill());
   return host;
 }
+
+/** Of a host that does not listen for a while: nobody else gets its port. */
+const ownAddress = async (): Promise<{ readonly listen: string }> => ({ listen: `127.0.0.1:${await freePort()}` });
 
 const post = (host: Host, path: string, body: unknown, headers: Record<string, string> = {}): Promise<Response> =>
   fetch(host.url + path, { method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body), headers });
@@ -163,7 +167,7 @@ t.test('the same prompt gets the same text from every host and dialect, another 
 });
 
 t.test('no two answers of hosts have the same ids, also behind a restart', async (t) => {
-  const hosts = [await started(t), await started(t)] as const;
+  const hosts = [await started(t, await ownAddress()), await started(t)] as const;
   const ids: unknown[] = [];
   const ask = async (host: Host): Promise<void> => {
     const response = await post(host, '/v1/responses', { model: 'm', input: 'hello' });
@@ -441,7 +445,7 @@ t.test('a plan applies by rule, and a header wins over it', async (t) => {
 });
 
 t.test('a plan that refuses closes the listening socket until the next plan', async (t) => {
-  const host = await started(t);
+  const host = await started(t, await ownAddress());
   const { port } = host;
   t.equal((await fetch(`${host.url}/health`)).status, 200);
   await host.setFault([{ fault: { refuse: true } }]);
@@ -456,7 +460,7 @@ t.test('a plan that refuses closes the listening socket until the next plan', as
 });
 
 t.test('a plan that refuses holds from the start, and the port stays known', async (t) => {
-  const host = createHost({ models: ['m'] });
+  const host = createHost({ models: ['m'], ...(await ownAddress()) });
   t.teardown(() => host.kill());
   await host.setFault([{ fault: { refuse: true } }]);
   const url = await host.listen();
@@ -543,7 +547,7 @@ t.test('close cuts what a fault holds later, too', async (t) => {
 
 t.test('kill closes every socket at once, and the host can come back on its port', async (t) => {
   const clock = createManualClock();
-  const host = await started(t, { clock, timeToFirstTokenMs: 10, interTokenMs: 10 });
+  const host = await started(t, { ...(await ownAddress()), clock, timeToFirstTokenMs: 10, interTokenMs: 10 });
   const { url } = host;
   const streaming = post(host, '/completion', { n_predict: 30, stream: true });
   const request = await host.nextRequest();

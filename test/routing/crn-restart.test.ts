@@ -14,6 +14,7 @@ import { crn, type CrnCommand, type CrnDeps, type CrnEvent, type CrnSettings } f
 import { type CrnReport, NO_REPORT, readCrnReport } from '../../src/routing/crn-report.ts';
 import type { Failure } from '../../src/routing/outcome.ts';
 import { probe, type ProbeAnswer } from '../../src/routing/probe.ts';
+import { freePort } from '../support/free-port.ts';
 
 const HASHES: Int32Array = Int32Array.from({ length: 16 }, (_, at) => Math.imul(at + 1, 0x9e3779b1));
 const UP: ProbeAnswer = { status: 200, instance: '', isLoading: false, reason: null };
@@ -293,7 +294,11 @@ t.test('the size that it reports is the capacity of its members', async (t) => {
 
 t.test('a real host: its size, its restart on the same port, and a pause that is none', async (t) => {
   const client = new BufferedClient(4);
-  const first = createHost({ models: ['a', 'b'], engine: { slots: 2, contextTokens: 8192 } });
+  const first = createHost({
+    models: ['a', 'b'],
+    listen: `127.0.0.1:${await freePort()}`,
+    engine: { slots: 2, contextTokens: 8192 },
+  });
   await first.listen();
   const url = first.url;
   t.teardown(() => client.close());

@@ -12,6 +12,7 @@ import { probe } from '../../src/routing/probe.ts';
 import { readDocument } from '../docs/markdown.ts';
 import { CERTIFICATE, EXPIRED_CERTIFICATE, EXPIRED_KEY, KEY } from '../support/certificate.ts';
 import { serving } from '../support/serving.ts';
+import { freePort } from '../support/free-port.ts';
 
 const TIMEOUT_MS = 5000;
 
@@ -78,12 +79,7 @@ t.test('a status is named with its path, and a query is never repeated', async (
 });
 
 t.test('a port where nothing listens, silence, and connections that end', async (t) => {
-  const free = createServer();
-  free.listen(0, '127.0.0.1');
-  await once(free, 'listening');
-  const { port } = free.address() as AddressInfo;
-  await new Promise((resolve) => free.close(resolve));
-  t.equal(await reasonOf(t, `http://127.0.0.1:${port}/health`), 'connection refused');
+  t.equal(await reasonOf(t, `http://127.0.0.1:${await freePort()}/health`), 'connection refused');
   const silent = await scripted(t, () => undefined);
   t.equal(await reasonOf(t, `http://127.0.0.1:${silent}/`, { timeoutMs: 50 }), 'timeout after 50 ms');
   const reset = await scripted(t, (socket) => socket.resetAndDestroy());

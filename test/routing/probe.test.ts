@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { BufferedClient } from '../../src/net/buffered-client.ts';
 import { probe } from '../../src/routing/probe.ts';
+import { freePort } from '../support/free-port.ts';
 
 interface Tap {
   teardown(run: () => unknown): unknown;
@@ -57,9 +58,5 @@ t.test('silence and a refused connection are no response', async (t) => {
   await t.rejects(probe(client, silent, 50));
   const halfway = await serve(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-'));
   await t.rejects(probe(client, halfway, 50));
-  const free = createServer();
-  await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
-  const { port } = free.address() as AddressInfo;
-  await new Promise((resolve) => free.close(resolve));
-  await t.rejects(probe(client, `http://127.0.0.1:${port}/health`, 5000));
+  await t.rejects(probe(client, `http://127.0.0.1:${await freePort()}/health`, 5000));
 });

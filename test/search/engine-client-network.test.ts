@@ -9,6 +9,7 @@ import { createEngineMemory, EngineBoard } from '../../src/search/engine-board.t
 import { EngineClient } from '../../src/search/engine-client.ts';
 import { createManualClock } from '../../src/actor/testkit.ts';
 import { fakeEngine, specOf, startSearch, type StartedSearch } from '../support/search.ts';
+import { freePort } from '../support/free-port.ts';
 
 interface Test {
   teardown(run: () => unknown): unknown;
@@ -100,11 +101,7 @@ t.test('reports connections that fail', async (t) => {
   t.equal(await reason(t, await tcp(t, (socket) => socket.end())), 'connection failed');
   const half = await tcp(t, (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf'));
   t.equal(await reason(t, half), 'connection failed');
-  const closed = createTcp();
-  await new Promise<void>((resolve) => void closed.listen(0, '127.0.0.1', resolve));
-  const { port } = closed.address() as AddressInfo;
-  await new Promise((resolve) => closed.close(resolve));
-  t.equal(await reason(t, `http://127.0.0.1:${port}/`), 'connection failed');
+  t.equal(await reason(t, `http://127.0.0.1:${await freePort()}/`), 'connection failed');
   t.equal(await reason(t, 'http://no-such-host.invalid/'), 'connection failed');
   t.equal(await reason(t, 'no url'), 'connection failed');
 });

@@ -357,7 +357,10 @@ for (const threads of [0, 1]) {
 
   t.test(`a gateway with ${threads} threads may listen again on ports that were taken`, async (t) => {
     const holders = [createServer(), createServer()] as const;
-    for (const holder of holders) await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
+    for (const holder of holders) {
+      const port = await freePort();
+      await new Promise<void>((resolve) => holder.listen(port, '127.0.0.1', resolve));
+    }
     const [listen, admin] = holders.map((holder) => `127.0.0.1:${(holder.address() as AddressInfo).port}`) as [
       string,
       string,

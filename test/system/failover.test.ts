@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t, { type Test } from 'tap';
+import { freePort } from '../support/free-port.ts';
 import { chat, MODEL, readStream, SERVERS, startSystem, type StreamRead, until, within } from '../support/system.ts';
 
 const CLIENTS = 32;
@@ -55,7 +56,7 @@ for (const server of SERVERS) {
     `${server}: a CRN that dies under load costs no client an answer, and serves again when it is back`,
     async (t) => {
       const { url, hosts, gateway } = await startSystem(t, {
-        hosts: [{ journalEntries: 100_000 }, { journalEntries: 100_000 }],
+        hosts: [{ journalEntries: 100_000, listen: `127.0.0.1:${await freePort()}` }, { journalEntries: 100_000 }],
         settings: { server },
       });
       const [first, second] = hosts;
@@ -87,7 +88,7 @@ for (const server of SERVERS) {
   t.test(`${server}: with every CRN gone requests get 503 in time, and succeed once a CRN is back`, async (t) => {
     const connectMs = 1000;
     const { url, hosts, gateway } = await startSystem(t, {
-      hosts: [{}, {}],
+      hosts: [{}, { listen: `127.0.0.1:${await freePort()}` }],
       settings: { server, timeouts: { connect: `${connectMs}ms` } },
     });
     await Promise.all(hosts.map((host) => host.kill()));

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { chat, readStream, SERVERS, settingsFor, startHosts, until } from '../support/system.ts';
 import { startCli, type Cli } from '../support/system-cli.ts';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { freePort } from '../support/free-port.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -91,8 +91,8 @@ for (const server of SERVERS) {
 
 t.test('the log tells once that the admin port is waited for, and that it was got', async (t) => {
   const holder = createServer();
-  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
-  const { port } = holder.address() as AddressInfo;
+  const port = await freePort();
+  await new Promise<void>((resolve) => holder.listen(port, '127.0.0.1', resolve));
   const file = join(temporaryFolder(t), 'headrace.json');
   const admin = `127.0.0.1:${port}`;
   const listen = `127.0.0.1:${await freePort()}`;

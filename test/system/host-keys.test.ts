@@ -183,7 +183,10 @@ t.test(
 );
 
 t.test('a host that starts before its gateway retries until the gateway answers', async (t) => {
-  const { gateway: early, adminUrl } = await startGateway(t, settings([], [KEY]));
+  const { gateway: early, adminUrl } = await startGateway(
+    t,
+    settings([], [KEY], { admin: `127.0.0.1:${await freePort()}` }),
+  );
   await early.close();
   const host = await startHost(t, { gateway: adminUrl });
   await host.trust.start();
