@@ -2,7 +2,7 @@
 // runs at the end of a test is stopped.
 
 import { EventEmitter } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import type { Test } from 'tap';
@@ -37,9 +37,12 @@ export abstract class Cli {
     return this.#awaits(pattern, () => this.stderr);
   }
 
-  /** Lines of the log, parsed. */
+  /** Lines of the log, parsed; without one whose end has not come yet. */
   get log(): Record<string, unknown>[] {
-    const lines = this.stderr.split('\n').filter((line) => line.startsWith('{'));
+    const lines = this.stderr
+      .split('\n')
+      .slice(0, -1)
+      .filter((line) => line.startsWith('{'));
     return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   }
 
@@ -161,7 +164,7 @@ export interface Served<C extends Cli = Cli> {
   readonly adminUrl: string;
   /** Path of its configuration file. */
   readonly file: string;
-  /** Replaces the configuration file. */
+  /** Replaces the configuration file, as a whole: nobody reads a part of it. */
   readonly rewrite: (settings: SettingsInput | string) => void;
 }
 
@@ -173,8 +176,10 @@ export async function serveBy<C extends Cli>(
   settings: SettingsInput,
 ): Promise<Served<C>> {
   const file = join(t.testdir({}), 'headrace.json');
-  const rewrite = (content: SettingsInput | string): void =>
-    writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
+  const rewrite = (content: SettingsInput | string): void => {
+    writeFileSync(`${file}.new`, typeof content === 'string' ? content : JSON.stringify(content));
+    renameSync(`${file}.new`, file);
+  };
   rewrite(settingsFor(hosts, { admin: '127.0.0.1:0', log: { level: 'info' }, ...settings }));
   const cli = start(['serve', '--config', file]);
   const [, url = '', adminUrl = ''] = await cli.shows(/^headrace listening on (\S+)\nadmin on (\S+)\n/);
