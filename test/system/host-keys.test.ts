@@ -284,10 +284,11 @@ t.test('forged, replayed, truncated, older and oversize snapshots change nothing
 t.test(
   'a registered host serves after its first good probe, and is removed on drain or when it stops renewing',
   async (t) => {
-    const { url, adminUrl } = await startGateway(
-      t,
-      settings([], [KEY], { models: {}, trust: { signingKey: SEED, token: TOKEN, ttl: '300ms' } }),
-    );
+    const trusting = (ttl: string): SettingsInput =>
+      settings([], [KEY], { models: {}, trust: { signingKey: SEED, token: TOKEN, ttl } });
+    const { gateway, url, adminUrl } = await startGateway(t, trusting('300ms'));
+    // Behind the start no host is to fall silent before the test says so.
+    gateway.reload(trusting('1h'));
     const listed = async (): Promise<string[]> => {
       const map = (await (await fetch(`${url}/svc/models`)).json()) as Record<string, { servers: string[] }>;
       return map[MODEL]?.servers ?? [];
@@ -308,13 +309,13 @@ t.test(
     t.same(await listed(), [other.url], 'it leaves at once');
     await other.registration.leave();
     await until('the model goes with its last host', async () => (await ask(url, KEY)) === 404);
-    const announcement = { name: 'silent', url: host.url, models: [MODEL] };
-    await fetch(`${adminUrl}/hosts`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${TOKEN}` },
-      body: JSON.stringify(announcement),
+    gateway.reload(trusting('300ms'));
+    const body = JSON.stringify({ name: 'silent', url: host.url, models: [MODEL] });
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    await until('listed again', async () => {
+      await fetch(`${adminUrl}/hosts`, { method: 'POST', headers, body });
+      return (await listed()).length === 1;
     });
-    await until('listed again', async () => (await listed()).length === 1);
     await until('fallen silent', async () => (await listed()).length === 0);
   },
 );
