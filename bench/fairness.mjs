@@ -49,12 +49,13 @@ const KINDS = {
   'answers of 3.7 MB, translated': post('/v1/messages', {
     ...{ model: 'plain', max_tokens: 5, messages: [{ role: 'user', content: ASKS_LARGE }] },
   }),
-  'responses of 3.7 MB': post('/v1/responses', { model: 'chat', input: ASKS_LARGE }),
-  'responses of 3.7 MB, translated': post('/v1/responses', { model: 'plain', input: ASKS_LARGE }),
   'reads of a stored response of 3.7 MB': { method: 'GET', path: '/v1/responses/resp_large' },
   'continuations of it': post('/v1/responses', {
     ...{ model: 'chat', instructions: SHORT, input: 'hello', previous_response_id: 'resp_large' },
   }),
+  // Last: their responses take the place of the one that is read above.
+  'responses of 3.7 MB': post('/v1/responses', { model: 'chat', input: ASKS_LARGE }),
+  'responses of 3.7 MB, translated': post('/v1/responses', { model: 'plain', input: ASKS_LARGE }),
 };
 
 /** Answers whatever it is asked, in the dialect of the path. */
@@ -79,7 +80,7 @@ function serveModels() {
     incoming.on('end', () => {
       outgoing.writeHead(200, { 'content-type': 'application/json' });
       const text = start.includes(ASKS_LARGE) && !start.includes(SHORT) ? LARGE_TEXT : 'hello';
-      const answer = answerOf(incoming.url, text, start.includes(KEPT));
+      const answer = answerOf(incoming.url, text, text === LARGE_TEXT && start.includes(KEPT));
       const [before, after] = (incoming.method === 'GET' ? '{}' : JSON.stringify(answer)).split(LARGE_TEXT);
       outgoing.end(after === undefined ? before : Buffer.concat([Buffer.from(before), LARGE, Buffer.from(after)]));
     });
