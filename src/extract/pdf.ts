@@ -48,7 +48,8 @@ const INFLATED_FACTOR = 8;
 
 /**
  * By which the library decompresses a whole stream. That of the platform does so to any size, in pieces of 16 KiB, which an allocator that
- * all threads use does not give back when a thread that has too many is ended. What is cut off is decompressed as far as it goes.
+ * all threads use does not give back when a thread that has too many is ended. What is cut off is decompressed as far as it goes. Only threads of
+ * cleaners load this file.
  */
 class InflateStream extends TransformStream<Uint8Array, Uint8Array> {
   constructor(format: string) {

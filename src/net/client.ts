@@ -248,12 +248,14 @@ export class Connection implements BatchedWriter, NameWaiter {
   /** A byte has come since the request was sent. */
   #heard = false;
   #paused = false;
+  /** Reading has stopped, until its turn comes. */
+  #stopped = false;
   /** Body bytes that arrived after `pause` was called; delivered by `resume`. */
   #held: Buffer | null = null;
   /** The server has closed its side of the connection. */
   #ended = false;
   /** Turns of the event loop after which everything that the server sent with the last piece has been read. */
-  #unfullReads: 0 | 1 | 2 = 0;
+  #unreadTurns: 0 | 1 | 2 = 0;
   /** The Keep-Alive field that `idleMs` was made from. */
   #hint = '';
 
@@ -275,7 +277,8 @@ export class Connection implements BatchedWriter, NameWaiter {
     if (this.#handler !== handler || !this.#paused) return;
     this.#paused = false;
     // The present turn may be past its reads; the next one is not.
-    this.#unfullReads = 2;
+    this.#unreadTurns = 2;
+    this.#stopped = false;
     this.#socket?.resume();
     const piece = this.#held;
     this.#held = null;
@@ -313,20 +316,25 @@ export class Connection implements BatchedWriter, NameWaiter {
     const { clock } = pool.settings;
     const startedMs = clock.now();
     const readOn = (): void => {
-      if (socket === this.#socket && !this.#paused) socket.resume();
+      if (socket !== this.#socket) return;
+      this.#stopped = false;
+      if (!this.#paused) socket.resume();
     };
     // Bytes since the connection has read on last.
     let readBytes = 0;
     const onRead = (length: number): boolean => {
       if (socket === this.#socket) this.#receive(length);
+      if (socket !== this.#socket) return true;
       readBytes += length;
-      if (readBytes < READ_BUFFER.byteLength || socket !== this.#socket) return true;
       const isIdle = this.#handler === null;
-      if (isIdle && length < READ_BUFFER.byteLength) return true;
+      // TLS gives what it has decrypted when reading has stopped. What is behind a response is read before the next request.
+      if (isIdle && this.#stopped) setImmediate(readOn);
+      if (readBytes < READ_BUFFER.byteLength || (isIdle && length < READ_BUFFER.byteLength)) return true;
       // libuv would read up to 32 times in one turn: a fast server would keep others waiting.
       readBytes = 0;
       if (isIdle) setImmediate(readOn);
-      else fullReads.add(readOn);
+      else if (!this.#stopped) fullReads.add(readOn);
+      this.#stopped = true;
       return false;
     };
     const socket = pool.connect(address, onRead);
@@ -435,7 +443,7 @@ export class Connection implements BatchedWriter, NameWaiter {
     }
     this.#heard = true;
     // A full buffer is filled again in the next turn, and TLS gives its records one by one.
-    this.#unfullReads = length === READ_BUFFER.byteLength ? 2 : this.#pool.isSecure ? 1 : 0;
+    this.#unreadTurns = this.#stopped || length === READ_BUFFER.byteLength ? 2 : this.#pool.isSecure ? 1 : 0;
     const parser = this.#parser;
     const nowMs = this.#pool.settings.clock.now();
     try {
@@ -472,9 +480,9 @@ export class Connection implements BatchedWriter, NameWaiter {
     this.served++;
     if (this.#parser.keepAlive !== this.#hint) this.#applyHint();
     // TLS tells of a write one turn later: the pool looks again when it takes the connection back.
-    const isSent = this.#unfullReads > 0 || this.isSent;
+    const isSent = this.#unreadTurns > 0 || this.isSent;
     const isReusable = this.#parser.reusable && !this.#ended && isSent && this.idleMs > 0;
-    if (isReusable) this.#pool.keep(this, this.#unfullReads, nowMs);
+    if (isReusable) this.#pool.keep(this, this.#unreadTurns, nowMs);
     else this.close();
     try {
       handler.onResponseEnd();
@@ -645,16 +653,16 @@ export class ConnectionPool {
 
   /**
    * @internal Takes a connection back after a complete response. Bytes that a faulty server sent behind the response must not become
-   * the response to another request: it is reused after `unfullReads` turns of the event loop, when such bytes have been read.
+   * the response to another request: it is reused after `unreadTurns` turns of the event loop, when such bytes have been read.
    */
-  keep(connection: Connection, unfullReads: 0 | 1 | 2, nowMs: number): void {
+  keep(connection: Connection, unreadTurns: 0 | 1 | 2, nowMs: number): void {
     if (this.#closed || this.#isOutdated(connection, nowMs)) {
       connection.close();
       return;
     }
     connection.idleSinceMs = nowMs;
-    if (unfullReads === 0) this.#idle.push(connection);
-    else this.#settle(connection, unfullReads);
+    if (unreadTurns === 0) this.#idle.push(connection);
+    else this.#settle(connection, unreadTurns);
     if (nowMs + connection.idleMs < this.#sweepAtMs) this.#sweepAt(nowMs + connection.idleMs, connection.idleMs);
   }
 

@@ -1056,7 +1056,7 @@ t.test('over TLS: large bodies, pauses, faults and stale connections are as with
   t.equal(faultOf(await get()), 'reset');
   script = (socket) => socket.end(answer('200 OK', 'abc').subarray(0, -1));
   t.equal(faultOf(await get()), 'truncated');
-  script = (socket) => socket.write(Buffer.concat([answer('200 OK', 'a'), answer('200 OK', 'poison')]));
+  script = (socket) => socket.write(Buffer.concat([answer('200 OK', 'a'), answer('200 OK', 'poison'.repeat(10_000))]));
   t.equal((await get()).text, 'a');
   script = (socket) => {
     // Two records: the second comes when the first response has ended.
@@ -1066,6 +1066,37 @@ t.test('over TLS: large bodies, pauses, faults and stale connections are as with
   t.equal((await b.get()).text, 'a');
   script = (socket) => socket.write(answer('200 OK', 'b'));
   t.equal((await b.get()).text, 'b');
+});
+
+t.test('over TLS: what follows a response that ends when reading has stopped is no other response', async (t) => {
+  const head = answer('200 OK', 'a'.repeat(100_000)).byteLength - 100_000;
+  let isFirst = true;
+  let written = Promise.withResolvers<void>();
+  // A response that ends with a record of 16 KiB.
+  let records = 0;
+  const secure = await secureServer(t, (socket) => {
+    socket.on('data', () => {
+      const first = answer('200 OK', 'a'.repeat(records * 16 * 1024 - head));
+      if (isFirst)
+        socket.write(Buffer.concat([first, answer('200 OK', 'poison'.repeat(10_000))]), () => written.resolve());
+      else socket.write(answer('200 OK', 'b'));
+    });
+  });
+  const b = secureBench(t, secure);
+  for (records = 17; records <= 19; records++) {
+    isFirst = true;
+    written = Promise.withResolvers();
+    const first = b.ask();
+    await first.until(() => first.calls.includes('head'));
+    first.connection?.pause(first);
+    await written.promise;
+    first.connection?.resume(first);
+    await first.over;
+    await turn();
+    isFirst = false;
+    const { error, text } = await b.get();
+    t.equal(error?.message ?? text.slice(0, 10), 'b', `behind ${records} records`);
+  }
 });
 
 /** A server in a thread of its own, so that it closes while the client writes. It answers the first bytes of a request. */
