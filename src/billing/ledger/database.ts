@@ -107,6 +107,12 @@ export async function findOne<T>(
   return rows.map(read)[0];
 }
 
+/** The clock of the database, in milliseconds since 1970. `nowMs`: of its dialect. */
+export async function clockOf(reads: Reads, nowMs: Dialect['nowMs']): Promise<number> {
+  const [row] = await reads.all(`select ${nowMs} as now_ms`);
+  return Number(row?.['now_ms']);
+}
+
 /** Rows that are read in a few milliseconds. */
 const FEW_ROWS = 1000;
 

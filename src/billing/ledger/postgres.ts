@@ -3,7 +3,19 @@
 
 import type { Client, Pool, QueryConfig } from 'pg';
 import type { Clock, TimerHandle } from '../../actor/index.ts';
-import type { Blame, Cell, Database, Dialect, Lookup, Match, ReadKind, Row, Session, Write } from './database.ts';
+import {
+  type Blame,
+  type Cell,
+  clockOf,
+  type Database,
+  type Dialect,
+  type Lookup,
+  type Match,
+  type ReadKind,
+  type Row,
+  type Session,
+  type Write,
+} from './database.ts';
 import { LedgerError } from './ledger.ts';
 import { ReadTurns } from './read-turns.ts';
 
@@ -117,8 +129,7 @@ class PostgresSession implements Session {
   }
 
   async clockMs(): Promise<number> {
-    const [row] = await this.all(`select ${NOW_MS} as now_ms`);
-    return Number(row?.['now_ms']);
+    return await clockOf(this, NOW_MS);
   }
 
   async notify(): Promise<void> {

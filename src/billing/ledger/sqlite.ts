@@ -6,18 +6,19 @@ import { existsSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { Clock } from '../../actor/index.ts';
-import type {
-  Blame,
-  Cell,
-  Database,
-  Dialect,
-  Lookup,
-  Match,
-  ReadKind,
-  Reads,
-  Row,
-  Session,
-  Write,
+import {
+  type Blame,
+  type Cell,
+  clockOf,
+  type Database,
+  type Dialect,
+  type Lookup,
+  type Match,
+  type ReadKind,
+  type Reads,
+  type Row,
+  type Session,
+  type Write,
 } from './database.ts';
 import { LedgerError } from './ledger.ts';
 import { ReadTurns } from './read-turns.ts';
@@ -84,8 +85,7 @@ class SqliteSession implements Session {
   }
 
   async clockMs(): Promise<number> {
-    const [row] = await this.all(`select ${NOW_MS} as now_ms`);
-    return Number(row?.['now_ms']);
+    return await clockOf(this, NOW_MS);
   }
 
   async notify(): Promise<void> {

@@ -2,7 +2,7 @@
 // what another one has left. Processes with one SQLite file share a machine, and its wall clock.
 
 import type { Clock } from '../../actor/index.ts';
-import type { Database } from './database.ts';
+import { clockOf, type Database } from './database.ts';
 
 export interface StoreDateOptions {
   readonly database: Database;
@@ -37,7 +37,6 @@ export class StoreDate {
   async measure(): Promise<void> {
     if (!this.#follows) return;
     const { clock, database } = this.#options;
-    const [row] = await database.snapshot((session) => session.all(`select ${database.dialect.nowMs} as now_ms`));
-    this.#aheadMs = Number(row?.['now_ms']) - clock.now();
+    this.#aheadMs = (await database.snapshot((session) => clockOf(session, database.dialect.nowMs))) - clock.now();
   }
 }
